@@ -1,0 +1,1 @@
+"""Convolutions that compete with self-attention, from the equation to training."""
