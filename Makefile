@@ -1,0 +1,36 @@
+# make demo   train a small translator and score it      make test   check everything
+# Both work from a bare clone: they make .venv first, from constraints.txt.
+#
+# On Linux the torch of PyPI brings gigabytes of CUDA. For a laptop without a GPU take the CPU build:
+#     make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test clean .venv
+
+demo: .venv
+	.venv/bin/dynconv train help-de-en-dynamic --run runs/demo
+	.venv/bin/dynconv evaluate runs/demo
+	.venv/bin/dynconv plot runs/demo
+
+test: .venv
+	.venv/bin/ruff check .
+	.venv/bin/python -m pytest -q
+
+.venv: .venv/installed
+
+# torch goes first and alone, so that TORCH_INDEX serves nothing else and the second line finds
+# torch there already, in the version that constraints.txt names.
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	    { echo 'dynconv needs Python 3.11 or newer; name one: make PYTHON=python3.11' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install -q --no-deps -c constraints.txt $(TORCH_INDEX:%=--index-url %) torch
+	.venv/bin/pip install -q -c constraints.txt -e '.[lessons,test]'
+	touch $@
+
+# runs/ stays: what took training to make is not rubbish.
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache book/_build dist

@@ -1,0 +1,8 @@
+"""Scores for translations and summaries, each with the signature that makes it repeatable."""
+
+from dynconv.score.base import Score
+from dynconv.score.bleu import bleu, chrf, split_compounds
+from dynconv.score.report import report
+from dynconv.score.rouge import rouge
+
+__all__ = ["Score", "bleu", "chrf", "report", "rouge", "split_compounds"]

@@ -1,0 +1,100 @@
+"""BLEU in the three ways the papers measured it, and chrF, all computed by sacreBLEU."""
+
+import re
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from dynconv.errors import UserError
+from dynconv.score.base import Score, check_pairs
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEUScore
+
+COMPOUND = re.compile(r"(\S)-(\S)")
+
+
+def split_compounds(line: str) -> str:
+    """Set every hyphen inside a word apart, as the WMT En-De papers did before BLEU.
+
+    One pass without overlap, like Perl's `s{(\\S)-(\\S)}{$1 ##AT##-##AT## $2}g`: "x-y-z" splits
+    once, because the y that ends the first match cannot begin a second.
+    """
+    return COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
+
+
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenized: bool = False,
+    compound_split: bool = False,
+    bootstrap: int = 0,
+) -> Score:
+    """Corpus BLEU, one reference a line.
+
+    lowercase:       ignore case
+    tokenized:       take the lines as tokens (equals multi-bleu.perl) instead of tokenising by 13a
+    compound_split:  `split_compounds` on both sides first; implies tokenized
+    bootstrap:       resamples (2 or more) behind the 95% interval; sacreBLEU fixes their seed
+    """
+    return bleu_parts(
+        hypotheses,
+        references,
+        lowercase=lowercase,
+        tokenized=tokenized,
+        compound_split=compound_split,
+        bootstrap=bootstrap,
+    )[0]
+
+
+def bleu_parts(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool,
+    tokenized: bool,
+    compound_split: bool,
+    bootstrap: int,
+) -> "tuple[Score, BLEUScore]":
+    """`bleu`, and beside it sacreBLEU's own result with precisions, brevity penalty and lengths."""
+    check_pairs(hypotheses, references)
+    BLEU = _metrics("BLEU").BLEU
+    if tokenized or compound_split:
+        # multi-bleu.perl does not smooth: no matching 4-gram means BLEU 0.
+        metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
+    else:
+        metric = BLEU(lowercase=lowercase, tokenize="13a")
+    if compound_split:
+        hypotheses = [split_compounds(line) for line in hypotheses]
+        references = [split_compounds(line) for line in references]
+    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
+    signature = metric.get_signature()
+    if compound_split:
+        signature.update("compounds", "split")
+    name = "BLEU, compounds split" if compound_split else "BLEU, tokenized" if tokenized else "BLEU"
+    return Score(name, result.score, str(signature), *_interval(result, bootstrap)), result
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int = 0) -> Score:
+    """Corpus chrF2: F-score of character 1- to 6-grams; `bootstrap` as for `bleu`."""
+    check_pairs(hypotheses, references)
+    metric = _metrics("chrF").CHRF()
+    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
+    return Score("chrF2", result.score, str(metric.get_signature()), *_interval(result, bootstrap))
+
+
+def _interval(result, bootstrap: int) -> tuple[float | None, float | None]:
+    """The interval that sacreBLEU prints as "mu = mean ± half-width"; it has no public name."""
+    if bootstrap < 2:
+        return None, None
+    return float(result._mean - result._ci), float(result._mean + result._ci)
+
+
+def _metrics(name: str) -> ModuleType:
+    try:
+        from sacrebleu import metrics
+    except ImportError as error:
+        raise UserError(f"{name} needs sacrebleu: pip install sacrebleu") from error
+    return metrics

@@ -1,0 +1,51 @@
+"""The text that `dynconv score` prints."""
+
+from collections.abc import Sequence
+
+from dynconv.score.base import Score
+from dynconv.score.bleu import bleu_parts, chrf
+from dynconv.score.rouge import rouge as rouge_scores
+
+RESAMPLES = 1000  # sacreBLEU's own default
+
+
+def report(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenized: bool = False,
+    compound_split: bool = False,
+    rouge: bool = False,
+) -> str:
+    """One line a metric: value, 95% interval, signature; under each BLEU what it is made of.
+
+    sacreBLEU (13a) and chrF always; each flag adds its own line, ROUGE stemmed as in the papers.
+    `lowercase` applies to every BLEU; chrF keeps case.
+    """
+    text = []
+    ways = [(False, False)] + [(True, False)] * tokenized + [(True, True)] * compound_split
+    for as_tokens, split in ways:
+        score, parts = bleu_parts(
+            hypotheses,
+            references,
+            lowercase=lowercase,
+            tokenized=as_tokens,
+            compound_split=split,
+            bootstrap=RESAMPLES,
+        )
+        precisions = "/".join(f"{p:.1f}" for p in parts.precisions)
+        text.append(_line(score))
+        text.append(  # the words of multi-bleu.perl, so that old logs compare at a glance
+            f"    {precisions} (BP={parts.bp:.3f}, ratio={parts.ratio:.3f}, "
+            f"hyp_len={parts.sys_len}, ref_len={parts.ref_len})"
+        )
+    text.append(_line(chrf(hypotheses, references, bootstrap=RESAMPLES)))
+    if rouge:
+        text.extend(_line(score) for score in rouge_scores(hypotheses, references, stem=True))
+    return "\n".join(text)
+
+
+def _line(score: Score) -> str:
+    interval = "" if score.low is None else f" [{score.low:.2f}, {score.high:.2f}]"
+    return f"{score.metric} = {score.value:.2f}{interval}  {score.signature}"

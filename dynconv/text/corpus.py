@@ -1,0 +1,90 @@
+"""Lines of text from files: the shipped corpora and anybody's own, by the same code."""
+
+import codecs
+import difflib
+import gzip
+import lzma
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+from dynconv.errors import UserError
+
+OPENERS = {".xz": lzma.open, ".gz": gzip.open}
+
+
+class ParallelText(NamedTuple):
+    """Line i of `source` translates into line i of `target`."""
+
+    source: list[str]
+    target: list[str]
+
+
+def data_dir() -> Path:
+    """The repository's `data/` beside the package, else the copy inside an installed package."""
+    package = Path(__file__).resolve().parent.parent
+    places = [package.parent / "data", package / "data"]
+    for place in places:
+        if (place / "manifest.yaml").is_file():  # another project's data/ may lie beside a wheel
+            return place
+    raise UserError(f"no shipped corpora: no manifest.yaml in {places[0]} or {places[1]}")
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file, plain, .xz or .gz.
+
+    A line ends at "\\n" alone, or at "\\r\\n"; other separators (U+2028, form feed) are text, since
+    splitting there would shift one side of a parallel text. A byte-order mark is dropped.
+    """
+    try:
+        with OPENERS.get(path.suffix, open)(path, "rb") as file:
+            data = file.read().removeprefix(codecs.BOM_UTF8)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"{path}: truncated or corrupt {path.suffix} file: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if not data:
+        raise UserError(f"{path}: the file is empty")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}, line {line}: not valid UTF-8 ({error.reason})") from None
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+
+
+def corpus_dir(corpus: str) -> Path:
+    """The directory of a shipped corpus, by its name, or of a user's own text, by its path."""
+    shipped = {file.parent.name: file.parent for file in data_dir().glob("*/train.*.xz")}
+    if corpus in shipped:
+        return shipped[corpus]
+    if Path(corpus).is_dir():
+        return Path(corpus)
+    near = difflib.get_close_matches(corpus, shipped, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"shipped are {', '.join(sorted(shipped))}"
+    tried = Path(corpus).absolute()
+    raise UserError(f"no corpus {corpus!r}: not shipped, and no directory {tried}; {hint}")
+
+
+def find_split(directory: Path, name: str) -> Path:
+    """The file `name` ("train.de") in a directory: plain, else .xz, else .gz."""
+    names = [name, *(name + suffix for suffix in OPENERS)]
+    for each in names:
+        if (directory / each).is_file():
+            return directory / each
+    raise UserError(f"{directory}: no {names[0]}, {names[1]} or {names[2]} there")
+
+
+def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:
+    """One split ("train") of a corpus in two languages ("de", "en"), blank lines included."""
+    directory = corpus_dir(corpus)
+    paths = [find_split(directory, f"{split}.{language}") for language in (source, target)]
+    text = ParallelText(*map(read_lines, paths))
+    if len(text.source) != len(text.target):
+        raise UserError(
+            f"{paths[0]} has {len(text.source)} lines but {paths[1]} has {len(text.target)}: "
+            "a parallel text needs the same number on both sides"
+        )
+    return text

@@ -1,0 +1,249 @@
+"""Scores: values computed by hand, every flag, every error, and known scores of real outputs."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dynconv.errors import UserError
+from dynconv.score import bleu, chrf, report, rouge, split_compounds
+from dynconv.score.bleu import bleu_parts
+
+SCORING = Path(__file__).parents[1].parent / "shared" / "benchmarks" / "scoring"
+
+# Seven sentences of our own, some translated well and some badly, for the interval.
+HYPOTHESES = [
+    "The kernel slides over the sentence from left to right.",
+    "Each head owns one kernel.",
+    "A wider window sees more words at the same time.",
+    "The decoder may not look at the future.",
+    "We count the weights by hand once.",
+    "Padding is not a word.",
+    "She closed the book and goes home.",
+]
+REFERENCES = [
+    "The kernel slides along the sentence from left to right.",
+    "Each head owns a kernel.",
+    "A wider window sees more words at once.",
+    "The decoder must never look into the future.",
+    "We count the weights by hand once.",
+    "Padding is no word.",
+    "She closed the book and went home.",
+]
+
+
+@pytest.mark.parametrize("flags", [{}, {"tokenized": True}, {"compound_split": True}], ids=str)
+def test_bleu_of_an_exact_match_is_100(flags):
+    assert bleu(REFERENCES, REFERENCES, **flags).value == pytest.approx(100)
+
+
+def test_bleu_by_hand():
+    # n-grams of the five hypothesis words found in the reference: 4/5, 3/4, 2/3, 1/2. Same length,
+    # so no brevity penalty: BLEU = (4/5 * 3/4 * 2/3 * 1/2) ** (1/4) = (1/5) ** (1/4) = 0.6687
+    score = bleu(["we have built one house"], ["we have built one bridge"])
+    assert f"{score.value:.2f}" == "66.87"
+
+
+def test_bleu_brevity_penalty_by_hand():
+    # Every n-gram matches, but 5 words stand for 10: BLEU = exp(1 - 10 / 5) = 0.3679
+    score = bleu(["one two three four five"], ["one two three four five six seven eight nine ten"])
+    assert f"{score.value:.2f}" == "36.79"
+
+
+def test_bleu_tokenized_does_not_smooth():
+    # 3/4, 2/3, 1/2 and no 4-gram out of 1. multi-bleu.perl gives 0; sacreBLEU's smoothing counts
+    # the first missing order as a half: (3/4 * 2/3 * 1/2 * 1/2) ** (1/4) = 0.5946
+    pair = ["red green blue grey"], ["red green blue pink"]
+    assert bleu(*pair, tokenized=True).value == 0
+    assert f"{bleu(*pair).value:.2f}" == "59.46"
+
+
+def test_bleu_tokenized_takes_the_tokens_as_given():
+    pair = ["It works , today ."], ["It works, today."]
+    assert bleu(*pair).value == pytest.approx(100)  # 13a sets punctuation apart on both sides
+    assert bleu(*pair, tokenized=True).value == 0  # "works" and "works," differ
+
+
+@pytest.mark.parametrize("flags", [{}, {"tokenized": True}, {"compound_split": True}], ids=str)
+def test_bleu_lowercase(flags):
+    pair = ["HERE is The whole Sentence"], ["here is the whole sentence"]
+    assert bleu(*pair, **flags).value < 50
+    assert bleu(*pair, lowercase=True, **flags).value == pytest.approx(100)
+
+
+def test_bleu_compound_split_by_hand():
+    # Five words each, "short-term" wrong as a whole: no 4-gram matches, BLEU 0. Split into seven:
+    # 6/7, 4/6, 3/5, 2/4, so BLEU = (6/35) ** (1/4) = 0.6435
+    pair = ["a short-term loan was given"], ["a long-term loan was given"]
+    assert bleu(*pair, tokenized=True).value == 0
+    assert f"{bleu(*pair, compound_split=True).value:.2f}" == "64.35"
+
+
+def test_signatures_tell_the_ways_apart():
+    def signature(**flags):
+        return bleu(REFERENCES, REFERENCES, **flags).signature
+
+    assert "case:mixed|eff:no|tok:13a|smooth:exp|version:" in signature()
+    assert "case:lc|" in signature(lowercase=True)
+    assert "tok:none|smooth:none|version:" in signature(tokenized=True)
+    assert "tok:none|smooth:none|compounds:split|version:" in signature(compound_split=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "split"),
+    [
+        ("a well-known word", "a well ##AT##-##AT## known word"),
+        ("x-y-z", "x ##AT##-##AT## y-z"),  # one pass: y is used up
+        ("one - two", "one - two"),
+        ("-start end-", "-start end-"),
+        ("", ""),
+    ],
+)
+def test_split_compounds(line, split):
+    assert split_compounds(line) == split
+
+
+def test_split_compounds_golden(golden):
+    known = np.load(golden / "compound_split.npz")
+    assert [split_compounds(str(line)) for line in known["inp"]] == list(known["out"])
+
+
+def test_chrf_by_hand():
+    # Only orders 1 and 2 exist. Order 1: "a" of "ab" is in "ac", precision and recall 1/2; order 2:
+    # 0. Their means are 1/4 each, and so is every F-score of them.
+    assert chrf(["ab"], ["ac"]).value == pytest.approx(25)
+    assert chrf(REFERENCES, REFERENCES).value == pytest.approx(100)
+    assert chrf(["ab"], ["ac"]).signature.startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0")
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf])
+def test_bootstrap_interval(metric):
+    score = metric(HYPOTHESES, REFERENCES, bootstrap=200)
+    assert score.low < score.value < score.high
+    assert score == metric(HYPOTHESES, REFERENCES, bootstrap=200)
+    assert "bs:200|seed:12345" in score.signature
+    plain = metric(HYPOTHESES, REFERENCES)
+    assert plain.value == score.value and plain.low is None and plain.high is None
+
+
+def test_rouge_by_hand():
+    # 2 of 3 words against 2 of 4: F = 2 * (2/3 * 1/2) / (2/3 + 1/2) = 4/7; pairs 1/2 and 1/3: 2/5;
+    # the longest common subsequence is "the cat": 4/7 again
+    scores = rouge(["the cat sat"], ["the cat ran home"], stem=False)
+    assert [score.metric for score in scores] == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
+    assert [score.value for score in scores] == pytest.approx([400 / 7, 40, 400 / 7])
+
+
+def test_rouge_stem():
+    pair = ["houses burned"], ["house burning"]
+    assert [score.value for score in rouge(*pair, stem=False)] == [0, 0, 0]
+    stemmed = rouge(*pair, stem=True)
+    assert [score.value for score in stemmed] == pytest.approx([100, 100, 100])
+    assert "stem:yes" in stemmed[0].signature
+
+
+def test_report():
+    plain = report(HYPOTHESES, REFERENCES).splitlines()
+    assert [line.split(" = ")[0] for line in plain[::2]] == ["BLEU", "chrF2"]
+    score = bleu(HYPOTHESES, REFERENCES, bootstrap=1000)
+    interval = f"[{score.low:.2f}, {score.high:.2f}]"
+    assert plain[0] == f"BLEU = {score.value:.2f} {interval}  {score.signature}"
+
+    flags = {"tokenized": True, "compound_split": True, "rouge": True}
+    names = [line.split(" = ")[0] for line in report(HYPOTHESES, REFERENCES, **flags).splitlines()]
+    assert [name for name in names if not name.startswith(" ")] == [
+        *("BLEU", "BLEU, tokenized", "BLEU, compounds split"),
+        *("chrF2", "ROUGE-1", "ROUGE-2", "ROUGE-L"),
+    ]
+    shouted = [line.upper() for line in HYPOTHESES]
+    assert report(shouted, HYPOTHESES, lowercase=True).startswith("BLEU = 100.00 ")
+
+
+def test_report_prints_what_bleu_is_made_of():
+    # The counts of test_bleu_by_hand, in multi-bleu.perl's words
+    line = report(["we have built one house"], ["we have built one bridge"]).splitlines()[1]
+    made_of = "80.0/75.0/66.7/50.0 (BP=1.000, ratio=1.000, hyp_len=5, ref_len=5)"
+    assert line.strip() == made_of
+
+
+METRICS = [bleu, chrf, lambda h, r: rouge(h, r, stem=False), report]
+IDS = ["bleu", "chrf", "rouge", "report"]
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=IDS)
+def test_different_lengths(metric):
+    with pytest.raises(UserError, match="2 hypotheses but 3 references"):
+        metric(["a", "b"], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=IDS)
+def test_no_lines(metric):
+    with pytest.raises(UserError, match="0 lines"):
+        metric([], [])
+
+
+@pytest.mark.parametrize(
+    ("metric", "module", "package"),
+    [
+        (bleu, "sacrebleu", "sacrebleu"),
+        (chrf, "sacrebleu", "sacrebleu"),
+        (METRICS[2], "rouge_score.rouge_scorer", "rouge-score"),
+    ],
+    ids=IDS[:3],
+)
+def test_missing_library(metric, module, package, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)  # what Python sees when it is not installed
+    with pytest.raises(UserError, match=f"pip install {package}"):
+        metric(["a"], ["a"])
+
+
+def test_empty_lines_are_scored():
+    assert bleu([""], ["a reference"]).value == 0
+    assert chrf([""], ["a reference"]).value == 0
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, dict]:
+    """Known scores of published system outputs, by hypothesis file."""
+    if not SCORING.is_dir():
+        pytest.skip("shared benchmark folder not present")
+    return json.loads((SCORING / "expected.json").read_text(encoding="utf-8"))
+
+
+def lines(name: str) -> list[str]:
+    return (SCORING / name).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+def test_bleu_of_published_outputs(expected):
+    known = {name: entry for name, entry in expected.items() if "bleu" in entry}
+    assert known
+    for name, entry in known.items():
+        pair = lines(name), lines(entry["ref"])
+        tokenized = entry["metric"].startswith("multi-bleu.perl")
+        flags = {"lowercase": False, "compound_split": False, "bootstrap": 0}
+        score, parts = bleu_parts(*pair, tokenized=tokenized, **flags)
+        assert f"{score.value:.2f}" == f"{entry['bleu']:.2f}", name
+        if "precisions" in entry:
+            assert [f"{p:.1f}" for p in parts.precisions] == [str(p) for p in entry["precisions"]]
+            assert f"{parts.bp:.3f}" == f"{entry['bp']:.3f}", name
+            assert (parts.sys_len, parts.ref_len) == (entry["hyp_len"], entry["ref_len"]), name
+        if "multi-bleu.perl" in entry:
+            value = bleu(*pair, tokenized=True).value
+            assert f"{value:.2f}" == f"{entry['multi-bleu.perl']:.2f}", name
+        if "sacrebleu_13a_on_detok" in entry:
+            plain = (lines(file.replace(".eng", ".detok.eng")) for file in (name, entry["ref"]))
+            assert f"{bleu(*plain).value:.2f}" == f"{entry['sacrebleu_13a_on_detok']:.2f}", name
+
+
+def test_rouge_of_published_outputs(expected):
+    # The numbers of ROUGE-1.5.5.pl beside these are left out: that script splits words, stems and
+    # averages in its own way, and the rouge-score library does not claim its last digits.
+    known = {name: entry for name, entry in expected.items() if "rouge1" in entry}
+    assert known
+    for name, entry in known.items():
+        pair = lines(name), lines(entry["ref"])
+        for key, stem in [("rouge_score 0.1.2 no stemmer", False), ("rouge_score stemmer", True)]:
+            values = [f"{score.value / 100:.5f}" for score in rouge(*pair, stem=stem)]
+            assert values == [f"{value:.5f}" for value in entry[key].values()], (name, key)
