@@ -1,19 +1,13 @@
-# make demo   train a small translator and score it      make test   check everything
-# Both work from a bare clone: they make .venv first, from constraints.txt.
+# make test   check everything, from a bare clone: it makes .venv first, from constraints.txt
 #
 # On Linux the torch of PyPI brings gigabytes of CUDA. For a laptop without a GPU take the CPU build:
-#     make demo TORCH_INDEX=https://download.pytorch.org/whl/cpu
+#     make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
 PYTHON ?= python3
 TORCH_INDEX ?=
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test clean .venv
-
-demo: .venv
-	.venv/bin/dynconv train help-de-en-dynamic --run runs/demo
-	.venv/bin/dynconv evaluate runs/demo
-	.venv/bin/dynconv plot runs/demo
+.PHONY: test clean .venv
 
 test: .venv
 	.venv/bin/ruff check .

@@ -1,0 +1,19 @@
+"""Stateless operators over time; each file starts with its oracle, the loop."""
+
+from dynconv.ops.average import cumulative_mean
+from dynconv.ops.depthwise import depthwise_conv
+from dynconv.ops.dynamicconv import dynamic_conv
+from dynconv.ops.lightconv import light_conv
+from dynconv.ops.normalize import normalize_kernel
+from dynconv.ops.registry import implementations
+from dynconv.ops.talk import talk_conv
+
+__all__ = [
+    "cumulative_mean",
+    "depthwise_conv",
+    "dynamic_conv",
+    "implementations",
+    "light_conv",
+    "normalize_kernel",
+    "talk_conv",
+]

@@ -1,0 +1,105 @@
+"""DynamicConv (Wu et al. 2019, section 4): every position mixes its window with its own kernel.
+
+    out[b, t, c] = sum_j weight[b, t, head(c), j] * x[b, t + j - pad_left, c],  x = 0 outside [0, T)
+
+with head(c) = c // (C // H), so that neighbouring channels share a kernel.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dynconv.ops.checks import choose, require_heads, require_pad_left
+
+
+def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    """The oracle: the equation, one output position and one tap at a time."""
+    B, T, C = x.shape
+    H, K = weight.shape[2:]
+    rows = []
+    for t in range(T):
+        row = torch.zeros_like(x[:, t])
+        for j in range(K):
+            s = t + j - pad_left
+            if 0 <= s < T:
+                w = weight[:, t, :, j].repeat_interleave(C // H, dim=1)  # (B, C)
+                row = row + w * x[:, s]
+        rows.append(row)
+    return torch.stack(rows, dim=1)
+
+
+def pad_time(x: Tensor, kernel_size: int, pad_left: int) -> Tensor:
+    """Zeros around (B, T, C): `pad_left` before, the rest of K - 1 after; (B, T + K - 1, C)."""
+    return F.pad(x, (0, 0, pad_left, kernel_size - 1 - pad_left))
+
+
+def window_mix(window: Tensor, weight: Tensor) -> Tensor:
+    """Mix windows that are padded already: out[b, t] = sum_j weight[b, t, :, j] window[b, t + j].
+
+    window (B, T + K - 1, C), weight (B, T, H, K); returns (B, T, C).
+    """
+    H, K = weight.shape[2:]
+    windows = window.unfold(1, K, 1).unflatten(2, (H, -1))  # (B, T, H, R, K)
+    return (windows @ weight.unsqueeze(-1)).flatten(2)  # (B, T, C)
+
+
+def dynamic_conv_unfold(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    """All windows at once, (B, T, C, K), without a copy; one small product for each head."""
+    return window_mix(pad_time(x, weight.shape[-1], pad_left), weight)
+
+
+def dynamic_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    """The kernels written into a band matrix (T x T for each head), then one batched product.
+
+    The fastest of the PyTorch ways for sentences of some 100 positions; T^2 memory.
+    """
+    B, T, C = x.shape
+    H, K = weight.shape[2:]
+    weight = weight.transpose(1, 2)  # (B, H, T, K)
+    # Row t of a (T, T + K) matrix holds its kernel at column 0. Read with rows of T + K - 1
+    # numbers instead, row t starts t columns earlier: its kernel has moved to column t.
+    band = F.pad(weight, (0, T)).flatten(2)[..., : T * (T + K - 1)]
+    band = band.unflatten(2, (T, T + K - 1))[..., pad_left : pad_left + T]  # (B, H, T, T)
+    heads = x.unflatten(2, (H, C // H)).transpose(1, 2)  # (B, H, T, R)
+    return (band @ heads).transpose(1, 2).flatten(2)  # (B, T, C)
+
+
+def dynamic_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    """K shifted copies of the sequence, each scaled and added; memory linear in T."""
+    T = x.shape[1]
+    H, K = weight.shape[2:]
+    padded = pad_time(x, K, pad_left).unflatten(2, (H, -1))  # (B, T + K - 1, H, R)
+    shifts = (weight[..., j, None] * padded[:, j : j + T] for j in range(K))
+    return sum(shifts).flatten(2)  # (B, T, C)
+
+
+IMPLEMENTATIONS = {
+    "loop": dynamic_conv_loop,
+    "unfold": dynamic_conv_unfold,
+    "band": dynamic_conv_band,
+    "shifted": dynamic_conv_shifted,
+}
+BAND_LIMIT = 256  # positions up to which the T x T product is faster than K shifted passes
+
+
+def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") -> Tensor:
+    """Mix each position's window with that position's kernel (Wu et al. 2019, section 4).
+
+    x         (B, T, C)     real
+    weight    (B, T, H, K)  already normalised over K; channel c uses head c // (C // H)
+    pad_left  zeros before position 0: K // 2 in an encoder, K - 1 for a causal decoder
+    returns   (B, T, C)     differentiable in x and weight
+
+    Raises ValueError when H does not divide C, when pad_left lies outside [0, K - 1], when the
+    shapes of x and weight differ in B or T, or when `impl` is unknown.
+    """
+    if weight.dim() != 4 or weight.shape[:2] != x.shape[:2]:
+        raise ValueError(
+            f"weight {tuple(weight.shape)} does not fit x {tuple(x.shape)}: "
+            "weight is (B, T, H, K) for x (B, T, C)"
+        )
+    require_heads(weight.shape[2], x.shape[2])
+    require_pad_left(pad_left, weight.shape[3])
+    if impl == "auto":
+        impl = "band" if x.shape[1] <= BAND_LIMIT else "shifted"
+    return choose(IMPLEMENTATIONS, impl)(x, weight, pad_left)

@@ -1,0 +1,18 @@
+"""Which implementations of an operator can be named here."""
+
+from dynconv.ops import average, depthwise, dynamicconv, lightconv, talk
+
+OPERATORS = {
+    "depthwise_conv": depthwise.IMPLEMENTATIONS,
+    "light_conv": lightconv.IMPLEMENTATIONS,
+    "dynamic_conv": dynamicconv.IMPLEMENTATIONS,
+    "talk_conv": talk.IMPLEMENTATIONS,
+    "cumulative_mean": average.IMPLEMENTATIONS,
+}
+
+
+def implementations(operator: str) -> list[str]:
+    """The names that `impl=` of that operator takes here and now, besides "auto"."""
+    if operator not in OPERATORS:
+        raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
+    return list(OPERATORS[operator])
