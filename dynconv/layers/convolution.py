@@ -1,0 +1,167 @@
+"""The convolutions as layers: dense, depthwise, LightConv and DynamicConv.
+
+Each keeps, for decoding, the K - 1 last inputs of its convolution: `step(x, state)` takes any
+number n of new positions and returns their outputs and the next state. A state of None is the
+start of a sentence. `step` is for causal layers in eval mode.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynconv import ops
+from dynconv.layers.projection import InputProjection, linear
+from dynconv.ops.checks import require_heads
+from dynconv.ops.dynamicconv import pad_time, window_mix
+
+
+def left_padding(kernel_size: int, causal: bool) -> int:
+    """Zeros before position 0: K - 1 when causal, else K // 2; ValueError for an even K."""
+    if kernel_size < 1 or kernel_size % 2 == 0:
+        raise ValueError(f"kernel size {kernel_size} must be odd and positive")
+    return kernel_size - 1 if causal else kernel_size // 2
+
+
+def extend(state: Tensor | None, x: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The window (B, size + n, C) of the last `size` and the new inputs; the next state."""
+    if state is None:
+        state = x.new_zeros(x.shape[0], size, x.shape[2])
+    window = torch.cat([state, x], dim=1)
+    return window, window[:, x.shape[1] :]
+
+
+class DenseConv(nn.Module):
+    """A full convolution, C x C x K weights and no projections (Wu et al. 2019, Table 3, "CNN")."""
+
+    def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.pad_left = left_padding(kernel_size, causal)
+        self.conv = nn.Conv1d(channels, channels, kernel_size)
+        nn.init.xavier_uniform_(self.conv.weight)
+        nn.init.zeros_(self.conv.bias)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        x = x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
+        return self._mix(pad_time(x, self.kernel_size, self.pad_left))
+
+    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        window, state = extend(state, x, self.kernel_size - 1)
+        return self._mix(window), state
+
+    def _mix(self, window: Tensor) -> Tensor:
+        return self.conv(window.transpose(1, 2)).transpose(1, 2)
+
+
+class DepthwiseConv(nn.Module):
+    """One free kernel a channel between two projections (Wu et al. 2019, Table 3)."""
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: int,
+        *,
+        causal: bool = False,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.pad_left = left_padding(kernel_size, causal)
+        self.weight_dropout = weight_dropout
+        self.in_proj = InputProjection(channels, glu, input_dropout)
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(channels, kernel_size)))
+        self.out_proj = linear(channels, channels)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        x = self.in_proj(x, pad_mask)
+        weight = F.dropout(self.weight, self.weight_dropout, self.training).to(x.dtype)
+        return self.out_proj(ops.depthwise_conv(x, weight, pad_left=self.pad_left))
+
+    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        x = self.in_proj(x)
+        window, state = extend(state, x, self.weight.shape[1] - 1)
+        weight = self.weight.expand(*x.shape[:2], *self.weight.shape)
+        return self.out_proj(window_mix(window, weight)), state
+
+
+class LightConv(nn.Module):
+    """LightConv (Wu et al. 2019, section 3): softmax-normalised kernels shared within heads.
+
+    DropConnect drops entries of the normalised (H, K) weights, one mask for the whole batch.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int,
+        kernel_size: int,
+        *,
+        causal: bool = False,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
+    ):
+        super().__init__()
+        require_heads(heads, channels)
+        self.pad_left = left_padding(kernel_size, causal)
+        self.weight_dropout = weight_dropout
+        self.in_proj = InputProjection(channels, glu, input_dropout)
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
+        self.out_proj = linear(channels, channels)
+
+    def _kernel(self, dtype: torch.dtype) -> Tensor:
+        weight = ops.normalize_kernel(self.weight)  # (H, K)
+        return F.dropout(weight, self.weight_dropout, self.training).to(dtype)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        x = self.in_proj(x, pad_mask)
+        return self.out_proj(ops.light_conv(x, self._kernel(x.dtype), pad_left=self.pad_left))
+
+    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        x = self.in_proj(x)
+        window, state = extend(state, x, self.weight.shape[1] - 1)
+        weight = self._kernel(x.dtype).expand(*x.shape[:2], *self.weight.shape)
+        return self.out_proj(window_mix(window, weight)), state
+
+
+class DynamicConv(nn.Module):
+    """DynamicConv (Wu et al. 2019, section 4): each position predicts its own H x K kernel.
+
+    The kernel comes from the projected (and gated, and masked) input, by W^Q of H * K rows without
+    bias; row h * K + j is tap j of head h. DropConnect masks each (b, t, h, j) by itself.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int,
+        kernel_size: int,
+        *,
+        causal: bool = False,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
+    ):
+        super().__init__()
+        require_heads(heads, channels)
+        self.heads, self.kernel_size = heads, kernel_size
+        self.pad_left = left_padding(kernel_size, causal)
+        self.weight_dropout = weight_dropout
+        self.in_proj = InputProjection(channels, glu, input_dropout)
+        self.kernel_proj = linear(channels, heads * kernel_size, bias=False)
+        self.out_proj = linear(channels, channels)
+
+    def _kernel(self, x: Tensor) -> Tensor:
+        weight = self.kernel_proj(x).unflatten(2, (self.heads, self.kernel_size))  # (B, T, H, K)
+        weight = ops.normalize_kernel(weight).to(x.dtype)
+        return F.dropout(weight, self.weight_dropout, self.training)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        x = self.in_proj(x, pad_mask)
+        return self.out_proj(ops.dynamic_conv(x, self._kernel(x), pad_left=self.pad_left))
+
+    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        x = self.in_proj(x)
+        window, state = extend(state, x, self.kernel_size - 1)
+        return self.out_proj(window_mix(window, self._kernel(x))), state

@@ -1,0 +1,52 @@
+"""TaLK as a layer (Lioutas and Guo 2020, section 3)."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynconv import ops
+from dynconv.layers.convolution import extend
+from dynconv.layers.projection import InputProjection, linear
+from dynconv.ops.checks import require_heads
+
+
+class TaLKConv(nn.Module):
+    """Time-aware large kernels: each position and head predicts how far its window reaches.
+
+    Offsets are sigmoid(W x + b), H for the left edge and, unless causal (max_right == 0), H for
+    the right. Dropout acts on the offsets; what it scales up beyond 1 is cut back to 1, so that
+    no window outgrows max_left or max_right. Decoding keeps the max_left last inputs.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int,
+        max_left: int,
+        max_right: int,
+        *,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
+    ):
+        super().__init__()
+        require_heads(heads, channels)
+        self.max_left, self.max_right = max_left, max_right
+        self.weight_dropout = weight_dropout
+        self.in_proj = InputProjection(channels, glu, input_dropout)
+        self.offset_proj = linear(channels, heads if max_right == 0 else 2 * heads)
+        self.out_proj = linear(channels, channels)
+
+    def _mix(self, x: Tensor) -> Tensor:
+        offsets = self.offset_proj(x).float().sigmoid()  # edges in at least float32
+        offsets = F.dropout(offsets, self.weight_dropout, self.training).clamp(max=1)
+        left, right = (offsets, None) if self.max_right == 0 else offsets.chunk(2, dim=-1)
+        return ops.talk_conv(x, left, right, max_left=self.max_left, max_right=self.max_right)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        return self.out_proj(self._mix(self.in_proj(x, pad_mask)))
+
+    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        # Zeros before the sentence change no sum, so the window's own start needs no care.
+        x = self.in_proj(x)
+        window, state = extend(state, x, self.max_left)
+        return self.out_proj(self._mix(window)[:, self.max_left :]), state

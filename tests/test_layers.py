@@ -1,0 +1,125 @@
+"""Every mixer as a layer: causality, padding, step by step equals the whole, bad input."""
+
+import pytest
+import torch
+
+from dynconv.layers import (
+    AverageAttention,
+    CrossAttention,
+    DenseConv,
+    DepthwiseConv,
+    DynamicConv,
+    LightConv,
+    SelfAttention,
+    TaLKConv,
+)
+
+C, H = 12, 3
+BUILD = {
+    "attention": lambda causal: SelfAttention(C, H, causal=causal),
+    "window": lambda causal: SelfAttention(C, H, 5, causal=causal),
+    "dense": lambda causal: DenseConv(C, 5, causal=causal),
+    "depthwise": lambda causal: DepthwiseConv(C, 5, causal=causal),
+    "light": lambda causal: LightConv(C, H, 5, causal=causal, glu=True),
+    "dynamic": lambda causal: DynamicConv(C, H, 5, causal=causal, glu=True),
+    "dynamic1": lambda causal: DynamicConv(C, H, 1, causal=causal),
+    "talk": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4),
+    "average": lambda causal: AverageAttention(C, 24, causal=causal),
+}
+
+
+def layer_of(name: str, causal: bool) -> torch.nn.Module:
+    torch.manual_seed(0)
+    layer = BUILD[name](causal).double().eval()
+    for p in layer.parameters():  # biases too: a leaking bias must show
+        torch.nn.init.normal_(p, std=0.5)
+    return layer
+
+
+def tokens(T: int) -> torch.Tensor:
+    return torch.randn(2, T, C, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("chunks", [[1] * 9, [4, 5], [2, 1, 6], [9]], ids=str)
+@pytest.mark.parametrize("name", BUILD)
+def test_steps_equal_the_whole(name, chunks):
+    layer, x, state, parts = layer_of(name, True), tokens(9), None, []
+    for part in x.split(chunks, dim=1):
+        y, state = layer.step(part, state)
+        parts.append(y)
+    torch.testing.assert_close(torch.cat(parts, 1), layer(x))
+
+
+@pytest.mark.parametrize("name", sorted(set(BUILD) - {"attention", "average"}))
+def test_state_does_not_grow(name):
+    layer, state, sizes = layer_of(name, True), None, set()
+    for t in range(9):
+        _, state = layer.step(tokens(9)[:, t : t + 1], state)
+        parts = state if isinstance(state, tuple) else (state,)
+        sizes.add(sum(part.numel() for part in parts))
+    assert max(sizes) <= 2 * 2 * 4 * C
+
+
+@pytest.mark.parametrize("name", BUILD)
+def test_causal_layer_never_sees_the_future(name):
+    layer, x = layer_of(name, True), tokens(9)
+    later = x.clone()
+    later[:, 5:] += 1
+    torch.testing.assert_close(layer(x)[:, :5], layer(later)[:, :5], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", BUILD)
+def test_padding_does_not_leak(name, causal):
+    """What stands in the padding, and how much there is, changes no real position."""
+    layer, x = layer_of(name, causal), tokens(9)
+    pad_mask = torch.arange(9).expand(2, 9) >= 6
+    other = x.clone()
+    other[:, 6:] = 7.0
+    short = layer(x[:, :6])
+    torch.testing.assert_close(layer(x, pad_mask)[:, :6], short)
+    torch.testing.assert_close(layer(other, pad_mask)[:, :6], short)
+
+
+def test_dropconnect_masks():
+    """LightConv drops (H, K) entries once for the batch; DynamicConv each position's by itself."""
+    ones = torch.ones(2, 40, C)
+    light, dynamic = (
+        LightConv(C, H, 5, weight_dropout=0.5),
+        DynamicConv(C, H, 5, weight_dropout=0.5),
+    )
+    assert len(light(ones)[0, 4:-4].detach().unique(dim=0)) == 1
+    assert len(dynamic(ones)[0, 4:-4].detach().unique(dim=0)) > 10
+    light.eval()
+    assert torch.equal(light(ones), light(ones))
+
+
+def test_cross_attention_shares_memory_among_beams():
+    torch.manual_seed(0)
+    layer = CrossAttention(C, H).double()
+    memory, x = tokens(7), torch.randn(6, 1, C, dtype=torch.float64)  # 2 sentences, 3 beams
+    pad_mask = torch.arange(7).expand(2, 7) >= 5
+    beams = layer(x, layer.project(memory), pad_mask)
+    memory, pad_mask = memory.repeat_interleave(3, 0), pad_mask.repeat_interleave(3, 0)
+    torch.testing.assert_close(beams, layer(x, layer.project(memory), pad_mask))
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: DynamicConv(C, 5, 3), "5 heads do not divide 12"),
+        (lambda: LightConv(C, H, 4), "kernel size 4 must be odd"),
+        (lambda: SelfAttention(C, 7), "7 heads"),
+        (lambda: TaLKConv(C, 7, 3, 3), "7 heads"),
+    ],
+)
+def test_bad_sizes_are_named(build, words):
+    with pytest.raises(ValueError, match=words):
+        build()
+
+
+def test_weights_of_the_paper():
+    """Wu et al. 2019, section 3: 7,340,032 weights dense, 7,168 depthwise, 112 shared by heads."""
+    assert DenseConv(1024, 7).conv.weight.numel() == 7_340_032
+    assert DepthwiseConv(1024, 7).weight.numel() == 7_168
+    assert LightConv(1024, 16, 7).weight.numel() == 112
