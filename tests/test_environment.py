@@ -65,7 +65,7 @@ def test_constraints_pin_every_dependency_within_its_bounds():
 def test_import_needs_torch_and_numpy_alone():
     heavy = "matplotlib tokenizers sacrebleu yaml pydantic cupy tensorboard".split()
     code = (
-        "import sys, dynconv, dynconv.ops, dynconv.layers;"
+        "import sys, dynconv, dynconv.ops, dynconv.layers, dynconv.models;"
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)

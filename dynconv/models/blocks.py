@@ -1,0 +1,86 @@
+"""Blocks: sub-blocks, each with a residual connection and layer normalisation."""
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynconv.config import ModelConfig
+from dynconv.layers import CrossAttention
+from dynconv.layers.projection import linear
+
+
+class FeedForward(nn.Module):
+    """W2 act(W1 x + b1) + b2, the same at every position (Wu et al. 2019, section 5.1)."""
+
+    def __init__(self, channels: int, ffn: int, activation: str):
+        super().__init__()
+        self.activation = {"relu": F.relu, "swish": F.silu}[activation]
+        self.linear1 = linear(channels, ffn)
+        self.linear2 = linear(ffn, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear2(self.activation(self.linear1(x)))
+
+
+class Residual(nn.Module):
+    """x + dropout(f(x)), normalised after the sum ("post", the papers) or before f ("pre")."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.pre = config.norm == "pre"
+        self.norm = nn.LayerNorm(config.channels)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.pre:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderBlock(nn.Module):
+    """Mixer, then feed-forward."""
+
+    def __init__(self, config: ModelConfig, mixer: nn.Module):
+        super().__init__()
+        self.mixer = mixer
+        self.ffn = FeedForward(config.channels, config.ffn, config.activation)
+        self.around_mixer, self.around_ffn = Residual(config), Residual(config)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None) -> Tensor:
+        x = self.around_mixer(x, lambda z: self.mixer(z, pad_mask))
+        return self.around_ffn(x, self.ffn)
+
+
+class DecoderBlock(nn.Module):
+    """Causal mixer, source-target attention, feed-forward.
+
+    The mixer needs no padding mask: padding stands at the end, and nothing looks ahead.
+    """
+
+    def __init__(self, config: ModelConfig, mixer: nn.Module):
+        super().__init__()
+        self.mixer = mixer
+        self.cross = CrossAttention(config.channels, config.heads, dropout=config.attention_dropout)
+        self.ffn = FeedForward(config.channels, config.ffn, config.activation)
+        self.around_mixer, self.around_cross = Residual(config), Residual(config)
+        self.around_ffn = Residual(config)
+
+    def forward(self, x: Tensor, memory: Tensor, pad_mask: Tensor | None) -> Tensor:
+        x = self.around_mixer(x, self.mixer)
+        return self._after_mixer(x, self.cross.project(memory), pad_mask)
+
+    def step(self, x: Tensor, projected, pad_mask: Tensor | None, state):
+        """New positions x over the cached keys and values of the source; the next state."""
+
+        def mix(z: Tensor) -> Tensor:
+            nonlocal state
+            z, state = self.mixer.step(z, state)
+            return z
+
+        x = self.around_mixer(x, mix)
+        return self._after_mixer(x, projected, pad_mask), state
+
+    def _after_mixer(self, x: Tensor, projected, pad_mask: Tensor | None) -> Tensor:
+        x = self.around_cross(x, lambda z: self.cross(z, projected, pad_mask))
+        return self.around_ffn(x, self.ffn)

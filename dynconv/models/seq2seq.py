@@ -1,0 +1,110 @@
+"""The encoder-decoder (Wu et al. 2019, section 5.1)."""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynconv.config import ModelConfig
+
+
+def sinusoids(positions: Tensor, channels: int) -> Tensor:
+    """Sinusoidal position embeddings (T, C) of positions (T,): sines, then cosines.
+
+    Wavelengths go geometrically from 2 pi to 10,000 x 2 pi over the C // 2 sines.
+    """
+    half = channels // 2
+    rate = torch.exp(
+        torch.arange(half, device=positions.device) * (-math.log(10_000) / max(half - 1, 1))
+    )
+    angle = positions[:, None] * rate
+    return F.pad(torch.cat([angle.sin(), angle.cos()], dim=1), (0, channels % 2))
+
+
+class Memory(NamedTuple):
+    """The encoder's output (B, S, C) and its padding (B, S), True where there is none to read."""
+
+    states: Tensor
+    pad_mask: Tensor | None
+
+
+class DecoderState(NamedTuple):
+    """What decoding keeps: the position, each layer's mixer state, the source's keys and values."""
+
+    position: int
+    mixers: list[Any]
+    projected: list[tuple[Tensor, Tensor]]
+
+
+class Seq2Seq(nn.Module):
+    """Tokens (B, S) and (B, T) to logits (B, T, V)."""
+
+    def __init__(self, config: ModelConfig, encoder: list, decoder: list):
+        super().__init__()
+        self.config = config
+        V, C = config.vocab_size, config.channels
+        self.target_embedding = embedding(V, C)
+        shared = config.embeddings == "shared"
+        self.source_embedding = self.target_embedding if shared else embedding(V, C)
+        self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
+        self.dropout = nn.Dropout(config.dropout)
+        pre = config.norm == "pre"  # its last residual sum has not been normalised
+        self.encoder_norm = nn.LayerNorm(C) if pre else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(C) if pre else nn.Identity()
+        self.output = nn.Linear(C, V, bias=False)
+        if config.embeddings == "separate":
+            nn.init.normal_(self.output.weight, std=C**-0.5)
+        else:
+            self.output.weight = self.target_embedding.weight
+
+    def embed(self, table: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
+        """sqrt(C) times the token's embedding plus its position's; (B, T) to (B, T, C)."""
+        positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+        x = table(tokens) * self.config.channels**0.5
+        return self.dropout(x + sinusoids(positions, self.config.channels).to(x.dtype))
+
+    def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> Memory:
+        """source (B, S) int64; pad_mask (B, S) bool, True where padding."""
+        x = self.embed(self.source_embedding, source)
+        for block in self.encoder:
+            x = block(x, pad_mask)
+        return Memory(self.encoder_norm(x), pad_mask)
+
+    def decode(self, target: Tensor, memory: Memory) -> Tensor:
+        """Hidden states (B, T, C) for the target's prefixes (B, T), all positions at once."""
+        x = self.embed(self.target_embedding, target)
+        for block in self.decoder:
+            x = block(x, memory.states, memory.pad_mask)
+        return self.decoder_norm(x)
+
+    def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        """Logits (B, T, V) of the token after each prefix of `target`."""
+        return self.output(self.decode(target, self.encode(source, pad_mask)))
+
+    def start(self, memory: Memory) -> DecoderState:
+        """The state before the first target position."""
+        projected = [block.cross.project(memory.states) for block in self.decoder]
+        return DecoderState(0, [None] * len(self.decoder), projected)
+
+    def step(
+        self, tokens: Tensor, memory: Memory, state: DecoderState
+    ) -> tuple[Tensor, DecoderState]:
+        """Logits (N, n, V) after n new tokens (N, n); N is B, or B x beam."""
+        x = self.embed(self.target_embedding, tokens, state.position)
+        mixers = []
+        for block, mixer, projected in zip(
+            self.decoder, state.mixers, state.projected, strict=True
+        ):
+            x, mixer = block.step(x, projected, memory.pad_mask, mixer)
+            mixers.append(mixer)
+        logits = self.output(self.decoder_norm(x))
+        return logits, DecoderState(state.position + tokens.shape[1], mixers, state.projected)
+
+
+def embedding(vocab_size: int, channels: int) -> nn.Embedding:
+    """Embeddings drawn from N(0, 1 / C); scaled by sqrt(C) on use."""
+    table = nn.Embedding(vocab_size, channels)
+    nn.init.normal_(table.weight, std=channels**-0.5)
+    return table

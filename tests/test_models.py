@@ -1,0 +1,120 @@
+"""The encoder-decoder: sizes of the papers, steps, padding, and known answers."""
+
+import numpy as np
+import pytest
+import torch
+
+from dynconv.config import ModelConfig, StackConfig
+from dynconv.models import build
+from dynconv.models.seq2seq import sinusoids
+
+SEVEN, SIX = (3, 7, 15, 31, 31, 31, 31), (3, 7, 15, 31, 31, 31)
+MIXERS = ("attention", "dense", "depthwise", "light", "dynamic", "talk", "average")
+
+
+def millions(encoder: str, decoder: str, kernels=(SEVEN, SIX), **changes) -> float:
+    stacks = [
+        StackConfig(len(kernel) if isinstance(kernel, tuple) else 6, mixer, kernel)
+        for mixer, kernel in zip((encoder, decoder), kernels, strict=True)
+    ]
+    with torch.device("meta"):
+        model = build(ModelConfig(encoder=stacks[0], decoder=stacks[1], **changes))
+    return sum(p.numel() for p in model.parameters()) / 1e6
+
+
+WMT = {"glu": False}
+FULL = (None, None)
+IWSLT = {"channels": 512, "ffn": 1024, "heads": 4, "glu": False, "embeddings": "separate"}
+CNNDM = {"channels": 512, "ffn": 2048, "heads": 8, "glu": False, "embeddings": "separate"}
+
+
+@pytest.mark.parametrize(
+    ("published", "count"),
+    [
+        # Wu et al. 2019, Table 3 (WMT En-De, 32,768 joint types, without GLU)
+        pytest.param(210, lambda: millions("attention", "attention", FULL, **WMT), id="attention"),
+        pytest.param(
+            208, lambda: millions("dense", "dense", ((3,) * 7, (3,) * 6), **WMT), id="CNN"
+        ),
+        pytest.param(195, lambda: millions("depthwise", "depthwise", **WMT), id="depthwise"),
+        pytest.param(195, lambda: millions("light", "light", **WMT), id="light"),
+        pytest.param(200, lambda: millions("dynamic", "dynamic", **WMT), id="dynamic"),
+        pytest.param(260, lambda: millions("attention", "average", FULL, **WMT), id="AAN decoder"),
+        pytest.param(310, lambda: millions("average", "average", FULL, **WMT), id="AAN both"),
+        # Table 1: DynamicConv with GLU
+        pytest.param(213, lambda: millions("dynamic", "dynamic"), id="dynamic GLU"),
+        # IWSLT: the sizes hold for a joint dictionary of about 10,152 types, three matrices
+        pytest.param(
+            43, lambda: millions("dynamic", "dynamic", vocab_size=10152, **IWSLT), id="IWSLT"
+        ),
+        # Table 5 (CNN-DailyMail) prints d = 1024; its counts are those of d = 512
+        pytest.param(
+            86.5, lambda: millions("light", "light", vocab_size=30000, **CNNDM), id="CNN-DM light"
+        ),
+        pytest.param(
+            87.6, lambda: millions("dynamic", "dynamic", vocab_size=30000, **CNNDM), id="CNN-DM"
+        ),
+        # Lioutas and Guo 2020: WMT En-De 209M, IWSLT 42M
+        pytest.param(209, lambda: millions("talk", "talk"), id="TaLK GLU"),
+    ],
+)
+def test_parameter_counts_of_the_papers(published, count):
+    assert count() == pytest.approx(published, abs=0.95)
+
+
+def test_table_1_light_conv_is_an_erratum():
+    """Wu et al., Table 1, print 202M for LightConv with GLU; with GLU on both sides it is 209M."""
+    assert millions("light", "light") == pytest.approx(208.9, abs=0.05)
+
+
+def small(mixer: str, **changes):
+    stack = StackConfig(2, mixer, None if mixer in ("attention", "average") else (3, 5))
+    torch.manual_seed(0)
+    config = ModelConfig(11, 12, 16, 3, stack, stack, **changes)
+    return build(config).double().eval()
+
+
+TOKENS = torch.randint(1, 11, (2, 7), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_steps_equal_the_whole_and_padding_does_not_leak(mixer, norm):
+    model = small(mixer, norm=norm)
+    whole = model(TOKENS, TOKENS)
+    padded = torch.nn.functional.pad(TOKENS, (0, 3))
+    pad_mask = torch.arange(10).expand(2, 10) >= 7
+    memory = model.encode(padded, pad_mask)
+    state, parts = model.start(memory), []
+    for part in TOKENS.split([1, 2, 4], dim=1):
+        logits, state = model.step(part, memory, state)
+        parts.append(logits)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole)
+
+
+@pytest.mark.parametrize(("embeddings", "matrices"), [("shared", 1), ("tied", 2), ("separate", 3)])
+def test_embedding_matrices(embeddings, matrices):
+    shapes = [tuple(p.shape) for p in small("light", embeddings=embeddings).parameters()]
+    assert shapes.count((11, 12)) == matrices
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: ModelConfig(channels=10, heads=4), "4 heads do not divide 10 channels"),
+        (lambda: StackConfig(3, "light", (3, 7)), "kernel lists 2 entries for 3 layers"),
+        (lambda: StackConfig(3, "light"), "mixer light needs a kernel"),
+        (lambda: StackConfig(3, "light", 4), "kernel 4 of mixer light must be odd"),
+    ],
+)
+def test_bad_configurations_are_named(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_known_sinusoids(golden):
+    files = sorted(golden.glob("lightconv_model_*nopad.npz"))
+    table = torch.from_numpy(np.load(files[0])["positions_table"])
+    # row 2 holds position 0 there: rows begin at the padding id + 1
+    mine = sinusoids(torch.arange(2, 20), 8)
+    torch.testing.assert_close(mine, table[2:].float(), rtol=1e-5, atol=1e-6)
