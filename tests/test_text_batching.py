@@ -1,0 +1,47 @@
+"""Batches: the budget holds, nothing is lost or repeated, masks mark the padding."""
+
+import numpy as np
+import pytest
+import torch
+
+from dynconv.errors import UserError
+from dynconv.text import EOS, PAD, buckets, collate
+
+LENGTHS = [tuple(pair) for pair in np.random.default_rng(0).integers(1, 30, (500, 2)).tolist()]
+
+
+@pytest.mark.parametrize("seed", [None, 1])
+def test_every_pair_once_under_the_budget(seed):
+    batches = buckets(LENGTHS, 100, seed=seed)
+    assert sorted(i for batch in batches for i in batch) == list(range(500))
+    sizes = [len(batch) * max(max(LENGTHS[i]) for i in batch) for batch in batches]
+    assert max(sizes) <= 100
+
+
+def test_batches_are_a_function_of_seed_and_epoch():
+    assert buckets(LENGTHS, 100, seed=1, epoch=2) == buckets(LENGTHS, 100, seed=1, epoch=2)
+    assert buckets(LENGTHS, 100, seed=1, epoch=2) != buckets(LENGTHS, 100, seed=1, epoch=3)
+    assert buckets(LENGTHS, 100, seed=1, epoch=2) != buckets(LENGTHS, 100, seed=2, epoch=2)
+
+
+def test_buckets_waste_little():
+    batches = buckets(LENGTHS, 300, seed=1)
+    targets = [[LENGTHS[i][1] for i in batch] for batch in batches]
+    padded = sum(len(t) * max(t) for t in targets)
+    assert sum(map(sum, targets)) / padded > 0.9
+
+
+def test_collate():
+    batch = collate([([5, 6], [7]), ([5], [8, 9])])
+    assert batch.source.tolist() == [[5, 6, EOS], [5, EOS, PAD]]
+    assert batch.prefix.tolist() == [[EOS, 7, PAD], [EOS, 8, 9]]
+    assert batch.target.tolist() == [[7, EOS, PAD], [8, 9, EOS]]
+    assert batch.source_pad.dtype == torch.bool
+    assert batch.source_pad.tolist() == [[False] * 3, [False, False, True]]
+    assert batch.target_pad.tolist() == [[False, False, True], [False] * 3]
+
+
+def test_a_sentence_over_the_budget_is_named():
+    with pytest.raises(UserError, match="31 tokens exceeds the budget of 30"):
+        buckets([(31, 2)], 30)
+    assert buckets([], 30) == []
