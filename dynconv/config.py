@@ -68,3 +68,98 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.heads < 1 or self.channels % self.heads:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The parallel text."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    corpus: str = "libreoffice-de-en"
+    """a shipped corpus, or a directory with {train,valid,test}.{source,target}"""
+    source: str = "de"
+    target: str = "en"
+    max_tokens: int = 256
+    """training pairs with a longer side are left out"""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Adam, its schedule, and when to validate, save and stop."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    updates: int = 30_000
+    """optimizer updates in all"""
+    batch_tokens: int = 4096
+    """most tokens, padding included, on either side of a batch"""
+    accumulate: int = 1
+    """batches in one update"""
+    lr: float = 5e-4
+    """the peak, reached after warm-up"""
+    warmup: int = 4000
+    """updates of linear growth from lr_start to lr"""
+    schedule: Literal["inverse_sqrt", "cosine"] = "inverse_sqrt"
+    """after warm-up: lr sqrt(warmup / u), or half a cosine down to lr_end at the last update"""
+    lr_start: float = 1e-7
+    lr_end: float = 1e-7
+    """the cosine's lowest point"""
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    label_smoothing: float = 0.1
+    clip: float | None = None
+    """largest norm of the gradient of the mean loss per token; null: no clipping"""
+    validate_every: int = 1000
+    """updates between validations; each one is followed by a checkpoint"""
+    patience: int | None = None
+    """validations without a better BLEU before training stops; null: never"""
+    keep: int = 5
+    """newest checkpoints that stay, beside the best"""
+    average: int = 0
+    """last checkpoints whose mean is added at the end; 0: none"""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 autocast where it multiplies matrices much faster than float32"""
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "batch_tokens", "accumulate", "validate_every", "keep"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)} must be at least 1")
+        if not 0 <= self.warmup <= self.updates:
+            raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
+        if self.average > self.keep:
+            raise ValueError(f"average {self.average} needs more than the {self.keep} kept")
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """Beam search."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    beam: int = 5
+    lenpen: float = 1.0
+    """a hypothesis scores log p / length^lenpen"""
+    max_source: int = 1024
+    """longer source sentences are cut, with a warning"""
+    batch_tokens: int = 4096
+    """most source tokens, padding included, that are translated at once"""
+
+    def __post_init__(self) -> None:
+        for name in ("beam", "max_source", "batch_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} {getattr(self, name)} must be at least 1")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a training run; YAML fills it (`dynconv.recipe`)."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    data: DataConfig = DataConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    decode: DecodeConfig = DecodeConfig()

@@ -16,6 +16,10 @@ class Score(NamedTuple):
     low: float | None = None
     high: float | None = None
 
+    def __str__(self) -> str:
+        interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"
+        return f"{self.metric} = {self.value:.2f}{interval}  {self.signature}"
+
 
 def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """Raise `UserError` unless there is one reference for each hypothesis, and at least one."""

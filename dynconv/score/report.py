@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from dynconv.score.base import Score
 from dynconv.score.bleu import bleu_parts, chrf
 from dynconv.score.rouge import rouge as rouge_scores
 
@@ -35,17 +34,12 @@ def report(
             bootstrap=RESAMPLES,
         )
         precisions = "/".join(f"{p:.1f}" for p in parts.precisions)
-        text.append(_line(score))
+        text.append(str(score))
         text.append(  # the words of multi-bleu.perl, so that old logs compare at a glance
             f"    {precisions} (BP={parts.bp:.3f}, ratio={parts.ratio:.3f}, "
             f"hyp_len={parts.sys_len}, ref_len={parts.ref_len})"
         )
-    text.append(_line(chrf(hypotheses, references, bootstrap=RESAMPLES)))
+    text.append(str(chrf(hypotheses, references, bootstrap=RESAMPLES)))
     if rouge:
-        text.extend(_line(score) for score in rouge_scores(hypotheses, references, stem=True))
+        text.extend(str(score) for score in rouge_scores(hypotheses, references, stem=True))
     return "\n".join(text)
-
-
-def _line(score: Score) -> str:
-    interval = "" if score.low is None else f" [{score.low:.2f}, {score.high:.2f}]"
-    return f"{score.metric} = {score.value:.2f}{interval}  {score.signature}"

@@ -24,6 +24,10 @@ class Batch(NamedTuple):
     """what it must predict: the target, then <eos>"""
     target_pad: Tensor
 
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on a device."""
+        return Batch(*(part.to(device) for part in self))
+
 
 def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     """Sequences as one (B, T) int64 tensor with PAD at the end, and its bool mask."""

@@ -1,0 +1,177 @@
+"""Checkpoints: directories written under a temporary name, then renamed.
+
+    checkpoints/000500/model.safetensors    the weights, by name
+                       state.pt             optimizer and random generators: tensors and numbers
+                       meta.json            update, place in the epoch, scores, vocabulary's hash
+
+Reading one executes nothing from it: safetensors holds numbers only, and state.pt is read with
+`weights_only=True`.
+"""
+
+import io
+import json
+import math
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dynconv.errors import UserError
+
+FORMAT = "dynconv checkpoint 1"
+
+
+class Checkpoint(NamedTuple):
+    """A complete checkpoint on disk."""
+
+    path: Path
+    meta: dict[str, Any]
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """Higher is better: BLEU on the validation split, then the lower loss."""
+        if self.meta["bleu"] is None:  # saved by ctrl-C between two validations
+            return -math.inf, -math.inf
+        return self.meta["bleu"], -self.meta["loss"]
+
+
+def save(path: Path, model: nn.Module, state: dict | None, meta: dict[str, Any]) -> Checkpoint:
+    """Write a checkpoint; it appears under its name only when it is whole.
+
+    Raises UserError when the disk does not take it; what was saved before stays.
+    """
+    from safetensors.torch import save as to_bytes
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(path.name + ".part")
+    shutil.rmtree(scratch, ignore_errors=True)
+    meta = {"format": FORMAT, **meta}
+    try:
+        scratch.mkdir()
+        _write(scratch / "model.safetensors", to_bytes(weights(model)))
+        if state is not None:
+            buffer = io.BytesIO()
+            torch.save(state, buffer)
+            _write(scratch / "state.pt", buffer.getbuffer())
+        _write(scratch / "meta.json", json.dumps(meta, indent=1).encode())
+        os.replace(scratch, path)
+    except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise UserError(
+            f"{path}: cannot save this checkpoint ({error.strerror}); earlier ones are untouched"
+        ) from None
+    return Checkpoint(path, meta)
+
+
+def _write(path: Path, data) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """The model's tensors by name; a shared one once."""
+    return {name: p.detach().contiguous() for name, p in model.named_parameters()}
+
+
+def listing(run: Path) -> list[Checkpoint]:
+    """The checkpoints of a run, oldest first; the average of the last ones comes after them."""
+    found = [opened(file.parent) for file in (run / "checkpoints").glob("*/meta.json")]
+    whole = [c for c in found if c.path.suffix != ".part"]
+    return sorted(whole, key=lambda c: (c.meta["update"], c.path.name))
+
+
+def opened(path: Path) -> Checkpoint:
+    """The checkpoint in a directory; UserError when it is none of ours."""
+    try:
+        meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no checkpoint here (it has no meta.json)") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path / 'meta.json'}: not readable as JSON ({error})") from None
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise UserError(f"{path}: not a checkpoint of dynconv (no format {FORMAT!r} in meta.json)")
+    return Checkpoint(path, meta)
+
+
+def load_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
+    """The tensors of a checkpoint by name; UserError when the file is truncated or foreign."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = checkpoint.path / "model.safetensors"
+    try:
+        return load_file(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path}: truncated or not a safetensors file ({error})") from None
+
+
+def fill(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
+    """Copy tensors into the model; UserError when names or shapes are of another model."""
+    ours = dict(model.named_parameters())
+    for name in ours.keys() | tensors.keys():
+        there = tuple(tensors[name].shape) if name in tensors else "missing"
+        here = tuple(ours[name].shape) if name in ours else "missing"
+        if there != here:
+            raise UserError(
+                f"{where}: the checkpoint of another recipe: {name} is {there}, the model's {here}"
+            )
+    with torch.no_grad():
+        for name, parameter in ours.items():
+            parameter.copy_(tensors[name])
+
+
+def load_state(checkpoint: Checkpoint) -> dict:
+    """What training needs beside the weights; UserError when it cannot be read."""
+    path = checkpoint.path / "state.pt"
+    try:
+        return torch.load(path, weights_only=True)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except Exception as error:  # zip, pickle and end-of-file errors all mean the same here
+        cause = str(error).split("\n")[0]
+        raise UserError(f"{path}: truncated or foreign; nothing was executed ({cause})") from None
+
+
+def check_vocabulary(checkpoint: Checkpoint, expected: str) -> None:
+    """UserError when the hash of the vocabulary it was trained with is not the expected one."""
+    if checkpoint.meta["vocabulary"] != expected:
+        raise UserError(
+            f"{checkpoint.path}: trained with another vocabulary than the run's bpe.json"
+        )
+
+
+def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
+    """The average of the weights of several checkpoints."""
+    total: dict[str, Tensor] = {}
+    for checkpoint in checkpoints:
+        for name, tensor in load_weights(checkpoint).items():
+            total[name] = total[name] + tensor if name in total else tensor
+    return {name: tensor / len(checkpoints) for name, tensor in total.items()}
+
+
+def prune(run: Path, keep: int) -> None:
+    """Delete all but the `keep` newest checkpoints and the best."""
+    checkpoints = listing(run)
+    best = max(checkpoints, key=lambda c: c.rank)
+    for checkpoint in checkpoints[:-keep]:
+        if checkpoint.path != best.path:
+            # its meta.json goes first: what is half deleted is no checkpoint
+            (checkpoint.path / "meta.json").unlink()
+            shutil.rmtree(checkpoint.path)
+
+
+def choose(run: Path, which: str) -> Checkpoint:
+    """`best` on the validation split, `last`, or a checkpoint by its name (`000500`)."""
+    if which not in ("best", "last"):
+        return opened(run / "checkpoints" / which)
+    checkpoints = listing(run)
+    if not checkpoints:
+        raise UserError(f"{run}: no checkpoint in it yet")
+    return max(checkpoints, key=lambda c: c.rank) if which == "best" else checkpoints[-1]

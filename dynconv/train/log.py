@@ -1,0 +1,61 @@
+"""What training says: log.jsonl, TensorBoard, and a progress bar on a terminal."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from dynconv.errors import UserError
+
+
+def read(run: Path) -> list[dict[str, Any]]:
+    """The events of a run, in order; a half-written last line is left out."""
+    path = run / "log.jsonl"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; is {run} a run directory?") from None
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+class Log:
+    """Events of a run; those after update `done` belong to lost work and are dropped."""
+
+    def __init__(self, run: Path, done: int, total: int):
+        from torch.utils.tensorboard import SummaryWriter
+        from tqdm import tqdm
+
+        path = run / "log.jsonl"
+        if path.exists():
+            kept = [json.dumps(e) + "\n" for e in read(run) if e["update"] <= done]
+            scratch = path.with_suffix(".part")
+            scratch.write_text("".join(kept), encoding="utf-8")
+            os.replace(scratch, path)
+        self._file = path.open("a", encoding="utf-8")
+        self._board = SummaryWriter(run / "tensorboard", purge_step=done + 1)
+        self._bar = tqdm(initial=done, total=total, unit=" updates", disable=None, desc="train")
+
+    def event(self, kind: str, update: int, **values: float) -> None:
+        """One line of log.jsonl, and one TensorBoard curve for each value."""
+        self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
+        self._file.flush()
+        for name, value in values.items():
+            self._board.add_scalar(f"{kind}/{name}", value, update)
+
+    def progress(self, **values: float) -> None:
+        """One update is done."""
+        self._bar.set_postfix({k: f"{v:.3g}" for k, v in values.items()}, refresh=False)
+        self._bar.update()
+
+    def say(self, text: str) -> None:
+        """A line for the reader, above the bar."""
+        self._bar.write(text, file=sys.stderr)
+
+    def __enter__(self) -> "Log":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._bar.close()
+        self._board.close()
+        self._file.close()

@@ -1,0 +1,37 @@
+"""The curves of one or more runs."""
+
+from pathlib import Path
+
+from dynconv.train.log import read
+
+PANELS = [
+    ("train", "loss", "training loss (nats/token)"),
+    ("valid", "loss", "validation loss (nats/token)"),
+    ("valid", "bleu", "validation BLEU (greedy)"),
+    ("train", "lr", "learning rate"),
+]
+
+
+def plot(runs: list[Path], output: Path) -> None:
+    """Draw loss, validation loss and BLEU, and learning rate over updates into a PNG or SVG."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(9, 5.5), sharex=True, layout="constrained")
+    for run in runs:
+        events = read(run)
+        for ax, (kind, value, label) in zip(axes.flat, PANELS, strict=True):
+            points = [(e["update"], e[value]) for e in events if e["event"] == kind]
+            x, y = zip(*points, strict=True) if points else ((), ())
+            ax.plot(x, y, marker="o" if len(x) < 20 else None, ms=3, label=run.name)
+            ax.set_ylabel(label)
+    for ax in axes.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+    for ax in axes[1]:
+        ax.set_xlabel("update")
+    if len(runs) > 1:
+        axes.flat[0].legend(frameon=False)
+    figure.savefig(output, dpi=130)
+    plt.close(figure)

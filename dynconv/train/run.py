@@ -1,0 +1,126 @@
+"""The run directory: everything that is needed to resume and to reproduce a run.
+
+recipe.yaml         the resolved recipe
+bpe.json            the vocabulary
+environment.json    versions, commit and device, a list with one entry for each start
+log.jsonl           one line an event; tensorboard/ has the same curves
+checkpoints/        see `dynconv.train.checkpoint`
+"""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from dynconv import recipe as recipes
+from dynconv.config import Recipe
+from dynconv.errors import UserError
+from dynconv.models import Seq2Seq, build
+from dynconv.text import BPE
+from dynconv.train import checkpoint as checkpoints
+from dynconv.train.checkpoint import Checkpoint
+from dynconv.train.data import learn_bpe
+
+
+def open_run(run: Path, recipe: Recipe) -> tuple[Recipe, BPE]:
+    """The recipe and vocabulary to train with: new ones, or those of the run to go on with.
+
+    Raises UserError when the directory holds the run of another recipe.
+    """
+    if not (run / "recipe.yaml").exists():
+        bpe = learn_bpe(recipe)
+        run.mkdir(parents=True, exist_ok=True)
+        bpe.save(run / "bpe.json")
+        return recipe, bpe
+    there = recipes.load(run / "recipe.yaml")
+    if recipe.train.precision == "auto":  # it was decided when the run began
+        recipe = with_precision(recipe, there.train.precision)
+    if changed := recipes.differences(recipe, there):
+        raise UserError(
+            f"{run} holds the run of another recipe ({'; '.join(changed)}): "
+            "name another --run, or give the same values to go on"
+        )
+    return recipe, BPE.load(run / "bpe.json")
+
+
+def with_precision(recipe: Recipe, precision: str) -> Recipe:
+    """The recipe with its train.precision decided."""
+    return replace(recipe, train=replace(recipe.train, precision=precision))
+
+
+def record(run: Path, recipe: Recipe, device: torch.device) -> None:
+    """Write the resolved recipe, and add this start to environment.json."""
+    _replace(run / "recipe.yaml", recipes.dump(recipe))
+    path = run / "environment.json"
+    cuda = device.type == "cuda"
+    start = {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
+        "commit": _commit(),
+        "device": torch.cuda.get_device_name(device) if cuda else _processor(),
+        "threads": torch.get_num_threads(),
+    }
+    starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    _replace(path, json.dumps([*starts, start], indent=1))
+
+
+class Trained(NamedTuple):
+    """What a run directory gives to those who use its model."""
+
+    recipe: Recipe
+    bpe: BPE
+    model: Seq2Seq
+    checkpoint: Checkpoint
+
+
+def load_model(run: Path, which: str = "best") -> Trained:
+    """A run's model in eval mode, with the weights of a checkpoint: "best", "last" or a name.
+
+    Raises UserError when a file is missing, truncated, foreign or of another recipe.
+    """
+    if not (run / "recipe.yaml").exists():
+        raise UserError(f"{run}: no run directory (it has no recipe.yaml)")
+    recipe, bpe = recipes.load(run / "recipe.yaml"), BPE.load(run / "bpe.json")
+    checkpoint = checkpoints.choose(run, which)
+    checkpoints.check_vocabulary(checkpoint, vocabulary_hash(run))
+    model = build(recipe.model)
+    checkpoints.fill(model, checkpoints.load_weights(checkpoint), checkpoint.path)
+    return Trained(recipe, bpe, model.eval(), checkpoint)
+
+
+def vocabulary_hash(run: Path) -> str:
+    """sha256 of bpe.json: weights mean nothing with another vocabulary."""
+    return hashlib.sha256((run / "bpe.json").read_bytes()).hexdigest()
+
+
+def _replace(path: Path, text: str) -> None:
+    scratch = path.with_name(path.name + ".part")
+    scratch.write_text(text, encoding="utf-8")
+    os.replace(scratch, path)
+
+
+def _commit() -> str | None:
+    """The commit of dynconv's working tree, with `+changes`; None when it is not one."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        commit = subprocess.check_output(
+            [*git, "rev-parse", "HEAD"], text=True, stderr=subprocess.DEVNULL
+        ).strip()
+        dirty = subprocess.check_output([*git, "status", "--porcelain", "-uno"], text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + ("+changes" if dirty else "")
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

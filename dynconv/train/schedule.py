@@ -1,0 +1,20 @@
+"""The learning rate of each update."""
+
+import math
+
+from dynconv.config import TrainConfig
+
+
+def learning_rate(config: TrainConfig, done: int) -> float:
+    """The rate of the update that follows `done` updates.
+
+    Warm-up is linear from lr_start to lr. Then `inverse_sqrt`: lr sqrt(warmup / done) (Vaswani et
+    al. 2017, section 5.3); `cosine`: lr_end + (lr - lr_end) (1 + cos(pi p)) / 2, where p goes from
+    0 after warm-up to 1 after the last update (Loshchilov and Hutter 2017, equation 5).
+    """
+    if done < config.warmup:
+        return config.lr_start + (config.lr - config.lr_start) * done / config.warmup
+    if config.schedule == "inverse_sqrt":
+        return config.lr * math.sqrt(max(config.warmup, 1) / max(done, 1))
+    progress = (done - config.warmup) / max(config.updates - config.warmup, 1)
+    return config.lr_end + (config.lr - config.lr_end) * (1 + math.cos(math.pi * progress)) / 2
