@@ -1,6 +1,7 @@
 """The command line: `dynconv`, or `python -m dynconv`."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,6 +14,9 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 when it did what it says, 2 for a mistake, 130 for ctrl-C."""
+    # oneDNN keeps 1,024 compiled bfloat16 products of a megabyte each, and batches differ in shape;
+    # 256 hold those of one update, and keep training on a CPU below 2 GB.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
     options, rest = parser().parse_known_args(arguments)
     if options.run is train_run:  # argparse takes no positional that follows an option
         options.overrides += [text for text in rest if not text.startswith("-")]
@@ -198,8 +202,8 @@ def translate_file(options) -> None:
     from dynconv.decode import translate
     from dynconv.text import read_lines
 
-    lines = read_lines(Path("/dev/stdin" if options.input == "-" else options.input))
     recipe, bpe, model, _ = trained(options)
+    lines = read_lines(Path("/dev/stdin" if options.input == "-" else options.input))
     text = "".join(f"{line}\n" for line in translate(model, bpe, lines, recipe.decode))
     if options.output == "-":
         print(text, end="", flush=True)

@@ -108,7 +108,9 @@ def _explain(error: dict) -> str:
         near = difflib.get_close_matches(keys[-1], known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         return f"unknown key {key}; {hint}"
+    if not keys:
+        return "a recipe is a mapping with data, model, train and decode"
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":  # ours: it names the value
-        return f"{key}: {message}" if key else message
-    return f"{key} {error['input']!r}: {message}" if key else message
+        return f"{key}: {message}"
+    return f"{key} {error['input']!r}: {message}"

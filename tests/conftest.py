@@ -1,10 +1,21 @@
 """Fixtures that several tests share."""
 
+import os
+import random
 from pathlib import Path
 
 import pytest
 
+from dynconv.config import DataConfig, DecodeConfig, ModelConfig, Recipe, StackConfig, TrainConfig
+
+# The models are tiny. Nothing above loads torch; commands and notebooks inherit this.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 ROOT = Path(__file__).parents[1]
+TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+UNITS = "ein zwei drei vier fünf sechs sieben acht neun".split()
+TENS_EN = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+UNITS_EN = "one two three four five six seven eight nine".split()
 
 
 @pytest.fixture
@@ -14,3 +25,47 @@ def golden() -> Path:
     if not folder.is_dir():
         pytest.skip("shared golden folder not present")
     return folder
+
+
+def numbers(count: int, seed: int) -> list[tuple[str, str]]:
+    """Sentences of one to four numbers: "drei und zwanzig" is "twenty three"."""
+    draw = random.Random(seed)
+    pairs = []
+    for _ in range(count):
+        chosen = [(draw.randrange(8), draw.randrange(9)) for _ in range(draw.randint(1, 4))]
+        german = ", ".join(f"{UNITS[u]} und {TENS[t]}" for t, u in chosen)
+        english = ", ".join(f"{TENS_EN[t]} {UNITS_EN[u]}" for t, u in chosen)
+        pairs.append((german, english))
+    return pairs
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> Path:
+    """A user's own parallel text: number words, in two plain files a split."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for seed, (split, count) in enumerate({"train": 400, "valid": 20, "test": 20}.items()):
+        for side, suffix in enumerate(("de", "en")):
+            lines = [pair[side] + "\n" for pair in numbers(count, seed)]
+            (folder / f"{split}.{suffix}").write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def recipe(corpus) -> Recipe:
+    """A recipe that trains in seconds."""
+    return Recipe(
+        data=DataConfig(corpus=str(corpus)),
+        model=ModelConfig(
+            vocab_size=300,
+            channels=32,
+            ffn=32,
+            heads=2,
+            encoder=StackConfig(1, "dynamic", 3),
+            decoder=StackConfig(1, "dynamic", 3),
+            norm="pre",
+        ),
+        train=TrainConfig(
+            updates=10, batch_tokens=400, warmup=2, validate_every=5, precision="float32"
+        ),
+        decode=DecodeConfig(beam=2),
+    )

@@ -18,9 +18,10 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-def longest(source: Tensor) -> int:
-    """Most tokens of a translation, <eos> included, of a batch of sources (B, S)."""
-    return 2 * source.shape[1] + 10
+def limits(pad_mask: Tensor, max_length: int | None) -> Tensor:
+    """Most tokens of each translation, <eos> included: by default twice the source's and ten."""
+    lengths = (~pad_mask).sum(1)
+    return 2 * lengths + 10 if max_length is None else torch.full_like(lengths, max_length)
 
 
 @torch.inference_mode()
@@ -31,19 +32,19 @@ def greedy(
     stepper = Incremental(model, source, pad_mask)
     results: list[list[int]] = [[] for _ in source]
     alive = torch.arange(len(source), device=source.device)
+    room = limits(pad_mask, max_length) - 1  # the last token is <eos>
     tokens = torch.full_like(alive, EOS)
-    for _ in range((max_length or longest(source)) - 1):
+    while len(alive):
         logits = stepper(tokens)
         logits[:, PAD] = -torch.inf
         tokens = logits.argmax(-1)
-        going = (tokens != EOS).nonzero().squeeze(1)
+        going = ((tokens != EOS) & (room > 0)).nonzero().squeeze(1)
         if len(going) < len(alive):
             stepper.keep(going, going)
-            alive, tokens = alive[going], tokens[going]
+            alive, tokens, room = alive[going], tokens[going], room[going]
+        room = room - 1
         for i, token in zip(alive.tolist(), tokens.tolist(), strict=True):
             results[i].append(token)
-        if not len(alive):
-            break
     return results
 
 
@@ -62,39 +63,35 @@ def beam_search(
 
     source (B, S) int64; pad_mask (B, S) bool, True is padding. Each step extends the `beam`
     likeliest unfinished hypotheses of a sentence; it leaves the batch with its `beam`th finished
-    one. At `max_length` tokens, <eos> included, everything must end.
+    one. At its `max_length`, <eos> included, a sentence must end.
     """
     step = stepper(model, source, pad_mask)
-    limit = max_length or longest(source)
+    limit = limits(pad_mask, max_length)
     finished: list[list[Hypothesis]] = [[] for _ in source]
-    alive = list(range(len(source)))
+    alive = torch.arange(len(source), device=source.device)
     scores = torch.zeros(len(source), 1, device=source.device)  # (B, live hypotheses)
     prefixes = source.new_empty(len(source), 1, 0)  # (B, live, t)
-    tokens = source.new_full((len(source),), EOS)
-    for length in range(1, limit + 1):
-        live = scores.shape[1]
-        logp = step(tokens).float().log_softmax(-1)
-        logp[:, PAD] = -torch.inf
-        if length == limit:
-            logp[:, :EOS] = logp[:, EOS + 1 :] = -torch.inf
+    tokens = torch.full_like(alive, EOS)
+    while len(alive):
+        live, length = prefixes.shape[1], prefixes.shape[2] + 1
+        logp = step(tokens).float().log_softmax(-1).unflatten(0, (-1, live))  # (B, live, V)
+        logp[:, :, PAD] = -torch.inf
+        last = limit == length
+        logp[last, :, EOS + 1 :] = -torch.inf
         V = logp.shape[-1]
-        total = (scores[:, :, None] + logp.view(-1, live, V)).flatten(1)  # (B, live * V)
-        # 2 x beam candidates: at most `beam` of them end, so `beam` can go on
+        total = (scores[:, :, None] + logp).flatten(1)  # (B, live * V)
+        # of 2 x beam candidates at most one a live hypothesis ends, so `beam` can go on
         best, where = total.topk(min(2 * beam, total.shape[1]), dim=1)
         parent, token = where // V, where % V
         ends = (token == EOS) & best.isfinite()
         for b, rank in ends[:, :beam].nonzero().tolist():
-            ids = prefixes[b, parent[b, rank]].tolist()
             score = best[b, rank].item() / length**lenpen
+            ids = prefixes[b, parent[b, rank]].tolist()
             finished[alive[b]].append(Hypothesis(ids, score))
-        going = [b for b, i in enumerate(alive) if len(finished[i]) < beam]
-        if not going or length == limit:
-            break
-        alive = [alive[b] for b in going]
-        kept = torch.tensor(going, device=source.device)
-        best, parent, token = (
-            z[kept] for z in (best.masked_fill(token == EOS, -torch.inf), parent, token)
-        )
+        full = torch.tensor([len(finished[i]) >= beam for i in alive.tolist()], device=alive.device)
+        kept = (~(full | last)).nonzero().squeeze(1)
+        alive, limit, parent, token = alive[kept], limit[kept], parent[kept], token[kept]
+        best = best[kept].masked_fill(token == EOS, -torch.inf)
         scores, order = best.topk(min(beam, best.shape[1]), dim=1)  # the unfinished ones
         parent, token = parent.gather(1, order), token.gather(1, order)
         prefixes = torch.cat([prefixes[kept[:, None], parent], token[:, :, None]], dim=2)

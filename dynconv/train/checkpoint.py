@@ -57,6 +57,8 @@ def save(path: Path, model: nn.Module, state: dict | None, meta: dict[str, Any])
             torch.save(state, buffer)
             _write(scratch / "state.pt", buffer.getbuffer())
         _write(scratch / "meta.json", json.dumps(meta, indent=1).encode())
+        if path.exists():  # a namesake from which training could not go on
+            shutil.rmtree(path)
         os.replace(scratch, path)
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)

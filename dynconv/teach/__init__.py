@@ -1,0 +1,8 @@
+"""What only lessons and their tests use."""
+
+from dynconv.teach import check, style
+from dynconv.teach.check import same
+from dynconv.teach.mixing import draw_mixing, mixing_matrix
+from dynconv.teach.show import show
+
+__all__ = ["check", "draw_mixing", "mixing_matrix", "same", "show", "style"]

@@ -1,0 +1,37 @@
+"""Write lessons without their solutions, as notebooks that have not run.
+
+python -m dynconv.teach.student lessons/04*.md -o out/
+"""
+
+import argparse
+import re
+from pathlib import Path
+
+import jupytext
+import nbformat
+
+SOLUTION = re.compile(
+    r"^```\{solution-start\}.*?^```\{solution-end\}\n```\n", re.DOTALL | re.MULTILINE
+)
+
+
+def without_solutions(text: str) -> str:
+    """The MyST text of a lesson without what lies between solution-start and solution-end."""
+    return SOLUTION.sub("", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("lessons", nargs="+", type=Path, metavar="LESSON.md")
+    parser.add_argument("-o", "--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for lesson in arguments.lessons:
+        notebook = jupytext.reads(without_solutions(lesson.read_text("utf-8")), fmt="md:myst")
+        target = arguments.out / lesson.with_suffix(".ipynb").name
+        nbformat.write(notebook, target)
+        print(target)
+
+
+if __name__ == "__main__":
+    main()

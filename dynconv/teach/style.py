@@ -1,0 +1,30 @@
+"""How every figure of the book looks: one size, one font size, one colour for each role."""
+
+# Chosen so that all pairs stay apart for normal, red-blind and green-blind sight, and so that the
+# seven differ in lightness, which is all that a grey print keeps.
+COLORS = {
+    "attention": "#5f5f5f",  # grey
+    "depthwise": "#3e80e3",  # blue
+    "light": "#51baad",  # teal
+    "dynamic": "#eaaa20",  # orange
+    "average": "#4e2700",  # brown
+    "talk": "#852a88",  # purple
+    "error": "#e4020b",  # red
+}
+
+
+def use() -> None:
+    """Set matplotlib's defaults; the first cell of a lesson calls it."""
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(
+        {
+            "figure.figsize": (6.0, 2.6),
+            "figure.dpi": 110,
+            "figure.constrained_layout.use": True,
+            "font.size": 9,
+            "axes.titlesize": 9,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+        }
+    )

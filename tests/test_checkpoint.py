@@ -1,0 +1,128 @@
+"""Checkpoints: whole or not there, and nothing of a bad one is executed or lost."""
+
+import errno
+import json
+import pickle
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dynconv.errors import UserError
+from dynconv.models import build
+from dynconv.train import checkpoint as checkpoints
+from dynconv.train import load_model, train
+
+
+@pytest.fixture
+def run(recipe, tmp_path):
+    folder = tmp_path / "run"
+    train(recipe, folder)
+    return folder
+
+
+def meta(update: int, bleu: float | None = None) -> dict:
+    return {"update": update, "place": [0, 0], "loss": 1.0, "bleu": bleu, "vocabulary": ""}
+
+
+@pytest.mark.parametrize("damage", ["truncate", "foreign", "missing"])
+@pytest.mark.parametrize("file", ["model.safetensors", "state.pt", "meta.json"])
+def test_a_damaged_checkpoint_is_one_line_that_names_the_file(run, recipe, file, damage):
+    path = run / "checkpoints" / "000010" / file
+    data = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(data[: len(data) // 2] if damage == "truncate" else b"{}" * 500)
+    longer = run / "recipe.yaml"
+    longer.write_text(longer.read_text().replace("updates: 10", "updates: 20"))
+    recipe = replace(recipe, train=replace(recipe.train, updates=20))
+    if damage == "missing" and file != "model.safetensors":
+        # an unfinished directory is no checkpoint: the one before it is used
+        assert train(recipe, run)
+        return
+    with pytest.raises(UserError) as error:
+        train(recipe, run)
+        load_model(run, "000010")
+    assert file in str(error.value)
+    assert "\n" not in str(error.value)
+    assert (run / "checkpoints" / "000005" / "model.safetensors").exists()
+
+
+def test_opening_a_checkpoint_executes_nothing(run, recipe, tmp_path):
+    class Attack:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "attacked"), "w"))
+
+    for attack in (pickle.dumps(Attack(), protocol=2), None):
+        path = run / "checkpoints" / "000010" / "state.pt"
+        path.write_bytes(attack) if attack else torch.save(Attack(), path)
+        longer = run / "recipe.yaml"
+        longer.write_text(longer.read_text().replace("updates: 10", "updates: 20"))
+        with pytest.raises(UserError, match="nothing was executed"):
+            train(replace(recipe, train=replace(recipe.train, updates=20)), run)
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_the_checkpoint_of_another_recipe_is_refused(run, recipe, tmp_path):
+    other = tmp_path / "other"
+    train(replace(recipe, model=replace(recipe.model, ffn=48)), other)
+    shutil.copytree(other / "checkpoints/000010", run / "checkpoints/000010", dirs_exist_ok=True)
+    with pytest.raises(UserError, match="another recipe.*48"):
+        load_model(run, "last")
+
+
+def test_the_checkpoint_of_another_vocabulary_is_refused(run):
+    path = run / "bpe.json"
+    path.write_text(path.read_text() + "\n")
+    with pytest.raises(UserError, match="another vocabulary"):
+        load_model(run)
+
+
+def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
+    model = build(recipe.model)
+    first = checkpoints.save(tmp_path / "checkpoints" / "000001", model, {}, meta(1))
+
+    def full(path, data):
+        if path.name == "state.pt":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "_write", full)
+        with pytest.raises(UserError, match="000002: cannot save.*No space left.*untouched"):
+            checkpoints.save(tmp_path / "checkpoints" / "000002", model, {}, meta(2))
+    assert [c.path for c in checkpoints.listing(tmp_path)] == [first.path]
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000001"]
+    checkpoints.save(tmp_path / "checkpoints" / "000002", model, {}, meta(2))  # the disk has room
+
+
+def test_a_killed_save_leaves_no_checkpoint(recipe, tmp_path):
+    model = build(recipe.model)
+    checkpoints.save(tmp_path / "checkpoints" / "000001", model, {}, meta(1))
+    part = tmp_path / "checkpoints" / "000002.part"
+    part.mkdir()
+    (part / "meta.json").write_text(json.dumps({"format": checkpoints.FORMAT, **meta(2)}))
+    assert checkpoints.choose(tmp_path, "last").path.name == "000001"
+    checkpoints.save(tmp_path / "checkpoints" / "000002", model, {}, meta(2))
+    assert not part.exists()
+
+
+def test_the_newest_and_the_best_stay(recipe, tmp_path):
+    model = build(recipe.model)
+    for update, bleu in enumerate([1.0, 9.0, None, 3.0, 2.0], 1):
+        checkpoints.save(tmp_path / "checkpoints" / f"{update:06d}", model, {}, meta(update, bleu))
+        checkpoints.prune(tmp_path, 2)
+    names = [c.path.name for c in checkpoints.listing(tmp_path)]
+    assert names == ["000002", "000004", "000005"]
+    assert checkpoints.choose(tmp_path, "best").path.name == "000002"
+    assert checkpoints.choose(tmp_path, "last").path.name == "000005"
+    assert checkpoints.choose(tmp_path, "000004").path.name == "000004"
+
+
+@pytest.mark.parametrize(
+    ("which", "words"), [("best", "no checkpoint in it"), ("7", "no checkpoint here")]
+)
+def test_a_checkpoint_that_is_not_there(tmp_path, which, words):
+    with pytest.raises(UserError, match=words):
+        checkpoints.choose(tmp_path, which)

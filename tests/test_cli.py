@@ -1,0 +1,260 @@
+"""The command line, as a user meets it: results, exit codes and one-line errors."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dynconv import cli
+from dynconv import recipe as recipes
+from dynconv.train import checkpoint as checkpoints
+from dynconv.train import train
+from dynconv.train.log import read
+
+COMMAND = [sys.executable, "-m", "dynconv"]
+
+
+@pytest.fixture
+def yaml(recipe, tmp_path) -> Path:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(recipes.dump(recipe), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def run(recipe, tmp_path) -> Path:
+    train(recipe, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def fails(capsys, *arguments, code: int = 2) -> str:
+    """The one line of a command that must fail."""
+    capsys.readouterr()
+    assert cli.main([str(a) for a in arguments]) == code
+    output, error = capsys.readouterr()
+    assert output == ""
+    assert error.startswith("dynconv: ")
+    assert error.count("\n") == 1
+    return error
+
+
+def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert cli.main(["train", str(yaml), "--run", str(run), "train.lr=2e-3"]) == 0
+    assert str(run) in capsys.readouterr().out
+    assert recipes.load(run / "recipe.yaml").train.lr == 2e-3
+
+    source, output = corpus / "test.de", tmp_path / "out.en"
+    arguments = ["--input", str(source), "--output", str(output), "--beam", "3"]
+    assert cli.main(["translate", str(run), *arguments]) == 0
+    assert len(output.read_text(encoding="utf-8").splitlines()) == 20
+
+    assert cli.main(["evaluate", str(run), "--split", "test", "--lenpen", "0.6"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("source     ") == text.count("output     ") == 10
+    assert "BLEU = " in text and "chrF2 = " in text and "version:" in text
+    scores = json.loads((run / "test.scores.json").read_text())
+    assert scores["lenpen"] == 0.6 and scores["sentences"] == 20
+
+    assert cli.main(["score", str(corpus / "test.en"), str(corpus / "test.en")]) == 0
+    assert "BLEU = 100.00" in capsys.readouterr().out
+
+    assert cli.main(["plot", str(run)]) == 0
+    assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+    assert cli.main(["bench", "decode", str(run), "--sentences", "4", "--rounds", "1"]) == 0
+    assert "4 of 4 translations are equal" in capsys.readouterr().out
+
+
+def test_translate_reads_stdin_and_writes_a_line_for_each_line(run):
+    text = "ein und zwanzig\n\nzwei und dreißig\n"
+    done = subprocess.run(
+        [*COMMAND, "translate", run], input=text, capture_output=True, encoding="utf-8"
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.split("\n")
+    assert len(lines) == 4 and lines[1] == lines[3] == ""
+    assert done.stderr == ""  # no progress bar in a pipe
+
+
+def test_over_long_lines_are_cut_with_a_warning(run, tmp_path, capsys):
+    path = tmp_path / "long.de"
+    path.write_text("kurz\n" + "sehr " * 2000 + "\n", encoding="utf-8")
+    assert cli.main(["translate", str(run), "--input", str(path), "--beam", "1"]) == 0
+    output, error = capsys.readouterr()
+    assert output.count("\n") == 2
+    assert "line 2 has" in error and "1024" in error
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("one line\n", "train.de has 400 lines but"),
+        ("", "the file is empty"),
+        (b"gut\n\xff\xfe\n", "train.en, line 2: not valid UTF-8"),
+        (None, "train.en"),
+    ],
+    ids=["lengths", "empty", "utf-8", "missing"],
+)
+def test_bad_text_is_told_before_anything_is_written(
+    yaml, corpus, tmp_path, capsys, content, words
+):
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for file in corpus.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    target = folder / "train.en"
+    target.unlink()
+    if content is not None:
+        target.write_bytes(content if isinstance(content, bytes) else content.encode())
+    run = tmp_path / "run"
+    error = fails(capsys, "train", yaml, f"data.corpus={folder}", "--run", run)
+    assert words in error and str(folder) in error
+    assert not run.exists()
+
+
+def test_bad_recipes(yaml, capsys):
+    assert "did you mean lr?" in fails(capsys, "train", yaml, "train.lrr=1")
+    assert "5 heads do not divide 32" in fails(capsys, "train", yaml, "model.heads=5")
+    assert "no recipe 'nothing'" in fails(capsys, "train", "nothing")
+
+
+def test_bad_files(run, tmp_path, capsys):
+    nothing = tmp_path / "nothing"
+    assert "no run directory" in fails(capsys, "translate", nothing)
+    assert "no such file" in fails(capsys, "translate", run, "--input", nothing)
+    assert "no such file" in fails(capsys, "score", nothing, nothing)
+    assert "no such file" in fails(capsys, "plot", nothing)
+    assert "no checkpoint here" in fails(capsys, "translate", run, "--checkpoint", "7")
+    bad = tmp_path / "bad.de"
+    bad.write_bytes(b"\xff\n")
+    assert "line 1: not valid UTF-8" in fails(capsys, "translate", run, "--input", bad)
+    short = tmp_path / "short"
+    short.write_text("one\n")
+    bad.write_text("one\ntwo\n")
+    assert "2 hypotheses but 1 references" in fails(capsys, "score", bad, short)
+
+
+def test_bad_checkpoints(run, recipe, tmp_path, capsys):
+    path = run / "checkpoints" / "000010" / "model.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:500])
+    assert str(path) in fails(capsys, "translate", run, "--checkpoint", "last")
+    path.write_bytes(b"PK\x03\x04 something else")
+    assert str(path) in fails(capsys, "evaluate", run, "--checkpoint", "last")
+    other = tmp_path / "other"
+    train(replace(recipe, model=replace(recipe.model, ffn=48)), other)
+    foreign = other / "checkpoints" / "000010" / "model.safetensors"
+    path.write_bytes(foreign.read_bytes())
+    assert "another recipe" in fails(capsys, "translate", run, "--checkpoint", "last")
+
+
+def test_the_run_of_another_recipe(yaml, tmp_path, capsys):
+    run = str(tmp_path / "run")
+    assert cli.main(["train", str(yaml), "--run", run]) == 0
+    assert "train.seed 2, not 1" in fails(capsys, "train", yaml, "train.seed=2", "--run", run)
+
+
+def test_a_disk_that_is_full_while_saving(yaml, tmp_path):
+    """The system refuses to write files beyond 300 KB: vocabulary and log fit, a state does not."""
+    run = tmp_path / "run"
+    limited = subprocess.run(
+        [*COMMAND, "train", yaml, "--run", run, "model.ffn=300"],
+        capture_output=True,
+        encoding="utf-8",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
+    )
+    assert limited.returncode == 2
+    error = limited.stderr.splitlines()[-1]
+    assert error.startswith(f"dynconv: {run}/checkpoints/000005: cannot save this checkpoint")
+    assert "Traceback" not in limited.stderr
+    assert list((run / "checkpoints").iterdir()) == []
+    again = subprocess.run([*COMMAND, "train", yaml, "--run", run, "model.ffn=300"])
+    assert again.returncode == 0
+    assert checkpoints.choose(run, "last").meta["update"] == 10
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(yaml, tmp_path):
+    run = tmp_path / "run"
+    arguments = ["train.updates=100000", "train.validate_every=100000"]
+    updates = []
+    for _ in range(2):
+        process = subprocess.Popen(
+            [*COMMAND, "train", yaml, *arguments, "--run", run],
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        before = updates[-1] if updates else 0
+        while not (run / "log.jsonl").exists() or not any(
+            event["update"] > before for event in read(run)
+        ):
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == cli.INTERRUPTED
+        assert "saved; the same command goes on" in error and "Traceback" not in error
+        updates.append(checkpoints.choose(run, "last").meta["update"])
+    assert 0 < updates[0] < updates[1]
+    logged = [event["update"] for event in read(run)]
+    assert logged == sorted(set(logged))
+
+
+@pytest.mark.parametrize("arguments", [[], ["data"], ["bench"], ["train"], ["nothing"]])
+def test_incomplete_commands_show_their_usage(arguments, capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(arguments)
+    assert exit.value.code == 2
+    assert "usage: dynconv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "",
+        "doctor",
+        "data list",
+        "data fetch",
+        "train",
+        "translate",
+        "evaluate",
+        "score",
+        "plot",
+        "bench decode",
+    ],
+)
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main([*command.split(), "--help"])
+    assert exit.value.code == 0
+    assert "usage: dynconv" in capsys.readouterr().out
+
+
+def test_unknown_options_are_refused(yaml, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["train", str(yaml), "--beam", "5"])
+    assert "unrecognized arguments: --beam" in capsys.readouterr().err
+
+
+def test_doctor_and_data_list(capsys):
+    assert cli.main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    assert "dynamic_conv     loop, unfold, band, shifted" in text
+    assert "torch" in text
+    assert cli.main(["data", "list"]) == 0
+    assert "libreoffice-de-en" in capsys.readouterr().out
+
+
+def test_dry_run_prints_the_resolved_recipe(yaml, recipe, tmp_path, capsys):
+    assert cli.main(["train", str(yaml), "--dry-run", "train.seed=4"]) == 0
+    path = tmp_path / "resolved.yaml"
+    path.write_text(capsys.readouterr().out)
+    assert recipes.load(path) == replace(recipe, train=replace(recipe.train, seed=4))

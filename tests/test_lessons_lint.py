@@ -1,0 +1,166 @@
+"""What every lesson keeps, so that a reader who knows one finds the way in all."""
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+from statistics import median, quantiles
+
+import jupytext
+import nbformat
+import pytest
+
+from dynconv.teach.lessons import LESSONS, check
+
+HEADINGS = [
+    "Question",
+    "By hand",
+    "The equation",
+    "A loop",
+    "Faster",
+    "See it",
+    "Measure",
+    "Check against the package",
+    "Exercises",
+    "Recap",
+    "References",
+]
+KINDS = ("predict", "derive", "implement", "measure", "find the bug", "open")
+PACKAGE = LESSONS.parent / "dynconv"
+
+each_lesson = pytest.mark.parametrize("text", sorted(LESSONS.glob("*.md")), ids=lambda p: p.stem)
+
+
+def cells(text: Path, kind: str) -> list:
+    return [cell for cell in jupytext.read(text).cells if cell.cell_type == kind]
+
+
+def prose(text: Path) -> str:
+    return "\n\n".join(cell.source for cell in cells(text, "markdown"))
+
+
+def tags(cell) -> list[str]:
+    return cell.metadata.get("tags", [])
+
+
+def lines(cell) -> int:
+    return len(cell.source.splitlines())
+
+
+def definitions(source: str) -> set[str]:
+    """Names of the functions and classes at the top of a module or cell."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return {node.name for node in ast.parse(source).body if isinstance(node, kinds)}
+
+
+@each_lesson
+def test_pair_agrees_and_has_run(text):
+    check(text)
+
+
+@each_lesson
+def test_opening_and_headings(text):
+    source = prose(text)
+    assert re.match(r"\(lesson-[a-z-]+\)=\n# \S", source), "a label and a title come first"
+    for promise in ("You will build", "Time", "GPU", "Needs"):
+        assert f"**{promise}**" in source.partition("\n## ")[0], f"no line **{promise}**"
+    assert re.findall(r"^## (.+)$", source, re.MULTILINE) == HEADINGS
+
+
+@each_lesson
+def test_equations_are_labelled(text):
+    source = prose(text)
+    blocks = re.findall(r"^```\{math\}\n(.*)$", source, re.MULTILINE)
+    assert blocks and all(first.startswith(":label: eq-") for first in blocks)
+
+
+@each_lesson
+def test_recap_is_short(text):
+    recap = prose(text).partition("\n## Recap\n")[2].partition("\n## ")[0]
+    assert 1 <= len(re.findall(r"^- ", recap, re.MULTILINE)) <= 5
+
+
+@each_lesson
+def test_code_cells_are_short(text):
+    lengths = [lines(cell) for cell in cells(text, "code")]
+    assert median(lengths) <= 6
+    assert quantiles(lengths, n=10)[-1] <= 18
+    assert max(lengths) <= 30
+
+
+@each_lesson
+def test_prose_stands_between_longer_cells(text):
+    all_cells = jupytext.read(text).cells
+    for above, below in zip(all_cells, all_cells[1:], strict=False):
+        if above.cell_type == below.cell_type == "code":
+            assert min(lines(above), lines(below)) <= 5, below.source
+
+
+@each_lesson
+def test_first_cell_imports_and_sets_the_style(text):
+    *imports, last = ast.parse(cells(text, "code")[0].source).body
+    assert all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in imports)
+    assert ast.unparse(last) == "style.use()"
+
+
+@each_lesson
+def test_figures_have_a_size_and_are_shown(text):
+    for cell in cells(text, "code"):
+        if "plt.subplots" in cell.source or "plt.figure" in cell.source:
+            assert "figsize=" in cell.source and cell.source.endswith("plt.show()"), cell.source
+
+
+@each_lesson
+def test_claims_are_asserted(text):
+    trees = [ast.parse(cell.source) for cell in cells(text, "code")]
+    assert sum(isinstance(node, ast.Assert) for tree in trees for node in ast.walk(tree)) >= 3
+
+
+@each_lesson
+def test_outputs_are_the_same_on_every_machine(text):
+    for cell in nbformat.read(text.with_suffix(".ipynb"), as_version=4).cells:
+        if cell.cell_type == "code":
+            assert ("nbval-ignore-output" in tags(cell)) == ("timing" in tags(cell)), cell.source
+            if "timing" not in tags(cell):
+                printed = str(
+                    [out for out in cell.outputs if "image/png" not in out.get("data", {})]
+                )
+                assert not re.search(r"0x[0-9a-f]{6}|/home/|/tmp/|site-packages", printed), printed
+
+
+@each_lesson
+def test_exercises_have_solutions(text):
+    source = prose(text)
+    kinds = re.findall(r"^`{3,}\{exercise(?:-start)?\} (.*)$", source, re.MULTILINE)
+    assert 3 <= len(kinds) <= 6
+    for title in kinds:
+        assert title.endswith(tuple(f"({kind})" for kind in KINDS)), title
+    exercises = re.findall(r"^`{3,}\{exercise(?:-start)?\}.*\n:label: (.+)$", source, re.MULTILINE)
+    solutions = re.findall(
+        r"^`{3,}\{solution-start\} (.+)\n:label: .+\n:class: dropdown$", source, re.M
+    )
+    assert solutions == exercises
+    assert source.count("{solution-end}") == len(solutions)
+
+
+@each_lesson
+def test_solution_code_is_tagged(text):
+    inside = False
+    for cell in jupytext.read(text).cells:
+        if cell.cell_type == "code":
+            assert ("solution" in tags(cell)) == inside, cell.source
+        for mark in re.findall(r"^`{3,}\{solution-(start|end)\}", cell.source, re.MULTILINE):
+            inside = mark == "start"
+
+
+def test_no_lesson_defines_what_the_package_or_another_lesson_defines():
+    owner = defaultdict(set)
+    for module in PACKAGE.rglob("*.py"):
+        for name in definitions(module.read_text(encoding="utf-8")):
+            owner[name].add("the package")
+    for text in LESSONS.glob("*.md"):
+        for cell in cells(text, "code"):
+            for name in definitions(cell.source):
+                if "the package" in owner[name] or name[0].isupper():
+                    owner[name].add(text.stem)
+    assert not {name: where for name, where in owner.items() if len(where) > 1}

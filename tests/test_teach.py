@@ -1,0 +1,190 @@
+"""The tools of the lessons say what is so, and fail where they should."""
+
+import sys
+from functools import partial
+
+import jupytext
+import nbformat
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from dynconv import ops
+from dynconv.teach import check, draw_mixing, mixing_matrix, same, show, student, style
+from dynconv.teach import lessons as runner
+
+KERNEL = torch.tensor([[0.2, 0.3, 0.5]])
+EXERCISES = {
+    "depthwise": ops.depthwise_conv,
+    "light": ops.light_conv,
+    "dynamic": ops.dynamic_conv,
+}
+
+
+def test_mixing_matrix_has_outputs_as_rows():
+    M = mixing_matrix(partial(ops.light_conv, weight=KERNEL, pad_left=2), 4)
+    expected = [[0.5, 0, 0, 0], [0.3, 0.5, 0, 0], [0.2, 0.3, 0.5, 0], [0, 0.2, 0.3, 0.5]]
+    torch.testing.assert_close(M, torch.tensor(expected), rtol=0, atol=0)
+
+
+def test_mixing_matrix_times_a_channel_is_the_channel_of_the_output():
+    torch.manual_seed(0)
+    x, weight = torch.randn(1, 9, 6), torch.randn(6, 5)
+    mix = partial(ops.depthwise_conv, weight=weight, pad_left=2)
+    M = mixing_matrix(mix, 9, channels=6, channel=4)
+    torch.testing.assert_close(M @ x[0, :, 4], mix(x)[0, :, 4])
+
+
+def test_drawn_mixing_matrix_prints_what_is_not_zero():
+    axes = Figure().subplots()
+    draw_mixing(axes, torch.tensor([[0.25, 0.0], [-0.5, 0.75]]), labels=["a", "b"])
+    assert [text.get_text() for text in axes.texts] == [".25", "-.50", ".75"]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert axes.images[0].get_clim() == (0, 1)
+
+
+def test_style_names_a_colour_for_every_role():
+    roles = {"attention", "depthwise", "light", "dynamic", "average", "talk", "error"}
+    assert set(style.COLORS) == roles
+
+
+def test_same_accepts_equal_functions(capsys):
+    x = torch.randn(2, 7, 6)
+    same(torch.cumsum, lambda x, dim: x.cumsum(dim), x, torch.tensor(1))
+    assert capsys.readouterr().out == "values and 1 gradient agree\n"
+
+
+@pytest.mark.parametrize(
+    ("theirs", "message"),
+    [
+        (
+            lambda x: x.clone().index_fill(0, torch.tensor([1]), 7.0),
+            r"values .* \[1\]: .*, theirs 7",
+        ),
+        (lambda x: x.detach() * 2 - x, r"gradients of floating input 0 .* \[0\]"),
+        (lambda x: x[:2], r"values: mine has shape \(3,\), not \(2,\)"),
+    ],
+    ids=["values", "gradients", "shape"],
+)
+def test_same_names_the_first_difference(theirs, message):
+    with pytest.raises(AssertionError, match=message):
+        same(lambda x: x * 1.0, theirs, torch.tensor([1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_exercise_accepts_the_right_and_rejects_the_shifted(name):
+    verify, op = getattr(check, name), EXERCISES[name]
+    verify(op)
+    with pytest.raises(AssertionError, match=r"T = 5, pad_left = 2: values differ first at"):
+        verify(lambda x, weight, pad_left: op(x, weight, pad_left=pad_left - (x.shape[1] > 1)))
+
+
+def test_dilated_exercise_accepts_the_right_and_rejects_the_undilated():
+    def dilated(x, weight, pad_left, dilation):
+        wide = torch.zeros(weight.shape[0], (weight.shape[1] - 1) * dilation + 1).to(weight)
+        wide[:, ::dilation] = weight
+        return ops.depthwise_conv(x, wide, pad_left=pad_left)
+
+    check.dilated(dilated)
+    with pytest.raises(AssertionError, match="dilation = 3"):
+        check.dilated(
+            partial(lambda x, weight, dilation, pad_left: dilated(x, weight, pad_left, 1))
+        )
+
+
+def test_show_prints_the_source(capsys):
+    show(ops.implementations)
+    assert capsys.readouterr().out.startswith("def implementations(")
+
+
+LESSON = """\
+---
+kernelspec:
+  display_name: Python 3 (ipykernel)
+  language: python
+  name: python3
+---
+
+# Title
+
+```{code-cell} ipython3
+print("question")
+```
+
+```{solution-start} ex-one
+:label: sol-one
+:class: dropdown
+```
+
+secret
+
+```{code-cell} ipython3
+:tags: [solution]
+
+print("answer")
+```
+
+```{solution-end}
+```
+
+after
+"""
+
+
+@pytest.fixture
+def lesson(tmp_path):
+    text = tmp_path / "01_title.md"
+    text.write_text(LESSON, encoding="utf-8")
+    return text
+
+
+def test_runner_stores_outputs_and_writes_the_same_bytes_again(lesson):
+    stored = lesson.with_suffix(".ipynb")
+    runner.run(lesson)
+    first = stored.read_bytes()
+    runner.check(lesson)
+    code = [cell for cell in nbformat.reads(first.decode(), 4).cells if cell.cell_type == "code"]
+    assert [cell.outputs[0].text for cell in code] == ["question\n", "answer\n"]
+    assert code[1].metadata == {"tags": ["solution"]}
+    stored.unlink()
+    runner.run(lesson)
+    assert stored.read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda nb: nb.cells[1].update(source="print('other')"), "differ"),
+        (lambda nb: nb.cells[1].update(execution_count=None), "not run 1..N"),
+        (
+            lambda nb: nb.cells[1].outputs.append(
+                nbformat.v4.new_output("error", ename="ValueError", evalue="", traceback=[])
+            ),
+            "holds errors",
+        ),
+    ],
+    ids=["edited", "not run", "failed"],
+)
+def test_check_rejects_a_notebook_that_is(lesson, change, message):
+    notebook = jupytext.read(lesson)
+    for count, cell in enumerate((c for c in notebook.cells if c.cell_type == "code"), start=1):
+        cell.execution_count = count
+    stored = lesson.with_suffix(".ipynb")
+    nbformat.write(notebook, stored)
+    runner.check(lesson)
+    change(notebook)
+    nbformat.write(notebook, stored)
+    with pytest.raises(AssertionError, match=message):
+        runner.check(lesson)
+
+
+def test_check_rejects_a_missing_notebook(lesson):
+    with pytest.raises(AssertionError, match="01_title.ipynb is missing"):
+        runner.check(lesson)
+
+
+def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["student", str(lesson), "-o", str(tmp_path / "out")])
+    student.main()
+    notebook = nbformat.read(tmp_path / "out" / "01_title.ipynb", as_version=4)
+    assert [cell.source for cell in notebook.cells] == ["# Title", 'print("question")', "after"]

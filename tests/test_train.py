@@ -1,0 +1,257 @@
+"""Training: loss and schedule against known answers, updates, resuming, stopping."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dynconv.config import TrainConfig
+from dynconv.errors import UserError
+from dynconv.models import build
+from dynconv.text import BPE, collate
+from dynconv.train import checkpoint as checkpoints
+from dynconv.train import label_smoothed_loss, learning_rate, load_model, train
+from dynconv.train.data import Place, learn_bpe, load_pairs, stream
+from dynconv.train.log import read
+from dynconv.train.loop import stale
+from dynconv.train.precision import faster
+from dynconv.train.update import backward
+
+
+def test_label_smoothing_by_hand():
+    logits = torch.tensor([[0.0, 0.0, math.log(2.0)]])  # probabilities 1/4, 1/4, 1/2
+    loss = label_smoothed_loss(logits, torch.tensor([2]), 0.1)
+    expected = 0.9 * math.log(2) + 0.05 * math.log(4) * 2
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_label_smoothing_golden(golden):
+    case = np.load(golden / "label_smoothed_nll.npz")
+    meta = json.loads(str(case["meta"]))
+    logits = torch.tensor(case["logits"], requires_grad=True)
+    target = torch.tensor(case["target"])
+    real = target != meta["ignore_index"]
+    loss = label_smoothed_loss(logits[real].double(), target[real], meta["epsilon"])
+    loss.backward()
+    # the loss itself is float32 by design
+    torch.testing.assert_close(loss.item(), float(case["loss"]), rtol=1e-6, atol=0)
+    torch.testing.assert_close(logits.grad, torch.tensor(case["grad_logits"]), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["inverse_sqrt_iwslt", "cosine_wmt16ende", "cosine_wmt14enfr"])
+def test_schedule_golden(golden, name):
+    case = np.load(golden / f"lr_{name}.npz")
+    meta = json.loads(str(case["meta"]))
+    config = TrainConfig(
+        updates=meta["warmup"] + meta.get("period", 10**6),
+        lr=meta["lr"],
+        warmup=meta["warmup"],
+        schedule=meta["kind"],
+        lr_end=meta.get("min_lr", 0.0),
+    )
+    steps = [s for s in case["steps"] if s < config.updates]  # there it begins again
+    assert len(steps) >= 10
+    rates = [learning_rate(config, int(s)) for s in steps]
+    np.testing.assert_allclose(rates, case["lr"][: len(steps)], rtol=1e-9)
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "cosine"])
+def test_schedule_without_warm_up_starts_at_the_peak(schedule):
+    config = TrainConfig(warmup=0, schedule=schedule)
+    assert learning_rate(config, 0) == config.lr
+
+
+def gradients(model, batches) -> list[torch.Tensor]:
+    model.zero_grad()
+    backward(model, batches, smoothing=0.1, precision="float32")
+    return [p.grad for p in model.parameters()]
+
+
+def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
+    model = build(replace(recipe.model, dropout=0.0)).double()
+    pairs = [([5, 6, 7], [8]), ([5, 9], [7, 6, 5, 8]), ([11], [12, 13])]
+    joined = gradients(model, [collate(pairs)])
+    parts = gradients(model, [collate(pairs[:1]), collate(pairs[1:])])
+    for a, b in zip(joined, parts, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)  # the loss is float32
+
+
+def test_padding_does_not_reach_the_loss(recipe):
+    model = build(recipe.model).eval()
+    short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
+    with torch.no_grad():
+        apart = [backward_sum(model, [pair]) for pair in (short, long)]
+        assert backward_sum(model, [short, long]) == pytest.approx(sum(apart), rel=1e-5)
+
+
+def backward_sum(model, pairs) -> float:
+    with torch.enable_grad():
+        return backward(model, [collate(pairs)], smoothing=0.1, precision="float32")[0]
+
+
+def test_the_stream_goes_on_from_any_place(recipe):
+    pairs = load_pairs(recipe.data, learn_bpe(recipe), "train")
+    whole = stream(pairs, 400, 1, Place())
+    seen = [next(whole) for _ in range(60)]
+    assert seen[-1][1].epoch >= 1
+    for skip in (0, 7, 59):
+        batch, _ = seen[skip]
+        place = seen[skip - 1][1] if skip else Place()
+        again, _ = next(stream(pairs, 400, 1, place))
+        assert all(torch.equal(a, b) for a, b in zip(batch, again, strict=True))
+
+
+def weights(run, name) -> dict:
+    return checkpoints.load_weights(checkpoints.opened(run / "checkpoints" / name))
+
+
+def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
+    """Bit for bit, with dropout: weights, moments, random numbers and place are all restored."""
+    train(recipe, tmp_path / "whole")
+    stop_after(5, monkeypatch)
+    assert not train(recipe, tmp_path / "parts")
+    monkeypatch.undo()
+    torch.rand(7)  # the generator has moved on, as in a new process
+    assert train(recipe, tmp_path / "parts")
+    a, b = (weights(tmp_path / name, "000010") for name in ("whole", "parts"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert [e["update"] for e in read(tmp_path / "parts")] == [5, 10]
+
+
+def stop_after(updates: int, monkeypatch) -> None:
+    """Press ctrl-C in the update after which training must stop."""
+    import signal
+
+    from dynconv.train import loop
+
+    count = 0
+    original = loop.backward
+
+    def backward(*arguments, **options):
+        nonlocal count
+        count += 1
+        if count == updates:
+            signal.raise_signal(signal.SIGINT)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(loop, "backward", backward)
+
+
+def test_ctrl_c_between_validations_saves(recipe, tmp_path, monkeypatch):
+    stop_after(3, monkeypatch)
+    assert not train(recipe, tmp_path)
+    (saved,) = checkpoints.listing(tmp_path)
+    assert saved.meta["update"] == 3 and saved.meta["bleu"] is None
+    monkeypatch.undo()
+    assert train(recipe, tmp_path)
+    assert checkpoints.choose(tmp_path, "last").meta["update"] == 10
+
+
+def test_a_finished_run_is_left_as_it_is(recipe, tmp_path):
+    train(recipe, tmp_path)
+    before = (tmp_path / "log.jsonl").read_text()
+    assert train(recipe, tmp_path)
+    assert (tmp_path / "log.jsonl").read_text() == before
+
+
+def test_the_run_of_another_recipe_is_refused(recipe, tmp_path):
+    train(recipe, tmp_path)
+    other = replace(recipe, train=replace(recipe.train, lr=0.125))
+    with pytest.raises(UserError, match=r"another recipe \(train.lr 0.125, not 0.0005\)"):
+        train(other, tmp_path)
+
+
+def test_a_run_directory_holds_what_reproduces_it(recipe, tmp_path):
+    train(recipe, tmp_path)
+    assert {"recipe.yaml", "bpe.json", "environment.json", "log.jsonl", "checkpoints"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
+    (start,) = json.loads((tmp_path / "environment.json").read_text())
+    assert start["torch"] == torch.__version__
+    assert {"python", "commit", "device", "threads"} <= start.keys()
+    assert list((tmp_path / "tensorboard").iterdir())
+    trained = load_model(tmp_path)
+    assert trained.recipe == recipe
+    assert len(trained.bpe) == 300
+
+
+def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
+    config = replace(recipe.train, average=2)
+    train(replace(recipe, train=config), tmp_path)
+    a, b, mean = (weights(tmp_path, name) for name in ("000005", "000010", "average"))
+    for name in mean:
+        torch.testing.assert_close(mean[name], (a[name] + b[name]) / 2)
+    assert checkpoints.choose(tmp_path, "average").meta["bleu"] is not None
+    assert checkpoints.choose(tmp_path, "last").path.name == "average"
+
+
+def test_early_stopping():
+    assert not stale([1, 2, 3], None)
+    assert not stale([1, 2], 2)
+    assert not stale([1, 3, 2], 2)
+    assert stale([3, 1, 2], 2)
+    assert stale([3, 3, 3], 2)
+
+
+def test_patience_ends_training(recipe, tmp_path):
+    config = replace(recipe.train, updates=50, validate_every=1, patience=2, lr=0.0, lr_start=0.0)
+    assert train(replace(recipe, train=config), tmp_path)
+    assert [e["update"] for e in read(tmp_path)] == [1, 2, 3]
+
+
+def test_a_loss_that_is_not_finite_is_told(recipe, tmp_path):
+    config = replace(recipe.train, lr=1e30, warmup=0)
+    with pytest.raises(UserError, match="loss nan.* at update .*lower train.lr"):
+        train(replace(recipe, train=config), tmp_path)
+
+
+def test_it_learns(recipe, tmp_path):
+    config = replace(
+        recipe.train, updates=400, lr=5e-3, warmup=40, schedule="cosine", validate_every=400
+    )
+    model = replace(recipe.model, channels=64, ffn=64, dropout=0.0)
+    train(replace(recipe, model=model, train=config), tmp_path)
+    (valid,) = (e for e in read(tmp_path) if e["event"] == "valid")
+    assert valid["bleu"] > 60  # 87 where it was written; an untrained model has 0
+
+
+def test_auto_precision_is_decided_and_recorded(recipe, tmp_path):
+    recipe = replace(recipe, train=replace(recipe.train, precision="auto"))
+    train(recipe, tmp_path)
+    assert load_model(tmp_path).recipe.train.precision in ("float32", "bfloat16")
+    assert train(recipe, tmp_path)  # auto again is no difference
+
+
+@pytest.mark.parametrize(("slow", "chosen"), [("float32", "bfloat16"), ("bfloat16", "float32")])
+def test_the_faster_precision_is_chosen(recipe, monkeypatch, slow, chosen):
+    from time import sleep
+
+    from dynconv.train import precision as module
+
+    def backward(model, batches, *, smoothing, precision):
+        sleep(0.01 if precision == slow else 0.001)
+
+    monkeypatch.setattr(module, "backward", backward)
+    pairs = load_pairs(recipe.data, learn_bpe(recipe), "train")
+    assert faster(build(recipe.model), pairs, recipe.train) == chosen
+
+
+def test_the_vocabulary_comes_from_the_training_split_alone(recipe, corpus, tmp_path):
+    before = learn_bpe(recipe).encode(["drei und zwanzig"])
+    copy = tmp_path / "corpus"
+    copy.mkdir()
+    for file in corpus.iterdir():
+        text = file.read_text(encoding="utf-8")
+        changed = text.upper() if not file.name.startswith("train") else text
+        (copy / file.name).write_text(changed, encoding="utf-8")
+    other = replace(recipe, data=replace(recipe.data, corpus=str(copy)))
+    assert learn_bpe(other).encode(["drei und zwanzig"]) == before
+
+
+def test_pairs_that_cannot_be_used_are_told(recipe, corpus):
+    bpe = BPE.learn((corpus / "train.en").read_text(encoding="utf-8").splitlines(), 300)
+    with pytest.raises(UserError, match="no usable pair in split train"):
+        load_pairs(recipe.data, bpe, "train", longest=2)
