@@ -118,3 +118,79 @@ def test_known_sinusoids(golden):
     # row 2 holds position 0 there: rows begin at the padding id + 1
     mine = sinusoids(torch.arange(2, 20), 8)
     torch.testing.assert_close(mine, table[2:].float(), rtol=1e-5, atol=1e-6)
+
+
+# How the released code names what we name otherwise, layer by layer
+RENAMED = [
+    ("around_mixer.norm", {"encoder": "layer_norm1", "decoder": "conv_layer_norm"}),
+    ("around_cross.norm", {"decoder": "encoder_attn_layer_norm"}),
+    ("around_ffn.norm", {"encoder": "layer_norm2", "decoder": "final_layer_norm"}),
+    ("mixer.in_proj.linear", "linear1"),
+    ("mixer.kernel_proj", "conv.weight_linear"),
+    ("mixer.weight", "conv.weight"),
+    ("mixer.out_proj", "linear2"),
+    ("cross.query_proj", "encoder_attn.q_proj"),
+    ("cross.out_proj", "encoder_attn.out_proj"),
+    ("ffn.linear1", "fc1"),
+    ("ffn.linear2", "fc2"),
+]
+
+
+def released(case, name: str, kind: str) -> torch.Tensor:
+    """Our parameter's weights (kind "sd") or gradient ("grad") in the released model."""
+    side = name.split(".")[0].split("_")[0]
+    if "embedding" in name:
+        side = {"source": "encoder", "target": "decoder"}[side]
+        return torch.from_numpy(case[f"{kind}.{side}.embed_tokens.weight"])
+    if "_norm." in name and "layers" not in name and name.count(".") == 1:
+        return torch.from_numpy(case[f"{kind}.{side}.layer_norm.{name.split('.')[1]}"])
+    name = name.replace(side, f"{side}.layers", 1)
+    if "cross.memory_proj" in name:
+        parts = [name.replace("cross.memory_proj", f"encoder_attn.{p}_proj") for p in "kv"]
+        return torch.cat([torch.from_numpy(case[f"{kind}.{part}"]) for part in parts])
+    for ours, theirs in RENAMED:
+        if ours in name:
+            theirs = theirs if isinstance(theirs, str) else theirs[side]
+            name = name.replace(ours, theirs)
+            break
+    return torch.from_numpy(case[f"{kind}.{name}"])
+
+
+@pytest.mark.parametrize("padding", ["nopad", "rightpad"])
+@pytest.mark.parametrize("norm", [0, 1], ids=["post", "pre"])
+@pytest.mark.parametrize("glu", [0, 1], ids=["linear", "glu"])
+@pytest.mark.parametrize("mixer", ["lightweight", "dynamic"])
+def test_the_released_models_logits_and_gradients(golden, monkeypatch, mixer, glu, norm, padding):
+    case = np.load(golden / f"lightconv_model_{mixer}_glu{glu}_prenorm{norm}_{padding}.npz")
+    stack = StackConfig(2, "light" if mixer == "lightweight" else mixer, (3, 7))
+    config = ModelConfig(
+        vocab_size=13,
+        channels=8,
+        ffn=12,
+        heads=2,
+        encoder=stack,
+        decoder=stack,
+        glu=bool(glu),
+        norm="pre" if norm else "post",
+        embeddings="tied",
+        dropout=0.0,
+    )
+    model = build(config).double()
+    # there, position 0 has row 2 of the table; the table itself is compared below
+    monkeypatch.setattr(
+        "dynconv.models.seq2seq.sinusoids",
+        lambda positions, _: torch.from_numpy(case["positions_table"])[positions + 2],
+    )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(released(case, name, "sd").view_as(parameter))
+    source, target = (torch.from_numpy(case[k]) for k in ("src_tokens", "prev_output_tokens"))
+    logits = model(source, target, source == 1)
+    real = target != 1
+    torch.testing.assert_close(logits[real], torch.from_numpy(case["logits"])[real])
+    logits.backward(torch.from_numpy(case["grad_logits"]))
+    for name, parameter in model.named_parameters():
+        theirs = released(case, name, "grad").view_as(parameter)
+        if "embedding" in name:  # the released code never learns padding's row
+            parameter.grad[1] = theirs[1]
+        torch.testing.assert_close(parameter.grad, theirs, msg=lambda m, n=name: f"{n}: {m}")
