@@ -79,9 +79,9 @@ def beam_search(
         last = limit == length
         logp[last, :, EOS + 1 :] = -torch.inf
         V = logp.shape[-1]
-        total = (scores[:, :, None] + logp).flatten(1)  # (B, live * V)
+        logp += scores[:, :, None]  # in place: this is the largest tensor of a step
         # of 2 x beam candidates at most one a live hypothesis ends, so `beam` can go on
-        best, where = total.topk(min(2 * beam, total.shape[1]), dim=1)
+        best, where = logp.flatten(1).topk(min(2 * beam, live * V), dim=1)
         parent, token = where // V, where % V
         ends = (token == EOS) & best.isfinite()
         for b, rank in ends[:, :beam].nonzero().tolist():

@@ -7,19 +7,23 @@ from dynconv.layers.projection import linear
 from dynconv.ops.checks import require_heads
 
 
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(B, T, C) to (B, H, T, d_k), a view; head h has channels h d_k to (h + 1) d_k."""
+    return x.unflatten(2, (heads, -1)).transpose(1, 2)
+
+
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, heads: int, mask: Tensor | None, dropout: nn.Dropout
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout
 ) -> Tensor:
-    """Attention of query (B, T, C) over key and value (B, S, C); returns (B, T, C).
+    """Attention of query (B, H, T, d_k) over key and value (B, H, S, d_k); returns (B, T, C).
 
     mask, if any, is bool, broadcast to (B, H, T, S), True where attention is forbidden.
     """
-    q, k, v = (z.unflatten(2, (heads, -1)).transpose(1, 2) for z in (query, key, value))
-    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(2, 3)  # (B, H, T, S)
+    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)  # (B, H, T, S)
     if mask is not None:
         scores = scores.masked_fill(mask, float("-inf"))
-    share = dropout(scores.softmax(dim=-1).to(v.dtype))
-    return (share @ v).transpose(1, 2).flatten(2)
+    share = dropout(scores.softmax(dim=-1).to(value.dtype))
+    return (share @ value).transpose(1, 2).flatten(2)
 
 
 class SelfAttention(nn.Module):
@@ -63,7 +67,11 @@ class SelfAttention(nn.Module):
             mask = pad if mask is None else mask | pad
             # A padding position may have nothing but padding in its window: it may see itself.
             mask = mask & ~torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
-        return self.out_proj(attend(query, key, value, self.heads, mask, self.dropout))
+        return self._attend(query, key, value, mask)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        heads = (split_heads(x, self.heads) for x in (query, key, value))
+        return self.out_proj(attend(*heads, mask, self.dropout))
 
     def step(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
@@ -72,7 +80,7 @@ class SelfAttention(nn.Module):
         if state is not None:
             key, value = torch.cat([state[0], key], 1), torch.cat([state[1], value], 1)
         mask = self._forbidden(x.shape[1], key.shape[1], x.device)
-        y = self.out_proj(attend(query, key, value, self.heads, mask, self.dropout))
+        y = self._attend(query, key, value, mask)
         keep = key.shape[1] if self.kernel_size is None else self.kernel_size - 1
         start = max(0, key.shape[1] - keep)
         return y, (key[:, start:], value[:, start:])
@@ -91,17 +99,21 @@ class CrossAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, S, C) of the encoder's output; decoding computes them once."""
-        return self.memory_proj(memory).chunk(2, dim=-1)
+        """Keys and values (B, H, S, d_k) of the encoder's output; decoding computes them once.
+
+        They are made contiguous, since matrix products would copy them at each step.
+        """
+        key, value = self.memory_proj(memory).chunk(2, dim=-1)
+        return tuple(split_heads(x, self.heads).contiguous() for x in (key, value))
 
     def forward(
         self, x: Tensor, projected: tuple[Tensor, Tensor], pad_mask: Tensor | None = None
     ) -> Tensor:
-        """x (N, T, C) over `projected` (B, S, C); N is B, or B x beam with a sentence's beams
-        side by side: they then share its keys and values."""
+        """x (N, T, C) over `projected` (B, H, S, d_k); N is B, or B x beam with a sentence's
+        beams side by side: they then share its keys and values."""
         N, T, C = x.shape
         key, value = projected
         mask = None if pad_mask is None else pad_mask[:, None, None, :]
         query = self.query_proj(x).reshape(len(key), -1, C)  # (B, beam x T, C)
-        y = attend(query, key, value, self.heads, mask, self.dropout)
+        y = attend(split_heads(query, self.heads), key, value, mask, self.dropout)
         return self.out_proj(y.reshape(N, T, C))
