@@ -10,7 +10,7 @@ from dynconv.text import load_parallel
 from dynconv.train import Trained
 
 
-def bench_decode(trained: Trained, sentences: int, rounds: int) -> str:
+def bench_decode(trained: Trained, sentences: int | None, rounds: int) -> str:
     """Translate the first test sentences with and without incremental state, in turns.
 
     Both search alike and encode the source once; without state the decoder runs over the whole

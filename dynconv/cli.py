@@ -1,22 +1,20 @@
 """The command line: `dynconv`, or `python -m dynconv`."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dynconv.errors import UserError
+from dynconv.tuning import tune_cpu
 
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 when it did what it says, 2 for a mistake, 130 for ctrl-C."""
-    # oneDNN keeps 1,024 compiled bfloat16 products of a megabyte each, and batches differ in shape;
-    # 256 hold those of one update, and keep training on a CPU below 2 GB.
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
+    tune_cpu()
     options, rest = parser().parse_known_args(arguments)
     if options.run is train_run:  # argparse takes no positional that follows an option
         options.overrides += [text for text in rest if not text.startswith("-")]
@@ -122,7 +120,7 @@ def parser() -> argparse.ArgumentParser:
         bench,
     )
     decode.add_argument("directory", type=Path, metavar="RUN")
-    decode.add_argument("--sentences", type=positive, default=200, help="default: 200")
+    decode.add_argument("--sentences", type=positive, help="default: all of the test split")
     decode.add_argument("--rounds", type=positive, default=3, help="default: 3")
     decoding(decode)
     return top

@@ -77,17 +77,19 @@ def beam_search(
         logp = step(tokens).float().log_softmax(-1).unflatten(0, (-1, live))  # (B, live, V)
         logp[:, :, PAD] = -torch.inf
         last = limit == length
-        logp[last, :, EOS + 1 :] = -torch.inf
+        if last.any():
+            logp[last, :, EOS + 1 :] = -torch.inf
         V = logp.shape[-1]
         logp += scores[:, :, None]  # in place: this is the largest tensor of a step
         # of 2 x beam candidates at most one a live hypothesis ends, so `beam` can go on
         best, where = logp.flatten(1).topk(min(2 * beam, live * V), dim=1)
         parent, token = where // V, where % V
         ends = (token == EOS) & best.isfinite()
-        for b, rank in ends[:, :beam].nonzero().tolist():
-            score = best[b, rank].item() / length**lenpen
-            ids = prefixes[b, parent[b, rank]].tolist()
-            finished[alive[b]].append(Hypothesis(ids, score))
+        b, rank = ends[:, :beam].nonzero(as_tuple=True)
+        normalised = best[b, rank] / length**lenpen
+        ended = zip(alive[b].tolist(), prefixes[b, parent[b, rank]].tolist(), normalised.tolist())
+        for i, ids, score in ended:
+            finished[i].append(Hypothesis(ids, score))
         full = torch.tensor([len(finished[i]) >= beam for i in alive.tolist()], device=alive.device)
         kept = (~(full | last)).nonzero().squeeze(1)
         alive, limit, parent, token = alive[kept], limit[kept], parent[kept], token[kept]

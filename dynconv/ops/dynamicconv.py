@@ -39,8 +39,8 @@ def window_mix(window: Tensor, weight: Tensor) -> Tensor:
     window (B, T + K - 1, C), weight (B, T, H, K); returns (B, T, C).
     """
     H, K = weight.shape[2:]
-    windows = window.unfold(1, K, 1).unflatten(2, (H, -1))  # (B, T, H, R, K)
-    return (windows @ weight.unsqueeze(-1)).flatten(2)  # (B, T, C)
+    windows = window.unfold(1, K, 1).unflatten(2, (H, -1)).transpose(3, 4)  # (B, T, H, K, R)
+    return (weight.unsqueeze(3) @ windows).flatten(2)  # (B, T, C)
 
 
 def dynamic_conv_unfold(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
