@@ -47,9 +47,11 @@ def fails(capsys, *arguments, code: int = 2) -> str:
 
 def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsys):
     run = tmp_path / "run"
-    assert cli.main(["train", str(yaml), "--run", str(run), "train.lr=2e-3"]) == 0
+    overrides = "train.lr=2e-3", "train.seed=3"
+    assert cli.main(["train", str(yaml), overrides[0], "--run", str(run), overrides[1]]) == 0
     assert str(run) in capsys.readouterr().out
-    assert recipes.load(run / "recipe.yaml").train.lr == 2e-3
+    config = recipes.load(run / "recipe.yaml").train
+    assert (config.lr, config.seed) == (2e-3, 3)
 
     source, output = corpus / "test.de", tmp_path / "out.en"
     arguments = ["--input", str(source), "--output", str(output), "--beam", "3"]

@@ -18,7 +18,7 @@ MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "averag
 def model_of(mixer: str, vocab_size: int = 12):
     torch.manual_seed(3)
     stack = StackConfig(2, mixer, None if mixer == "average" else 3)
-    config = ModelConfig(vocab_size, 8, 16, 2, stack, stack, norm="pre", dropout=0.0)
+    config = ModelConfig(vocab_size, 8, 16, 2, stack, stack, norm="pre", embeddings="separate", dropout=0.0)
     return build(config).eval()
 
 
@@ -63,9 +63,14 @@ def test_state_changes_nothing(mixer, sources):
         assert [h.score for h in a] == pytest.approx([h.score for h in b], abs=1e-5)
 
 
-def test_beam_of_one_is_greedy(sources):
+@pytest.mark.parametrize("most", [None, 1, 4])
+def test_beam_of_one_is_greedy(sources, most):
     model = model_of("dynamic")
-    assert [h[0].tokens for h in beam_search(model, *sources, beam=1)] == greedy(model, *sources)
+    translations = greedy(model, *sources, max_length=most)
+    found = beam_search(model, *sources, beam=1, max_length=most)
+    assert [h[0].tokens for h in found] == translations
+    if most is not None:
+        assert max(map(len, translations)) == most - 1  # <eos> is the last
 
 
 @pytest.mark.parametrize("beam", [1, 4])

@@ -150,6 +150,17 @@ def test_ctrl_c_between_validations_saves(recipe, tmp_path, monkeypatch):
     assert checkpoints.choose(tmp_path, "last").meta["update"] == 10
 
 
+def test_events_of_lost_updates_are_dropped(recipe, tmp_path, monkeypatch):
+    """A killed run has logged more than it saved, and half a line."""
+    stop_after(5, monkeypatch)
+    train(recipe, tmp_path)
+    monkeypatch.undo()
+    with (tmp_path / "log.jsonl").open("a") as log:
+        log.write(json.dumps({"event": "train", "update": 7}) + '\n{"event": "tra')
+    train(recipe, tmp_path)
+    assert [(e["event"], e["update"]) for e in read(tmp_path)] == [("valid", 5), ("valid", 10)]
+
+
 def test_a_finished_run_is_left_as_it_is(recipe, tmp_path):
     train(recipe, tmp_path)
     before = (tmp_path / "log.jsonl").read_text()
