@@ -28,7 +28,8 @@ def evaluate(run: Path, trained: Trained, split: str) -> Iterator[str]:
 
     output = run / f"{split}.hypotheses.txt"
     output.write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
-    for i in range(0, len(hypotheses), -(-len(hypotheses) // SHOWN)):
+    shown = min(SHOWN, len(hypotheses))
+    for i in (n * len(hypotheses) // shown for n in range(shown)):
         yield f"source     {text.source[i]}"
         yield f"output     {hypotheses[i]}"
         yield f"reference  {text.target[i]}\n"

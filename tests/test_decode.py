@@ -18,7 +18,8 @@ MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "averag
 def model_of(mixer: str, vocab_size: int = 12):
     torch.manual_seed(3)
     stack = StackConfig(2, mixer, None if mixer == "average" else 3)
-    config = ModelConfig(vocab_size, 8, 16, 2, stack, stack, norm="pre", embeddings="separate", dropout=0.0)
+    options = {"norm": "pre", "embeddings": "separate", "dropout": 0.0}
+    config = ModelConfig(vocab_size, 8, 16, 2, stack, stack, **options)
     return build(config).eval()
 
 

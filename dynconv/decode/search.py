@@ -87,9 +87,10 @@ def beam_search(
         ends = (token == EOS) & best.isfinite()
         b, rank = ends[:, :beam].nonzero(as_tuple=True)
         normalised = best[b, rank] / length**lenpen
-        ended = zip(alive[b].tolist(), prefixes[b, parent[b, rank]].tolist(), normalised.tolist())
-        for i, ids, score in ended:
-            finished[i].append(Hypothesis(ids, score))
+        ids = prefixes[b, parent[b, rank]]
+        ended = (alive[b].tolist(), ids.tolist(), normalised.tolist())
+        for i, tokens_of_i, score in zip(*ended, strict=True):
+            finished[i].append(Hypothesis(tokens_of_i, score))
         full = torch.tensor([len(finished[i]) >= beam for i in alive.tolist()], device=alive.device)
         kept = (~(full | last)).nonzero().squeeze(1)
         alive, limit, parent, token = alive[kept], limit[kept], parent[kept], token[kept]

@@ -133,7 +133,7 @@ def load_state(checkpoint: Checkpoint) -> dict:
     """What training needs beside the weights; UserError when it cannot be read."""
     path = checkpoint.path / "state.pt"
     try:
-        return torch.load(path, weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except Exception as error:  # zip, pickle and end-of-file errors all mean the same here

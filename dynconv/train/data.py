@@ -48,6 +48,7 @@ def stream(pairs: list[Pair], budget: int, seed: int, place: Place) -> Iterator[
 
 
 def in_order(pairs: list[Pair], budget: int) -> Iterator[tuple[list[int], Batch]]:
-    """(indices, batch) over all pairs once, for validation."""
-    for chosen in buckets([(len(s) + 1, len(t) + 1) for s, t in pairs], budget):
+    """(indices, batch) over all pairs once; one that is longer than the budget is alone."""
+    lengths = [(len(s) + 1, len(t) + 1) for s, t in pairs]
+    for chosen in buckets(lengths, max(budget, *map(max, lengths))):
         yield chosen, collate([pairs[i] for i in chosen])

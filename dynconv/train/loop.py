@@ -17,7 +17,7 @@ from dynconv.train import checkpoint as checkpoints
 from dynconv.train.data import Place, load_pairs, stream
 from dynconv.train.log import Log, read
 from dynconv.train.precision import faster
-from dynconv.train.run import open_run, record, vocabulary_hash, with_precision
+from dynconv.train.run import default_device, open_run, record, vocabulary_hash, with_precision
 from dynconv.train.schedule import learning_rate
 from dynconv.train.update import backward
 from dynconv.train.validate import Validation, validate
@@ -31,7 +31,7 @@ def train(recipe: Recipe, run: Path) -> bool:
 
     Returns False when ctrl-C ended it early; the work is then saved.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = default_device()
     recipe, bpe = open_run(run, recipe)
     pairs = load_pairs(recipe.data, bpe, "train", recipe.data.max_tokens)
     valid = load_pairs(recipe.data, bpe, "valid")

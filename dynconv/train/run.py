@@ -50,6 +50,11 @@ def open_run(run: Path, recipe: Recipe) -> tuple[Recipe, BPE]:
     return recipe, BPE.load(run / "bpe.json")
 
 
+def default_device() -> torch.device:
+    """The first GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def with_precision(recipe: Recipe, precision: str) -> Recipe:
     """The recipe with its train.precision decided."""
     return replace(recipe, train=replace(recipe.train, precision=precision))
@@ -90,7 +95,7 @@ def load_model(run: Path, which: str = "best") -> Trained:
     recipe, bpe = recipes.load(run / "recipe.yaml"), BPE.load(run / "bpe.json")
     checkpoint = checkpoints.choose(run, which)
     checkpoints.check_vocabulary(checkpoint, vocabulary_hash(run))
-    model = build(recipe.model)
+    model = build(recipe.model).to(default_device())
     checkpoints.fill(model, checkpoints.load_weights(checkpoint), checkpoint.path)
     return Trained(recipe, bpe, model.eval(), checkpoint)
 
