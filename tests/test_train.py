@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dynconv.config import TrainConfig
+from dynconv.config import StackConfig, TrainConfig
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.text import BPE, collate
@@ -19,6 +19,8 @@ from dynconv.train.log import read
 from dynconv.train.loop import stale
 from dynconv.train.precision import faster
 from dynconv.train.update import backward
+
+MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
 
 
 def test_label_smoothing_by_hand():
@@ -90,6 +92,22 @@ def test_padding_does_not_reach_the_loss(recipe):
 def backward_sum(model, pairs) -> float:
     with torch.enable_grad():
         return backward(model, [collate(pairs)], smoothing=0.1, precision="float32")[0]
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_bfloat16_gives_nearly_the_same_gradient(recipe, mixer):
+    stack = StackConfig(2, mixer, None if mixer in ("attention", "average") else (3, 7))
+    torch.manual_seed(0)
+    model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
+    pairs = load_pairs(recipe.data, learn_bpe(recipe), "train")
+    batch, _ = next(stream(pairs, 400, 1, Place()))
+    flat = {}
+    for precision in ("float32", "bfloat16"):
+        model.zero_grad()
+        backward(model, [batch], smoothing=0.1, precision=precision)
+        flat[precision] = torch.cat([p.grad.flatten() for p in model.parameters()])
+    assert not torch.equal(*flat.values())
+    assert torch.cosine_similarity(*flat.values(), dim=0) > 0.99  # bfloat16 keeps 8 bits
 
 
 def test_the_stream_goes_on_from_any_place(recipe):
