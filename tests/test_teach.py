@@ -92,6 +92,21 @@ def test_dilated_exercise_accepts_the_right_and_rejects_the_undilated():
         )
 
 
+def test_an_exercise_accepts_a_loop_that_no_tap_enters():
+    """At T = 1 and dilation 3 the output is zeros that know nothing of the input."""
+
+    def loop(x, weight, pad_left, dilation):
+        out = torch.zeros_like(x)
+        for t in range(x.shape[1]):
+            for j in range(weight.shape[1]):
+                s = t + j * dilation - pad_left
+                if 0 <= s < x.shape[1]:
+                    out[:, t] = out[:, t] + weight[:, j] * x[:, s]
+        return out
+
+    check.dilated(loop)
+
+
 def test_show_prints_the_source(capsys):
     show(ops.implementations)
     assert capsys.readouterr().out.startswith("def implementations(")

@@ -32,9 +32,9 @@ def _compare(mine, theirs, *inputs: Tensor, rtol: float = 1e-9) -> None:
     _equal("values", *outputs, rtol)
     seed = torch.Generator().manual_seed(0)
     g = torch.randn(outputs[1].shape, generator=seed, dtype=torch.float64)
+    # The zeros tie each input to the output, also where no tap meets it: its gradient is then 0.
     gradients = [
-        torch.autograd.grad(out, leaves, g, allow_unused=True, materialize_grads=True)
-        for out in outputs
+        torch.autograd.grad(out + sum(0 * x.sum() for x in leaves), leaves, g) for out in outputs
     ]
     for i, pair in enumerate(zip(*gradients, strict=True)):
         _equal(f"gradients of floating input {i}", *pair, rtol)
