@@ -119,6 +119,14 @@ def test_chrf_by_hand():
 
 
 @pytest.mark.parametrize("metric", [bleu, chrf])
+def test_bootstrap_of_mostly_empty_output(metric):
+    """Some resamples score exactly 0."""
+    right = "the cat sat on the mat"
+    score = metric(["", "", "", right], ["a dog", "a cow", "a pig", right], bootstrap=50)
+    assert 0 < score.value < 100 and score.low < score.high
+
+
+@pytest.mark.parametrize("metric", [bleu, chrf])
 def test_bootstrap_interval(metric):
     score = metric(HYPOTHESES, REFERENCES, bootstrap=200)
     assert score.low < score.value < score.high

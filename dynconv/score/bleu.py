@@ -81,6 +81,10 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int
     """Corpus chrF2: F-score of character 1- to 6-grams; `bootstrap` as for `bleu`."""
     check_pairs(hypotheses, references)
     metric = _metrics("chrF").CHRF()
+    # Among resamples a score of 0 is a float, the others numpy.float32: statistics.mean, by which
+    # sacreBLEU averages them, refuses the mixture.
+    compute = metric._compute_f_score
+    metric._compute_f_score = lambda counts: float(compute(counts))
     result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
     return Score("chrF2", result.score, str(metric.get_signature()), *_interval(result, bootstrap))
 
