@@ -112,16 +112,18 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _commit() -> str | None:
-    """The commit of dynconv's working tree, with `+changes`; None when it is not one."""
-    git = ["git", "-C", str(Path(__file__).parent)]
+    """The commit of dynconv's working tree, with `+changes`; None when git does not track it."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
+
     try:
-        commit = subprocess.check_output(
-            [*git, "rev-parse", "HEAD"], text=True, stderr=subprocess.DEVNULL
-        ).strip()
-        dirty = subprocess.check_output([*git, "status", "--porcelain", "-uno"], text=True)
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # fails inside another's repository
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD") + ("+changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return commit + ("+changes" if dirty else "")
 
 
 def _processor() -> str:

@@ -1,0 +1,66 @@
+"""What the README shows is what there is: figure, code, commands, lessons and numbers."""
+
+import base64
+import json
+import re
+import shlex
+
+import nbformat
+import pytest
+from conftest import ROOT
+
+from dynconv.cli import parser
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULTS = json.loads((ROOT / "data/results/help-de-en.json").read_text(encoding="utf-8"))
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_figure_is_the_lessons():
+    notebook = nbformat.read(ROOT / "lessons" / "11_dynamicconv.ipynb", as_version=4)
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    figures = [out.data["image/png"] for out in outputs if "image/png" in out.get("data", {})]
+    shown = (ROOT / "book" / "_static" / "mixing-matrices.png").read_bytes()
+    assert shown == base64.b64decode(figures[0])
+
+
+@pytest.mark.parametrize("code", [text for language, text in BLOCKS if language == "python"])
+def test_its_code_runs(code):
+    exec(code, {})
+
+
+def commands() -> list[str]:
+    lines = "\n".join(text for _, text in BLOCKS).splitlines()
+    return [line.split("#")[0] for line in lines if line.startswith("dynconv ")]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_its_commands_exist(command):
+    assert len(commands()) >= 5
+    _, *arguments = shlex.split(command)
+    _, rest = parser().parse_known_args(arguments)
+    assert not any(word.startswith("-") for word in rest)
+
+
+def test_it_lists_every_lesson():
+    lessons = {f"lessons/{path.name}" for path in (ROOT / "lessons").glob("*.md")}
+    assert set(re.findall(r"\((lessons/\w+\.md)\)", README)) == lessons
+
+
+def test_its_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("mixer", ["dynamic", "attention"])
+def test_its_numbers_are_those_of_the_recorded_runs(mixer):
+    runs = [run for run in RESULTS["seeds"] if run["mixer"] == mixer]
+    scores = [run["bleu"] for run in sorted(runs, key=lambda run: run["seed"])]
+    assert len(scores) == 3
+    (row,) = re.findall(rf"^\| `help-de-en-{mixer}` .*$", README, re.MULTILINE)
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[-2:] == [
+        ", ".join(f"{score:.2f}" for score in scores),
+        f"{sum(scores) / 3:.2f}",
+    ]
+    assert RESULTS["signature"] in README
