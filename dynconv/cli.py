@@ -15,12 +15,13 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 when it did what it says, 2 for a mistake, 130 for ctrl-C."""
     tune_cpu()
-    options, rest = parser().parse_known_args(arguments)
+    top = parser()
+    options, rest = top.parse_known_args(arguments)
     if options.run is train_run:  # argparse takes no positional that follows an option
         options.overrides += [text for text in rest if not text.startswith("-")]
         rest = [text for text in rest if text.startswith("-")]
     if rest:
-        parser().error(f"unrecognized arguments: {' '.join(rest)}")
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         return options.run(options) or 0
     except UserError as error:

@@ -3,6 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
+
+def require_positive(config: object, *names: str) -> None:
+    """Raise unless each of these entries is at least 1."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name} {getattr(config, name)} must be at least 1")
+
+
 Mixer = Literal["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
 
 
@@ -120,13 +128,11 @@ class TrainConfig:
     average: int = 0
     """last checkpoints whose mean is added at the end; 0: none"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 autocast where it multiplies matrices much faster than float32"""
+    """auto: bfloat16 autocast where it makes this model's updates faster than float32 does"""
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("updates", "batch_tokens", "accumulate", "validate_every", "keep"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)} must be at least 1")
+        require_positive(self, "updates", "batch_tokens", "accumulate", "validate_every", "keep")
         if not 0 <= self.warmup <= self.updates:
             raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
         if self.average > self.keep:
@@ -148,9 +154,7 @@ class DecodeConfig:
     """most source tokens, padding included, that are translated at once"""
 
     def __post_init__(self) -> None:
-        for name in ("beam", "max_source", "batch_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} {getattr(self, name)} must be at least 1")
+        require_positive(self, "beam", "max_source", "batch_tokens")
 
 
 @dataclass(frozen=True)

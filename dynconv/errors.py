@@ -1,4 +1,7 @@
-"""The one exception for what a user can get wrong."""
+"""The one exception for what a user can get wrong, and the hint that goes with a misspelt name."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class UserError(ValueError):
@@ -7,3 +10,10 @@ class UserError(ValueError):
     The line names the value and the remedy. The command line prints it without a traceback
     and exits with code 2; in a program it is an ordinary `ValueError`.
     """
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """`did you mean X?` for the nearest known name; without one, `otherwise` and all of them."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(known)}"

@@ -1,13 +1,12 @@
 """Recipes: YAML checked against the dataclasses of `dynconv.config`."""
 
 import dataclasses
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dynconv.config import Recipe
-from dynconv.errors import UserError
+from dynconv.errors import UserError, nearest
 
 SHIPPED = Path(__file__).parent / "recipes"
 
@@ -19,8 +18,7 @@ def find(name: str) -> Path:
         return shipped[name]
     if Path(name).is_file():
         return Path(name)
-    near = difflib.get_close_matches(name, shipped, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"shipped are {', '.join(shipped)}"
+    hint = nearest(name, shipped, "shipped are")
     raise UserError(f"no recipe {name!r}: not shipped, and no such file; {hint}")
 
 
@@ -105,9 +103,7 @@ def _explain(error: dict) -> str:
         level = field.type
     key = ".".join(keys)
     if error["type"] == "unexpected_keyword_argument":
-        near = difflib.get_close_matches(keys[-1], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        return f"unknown key {key}; {hint}"
+        return f"unknown key {key}; {nearest(keys[-1], known, 'there are')}"
     if not keys:
         return "a recipe is a mapping with data, model, train and decode"
     message = error["msg"].removeprefix("Value error, ")

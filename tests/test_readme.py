@@ -26,7 +26,10 @@ def test_the_figure_is_the_lessons():
 
 @pytest.mark.parametrize("code", [text for language, text in BLOCKS if language == "python"])
 def test_its_code_runs(code):
-    exec(code, {})
+    names = {}
+    exec(code, names)
+    assert names["y"].shape == (2, 1, 512)
+    assert names["state"].shape == (2, 30, 512)  # K - 1 positions, as its comment says
 
 
 def commands() -> list[str]:

@@ -13,6 +13,7 @@ from dynconv import ops
 from dynconv.layers.projection import InputProjection, linear
 from dynconv.ops.checks import require_heads
 from dynconv.ops.dynamicconv import pad_time, window_mix
+from dynconv.ops.lightconv import same_kernel
 
 
 def left_padding(kernel_size: int, causal: bool) -> int:
@@ -81,8 +82,7 @@ class DepthwiseConv(nn.Module):
     def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         x = self.in_proj(x)
         window, state = extend(state, x, self.weight.shape[1] - 1)
-        weight = self.weight.expand(*x.shape[:2], *self.weight.shape)
-        return self.out_proj(window_mix(window, weight)), state
+        return self.out_proj(window_mix(window, same_kernel(x, self.weight))), state
 
 
 class LightConv(nn.Module):
@@ -121,8 +121,7 @@ class LightConv(nn.Module):
     def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         x = self.in_proj(x)
         window, state = extend(state, x, self.weight.shape[1] - 1)
-        weight = self._kernel(x.dtype).expand(*x.shape[:2], *self.weight.shape)
-        return self.out_proj(window_mix(window, weight)), state
+        return self.out_proj(window_mix(window, same_kernel(x, self._kernel(x.dtype)))), state
 
 
 class DynamicConv(nn.Module):

@@ -1,13 +1,12 @@
 """What corpora there are, which of them are here, and how to get the others."""
 
-import difflib
 import hashlib
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from dynconv.errors import UserError
+from dynconv.errors import UserError, nearest
 from dynconv.text.corpus import data_dir
 
 
@@ -106,8 +105,7 @@ def _find(name: str) -> Entry:
     known = {entry.name: entry for entry in entries()}
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    hint = nearest(name, known, "there are")
     raise UserError(f"no corpus {name!r} in the manifest; {hint}")
 
 

@@ -1,14 +1,13 @@
 """Lines of text from files: the shipped corpora and anybody's own, by the same code."""
 
 import codecs
-import difflib
 import gzip
 import lzma
 import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from dynconv.errors import UserError
+from dynconv.errors import UserError, nearest
 
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 
@@ -62,8 +61,7 @@ def corpus_dir(corpus: str) -> Path:
         return shipped[corpus]
     if Path(corpus).is_dir():
         return Path(corpus)
-    near = difflib.get_close_matches(corpus, shipped, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"shipped are {', '.join(sorted(shipped))}"
+    hint = nearest(corpus, sorted(shipped), "shipped are")
     tried = Path(corpus).absolute()
     raise UserError(f"no corpus {corpus!r}: not shipped, and no directory {tried}; {hint}")
 

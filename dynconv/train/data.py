@@ -36,9 +36,14 @@ def load_pairs(data: DataConfig, bpe: BPE, split: str, longest: int | None = Non
     return kept
 
 
+def lengths_of(pairs: list[Pair]) -> list[tuple[int, int]]:
+    """(source, target) tokens of each pair, <eos> included."""
+    return [(len(s) + 1, len(t) + 1) for s, t in pairs]
+
+
 def stream(pairs: list[Pair], budget: int, seed: int, place: Place) -> Iterator[tuple]:
     """(batch, place after it), for ever; the same seed and place give the same batches."""
-    lengths = [(len(s) + 1, len(t) + 1) for s, t in pairs]
+    lengths = lengths_of(pairs)
     epoch, start = place
     while True:
         batches = buckets(lengths, budget, seed=seed, epoch=epoch)
@@ -49,6 +54,6 @@ def stream(pairs: list[Pair], budget: int, seed: int, place: Place) -> Iterator[
 
 def in_order(pairs: list[Pair], budget: int) -> Iterator[tuple[list[int], Batch]]:
     """(indices, batch) over all pairs once; one that is longer than the budget is alone."""
-    lengths = [(len(s) + 1, len(t) + 1) for s, t in pairs]
+    lengths = lengths_of(pairs)
     for chosen in buckets(lengths, max(budget, *map(max, lengths))):
         yield chosen, collate([pairs[i] for i in chosen])

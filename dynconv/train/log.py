@@ -1,12 +1,12 @@
 """What training says: log.jsonl, TensorBoard, and a progress bar on a terminal."""
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from dynconv.errors import UserError
+from dynconv.train.files import replace_text
 
 
 def read(run: Path) -> list[dict[str, Any]]:
@@ -29,9 +29,7 @@ class Log:
         path = run / "log.jsonl"
         if path.exists():
             kept = [json.dumps(e) + "\n" for e in read(run) if e["update"] <= done]
-            scratch = path.with_suffix(".part")
-            scratch.write_text("".join(kept), encoding="utf-8")
-            os.replace(scratch, path)
+            replace_text(path, "".join(kept))
         self._file = path.open("a", encoding="utf-8")
         self._board = SummaryWriter(run / "tensorboard", purge_step=done + 1)
         self._bar = tqdm(initial=done, total=total, unit=" updates", disable=None, desc="train")

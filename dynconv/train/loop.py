@@ -41,7 +41,7 @@ def train(recipe: Recipe, run: Path) -> bool:
         recipe = with_precision(recipe, faster(model, pairs, recipe.train))
     record(run, recipe, device)
     config = recipe.train
-    torch.manual_seed(config.seed)
+    torch.manual_seed(config.seed)  # again: timing the precisions has drawn dropout masks
     adam = torch.optim.AdamW(
         model.parameters(), betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
     )

@@ -9,7 +9,6 @@ checkpoints/        see `dynconv.train.checkpoint`
 
 import hashlib
 import json
-import os
 import platform
 import subprocess
 from dataclasses import replace
@@ -27,6 +26,7 @@ from dynconv.text import BPE
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.data import learn_bpe
+from dynconv.train.files import replace_text
 
 
 def open_run(run: Path, recipe: Recipe) -> tuple[Recipe, BPE]:
@@ -62,7 +62,7 @@ def with_precision(recipe: Recipe, precision: str) -> Recipe:
 
 def record(run: Path, recipe: Recipe, device: torch.device) -> None:
     """Write the resolved recipe, and add this start to environment.json."""
-    _replace(run / "recipe.yaml", recipes.dump(recipe))
+    replace_text(run / "recipe.yaml", recipes.dump(recipe))
     path = run / "environment.json"
     cuda = device.type == "cuda"
     start = {
@@ -73,7 +73,7 @@ def record(run: Path, recipe: Recipe, device: torch.device) -> None:
         "threads": torch.get_num_threads(),
     }
     starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    _replace(path, json.dumps([*starts, start], indent=1))
+    replace_text(path, json.dumps([*starts, start], indent=1))
 
 
 class Trained(NamedTuple):
@@ -103,12 +103,6 @@ def load_model(run: Path, which: str = "best") -> Trained:
 def vocabulary_hash(run: Path) -> str:
     """sha256 of bpe.json: weights mean nothing with another vocabulary."""
     return hashlib.sha256((run / "bpe.json").read_bytes()).hexdigest()
-
-
-def _replace(path: Path, text: str) -> None:
-    scratch = path.with_name(path.name + ".part")
-    scratch.write_text(text, encoding="utf-8")
-    os.replace(scratch, path)
 
 
 def _commit() -> str | None:

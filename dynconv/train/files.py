@@ -1,0 +1,11 @@
+"""Text files that are whole or not there."""
+
+import os
+from pathlib import Path
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file under a temporary name, then rename it over the old one."""
+    scratch = path.with_name(path.name + ".part")
+    scratch.write_text(text, encoding="utf-8")
+    os.replace(scratch, path)
