@@ -97,12 +97,14 @@ def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
     checkpoints.save(tmp_path / "checkpoints" / "000002", model, {}, meta(2))  # the disk has room
 
 
-def test_a_killed_save_leaves_no_checkpoint(recipe, tmp_path):
+@pytest.mark.parametrize("written", [1.0, 0.5])
+def test_a_killed_save_leaves_no_checkpoint(recipe, tmp_path, written):
     model = build(recipe.model)
     checkpoints.save(tmp_path / "checkpoints" / "000001", model, {}, meta(1))
     part = tmp_path / "checkpoints" / "000002.part"
     part.mkdir()
-    (part / "meta.json").write_text(json.dumps({"format": checkpoints.FORMAT, **meta(2)}))
+    text = json.dumps({"format": checkpoints.FORMAT, **meta(2)})
+    (part / "meta.json").write_text(text[: int(written * len(text))])
     assert checkpoints.choose(tmp_path, "last").path.name == "000001"
     checkpoints.save(tmp_path / "checkpoints" / "000002", model, {}, meta(2))
     assert not part.exists()

@@ -82,8 +82,8 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 def listing(run: Path) -> list[Checkpoint]:
     """The checkpoints of a run, oldest first; the average of the last ones comes after them."""
-    found = [opened(file.parent) for file in (run / "checkpoints").glob("*/meta.json")]
-    whole = [c for c in found if c.path.suffix != ".part"]
+    files = (run / "checkpoints").glob("*/meta.json")
+    whole = [opened(file.parent) for file in files if file.parent.suffix != ".part"]
     return sorted(whole, key=lambda c: (c.meta["update"], c.path.name))
 
 
