@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dynconv.layers.history import History
 from dynconv.models import Seq2Seq
 from dynconv.models.seq2seq import DecoderState, Memory
 
@@ -56,4 +57,6 @@ def take(state: Any, rows: Tensor) -> Any:
     """The same nested lists and tuples with `rows` of each tensor's first dimension."""
     if isinstance(state, Tensor):
         return state.index_select(0, rows)
+    if isinstance(state, History):
+        return state.select(rows)
     return type(state)(take(part, rows) for part in state)

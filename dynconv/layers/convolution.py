@@ -1,8 +1,8 @@
 """The convolutions as layers: dense, depthwise, LightConv and DynamicConv.
 
-Each keeps, for decoding, the K - 1 last inputs of its convolution: `step(x, state)` takes any
-number n of new positions and returns their outputs and the next state. A state of None is the
-start of a sentence. `step` is for causal layers in eval mode.
+Each keeps, for decoding, the K - 1 last inputs of its convolution in a `History`: `step(x, state)`
+takes any number n of new positions and returns their outputs and the next state. A state of None is
+the start of a sentence. `step` is for causal layers in eval mode; no gradient flows through states.
 """
 
 import torch
@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
+from dynconv.layers.history import History
 from dynconv.layers.projection import InputProjection, linear
 from dynconv.ops.checks import require_heads
-from dynconv.ops.dynamicconv import pad_time, window_mix
+from dynconv.ops.dynamicconv import pad_time
 from dynconv.ops.lightconv import same_kernel
 
 
@@ -21,14 +22,6 @@ def left_padding(kernel_size: int, causal: bool) -> int:
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise ValueError(f"kernel size {kernel_size} must be odd and positive")
     return kernel_size - 1 if causal else kernel_size // 2
-
-
-def extend(state: Tensor | None, x: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """The window (B, size + n, C) of the last `size` and the new inputs; the next state."""
-    if state is None:
-        state = x.new_zeros(x.shape[0], size, x.shape[2])
-    window = torch.cat([state, x], dim=1)
-    return window, window[:, x.shape[1] :]
 
 
 class DenseConv(nn.Module):
@@ -46,9 +39,10 @@ class DenseConv(nn.Module):
         x = x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
         return self._mix(pad_time(x, self.kernel_size, self.pad_left))
 
-    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        window, state = extend(state, x, self.kernel_size - 1)
-        return self._mix(window), state
+    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        size = self.kernel_size - 1
+        state = History.extend(state, x, size)
+        return self._mix(state.window(size + x.shape[1])), state
 
     def _mix(self, window: Tensor) -> Tensor:
         return self.conv(window.transpose(1, 2)).transpose(1, 2)
@@ -79,10 +73,10 @@ class DepthwiseConv(nn.Module):
         weight = F.dropout(self.weight, self.weight_dropout, self.training).to(x.dtype)
         return self.out_proj(ops.depthwise_conv(x, weight, pad_left=self.pad_left))
 
-    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         x = self.in_proj(x)
-        window, state = extend(state, x, self.weight.shape[1] - 1)
-        return self.out_proj(window_mix(window, same_kernel(x, self.weight))), state
+        state = History.extend(state, x, self.weight.shape[1] - 1)
+        return self.out_proj(state.mix(same_kernel(x, self.weight))), state
 
 
 class LightConv(nn.Module):
@@ -118,10 +112,10 @@ class LightConv(nn.Module):
         x = self.in_proj(x, pad_mask)
         return self.out_proj(ops.light_conv(x, self._kernel(x.dtype), pad_left=self.pad_left))
 
-    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         x = self.in_proj(x)
-        window, state = extend(state, x, self.weight.shape[1] - 1)
-        return self.out_proj(window_mix(window, same_kernel(x, self._kernel(x.dtype)))), state
+        state = History.extend(state, x, self.weight.shape[1] - 1)
+        return self.out_proj(state.mix(same_kernel(x, self._kernel(x.dtype)))), state
 
 
 class DynamicConv(nn.Module):
@@ -160,7 +154,7 @@ class DynamicConv(nn.Module):
         x = self.in_proj(x, pad_mask)
         return self.out_proj(ops.dynamic_conv(x, self._kernel(x), pad_left=self.pad_left))
 
-    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         x = self.in_proj(x)
-        window, state = extend(state, x, self.kernel_size - 1)
-        return self.out_proj(window_mix(window, self._kernel(x))), state
+        state = History.extend(state, x, self.kernel_size - 1)
+        return self.out_proj(state.mix(self._kernel(x))), state

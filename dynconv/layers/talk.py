@@ -1,10 +1,11 @@
 """TaLK as a layer (Lioutas and Guo 2020, section 3)."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.layers.convolution import extend
+from dynconv.layers.history import History
 from dynconv.layers.projection import InputProjection, linear
 from dynconv.ops.checks import require_heads
 
@@ -36,17 +37,23 @@ class TaLKConv(nn.Module):
         self.offset_proj = linear(channels, heads if max_right == 0 else 2 * heads)
         self.out_proj = linear(channels, channels)
 
-    def _mix(self, x: Tensor) -> Tensor:
-        offsets = self.offset_proj(x).float().sigmoid()  # edges in at least float32
-        offsets = F.dropout(offsets, self.weight_dropout, self.training).clamp(max=1)
-        left, right = (offsets, None) if self.max_right == 0 else offsets.chunk(2, dim=-1)
-        return ops.talk_conv(x, left, right, max_left=self.max_left, max_right=self.max_right)
+    def _offsets(self, x: Tensor) -> Tensor:
+        """(B, T, H) or (B, T, 2 H), in at least float32."""
+        offsets = self.offset_proj(x).to(torch.promote_types(x.dtype, torch.float32)).sigmoid()
+        return F.dropout(offsets, self.weight_dropout, self.training).clamp(max=1)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        return self.out_proj(self._mix(self.in_proj(x, pad_mask)))
+        x = self.in_proj(x, pad_mask)
+        offsets = self._offsets(x)
+        left, right = (offsets, None) if self.max_right == 0 else offsets.chunk(2, dim=-1)
+        y = ops.talk_conv(x, left, right, max_left=self.max_left, max_right=self.max_right)
+        return self.out_proj(y)
 
-    def step(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         # Zeros before the sentence change no sum, so the window's own start needs no care.
         x = self.in_proj(x)
-        window, state = extend(state, x, self.max_left)
-        return self.out_proj(self._mix(window)[:, self.max_left :]), state
+        state = History.extend(state, x, self.max_left)
+        behind = torch.arange(self.max_left, -1, -1, device=x.device)
+        reach = self._offsets(x).unsqueeze(-1) * self.max_left  # (N, n, H, 1)
+        share = (1 - behind + reach).clamp(0, 1) / (self.max_left + 1)  # (N, n, H, max_left + 1)
+        return self.out_proj(state.mix(share.to(x.dtype))), state

@@ -1,15 +1,53 @@
-"""Normalising a kernel over its K taps (Wu et al. 2019, section 3 and Table 6)."""
+"""Normalising a kernel over its K taps (Wu et al. 2019, section 3 and the ten rows of Table 6).
 
+    softmax   softmax(w)              non-negative, sums to 1
+    none      w
+    sigmoid   1 / (1 + exp(-w))       each tap in (0, 1)
+    tanh      tanh(w)                 each tap in (-1, 1)
+    l1        w / (||w||_1 + eps)
+    l2        w / (||w||_2 + eps)
+    power2    w^2
+    abs       |w|
+    abs_l1    |w| / (||w||_1 + eps)   non-negative, sums to 1
+    abs_l2    |w| / (||w||_2 + eps)
+
+Norms are over the K taps; eps = 1e-6 keeps a kernel of zeros at zero.
+"""
+
+import torch
 from torch import Tensor
 
-KINDS = {"softmax": lambda weight: weight.softmax(dim=-1), "none": lambda weight: weight}
+from dynconv.ops.checks import require_floating
+
+
+def norm(w: Tensor, order: int) -> Tensor:
+    """||w|| + eps over the last dimension, (..., 1): what a kernel is divided by."""
+    # The gradient at w = 0 is 1 / eps. float16 ends at 65504, below 1e6: its eps is 6e-5.
+    eps = max(1e-6, torch.finfo(w.dtype).tiny)
+    return torch.linalg.vector_norm(w, order, dim=-1, keepdim=True) + eps
+
+
+KINDS = {
+    "softmax": lambda w: w.softmax(dim=-1),
+    "none": lambda w: w,
+    "sigmoid": lambda w: w.sigmoid(),
+    "tanh": lambda w: w.tanh(),
+    "l1": lambda w: w / norm(w, 1),
+    "l2": lambda w: w / norm(w, 2),
+    "power2": lambda w: w.square(),
+    "abs": lambda w: w.abs(),
+    "abs_l1": lambda w: w.abs() / norm(w, 1),
+    "abs_l2": lambda w: w.abs() / norm(w, 2),
+}
 
 
 def normalize_kernel(weight: Tensor, kind: str = "softmax") -> Tensor:
-    """Normalise (..., K) over the last dimension; "softmax" or "none".
+    """Normalise (..., K) over the last dimension; `kind` is a row of the table above.
 
-    Raises ValueError for another kind.
+    Shape and dtype stay. Raises ValueError for an unknown kind, TypeError for integer or complex
+    weights.
     """
     if kind not in KINDS:
         raise ValueError(f"no normalisation {kind!r}: choose one of {', '.join(KINDS)}")
+    require_floating("weight", weight)
     return KINDS[kind](weight)

@@ -1,0 +1,32 @@
+// One decoding step of a convolution: the window of row n lies scattered over `past` (slots, M, C),
+// since a beam search moves rows about; tap j reads row at[n,j] of slot j.
+//
+//   y[n,c] = sum_j w[n,head(c),j] past[j, at[n,j], c]
+
+#include "vector.h"
+
+// The last vector of a head's channels reads only its own: load_first.
+void step(const stored *past, const int64_t *at, const stored *w, stored *y, long N, long M, long C,
+          long H, long K, long an, long wn, long wh, int threads) {
+  long R = C / H;
+  if (N * C * K < 1 << 18) threads = 1;
+#pragma omp parallel for num_threads(threads)
+  for (long n = 0; n < N; n++)
+    for (long h = 0; h < H; h++) {
+      const stored *weight = w + n * wn + h * wh;
+      for (long c = 0; c < R; c += 4 * W) {
+        vec sum[4] = {{}, {}, {}, {}};
+        for (long j = 0; j < K; j++) {
+          const stored *row = past + (j * M + at[n * an + j]) * C + h * R + c;
+          vec tap = splat(read(weight[j]));
+          if (R - c >= 4 * W) {
+            UNROLL for (int v = 0; v < 4; v++) sum[v] += tap * load(row + v * W);
+          } else
+            for (int v = 0; v < 4 && v * W < R - c; v++)
+              sum[v] += tap * load_first(row + v * W, R - c - v * W);
+        }
+        for (int v = 0; v < 4 && v * W < R - c; v++)
+          store_first(y + n * C + h * R + c + v * W, sum[v], R - c - v * W);
+      }
+    }
+}

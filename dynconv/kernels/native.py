@@ -1,0 +1,137 @@
+"""Compiles the C kernels of `cpu/` when they are first needed, and loads them.
+
+A library is compiled for each dtype, for the very processor, by the compiler that `CC` names or
+that is called cc, gcc or clang; it is kept in the user's cache directory. It needs neither Python's
+nor PyTorch's headers, and shares the threads of PyTorch's own OpenMP.
+"""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+SOURCES = Path(__file__).parent / "cpu"
+NAMES = ("conv.c", "talk.c", "average.c", "step.c")
+DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
+FLAGS = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])  # the best that works
+P, N, I = ctypes.c_void_p, ctypes.c_long, ctypes.c_int  # noqa: E741
+SIGNATURES = {
+    "mix": [I, P, P, P, *[N] * 10, I],
+    "correlate": [P, P, P, *[N] * 10, I],
+    "correlate_shared": [P, P, P, *[N] * 10, I],
+    "talk": [P, P, P, P, *[N] * 8, I],
+    "talk_backward": [P, P, P, P, P, P, P, *[N] * 10, I],
+    "cumulative_mean": [I, P, P, *[N] * 5, I],
+    "step": [P, P, P, P, *[N] * 8, I],
+}
+
+
+class NoCompiler(RuntimeError):
+    """The C kernels cannot run here; the message says why and what to install."""
+
+
+@torch.compiler.assume_constant_result
+@cache
+def missing() -> str | None:
+    """Why the C kernels cannot run on this machine's CPU, or None if they can."""
+    try:
+        library(torch.float32)
+    except NoCompiler as reason:
+        return str(reason)
+    return None
+
+
+def runs(x: Tensor) -> bool:
+    """Is there a native kernel for x: on a CPU, in one of three dtypes, with a compiler at hand?"""
+    return x.device.type == "cpu" and x.dtype in DEFINES and missing() is None
+
+
+@cache
+def library(dtype: torch.dtype) -> ctypes.CDLL:
+    """The kernels for tensors of this dtype; NoCompiler if they cannot be built."""
+    compiler = find_compiler()
+    key = hashlib.sha256()
+    for part in (*(SOURCES / name for name in ("vector.h", *NAMES)), compiler, processor()):
+        key.update(part.read_bytes() if isinstance(part, Path) else part.encode())
+    name = f"{key.hexdigest()[:16]}-{str(dtype).removeprefix('torch.')}.so"
+    path = cache_directory() / name
+    if not path.exists():
+        build(compiler, DEFINES[dtype], path)
+    loaded = ctypes.CDLL(str(path))
+    for function, arguments in SIGNATURES.items():
+        getattr(loaded, function).argtypes = arguments
+        getattr(loaded, function).restype = None
+    return loaded
+
+
+def find_compiler() -> str:
+    """The path of a C compiler."""
+    names = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    raise NoCompiler(
+        f"no C compiler ({', '.join(names)}): install one, for instance with "
+        "'apt install gcc' or 'conda install gcc', for impl='native'"
+    )
+
+
+def build(compiler: str, define: str, path: Path) -> None:
+    """Compile all sources into one library at `path`, with the first flags that work."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        for flags in FLAGS:
+            objects = [f"{folder}/{name}.o" for name in NAMES]
+            compile_ = [compiler, "-O3", "-std=gnu11", "-fPIC", *flags, define]
+            failed = None
+            for name, out in zip(NAMES, objects, strict=True):
+                failed = failed or run([*compile_, "-c", str(SOURCES / name), "-o", out])
+            threads = openmp() if "-fopenmp" in flags else []
+            out = f"{folder}/{path.name}"
+            failed = failed or run([compiler, "-shared", *objects, *threads, "-lm", "-o", out])
+            if failed is None:
+                os.replace(out, path)  # another process may be doing the same
+                return
+    raise NoCompiler(f"{compiler} cannot build the C kernels: {failed}")
+
+
+def run(command: list[str]) -> str | None:
+    """None, or the first line of what went wrong."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as error:
+        return str(error)
+    return None if done.returncode == 0 else (done.stderr.strip() or "no message").splitlines()[0]
+
+
+def openmp() -> list[str]:
+    """What to link with: the OpenMP that PyTorch has loaded, for one set of threads in all."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return ["-fopenmp"]
+    names = ("libgomp", "libiomp5", "libomp")
+    loaded = {line.split()[-1] for line in maps.splitlines() if "/" in line}
+    return [path for path in loaded if Path(path).name.startswith(names)][:1] or ["-fopenmp"]
+
+
+def processor() -> str:
+    """What -march=native depends on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() + platform.machine()
+    return "".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
+
+
+def cache_directory() -> Path:
+    """Where the libraries are kept: $XDG_CACHE_HOME/dynconv, ~/.cache/dynconv by default."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dynconv"

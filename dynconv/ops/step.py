@@ -1,0 +1,31 @@
+"""One decoding step: the last K inputs of each row, mixed into one output.
+
+    out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
+"""
+
+import torch
+from torch import Tensor
+
+from dynconv.kernels import native
+from dynconv.kernels.registered import NARROW
+
+
+def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+    """The windows copied together, then one small product for each row and head."""
+    K = weight.shape[2]
+    window = past[torch.arange(K, device=at.device), at]  # (N, K, C)
+    heads = window.unflatten(2, (weight.shape[1], -1))  # (N, K, H, R)
+    return torch.einsum("nhk,nkhr->nhr", weight, heads).flatten(1)  # (N, C)
+
+
+def step_mix(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+    """One output for each row; for decoding, not differentiable.
+
+    past      (K, M, C)  the last K slots, oldest first
+    at        (N, K)     int64: the row of slot j where row n's input lies
+    weight    (N, H, K)
+    returns   (N, C)
+    """
+    if native.runs(past) and past.shape[2] >= NARROW * weight.shape[1]:
+        return torch.ops.dynconv.step(past, at, weight)
+    return step_mix_gather(past, at, weight)

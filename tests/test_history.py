@@ -1,0 +1,83 @@
+"""The state of a convolution: a buffer written in place, yet nothing that was kept changes."""
+
+import pytest
+import torch
+
+from dynconv.kernels import native
+from dynconv.layers import DynamicConv, TaLKConv
+from dynconv.layers.history import History
+from dynconv.ops.step import step_mix, step_mix_gather
+
+SIZE, C = 4, 6
+
+
+def inputs(rows: int, count: int, seed: int) -> torch.Tensor:
+    return torch.randn(rows, count, C, generator=torch.Generator().manual_seed(seed))
+
+
+def test_window_is_the_last_inputs_with_zeros_before():
+    x, state = inputs(3, 20, 0), None
+    for t in range(20):
+        state = History.extend(state, x[:, t : t + 1], SIZE)
+        expected = torch.cat([torch.zeros(3, SIZE, C), x[:, : t + 1]], dim=1)[:, -SIZE - 1 :]
+        assert torch.equal(state.window(SIZE + 1), expected)
+
+
+def test_random_reorderings_equal_a_plain_buffer():
+    """Rows repeat, vanish and come back in another order, as in a beam search."""
+    draw = torch.Generator().manual_seed(0)
+    state, plain = None, None
+    for t in range(40):
+        rows = 2 if t == 0 else len(plain)
+        x = inputs(rows, 1 + t % 3, t)
+        plain = torch.zeros(rows, SIZE, C) if plain is None else plain
+        state, plain = History.extend(state, x, SIZE), torch.cat([plain, x], dim=1)
+        assert torch.equal(state.window(SIZE), plain[:, -SIZE:])
+        order = torch.randint(rows, (1 + int(torch.randint(8, (1,), generator=draw)),))
+        state, plain = state.select(order), plain[order]
+
+
+def test_two_futures_of_one_state_do_not_meet():
+    base = History.extend(None, inputs(2, 3, 0), SIZE)
+    first = History.extend(base, inputs(2, 1, 1), SIZE)
+    second = History.extend(base, inputs(2, 1, 2), SIZE)
+    assert torch.equal(first.window(1), inputs(2, 1, 1))
+    assert torch.equal(second.window(1), inputs(2, 1, 2))
+    assert torch.equal(base.window(3), inputs(2, 3, 0))
+
+
+@pytest.mark.parametrize("R", [1, 8, 20, 64, 70, 200])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_native_step_equals_the_gathered_windows(dtype, R):
+    if native.missing():
+        pytest.skip(native.missing())
+    K, H, N = 5, 2, 7
+    past = torch.randn(K, N + 2, H * R, dtype=dtype)
+    at = torch.randint(N + 2, (N, K))
+    weight = torch.randn(N, H, K, dtype=dtype)
+    expected = step_mix_gather(past.double(), at, weight.double())
+    limit = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 8e-3}[dtype]
+    torch.testing.assert_close(
+        step_mix(past, at, weight).double(), expected, rtol=limit, atol=limit
+    )
+
+
+def test_steps_with_reordering_equal_the_whole_of_each_beam():
+    """What the layer gives after reordering is what it would give each row's own past."""
+    torch.manual_seed(0)
+    layer = DynamicConv(16, 2, 5, causal=True).double().eval()
+    past, state = torch.empty(3, 0, 16, dtype=torch.float64), None
+    for _ in range(12):
+        x = torch.randn(3, 1, 16, dtype=torch.float64)
+        past = torch.cat([past, x], dim=1)
+        y, state = layer.step(x, state)
+        torch.testing.assert_close(y, layer(past)[:, -1:])
+        rows = torch.randint(3, (3,))
+        past, state = past[rows], state.select(rows)
+
+
+def test_talk_state_is_as_long_as_its_reach():
+    layer, state = TaLKConv(12, 3, 6, 0).eval(), None
+    for _ in range(50):
+        _, state = layer.step(torch.randn(2, 1, 12), state)
+    assert len(state.slots.data) == 2 * 6 + 1
