@@ -124,6 +124,27 @@ def parser() -> argparse.ArgumentParser:
     decode.add_argument("--sentences", type=positive, help="default: all of the test split")
     decode.add_argument("--rounds", type=positive, default=3, help="default: 3")
     decoding(decode)
+    operators = command(
+        bench_operators,
+        "ops",
+        "Measure every implementation of the operators beside a copy and attention, by turns.",
+        bench,
+    )
+    operators.add_argument(
+        "--shapes",
+        type=names,
+        default=["10", "100", "1000", "10000", "iwslt"],
+        help="lengths as in Table 6 of the TaLK paper (B = 10 or less, C = 1024, H = 16), iwslt, "
+        "or BxTxCxH (default: 10,100,1000,10000,iwslt)",
+    )
+    operators.add_argument("--operators", type=names, help="default: all")
+    operators.add_argument("--impl", type=names, help="default: all but loop")
+    operators.add_argument("--kernel-size", type=positive, default=31, help="default: 31")
+    operators.add_argument("--rounds", type=positive, default=5, help="default: 5")
+    operators.add_argument("--threads", type=positive, default=1, help="default: 1")
+    operators.add_argument(
+        "--output", type=Path, metavar="FILE", help="JSON (default: data/results/bench-ops.json)"
+    )
     return top
 
 
@@ -141,6 +162,11 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
+
+
+def names(text: str) -> list[str]:
+    """Names with commas between them."""
+    return text.split(",")
 
 
 def doctor(options) -> None:
@@ -237,3 +263,20 @@ def bench_decoding(options) -> None:
     from dynconv.bench import bench_decode
 
     print(bench_decode(trained(options), options.sentences, options.rounds))
+
+
+def bench_operators(options) -> None:
+    import torch
+
+    from dynconv.bench import bench_ops
+
+    torch.set_num_threads(options.threads)
+    for text in bench_ops(
+        options.shapes,
+        options.operators,
+        options.impl,
+        kernel_size=options.kernel_size,
+        rounds=options.rounds,
+        output=options.output,
+    ):
+        print(text, flush=True)

@@ -7,6 +7,8 @@ from importlib.util import find_spec
 import torch
 
 from dynconv import ops
+from dynconv.kernels import native
+from dynconv.ops.auto import RULES
 from dynconv.ops.registry import OPERATORS
 
 WANTED = {
@@ -39,9 +41,31 @@ def doctor() -> str:
     lines += [
         f"  cuda:{i}  {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())
     ]
-    lines += ["", "operators and their implementations here (dynconv.ops, impl=...)"]
-    lines += [f"  {name:<16} {', '.join(ops.implementations(name))}" for name in OPERATORS]
+    lines += ["", 'operators (dynconv.ops): what impl="auto" takes', *native_kernels()]
+    for name in OPERATORS:
+        rules = "; ".join(f"{rule.impl} ({rule.when})" for rule in RULES[name])
+        lines += [
+            f"  {name}",
+            f"    {'else' if native.missing() is None else 'auto'}  {rules}",
+            f"    all   {', '.join(ops.implementations(name))}",
+        ]
     return "\n".join(lines)
+
+
+def native_kernels() -> list[str]:
+    """What the C kernels are good for here, or what is missed without them."""
+    reason = native.missing()
+    if reason is None:
+        return [
+            "  On the CPU, in float32, float64 and bfloat16: native, the C kernels, compiled by",
+            f"  {native.find_compiler()} into {native.cache_directory()}.",
+            "  For other dtypes and on a GPU, by the number T of positions and K of taps:",
+        ]
+    return [
+        f"  The C kernels cannot run: {reason}.",
+        "  Everything else works, in PyTorch alone, several times slower. By the number T of",
+        "  positions and K of taps:",
+    ]
 
 
 def _version(name: str) -> str | None:

@@ -11,8 +11,9 @@ def tune_cpu() -> None:
     """Keep memory and compiled products from one update to the next, within bounds.
 
     glibc gives freed memory back and gets it again, cleared by the kernel: a fifth of an update's
-    time, and seven times that of a copy for a tensor of 40 MB. oneDNN keeps up to 1,024 compiled bfloat16 products of a megabyte each, and no two batches
-    have the same shape: 64 hold those of one update.
+    time; a new tensor of 40 MB costs seven times a copy of it. oneDNN keeps up to 1,024 compiled
+    bfloat16 products of a megabyte each, and no two batches have the same shape: 64 hold those of
+    one update.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None

@@ -231,6 +231,7 @@ def test_incomplete_commands_show_their_usage(arguments, capsys):
         "score",
         "plot",
         "bench decode",
+        "bench ops",
     ],
 )
 def test_every_command_has_help(command, capsys):

@@ -54,6 +54,16 @@ def runs(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype in DEFINES and missing() is None
 
 
+def obstacle(x: Tensor) -> str:
+    """Why there is none for x, and the remedy."""
+    if x.device.type != "cpu":
+        return f"x is on {x.device}, the C kernels run on the CPU: choose another impl"
+    if x.dtype not in DEFINES:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DEFINES)
+        return f"x is {x.dtype}, the C kernels take {names}: cast it, or choose another impl"
+    return missing() or "nothing stands in the way"
+
+
 @cache
 def library(dtype: torch.dtype) -> ctypes.CDLL:
     """The kernels for tensors of this dtype; NoCompiler if they cannot be built."""

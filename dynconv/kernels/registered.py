@@ -14,7 +14,7 @@ the depthwise convolution. Nothing is saved for backward but the inputs.
 import torch
 from torch import Tensor
 
-from dynconv.kernels.native import DEFINES, library
+from dynconv.kernels.native import library
 
 FORWARD, TRANSPOSED, PER_CHANNEL = range(3)  # `kind` of cpu/conv.c
 NARROW = 8  # below so many channels a head, vectors over channels with their own taps are faster
@@ -36,9 +36,6 @@ ops = torch.ops.dynconv
 
 def rows(x: Tensor) -> Tensor:
     """x itself if its channels lie side by side; batch and time may have any strides."""
-    if x.dtype not in DEFINES:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DEFINES)
-        raise TypeError(f"the native kernels take {names}, not {x.dtype}: choose another impl")
     return x if x.stride(2) == 1 else x.contiguous()
 
 

@@ -3,8 +3,6 @@
 They look at shapes, dtypes and devices alone, never at values.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
@@ -99,11 +97,3 @@ def check_talk(
         require_same_dtype("left", left, "right", right)
         if right.shape[2] != left.shape[2]:
             raise ValueError(f"left has {left.shape[2]} heads, right {right.shape[2]}: give both H")
-
-
-def choose(implementations: dict[str, Callable[..., Tensor]], impl: str) -> Callable[..., Tensor]:
-    """The implementation of that name; ValueError lists the names."""
-    if impl not in implementations:
-        names = ", ".join(["auto", *implementations])
-        raise ValueError(f"no implementation {impl!r} here: choose one of {names}")
-    return implementations[impl]

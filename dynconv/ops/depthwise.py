@@ -10,8 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.ops.checks import choose, require_pad_left
+from dynconv.kernels.registered import ops as native
+from dynconv.ops.auto import choose
+from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import pad_time
+from dynconv.ops.recompute import cached, convolve
 
 
 def depthwise_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -42,10 +45,43 @@ def depthwise_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return F.conv1d(padded, weight.unsqueeze(1), groups=C).transpose(1, 2)  # (B, T, C)
 
 
+def channels_last_out(weight: Tensor, x: Tensor, K: int, pad_left: int) -> Tensor:
+    """One row of an image whose channels lie next to each other, as in (B, T, C): no copy."""
+    pad = max(pad_left, K - 1 - pad_left)
+    image, filters = x.transpose(1, 2).unsqueeze(2), weight[:, None, None]  # (B, C, 1, T)
+    out = F.conv2d(image, filters, padding=(0, pad), groups=x.shape[2]).squeeze(2)
+    return out.narrow(2, pad - pad_left, x.shape[1]).transpose(1, 2)  # (B, T, C)
+
+
+def channels_last_weight_grad(g: Tensor, x: Tensor, K: int, pad_left: int) -> Tensor:
+    """Tap by tap, for as many positions as fit the cache; conv2d's own is slower from K = 5 on."""
+    padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
+    grad = g.new_zeros(x.shape[2], K, dtype=torch.promote_types(g.dtype, torch.float32))
+    size = cached(x)
+    for start, rows in zip(range(0, g.shape[1], size), g.split(size, dim=1), strict=True):
+        for j in range(K):
+            tokens = padded[:, start + j : start + j + rows.shape[1]]
+            grad[:, j] += (rows * tokens).sum((0, 1), dtype=grad.dtype)
+    return grad.to(g.dtype)
+
+
+def channels_last_x_grad(g: Tensor, weight: Tensor, K: int, pad_left: int) -> Tensor:
+    """The convolution of g with the kernels turned round."""
+    return channels_last_out(weight.flip(1), g, K, K - 1 - pad_left)
+
+
+def depthwise_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    """PyTorch's convolution in the memory order of x; keeps only x and weight for backward."""
+    maps = (channels_last_out, channels_last_weight_grad, channels_last_x_grad)
+    return convolve(maps, weight, x, weight.shape[1], pad_left)
+
+
 IMPLEMENTATIONS = {
     "loop": depthwise_conv_loop,
     "shifted": depthwise_conv_shifted,
     "conv1d": depthwise_conv_conv1d,
+    "channels_last": depthwise_conv_channels_last,
+    "native": native.mix,
 }
 
 
@@ -58,11 +94,8 @@ def depthwise_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "aut
     returns   (B, T, C)  differentiable in x and weight
 
     Raises ValueError when weight has another number of channels than x, when pad_left lies
-    outside [0, K - 1], or when `impl` is unknown.
+    outside [0, K - 1], or when `impl` is unknown or cannot run; TypeError for mixed dtypes.
     """
-    if weight.shape[0] != x.shape[2]:
-        raise ValueError(f"{weight.shape[0]} kernels for {x.shape[2]} channels: give one a channel")
-    require_pad_left(pad_left, weight.shape[1])
-    if impl == "auto":
-        impl = "conv1d"
-    return choose(IMPLEMENTATIONS, impl)(x, weight, pad_left)
+    check_conv(x, weight, pad_left, "CK")
+    implementation = choose("depthwise_conv", IMPLEMENTATIONS, impl, x, weight.shape[1])
+    return implementation(x, weight, pad_left)

@@ -9,7 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.ops.checks import choose, require_heads, require_pad_left
+from dynconv.kernels.registered import ops as native
+from dynconv.ops.auto import choose
+from dynconv.ops.checks import check_conv
+from dynconv.ops.recompute import dynamic_conv_blocked, dynamic_conv_taps
 
 
 def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -51,7 +54,7 @@ def dynamic_conv_unfold(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 def dynamic_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """The kernels written into a band matrix (T x T for each head), then one batched product.
 
-    The fastest of the PyTorch ways for sentences of some 100 positions; T^2 memory.
+    T^2 memory; `dynamic_conv_blocked` writes only the part of the matrix about its diagonal.
     """
     B, T, C = x.shape
     H, K = weight.shape[2:]
@@ -78,8 +81,10 @@ IMPLEMENTATIONS = {
     "unfold": dynamic_conv_unfold,
     "band": dynamic_conv_band,
     "shifted": dynamic_conv_shifted,
+    "taps": dynamic_conv_taps,
+    "blocked": dynamic_conv_blocked,
+    "native": native.mix,
 }
-BAND_LIMIT = 256  # positions up to which the T x T product is faster than K shifted passes
 
 
 def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") -> Tensor:
@@ -91,15 +96,9 @@ def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto"
     returns   (B, T, C)     differentiable in x and weight
 
     Raises ValueError when H does not divide C, when pad_left lies outside [0, K - 1], when the
-    shapes of x and weight differ in B or T, or when `impl` is unknown.
+    shapes of x and weight differ in B or T, or when `impl` is unknown or cannot run; TypeError for
+    mixed dtypes.
     """
-    if weight.dim() != 4 or weight.shape[:2] != x.shape[:2]:
-        raise ValueError(
-            f"weight {tuple(weight.shape)} does not fit x {tuple(x.shape)}: "
-            "weight is (B, T, H, K) for x (B, T, C)"
-        )
-    require_heads(weight.shape[2], x.shape[2])
-    require_pad_left(pad_left, weight.shape[3])
-    if impl == "auto":
-        impl = "band" if x.shape[1] <= BAND_LIMIT else "shifted"
-    return choose(IMPLEMENTATIONS, impl)(x, weight, pad_left)
+    check_conv(x, weight, pad_left, "BTHK")
+    implementation = choose("dynamic_conv", IMPLEMENTATIONS, impl, x, weight.shape[3])
+    return implementation(x, weight, pad_left)

@@ -1,19 +1,24 @@
 """LightConv (Wu et al. 2019, section 3): one kernel for each head, the same at every position.
 
     out[b, t, c] = sum_j weight[head(c), j] * x[b, t + j - pad_left, c],   x = 0 outside [0, T)
+
+with head(c) = c // (C // H), so that neighbouring channels share a kernel.
 """
 
 import torch
 from torch import Tensor
 
-from dynconv.ops.checks import choose, require_heads, require_pad_left
-from dynconv.ops.depthwise import depthwise_conv_conv1d
+from dynconv.kernels.registered import ops as native
+from dynconv.ops.auto import choose
+from dynconv.ops.checks import check_conv
+from dynconv.ops.depthwise import channels_last_out, channels_last_x_grad, depthwise_conv_conv1d
 from dynconv.ops.dynamicconv import (
-    BAND_LIMIT,
     dynamic_conv_band,
+    dynamic_conv_blocked,
     dynamic_conv_shifted,
     dynamic_conv_unfold,
 )
+from dynconv.ops.recompute import BLOCK, blocks, convolve, diagonals
 
 
 def light_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -51,10 +56,44 @@ def light_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return dynamic_conv_shifted(x, same_kernel(x, weight), pad_left)
 
 
+def light_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    """The Toeplitz matrix in blocks; see `dynamic_conv_blocked`."""
+    return dynamic_conv_blocked(x, same_kernel(x, weight), pad_left)
+
+
+def kernel_of_channel(weight: Tensor, C: int) -> Tensor:
+    """Each head's kernel repeated for its C / H channels: (H, K) to (C, K)."""
+    return weight.repeat_interleave(C // weight.shape[0], dim=0)
+
+
 def light_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """PyTorch's depthwise convolution, each head's kernel repeated for its C / H channels."""
-    repeats = x.shape[2] // weight.shape[0]
-    return depthwise_conv_conv1d(x, weight.repeat_interleave(repeats, dim=0), pad_left)
+    """PyTorch's depthwise convolution; see `depthwise_conv_conv1d`."""
+    return depthwise_conv_conv1d(x, kernel_of_channel(weight, x.shape[2]), pad_left)
+
+
+def light_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    return channels_last_out(kernel_of_channel(weight, x.shape[2]), x, K, pad_left)
+
+
+def light_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    """In blocks of time, all products of g[t] and x[s]; each tap sums one of their diagonals."""
+    S = min(BLOCK, g.shape[1])
+    dtype = torch.promote_types(g.dtype, torch.float32)
+    band = g.new_zeros(H, S, S + K - 1, dtype=dtype)
+    rows, tokens = (z.unflatten(2, (H, -1)).permute(2, 1, 0, 3) for z in (g, x))  # (H, T, B, R)
+    for t, s, columns in blocks(g.shape[1], K, pad_left):
+        band[:, : t.stop - t.start, columns] += rows[:, t].flatten(2) @ tokens[:, s].flatten(2).mT
+    return diagonals(band, K).sum(1).to(g.dtype)  # (H, K)
+
+
+def light_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    return channels_last_x_grad(g, kernel_of_channel(weight, g.shape[2]), K, pad_left)
+
+
+def light_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    """PyTorch's convolution in the memory order of x; see `depthwise_conv_channels_last`."""
+    maps = (light_out, light_weight_grad, light_x_grad)
+    return convolve(maps, weight, x, *weight.shape, pad_left)
 
 
 IMPLEMENTATIONS = {
@@ -62,7 +101,10 @@ IMPLEMENTATIONS = {
     "unfold": light_conv_unfold,
     "band": light_conv_band,
     "shifted": light_conv_shifted,
+    "blocked": light_conv_blocked,
     "conv1d": light_conv_conv1d,
+    "channels_last": light_conv_channels_last,
+    "native": native.mix,
 }
 
 
@@ -75,10 +117,8 @@ def light_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") 
     returns   (B, T, C)  differentiable in x and weight
 
     Raises ValueError when H does not divide C, when pad_left lies outside [0, K - 1], or when
-    `impl` is unknown.
+    `impl` is unknown or cannot run; TypeError for mixed dtypes.
     """
-    require_heads(weight.shape[0], x.shape[2])
-    require_pad_left(pad_left, weight.shape[1])
-    if impl == "auto":
-        impl = "band" if x.shape[1] <= BAND_LIMIT else "conv1d"
-    return choose(IMPLEMENTATIONS, impl)(x, weight, pad_left)
+    check_conv(x, weight, pad_left, "HK")
+    implementation = choose("light_conv", IMPLEMENTATIONS, impl, x, weight.shape[1])
+    return implementation(x, weight, pad_left)

@@ -1,5 +1,6 @@
 """Which implementations of an operator can be named here."""
 
+from dynconv.kernels import native
 from dynconv.ops import average, depthwise, dynamicconv, lightconv, talk
 
 OPERATORS = {
@@ -15,4 +16,4 @@ def implementations(operator: str) -> list[str]:
     """The names that `impl=` of that operator takes here and now, besides "auto"."""
     if operator not in OPERATORS:
         raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
-    return list(OPERATORS[operator])
+    return [name for name in OPERATORS[operator] if name != "native" or native.missing() is None]

@@ -1,6 +1,6 @@
 """One decoding step: the last K inputs of each row, mixed into one output.
 
-    out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
+out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
 """
 
 import torch

@@ -9,9 +9,14 @@ that an edge cuts through in part (equation 5) and is divided by the largest win
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from dynconv.ops.checks import choose, require_heads
+from dynconv.kernels.registered import ops as native
+from dynconv.ops.auto import choose
+from dynconv.ops.checks import check_talk
+from dynconv.ops.recompute import blocks, split_heads
 
 
 def edges(
@@ -20,8 +25,10 @@ def edges(
     """Distances (B, T, H) from each position to its window's edges, cut at the sequence's ends.
 
     Distances, not places: t - left * max_left would round away the fraction at a large t.
+    At least float32, for the same reason.
     """
     T = left.shape[1]
+    left = left.to(torch.promote_types(left.dtype, torch.float32))
     t = torch.arange(T, device=left.device, dtype=left.dtype)[:, None]  # (T, 1)
     to_left = torch.minimum(left * max_left, t)
     to_right = torch.zeros_like(left) if right is None else right * max_right
@@ -43,7 +50,7 @@ def talk_conv_loop(
             inside_right = (1 - (s - t) + to_right[:, t]).clamp(0, 1)
             share = torch.minimum(inside_left, inside_right).repeat_interleave(R, dim=1)
             row = row + share * x[:, s]
-        rows.append(row / (max_left + max_right + 1))
+        rows.append((row / (max_left + max_right + 1)).to(x.dtype))
     return torch.stack(rows, dim=1)
 
 
@@ -53,16 +60,122 @@ def talk_conv_window(
     """The window's weights as a T x T matrix for each head, then one batched product."""
     T, C = x.shape[1:]
     to_left, to_right = edges(left, right, max_left, max_right)
-    t = torch.arange(T, device=x.device, dtype=left.dtype)
+    t = torch.arange(T, device=x.device, dtype=to_left.dtype)
     ahead = t - t[:, None]  # (T, T): s - t
     inside_left = (1 + ahead + to_left.transpose(1, 2).unsqueeze(-1)).clamp(0, 1)  # (B, H, T, T)
     inside_right = (1 - ahead + to_right.transpose(1, 2).unsqueeze(-1)).clamp(0, 1)
-    share = torch.minimum(inside_left, inside_right).to(x.dtype)
-    heads = x.unflatten(2, (left.shape[2], -1)).transpose(1, 2)  # (B, H, T, R)
-    return (share @ heads).transpose(1, 2).flatten(2) / (max_left + max_right + 1)
+    share = torch.minimum(inside_left, inside_right)
+    heads = split_heads(x, left.shape[2]).to(share.dtype)  # (B, H, T, R)
+    out = (share @ heads).transpose(1, 2).flatten(2) / (max_left + max_right + 1)
+    return out.to(x.dtype)
 
 
-IMPLEMENTATIONS = {"loop": talk_conv_loop, "window": talk_conv_window}
+def talk_conv_table(
+    x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
+) -> Tensor:
+    """The paper's form: differences in a table of prefix sums (equations 2, 3 and 5).
+
+    The further a window lies from the start, the larger the sums whose difference it is: this
+    loses digits in long sequences, and `cumsum` over time is slow.
+    """
+    T, C = x.shape[1:]
+    table = x.to(torch.promote_types(x.dtype, torch.float32)).cumsum(dim=1)
+    table = F.pad(table, (0, 0, 1, 0))  # (B, T + 1, C): row i is the sum of the first i tokens
+    R = C // left.shape[2]
+    to_left, to_right = (
+        distance.repeat_interleave(R, dim=2) for distance in edges(left, right, max_left, max_right)
+    )  # (B, T, C)
+    t = torch.arange(T, device=x.device)[:, None]  # (T, 1)
+
+    def whole(distance: Tensor) -> Tensor:  # a NaN still reaches the result through its fraction
+        return distance.nan_to_num().long()
+
+    cut = to_left - to_left.floor()  # the share of the token that the left edge cuts through
+    before = cut * table.gather(1, t - whole(to_left.ceil()))
+    before = before + (1 - cut) * table.gather(1, t - whole(to_left.floor()))
+    cut = to_right - to_right.floor()
+    upto = cut * table.gather(1, t + 1 + whole(to_right.ceil()))
+    upto = upto + (1 - cut) * table.gather(1, t + 1 + whole(to_right.floor()))
+    return ((upto - before) / (max_left + max_right + 1)).to(x.dtype)
+
+
+def soft_box(to_left: Tensor, to_right: Tensor, t: slice, s: slice) -> Tensor:
+    """The share (B, H, t, s) that each position's window takes of each token."""
+    tokens = torch.arange(s.start, s.stop, device=to_left.device)
+    ahead = tokens - torch.arange(t.start, t.stop, device=to_left.device)[:, None]  # (t, s): s - t
+    share = to_left[:, :, t, None] + (1 + ahead)
+    other = to_right[:, :, t, None] + (1 - ahead)
+    return torch.minimum(share, other, out=share).clamp_(0, 1)
+
+
+class TalkBlocked(torch.autograd.Function):
+    """The soft boxes of a block of positions, times the tokens in reach; see `blocks`."""
+
+    @staticmethod
+    def forward(ctx, x, left, right, max_left, max_right):
+        ctx.save_for_backward(x, left, right)
+        ctx.reach = max_left, max_right
+        out = x.new_empty(x.shape)
+        H, K = left.shape[2], max_left + max_right + 1
+        to_left, to_right = (d.transpose(1, 2) for d in edges(left, right, max_left, max_right))
+        rows, tokens = split_heads(out, H), split_heads(x, H)
+        with torch.autocast(x.device.type, enabled=False):
+            for t, s, _ in blocks(x.shape[1], K, max_left):
+                share = soft_box(to_left, to_right, t, s)
+                rows[:, :, t] = (share @ tokens[:, :, s].to(share.dtype)).div_(K)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        """d out / d left is max_left / K times the token that the edge cuts through, if any."""
+        x, left, right = ctx.saved_tensors
+        max_left, max_right = ctx.reach
+        H, K = left.shape[2], max_left + max_right + 1
+        to_left, to_right = (d.transpose(1, 2) for d in edges(left, right, max_left, max_right))
+        grad = x.new_zeros(x.shape, dtype=to_left.dtype)
+        grad_left, grad_right = torch.empty_like(to_left), torch.empty_like(to_right)  # (B, H, T)
+        rows, tokens, summed = (split_heads(z, H) for z in (g, x, grad))
+        for t, s, _ in blocks(x.shape[1], K, max_left):
+            share = soft_box(to_left, to_right, t, s)
+            row = rows[:, :, t].to(share.dtype) / K
+            summed[:, :, s] += share.mT @ row
+            products = row @ tokens[:, :, s].to(share.dtype).contiguous().mT  # (B, H, t, s)
+            at = torch.arange(t.start - s.start, t.stop - s.start, device=x.device)
+            grad_left[:, :, t] = at_edge(products, to_left[:, :, t], at, -1)
+            grad_right[:, :, t] = at_edge(products, to_right[:, :, t], at, 1)
+        grad_left = (grad_left * max_left).transpose(1, 2).to(left.dtype)
+        if right is None:
+            return grad.to(x.dtype), grad_left, None, None, None
+        grad_right = (grad_right * max_right).transpose(1, 2).to(right.dtype)
+        return grad.to(x.dtype), grad_left, grad_right, None, None
+
+
+def at_edge(products: Tensor, distance: Tensor, at: Tensor, sign: int) -> Tensor:
+    """Each row's entry at the token that the edge cuts through; 0 where it cuts between tokens."""
+    whole = distance.floor()
+    column = at + sign * (1 + whole.nan_to_num().long())
+    column = column.clamp(0, products.shape[-1] - 1).unsqueeze(-1)
+    return products.gather(-1, column).squeeze(-1).masked_fill(distance == whole, 0)
+
+
+def talk_conv_blocked(
+    x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
+) -> Tensor:
+    """The window's weights in blocks of 32 positions: memory linear in T, no long sum.
+
+    Keeps only its inputs for the backward pass, whose own derivative is not defined.
+    """
+    return TalkBlocked.apply(x, left, right, max_left, max_right)
+
+
+IMPLEMENTATIONS = {
+    "loop": talk_conv_loop,
+    "window": talk_conv_window,
+    "table": talk_conv_table,
+    "blocked": talk_conv_blocked,
+    "native": native.talk,
+}
 
 
 def talk_conv(
@@ -77,20 +190,15 @@ def talk_conv(
     """Sum a window whose two edges each position chooses (Lioutas and Guo 2020, equations 3-8).
 
     x          (B, T, C)  real
-    left       (B, T, H)  offset of the left edge, as a share of max_left
+    left       (B, T, H)  offset of the left edge, as a share of max_left, at least 0
     right      (B, T, H)  offset of the right edge, as a share of max_right; None if max_right == 0
     returns    (B, T, C)  differentiable in x, left and right
 
-    Raises ValueError when H does not divide C, when an offset's shape does not fit x, when right
-    is missing or given in vain, when a reach is negative, or when `impl` is unknown.
+    Offsets may be float32 where x is in half precision. Raises ValueError when H does not divide C,
+    when an offset's shape does not fit x, when right is missing or given in vain, when a reach is
+    negative, or when `impl` is unknown or cannot run; TypeError for mixed dtypes.
     """
-    require_heads(left.shape[2], x.shape[2])
-    if max_left < 0 or max_right < 0:
-        raise ValueError(f"max_left {max_left} and max_right {max_right} must not be negative")
-    if (right is None) != (max_right == 0):
-        raise ValueError(f"right must be None exactly when max_right, here {max_right}, is 0")
-    for name, offset in (("left", left), ("right", right)):
-        if offset is not None and offset.shape != (*x.shape[:2], left.shape[2]):
-            raise ValueError(f"{name} {tuple(offset.shape)} does not fit x {tuple(x.shape)}")
-    name = "window" if impl == "auto" else impl
-    return choose(IMPLEMENTATIONS, name)(x, left, right, max_left, max_right)
+    check_talk(x, left, right, max_left, max_right)
+    K = max_left + max_right + 1
+    implementation = choose("talk_conv", IMPLEMENTATIONS, impl, x, K)
+    return implementation(x, left, right, max_left, max_right)

@@ -3,25 +3,25 @@
 
 #include "vector.h"
 
-#define BLOCK 256  // channels of a job
-
 void cumulative_mean(int backward, const stored *x, stored *y, long B, long T, long C, long xb,
                      long xt, int threads) {
-  long blocks = (C + BLOCK - 1) / BLOCK;
   if (B * T * C < 1 << 14) threads = 1;
+  long blocks = B < threads ? threads : 1, block = (C + blocks - 1) / blocks;  // of channels
 #pragma omp parallel for num_threads(threads)
   for (long job = 0; job < B * blocks; job++) {
-    long b = job / blocks, c0 = job % blocks * BLOCK, n = least(BLOCK, C - c0);
-    double sum[BLOCK] = {0};
+    long b = job / blocks, c0 = job % blocks * block, n = least(block, C - c0);
+    if (n <= 0) continue;
+    double *sum = calloc(n, sizeof(double));
     for (long i = 0; i < T; i++) {
       long t = backward ? T - 1 - i : i;
-      const stored *xt_ = x + b * xb + t * xt + c0;
-      stored *yt = y + (b * T + t) * C + c0;
+      const stored *row = x + b * xb + t * xt + c0;
+      stored *out = y + (b * T + t) * C + c0;
       double share = 1.0 / (t + 1);
       if (backward)
-        for (long c = 0; c < n; c++) yt[c] = rounded(sum[c] += read(xt_[c]) * share);
+        for (long c = 0; c < n; c++) out[c] = rounded(sum[c] += read(row[c]) * share);
       else
-        for (long c = 0; c < n; c++) yt[c] = rounded((sum[c] += read(xt_[c])) * share);
+        for (long c = 0; c < n; c++) out[c] = rounded((sum[c] += read(row[c])) * share);
     }
+    free(sum);
   }
 }

@@ -1,0 +1,6 @@
+"""Measurements that a user can repeat."""
+
+from dynconv.bench.decode import bench_decode
+from dynconv.bench.operators import bench_ops
+
+__all__ = ["bench_decode", "bench_ops"]

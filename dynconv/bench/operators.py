@@ -1,0 +1,116 @@
+"""Every implementation of every operator, beside a copy and beside attention."""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from dynconv.bench import machine, table
+from dynconv.bench.cases import Shape, cases, foretell, parse_shape, pick
+from dynconv.bench.measure import Times, by_turns, peak, ratio, saving
+from dynconv.errors import UserError
+from dynconv.ops.registry import OPERATORS
+from dynconv.text.corpus import data_dir
+from dynconv.train.files import replace_text
+
+LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes
+
+
+def measure(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> dict:
+    """The numbers of one shape, as they are written to the file."""
+    from tqdm import tqdm
+
+    needs = foretell(shape, K, chosen)
+    entered = cases(shape, K, chosen)
+    size = entered[0].inputs[0].nbytes
+    fit = [case for case, need in zip(entered, needs, strict=True) if need <= LIMIT]
+    runs, memory = {}, {}
+    total = len(fit) + rounds * sum(1 + (case.gradient is not None) for case in fit)
+    bar = tqdm(total=total, unit=" runs", disable=None, leave=False, desc=f"T = {shape.T:,}")
+    with torch.no_grad(), bar:
+        for case in fit:  # the first runs: they warm up, too
+            forward, both = (case.name, "forward"), (case.name, "forward_backward")
+            runs[forward] = case.forward
+            memory[forward] = {"peak": peak(case.forward) / size}
+            if case.gradient is not None:
+                runs[both] = case.both
+                with saving(case.inputs) as kept:
+                    memory[both] = {"peak": peak(case.both) / size}
+                memory[both]["saved"] = sum(kept.values()) / size
+            bar.update()
+        times = by_turns(runs, rounds, bar.update)
+    results = []
+    for case, need in zip(entered, needs, strict=True):
+        row: dict = {"operator": case.operator, "impl": case.impl or None}
+        if need > LIMIT:
+            row["left_out"] = f"needs about {need / 1e9:.3g} GB, more than {LIMIT / 1e9:.3g} GB"
+        row |= {
+            part: numbers(times, name, part) | memory[name, part]
+            for name, part in times
+            if name == case.name
+        }
+        results.append(row)
+    return {**shape._asdict(), "x_bytes": size, "results": results}
+
+
+def numbers(times: Times, name: str, part: str) -> dict:
+    """The time of one run, and its medians of ratios by rounds; None without attention."""
+    mine = times[name, part]
+    return {
+        "ms": median(mine) * 1e3,
+        "rounds": len(mine),
+        "times_copy": ratio(mine, times["copy", "forward"]),
+        "attention_by_this": ratio(times.get(("attention", part), []), mine),
+    }
+
+
+def bench_ops(
+    shapes: Sequence[str],
+    operators: Sequence[str] | None,
+    impls: Sequence[str] | None,
+    *,
+    kernel_size: int,
+    rounds: int,
+    output: Path | None,
+) -> Iterator[str]:
+    """Measure shape by shape, and write all numbers to `output`; yields what to print.
+
+    The file is data/results/bench-ops.json by default, outside the repository bench-ops.json.
+    """
+    if kernel_size < 3 or kernel_size % 2 == 0:
+        raise UserError(f"kernel size {kernel_size} must be odd and at least 3")
+    sizes = [parse_shape(text) for text in shapes]
+    chosen = pick(operators or list(OPERATORS), impls)
+    if output is None:
+        folder = data_dir() / "results"
+        output = (folder if folder.is_dir() else Path()) / "bench-ops.json"
+    if not output.parent.is_dir():
+        raise UserError(f"{output}: there is no directory {output.parent}")
+    threads, before = torch.get_num_threads(), machine.load()
+    command = ["dynconv bench ops", "--shapes", ",".join(shapes), "--operators", ",".join(chosen)]
+    command += ["--impl", ",".join(impls)] if impls else []
+    command += [f"--kernel-size {kernel_size} --rounds {rounds} --threads {threads}"]
+    report = {
+        "what": "operators, forward and with backward to all inputs, beside a copy and attention",
+        "command": " ".join(command),
+        "date": date.today().isoformat(),
+        "device": machine.device(),
+        "versions": machine.versions(),
+        "threads": threads,
+        "dtype": "float32",
+        "kernel_size": kernel_size,
+        "load": {"before": before},
+        "shapes": [],
+    }
+    yield table.header(report, rounds)
+    for shape in sizes:
+        found = measure(shape, kernel_size, chosen, rounds)
+        report["shapes"].append(found)
+        yield table.block(found)
+    report["load"]["after"] = machine.load()
+    replace_text(output, json.dumps(report, indent=1) + "\n")
+    yield f"\nload {before} before, {report['load']['after']} after; written to {output}"

@@ -1,0 +1,71 @@
+"""Which implementation impl="auto" takes: the one place where that is decided.
+
+On a CPU the native kernels are the fastest at every shape measured (data/results/bench-ops.json),
+so they run wherever they can. The other rules choose among the PyTorch ways, by the number of
+positions T and of taps K; they were measured on a CPU with one thread, B = 10, C = 1,024, H = 16,
+K in (3, 31), T in (10, 100, 1,000) and at B = 100, T = 32, C = 512, H = 4. On a GPU nothing was
+measured yet: the same rules apply there.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+from dynconv.kernels import native
+
+
+class Rule(NamedTuple):
+    """Take `impl` if holds(T, K); `when` says the same in words."""
+
+    impl: str
+    when: str
+    holds: Callable[[int, int], bool]
+
+
+def otherwise(impl: str) -> Rule:
+    return Rule(impl, "otherwise", lambda T, K: True)
+
+
+RULES: dict[str, tuple[Rule, ...]] = {
+    "depthwise_conv": (otherwise("channels_last"),),
+    "light_conv": (
+        Rule("band", "T <= 10", lambda T, K: T <= 10),
+        otherwise("channels_last"),
+    ),
+    "dynamic_conv": (
+        Rule("taps", "K <= 3 and T > 10", lambda T, K: K <= 3 and T > 10),
+        Rule("band", "T <= 64", lambda T, K: T <= 64),
+        otherwise("blocked"),
+    ),
+    "talk_conv": (
+        Rule("window", "T <= 10", lambda T, K: T <= 10),
+        otherwise("blocked"),
+    ),
+    "cumulative_mean": (otherwise("blocked"),),
+}
+
+
+def choose(
+    operator: str, implementations: dict[str, Callable[..., Tensor]], impl: str, x: Tensor, K: int
+) -> Callable[..., Tensor]:
+    """The implementation that `impl` names, for x (B, T, C) and K taps.
+
+    Raises ValueError for an unknown name, with the known ones, and for "native" where it cannot
+    run, with the reason and the remedy.
+    """
+    if impl == "auto":
+        impl = automatic(operator, x, K)
+    if impl not in implementations:
+        names = ", ".join(["auto", *implementations])
+        raise ValueError(f"no implementation {impl!r} here: choose one of {names}")
+    if impl == "native" and not native.runs(x):
+        raise ValueError(f"impl='native' cannot run: {native.obstacle(x)}")
+    return implementations[impl]
+
+
+def automatic(operator: str, x: Tensor, K: int) -> str:
+    """What "auto" stands for."""
+    if native.runs(x):
+        return "native"
+    return next(rule.impl for rule in RULES[operator] if rule.holds(x.shape[1], K))

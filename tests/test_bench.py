@@ -1,0 +1,200 @@
+"""`dynconv bench ops`: what is measured, how ratios come about, what is left out and why."""
+
+import json
+from collections import defaultdict
+
+import pytest
+import torch
+
+from dynconv import cli, ops
+from dynconv.bench import cases, measure, operators, table
+from dynconv.bench.cases import Shape
+from dynconv.ops.registry import OPERATORS
+
+TINY = ["bench", "ops", "--shapes", "2x9x8x2", "--kernel-size", "3", "--rounds", "2"]
+
+
+@pytest.fixture(autouse=True)
+def short_samples(monkeypatch):
+    monkeypatch.setattr(measure, "SAMPLE", 1e-4)
+
+
+def test_the_command_prints_a_table_and_writes_every_number(tmp_path, capsys):
+    path = tmp_path / "ops.json"
+    assert cli.main([*TINY, "--shapes", "2x9x8x2,1x5x4x1", "--output", str(path)]) == 0
+    text, error = capsys.readouterr()
+    assert error == ""
+    assert max(map(len, text.splitlines()[:-1])) <= 100
+    assert "load" in text.splitlines()[-1] and str(path) in text.splitlines()[-1]
+
+    report = json.loads(path.read_text())
+    assert {"what", "command", "device", "versions", "date", "load"} <= set(report)
+    assert report["threads"] == 1 and report["versions"]["torch"] == torch.__version__
+    assert report["command"].startswith("dynconv bench ops --shapes 2x9x8x2,1x5x4x1 --operators")
+    assert [[s[k] for k in "BTCH"] for s in report["shapes"]] == [[2, 9, 8, 2], [1, 5, 4, 1]]
+    assert report["shapes"][0]["x_bytes"] == 2 * 9 * 8 * 4
+    expected = {("copy", None), ("attention", None)} | {
+        (operator, impl)
+        for operator in OPERATORS
+        for impl in ["auto", *ops.implementations(operator)]
+        if impl != "loop"
+    }
+    for shape in report["shapes"]:
+        assert {(row["operator"], row["impl"]) for row in shape["results"]} == expected
+        for row in shape["results"]:
+            name = f"{row['operator']} {row['impl'] or ''}".strip()
+            assert f"\n{name} " in text
+            assert row["forward"]["ms"] > 0 and row["forward"]["rounds"] == 2
+            if name == "copy":
+                assert "forward_backward" not in row and row["forward"]["times_copy"] == 1
+            else:
+                both = row["forward_backward"]
+                assert both["attention_by_this"] > 0 and both["peak"] >= 1 and both["saved"] >= 0
+
+
+def test_only_what_is_asked_for_is_measured(tmp_path, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)
+    path = tmp_path / "ops.json"
+    options = ["--operators", "light_conv", "--impl", "loop,auto", "--threads", "2"]
+    assert cli.main([*TINY, *options, "--output", str(path)]) == 0
+    assert asked == [2]
+    (shape,) = json.loads(path.read_text())["shapes"]
+    names = [(row["operator"], row["impl"]) for row in shape["results"]]
+    assert names[2:] == [("light_conv", "auto"), ("light_conv", "loop")]
+
+
+def test_what_does_not_fit_is_named_with_its_reason(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(operators, "LIMIT", 40_000)  # bytes: x has 8,192, a T x T matrix 65,536
+    options = ["--shapes", "1x128x16x1", "--operators", "talk_conv", "--impl", "window,auto"]
+    path = tmp_path / "ops.json"
+    assert cli.main([*TINY, *options, "--output", str(path)]) == 0
+    text = capsys.readouterr().out
+    (shape,) = json.loads(path.read_text())["shapes"]
+    (row,) = [row for row in shape["results"] if row["impl"] == "window"]
+    assert row["left_out"].startswith("needs about 0.000") and "forward" not in row
+    assert f"- talk_conv window: {row['left_out']}" in text.splitlines()
+    (line,) = [line for line in text.splitlines() if line.startswith("talk_conv window")]
+    assert line.split()[2:] == ["-"] * 10
+
+
+def test_without_attention_its_ratios_are_missing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(operators, "LIMIT", 0)
+    path = tmp_path / "ops.json"
+    assert cli.main([*TINY, "--output", str(path)]) == 0
+    copy, *others = json.loads(path.read_text())["shapes"][0]["results"]
+    assert copy["forward"]["attention_by_this"] is None
+    assert all("left_out" in row for row in others)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--operators", "light_conv,dynamic"], ["'dynamic'", *OPERATORS]),
+        (["--impl", "bend"], ["'bend'", "band", "auto"]),
+        (["--operators", "talk_conv", "--impl", "band"], ["'band'", "window"]),
+        (["--shapes", "10,ten"], ["'ten'", "iwslt", "BxTxCxH"]),
+        (["--shapes", "0"], ["'0'"]),
+        (["--shapes", "2x9x8"], ["'2x9x8'"]),
+        (["--shapes", "2x9x8x3"], ["3 heads", "8 channels"]),
+        (["--kernel-size", "4"], ["4", "odd"]),
+        (["--output", "no/such/file.json"], ["no/such"]),
+    ],
+)
+def test_mistakes_are_told_in_one_line_before_anything_is_measured(options, words, capsys):
+    assert cli.main([*TINY, *options]) == 2
+    output, error = capsys.readouterr()
+    assert output == "" and error.startswith("dynconv: ") and error.count("\n") == 1
+    assert all(word in error for word in words)
+
+
+def test_shapes_of_table_6():
+    assert cases.parse_shape("1000") == Shape(10, 1000, 1024, 16)
+    assert cases.parse_shape("10000").B == 1
+    assert cases.parse_shape("iwslt") == Shape(100, 32, 512, 4)
+
+
+def test_all_implementations_of_an_operator_get_the_same_task():
+    outputs = defaultdict(list)
+    for case in cases.cases(Shape(2, 9, 8, 2), 3, cases.pick(list(OPERATORS), None)):
+        outputs[case.operator].append(case.forward())
+        if case.gradient is not None:
+            gradients = case.both()
+            assert [g.shape for g in gradients] == [tensor.shape for tensor in case.inputs]
+            assert all(tensor.grad is None for tensor in case.inputs)
+    for operator in OPERATORS:
+        first, *others = outputs[operator]
+        assert others
+        for other in others:
+            torch.testing.assert_close(other, first)
+    assert set(outputs) == {"copy", "attention", *OPERATORS}
+
+
+def test_ratios_are_medians_over_common_rounds():
+    # The quotient of the medians would be 4 / 2.
+    assert measure.ratio([1.0, 4.0, 9.0], [1.0, 2.0, 3.0]) == 2
+    assert measure.ratio([1.0, 4.0, 9.0], [2.0, 1.0, 3.0]) == 3
+    assert measure.ratio([6.0], [2.0, 1.0, 1.0]) == 3
+    assert measure.ratio([], [2.0]) is None
+
+
+def test_turns_alternate_and_slow_runs_have_one_round(monkeypatch):
+    order, done = [], []
+    cost = {"a": 1.0, "b": measure.SLOW + 1, "c": 2.0}
+
+    def timed(run):
+        order.append(run())
+        return cost[order[-1]]
+
+    monkeypatch.setattr(measure, "seconds", timed)
+    runs = {(name, "forward"): lambda name=name: name for name in cost}
+    times = measure.by_turns(runs, 3, lambda: done.append(1))
+    assert order == ["a", "b", "c", "c", "a", "a", "c"]
+    assert len(done) == 9  # the progress bar ends at its end
+    assert times["b", "forward"] == [measure.SLOW + 1] and len(times["a", "forward"]) == 3
+
+
+def test_short_calls_are_repeated_and_long_ones_are_not(monkeypatch):
+    clock, calls = [0.0], []
+
+    def run():
+        calls.append(1)
+        clock[0] += 0.25
+
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(measure, "SAMPLE", 0.9)
+    assert measure.seconds(run) == 0.25 and len(calls) == 4
+    monkeypatch.setattr(measure, "SAMPLE", 0.1)
+    assert measure.seconds(run) == 0.25 and len(calls) == 5
+
+
+def test_memory_is_counted_beyond_the_inputs(capfd):
+    x = torch.randn(1000, requires_grad=True)
+    with torch.no_grad():
+        assert measure.peak(lambda: x.exp()) == x.nbytes
+        assert measure.peak(lambda: x.exp().exp()) == 2 * x.nbytes
+        assert measure.peak(lambda: x.exp().exp().exp()) == 2 * x.nbytes  # the first is gone
+    with measure.saving([x]) as kept:
+        out = x.view(10, 100) * x.view(10, 100)
+    assert kept == {}  # views of an input are the input
+    with measure.saving([x]) as kept:
+        out = x.exp().tanh()
+    assert sum(kept.values()) == 2 * x.nbytes and out.requires_grad
+    assert capfd.readouterr().err == ""
+
+
+def test_memory_of_long_sequences_is_foretold(monkeypatch):
+    monkeypatch.setattr(cases, "PROBES", (32, 64, 96))
+    chosen = cases.pick(["dynamic_conv", "talk_conv"], ["band", "window", "unfold", "shifted"])
+    shape = Shape(2, 256, 16, 2)
+    needs = cases.foretell(shape, 5, chosen)
+    made = cases.cases(shape, 5, chosen)
+    assert needs[0] == 0  # the copy
+    for case, need in list(zip(made, needs, strict=True))[1:]:
+        assert need == pytest.approx(measure.peak(case.both), rel=0.1), case.name
+
+
+def test_numbers_have_three_digits_in_their_columns():
+    numbers = [0.0123, 0.5, 1.234, 12.34, 123.4, 12345.6, None]
+    texts = "0.012 0.50 1.23 12.3 123 12,346 -".split()
+    assert [table.digits(number, 9) for number in numbers] == [f"{text:>9}" for text in texts]
