@@ -141,17 +141,26 @@ void mix(int kind, const stored *x, const stored *w, stored *y, long B, long T, 
   }
 }
 
-// Both gradients of the weight take SLAB positions and BLOCK channels at a time, copied side by
-// side: heads lie 4 KiB apart at 1,024 channels, and their rows would push each other out of the
-// first cache.
+// Both gradients of the weight take SLAB positions at a time, copied into blocks of BLOCK channels
+// that lie side by side: heads lie 4 KiB apart at 1,024 channels, and their rows would push each
+// other out of the first cache. Whole rows are read in order, which memory rewards.
 #define BLOCK 64
-#define SLAB 16
+#define SLAB 32
 
-// n <= BLOCK channels of `count` rows from `first` on; zeros outside [0, T).
-INLINE void block(real *out, const stored *x, long stride, long first, long count, long T, long n) {
-  for (long s = first; s < first + count; s++, out += BLOCK)
-    if (s >= 0 && s < T) unpack(out, up(n, W), x + s * stride, 1, n);
-    else memset(out, 0, BLOCK * sizeof(real));
+// `count` rows from `first` on, zeros outside [0, T), as blocks of (count, BLOCK): R channels of a
+// head fill up(R, BLOCK) / BLOCK of them.
+static void blocks(real *out, const stored *x, long stride, long first, long count, long T, long H,
+                   long R) {
+  for (long s = first, i = 0; i < count; s++, i++) {
+    real *to = out + i * BLOCK;
+    ask(x + (s + 4) * stride, H * R);
+    for (long h = 0; h < H; h++)
+      for (long c = 0; c < R; c += BLOCK, to += count * BLOCK) {
+        long n = least(BLOCK, R - c);
+        if (s >= 0 && s < T) unpack(to, up(n, W), x + s * stride + h * R + c, 1, n);
+        else memset(to, 0, up(n, W) * sizeof(real));
+      }
+  }
 }
 
 // out[u * ldo + j] += sum_c g[u][c] x[u + j][c], W of these products at once.
@@ -186,24 +195,23 @@ void correlate(const stored *g, const stored *x, stored *dw, long B, long T, lon
   if (B * T * C * K < 1 << 18) threads = 1;
 #pragma omp parallel num_threads(threads)
   {
-    real *X = room((SLAB + deep + TAPS) * BLOCK), *G = room(SLAB * BLOCK), *out = room(SLAB * deep);
+    long count = SLAB + j1 - j0 + TAPS, size = H * up(R, BLOCK);
+    real *X = room(count * size), *G = room(SLAB * size), *out = room(SLAB * deep);
 #pragma omp for
     for (long job = 0; job < B * slabs; job++) {
       long b = job / slabs, t = job % slabs * SLAB, t1 = least(T, t + SLAB);
+      blocks(X, x + b * xb, xt, t - P + j0, count, T, H, R);
+      blocks(G, g + b * gb, gt, t, SLAB, t1, H, R);
+      const real *xh = X, *gh = G;
       for (long h = 0; h < H; h++) {
-        for (long u = h * SLAB / H; u < (h + 1) * SLAB / H; u++) {
-          ask(x + b * xb + (t + SLAB + K - 1 - P + u) * xt, C);
-          ask(g + b * gb + (t + SLAB + u) * gt, C);
-        }
         memset(out, 0, SLAB * deep * sizeof(real));
-        for (long c = 0; c < R; c += BLOCK) {
-          long n = least(BLOCK, R - c);
-          block(X, x + b * xb + h * R + c, xt, t - P + j0, SLAB + j1 - j0 + TAPS, T, n);
-          block(G, g + b * gb + h * R + c, gt, t, SLAB, t1, n);
-          for (long u = 0; t + u < t1; u += TIMES)
-            for (long j = j0; j < j1; j += TAPS)
-              dots(G + u * BLOCK, X + (u + j - j0) * BLOCK, n, out + u * deep + j, deep);
-        }
+        for (long c = 0; c < R; c += BLOCK, xh += count * BLOCK, gh += SLAB * BLOCK)
+          for (long u = 0; t + u < t1; u += TIMES) {
+            long low = most(j0, (P - t - u - TIMES + 1) / TAPS * TAPS);  // the others meet zeros
+            for (long j = low; j < least(j1, P + T - t - u); j += TAPS)
+              dots(gh + u * BLOCK, xh + (u + j - j0) * BLOCK, least(BLOCK, R - c),
+                   out + u * deep + j, deep);
+          }
         for (long u = 0; t + u < t1; u++)
           save(dw + ((b * T + t + u) * H + h) * K, out + u * deep, K);
       }
@@ -242,48 +250,39 @@ void correlate_shared(const stored *g, const stored *x, stored *dw, long B, long
   int lanes = H == C;  // every lane by itself
   long heads = lanes ? 1 : H, R = C / heads, columns = lanes ? up(C, W) / W : H;
   long taps = K <= 4 ? 4 : SUMS, deep = up(up(K, taps), W);
-  long tiles = (T + TILE - 1) / TILE, jobs = B * tiles, parts = least(jobs, 32);
+  long slabs = (T + SLAB - 1) / SLAB, jobs = B * slabs, parts = least(jobs, 32);
   double *sums = calloc(parts * H * K, sizeof(double));
   if (B * T * C * K < 1 << 18) threads = 1;
 #pragma omp parallel num_threads(threads)
   {
-    real *X = room((SLAB + deep + 4) * BLOCK), *G = room(SLAB * BLOCK);
-    real *S = room(columns * deep * W);
+    long count = SLAB + deep + 3, size = heads * up(R, BLOCK);
+    real *X = room(count * size), *G = room(SLAB * size), *S = room(columns * deep * W);
 #pragma omp for
     for (long part = 0; part < parts; part++)
       for (long job = jobs * part / parts; job < jobs * (part + 1) / parts; job++) {
-        long b = job / tiles, t0 = job % tiles * TILE, t1 = least(T, t0 + TILE);
+        long b = job / slabs, t = job % slabs * SLAB;
+        blocks(X, x + b * xb, xt, t - P, count, T, heads, R);
+        blocks(G, g + b * gb, gt, t, SLAB, T, heads, R);
         memset(S, 0, columns * deep * W * sizeof(real));
-        for (long t = t0; t < t1; t += SLAB)
-          for (long h = 0; h < heads; h++) {
-            for (long u = h * SLAB / heads; u < (h + 1) * SLAB / heads; u++) {
-              ask(x + b * xb + (t + SLAB + K - 1 - P + u) * xt, C);
-              ask(g + b * gb + (t + SLAB + u) * gt, C);
-            }
-            for (long c = 0; c < R; c += BLOCK) {
-              long n = least(BLOCK, R - c);
-              block(X, x + b * xb + h * R + c, xt, t - P, SLAB + deep + 3, T, n);
-              block(G, g + b * gb + h * R + c, gt, t, SLAB, t1, n);
-              for (long v = 0; v < n; v += W)
-                for (long j = 0; j < K; j += taps) {
-                  real *into = S + ((lanes ? (c + v) / W : h) * deep + j) * W;
-                  if (taps == 4) column_few(G + v, X + j * BLOCK + v, into);
-                  else column_all(G + v, X + j * BLOCK + v, into);
-                }
-            }
-          }
-        double *total = sums + part * H * K;
+        const real *xh = X, *gh = G;
+        for (long h = 0; h < heads; h++)
+          for (long c = 0; c < R; c += BLOCK, xh += count * BLOCK, gh += SLAB * BLOCK)
+            for (long v = 0; v < least(BLOCK, R - c); v += W)
+              for (long j = 0; j < K; j += taps) {
+                real *into = S + ((lanes ? (c + v) / W : h) * deep + j) * W;
+                if (taps == 4) column_few(gh + v, xh + j * BLOCK + v, into);
+                else column_all(gh + v, xh + j * BLOCK + v, into);
+              }
+        double *total = sums + part * K * H;
         for (long k = 0; k < columns; k++)
-          for (long j = 0; j < K; j += W) {
-            vec v[W];
-            for (long i = 0; i < W; i++) v[i] = get(S + (k * deep + j + i) * W);
-            if (!lanes) v[0] = lane_sums(v);
-            for (long i = 0; i < least(W, K - j); i++)
-              if (lanes)
-                for (long l = 0; l < least(W, C - k * W); l++)
-                  total[(j + i) * C + k * W + l] += v[i][l];
-              else
-                total[(j + i) * H + k] += v[0][i];
+          for (long j = 0; j < K; j++) {
+            real *v = S + (k * deep + j) * W;
+            if (lanes)
+              for (long l = 0; l < least(W, C - k * W); l++) total[j * C + k * W + l] += v[l];
+            else if (j % W == 0) {
+              vec sum = lane_sums((vec *)v);
+              for (long i = 0; i < least(W, K - j); i++) total[(j + i) * H + k] += sum[i];
+            }
           }
       }
     free(X), free(G), free(S);
