@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 SOURCES = Path(__file__).parent / "cpu"
-NAMES = ("conv.c", "talk.c", "average.c", "step.c")
+NAMES = ("conv.c", "correlate.c", "talk.c", "average.c", "step.c")
 DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
 FLAGS = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])  # the best that works
 P, N, I = ctypes.c_void_p, ctypes.c_long, ctypes.c_int  # noqa: E741
