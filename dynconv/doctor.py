@@ -41,14 +41,10 @@ def doctor() -> str:
     lines += [
         f"  cuda:{i}  {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())
     ]
-    lines += ["", 'operators (dynconv.ops): what impl="auto" takes', *native_kernels()]
+    lines += ["", 'operators (dynconv.ops) and what impl="auto" takes', *native_kernels()]
     for name in OPERATORS:
-        rules = "; ".join(f"{rule.impl} ({rule.when})" for rule in RULES[name])
-        lines += [
-            f"  {name}",
-            f"    {'else' if native.missing() is None else 'auto'}  {rules}",
-            f"    all   {', '.join(ops.implementations(name))}",
-        ]
+        rules = ", else ".join(str(rule) for rule in RULES[name])
+        lines += [f"  {name:<16} {rules}", f"  {'':<16} of {', '.join(ops.implementations(name))}"]
     return "\n".join(lines)
 
 
@@ -57,14 +53,14 @@ def native_kernels() -> list[str]:
     reason = native.missing()
     if reason is None:
         return [
-            "  On the CPU, in float32, float64 and bfloat16: native, the C kernels, compiled by",
-            f"  {native.find_compiler()} into {native.cache_directory()}.",
-            "  For other dtypes and on a GPU, by the number T of positions and K of taps:",
+            "  On the CPU in float32, float64 and bfloat16: native, the C kernels, compiled by",
+            f"  {native.find_compiler()} and kept in {native.cache_directory()}.",
+            "  For other dtypes and devices, by the number T of positions and K of taps:",
         ]
     return [
-        f"  The C kernels cannot run: {reason}.",
-        "  Everything else works, in PyTorch alone, several times slower. By the number T of",
-        "  positions and K of taps:",
+        f"  The C kernels (impl='native') cannot run: {reason}.",
+        "  Everything works without them, in PyTorch alone, but several times slower. By the number T",
+        "  of positions and K of taps:",
     ]
 
 

@@ -45,6 +45,7 @@ def test_the_command_prints_a_table_and_writes_every_number(tmp_path, capsys):
             name = f"{row['operator']} {row['impl'] or ''}".strip()
             assert f"\n{name} " in text
             assert row["forward"]["ms"] > 0 and row["forward"]["rounds"] == 2
+            assert all(number == float(f"{number:.4g}") for number in row["forward"].values())
             if name == "copy":
                 assert "forward_backward" not in row and row["forward"]["times_copy"] == 1
             else:
@@ -62,6 +63,19 @@ def test_only_what_is_asked_for_is_measured(tmp_path, capsys, monkeypatch):
     (shape,) = json.loads(path.read_text())["shapes"]
     names = [(row["operator"], row["impl"]) for row in shape["results"]]
     assert names[2:] == [("light_conv", "auto"), ("light_conv", "loop")]
+
+
+def test_the_file_goes_to_the_results_or_else_to_the_current_directory(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(operators, "data_dir", lambda: tmp_path / "data")
+    options = [*TINY, "--operators", "cumulative_mean"]
+    assert cli.main(options) == 0
+    assert (tmp_path / "bench-ops.json").exists()
+    (tmp_path / "data" / "results").mkdir(parents=True)
+    assert cli.main(options) == 0
+    assert (tmp_path / "data" / "results" / "bench-ops.json").exists()
 
 
 def test_what_does_not_fit_is_named_with_its_reason(tmp_path, capsys, monkeypatch):
@@ -101,8 +115,10 @@ def test_without_attention_its_ratios_are_missing(tmp_path, capsys, monkeypatch)
         (["--output", "no/such/file.json"], ["no/such"]),
     ],
 )
-def test_mistakes_are_told_in_one_line_before_anything_is_measured(options, words, capsys):
-    assert cli.main([*TINY, *options]) == 2
+def test_mistakes_are_told_in_one_line_before_anything_is_measured(
+    options, words, tmp_path, capsys
+):
+    assert cli.main([*TINY, "--output", str(tmp_path / "ops.json"), *options]) == 2
     output, error = capsys.readouterr()
     assert output == "" and error.startswith("dynconv: ") and error.count("\n") == 1
     assert all(word in error for word in words)

@@ -49,7 +49,7 @@ def measure(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> 
         if need > LIMIT:
             row["left_out"] = f"needs about {need / 1e9:.3g} GB, more than {LIMIT / 1e9:.3g} GB"
         row |= {
-            part: numbers(times, name, part) | memory[name, part]
+            part: four_digits(numbers(times, name, part) | memory[name, part])
             for name, part in times
             if name == case.name
         }
@@ -65,6 +65,14 @@ def numbers(times: Times, name: str, part: str) -> dict:
         "rounds": len(mine),
         "times_copy": ratio(mine, times["copy", "forward"]),
         "attention_by_this": ratio(times.get(("attention", part), []), mine),
+    }
+
+
+def four_digits(values: dict) -> dict:
+    """More than a time is good for."""
+    return {
+        name: float(f"{value:.4g}") if isinstance(value, float) else value
+        for name, value in values.items()
     }
 
 

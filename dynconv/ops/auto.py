@@ -22,24 +22,27 @@ class Rule(NamedTuple):
     when: str
     holds: Callable[[int, int], bool]
 
+    def __str__(self) -> str:
+        return f"{self.impl} {self.when}".strip()
+
 
 def otherwise(impl: str) -> Rule:
-    return Rule(impl, "otherwise", lambda T, K: True)
+    return Rule(impl, "", lambda T, K: True)
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "depthwise_conv": (otherwise("channels_last"),),
     "light_conv": (
-        Rule("band", "T <= 10", lambda T, K: T <= 10),
+        Rule("band", "if T <= 10", lambda T, K: T <= 10),
         otherwise("channels_last"),
     ),
     "dynamic_conv": (
-        Rule("taps", "K <= 3 and T > 10", lambda T, K: K <= 3 and T > 10),
-        Rule("band", "T <= 64", lambda T, K: T <= 64),
+        Rule("taps", "if K <= 3 and T > 10", lambda T, K: K <= 3 and T > 10),
+        Rule("band", "if T <= 64", lambda T, K: T <= 64),
         otherwise("blocked"),
     ),
     "talk_conv": (
-        Rule("window", "T <= 10", lambda T, K: T <= 10),
+        Rule("window", "if T <= 10", lambda T, K: T <= 10),
         otherwise("blocked"),
     ),
     "cumulative_mean": (otherwise("blocked"),),

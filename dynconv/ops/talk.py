@@ -30,8 +30,8 @@ def edges(
     T = left.shape[1]
     left = left.to(torch.promote_types(left.dtype, torch.float32))
     t = torch.arange(T, device=left.device, dtype=left.dtype)[:, None]  # (T, 1)
-    to_left = torch.minimum(left * max_left, t)
-    to_right = torch.zeros_like(left) if right is None else right * max_right
+    to_left = torch.minimum((left * max_left).clamp(min=0), t)
+    to_right = torch.zeros_like(left) if right is None else (right * max_right).clamp(min=0)
     return to_left, torch.minimum(to_right, T - 1 - t)
 
 

@@ -95,7 +95,7 @@ static tiler *const tilers[3][2][STEPS + 1] = {LISTED(forward), LISTED(transpose
 // PER_CHANNEL (K,C), side by side, and H is 1. y (B,T,C), contiguous.
 void mix(int kind, const stored *x, const stored *w, stored *y, long B, long T, long C, long H,
          long K, long P, long xb, long xt, long wb, long wt, int threads) {
-  long R = C / H, tiles = (T + TILE - 1) / TILE, weights = kind == PER_CHANNEL ? K * C : H * K;
+  long R = C / H, tiles = (T + TILE - 1) / TILE, weights = kind == PER_CHANNEL ? C : H * K;
   long most_steps = K >= 4 ? 4 : K >= 2 ? 2 : 1;
   int big = large(B * T * C), streamed = big && streams(y, R);
   int copied = copies(R);
@@ -103,15 +103,20 @@ void mix(int kind, const stored *x, const stored *w, stored *y, long B, long T, 
 #pragma omp parallel num_threads(threads)
   {
     real *X = copied ? room((TILE + K) * H * up(R, W)) : 0;
-    real *V = sizeof(stored) == sizeof(real) ? 0 : room((wt ? TILE + K : 1) * up(weights, W));
+    // rows of w: the taps of each position, or the channels of each tap
+    long count = kind == PER_CHANNEL ? K : wt ? TILE + K : 1;
+    int widened = kind == PER_CHANNEL ? copied : sizeof(stored) != sizeof(real);
+    real *V = widened ? room(count * up(weights, W)) : 0;
 #pragma omp for
     for (long job = 0; job < B * tiles; job++) {
       long b = job / tiles, t0 = job % tiles * TILE, t1 = least(T, t0 + TILE);
       long first = most(0, t0 - P), last = least(T, t1 + K - 1 - P);  // rows of x
       long from = kind == TRANSPOSED ? first : t0, to = kind == TRANSPOSED ? last : t1;  // of w
       rows xs = gather(X, x + b * xb + first * xt, xt, last - first, H, R);
-      rows ws = gather(V, w + b * wb + from * wt, wt, wt ? to - from : 1, 1, weights);
-      long ldw = kind == PER_CHANNEL ? C : wt ? ws.stride : 0;
+      rows ws = kind == PER_CHANNEL
+                    ? gather(V, w, C, K, 1, C)
+                    : gather(V, w + b * wb + from * wt, wt, wt ? to - from : 1, 1, weights);
+      long ldw = kind == PER_CHANNEL || wt ? ws.stride : 0;
       for (long t = t0, steps; t < t1; t += steps) {
         for (steps = most_steps; steps > t1 - t;) steps /= 2;
         long origin = t - P;  // the row of x at tap 0
@@ -129,8 +134,9 @@ void mix(int kind, const stored *x, const stored *w, stored *y, long B, long T, 
           long lo = most(0, first - origin), hi = least(steps + K - 1, last - origin);
           for (long c = 0, wide; c < R; c += wide ? VECTORS * W : W) {
             wide = R - c > (VECTORS - 1) * W;
-            tilers[kind][wide][steps](xh + c, xs.stride, kind == PER_CHANNEL ? wh + c : wh, ldw, K, lo,
-                                      hi, yh + c, C, R - c, streamed);
+            const real *wc = kind == PER_CHANNEL ? wh + c : wh;
+            tilers[kind][wide][steps](xh + c, xs.stride, wc, ldw, K, lo, hi, yh + c, C, R - c,
+                                      streamed);
           }
         }
       }

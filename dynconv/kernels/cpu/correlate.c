@@ -1,11 +1,11 @@
 // Gradients of the weights of LightConv, DynamicConv and depthwise convolution.
 //
-//   correlate         dw[b,t,h,j] = sum_{c of h} g[b,t,c] x[b,t+j-P,c]           x = 0 outside [0,T)
+//   correlate         dw[b,t,h,j] = sum_{c of h} g[b,t,c] x[b,t+j-P,c]         x = 0 outside [0,T)
 //   correlate_shared  dw[h,j]     = sum_{b,t} of these
 //
-// Both take SLAB positions at a time, copied into blocks of BLOCK channels
-// that lie side by side: heads lie 4 KiB apart at 1,024 channels, and their rows would push each
-// other out of the first cache. Whole rows are read in order, which memory rewards.
+// Both take SLAB positions at a time, copied into blocks of BLOCK channels that lie side by side: at
+// 1,024 channels a head's rows lie 4 KiB apart and would push each other out of the first cache.
+// Whole rows are read in order, which memory rewards.
 
 #include "vector.h"
 
@@ -31,6 +31,8 @@ static void blocks(real *out, const stored *x, long stride, long first, long cou
 // out[u * ldo + j] += sum_c g[u][c] x[u + j][c], W of these products at once.
 #define TAPS (W < 4 ? W : 4)
 #define TIMES (W / TAPS)
+#define FEW_BYTES (sizeof(real) * 4 < BYTES ? sizeof(real) * 4 : BYTES)
+typedef real few __attribute__((vector_size(FEW_BYTES), aligned(sizeof(real)), may_alias));
 __attribute__((noinline)) static void dots(const real *g, const real *x, long n, real *out,
                                            long ldo) {
   vec sum[W];
@@ -47,7 +49,6 @@ __attribute__((noinline)) static void dots(const real *g, const real *x, long n,
     }
   }
   vec sums = lane_sums(sum);
-  typedef real few __attribute__((vector_size(TAPS * sizeof(real)), aligned(sizeof(real)), may_alias));
   UNROLL for (int u = 0; u < TIMES; u++)
     *(few *)(out + u * ldo) += ((few *)&sums)[u];
 }
