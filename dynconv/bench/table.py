@@ -16,7 +16,8 @@ def header(report: dict, rounds: int) -> str:
             f"{versions}, {report['date']}, load {report['load']['before']}",
             f"{report['dtype']}, K = {K} centred on each position, attention without a mask",
             f"ms: medians of {rounds} rounds by turns, of 1 for a call of more than {SLOW:g} s",
-            "x copy, faster: medians over common rounds of time / copy's, of attention's / time",
+            "x copy, faster: medians over common rounds of time / copy's, of attention's / time;",
+            "        with fewer than 3 common rounds, of the medians",
             "memory: multiples of x beyond the inputs; PyTorch's peak forward and with backward,",
             "        and what is saved between the two",
         ]
