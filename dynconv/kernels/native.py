@@ -34,17 +34,21 @@ SIGNATURES = {
 }
 
 
-class NoCompiler(RuntimeError):
+class NoKernels(RuntimeError):
     """The C kernels cannot run here; the message says why and what to install."""
 
 
 @torch.compiler.assume_constant_result
-@cache
 def missing() -> str | None:
     """Why the C kernels cannot run on this machine's CPU, or None if they can."""
+    return _missing()
+
+
+@cache
+def _missing() -> str | None:
     try:
         library(torch.float32)
-    except NoCompiler as reason:
+    except NoKernels as reason:
         return str(reason)
     return None
 
@@ -66,16 +70,19 @@ def obstacle(x: Tensor) -> str:
 
 @cache
 def library(dtype: torch.dtype) -> ctypes.CDLL:
-    """The kernels for tensors of this dtype; NoCompiler if they cannot be built."""
+    """The kernels for tensors of this dtype; NoKernels if they cannot be built."""
     compiler = find_compiler()
     key = hashlib.sha256()
     for part in (*(SOURCES / name for name in ("vector.h", *NAMES)), compiler, processor()):
         key.update(part.read_bytes() if isinstance(part, Path) else part.encode())
     name = f"{key.hexdigest()[:16]}-{str(dtype).removeprefix('torch.')}.so"
     path = cache_directory() / name
-    if not path.exists():
-        build(compiler, DEFINES[dtype], path)
-    loaded = ctypes.CDLL(str(path))
+    try:
+        if not path.exists():
+            build(compiler, DEFINES[dtype], path)
+        loaded = ctypes.CDLL(str(path))
+    except OSError as error:  # no room, no permission, not a library
+        raise NoKernels(f"no C kernels in {path}: {error.strerror or error}") from error
     for function, arguments in SIGNATURES.items():
         getattr(loaded, function).argtypes = arguments
         getattr(loaded, function).restype = None
@@ -88,7 +95,7 @@ def find_compiler() -> str:
     for name in names:
         if path := shutil.which(name):
             return path
-    raise NoCompiler(
+    raise NoKernels(
         f"no C compiler ({', '.join(names)}): install one, for instance with "
         "'apt install gcc' or 'conda install gcc', for impl='native'"
     )
@@ -108,9 +115,9 @@ def build(compiler: str, define: str, path: Path) -> None:
             out = f"{folder}/{path.name}"
             failed = failed or run([compiler, "-shared", *objects, *threads, "-lm", "-o", out])
             if failed is None:
-                os.replace(out, path)  # another process may be doing the same
+                os.replace(out, path)  # at once: another process may be doing the same
                 return
-    raise NoCompiler(f"{compiler} cannot build the C kernels: {failed}")
+    raise NoKernels(f"{compiler} cannot build the C kernels: {failed}")
 
 
 def run(command: list[str]) -> str | None:

@@ -105,7 +105,7 @@ def soft_box(to_left: Tensor, to_right: Tensor, t: slice, s: slice) -> Tensor:
     ahead = tokens - torch.arange(t.start, t.stop, device=to_left.device)[:, None]  # (t, s): s - t
     share = to_left[:, :, t, None] + (1 + ahead)
     other = to_right[:, :, t, None] + (1 - ahead)
-    return torch.minimum(share, other, out=share).clamp_(0, 1)
+    return torch.minimum(share, other).clamp_(0, 1)
 
 
 class TalkBlocked(torch.autograd.Function):
