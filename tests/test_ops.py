@@ -1,79 +1,250 @@
-"""Every implementation of every operator means what its oracle means, in values and gradients."""
+"""Every implementation of every operator means what its oracle means, in values and gradients.
 
-import json
+Memory that an implementation asks for and does not fill is NaN in all of these tests.
+"""
+
 from functools import partial
+from itertools import product
 
-import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
 
 from dynconv import ops
 
 F64 = torch.float64
-CONVS = [
-    (name, impl)
-    for name in ("depthwise_conv", "light_conv", "dynamic_conv")
-    for impl in ops.implementations(name)
-]
+OPERATORS = ("depthwise_conv", "light_conv", "dynamic_conv", "talk_conv", "cumulative_mean")
+EVERY = [(name, impl) for name in OPERATORS for impl in ops.implementations(name)]
 
 
-def kernels(name: str, B: int, T: int, C: int, H: int, K: int) -> torch.Tensor:
+@pytest.fixture(autouse=True, scope="module")
+def poisoned_memory():
+    """torch.empty and its like give NaN."""
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+def case(name: str, B: int, T: int, C: int, H: int, K: int, pad_left: int):
+    """The operator as a function of (impl, *inputs), and inputs drawn for it.
+
+    TaLK reaches pad_left to the left and K - 1 - pad_left to the right: K positions in all.
+    """
+    x = torch.randn(B, T, C, dtype=F64)
+    if name == "cumulative_mean":
+        return lambda impl, x: ops.cumulative_mean(x, impl=impl), [x]
+    if name == "talk_conv":
+        reach = {"max_left": pad_left, "max_right": K - 1 - pad_left}
+        # A whole distance, where the offsets' gradients jump, has no chance to be drawn.
+        offsets = [torch.rand(B, T, H, dtype=F64) for _ in range(1 + (reach["max_right"] > 0))]
+
+        def talk(impl, x, left, right=None):
+            return ops.talk_conv(x, left, right, **reach, impl=impl)
+
+        return talk, [x, *offsets]
     shape = {"depthwise_conv": (C, K), "light_conv": (H, K), "dynamic_conv": (B, T, H, K)}[name]
-    return torch.randn(shape, dtype=F64, requires_grad=True)
+    conv = partial(getattr(ops, name), pad_left=pad_left)
+    return lambda impl, *inputs: conv(*inputs, impl=impl), [x, torch.randn(shape, dtype=F64)]
 
 
-def same(mine, oracle, inputs):
-    out, expected = mine(*inputs), oracle(*inputs)
-    torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-12)
-    g = torch.randn_like(out)
-    for a, b in zip(
-        torch.autograd.grad(out, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True
-    ):
-        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+def graph(op, impl: str, inputs: list, g: torch.Tensor | None) -> tuple:
+    """The result and, if anything is differentiable, the gradients of all inputs."""
+    inputs = [z.detach().requires_grad_() for z in inputs]
+    out = op(impl, *inputs)
+    return out, *torch.autograd.grad(out, inputs, torch.ones_like(out) if g is None else g)
 
 
-@pytest.mark.parametrize("T", [1, 4, 5, 6, 37])
-@pytest.mark.parametrize("H", [1, 3, 6])
-@pytest.mark.parametrize("pad_left", [0, 2, 4])
-@pytest.mark.parametrize(("name", "impl"), CONVS)
-def test_convolution_equals_its_loop(name, impl, T, H, pad_left):
-    torch.manual_seed(T)
-    x = torch.randn(T, 2, 6, dtype=F64, requires_grad=True).transpose(0, 1)  # strides as they come
-    op = partial(getattr(ops, name), pad_left=pad_left)
-    same(partial(op, impl=impl), partial(op, impl="loop"), (x, kernels(name, 2, T, 6, H, 5)))
+def close(a: torch.Tensor, b: torch.Tensor, where: str) -> None:
+    # Sums of up to a hundred products of size 1, in another order.
+    torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11, msg=lambda m: f"{where}: {m}")
 
 
-@pytest.mark.parametrize("impl", ops.implementations("talk_conv"))
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("T", [1, 4, 5, 23])
-def test_talk_equals_its_loop(impl, causal, T):
-    torch.manual_seed(T)
-    x = torch.randn(2, T, 6, dtype=F64, requires_grad=True)
-    offsets = [torch.rand(2, T, 3, dtype=F64, requires_grad=True) for _ in range(2 - causal)]
-    reach = {"max_left": 4, "max_right": 0 if causal else 3}
-
-    def op(impl, x, left, right=None):
-        return ops.talk_conv(x, left, right, impl=impl, **reach)
-
-    same(partial(op, impl), partial(op, "loop"), (x, *offsets))
+def all_equal_the_loop(name: str, op, inputs: list, g: torch.Tensor | None = None, shape=""):
+    expected = graph(op, "loop", inputs, g)
+    for impl in ops.implementations(name):
+        found = graph(op, impl, inputs, g)
+        for what, a, b in zip(("out", "dx", "d2", "d3"), found, expected, strict=False):
+            close(a, b, f"{name} {impl} {what} {shape}")
 
 
-@pytest.mark.parametrize("impl", ops.implementations("cumulative_mean"))
-def test_cumulative_mean(impl):
-    x = torch.randn(2, 9, 4, dtype=F64, requires_grad=True)
-    same(partial(ops.cumulative_mean, impl=impl), partial(ops.cumulative_mean, impl="loop"), (x,))
+def sizes(K: int, all_heads: bool):
+    """(T, H, pad_left) about a window of K: each length, number of heads and padding.
+
+    The loop is slow: unless all_heads, and for a wide window, H takes turns; and each padding of a
+    wide window meets one of the lengths about K, some also a longer one.
+    """
+    for pad_left in range(K):
+        lengths = {1, K - 1, K, K + 1, 37} - {0}
+        if K == 31:
+            lengths = {1, K - 1 + pad_left % 3} | (
+                {37} if pad_left in (0, 1, 15, 29, 30) else set()
+            )
+        for T, H in product(sorted(lengths), [1, 3, 6]):
+            if all_heads and K < 31 or H == [1, 3, 6][(T + pad_left // 3) % 3]:
+                yield T, H, pad_left
+
+
+@pytest.mark.parametrize("K", [1, 2, 3, 7, 31])
+@pytest.mark.parametrize("name", OPERATORS[:-1])
+def test_windows_equal_the_loop(name, K):
+    torch.manual_seed(K)
+    for T, H, pad_left in sizes(K, all_heads=name in ("light_conv", "dynamic_conv")):
+        if name == "talk_conv" and pad_left % max(1, K // 3):
+            continue  # its loop takes T steps for each position, not K
+        op, inputs = case(name, 2, T, 6, H, K, pad_left)
+        g = torch.randn(2, T, 6, dtype=F64)
+        all_equal_the_loop(name, op, inputs, g, shape=f"{T=} {H=} {K=} {pad_left=}")
+
+
+@pytest.mark.parametrize("T", [1, 2, 3, 4, 5, 36, 37])
+def test_cumulative_mean_equals_the_loop(T):
+    op, inputs = case("cumulative_mean", 2, T, 6, 1, 1, 0)
+    all_equal_the_loop("cumulative_mean", op, inputs, torch.randn(2, T, 6, dtype=F64))
+
+
+@pytest.mark.parametrize("impl", [i for i in ops.implementations("cumulative_mean") if i != "loop"])
+def test_cumulative_mean_of_many_ones_is_one_in_half_precision(impl):
     half = torch.ones(1, 3000, 1, dtype=torch.bfloat16)
-    assert impl == "loop" or (ops.cumulative_mean(half, impl=impl) == 1).all()
+    assert (ops.cumulative_mean(half, impl=impl) == 1).all()
 
 
-@pytest.mark.parametrize(("name", "impl"), CONVS)
-def test_causal_convolution_never_sees_the_future(name, impl):
-    x = torch.randn(1, 9, 6, dtype=F64)
+@st.composite
+def shapes(draw):
+    B, T, H, R = (draw(st.integers(1, top)) for top in (3, 40, 4, 20))
+    K = draw(st.integers(1, 12))
+    return B, T, H * R, H, K, draw(st.integers(0, K - 1))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+@settings(
+    max_examples=12,
+    deadline=None,  # compiling takes its time
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(shape=shapes(), seed=st.integers(0, 2**32 - 1))
+def test_any_shape_equals_the_loop(name, shape, seed):
+    torch.manual_seed(seed)
+    op, inputs = case(name, *shape)
+    all_equal_the_loop(name, op, inputs, torch.randn_like(inputs[0]), shape=str(shape))
+
+
+def padded(z: torch.Tensor) -> torch.Tensor:
+    """The same numbers as a slice, in every dimension, of a larger tensor full of NaN."""
+    large = torch.full([n + 2 for n in z.shape], torch.nan, dtype=z.dtype)
+    inner = large[tuple(slice(1, n + 1) for n in z.shape)]
+    return inner.copy_(z)
+
+
+LAYOUTS = {
+    "time first": lambda z: z.transpose(0, 1).contiguous().transpose(0, 1),
+    "channels apart": lambda z: z.transpose(-1, -2).contiguous().transpose(-1, -2),
+    "every other": lambda z: z.repeat_interleave(2, -1)[..., ::2],
+    "slice": padded,
+    "expanded batch": lambda z: z[:1].expand_as(z),
+    "expanded": lambda z: z.flatten()[:1].view((1,) * z.dim()).expand_as(z),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_strides_as_they_come(name, layout):
+    """Inputs and the gradient of the result lie in memory in any order, or overlap."""
+    torch.manual_seed(0)
+    op, inputs = case(name, 3, 9, 24, 2, 5, 2)
+    if name == "talk_conv":
+        inputs = [z.where(z != 0, 0.37) for z in inputs]
+    g = torch.randn(3, 9, 24, dtype=F64)
+    lay = LAYOUTS[layout]
+    moved = [lay(z) for z in inputs]
+    assert all(not z.is_contiguous() for z in moved)
+    copies = [z.contiguous() for z in moved]
+    for impl in ops.implementations(name):
+        found, expected = graph(op, impl, moved, lay(g)), graph(op, "loop", copies, lay(g))
+        for a, b in zip(found, expected, strict=True):
+            close(a, b, impl)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradient_of_a_sum(name):
+    """It comes as a single number, expanded."""
+    op, inputs = case(name, 2, 9, 24, 2, 5, 2)
+    for impl in ops.implementations(name):
+        moved = [z.clone().requires_grad_() for z in inputs]
+        op(impl, *moved).sum().backward()
+        for z, expected in zip(moved, graph(op, "loop", inputs, None)[1:], strict=True):
+            close(z.grad, expected, impl)
+
+
+@pytest.mark.parametrize(("name", "impl"), EVERY)
+def test_gradients_are_those_of_finite_differences(name, impl):
+    torch.manual_seed(0)
+    for H, T, pad_left in [(2, 5, 1), (1, 3, 3), (4, 2, 0)]:
+        op, inputs = case(name, 2, T, 4, H, 4, pad_left)
+        if name == "talk_conv":  # the offsets' gradients jump at whole distances: stay away
+            reaches = (pad_left, 3 - pad_left)
+            inputs[1:] = [off_the_grid(z, n) for z, n in zip(inputs[1:], reaches, strict=False)]
+        inputs = [z.requires_grad_() for z in inputs]
+        assert gradcheck(partial(op, impl), inputs)
+
+
+def off_the_grid(offsets: torch.Tensor, reach: int) -> torch.Tensor:
+    """Offsets whose distances end in 0.2 to 0.8."""
+    return ((offsets * reach).floor() + 0.2 + 0.6 * torch.rand_like(offsets)) / max(1, reach)
+
+
+@pytest.mark.parametrize(("name", "impl"), EVERY)
+def test_causal_operator_never_sees_the_future(name, impl):
+    op, inputs = case(name, 1, 70, 6, 3, 5, 4)
+    x, *others = inputs
     later = x.clone()
-    later[:, 5:] += 1
-    op = partial(getattr(ops, name), weight=kernels(name, 1, 9, 6, 3, 5), pad_left=4, impl=impl)
-    torch.testing.assert_close(op(x)[:, :5], op(later)[:, :5], rtol=0, atol=0)
-    assert not torch.equal(op(x)[:, 5:], op(later)[:, 5:])
+    later[:, 41:] += 1
+    now, then = op(impl, x, *others), op(impl, later, *others)
+    torch.testing.assert_close(now[:, :41], then[:, :41], rtol=0, atol=0)
+    assert (now[:, 41:] != then[:, 41:]).any(1).all()
+
+
+@pytest.mark.parametrize(("name", "impl"), [pair for pair in EVERY if pair[0] != "cumulative_mean"])
+def test_position_sees_its_window_alone(name, impl):
+    """A change at 35 reaches 35 + pad_left and, to the left, 35 - (K - 1 - pad_left)."""
+    op, inputs = case(name, 1, 70, 6, 3, 8, 5)
+    x, *others = inputs
+    others = [torch.ones_like(z) for z in others]  # TaLK's widest windows, too
+    changed = x.clone()
+    changed[:, 35] += 1
+    moved = (op(impl, changed, *others) - op(impl, x, *others)).abs().amax((0, 2)) > 1e-9
+    assert moved.nonzero().flatten().tolist() == list(range(33, 41))
+
+
+@pytest.mark.parametrize(("name", "impl"), EVERY)
+def test_sentences_of_a_batch_are_independent(name, impl):
+    torch.manual_seed(0)
+    op, inputs = case(name, 3, 40, 6, 3, 5, 2)
+    g = torch.randn(3, 40, 6, dtype=F64)
+    split = [z.shape[:2] == (3, 40) for z in inputs]  # the others are weights of all sentences
+    out, *grads = graph(op, impl, inputs, g)
+    for b in range(3):
+        row = [z[b : b + 1] if own else z for z, own in zip(inputs, split, strict=True)]
+        alone, *row_grads = graph(op, impl, row, g[b : b + 1])
+        torch.testing.assert_close(out[b : b + 1], alone, rtol=1e-12, atol=1e-13)
+        for whole, part, own in zip(grads, row_grads, split, strict=True):
+            if own:
+                torch.testing.assert_close(whole[b : b + 1], part, rtol=1e-12, atol=1e-13)
+    inputs[0][1] = torch.nan  # a broken neighbour does no harm
+    assert torch.equal(op(impl, *inputs)[[0, 2]], out[[0, 2]])
+
+
+@pytest.mark.parametrize(("name", "impl"), EVERY)
+def test_no_sentence_at_all(name, impl):
+    op, inputs = case(name, 0, 5, 6, 3, 3, 1)
+    out, *grads = graph(op, impl, inputs, None)
+    assert out.shape == (0, 5, 6)
+    for z, grad in zip(inputs, grads, strict=True):
+        assert torch.equal(grad, torch.zeros_like(z))
 
 
 def test_head_of_a_channel_is_contiguous():
@@ -110,25 +281,3 @@ X = torch.zeros(2, 4, 6)
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
-
-
-def tbc(array):  # the known answers are (time, batch, channel)
-    return torch.from_numpy(array).transpose(0, 1)
-
-
-def test_known_answers_of_light_and_dynamic_conv(golden):
-    """Values and gradients of the released implementation, kernels wider than the sentence too."""
-    files = sorted(golden.glob("lightconv_T*.npz")) + sorted(golden.glob("dynamicconv_op_*.npz"))
-    assert len(files) > 80
-    for file in files:
-        z = np.load(file)
-        meta = json.loads(str(z["meta"]))
-        dynamic = "filters" in z
-        weight = tbc(z["filters"]) if dynamic else torch.from_numpy(z["weight_normalized"])
-        x = tbc(z["x"]).requires_grad_()
-        op = ops.dynamic_conv if dynamic else ops.light_conv
-        out = op(x, weight, pad_left=meta["P"] if "P" in meta else meta["padding_l"])
-        out = out + torch.from_numpy(z["bias"]) if "bias" in z else out
-        torch.testing.assert_close(out, tbc(z["out"]), rtol=1e-9, atol=1e-11, msg=file.name)
-        (grad,) = torch.autograd.grad(out, x, tbc(z["grad_out"]))
-        torch.testing.assert_close(grad, tbc(z["grad_x"]), rtol=1e-9, atol=1e-11, msg=file.name)

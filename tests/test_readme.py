@@ -13,6 +13,7 @@ from dynconv.cli import parser
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = json.loads((ROOT / "data/results/help-de-en.json").read_text(encoding="utf-8"))
+BENCH = json.loads((ROOT / "data/results/bench-ops.json").read_text(encoding="utf-8"))
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
@@ -67,3 +68,28 @@ def test_its_numbers_are_those_of_the_recorded_runs(mixer):
         f"{sum(scores) / 3:.2f}",
     ]
     assert RESULTS["signature"] in README
+
+
+OPERATORS = {"LightConv": "light_conv", "DynamicConv": "dynamic_conv", "TaLK": "talk_conv"}
+
+
+def bench(operator: str, impl: str, T: int) -> dict:
+    """A row of the recorded bench."""
+    (shape,) = (shape for shape in BENCH["shapes"] if (shape["T"], shape["C"]) == (T, 1024))
+    rows = shape["results"]
+    (row,) = (row for row in rows if (row["operator"], row["impl"]) == (operator, impl))
+    return row
+
+
+@pytest.mark.parametrize("title", OPERATORS)
+def test_its_speeds_are_those_of_the_recorded_bench(title):
+    (row,) = re.findall(rf"^\| {title} \|.*$", README, re.MULTILINE)
+    cells = [cell.strip() for cell in row.strip("|").split("|")][1:]
+    expected = []
+    for T in (10, 100, 1000, 10000):
+        measured = bench(OPERATORS[title], "native", T)
+        ratios = [measured[way]["attention_by_this"] for way in ("forward", "forward_backward")]
+        digits = (f"{ratio:.2g}" if ratio < 100 else f"{ratio:.0f}" for ratio in ratios)
+        expected.append(", ".join(digits))
+    assert cells == expected
+    assert BENCH["device"].split(" (")[0] in README and BENCH["date"] in README

@@ -74,13 +74,13 @@ def correlate(g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> Tensor:
     (B, T, C), (H, K) = x.shape, shape[-2:]
     shared, R = len(shape) == 2, C // H
     split = shared and R < NARROW  # a row for each channel; a head's rows are added up below
-    dw = torch.empty((C, K) if split else shape, dtype=x.dtype)
+    dw = torch.empty((C, K) if split else shape, dtype=torch.float64 if shared else x.dtype)
     function = library(x.dtype).correlate_shared if shared else library(x.dtype).correlate
     function(
         g.data_ptr(), x.data_ptr(), dw.data_ptr(), B, T, C, C if split else H, K, pad_left,
         g.stride(0), g.stride(1), x.stride(0), x.stride(1), torch.get_num_threads(),
     )  # fmt: skip
-    return dw.unflatten(0, (H, R)).sum(1) if split else dw
+    return (dw.unflatten(0, (H, R)).sum(1) if split else dw).to(x.dtype)
 
 
 def offsets(x: Tensor, left: Tensor, right: Tensor | None) -> tuple[Tensor, Tensor | None]:

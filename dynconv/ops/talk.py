@@ -8,6 +8,8 @@ that an edge cuts through in part (equation 5) and is divided by the largest win
                    * sum_s min(clip(1 - (a_l - s), 0, 1), clip(1 - (s - a_r), 0, 1)) * x[b, s, c]
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -108,6 +110,16 @@ def soft_box(to_left: Tensor, to_right: Tensor, t: slice, s: slice) -> Tensor:
     return torch.minimum(share, other).clamp_(0, 1)
 
 
+def reach(distance: Tensor, most: int) -> int:
+    """How far windows reach: `most`, or further where offsets exceed 1.
+
+    A graph that is being compiled knows no values: there, offsets must not exceed 1.
+    """
+    if torch.compiler.is_compiling() or distance.numel() == 0:
+        return most
+    return max(most, math.ceil(distance.nan_to_num().max().item()))
+
+
 class TalkBlocked(torch.autograd.Function):
     """The soft boxes of a block of positions, times the tokens in reach; see `blocks`."""
 
@@ -119,8 +131,9 @@ class TalkBlocked(torch.autograd.Function):
         H, K = left.shape[2], max_left + max_right + 1
         to_left, to_right = (d.transpose(1, 2) for d in edges(left, right, max_left, max_right))
         rows, tokens = split_heads(out, H), split_heads(x, H)
+        before, after = reach(to_left, max_left), reach(to_right, max_right)
         with torch.autocast(x.device.type, enabled=False):
-            for t, s, _ in blocks(x.shape[1], K, max_left):
+            for t, s, _ in blocks(x.shape[1], before + 1 + after, before):
                 share = soft_box(to_left, to_right, t, s)
                 rows[:, :, t] = (share @ tokens[:, :, s].to(share.dtype)).div_(K)
         return out
@@ -136,7 +149,8 @@ class TalkBlocked(torch.autograd.Function):
         grad = x.new_zeros(x.shape, dtype=to_left.dtype)
         grad_left, grad_right = torch.empty_like(to_left), torch.empty_like(to_right)  # (B, H, T)
         rows, tokens, summed = (split_heads(z, H) for z in (g, x, grad))
-        for t, s, _ in blocks(x.shape[1], K, max_left):
+        before, after = reach(to_left, max_left), reach(to_right, max_right)
+        for t, s, _ in blocks(x.shape[1], before + 1 + after, before):
             share = soft_box(to_left, to_right, t, s)
             row = rows[:, :, t].to(share.dtype) / K
             summed[:, :, s] += share.mT @ row

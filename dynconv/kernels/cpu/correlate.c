@@ -118,7 +118,7 @@ __attribute__((noinline)) static void column_few(const real *g, const real *x, l
 
 // dw (H,K), the sum of correlate over b and t: LightConv's; with H = C the depthwise one's. Added
 // up in double, in an order that does not depend on the number of threads.
-void correlate_shared(const stored *g, const stored *x, stored *dw, long B, long T, long C, long H,
+void correlate_shared(const stored *g, const stored *x, double *dw, long B, long T, long C, long H,
                       long K, long P, long gb, long gt, long xb, long xt, int threads) {
   int lanes = H == C;  // every lane by itself
   long heads = lanes ? 1 : H, R = C / heads, columns = lanes ? up(C, W) / W : H;
@@ -164,7 +164,7 @@ void correlate_shared(const stored *g, const stored *x, stored *dw, long B, long
     for (long j = 0; j < K; j++) {
       double total = 0;
       for (long part = 0; part < parts; part++) total += sums[(part * K + j) * H + h];
-      dw[h * K + j] = rounded(total);
+      dw[h * K + j] = total;
     }
   free(sums);
 }
