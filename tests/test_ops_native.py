@@ -106,7 +106,7 @@ def test_threads_change_no_bit(name, R, dtype):
     before = torch.get_num_threads()
     try:
         for B in (1, 5):
-            inputs = case(name, B, 300 // B, 256 // R, R, 7, dtype)
+            inputs = case(name, B, 1300 // B, 256 // R, R, 7, dtype)
             g = torch.randn_like(inputs[0])
             torch.set_num_threads(1)
             one = graph(name, "native", inputs, 7, g)
