@@ -73,7 +73,8 @@ def library(dtype: torch.dtype) -> ctypes.CDLL:
     """The kernels for tensors of this dtype; NoKernels if they cannot be built."""
     compiler = find_compiler()
     key = hashlib.sha256()
-    for part in (*(SOURCES / name for name in ("vector.h", *NAMES)), compiler, processor()):
+    sources = (SOURCES / name for name in ("vector.h", *NAMES))
+    for part in (*sources, compiler, processor(), str(FLAGS), DEFINES[dtype]):
         key.update(part.read_bytes() if isinstance(part, Path) else part.encode())
     name = f"{key.hexdigest()[:16]}-{str(dtype).removeprefix('torch.')}.so"
     path = cache_directory() / name

@@ -17,7 +17,7 @@
 
 typedef struct {
   long whole;
-  real part;  // NaN if the offset is not finite
+  real part;  // NaN if the offset is
   int free;   // does the edge move with its offset?
 } edge;
 
@@ -27,12 +27,13 @@ INLINE edge edge_at(real offset, real reach, long limit) {
   d = d < limit ? d : limit;
   long whole = (long)d;
   real part = d - whole;
-  return (edge){whole, part + (distance - distance), part > 0 && d == distance};
+  return (edge){whole, distance == distance ? part : distance, part > 0 && d == distance};
 }
 
-// The largest distance of any edge: offsets above 1 are allowed.
+// The largest distance of any edge; offsets above 1 are allowed. For others it is the same in every
+// batch, and so are the sums.
 static long reach_of(const real *offset, long n, real reach, long T) {
-  real top = 0;
+  real top = 1;
   for (long i = 0; i < n; i++) top = offset[i] > top ? offset[i] : top;
   return (long)fmin(ceil((double)top * reach), T - 1);
 }
