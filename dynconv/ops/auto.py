@@ -6,7 +6,7 @@ PyTorch's channels-last convolution is up to a third faster forward, or a tenth 
 
 The other rules choose among the PyTorch ways, by the number of positions T and of taps K; they were
 measured on a CPU with one thread, B = 10, C = 1,024, H = 16, K in (3, 31), T in (10, 100, 1,000)
-and at B = 100, T = 32, C = 512, H = 4. On a GPU nothing was measured yet: the same rules apply there.
+and at B = 100, T = 32, C = 512, H = 4. On a GPU nothing was measured yet: the same rules apply.
 """
 
 from collections.abc import Callable
