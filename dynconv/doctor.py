@@ -60,7 +60,7 @@ def native_kernels() -> list[str]:
     return [
         f"  The C kernels (impl='native') cannot run: {reason}.",
         "  Everything works without them, in PyTorch alone, but more slowly: at 1,000 positions",
-        "  forward and backward take two (LightConv) to seven (TaLK) times as long. By the number",
+        "  forward and backward take two (LightConv) to six (TaLK) times as long. By the number",
         "  T of positions and K of taps:",
     ]
 

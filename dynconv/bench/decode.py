@@ -1,9 +1,9 @@
 """Measurements that a user can repeat."""
 
-import os
 import time
 from statistics import median
 
+from dynconv.bench.machine import load
 from dynconv.decode import translate
 from dynconv.decode.state import Incremental, Recompute
 from dynconv.text import load_parallel
@@ -30,11 +30,10 @@ def bench_decode(trained: Trained, sentences: int | None, rounds: int) -> str:
     same = sum(a == b for a, b in zip(*outputs.values(), strict=True))
     words = sum(len(line.split()) for line in outputs["incremental"])
     fast, slow = (median(seconds[name]) for name in steppers)
-    load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
     return "\n".join(
         [
             f"{len(lines)} sentences ({words} words out), beam {config.beam}, "
-            f"medians of {rounds} rounds in turns, load {load}",
+            f"medians of {rounds} rounds in turns, load {load()}",
             f"incremental  {fast:8.2f} s  {len(lines) / fast:8.1f} sentences/s",
             f"recompute    {slow:8.2f} s  {len(lines) / slow:8.1f} sentences/s",
             f"ratio        {slow / fast:8.2f}    {same} of {len(lines)} translations are equal",
