@@ -3,9 +3,9 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from dynconv import commands
 from dynconv.errors import UserError
 from dynconv.tuning import tune_cpu
 
@@ -13,11 +13,11 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it did what it says, 2 for a mistake, 130 for ctrl-C."""
+    """Run one command; 0 when it did what it says, 2 for a mistake, 128 + n for signal n."""
     tune_cpu()
     top = parser()
     options, rest = top.parse_known_args(arguments)
-    if options.run is train_run:  # argparse takes no positional that follows an option
+    if hasattr(options, "overrides"):  # argparse takes no positional that follows an option
         options.overrides += [text for text in rest if not text.startswith("-")]
         rest = [text for text in rest if text.startswith("-")]
     if rest:
@@ -45,41 +45,86 @@ def parser() -> argparse.ArgumentParser:
         prog="dynconv",
         description="Convolutions that compete with self-attention: train, try, score.",
     )
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = top.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(run, name: str, help: str, within=commands, **more) -> argparse.ArgumentParser:
+    def command(run, name: str, help: str, within=subparsers, **more) -> argparse.ArgumentParser:
         made = within.add_parser(name, help=help, description=help, **more)
         made.set_defaults(run=run)
         return made
 
-    command(doctor, "doctor", "Show what is installed, and what is missing and how to get it.")
+    command(
+        commands.doctor, "doctor", "Show what is installed, and what is missing and how to get it."
+    )
 
-    data = commands.add_parser("data", help="List or fetch corpora.").add_subparsers(
+    data = subparsers.add_parser("data", help="List, fetch or prepare corpora.").add_subparsers(
         required=True, metavar="COMMAND"
     )
-    command(data_list, "list", "List the corpora, shipped and downloadable.", data)
-    fetch = command(data_fetch, "fetch", "Download a corpus and verify its checksums.", data)
+    command(commands.data_list, "list", "List the corpora, shipped and downloadable.", data)
+    fetch = command(
+        commands.data_fetch, "fetch", "Download a corpus and verify its checksums.", data
+    )
     fetch.add_argument("name")
     fetch.add_argument("--out", type=Path, help="directory (default: data/raw/NAME)")
 
+    prepare = command(
+        commands.data_prepare,
+        "prepare",
+        "Encode a corpus once into files that training maps into memory.",
+        data,
+    )
+    prepare.add_argument("corpus", metavar="NAME", help="a shipped corpus, or a directory of text")
+    prepare.add_argument(
+        "--languages",
+        nargs=2,
+        metavar=("SOURCE", "TARGET"),
+        help="suffixes of the text's files (default: as the manifest lists them)",
+    )
+    prepare.add_argument(
+        "--vocab-size", type=positive, default=32768, help="types of the vocabulary, default: 32768"
+    )
+    prepare.add_argument(
+        "--bpe", type=Path, metavar="FILE", help="a bpe.json, instead of a new one"
+    )
+    prepare.add_argument("--out", type=Path, metavar="DIR", help="default: prepared/NAME")
+
     train = command(
-        train_run,
+        commands.train_run,
         "train",
         "Train by a recipe. The same command again goes on from the newest checkpoint.",
     )
-    train.add_argument("recipe", help="a shipped recipe's name, or a YAML file")
+    with_recipe(train)
     train.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="replace an entry: train.lr=5e-4"
+        "--run",
+        "--run-dir",  # torchrun has options that begin with --run
+        dest="directory",
+        type=Path,
+        metavar="RUN",
+        help="default: runs/RECIPE; under torchrun write --run-dir",
     )
-    train.add_argument("--run", dest="directory", type=Path, help="default: runs/RECIPE")
     train.add_argument("--dry-run", action="store_true", help="print the resolved recipe and stop")
 
-    plot = command(plot_runs, "plot", "Draw the curves of one or more runs.")
+    plan = command(
+        commands.plan_run,
+        "plan",
+        "Tell what a recipe needs: parameters, memory, updates and hours.",
+    )
+    with_recipe(plan)
+    plan.add_argument("--gpus", type=positive, default=1, help="default: 1")
+    plan.add_argument(
+        "--memory", type=amount, default=80.0, metavar="GB", help="of one GPU; default: 80"
+    )
+    plan.add_argument(
+        "--tokens-per-s", type=amount, metavar="X", help="of one GPU, as bench train measures it"
+    )
+
+    plot = command(commands.plot_runs, "plot", "Draw the curves of one or more runs.")
     plot.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     plot.add_argument("--output", type=Path, help="PNG, SVG or PDF (default: RUN/curves.png)")
 
     translate = command(
-        translate_file, "translate", "Translate text: one line out for each line in, in order."
+        commands.translate_file,
+        "translate",
+        "Translate text: one line out for each line in, in order.",
     )
     translate.add_argument("directory", type=Path, metavar="RUN")
     translate.add_argument("--input", default="-", metavar="FILE", help="default: stdin")
@@ -87,7 +132,7 @@ def parser() -> argparse.ArgumentParser:
     decoding(translate)
 
     evaluate = command(
-        evaluate_run,
+        commands.evaluate_run,
         "evaluate",
         "Translate a split of a run's corpus, show ten sentences, score it.",
     )
@@ -96,7 +141,7 @@ def parser() -> argparse.ArgumentParser:
     decoding(evaluate)
 
     score = command(
-        score_files,
+        commands.score_files,
         "score",
         "Score translations: sacreBLEU and chrF with 95%% intervals, and what you ask for.",
     )
@@ -111,11 +156,11 @@ def parser() -> argparse.ArgumentParser:
     )
     score.add_argument("--rouge", action="store_true", help="add ROUGE-1, 2 and L, stemmed")
 
-    bench = commands.add_parser("bench", help="Measure.").add_subparsers(
+    bench = subparsers.add_parser("bench", help="Measure.").add_subparsers(
         required=True, metavar="WHAT"
     )
     decode = command(
-        bench_decoding,
+        commands.bench_decoding,
         "decode",
         "Decode with and without incremental state, in turns, and compare.",
         bench,
@@ -125,7 +170,7 @@ def parser() -> argparse.ArgumentParser:
     decode.add_argument("--rounds", type=positive, default=3, help="default: 3")
     decoding(decode)
     operators = command(
-        bench_operators,
+        commands.bench_operators,
         "ops",
         "Measure every implementation of the operators beside a copy and attention, by turns.",
         bench,
@@ -145,7 +190,29 @@ def parser() -> argparse.ArgumentParser:
     operators.add_argument(
         "--output", type=Path, metavar="FILE", help="JSON (default: data/results/bench-ops.json)"
     )
+    training = command(
+        commands.bench_training,
+        "train",
+        "Train for some updates in a scratch directory, and show where the time goes.",
+        bench,
+    )
+    with_recipe(training)
+    training.add_argument("--updates", type=positive, default=100, help="default: 100")
+    training.add_argument(
+        "--synthetic", type=positive, metavar="PAIRS", help="random text instead of the corpus"
+    )
+    training.add_argument(
+        "--output", type=Path, metavar="FILE", help="JSON (default: data/results/bench-train.json)"
+    )
     return top
+
+
+def with_recipe(command: argparse.ArgumentParser) -> None:
+    """The arguments of every command that takes a recipe."""
+    command.add_argument("recipe", help="a shipped recipe's name, or a YAML file")
+    command.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="replace an entry: train.lr=5e-4"
+    )
 
 
 def decoding(command: argparse.ArgumentParser) -> None:
@@ -164,119 +231,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def amount(text: str) -> float:
+    """A number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
 def names(text: str) -> list[str]:
     """Names with commas between them."""
     return text.split(",")
-
-
-def doctor(options) -> None:
-    from dynconv.doctor import doctor
-
-    print(doctor())
-
-
-def data_list(options) -> None:
-    from dynconv.text.catalog import listing
-
-    print(listing())
-
-
-def data_fetch(options) -> None:
-    from dynconv.text.catalog import fetch
-
-    fetch(options.name, options.out)
-
-
-def train_run(options) -> int:
-    from dynconv import recipe as recipes
-
-    path = recipes.find(options.recipe)
-    recipe = recipes.load(path, options.overrides)
-    if options.dry_run:
-        print(recipes.dump(recipe), end="")
-        return 0
-    from dynconv.train import train
-
-    run = options.directory or Path("runs") / path.stem
-    finished = train(recipe, run)
-    if not finished:
-        return INTERRUPTED
-    print(f"run directory: {run} (curves: dynconv plot {run}, or tensorboard --logdir {run})")
-    return 0
-
-
-def plot_runs(options) -> None:
-    from dynconv.train.plot import plot
-
-    output = options.output or options.runs[0] / "curves.png"
-    plot(options.runs, output)
-    print(f"curves: {output}")
-
-
-def trained(options):
-    """The model that a decoding command names, with that command's options in its recipe."""
-    from dynconv.train import load_model
-
-    loaded = load_model(options.directory, options.checkpoint)
-    given = {name: getattr(options, name) for name in ("beam", "lenpen")}
-    decode = replace(loaded.recipe.decode, **{k: v for k, v in given.items() if v is not None})
-    return loaded._replace(recipe=replace(loaded.recipe, decode=decode))
-
-
-def translate_file(options) -> None:
-    from dynconv.decode import translate
-    from dynconv.text import read_lines
-
-    recipe, bpe, model, _ = trained(options)
-    lines = read_lines(Path("/dev/stdin" if options.input == "-" else options.input))
-    text = "".join(f"{line}\n" for line in translate(model, bpe, lines, recipe.decode))
-    if options.output == "-":
-        print(text, end="", flush=True)
-    else:
-        Path(options.output).write_text(text, encoding="utf-8")
-
-
-def evaluate_run(options) -> None:
-    from dynconv.evaluate import evaluate
-
-    for line in evaluate(options.directory, trained(options), options.split):
-        print(line, flush=True)
-
-
-def score_files(options) -> None:
-    from dynconv.score import report
-    from dynconv.text import read_lines
-
-    print(
-        report(
-            read_lines(options.hypothesis),
-            read_lines(options.reference),
-            lowercase=options.lowercase,
-            tokenized=options.tokenized,
-            compound_split=options.compound_split,
-            rouge=options.rouge,
-        )
-    )
-
-
-def bench_decoding(options) -> None:
-    from dynconv.bench import bench_decode
-
-    print(bench_decode(trained(options), options.sentences, options.rounds))
-
-
-def bench_operators(options) -> None:
-    import torch
-
-    from dynconv.bench import bench_ops
-
-    torch.set_num_threads(options.threads)
-    for text in bench_ops(
-        options.shapes,
-        options.operators,
-        options.impl,
-        kernel_size=options.kernel_size,
-        rounds=options.rounds,
-        output=options.output,
-    ):
-        print(text, flush=True)

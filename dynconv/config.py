@@ -85,7 +85,7 @@ class DataConfig:
     __pydantic_config__ = {"extra": "forbid"}
 
     corpus: str = "libreoffice-de-en"
-    """a shipped corpus, or a directory with {train,valid,test}.{source,target}"""
+    """a shipped corpus, a directory with {train,valid,test}.{source,target}, or a prepared one"""
     source: str = "de"
     target: str = "en"
     max_tokens: int = 256
@@ -103,7 +103,7 @@ class TrainConfig:
     batch_tokens: int = 4096
     """most tokens, padding included, on either side of a batch"""
     accumulate: int = 1
-    """batches in one update"""
+    """batches in one update, for each process"""
     lr: float = 5e-4
     """the peak, reached after warm-up"""
     warmup: int = 4000
@@ -127,14 +127,19 @@ class TrainConfig:
     """newest checkpoints that stay, beside the best"""
     average: int = 0
     """last checkpoints whose mean is added at the end; 0: none"""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 autocast where it makes this model's updates faster than float32 does"""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """auto: bfloat16 autocast where it makes this model's updates faster than float32 does;
+    float16 scales the loss, and halves the scale when a gradient overflows"""
+    skip: int = 3
+    """updates in a row whose loss or gradient is not finite that are left out; one more: stop"""
     seed: int = 1
 
     def __post_init__(self) -> None:
         require_positive(self, "updates", "batch_tokens", "accumulate", "validate_every", "keep")
         if not 0 <= self.warmup <= self.updates:
             raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
+        if self.skip < 0:
+            raise ValueError(f"skip {self.skip} must be at least 0")
         if self.average > self.keep:
             raise ValueError(f"average {self.average} needs more than the {self.keep} kept")
 
@@ -167,3 +172,5 @@ class Recipe:
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
+    profile: bool = False
+    """write a trace of one update to RUN/trace.json (chrome://tracing, ui.perfetto.dev)"""

@@ -69,3 +69,11 @@ def recipe(corpus) -> Recipe:
         ),
         decode=DecodeConfig(beam=2),
     )
+
+
+@pytest.fixture(scope="session")
+def prepared(corpus, tmp_path_factory):
+    """The same text, prepared for training."""
+    from dynconv.text import prepare
+
+    return prepare(str(corpus), "de", "en", 300, tmp_path_factory.mktemp("text") / "prepared")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dynconv import cli, ops
-from dynconv.bench import cases, measure, operators, table
+from dynconv.bench import cases, machine, measure, operators, table
 from dynconv.bench.cases import Shape
 from dynconv.ops.registry import OPERATORS
 
@@ -69,7 +69,7 @@ def test_the_file_goes_to_the_results_or_else_to_the_current_directory(
     tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(operators, "data_dir", lambda: tmp_path / "data")
+    monkeypatch.setattr(machine, "data_dir", lambda: tmp_path / "data")
     options = [*TINY, "--operators", "cumulative_mean"]
     assert cli.main(options) == 0
     assert (tmp_path / "bench-ops.json").exists()

@@ -1,6 +1,7 @@
 """Checkpoints: whole or not there, and nothing of a bad one is executed or lost."""
 
 import errno
+import hashlib
 import json
 import pickle
 import shutil
@@ -23,45 +24,62 @@ def run(recipe, tmp_path):
 
 
 def meta(update: int, bleu: float | None = None) -> dict:
-    return {"update": update, "place": [0, 0], "loss": 1.0, "bleu": bleu, "vocabulary": ""}
+    return {"update": update, "place": [0, 0, 0], "loss": 1.0, "bleu": bleu, "vocabulary": ""}
 
 
-@pytest.mark.parametrize("damage", ["truncate", "foreign", "missing"])
+def longer(run, recipe):
+    """The recipe with 20 updates, also as that of the run."""
+    path = run / "recipe.yaml"
+    path.write_text(path.read_text().replace("updates: 10", "updates: 20"))
+    return replace(recipe, train=replace(recipe.train, updates=20))
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "foreign", "missing"])
 @pytest.mark.parametrize("file", ["model.safetensors", "state.pt", "meta.json"])
-def test_a_damaged_checkpoint_is_one_line_that_names_the_file(run, recipe, file, damage):
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
+    run, recipe, file, damage, capsys
+):
     path = run / "checkpoints" / "000010" / file
     data = path.read_bytes()
     if damage == "missing":
         path.unlink()
     else:
-        path.write_bytes(data[: len(data) // 2] if damage == "truncate" else b"{}" * 500)
-    longer = run / "recipe.yaml"
-    longer.write_text(longer.read_text().replace("updates: 10", "updates: 20"))
-    recipe = replace(recipe, train=replace(recipe.train, updates=20))
-    if damage == "missing" and file != "model.safetensors":
-        # an unfinished directory is no checkpoint: the one before it is used
-        assert train(recipe, run)
-        return
-    with pytest.raises(UserError) as error:
-        train(recipe, run)
-        load_model(run, "000010")
-    assert file in str(error.value)
-    assert "\n" not in str(error.value)
-    assert (run / "checkpoints" / "000005" / "model.safetensors").exists()
+        flipped = bytes([data[0] ^ 1]) + data[1:]
+        new = {"truncate": data[: len(data) // 2], "flip": flipped, "foreign": b"{}" * 500}
+        path.write_bytes(new[damage])
+    if (file, damage) != ("state.pt", "missing"):  # the model alone needs no state
+        with pytest.raises(UserError) as error:
+            for tensors in (checkpoints.load_weights, checkpoints.load_state):
+                tensors(checkpoints.opened(path.parent))
+        assert file in str(error.value) and "\n" not in str(error.value)
+    capsys.readouterr()
+    assert train(longer(run, recipe), run) is None
+    words = capsys.readouterr().err.splitlines()
+    assert words[-3].startswith("update 10")  # it began again from update 5
+    if (file, damage) != ("meta.json", "missing"):  # without it, it is half deleted: no checkpoint
+        assert words[0].startswith(f"dynconv: {path}: ")
+        assert words[0].endswith("; going back to the checkpoint before it")
 
 
-def test_opening_a_checkpoint_executes_nothing(run, recipe, tmp_path):
+def test_nothing_intact_is_told(run, recipe):
+    for path in (run / "checkpoints").glob("*/state.pt"):
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match="no intact checkpoint; name another --run"):
+        train(longer(run, recipe), run)
+
+
+def test_opening_a_checkpoint_executes_nothing(run, tmp_path):
     class Attack:
         def __reduce__(self):
             return (open, (str(tmp_path / "attacked"), "w"))
 
+    saved = checkpoints.opened(run / "checkpoints" / "000010")
     for attack in (pickle.dumps(Attack(), protocol=2), None):
-        path = run / "checkpoints" / "000010" / "state.pt"
+        path = saved.path / "state.pt"
         path.write_bytes(attack) if attack else torch.save(Attack(), path)
-        longer = run / "recipe.yaml"
-        longer.write_text(longer.read_text().replace("updates: 10", "updates: 20"))
+        saved.meta["sha256"]["state.pt"] = hashlib.sha256(path.read_bytes()).hexdigest()
         with pytest.raises(UserError, match="nothing was executed"):
-            train(replace(recipe, train=replace(recipe.train, updates=20)), run)
+            checkpoints.load_state(saved)
     assert not (tmp_path / "attacked").exists()
 
 
@@ -128,3 +146,19 @@ def test_the_newest_and_the_best_stay(recipe, tmp_path):
 def test_a_checkpoint_that_is_not_there(tmp_path, which, words):
     with pytest.raises(UserError, match=words):
         checkpoints.choose(tmp_path, which)
+
+
+def test_another_number_of_batches_an_update_is_refused(run, recipe):
+    more = replace(recipe.train, accumulate=3, updates=20)
+    with pytest.raises(UserError, match="of 1 batches, and now of 3 .*give train.accumulate=1"):
+        train(replace(longer(run, recipe), train=more), run)
+
+
+def test_a_missing_gpu_is_told(run, recipe, monkeypatch):
+    path = run / "checkpoints" / "000010" / "meta.json"
+    path.write_text(path.read_text().replace('"cpu"', '"cuda"'))
+    recipe = longer(run, recipe)
+    with pytest.raises(UserError, match="trained on a GPU, but none is visible here"):
+        train(recipe, run)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert train(recipe, run) is None

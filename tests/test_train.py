@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +12,16 @@ import torch
 from dynconv.config import StackConfig, TrainConfig
 from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.text import BPE, collate
+from dynconv.text import collate
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import label_smoothed_loss, learning_rate, load_model, train
-from dynconv.train.data import Place, learn_bpe, load_pairs, stream
+from dynconv.train.data import Place, Work, works
 from dynconv.train.log import read
 from dynconv.train.loop import stale
 from dynconv.train.precision import faster
-from dynconv.train.update import backward
+from dynconv.train.ranks import Ranks
+from dynconv.train.update import TokenLoss, backward
+from dynconv.train.watch import Watch
 
 MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
 
@@ -66,60 +69,56 @@ def test_schedule_without_warm_up_starts_at_the_peak(schedule):
     assert learning_rate(config, 0) == config.lr
 
 
-def gradients(model, batches) -> list[torch.Tensor]:
+def one_update(pairs: list, sizes: list[int]) -> Work:
+    """An update of these pairs, in batches of these sizes."""
+    ends = np.cumsum(sizes)
+    batches = [collate(pairs[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+    tokens = sum(len(batch.target) for batch in batches)
+    return Work(batches, [], [0] * len(batches), tokens, Place())
+
+
+def update(model, work: Work, precision: str = "float32") -> float:
+    """Put the gradients into the model; the mean loss per token."""
     model.zero_grad()
-    backward(model, batches, smoothing=0.1, precision="float32")
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    losses = backward(TokenLoss(model, 0.1, precision), work, scaler, Ranks(), Watch())
+    return sum(losses).item() / work.tokens
+
+
+def gradients(model, work: Work, precision: str = "float32") -> list[torch.Tensor]:
+    update(model, work, precision)
     return [p.grad for p in model.parameters()]
 
 
 def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
     model = build(replace(recipe.model, dropout=0.0)).double()
     pairs = [([5, 6, 7], [8]), ([5, 9], [7, 6, 5, 8]), ([11], [12, 13])]
-    joined = gradients(model, [collate(pairs)])
-    parts = gradients(model, [collate(pairs[:1]), collate(pairs[1:])])
+    joined = gradients(model, one_update(pairs, [3]))
+    parts = gradients(model, one_update(pairs, [1, 2]))
     for a, b in zip(joined, parts, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)  # the loss is float32
 
 
 def test_padding_does_not_reach_the_loss(recipe):
     model = build(recipe.model).eval()
+    loss_of = TokenLoss(model, 0.1)
     short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
     with torch.no_grad():
-        apart = [backward_sum(model, [pair]) for pair in (short, long)]
-        assert backward_sum(model, [short, long]) == pytest.approx(sum(apart), rel=1e-5)
+        apart = [loss_of(collate([pair])).item() for pair in (short, long)]
+        assert loss_of(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)
 
 
-def backward_sum(model, pairs) -> float:
-    with torch.enable_grad():
-        return backward(model, [collate(pairs)], smoothing=0.1, precision="float32")[0]
-
-
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("mixer", MIXERS)
-def test_bfloat16_gives_nearly_the_same_gradient(recipe, mixer):
+def test_16_bits_give_nearly_the_same_gradient(recipe, prepared, mixer, precision):
     stack = StackConfig(2, mixer, None if mixer in ("attention", "average") else (3, 7))
     torch.manual_seed(0)
     model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
-    pairs = load_pairs(recipe.data, learn_bpe(recipe), "train")
-    batch, _ = next(stream(pairs, 400, 1, Place()))
-    flat = {}
-    for precision in ("float32", "bfloat16"):
-        model.zero_grad()
-        backward(model, [batch], smoothing=0.1, precision=precision)
-        flat[precision] = torch.cat([p.grad.flatten() for p in model.parameters()])
-    assert not torch.equal(*flat.values())
-    assert torch.cosine_similarity(*flat.values(), dim=0) > 0.99  # bfloat16 keeps 8 bits
-
-
-def test_the_stream_goes_on_from_any_place(recipe):
-    pairs = load_pairs(recipe.data, learn_bpe(recipe), "train")
-    whole = stream(pairs, 400, 1, Place())
-    seen = [next(whole) for _ in range(60)]
-    assert seen[-1][1].epoch >= 1
-    for skip in (0, 7, 59):
-        batch, _ = seen[skip]
-        place = seen[skip - 1][1] if skip else Place()
-        again, _ = next(stream(pairs, 400, 1, place))
-        assert all(torch.equal(a, b) for a, b in zip(batch, again, strict=True))
+    work = next(works(prepared, 256, recipe.train, Place(), Ranks()))
+    exact = torch.cat([g.flatten() for g in gradients(model, work)])
+    rough = torch.cat([g.flatten() for g in gradients(model, work, precision)])
+    assert not torch.equal(exact, rough)
+    assert torch.cosine_similarity(exact, rough, dim=0) > 0.99  # bfloat16 keeps 8 bits
 
 
 def weights(run, name) -> dict:
@@ -130,19 +129,17 @@ def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
     """Bit for bit, with dropout: weights, moments, random numbers and place are all restored."""
     train(recipe, tmp_path / "whole")
     stop_after(5, monkeypatch)
-    assert not train(recipe, tmp_path / "parts")
+    assert train(recipe, tmp_path / "parts") == signal.SIGINT
     monkeypatch.undo()
     torch.rand(7)  # the generator has moved on, as in a new process
-    assert train(recipe, tmp_path / "parts")
+    assert train(recipe, tmp_path / "parts") is None
     a, b = (weights(tmp_path / name, "000010") for name in ("whole", "parts"))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert [e["update"] for e in read(tmp_path / "parts")] == [5, 10]
 
 
-def stop_after(updates: int, monkeypatch) -> None:
-    """Press ctrl-C in the update after which training must stop."""
-    import signal
-
+def stop_after(updates: int, monkeypatch, number=signal.SIGINT) -> None:
+    """Send a signal (ctrl-C) in the update after which training must stop."""
     from dynconv.train import loop
 
     count = 0
@@ -152,19 +149,20 @@ def stop_after(updates: int, monkeypatch) -> None:
         nonlocal count
         count += 1
         if count == updates:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         return original(*arguments, **options)
 
     monkeypatch.setattr(loop, "backward", backward)
 
 
-def test_ctrl_c_between_validations_saves(recipe, tmp_path, monkeypatch):
-    stop_after(3, monkeypatch)
-    assert not train(recipe, tmp_path)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_between_validations_saves(recipe, tmp_path, monkeypatch, number):
+    stop_after(3, monkeypatch, number)
+    assert train(recipe, tmp_path) == number
     (saved,) = checkpoints.listing(tmp_path)
     assert saved.meta["update"] == 3 and saved.meta["bleu"] is None
     monkeypatch.undo()
-    assert train(recipe, tmp_path)
+    assert train(recipe, tmp_path) is None
     assert checkpoints.choose(tmp_path, "last").meta["update"] == 10
 
 
@@ -182,7 +180,7 @@ def test_events_of_lost_updates_are_dropped(recipe, tmp_path, monkeypatch):
 def test_a_finished_run_is_left_as_it_is(recipe, tmp_path):
     train(recipe, tmp_path)
     before = (tmp_path / "log.jsonl").read_text()
-    assert train(recipe, tmp_path)
+    assert train(recipe, tmp_path) is None
     assert (tmp_path / "log.jsonl").read_text() == before
 
 
@@ -227,7 +225,7 @@ def test_early_stopping():
 
 def test_patience_ends_training(recipe, tmp_path):
     config = replace(recipe.train, updates=50, validate_every=1, patience=2, lr=0.0, lr_start=0.0)
-    assert train(replace(recipe, train=config), tmp_path)
+    assert train(replace(recipe, train=config), tmp_path) is None
     assert [e["update"] for e in read(tmp_path)] == [1, 2, 3]
 
 
@@ -251,36 +249,23 @@ def test_auto_precision_is_decided_and_recorded(recipe, tmp_path):
     recipe = replace(recipe, train=replace(recipe.train, precision="auto"))
     train(recipe, tmp_path)
     assert load_model(tmp_path).recipe.train.precision in ("float32", "bfloat16")
-    assert train(recipe, tmp_path)  # auto again is no difference
+    assert train(recipe, tmp_path) is None  # auto again is no difference
 
 
 @pytest.mark.parametrize(("slow", "chosen"), [("float32", "bfloat16"), ("bfloat16", "float32")])
-def test_the_faster_precision_is_chosen(recipe, monkeypatch, slow, chosen):
+def test_the_faster_precision_is_chosen(recipe, prepared, monkeypatch, slow, chosen):
     from time import sleep
 
     from dynconv.train import precision as module
 
-    def backward(model, batches, *, smoothing, precision):
-        sleep(0.01 if precision == slow else 0.001)
+    def backward(loss_of, *_):
+        sleep(0.01 if loss_of.precision == slow else 0.001)
+        return [torch.zeros(())]
 
     monkeypatch.setattr(module, "backward", backward)
-    pairs = load_pairs(recipe.data, learn_bpe(recipe), "train")
-    assert faster(build(recipe.model), pairs, recipe.train) == chosen
+    assert faster(build(recipe.model), prepared, recipe, torch.device("cpu")) == chosen
 
 
-def test_the_vocabulary_comes_from_the_training_split_alone(recipe, corpus, tmp_path):
-    before = learn_bpe(recipe).encode(["drei und zwanzig"])
-    copy = tmp_path / "corpus"
-    copy.mkdir()
-    for file in corpus.iterdir():
-        text = file.read_text(encoding="utf-8")
-        changed = text.upper() if not file.name.startswith("train") else text
-        (copy / file.name).write_text(changed, encoding="utf-8")
-    other = replace(recipe, data=replace(recipe.data, corpus=str(copy)))
-    assert learn_bpe(other).encode(["drei und zwanzig"]) == before
-
-
-def test_pairs_that_cannot_be_used_are_told(recipe, corpus):
-    bpe = BPE.learn((corpus / "train.en").read_text(encoding="utf-8").splitlines(), 300)
-    with pytest.raises(UserError, match="no usable pair in split train"):
-        load_pairs(recipe.data, bpe, "train", longest=2)
+def test_pairs_that_cannot_be_used_are_told(prepared, recipe):
+    with pytest.raises(UserError, match="no usable pair in split train: all have more than 2"):
+        next(works(prepared, 2, recipe.train, Place(), Ranks()))

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import torch
 
+from dynconv.errors import UserError
+from dynconv.text.corpus import data_dir
+
 
 def device() -> str:
     """The processor, the vector instructions that PyTorch uses, and the number of cores."""
@@ -26,3 +29,16 @@ def versions() -> dict[str, str]:
 def load() -> str:
     """How many processes wanted a core, on average over 1, 5 and 15 minutes."""
     return ", ".join(f"{x:.1f}" for x in os.getloadavg())
+
+
+def results(name: str, output: Path | None) -> Path:
+    """The JSON to write: `output`, or data/results/NAME.json, outside the repository NAME.json.
+
+    Raises UserError when its directory is not there.
+    """
+    if output is None:
+        folder = data_dir() / "results"
+        output = (folder if folder.is_dir() else Path()) / f"{name}.json"
+    if not output.parent.is_dir():
+        raise UserError(f"{output}: there is no directory {output.parent}")
+    return output

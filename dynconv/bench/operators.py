@@ -14,7 +14,6 @@ from dynconv.bench.cases import Shape, cases, foretell, parse_shape, pick
 from dynconv.bench.measure import Times, by_turns, peak, ratio, saving
 from dynconv.errors import UserError
 from dynconv.ops.registry import OPERATORS
-from dynconv.text.corpus import data_dir
 from dynconv.train.files import replace_text
 
 LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes
@@ -93,11 +92,7 @@ def bench_ops(
         raise UserError(f"kernel size {kernel_size} must be odd and at least 3")
     sizes = [parse_shape(text) for text in shapes]
     chosen = pick(operators or list(OPERATORS), impls)
-    if output is None:
-        folder = data_dir() / "results"
-        output = (folder if folder.is_dir() else Path()) / "bench-ops.json"
-    if not output.parent.is_dir():
-        raise UserError(f"{output}: there is no directory {output.parent}")
+    output = machine.results("bench-ops", output)
     threads, before = torch.get_num_threads(), machine.load()
     command = ["dynconv bench ops", "--shapes", ",".join(shapes), "--operators", ",".join(chosen)]
     command += ["--impl", ",".join(impls)] if impls else []

@@ -3,11 +3,13 @@
 import sys
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from dynconv.config import DecodeConfig
 from dynconv.decode.search import beam_search
 from dynconv.decode.state import Incremental
 from dynconv.models import Seq2Seq
-from dynconv.text import BPE, EOS, buckets, pad
+from dynconv.text import BPE, buckets, pad
 
 
 def translate(
@@ -31,7 +33,7 @@ def translate(
             print(f"dynconv: {warning} are translated (decode.max_source)", file=sys.stderr)
             del ids[config.max_source :]
     full = [i for i, ids in enumerate(sources) if ids]
-    lengths = [(len(sources[i]) + 1, 0) for i in full]
+    lengths = np.array([(len(sources[i]) + 1, 0) for i in full])
     results = [""] * len(lines)
     device = next(model.parameters()).device
     model.eval()
@@ -40,7 +42,7 @@ def translate(
     with bar:
         for batch in reversed(buckets(lengths, budget)):  # longest first: memory fails early
             chosen = [full[i] for i in batch]
-            source, pad_mask = pad([[*sources[i], EOS] for i in chosen])
+            source, pad_mask = pad([sources[i] for i in chosen], after=1)
             hypotheses = beam_search(
                 model,
                 source.to(device),

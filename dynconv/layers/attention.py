@@ -1,6 +1,7 @@
 """Multi-head attention, softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2)."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers.projection import linear
@@ -24,6 +25,17 @@ def attend(
         scores = scores.masked_fill(mask, float("-inf"))
     share = dropout(scores.softmax(dim=-1).to(value.dtype))
     return (share @ value).transpose(1, 2).flatten(2)
+
+
+def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
+    """Keys and values, or queries, keys and values, of x (B, T, C): each (B, T, C).
+
+    The keys' bias adds one number to all scores of a query, which the softmax does not see. Its
+    gradient would be rounding errors alone, of which Adam makes full steps: it gets none.
+    """
+    biases = list(layer.bias.chunk(parts))
+    biases[-2] = biases[-2].detach()
+    return F.linear(x, layer.weight, torch.cat(biases)).chunk(parts, dim=-1)
 
 
 class SelfAttention(nn.Module):
@@ -58,7 +70,7 @@ class SelfAttention(nn.Module):
         return ahead.abs() > K // 2
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        query, key, value = self.in_proj(x).chunk(3, dim=-1)
+        query, key, value = project(self.in_proj, x, 3)
         mask = None
         if self.causal or self.kernel_size is not None:
             mask = self._forbidden(x.shape[1], x.shape[1], x.device)
@@ -76,7 +88,7 @@ class SelfAttention(nn.Module):
     def step(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        query, key, value = self.in_proj(x).chunk(3, dim=-1)
+        query, key, value = project(self.in_proj, x, 3)
         if state is not None:
             key, value = torch.cat([state[0], key], 1), torch.cat([state[1], value], 1)
         mask = self._forbidden(x.shape[1], key.shape[1], x.device)
@@ -103,8 +115,8 @@ class CrossAttention(nn.Module):
 
         They are made contiguous, since matrix products would copy them at each step.
         """
-        key, value = self.memory_proj(memory).chunk(2, dim=-1)
-        return tuple(split_heads(x, self.heads).contiguous() for x in (key, value))
+        key, value = project(self.memory_proj, memory, 2)
+        return tuple(split_heads(part, self.heads).contiguous() for part in (key, value))
 
     def forward(
         self, x: Tensor, projected: tuple[Tensor, Tensor], pad_mask: Tensor | None = None

@@ -10,70 +10,86 @@ from torch import Tensor
 from dynconv.errors import UserError
 from dynconv.text.bpe import EOS, PAD
 
-Pair = tuple[Sequence[int], Sequence[int]]
+Ids = Sequence[int] | np.ndarray
+Pair = tuple[Ids, Ids]
 
 
 class Batch(NamedTuple):
-    """Ids (B, S) and (B, T), int64; the masks are bool, True where padding."""
+    """Ids (B, S) and (B, T), int64; the mask is bool, True where padding."""
 
     source: Tensor
     source_pad: Tensor
     prefix: Tensor
     """the decoder's input: <eos>, then the target"""
     target: Tensor
-    """what it must predict: the target, then <eos>"""
-    target_pad: Tensor
+    """(N,) int64, what it must predict, sentence after sentence: the target, then <eos>"""
+    real: Tensor
+    """(N,) int64, where those tokens stand among the B x T positions of `prefix`"""
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device."""
-        return Batch(*(part.to(device) for part in self))
+        """The same batch on a device; from pinned memory the copy does not wait."""
+        return Batch(*(part.to(device, non_blocking=True) for part in self))
+
+    def pin(self) -> "Batch":
+        """The same batch in memory from which a GPU copies by itself."""
+        return Batch(*(part.pin_memory() for part in self))
 
 
-def pad(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """Sequences as one (B, T) int64 tensor with PAD at the end, and its bool mask."""
-    lengths = torch.tensor([len(s) for s in sequences])
-    width = int(lengths.max())
-    ids = torch.tensor([[*s, *[PAD] * (width - len(s))] for s in sequences], dtype=torch.int64)
-    return ids, torch.arange(width) >= lengths[:, None]
+def pad(sequences: Sequence[Ids], *, before: int = 0, after: int = 0) -> tuple[Tensor, Tensor]:
+    """Sequences as one (B, T) int64 tensor with PAD at the end, and its bool mask.
+
+    before, after: how many <eos> (0 or 1) to put at either end of each.
+    """
+    lengths = np.array([len(s) for s in sequences])[:, None]
+    column = np.arange(before + int(lengths.max()) + after)
+    ids = np.full((len(sequences), len(column)), PAD)
+    ids[(column >= before) & (column < before + lengths)] = np.concatenate(sequences)
+    ids[:, :before] = EOS
+    ids[(column >= before + lengths) & (column < before + lengths + after)] = EOS
+    return torch.from_numpy(ids), torch.from_numpy(column >= before + lengths + after)
 
 
 def collate(pairs: Sequence[Pair]) -> Batch:
     """A batch of pairs of ids without <eos>; it is added to the source's end, too."""
-    source, source_pad = pad([[*s, EOS] for s, _ in pairs])
-    prefix, _ = pad([[EOS, *t] for _, t in pairs])
-    target, target_pad = pad([[*t, EOS] for _, t in pairs])
-    return Batch(source, source_pad, prefix, target, target_pad)
+    source, source_pad = pad([s for s, _ in pairs], after=1)
+    targets = [t for _, t in pairs]
+    prefix, _ = pad(targets, before=1)
+    target, target_pad = pad(targets, after=1)
+    real = torch.from_numpy(np.flatnonzero(~target_pad.numpy()))
+    return Batch(source, source_pad, prefix, target.flatten()[real], real)
 
 
 def buckets(
-    lengths: Sequence[tuple[int, int]], budget: int, *, seed: int | None = None, epoch: int = 0
-) -> list[list[int]]:
+    lengths: Sequence[tuple[int, int]] | np.ndarray,
+    budget: int,
+    seed: int | Sequence[int] | None = None,
+) -> list[np.ndarray]:
     """Indices of the pairs in each batch; each pair stands in exactly one.
 
-    lengths  (source, target) tokens of each pair, <eos> included
+    lengths  (N, 2) tokens of source and target of each pair, <eos> included
     budget   most tokens, padding included, on either side of a batch
     seed     None: in order of length. Otherwise ties of length, and the batches' order, are
-             drawn from (seed, epoch): the same two numbers give the same batches
+             drawn from it: the same numbers give the same batches
 
     Raises UserError when a pair alone is over the budget.
     """
-    if not lengths:
+    if not len(lengths):
         return []
-    length = np.asarray(lengths).reshape(-1, 2)
-    longest = int(length.max())
+    lengths = np.asarray(lengths)
+    longest = int(lengths.max())
     if longest > budget:
         raise UserError(f"a sentence of {longest} tokens exceeds the budget of {budget} a batch")
-    generator = None if seed is None else np.random.default_rng((seed, epoch))
-    ties = np.arange(len(length)) if generator is None else generator.permutation(len(length))
-    order = ties[np.lexsort((length[ties, 0], length[ties, 1]))]
-    batches, batch, widest = [], [], 0
-    for i in order.tolist():
-        widest = max(widest, int(length[i].max()))
-        if batch and widest * (len(batch) + 1) > budget:
-            batches.append(batch)
-            batch, widest = [], int(length[i].max())
-        batch.append(i)
-    batches.append(batch)
+    generator = None if seed is None else np.random.default_rng(seed)
+    ties = np.arange(len(lengths)) if generator is None else generator.permutation(len(lengths))
+    order = ties[np.lexsort((lengths[ties, 0], lengths[ties, 1]))]
+    longer = lengths[order].max(1)
+    batches, start = [], 0
+    while start < len(order):
+        ahead = longer[start : start + budget // longer[start]]  # no more than this can fit
+        area = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
+        end = start + int(np.searchsorted(area, budget, side="right"))
+        batches.append(order[start:end])
+        start = end
     if generator is not None:
         generator.shuffle(batches)
     return batches

@@ -101,6 +101,14 @@ def fetch(name: str, out: Path | None) -> list[Path]:
     return [_download(file, out or entry.directory) for file in entry.files]
 
 
+def languages(corpus: str) -> tuple[str, str]:
+    """Source and target of a corpus of the manifest, as it lists them."""
+    for entry in entries():
+        if entry.name == corpus and len(entry.languages) == 2:
+            return entry.languages
+    raise UserError(f"{corpus}: of which languages? give --languages SOURCE TARGET")
+
+
 def _find(name: str) -> Entry:
     known = {entry.name: entry for entry in entries()}
     if name in known:

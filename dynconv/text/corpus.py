@@ -4,6 +4,8 @@ import codecs
 import gzip
 import lzma
 import zlib
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,23 +37,29 @@ def read_lines(path: Path) -> list[str]:
     A line ends at "\\n" alone, or at "\\r\\n"; other separators (U+2028, form feed) are text, since
     splitting there would shift one side of a parallel text. A byte-order mark is dropped.
     """
+    return list(stream_lines(path))
+
+
+def stream_lines(path: Path) -> Iterator[str]:
+    """The same lines, read while they are used: one at a time is in memory."""
+    line = b""
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            data = file.read().removeprefix(codecs.BOM_UTF8)
+            for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
+                if line:  # else the file is a byte-order mark and nothing else
+                    yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: truncated or corrupt {path.suffix} file: {error}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if not data:
-        raise UserError(f"{path}: the file is empty")
-    try:
-        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UserError(f"{path}, line {line}: not valid UTF-8 ({error.reason})") from None
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        raise UserError(f"{path}, line {number}: not valid UTF-8 ({error.reason})") from None
+    if not line:
+        raise UserError(f"{path}: the file is empty")
 
 
 def corpus_dir(corpus: str) -> Path:
@@ -79,10 +87,22 @@ def load_parallel(corpus: str, source: str, target: str, split: str) -> Parallel
     """One split ("train") of a corpus in two languages ("de", "en"), blank lines included."""
     directory = corpus_dir(corpus)
     paths = [find_split(directory, f"{split}.{language}") for language in (source, target)]
-    text = ParallelText(*map(read_lines, paths))
-    if len(text.source) != len(text.target):
-        raise UserError(
-            f"{paths[0]} has {len(text.source)} lines but {paths[1]} has {len(text.target)}: "
-            "a parallel text needs the same number on both sides"
-        )
-    return text
+    pairs = list(stream_parallel(*paths))
+    return ParallelText([s for s, _ in pairs], [t for _, t in pairs])
+
+
+def stream_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """The pairs of lines of two files, read while they are used.
+
+    Raises UserError at the end when one file has more lines than the other.
+    """
+    lines = stream_lines(source), stream_lines(target)
+    for number, (s, t) in enumerate(zip_longest(*lines)):
+        if s is None or t is None:
+            counts = [number + (s is not None), number + (t is not None)]
+            counts = [n + sum(1 for _ in rest) for n, rest in zip(counts, lines, strict=True)]
+            raise UserError(
+                f"{source} has {counts[0]} lines but {target} has {counts[1]}: "
+                "a parallel text needs the same number on both sides"
+            )
+        yield s, t

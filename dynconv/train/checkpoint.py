@@ -1,18 +1,25 @@
 """Checkpoints: directories written under a temporary name, then renamed.
 
     checkpoints/000500/model.safetensors    the weights, by name
-                       state.pt             optimizer and random generators: tensors and numbers
-                       meta.json            update, place in the epoch, scores, vocabulary's hash
+                       state.pt             optimizer and gradient scaler: tensors and numbers
+                       meta.json            update, place in the data, scores, vocabulary's hash,
+                                            and the checksums of the other two
+
+The learning rate is a function of the update, and the random numbers of each batch are one of the
+seed and its place: neither has a state to save.
 
 Reading one executes nothing from it: safetensors holds numbers only, and state.pt is read with
 `weights_only=True`.
 """
 
+import hashlib
 import io
 import json
 import math
 import os
 import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +28,7 @@ from torch import Tensor, nn
 
 from dynconv.errors import UserError
 
-FORMAT = "dynconv checkpoint 1"
+FORMAT = "dynconv checkpoint 2"
 
 
 class Checkpoint(NamedTuple):
@@ -48,18 +55,23 @@ def save(path: Path, model: nn.Module, state: dict | None, meta: dict[str, Any])
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(path.name + ".part")
     shutil.rmtree(scratch, ignore_errors=True)
-    meta = {"format": FORMAT, **meta}
+    files = {"model.safetensors": to_bytes(weights(model))}
+    if state is not None:
+        buffer = io.BytesIO()
+        torch.save(state, buffer)
+        files["state.pt"] = buffer.getbuffer()
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    meta = {"format": FORMAT, **meta, "sha256": sums}
+    files["meta.json"] = json.dumps(meta, indent=1).encode()
     try:
         scratch.mkdir()
-        _write(scratch / "model.safetensors", to_bytes(weights(model)))
-        if state is not None:
-            buffer = io.BytesIO()
-            torch.save(state, buffer)
-            _write(scratch / "state.pt", buffer.getbuffer())
-        _write(scratch / "meta.json", json.dumps(meta, indent=1).encode())
-        if path.exists():  # a namesake from which training could not go on
+        for name, data in files.items():
+            _write(scratch / name, data)
+        if path.exists():  # a damaged namesake, from which training could not go on
             shutil.rmtree(path)
+        _sync(scratch)
         os.replace(scratch, path)
+        _sync(path.parent)
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)
         raise UserError(
@@ -75,16 +87,35 @@ def _write(path: Path, data) -> None:
         os.fsync(file.fileno())
 
 
+def _sync(directory: Path) -> None:
+    """Make the names in a directory survive a loss of power."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def weights(model: nn.Module) -> dict[str, Tensor]:
     """The model's tensors by name; a shared one once."""
     return {name: p.detach().contiguous() for name, p in model.named_parameters()}
 
 
 def listing(run: Path) -> list[Checkpoint]:
-    """The checkpoints of a run, oldest first; the average of the last ones comes after them."""
+    """The readable checkpoints of a run, oldest first; an average comes after what it is made of.
+
+    Left out are those that are half written, half deleted, or have a damaged meta.json.
+    """
+    found = []
+    for path in _directories(run):
+        with suppress(UserError):
+            found.append(opened(path))
+    return sorted(found, key=lambda c: (c.meta["update"], c.path.name))
+
+
+def _directories(run: Path) -> list[Path]:
     files = (run / "checkpoints").glob("*/meta.json")
-    whole = [opened(file.parent) for file in files if file.parent.suffix != ".part"]
-    return sorted(whole, key=lambda c: (c.meta["update"], c.path.name))
+    return [file.parent for file in files if file.parent.suffix != ".part"]
 
 
 def opened(path: Path) -> Checkpoint:
@@ -101,17 +132,52 @@ def opened(path: Path) -> Checkpoint:
 
 
 def load_weights(checkpoint: Checkpoint) -> dict[str, Tensor]:
-    """The tensors of a checkpoint by name; UserError when the file is truncated or foreign."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    """The tensors of a checkpoint by name; UserError when the file is damaged."""
+    from safetensors.torch import load
 
-    path = checkpoint.path / "model.safetensors"
+    return load(_intact(checkpoint, "model.safetensors"))
+
+
+def load_state(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What training needs beside the weights; UserError when the file is damaged."""
+    data = _intact(checkpoint, "state.pt")
     try:
-        return load_file(path)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"{path}: truncated or not a safetensors file ({error})") from None
+        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    except Exception as error:  # pickle's, of a file that somebody else wrote
+        cause = str(error).split("\n")[0]
+        path = checkpoint.path / "state.pt"
+        raise UserError(f"{path}: foreign; nothing was executed ({cause})") from None
+
+
+def _intact(checkpoint: Checkpoint, name: str) -> bytes:
+    path = checkpoint.path / name
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
+    if hashlib.sha256(data).hexdigest() != checkpoint.meta["sha256"].get(name):
+        raise UserError(f"{path}: damaged, its checksum is not the one in meta.json")
+    return data
+
+
+def newest(
+    run: Path, say: Callable[[str], None]
+) -> tuple[Checkpoint, dict[str, Tensor], dict[str, Any]] | None:
+    """The newest intact checkpoint that training left, with its weights and its state.
+
+    Damaged ones are said and passed over; None when there are no checkpoints. Raises UserError when
+    there are some, all damaged.
+    """
+    paths = [path for path in _directories(run) if path.name.isdecimal()]
+    for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
+        try:
+            found = opened(path)
+            return found, load_weights(found), load_state(found)
+        except UserError as error:
+            say(f"{error}; going back to the checkpoint before it")
+    if paths:
+        raise UserError(f"{run}: no intact checkpoint; name another --run to begin anew")
+    return None
 
 
 def fill(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
@@ -127,18 +193,6 @@ def fill(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
     with torch.no_grad():
         for name, parameter in ours.items():
             parameter.copy_(tensors[name])
-
-
-def load_state(checkpoint: Checkpoint) -> dict:
-    """What training needs beside the weights; UserError when it cannot be read."""
-    path = checkpoint.path / "state.pt"
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except Exception as error:  # zip, pickle and end-of-file errors all mean the same here
-        cause = str(error).split("\n")[0]
-        raise UserError(f"{path}: truncated or foreign; nothing was executed ({cause})") from None
 
 
 def check_vocabulary(checkpoint: Checkpoint, expected: str) -> None:

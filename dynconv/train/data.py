@@ -1,59 +1,136 @@
-"""Pairs of ids for training and validation, and the stream of batches."""
+"""The text of a run: memory-mapped for training, in memory for validation; and its batches."""
 
+from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
-from dynconv.config import DataConfig, Recipe
+import numpy as np
+
+from dynconv.config import TrainConfig
 from dynconv.errors import UserError
-from dynconv.text import BPE, Batch, buckets, collate, load_parallel
+from dynconv.text import BPE, Batch, Prepared, buckets, collate, load_parallel
 from dynconv.text.batching import Pair
+from dynconv.train.ranks import Ranks
+
+T = TypeVar("T")
+
+POOL = 1 << 20
+"""pairs that are sorted by length at a time: this bounds memory, whatever the corpus"""
+BLOCK = 1 << 10
+"""a pool of a larger corpus is made of blocks of so many neighbours, which a disk reads at once"""
 
 
 class Place(NamedTuple):
-    """Where the stream stands: `batch` batches of this epoch are done."""
+    """Where the stream stands: `batch` batches of this pool of this epoch are done."""
 
     epoch: int = 0
+    pool: int = 0
     batch: int = 0
 
 
-def learn_bpe(recipe: Recipe) -> BPE:
-    """The joint vocabulary of both languages, learned on the training split only."""
-    text = load_parallel(recipe.data.corpus, recipe.data.source, recipe.data.target, "train")
-    return BPE.learn([*text.source, *text.target], recipe.model.vocab_size)
+class Work(NamedTuple):
+    """What one rank does for one update."""
+
+    batches: list[Batch]
+    chosen: list[np.ndarray]
+    """the pairs in each batch"""
+    seeds: list[int]
+    """of the dropout masks of each batch"""
+    tokens: int
+    """to predict in this update, on all ranks together"""
+    place: Place
+    """where the stream stands after it"""
 
 
-def load_pairs(data: DataConfig, bpe: BPE, split: str, longest: int | None = None) -> list[Pair]:
-    """The pairs of a split as ids, without those with a blank or, beyond `longest`, long side."""
-    text = load_parallel(data.corpus, data.source, data.target, split)
-    pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
-    limit = float("inf") if longest is None else longest
-    kept = [(s, t) for s, t in pairs if s and t and max(len(s), len(t)) + 1 <= limit]
-    if not kept:
-        raise UserError(
-            f"{data.corpus}: no usable pair in split {split}: "
-            f"all have a blank side or more than {longest} tokens"
+def works(
+    corpus: Prepared, longest: int, config: TrainConfig, place: Place, ranks: Ranks
+) -> Iterator[Work]:
+    """The work of one rank, update after update, for ever.
+
+    All ranks see one stream of batches and take their turns in it; an update is `accumulate` of
+    them a rank. Dropout masks belong to the batch: N ranks do what one would do with N times
+    `accumulate`.
+    """
+    batches = stream(corpus, longest, config.batch_tokens, config.seed, place)
+    while True:
+        everyone = list(islice(batches, config.accumulate * ranks.size))
+        own = [(chosen, before) for chosen, before, _ in everyone[ranks.rank :: ranks.size]]
+        collated = [collate([corpus[i] for i in chosen]) for chosen, _ in own]
+        yield Work(
+            batches=[b.pin() for b in collated] if ranks.device.type == "cuda" else collated,
+            chosen=[chosen for chosen, _ in own],
+            seeds=[_seed(config.seed, before) for _, before in own],
+            tokens=sum(int(corpus.lengths(chosen)[:, 1].sum()) for chosen, _, _ in everyone),
+            place=everyone[-1][2],
         )
+
+
+def _seed(seed: int, place: Place) -> int:
+    return int(np.random.SeedSequence((seed, *place)).generate_state(1)[0])
+
+
+def stream(
+    corpus: Prepared, longest: int, budget: int, seed: int, place: Place
+) -> Iterator[tuple[np.ndarray, Place, Place]]:
+    """(pairs of a batch, place before it, place after it), for ever, without the too long ones.
+
+    The same seed and place give the same batches.
+    """
+    epoch, first, start = place
+    while True:
+        pools = pools_of(len(corpus), seed, epoch)
+        for pool in range(first, len(pools)):
+            indices = np.concatenate([np.arange(*block) for block in pools[pool]])
+            lengths = corpus.lengths(indices)
+            fit = lengths.max(1) <= longest
+            indices, lengths = indices[fit], lengths[fit]
+            if not len(indices):
+                raise UserError(
+                    f"{corpus.directory}: no usable pair in split train: "
+                    f"all have more than {longest} tokens (data.max_tokens)"
+                )
+            batches = buckets(lengths, budget, (seed, epoch, pool))
+            for i in range(start, len(batches)):
+                # equal to (epoch, pool + 1, 0) when it is the last, but for its name
+                yield indices[batches[i]], Place(epoch, pool, i), Place(epoch, pool, i + 1)
+            start = 0
+        epoch, first = epoch + 1, 0
+
+
+def pools_of(pairs: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """The (start, end) of the blocks in each pool of an epoch; one block when all fit in a pool."""
+    if pairs <= POOL:
+        return [np.array([[0, pairs]])]
+    starts = np.arange(0, pairs, BLOCK)
+    blocks = np.stack([starts, np.minimum(starts + BLOCK, pairs)], axis=1)
+    count = -(-pairs // POOL)
+    order = np.random.default_rng((seed, epoch, count)).permutation(len(blocks))
+    return [blocks[part] for part in np.array_split(order, count)]
+
+
+def ahead(items: Iterator[T], depth: int = 2) -> Iterator[T]:
+    """The same items; a thread makes the next ones while the current one is used."""
+    with ThreadPoolExecutor(1) as worker:
+        waiting = deque(worker.submit(next, items) for _ in range(depth))
+        while True:
+            yield waiting.popleft().result()
+            waiting.append(worker.submit(next, items))
+
+
+def load_pairs(corpus: Prepared, bpe: BPE, split: str) -> list[Pair]:
+    """The pairs of a split as ids, without those with a blank side."""
+    text = load_parallel(str(corpus.directory), corpus.source, corpus.target, split)
+    pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
+    kept = [(s, t) for s, t in pairs if s and t]
+    if not kept:
+        raise UserError(f"{corpus.directory}: no pair in split {split} without a blank side")
     return kept
 
 
-def lengths_of(pairs: list[Pair]) -> list[tuple[int, int]]:
-    """(source, target) tokens of each pair, <eos> included."""
-    return [(len(s) + 1, len(t) + 1) for s, t in pairs]
-
-
-def stream(pairs: list[Pair], budget: int, seed: int, place: Place) -> Iterator[tuple]:
-    """(batch, place after it), for ever; the same seed and place give the same batches."""
-    lengths = lengths_of(pairs)
-    epoch, start = place
-    while True:
-        batches = buckets(lengths, budget, seed=seed, epoch=epoch)
-        for i in range(start, len(batches)):
-            yield collate([pairs[j] for j in batches[i]]), Place(epoch, i + 1)
-        epoch, start = epoch + 1, 0
-
-
-def in_order(pairs: list[Pair], budget: int) -> Iterator[tuple[list[int], Batch]]:
+def in_order(pairs: list[Pair], budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
     """(indices, batch) over all pairs once; one that is longer than the budget is alone."""
-    lengths = lengths_of(pairs)
-    for chosen in buckets(lengths, max(budget, *map(max, lengths))):
+    lengths = np.array([(len(s) + 1, len(t) + 1) for s, t in pairs])
+    for chosen in buckets(lengths, max(budget, int(lengths.max()))):
         yield chosen, collate([pairs[i] for i in chosen])

@@ -32,18 +32,20 @@ class Log:
             replace_text(path, "".join(kept))
         self._file = path.open("a", encoding="utf-8")
         self._board = SummaryWriter(run / "tensorboard", purge_step=done + 1)
-        self._bar = tqdm(initial=done, total=total, unit=" updates", disable=None, desc="train")
+        shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+        self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
 
-    def event(self, kind: str, update: int, **values: float) -> None:
-        """One line of log.jsonl, and one TensorBoard curve for each value."""
+    def event(self, kind: str, update: int, **values: float | None) -> None:
+        """One line of log.jsonl, and one TensorBoard curve for each value; None is not known."""
         self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
         self._file.flush()
         for name, value in values.items():
-            self._board.add_scalar(f"{kind}/{name}", value, update)
+            if value is not None:
+                self._board.add_scalar(f"{kind}/{name}", value, update)
 
-    def progress(self, **values: float) -> None:
+    def progress(self, **values: str) -> None:
         """One update is done."""
-        self._bar.set_postfix({k: f"{v:.3g}" for k, v in values.items()}, refresh=False)
+        self._bar.set_postfix(values, refresh=False)
         self._bar.update()
 
     def say(self, text: str) -> None:
@@ -57,3 +59,18 @@ class Log:
         self._bar.close()
         self._board.close()
         self._file.close()
+
+
+class Silence:
+    """The log of a rank that keeps none."""
+
+    def event(self, kind: str, update: int, **values: float | None) -> None: ...
+
+    def progress(self, **values: str) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def __enter__(self) -> "Silence":
+        return self
+
+    def __exit__(self, *_) -> None: ...

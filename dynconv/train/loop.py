@@ -1,136 +1,172 @@
 """The training loop."""
 
 import math
+import resource
 import signal
-import time
-from contextlib import contextmanager
-from itertools import islice
+import sys
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from dynconv.config import Recipe
-from dynconv.errors import UserError
-from dynconv.models import Seq2Seq, build
+from dynconv.models import build
+from dynconv.text import BPE, Prepared
 from dynconv.train import checkpoint as checkpoints
-from dynconv.train.data import Place, load_pairs, stream
-from dynconv.train.log import Log, read
+from dynconv.train.data import ahead, load_pairs, works
+from dynconv.train.finite import overflow, stop
+from dynconv.train.log import Log, Silence, read
 from dynconv.train.precision import faster
-from dynconv.train.run import default_device, open_run, record, vocabulary_hash, with_precision
+from dynconv.train.profile import profiling
+from dynconv.train.ranks import Ranks, joined
+from dynconv.train.run import locked, open_run, record, with_precision
 from dynconv.train.schedule import learning_rate
-from dynconv.train.update import backward
-from dynconv.train.validate import Validation, validate
+from dynconv.train.signals import signals
+from dynconv.train.state import resume, saver
+from dynconv.train.update import TokenLoss, backward
+from dynconv.train.validate import validate
+from dynconv.train.watch import Watch, interval
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
 
 
-def train(recipe: Recipe, run: Path) -> bool:
-    """Train by a recipe in a run directory, from its newest checkpoint if it has one.
+def train(recipe: Recipe, run: Path, watch: Watch | None = None) -> signal.Signals | None:
+    """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
-    Returns False when ctrl-C ended it early; the work is then saved.
+    Under torchrun this process is one of several, which share the work. Returns the signal (ctrl-C
+    or SIGTERM) that ended it early, the work saved; None when it is finished. Raises UserError for
+    what a user can mend. `watch` receives where the time went.
     """
-    device = default_device()
-    recipe, bpe = open_run(run, recipe)
-    pairs = load_pairs(recipe.data, bpe, "train", recipe.data.max_tokens)
-    valid = load_pairs(recipe.data, bpe, "valid")
+    with joined() as ranks, locked(run, ranks):
+        recipe, corpus = open_run(run, recipe, ranks)
+        return loop(recipe, run, corpus, ranks, watch or Watch())
+
+
+def loop(
+    recipe: Recipe, run: Path, corpus: Prepared, ranks: Ranks, watch: Watch
+) -> signal.Signals | None:
+    """Updates, validations and checkpoints until the recipe's number or a signal."""
+    bpe = BPE.load(run / "bpe.json")
+    valid = load_pairs(corpus, bpe, "valid")
     torch.manual_seed(recipe.train.seed)
-    model = build(recipe.model).to(device)
+    model = build(recipe.model).to(ranks.device)
     if recipe.train.precision == "auto":
-        recipe = with_precision(recipe, faster(model, pairs, recipe.train))
-    record(run, recipe, device)
+        choice = ranks.once(lambda: faster(model, corpus, recipe, ranks.device))
+        recipe = with_precision(recipe, choice)
+    ranks.once(lambda: record(run, recipe, ranks))
     config = recipe.train
-    torch.manual_seed(config.seed)  # again: timing the precisions has drawn dropout masks
     adam = torch.optim.AdamW(
-        model.parameters(), betas=config.betas, eps=config.eps, weight_decay=config.weight_decay
+        model.parameters(),
+        betas=config.betas,
+        eps=config.eps,
+        weight_decay=config.weight_decay,
+        fused=True,
     )
-    done, place = resume(run, model, adam)
-    batches = stream(pairs, config.batch_tokens, config.seed, place)
+    scaler = torch.amp.GradScaler(ranks.device.type, enabled=config.precision == "float16")
+    done, place = resume(run, model, adam, scaler, config, ranks)
+    save = saver(run, model, adam, scaler, config, ranks)
+    loss_of = ranks.wrap(TokenLoss(model, config.label_smoothing, config.precision))
 
-    def save(name: str, scores: Validation | None, state: dict | None) -> None:
-        loss, bleu = scores or (None, None)
-        meta = {"update": done, "place": place, "loss": loss, "bleu": bleu}
-        meta["vocabulary"] = vocabulary_hash(run)
-        checkpoints.save(run / "checkpoints" / name, model, state, meta)
-        checkpoints.prune(run, config.keep)
-
-    with Log(run, done, config.updates) as log, signals() as interrupted:
-        bleus = [event["bleu"] for event in read(run) if event["event"] == "valid"]
-        clock, seen, total = time.perf_counter(), 0, 0.0
+    with (
+        Log(run, done, config.updates) if ranks.first else Silence() as log,
+        signals(once=ranks.size == 1) as received,
+        profiling(run, recipe.profile and ranks.first) as profile,
+    ):
+        events = ranks.once(lambda: read(run))
+        bleus = [event["bleu"] for event in events if event["event"] == "valid"]
+        updates = ahead(works(corpus, recipe.data.max_tokens, config, place, ranks))
+        every, skipped, tokens, total = config.validate_every, 0, 0, 0.0
+        watch.lap("start")
+        began = watch.training
         while done < config.updates and not stale(bleus, config.patience):
+            work = next(updates)
+            watch.lap("data")
+
             rate = learning_rate(config, done)
             for group in adam.param_groups:
                 group["lr"] = rate
-            micro = list(islice(batches, config.accumulate))
-            place = micro[-1][1]
             adam.zero_grad()
-            loss, tokens = backward(
-                model,
-                [batch for batch, _ in micro],
-                smoothing=config.label_smoothing,
-                precision=config.precision,
-            )
+            losses = backward(loss_of, work, scaler, ranks, watch)
+            scaler.unscale_(adam)
             norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf).item()
+            # the signal rides along, so that all ranks end after the same update
+            loss, asked = ranks.sum(torch.stack(losses).double().sum(), received())
+            place = work.place
             if not math.isfinite(loss + norm):
-                raise UserError(
-                    f"{run}: loss {loss}, gradient norm {norm} at update {done + 1}: "
-                    "go on from the last checkpoint with a lower train.lr or more train.warmup"
-                )
-            adam.step()
-            done, seen, total = done + 1, seen + tokens, total + loss
-            log.progress(loss=loss / tokens, lr=rate)
+                log.event("skip", done + 1, scale=scaler.get_scale())
+                skipped += not overflow(loss, scaler)
+                if skipped > config.skip:
+                    what = (
+                        f"loss {loss / work.tokens:g}, gradient norm {norm:g} at update {done + 1}"
+                    )
+                    stop(run, what, done + 1, work, losses, corpus, bpe, ranks)
+                scaler.update()
+                continue
+            scaler.step(adam)
+            scaler.update()
+            done, skipped, tokens, total = done + 1, 0, tokens + work.tokens, total + loss
+            watch.lap("optimizer")
 
+            watch.update()
+            validations = -(-config.updates // every) - done // every
+            left = watch.left(config.updates - done, validations)
+            log.progress(loss=f"{loss / work.tokens:.3g}", lr=f"{rate:.3g}", left=interval(left))
+            profile()
             if done % LOG_EVERY == 0:
-                speed = seen / (time.perf_counter() - clock)
-                log.event("train", done, loss=total / seen, lr=rate, norm=norm, tokens_per_s=speed)
-                clock, seen, total = time.perf_counter(), 0, 0.0
-            validated = done % config.validate_every == 0 or done == config.updates
+                log.event(
+                    "train",
+                    done,
+                    loss=total / tokens,
+                    lr=rate,
+                    norm=norm,
+                    scale=scaler.get_scale(),
+                    tokens_per_s=tokens / (watch.training - began),
+                    memory_gb=memory(ranks.device) / 1e9,
+                    left_s=left,
+                    overhead=watch.overhead,
+                )
+                tokens, total, began = 0, 0.0, watch.training
+            watch.lap("log")
+
+            validated = done % every == 0 or done == config.updates
             if validated:
-                paused = time.perf_counter()
-                scores = validate(model, bpe, valid, config.batch_tokens)
+                scores = validate(model, bpe, valid, config.batch_tokens, ranks)
+                watch.validations += 1
+                watch.lap("validate")
+                bleus.append(scores.bleu)
                 log.event("valid", done, **scores._asdict())
                 log.say(f"update {done}: validation loss {scores.loss:.3f}, BLEU {scores.bleu:.2f}")
-                bleus.append(scores.bleu)
-                save(f"{done:06d}", scores, training_state(adam))
-                clock += time.perf_counter() - paused
-            if interrupted():
+                save(done, place, scores)
+                watch.lap("save")
+            if asked:
                 if not validated:
-                    save(f"{done:06d}", None, training_state(adam))
+                    save(done, place, None)
                 log.say(f"stopped at update {done}, saved; the same command goes on from there")
-                return False
+                return signal.Signals(received() or signal.SIGTERM)
 
-        average = run / "checkpoints" / "average"
-        if config.average and not average.exists():
-            last = checkpoints.listing(run)[-config.average :]
-            checkpoints.fill(model, checkpoints.mean(last), average)
-            scores = validate(model, bpe, valid, config.batch_tokens)
+        if config.average and not (run / "checkpoints" / "average").exists():
+            count = average(run, model, config.average)
+            scores = validate(model, bpe, valid, config.batch_tokens, ranks)
             log.event("average", done, **scores._asdict())
-            log.say(f"average of {len(last)}: loss {scores.loss:.3f}, BLEU {scores.bleu:.2f}")
-            save(average.name, scores, None)
-    return True
+            log.say(f"average of {count}: loss {scores.loss:.3f}, BLEU {scores.bleu:.2f}")
+            save(done, place, scores, average=True)
+    return None
 
 
-def training_state(adam: torch.optim.Optimizer) -> dict:
-    """What the next update depends on beside the weights and the place in the data."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return {"adam": adam.state_dict(), "random": torch.get_rng_state(), "cuda": cuda}
+def memory(device: torch.device) -> int:
+    """The most bytes so far: of tensors on a GPU, or of the process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    kilo = 1 if sys.platform == "darwin" else 1024  # Linux counts in kilobytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * kilo
 
 
-def resume(run: Path, model: Seq2Seq, adam: torch.optim.Optimizer) -> tuple[int, Place]:
-    """Restore the newest checkpoint that training left; updates done and place in the data."""
-    left = [c for c in checkpoints.listing(run) if (c.path / "state.pt").exists()]
-    if not left:
-        return 0, Place()
-    last = left[-1]
-    checkpoints.check_vocabulary(last, vocabulary_hash(run))
-    checkpoints.fill(model, checkpoints.load_weights(last), last.path)
-    state = checkpoints.load_state(last)
-    adam.load_state_dict(state["adam"])
-    torch.set_rng_state(state["random"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
-    return last.meta["update"], Place(*last.meta["place"])
+def average(run: Path, model: nn.Module, most: int) -> int:
+    """Give the model the mean weights of the last checkpoints; their number."""
+    last = checkpoints.listing(run)[-most:]
+    checkpoints.fill(model, checkpoints.mean(last), run / "checkpoints")
+    return len(last)
 
 
 def stale(bleus: list[float], patience: int | None) -> bool:
@@ -138,20 +174,3 @@ def stale(bleus: list[float], patience: int | None) -> bool:
     if patience is None or len(bleus) <= patience:
         return False
     return max(bleus[-patience:]) <= max(bleus[:-patience])
-
-
-@contextmanager
-def signals():
-    """Ctrl-C asks the loop to end after its update; a second one ends it at once."""
-    asked = False
-
-    def handler(*_) -> None:
-        nonlocal asked
-        asked = True
-        signal.signal(signal.SIGINT, previous)
-
-    previous = signal.signal(signal.SIGINT, handler)
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, previous)

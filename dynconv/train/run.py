@@ -2,6 +2,7 @@
 
 recipe.yaml         the resolved recipe
 bpe.json            the vocabulary
+data/               the training text, prepared, unless the recipe names a prepared corpus
 environment.json    versions, commit and device, a list with one entry for each start
 log.jsonl           one line an event; tensorboard/ has the same curves
 checkpoints/        see `dynconv.train.checkpoint`
@@ -9,8 +10,12 @@ checkpoints/        see `dynconv.train.checkpoint`
 
 import hashlib
 import json
+import os
 import platform
+import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -22,37 +27,108 @@ from dynconv import recipe as recipes
 from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.models import Seq2Seq, build
-from dynconv.text import BPE
+from dynconv.text import BPE, Prepared, is_prepared, open_prepared, prepare
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.checkpoint import Checkpoint
-from dynconv.train.data import learn_bpe
 from dynconv.train.files import replace_text
+from dynconv.train.ranks import Ranks, default_device
 
 
-def open_run(run: Path, recipe: Recipe) -> tuple[Recipe, BPE]:
-    """The recipe and vocabulary to train with: new ones, or those of the run to go on with.
+@contextmanager
+def locked(run: Path, ranks: Ranks) -> Iterator[None]:
+    """Keep other trainings out of a run directory; a killed process leaves no lock behind."""
+    import fcntl
 
-    Raises UserError when the directory holds the run of another recipe.
+    if not ranks.first:
+        yield
+        return
+    run.mkdir(parents=True, exist_ok=True)
+    with (run / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{run}: another process trains in it; name another --run") from None
+        try:
+            yield
+        except UserError:
+            if os.listdir(run) == [".lock"]:  # nothing has begun
+                shutil.rmtree(run)
+            raise
+
+
+def open_run(run: Path, recipe: Recipe, ranks: Ranks) -> tuple[Recipe, Prepared]:
+    """The recipe and the prepared text to train with: new ones, or those of the run to go on with.
+
+    Raises UserError when the directory holds the run of another recipe, or the text has changed, on
+    every rank when one of them has or sees something else than rank 0.
     """
-    if not (run / "recipe.yaml").exists():
-        bpe = learn_bpe(recipe)
-        run.mkdir(parents=True, exist_ok=True)
-        bpe.save(run / "bpe.json")
-        return recipe, bpe
-    there = recipes.load(run / "recipe.yaml")
-    if recipe.train.precision == "auto":  # it was decided when the run began
-        recipe = with_precision(recipe, there.train.precision)
-    if changed := recipes.differences(recipe, there):
+    ranks.agree(recipe, lambda ours, theirs: "; ".join(recipes.differences(theirs, ours)))
+    recipe = ranks.once(lambda: begin(run, recipe))
+    if not (run / "bpe.json").exists():
         raise UserError(
-            f"{run} holds the run of another recipe ({'; '.join(changed)}): "
-            "name another --run, or give the same values to go on"
+            f"{run}: this process does not see the run directory of process 0: "
+            "give a --run on a file system that all machines share"
         )
-    return recipe, BPE.load(run / "bpe.json")
+    corpus = open_prepared(text_of(run, recipe), verify=ranks.local == 0)
+    vocabulary = vocabulary_hash(corpus.directory)
+    ranks.agree(
+        (vocabulary, len(corpus)),
+        lambda ours, theirs: (
+            f"the text in {corpus.directory} has "
+            + (
+                "another vocabulary"
+                if ours[0] != theirs[0]
+                else f"{ours[1]} pairs, not {theirs[1]}"
+            )
+        ),
+    )
+    if vocabulary != vocabulary_hash(run):
+        raise UserError(
+            f"{corpus.directory}: prepared with another vocabulary than {run} was trained with"
+        )
+    return recipe, corpus
 
 
-def default_device() -> torch.device:
-    """The first GPU if there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def begin(run: Path, recipe: Recipe) -> Recipe:
+    """Make a run directory ready, or check that the one that is there is of the same recipe."""
+    if checkpoints.listing(run):
+        there = recipes.load(run / "recipe.yaml")
+        if recipe.train.precision == "auto":  # it was decided when the run began
+            recipe = with_precision(recipe, there.train.precision)
+        if changed := recipes.differences(recipe, there):
+            raise UserError(
+                f"{run} holds the run of another recipe ({'; '.join(changed)}): "
+                "name another --run, or give the same values to go on"
+            )
+        return recipe
+    data = recipe.data
+    if not is_prepared(Path(data.corpus)):
+        shutil.rmtree(run / "data", ignore_errors=True)  # perhaps of another text
+        prepare(data.corpus, data.source, data.target, recipe.model.vocab_size, run / "data")
+    check_text(open_prepared(text_of(run, recipe), verify=False), recipe)
+    shutil.copyfile(text_of(run, recipe) / "bpe.json", run / "bpe.json")
+    return recipe
+
+
+def text_of(run: Path, recipe: Recipe) -> Path:
+    """Where the prepared text is: the recipe's corpus, or what was made of it for this run."""
+    corpus = Path(recipe.data.corpus)
+    return corpus if is_prepared(corpus) else run / "data"
+
+
+def check_text(corpus: Prepared, recipe: Recipe) -> None:
+    """UserError when a prepared corpus is not what the recipe asks for."""
+    data, vocab_size = recipe.data, recipe.model.vocab_size
+    if (corpus.source, corpus.target) != (data.source, data.target):
+        raise UserError(
+            f"{corpus.directory}: prepared for {corpus.source}-{corpus.target}, "
+            f"the recipe has {data.source}-{data.target}: change data.source and data.target"
+        )
+    if corpus.vocab_size != vocab_size:
+        raise UserError(
+            f"{corpus.directory}: prepared with {corpus.vocab_size} types, the recipe has "
+            f"{vocab_size}: give model.vocab_size={corpus.vocab_size}, or prepare it again"
+        )
 
 
 def with_precision(recipe: Recipe, precision: str) -> Recipe:
@@ -60,17 +136,18 @@ def with_precision(recipe: Recipe, precision: str) -> Recipe:
     return replace(recipe, train=replace(recipe.train, precision=precision))
 
 
-def record(run: Path, recipe: Recipe, device: torch.device) -> None:
+def record(run: Path, recipe: Recipe, ranks: Ranks) -> None:
     """Write the resolved recipe, and add this start to environment.json."""
     replace_text(run / "recipe.yaml", recipes.dump(recipe))
     path = run / "environment.json"
-    cuda = device.type == "cuda"
+    cuda = ranks.device.type == "cuda"
     start = {
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
         "commit": _commit(),
-        "device": torch.cuda.get_device_name(device) if cuda else _processor(),
+        "device": torch.cuda.get_device_name(ranks.device) if cuda else _processor(),
         "threads": torch.get_num_threads(),
+        "processes": ranks.size,
     }
     starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     replace_text(path, json.dumps([*starts, start], indent=1))
@@ -100,9 +177,9 @@ def load_model(run: Path, which: str = "best") -> Trained:
     return Trained(recipe, bpe, model.eval(), checkpoint)
 
 
-def vocabulary_hash(run: Path) -> str:
+def vocabulary_hash(directory: Path) -> str:
     """sha256 of bpe.json: weights mean nothing with another vocabulary."""
-    return hashlib.sha256((run / "bpe.json").read_bytes()).hexdigest()
+    return hashlib.sha256((directory / "bpe.json").read_bytes()).hexdigest()
 
 
 def _commit() -> str | None:

@@ -3,39 +3,61 @@
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dynconv.models import Seq2Seq
 from dynconv.text import Batch
+from dynconv.train.data import Work
 from dynconv.train.loss import label_smoothed_loss
+from dynconv.train.ranks import Ranks
+from dynconv.train.watch import Watch
+
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def backward(
-    model: Seq2Seq, batches: list[Batch], *, smoothing: float, precision: str
-) -> tuple[float, int]:
-    """Add to the gradients those of the mean loss per token over all batches of one update.
+class TokenLoss(nn.Module):
+    """The sum of the loss over a batch's tokens; padding is not even projected to the vocabulary.
 
-    The loss is a sum over tokens, divided once by the number of tokens of the whole update, so that
-    many small batches give the gradient of one large batch. Returns that sum and number.
+    Softmax, normalisation and loss are in float32 under autocast, too.
     """
-    device = next(model.parameters()).device
-    tokens = sum(int((~batch.target_pad).sum()) for batch in batches)
-    total = 0.0
-    for batch in batches:
-        with autocast(precision, device):
-            loss = batch_loss(model, batch.to(device), smoothing)
-        (loss / tokens).backward()
-        total += loss.item()
-    return total, tokens
 
+    def __init__(self, model: Seq2Seq, smoothing: float = 0.0, precision: str = "float32"):
+        super().__init__()
+        self.model, self.smoothing, self.precision = model, smoothing, precision
 
-def batch_loss(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
-    """Sum of the loss over the real tokens; padding is not even projected to the vocabulary."""
-    hidden = model.decode(batch.prefix, model.encode(batch.source, batch.source_pad))
-    real = ~batch.target_pad
-    return label_smoothed_loss(model.output(hidden[real]), batch.target[real], smoothing)
+    def forward(self, batch: Batch) -> Tensor:
+        with autocast(self.precision, batch.source.device):
+            memory = self.model.encode(batch.source, batch.source_pad)
+            hidden = self.model.decode(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
+            logits = self.model.output(hidden[batch.real])  # (N, V)
+        return label_smoothed_loss(logits, batch.target, self.smoothing)
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager:
-    """The context of a forward pass: bfloat16 autocast, or nothing for float32."""
-    return torch.autocast(device.type, torch.bfloat16) if precision == "bfloat16" else nullcontext()
+    """The context of a forward pass: autocast to 16 bits, or nothing for float32."""
+    dtype = DTYPES.get(precision)
+    return torch.autocast(device.type, dtype) if dtype else nullcontext()
+
+
+def backward(
+    loss_of: nn.Module, work: Work, scaler: torch.amp.GradScaler, ranks: Ranks, watch: Watch
+) -> list[Tensor]:
+    """Add to the gradients those of the mean loss per token over one update of all ranks.
+
+    The loss is a sum over tokens, divided once by the number of tokens of the whole update, so that
+    many small batches on many ranks give the gradient of one large batch. `loss_of` is a TokenLoss
+    that `ranks` has wrapped. Returns the losses of this rank's batches.
+    """
+    losses = []
+    for i, (batch, seed) in enumerate(zip(work.batches, work.seeds, strict=True), 1):
+        torch.manual_seed(seed)
+        # gradients are exchanged once, in the backward pass of the last batch
+        exchange = ranks.size == 1 or i == len(work.batches)
+        with nullcontext() if exchange else loss_of.no_sync():
+            loss = loss_of(batch.to(ranks.device))
+            watch.lap("forward")
+            # DistributedDataParallel takes the mean over ranks, hence times their number
+            scaler.scale(loss * (ranks.size / work.tokens)).backward()
+            watch.lap("backward")
+        losses.append(loss.detach())
+    return losses

@@ -10,7 +10,8 @@ from dynconv.score import bleu
 from dynconv.text import BPE
 from dynconv.text.batching import Pair
 from dynconv.train.data import in_order
-from dynconv.train.update import batch_loss
+from dynconv.train.ranks import Ranks
+from dynconv.train.update import TokenLoss
 
 
 class Validation(NamedTuple):
@@ -21,18 +22,28 @@ class Validation(NamedTuple):
 
 
 @torch.inference_mode()
-def validate(model: Seq2Seq, bpe: BPE, pairs: list[Pair], budget: int) -> Validation:
-    """Run over the pairs once, in eval mode and float32."""
+def validate(model: Seq2Seq, bpe: BPE, pairs: list[Pair], budget: int, ranks: Ranks) -> Validation:
+    """Run over the pairs once, in eval mode and float32; the ranks take turns at the batches."""
     model.eval()
-    device = next(model.parameters()).device
-    total, tokens, output = 0.0, 0, {}
-    for chosen, batch in in_order(pairs, budget):
-        batch = batch.to(device)
-        total += batch_loss(model, batch, smoothing=0.0).item()
-        tokens += int((~batch.target_pad).sum())
-        translations = greedy(model, batch.source, batch.source_pad)
-        output.update(zip(chosen, map(bpe.decode, translations), strict=True))
+    loss_of = TokenLoss(model)
+    own = []  # (indices, loss, tokens, translations) of each batch
+    for number, (chosen, batch) in enumerate(in_order(pairs, budget)):
+        if number % ranks.size == ranks.rank:
+            batch = batch.to(ranks.device)
+            translations = greedy(model, batch.source, batch.source_pad)
+            own.append((chosen, loss_of(batch).item(), len(batch.target), translations))
     model.train()
-    hypotheses = [output[i] for i in range(len(pairs))]
+    parts = [part for parts in ranks.every(own) for part in parts]
+    return ranks.once(lambda: score(bpe, pairs, parts))
+
+
+def score(bpe: BPE, pairs: list[Pair], parts: list) -> Validation:
+    """The scores of all parts together, whoever computed them."""
+    hypotheses = [""] * len(pairs)
+    parts.sort(key=lambda part: part[0][0])  # the sum is the same whatever the number of ranks
+    for chosen, _, _, translations in parts:
+        for i, translation in zip(chosen, translations, strict=True):
+            hypotheses[i] = bpe.decode(translation)
     references = [bpe.decode(target) for _, target in pairs]
-    return Validation(total / tokens, bleu(hypotheses, references).value)
+    loss = sum(part[1] for part in parts) / sum(part[2] for part in parts)
+    return Validation(loss, bleu(hypotheses, references).value)

@@ -1,0 +1,153 @@
+"""What each command does, in terms of the package; `dynconv.cli` reads its options.
+
+Imports are inside: a command loads what it needs and no more.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+
+def doctor(options) -> None:
+    from dynconv.doctor import doctor
+
+    print(doctor())
+
+
+def data_list(options) -> None:
+    from dynconv.text.catalog import listing
+
+    print(listing())
+
+
+def data_fetch(options) -> None:
+    from dynconv.text.catalog import fetch
+
+    fetch(options.name, options.out)
+
+
+def data_prepare(options) -> None:
+    from dynconv.text import prepare
+    from dynconv.text.catalog import languages
+
+    source, target = options.languages or languages(options.corpus)
+    out = options.out or Path("prepared") / Path(options.corpus).resolve().name
+    corpus = prepare(options.corpus, source, target, options.vocab_size, out, options.bpe)
+    print(
+        f"{out}: {len(corpus):,} pairs, {corpus.source_tokens:,} {source} and "
+        f"{corpus.target_tokens:,} {target} tokens; train with data.corpus={out} "
+        f"data.source={source} data.target={target} model.vocab_size={corpus.vocab_size}"
+    )
+
+
+def train_run(options) -> int:
+    from dynconv import recipe as recipes
+
+    path = recipes.find(options.recipe)
+    recipe = recipes.load(path, options.overrides)
+    if options.dry_run:
+        print(recipes.dump(recipe), end="")
+        return 0
+    from dynconv.train import train
+
+    run = options.directory or Path("runs") / path.stem
+    signal = train(recipe, run)
+    if signal is not None:
+        return 128 + signal
+    if os.environ.get("RANK", "0") == "0":
+        print(f"run directory: {run} (curves: dynconv plot {run}, or tensorboard --logdir {run})")
+    return 0
+
+
+def plan_run(options) -> None:
+    from dynconv import recipe as recipes
+    from dynconv.plan import plan
+
+    recipe = recipes.load(recipes.find(options.recipe), options.overrides)
+    print(plan(recipe, options.gpus, options.memory, options.tokens_per_s))
+
+
+def plot_runs(options) -> None:
+    from dynconv.train.plot import plot
+
+    output = options.output or options.runs[0] / "curves.png"
+    plot(options.runs, output)
+    print(f"curves: {output}")
+
+
+def trained(options):
+    """The model that a decoding command names, with that command's options in its recipe."""
+    from dynconv.train import load_model
+
+    loaded = load_model(options.directory, options.checkpoint)
+    given = {name: getattr(options, name) for name in ("beam", "lenpen")}
+    decode = replace(loaded.recipe.decode, **{k: v for k, v in given.items() if v is not None})
+    return loaded._replace(recipe=replace(loaded.recipe, decode=decode))
+
+
+def translate_file(options) -> None:
+    from dynconv.decode import translate
+    from dynconv.text import read_lines
+
+    recipe, bpe, model, _ = trained(options)
+    lines = read_lines(Path("/dev/stdin" if options.input == "-" else options.input))
+    text = "".join(f"{line}\n" for line in translate(model, bpe, lines, recipe.decode))
+    if options.output == "-":
+        print(text, end="", flush=True)
+    else:
+        Path(options.output).write_text(text, encoding="utf-8")
+
+
+def evaluate_run(options) -> None:
+    from dynconv.evaluate import evaluate
+
+    for line in evaluate(options.directory, trained(options), options.split):
+        print(line, flush=True)
+
+
+def score_files(options) -> None:
+    from dynconv.score import report
+    from dynconv.text import read_lines
+
+    print(
+        report(
+            read_lines(options.hypothesis),
+            read_lines(options.reference),
+            lowercase=options.lowercase,
+            tokenized=options.tokenized,
+            compound_split=options.compound_split,
+            rouge=options.rouge,
+        )
+    )
+
+
+def bench_decoding(options) -> None:
+    from dynconv.bench import bench_decode
+
+    print(bench_decode(trained(options), options.sentences, options.rounds))
+
+
+def bench_operators(options) -> None:
+    import torch
+
+    from dynconv.bench import bench_ops
+
+    torch.set_num_threads(options.threads)
+    for text in bench_ops(
+        options.shapes,
+        options.operators,
+        options.impl,
+        kernel_size=options.kernel_size,
+        rounds=options.rounds,
+        output=options.output,
+    ):
+        print(text, flush=True)
+
+
+def bench_training(options) -> None:
+    from dynconv import recipe as recipes
+    from dynconv.bench import bench_train
+
+    path = recipes.find(options.recipe)
+    recipe = recipes.load(path, options.overrides)
+    print(bench_train(path.stem, recipe, options.updates, options.synthetic, options.output))

@@ -1,0 +1,52 @@
+"""Updates whose loss or gradient is not finite: left out, a few times; then the run stops."""
+
+import json
+import math
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dynconv.errors import UserError
+from dynconv.text import BPE, Prepared
+from dynconv.train.data import Work
+from dynconv.train.files import replace_text
+from dynconv.train.ranks import Ranks
+
+SMALLEST_SCALE = 2.0**-10
+"""of the float16 loss; below it an overflow is no matter of scale"""
+
+
+def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
+    """Whether it is only float16's: the loss is finite, and a smaller scale is to be tried."""
+    return scaler.is_enabled() and math.isfinite(loss) and scaler.get_scale() > SMALLEST_SCALE
+
+
+def stop(
+    run: Path,
+    what: str,
+    update: int,
+    work: Work,
+    losses: list[Tensor],
+    corpus: Prepared,
+    bpe: BPE,
+    ranks: Ranks,
+) -> None:
+    """Save this rank's share of the update as text, with each batch's loss; raise UserError."""
+    batches = [
+        {
+            "loss": loss.item(),
+            "pairs": [
+                {"pair": int(i), "source": bpe.decode(source), "target": bpe.decode(target)}
+                for i, (source, target) in ((i, corpus[i]) for i in chosen)
+            ],
+        }
+        for loss, chosen in zip(losses, work.chosen, strict=True)
+    ]
+    path = run / f"not-finite-{update:06d}-{ranks.rank}.json"
+    replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
+    paths = ranks.every(str(path))  # all are written before anybody leaves
+    raise UserError(
+        f"{run}: {what}, after others that were left out: go on from the last checkpoint with a "
+        f"lower train.lr or more train.warmup; the sentences are in {', '.join(paths)}"
+    )

@@ -1,0 +1,131 @@
+"""The processes of one training: one alone, or as many as torchrun started."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from dynconv.errors import UserError
+
+T = TypeVar("T")
+
+LOST = timedelta(seconds=45)
+"""a process that does not answer for so long within an update counts as lost"""
+PATIENCE = timedelta(days=1)
+"""how long the others wait while one prepares data, validates or saves; it may also die there,
+which they notice at once: its connections close"""
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among its equals; by default it is alone."""
+
+    rank: int = 0
+    size: int = 1
+    local: int = 0
+    """the rank among those on the same machine"""
+    device: torch.device = field(default_factory=lambda: default_device())
+    patient: dist.ProcessGroup | None = None
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def wrap(self, module: nn.Module) -> nn.Module:
+        """The module whose gradients are averaged over all ranks."""
+        if self.size == 1:
+            return module
+        # without device_ids the batch, a tuple of tensors, passes as it is
+        return nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True)
+
+    def once(self, work: Callable[[], T]) -> T:
+        """What `work` returns on rank 0, on every rank; the others wait for it."""
+        box = [work() if self.first else None]
+        if self.size > 1:
+            dist.broadcast_object_list(box, src=0, group=self.patient)
+        return box[0]
+
+    def every(self, value: T) -> list[T]:
+        """The values of all ranks, in their order, on every rank."""
+        box: list[Any] = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(box, value, group=self.patient)
+        return box
+
+    def sum(self, *values: torch.Tensor | float) -> list[float]:
+        """The sum over ranks of each number."""
+        kind = {"dtype": torch.float64, "device": self.device}
+        sums = torch.stack([torch.as_tensor(value, **kind) for value in values])
+        if self.size > 1:
+            dist.all_reduce(sums)
+        return sums.tolist()
+
+    def agree(self, value: T, difference: Callable[[T, T], str]) -> None:
+        """UserError on every rank when one has another value than rank 0.
+
+        `difference` says in words how the second value differs from the first.
+        """
+        (host, ours), *others = self.every((socket.gethostname(), value))
+        for rank, (where, theirs) in enumerate(others, 1):
+            if theirs != ours:
+                raise UserError(
+                    f"process {rank} (on {where}) and process 0 (on {host}) disagree: "
+                    f"{difference(ours, theirs)}"
+                )
+
+
+def default_device() -> torch.device:
+    """The first GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@contextmanager
+def joined() -> Iterator[Ranks]:
+    """Meet the other processes that torchrun started, by NCCL on GPUs and gloo on CPUs.
+
+    When one of them fails, all end: one says why, the others raise SystemExit and are silent.
+    """
+    if not dist.is_torchelastic_launched():
+        yield Ranks()
+        return
+    local = int(os.environ["LOCAL_RANK"])
+    device = own_device(local, int(os.environ["LOCAL_WORLD_SIZE"]))
+    store, rank, size = next(dist.rendezvous("env://", timeout=LOST))
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    try:
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=LOST)
+        patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+        yield Ranks(rank, size, local, device, patient)
+    except Exception as error:
+        if store.add("failed", 1) > 1:  # the one that failed first has said why
+            raise SystemExit(1) from None
+        if isinstance(error, dist.DistError) or "gloo" in str(error).lower():
+            raise UserError(
+                f"process {rank} of {size} lost another one, which died or hung: "
+                "the same command goes on from the last checkpoint"
+            ) from None
+        raise
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def own_device(local_rank: int, processes: int) -> torch.device:
+    """The GPU of this process, or the CPU; UserError when the machine has fewer GPUs."""
+    count = torch.cuda.device_count()
+    if not count:
+        return torch.device("cpu")
+    if processes > count:
+        raise UserError(
+            f"{processes} processes on {socket.gethostname()}, which has {count} GPUs: "
+            f"give torchrun --nproc-per-node {count}"
+        )
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)

@@ -1,0 +1,113 @@
+"""Killed at any moment, a run goes on and ends with the weights of one that was not, bit for bit.
+
+Here with a few kills; DYNCONV_KILLS=50 pytest tests/test_kills.py makes as many, in minutes.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from test_distributed import command, weights, yaml  # noqa: F401  (yaml is a fixture)
+
+from dynconv.train import checkpoint as checkpoints
+from dynconv.train import train
+
+KILLS = int(os.environ.get("DYNCONV_KILLS", "3"))
+
+
+def same(a: dict, b: dict) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+class Killed(BaseException):
+    """Nobody catches it: what lies on the disk then is what a kill leaves."""
+
+
+STEPS = [
+    (checkpoints, "_write"),
+    (checkpoints, "_sync"),
+    (os, "replace"),
+    (checkpoints.shutil, "rmtree"),
+]
+
+
+def die_at(step: int, patch) -> list[str]:
+    """Stop at the n-th thing that training does to the disk, in the middle of it if it writes."""
+    counted = []
+
+    def counting(function, name):
+        def call(path, *more, **options):
+            counted.append(name)
+            if len(counted) == step:
+                if name == "_write":
+                    path.write_bytes(bytes(more[0])[: len(more[0]) // 2])
+                raise Killed
+            return function(path, *more, **options)
+
+        return call
+
+    for module, name in STEPS:
+        patch.setattr(module, name, counting(getattr(module, name), name))
+    return counted
+
+
+def test_a_kill_at_every_step_of_every_save(recipe, prepared, tmp_path, monkeypatch):
+    few = replace(recipe.train, updates=6, validate_every=2, keep=1)
+    recipe = replace(recipe, train=few, data=replace(recipe.data, corpus=str(prepared.directory)))
+    with monkeypatch.context() as patch:
+        steps = die_at(0, patch)
+        train(recipe, tmp_path / "whole")
+    assert set(steps) == {name for _, name in STEPS}
+    whole = weights(tmp_path / "whole")
+    for step in range(1, len(steps) + 1):
+        run = tmp_path / f"{step}"
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            die_at(step, patch)
+            train(recipe, run)
+        assert train(recipe, run) is None
+        assert same(weights(run), whole), steps[step - 1]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_kills_at_random_moments(yaml, tmp_path, processes):  # noqa: F811
+    """kill -9 of the process, or of one of two; in either case the same command goes on."""
+    line = command(processes, yaml, "train.updates=300", "train.validate_every=3", "train.keep=2")
+    draw = random.Random(processes)
+    kills = finished = saving = 0
+    reference = tmp_path / "reference"
+    subprocess.run([*line, "--run-dir", reference], check=True, capture_output=True, timeout=300)
+    run = tmp_path / "run0"
+    while kills < KILLS or not finished:
+        log = run / "log.jsonl"
+        before = log.stat().st_ino if log.exists() else None  # a start replaces the file
+        going = subprocess.Popen(
+            [*line, "--run-dir", run], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        if kills < KILLS:
+            while going.poll() is None and (not log.exists() or log.stat().st_ino == before):
+                time.sleep(0.01)
+            time.sleep(draw.uniform(0, 1))
+            victims = [going.pid] if processes == 1 else ranks_of(going.pid)
+            if victims and going.poll() is None:
+                os.kill(draw.choice(victims), signal.SIGKILL)
+                kills += 1
+        _, error = going.communicate(timeout=120)
+        saving += any((run / "checkpoints").glob("*.part"))
+        if going.returncode == 0:
+            assert same(weights(run), weights(reference))
+            finished += 1
+            run = tmp_path / f"run{finished}"
+        else:
+            assert "Error" not in error or processes > 1, error
+    print(f"{kills} kills, {saving} of them while saving; {finished} runs ended as they should")
+
+
+def ranks_of(torchrun: int) -> list[int]:
+    """The processes that torchrun has started."""
+    found = subprocess.run(["pgrep", "-P", str(torchrun)], capture_output=True, text=True)
+    return [int(pid) for pid in found.stdout.split()]

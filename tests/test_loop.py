@@ -1,0 +1,207 @@
+"""What the training loop does beside training: precision, bad numbers, locks, traces, clocks."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dynconv.errors import UserError
+from dynconv.train import checkpoint as checkpoints
+from dynconv.train import loop, ranks, train, watch
+from dynconv.train.log import read
+from dynconv.train.ranks import Ranks
+from dynconv.train.run import locked
+from dynconv.train.signals import signals
+from dynconv.train.watch import WARM, Watch, interval
+
+
+@pytest.fixture
+def recipe(recipe, prepared):
+    """The small recipe on prepared text."""
+    return replace(recipe, data=replace(recipe.data, corpus=str(prepared.directory)))
+
+
+def with_train(recipe, **values):
+    return replace(recipe, train=replace(recipe.train, **values))
+
+
+def spoil(monkeypatch, updates: set[int]) -> None:
+    """Make the loss of these updates, counted from 1, not a number."""
+    original, count = loop.backward, 0
+
+    def backward(loss_of, *more):
+        nonlocal count
+        count += 1
+        losses = original(loss_of, *more)
+        if count in updates:
+            losses[0] = losses[0] * math.nan
+            next(loss_of.parameters()).grad.fill_(math.nan)
+        return losses
+
+    monkeypatch.setattr(loop, "backward", backward)
+
+
+def test_a_bad_update_is_left_out_and_logged(recipe, tmp_path, monkeypatch):
+    spoil(monkeypatch, {4, 5})
+    assert train(recipe, tmp_path) is None
+    events = read(tmp_path)
+    assert [e["update"] for e in events if e["event"] == "skip"] == [4, 4]
+    assert [e["update"] for e in events if e["event"] == "valid"] == [5, 10]
+    weights = checkpoints.load_weights(checkpoints.choose(tmp_path, "last"))
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+    assert (
+        checkpoints.choose(tmp_path, "last").meta["place"][2] == 12
+    )  # batches; two gave no update
+
+
+def test_too_many_bad_updates_stop_and_show_their_text(recipe, corpus, tmp_path, monkeypatch):
+    spoil(monkeypatch, set(range(7, 20)))
+    with pytest.raises(UserError, match="loss nan, gradient norm nan at update 7.*not-finite") as e:
+        train(with_train(recipe, skip=2), tmp_path)
+    assert "\n" not in str(e.value)
+    assert [e["event"] for e in read(tmp_path)].count("skip") == 3
+    (batch,) = json.loads((tmp_path / "not-finite-000007-0.json").read_text(encoding="utf-8"))
+    assert math.isnan(batch["loss"])
+    text = [(corpus / f"train.{side}").read_text().splitlines() for side in ("de", "en")]
+    for shown in batch["pairs"]:
+        assert [shown["source"], shown["target"]] == [side[shown["pair"]] for side in text]
+    assert checkpoints.choose(tmp_path, "last").meta["update"] == 5
+
+
+def test_float16_halves_its_scale_until_nothing_overflows(recipe, tmp_path):
+    recipe = with_train(recipe, precision="float16", skip=0, updates=20)
+    assert train(recipe, tmp_path) is None
+    skips = [event["scale"] for event in read(tmp_path) if event["event"] == "skip"]
+    last = checkpoints.choose(tmp_path, "last")
+    scale = checkpoints.load_state(last)["scaler"]["scale"]
+    assert skips == [2.0**16 / 2**n for n in range(len(skips))]  # an overflow is no bad update
+    assert scale == 2.0**16 / 2 ** len(skips)
+    weights = checkpoints.load_weights(last)
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+def test_float16_goes_on_with_its_scale(recipe, tmp_path):
+    recipe = with_train(recipe, precision="float16", updates=20)
+    train(recipe, tmp_path / "whole")
+    train(with_train(recipe, updates=10), tmp_path / "parts")
+    path = tmp_path / "parts" / "recipe.yaml"
+    path.write_text(path.read_text().replace("updates: 10", "updates: 20"))
+    train(recipe, tmp_path / "parts")
+    a, b = (checkpoints.choose(tmp_path / name, "last") for name in ("whole", "parts"))
+    a, b = checkpoints.load_weights(a), checkpoints.load_weights(b)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_two_trainings_in_one_directory(tmp_path):
+    with locked(tmp_path, Ranks()):
+        with pytest.raises(UserError, match="another process trains in it"):
+            with locked(tmp_path, Ranks()):
+                pass
+        with locked(tmp_path, Ranks(rank=1, size=2)):  # one of the same training
+            pass
+    with locked(tmp_path, Ranks()):
+        pass
+
+
+def test_a_killed_process_leaves_no_lock(tmp_path):
+    code = f"""
+import os, signal
+from pathlib import Path
+from dynconv.train.ranks import Ranks
+from dynconv.train.run import locked
+with locked(Path({str(tmp_path)!r}), Ranks()):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
+    with locked(tmp_path, Ranks()):
+        pass
+
+
+def test_the_trace_of_one_update(recipe, tmp_path):
+    recipe = with_train(recipe, updates=12)
+    assert train(replace(recipe, profile=True), tmp_path) is None
+    events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+    names = [event.get("name") for event in events]
+    assert "aten::linear" in names
+    assert names.count("Optimizer.step#AdamW.step") == 1  # one update, not all
+    assert train(recipe, tmp_path) is None  # to have traced is no other recipe
+
+
+def test_what_a_line_of_the_log_tells(recipe, tmp_path):
+    train(with_train(recipe, updates=40, validate_every=20), tmp_path)
+    first, second = (event for event in read(tmp_path) if event["event"] == "train")
+    assert first["update"] == 20 and second["update"] == 40
+    assert first.keys() >= {"loss", "lr", "norm", "scale", "tokens_per_s", "memory_gb", "left_s"}
+    assert first["left_s"] > 0 and second["left_s"] == pytest.approx(0, abs=5)
+    assert 0.05 < first["memory_gb"] < 20
+    assert first["tokens_per_s"] > 100
+    assert 0 < first["overhead"] < 10
+
+
+def test_the_time_left(monkeypatch):
+    """0.1 s for data and 0.9 s for an update, ten slow ones first; 8 s a validation, 2 s a save."""
+    now = 0.0
+    monkeypatch.setattr(watch.time, "perf_counter", lambda: now)
+    clock = Watch()
+
+    def lap(name: str, seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        clock.lap(name)
+
+    lap("start", 100)
+    for update in range(1, 31):
+        lap("data", 0.1)
+        lap("forward", 0.9 if update > WARM else 5)
+        clock.update()
+        if update == WARM:
+            assert clock.left(100, 0) is None
+        if update == 20:
+            assert clock.left(100, 3) == pytest.approx(100)  # no validation was seen
+            lap("validate", 8)
+            lap("save", 2)
+            clock.validations += 1
+    assert clock.left(100, 3) == pytest.approx(130)
+    assert interval(3723) == "1:02:03" and interval(None) == "?"
+
+
+def test_a_second_signal_has_its_ordinary_effect():
+    with signals(once=True) as received:
+        assert received() == 0
+        signal.raise_signal(signal.SIGINT)
+        assert received() == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_under_torchrun_a_second_signal_changes_nothing():
+    before = signal.getsignal(signal.SIGINT)
+    with signals(once=False) as received:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        assert received() == signal.SIGINT
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_more_processes_than_gpus(monkeypatch):
+    monkeypatch.setattr(ranks.torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(UserError, match="4 processes on .*, which has 2 GPUs: .*nproc-per-node 2"):
+        ranks.own_device(1, 4)
+    monkeypatch.setattr(ranks.torch.cuda, "device_count", lambda: 0)
+    assert ranks.own_device(1, 4) == torch.device("cpu")
+
+
+def test_16_bit_softmax_norm_and_loss_are_those_of_float32_rounded(recipe):
+    """What autocast leaves in 16 bits is computed in float32 and rounded once."""
+    for dtype in (torch.bfloat16, torch.float16):
+        x = torch.randn(50, 31).to(dtype)
+        assert torch.equal(x.softmax(-1), x.float().softmax(-1).to(dtype))
+        assert torch.equal(
+            torch.nn.functional.layer_norm(x, (31,)),
+            torch.nn.functional.layer_norm(x.float(), (31,)).to(dtype),
+        )

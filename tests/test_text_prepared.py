@@ -1,0 +1,329 @@
+"""A prepared corpus: what is in it, what becomes of damage, and that memory stays bounded."""
+
+import gzip
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dynconv.errors import UserError
+from dynconv.text import prepared
+from dynconv.text.bpe import BPE
+from dynconv.text.corpus import load_parallel, read_lines, stream_lines, stream_parallel
+from dynconv.text.prepared import is_prepared, open_prepared, prepare
+
+TYPES = 300
+
+
+def write(folder: Path, split: str, source: list[str], target: list[str]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for language, lines in {"de": source, "en": target}.items():
+        (folder / f"{split}.{language}").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def bpe(tmp_path) -> Path:
+    """A vocabulary of 270 types."""
+    BPE.learn(["zwanzig und twenty"] * 9, 270).save(tmp_path / "given.json")
+    return tmp_path / "given.json"
+
+
+@pytest.fixture
+def out(corpus, tmp_path) -> Path:
+    """A prepared corpus."""
+    return prepare(str(corpus), "de", "en", TYPES, tmp_path / "out").directory
+
+
+def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepared, "CHUNK", 5_000)  # several of them
+    text = load_parallel(str(corpus), "de", "en", "train")
+    text.source[0], text.target[7], text.source[399], text.target[399] = "", " \t", "", ""
+    folder = write(tmp_path / "gaps", "train", *text)
+    found = prepare(str(folder), "de", "en", TYPES, tmp_path / "out")
+    bpe = BPE.learn([*text.source, *text.target], TYPES)
+    pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
+    expected = [(s, t) for s, t in pairs if s and t]
+    assert [(s.tolist(), t.tolist()) for s, t in found] == expected
+    assert len(found) == found.pairs == 397 and found.blank == 3
+    assert found.source_tokens == sum(len(s) for s, _ in expected)
+    assert found.target_tokens == sum(len(t) for _, t in expected)
+    assert found.bpe().encode(text.source) == bpe.encode(text.source)
+
+
+def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
+    text = load_parallel("libreoffice-de-en", "de", "en", "test")
+    folder = write(tmp_path / "text", "train", *text)
+    found = prepare(str(folder), "de", "en", 1000, tmp_path / "out")
+    BPE.learn([*text.source, *text.target], 1000).save(tmp_path / "in-memory.json")
+    same = (tmp_path / "in-memory.json").read_bytes()
+    assert (found.directory / "bpe.json").read_bytes() == same
+
+
+@pytest.mark.parametrize("sample", [1, 30, 100])
+def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypatch, sample):
+    learned = []
+    monkeypatch.setattr(prepared, "SAMPLE", sample)
+    monkeypatch.setattr(BPE, "learn", lambda lines, size: learned.extend(lines) or BPE.load(bpe))
+    numbers = [str(i) for i in range(400)]
+    prepare(
+        str(write(tmp_path / "text", "train", numbers, numbers)), "de", "en", 270, tmp_path / "o"
+    )
+    assert learned[::2] == learned[1::2]  # source and target of a pair
+    chosen = np.array([-1, *map(int, learned[::2])])
+    assert len(chosen) == 1 + sample
+    assert set(np.diff(chosen)) <= {400 // sample, -(-400 // sample)}
+
+
+def test_files_and_bounds(out):
+    found = open_prepared(out, verify=True)
+    tokens, bounds = (
+        np.fromfile(out / "train.tokens", "<u2"),
+        np.fromfile(out / "train.bounds", "<i8"),
+    )
+    assert len(bounds) == 2 * found.pairs + 1 and bounds[0] == 0 and bounds[-1] == len(tokens)
+    assert found.source_tokens + found.target_tokens == len(tokens)
+    for i in (0, 123, 399):
+        source, target = found[i]
+        assert source.tolist() == tokens[bounds[2 * i] : bounds[2 * i + 1]].tolist()
+        assert target.tolist() == tokens[bounds[2 * i + 1] : bounds[2 * i + 2]].tolist()
+    assert found[-1][0].tolist() == source.tolist()
+    assert source.base is not None and not source.flags.writeable  # of the map, not a copy
+    with pytest.raises(IndexError):
+        found[400]
+    meta = json.loads((out / "prepared.json").read_text())
+    assert meta["format"] == "dynconv prepared corpus 1"
+    assert set(meta["files"]) == {path.name for path in out.iterdir()} - {"prepared.json"}
+
+
+def test_lengths_count_eos(out):
+    found = open_prepared(out, verify=False)
+    chosen = np.array([5, 0, 399, 5])
+    lengths = found.lengths(chosen)
+    assert lengths.tolist() == [[len(side) + 1 for side in found[i]] for i in chosen]
+    assert lengths.dtype == np.int64
+    assert found.lengths(np.array([], int)).shape == (0, 2)
+
+
+def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, monkeypatch):
+    assert np.iinfo(np.uint16).max == prepared.SHORT - 1
+    monkeypatch.setattr(prepared, "SHORT", TYPES - 1)
+    wide = prepare(str(corpus), "de", "en", TYPES, tmp_path / "wide")
+    narrow = open_prepared(out, verify=False)
+    assert (narrow[0][0].dtype, wide[0][0].dtype) == (np.uint16, np.uint32)
+    sizes = [found.files["train.tokens"]["bytes"] for found in (narrow, wide)]
+    assert sizes[1] == 2 * sizes[0]
+    assert [s.tolist() for s, _ in wide] == [s.tolist() for s, _ in narrow]
+
+
+def test_given_vocabulary(corpus, tmp_path, bpe):
+    found = prepare(str(corpus), "de", "en", 270, tmp_path / "out", bpe)
+    text = load_parallel(str(corpus), "de", "en", "train")
+    assert found[3][0].tolist() == BPE.load(bpe).encode(text.source)[3]
+    with pytest.raises(UserError, match=r"given\.json: 270 types, not vocab_size 300"):
+        prepare(str(corpus), "de", "en", 300, tmp_path / "other", bpe)
+
+
+def test_other_splits_stay_text(corpus, tmp_path):
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for path in corpus.iterdir():
+        (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+    (folder / "test.de.gz").unlink()
+    with pytest.raises(UserError, match=r"no test\.de, test\.de\.xz or test\.de\.gz there"):
+        prepare(str(folder), "de", "en", TYPES, tmp_path / "out")
+    (folder / "test.en.gz").unlink()
+    out = prepare(str(folder), "de", "en", TYPES, tmp_path / "out").directory
+    assert not list(out.glob("test.*"))
+    assert (out / "valid.de").read_bytes() == (corpus / "valid.de").read_bytes()
+    there = load_parallel(str(out), "de", "en", "valid")
+    assert there == load_parallel(str(corpus), "de", "en", "valid")
+
+
+def test_streaming_reads_line_by_line(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffa\u2028b\x0c\r\n\nä\x85\rd\r\nlast\r".encode())
+    assert list(stream_lines(path)) == ["a\u2028b\x0c", "", "ä\x85\rd", "last"] == read_lines(path)
+    path.write_bytes(b"good\n" * 100_000 + b"\xff\n")
+    lines = stream_lines(path)
+    assert next(lines) == "good"  # the bad line has not been read
+    with pytest.raises(UserError, match=r"text, line 100001: not valid UTF-8"):
+        list(lines)
+
+
+def test_byte_order_mark_alone_is_an_empty_file(tmp_path):
+    (tmp_path / "mark").write_bytes(b"\xef\xbb\xbf")
+    with pytest.raises(UserError, match="mark: the file is empty"):
+        list(stream_lines(tmp_path / "mark"))
+
+
+@pytest.mark.parametrize("counts", [(3, 5), (5, 3), (3, 4), (4, 3)])
+def test_different_numbers_of_lines(tmp_path, counts):
+    paths = [tmp_path / "train.de", tmp_path / "train.en"]
+    for path, count in zip(paths, counts, strict=True):
+        path.write_text("word\n" * count)
+    expected = rf"train\.de has {counts[0]} lines but .*train\.en has {counts[1]}:"
+    with pytest.raises(UserError, match=expected):
+        list(stream_parallel(*paths))
+    with pytest.raises(UserError, match=expected):
+        prepare(str(tmp_path), "de", "en", TYPES, tmp_path / "out")
+    assert not list(tmp_path.glob("out*"))
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_truncated_text(corpus, tmp_path, split):
+    text = load_parallel(str(corpus), "de", "en", "train")
+    folder = write(tmp_path / "text", "train", *text)
+    write(folder, split, *text)
+    path = folder / f"{split}.en"
+    data = gzip.compress(path.read_bytes())
+    (folder / f"{split}.en.gz").write_bytes(data[: len(data) // 2])
+    path.unlink()
+    with pytest.raises(UserError, match=rf"{split}\.en\.gz: truncated or corrupt \.gz file"):
+        prepare(str(folder), "de", "en", TYPES, tmp_path / "out")
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_training_split_of_blank_pairs(tmp_path, bpe):
+    folder = write(tmp_path / "text", "train", ["", "a"], ["b", " "])
+    with pytest.raises(UserError, match="no usable pair in split train"):
+        prepare(str(folder), "de", "en", 270, tmp_path / "out", bpe)
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_what_is_at_the_place_stays(corpus, out, tmp_path):
+    with pytest.raises(UserError, match="a prepared corpus is there: remove it, or give another"):
+        prepare(str(corpus), "de", "en", TYPES, out)
+    with pytest.raises(UserError, match="something else is there: give another --out"):
+        prepare(str(corpus), "de", "en", TYPES, corpus)
+    with pytest.raises(UserError, match="something else is there: give another --out"):
+        prepare(str(corpus), "de", "en", TYPES, out / "bpe.json")
+    assert is_prepared(out) and not is_prepared(corpus)
+    (tmp_path / "empty").mkdir()
+    assert is_prepared(prepare(str(corpus), "de", "en", TYPES, tmp_path / "empty").directory)
+
+
+KILL = """
+import os, signal, sys
+from pathlib import Path
+from dynconv.text import prepared
+from dynconv.text.bpe import BPE
+
+prepared.CHUNK = 5_000
+encode, calls = BPE.encode, []
+def killed(bpe, lines):
+    calls.append(lines)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return encode(bpe, lines)
+BPE.encode = killed
+prepared.prepare(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
+"""
+
+
+def test_after_a_kill_it_is_prepared_again(corpus, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", KILL, str(corpus), str(out)]
+    killed = subprocess.run(command, capture_output=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert (tmp_path / "out.part" / "train.tokens").exists() and not out.exists()
+    (tmp_path / "out.part" / "left").touch()
+    prepare(str(corpus), "de", "en", TYPES, out)
+    assert len(open_prepared(out, verify=True)) == 400
+    assert not (out / "left").exists() and not (tmp_path / "out.part").exists()
+
+
+@pytest.mark.parametrize("room", [1_000, 20_000], ids=["vocabulary", "tokens"])
+def test_a_full_disk(corpus, tmp_path, room):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))  # writing beyond it fails
+    try:
+        with pytest.raises(UserError, match=r"out: cannot write there: File too large"):
+            prepare(str(corpus), "de", "en", TYPES, tmp_path / "out")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.glob("out*"))
+
+
+def test_a_truncated_file_is_refused(out):
+    path = out / "train.tokens"
+    size = path.stat().st_size
+    os.truncate(path, size - 1)
+    with pytest.raises(UserError) as error:
+        open_prepared(out, verify=False)
+    message = f"{path}: {size - 1} bytes, but {size} were written: prepare it again"
+    assert str(error.value) == message
+    path.unlink()
+    with pytest.raises(UserError, match=r"train\.tokens: no such file: prepare it again"):
+        open_prepared(out, verify=False)
+
+
+@pytest.mark.parametrize("name", ["train.tokens", "train.bounds", "bpe.json", "valid.en"])
+def test_a_flipped_byte_is_found_on_request(out, name):
+    data = bytearray((out / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (out / name).write_bytes(data)
+    open_prepared(out, verify=False)
+    with pytest.raises(UserError, match=rf"{name}: altered.*prepare it again"):
+        open_prepared(out, verify=True)
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("{", r"prepared\.json: not readable as JSON"),
+        ("[1]", r"prepared\.json: not of format 'dynconv prepared corpus 1'"),
+        ('{"format": "other"}', r"prepared\.json: not of format 'dynconv prepared corpus 1'"),
+        ('{"format": "dynconv prepared corpus 1"}', r"prepared\.json: altered \("),
+    ],
+)
+def test_a_foreign_description_is_refused(out, text, message):
+    (out / "prepared.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        open_prepared(out, verify=False)
+
+
+def test_no_prepared_corpus(tmp_path):
+    with pytest.raises(UserError, match=r"no prepared corpus here \(it has no prepared\.json\)"):
+        open_prepared(tmp_path / "nowhere", verify=False)
+
+
+def traced(action) -> int:
+    """Most bytes that Python and numpy hold at a time during the action."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, monkeypatch):
+    monkeypatch.setattr(prepared, "CHUNK", 20_000)
+    sizes, encode = [], BPE.encode
+    monkeypatch.setattr(
+        BPE, "encode", lambda b, lines: sizes.append(sum(map(len, lines))) or encode(b, lines)
+    )
+    text = load_parallel(str(corpus), "de", "en", "train")
+    peaks = []
+    for name, times in {"warm-up": 1, "small": 5, "large": 30}.items():
+        folder = write(tmp_path / name, "train", text.source * times, text.target * times)
+        out = tmp_path / f"{name}-out"
+        peaks.append(traced(lambda: prepare(str(folder), "de", "en", 270, out, bpe)))  # noqa: B023
+    assert max(sizes) < 20_000 + 500  # what `tokenizers` gets at a time: tracemalloc misses it
+    assert peaks[2] < 1.2 * peaks[1]
+
+
+def test_opening_takes_no_memory(out):
+    meta = json.loads((out / "prepared.json").read_text())
+    meta["files"]["train.tokens"]["bytes"] = 1 << 33
+    (out / "prepared.json").write_text(json.dumps(meta))
+    os.truncate(out / "train.tokens", 1 << 33)  # sparse: no room on the disk, either
+    assert traced(lambda: open_prepared(out, verify=False)[0]) < 1 << 20

@@ -1,0 +1,92 @@
+"""The stream of batches: all pairs once an epoch, the same from any place, shared by ranks."""
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from dynconv.train import data
+from dynconv.train.data import Place, ahead, pools_of, stream, works
+from dynconv.train.ranks import Ranks
+
+
+def share(rank: int, size: int) -> Ranks:
+    return Ranks(rank, size, device=torch.device("cpu"))
+
+
+def epoch(corpus, number: int, longest: int = 256) -> list[int]:
+    """The pairs of one epoch in the stream's order."""
+    pairs = []
+    for chosen, before, _ in stream(corpus, longest, 400, 1, Place(number)):
+        if before.epoch > number:
+            return pairs
+        pairs += chosen.tolist()
+
+
+@pytest.fixture(params=["one pool", "five pools"])
+def pooled(request, monkeypatch):
+    """400 pairs in one pool, or in five of 80 made of blocks of 16."""
+    if request.param == "five pools":
+        monkeypatch.setattr(data, "POOL", 80)
+        monkeypatch.setattr(data, "BLOCK", 16)
+
+
+def test_every_pair_once_an_epoch_in_another_order_each_time(prepared, pooled):
+    first, second = epoch(prepared, 0), epoch(prepared, 1)
+    assert sorted(first) == sorted(second) == list(range(len(prepared)))
+    assert first != second
+
+
+def test_a_pool_mixes_blocks_from_all_over(monkeypatch):
+    monkeypatch.setattr(data, "POOL", 1000)
+    monkeypatch.setattr(data, "BLOCK", 10)
+    pools = pools_of(10_004, 1, 0)
+    assert len(pools) == 11
+    assert all(np.ptp(pool) > 5000 for pool in pools)
+    assert max(np.diff(pool).sum() for pool in pools) <= 1000
+
+
+def test_the_same_place_gives_the_same_batches(prepared, pooled):
+    seen = list(islice(stream(prepared, 256, 400, 1, Place()), 120))
+    assert seen[-1][1].epoch >= 1
+    for skip in (0, 7, 33, 119):
+        place = seen[skip - 1][2] if skip else Place()
+        again, _, after = next(stream(prepared, 256, 400, 1, place))
+        assert again.tolist() == seen[skip][0].tolist()
+        assert after == seen[skip][2]
+
+
+def test_long_pairs_are_left_out(prepared):
+    pairs = epoch(prepared, 0, longest=20)
+    lengths = prepared.lengths(np.arange(len(prepared))).max(1)
+    assert sorted(pairs) == np.flatnonzero(lengths <= 20).tolist()
+    assert 0 < len(pairs) < len(prepared)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_ranks_share_what_one_would_do_with_more_accumulation(prepared, recipe, size):
+    few = replace(recipe.train, accumulate=2)
+    alone = works(prepared, 256, replace(few, accumulate=2 * size), Place(), share(0, 1))
+    shares = [works(prepared, 256, few, Place(), share(rank, size)) for rank in range(size)]
+    for _ in range(30):  # more than one epoch
+        whole, parts = next(alone), [next(part) for part in shares]
+        chosen = [c.tolist() for turn in zip(*(p.chosen for p in parts), strict=True) for c in turn]
+        assert chosen == [c.tolist() for c in whole.chosen]
+        seeds = [seed for turn in zip(*(p.seeds for p in parts), strict=True) for seed in turn]
+        assert seeds == whole.seeds and len(set(seeds)) == len(seeds)
+        assert {p.tokens for p in parts} == {whole.tokens}
+        assert {p.place for p in parts} == {whole.place}
+        assert whole.tokens == sum(len(batch.target) for batch in whole.batches)
+
+
+def test_what_is_made_ahead_is_the_same_and_its_errors_arrive():
+    def items():
+        yield from range(5)
+        raise OSError("the disk is gone")
+
+    made = ahead(items())
+    assert list(islice(made, 5)) == list(range(5))
+    with pytest.raises(OSError, match="gone"):
+        next(made)
