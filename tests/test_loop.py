@@ -14,10 +14,11 @@ from dynconv.errors import UserError
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import loop, ranks, train, watch
 from dynconv.train.log import read
+from dynconv.train.progress import interval
 from dynconv.train.ranks import Ranks
 from dynconv.train.run import locked
 from dynconv.train.signals import signals
-from dynconv.train.watch import WARM, Watch, interval
+from dynconv.train.watch import WARM, Watch
 
 
 @pytest.fixture
@@ -194,6 +195,15 @@ def test_more_processes_than_gpus(monkeypatch):
         ranks.own_device(1, 4)
     monkeypatch.setattr(ranks.torch.cuda, "device_count", lambda: 0)
     assert ranks.own_device(1, 4) == torch.device("cpu")
+
+
+def test_a_full_gpu_is_told(recipe, tmp_path, monkeypatch):
+    def backward(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has ...")
+
+    monkeypatch.setattr(loop, "backward", backward)
+    with pytest.raises(UserError, match=r"^CUDA out of memory: lower train.batch_tokens \(now 400"):
+        train(recipe, tmp_path)
 
 
 def test_16_bit_softmax_norm_and_loss_are_those_of_float32_rounded(recipe):

@@ -82,6 +82,23 @@ def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypat
     assert set(np.diff(chosen)) <= {400 // sample, -(-400 // sample)}
 
 
+def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, bpe, monkeypatch):
+    """Else memory would grow with every line: 100,000 such pairs took 1.6 GB."""
+    learned = []
+    monkeypatch.setattr(prepared, "LONG_BYTES", 50 * 93)
+    monkeypatch.setattr(BPE, "learn", lambda lines, size: learned.extend(lines) or BPE.load(bpe))
+    lines = [chr(0x4E00 + i) * 31 for i in range(400)]  # 93 bytes
+    prepare(
+        str(write(tmp_path / "text", "train", lines, ["short"] * 400)),
+        "de",
+        "en",
+        270,
+        tmp_path / "o",
+    )
+    assert len(learned) == 2 * 50
+    assert learned[-2] == lines[-1]
+
+
 def test_files_and_bounds(out):
     found = open_prepared(out, verify=True)
     tokens, bounds = (

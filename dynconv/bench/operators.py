@@ -13,8 +13,8 @@ from dynconv.bench import machine, table
 from dynconv.bench.cases import Shape, cases, foretell, parse_shape, pick
 from dynconv.bench.measure import Times, by_turns, peak, ratio, saving
 from dynconv.errors import UserError
+from dynconv.files import replace_text
 from dynconv.ops.registry import OPERATORS
-from dynconv.train.files import replace_text
 
 LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes
 

@@ -16,12 +16,12 @@ from dynconv import recipe as recipes
 from dynconv.bench import machine
 from dynconv.bench.measure import seconds
 from dynconv.config import Recipe
+from dynconv.files import replace_text
 from dynconv.models import build
 from dynconv.text import open_prepared
 from dynconv.train import train
 from dynconv.train.data import Place, Work, works
-from dynconv.train.files import replace_text
-from dynconv.train.loop import memory
+from dynconv.train.progress import memory
 from dynconv.train.ranks import Ranks
 from dynconv.train.run import text_of
 from dynconv.train.update import DTYPES, TokenLoss, backward

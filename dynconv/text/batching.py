@@ -27,12 +27,10 @@ class Batch(NamedTuple):
     """(N,) int64, where those tokens stand among the B x T positions of `prefix`"""
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device; from pinned memory the copy does not wait."""
-        return Batch(*(part.to(device, non_blocking=True) for part in self))
-
-    def pin(self) -> "Batch":
-        """The same batch in memory from which a GPU copies by itself."""
-        return Batch(*(part.pin_memory() for part in self))
+        """The same batch on a device; a GPU copies it while the CPU goes on."""
+        if device.type == "cuda":
+            return Batch(*(part.pin_memory().to(device, non_blocking=True) for part in self))
+        return Batch(*(part.to(device) for part in self))
 
 
 def pad(sequences: Sequence[Ids], *, before: int = 0, after: int = 0) -> tuple[Tensor, Tensor]:

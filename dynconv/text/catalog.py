@@ -1,12 +1,12 @@
 """What corpora there are, which of them are here, and how to get the others."""
 
-import hashlib
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from dynconv.errors import UserError, nearest
+from dynconv.files import sha256
 from dynconv.text.corpus import data_dir
 
 
@@ -136,7 +136,7 @@ def _download(file: CorpusFile, directory: Path) -> Path:
     except ValueError as error:  # pooch's word for a wrong checksum; it kept nothing
         raise UserError(f"wrong checksum of {file.url}: {_one_line(error)}") from None
     if file.sha256 is None:
-        print(f"{path}: sha256 {_sha256(path)}, not verified: the manifest records none")
+        print(f"{path}: sha256 {sha256(path)}, not verified: the manifest records none")
     else:
         print(f"{path}: sha256 verified")
     return path
@@ -149,13 +149,8 @@ def check() -> None:
             path = entry.directory / file.name
             if not path.is_file():
                 raise UserError(f"{path}: no such file, but the manifest lists it as shipped")
-            if (found := _sha256(path)) != file.sha256:
+            if (found := sha256(path)) != file.sha256:
                 raise UserError(f"{path}: sha256 is {found}, the manifest says {file.sha256}")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _one_line(error: Exception) -> str:

@@ -9,7 +9,6 @@
 Numbers are little-endian; an id takes two bytes, or four when there are more than 65,536 types.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -22,13 +21,20 @@ from pathlib import Path
 import numpy as np
 
 from dynconv.errors import UserError
+from dynconv.files import sha256
 from dynconv.text.bpe import BPE
 from dynconv.text.corpus import OPENERS, corpus_dir, find_split, stream_parallel
 
 FORMAT = "dynconv prepared corpus 1"
 SAMPLE = 500_000
-"""most pairs to learn the vocabulary from: this bounds memory where spaces part the words. Without
-them (Chinese) almost every line is new to the learner: segment such text first, or give `bpe`"""
+"""most pairs to learn the vocabulary from: this bounds the memory of learning"""
+PROBE = 10_000
+"""pairs that tell how many long words there are"""
+LONG = 30
+"""characters of a word that is most likely new to the learner. Text without spaces (Chinese) has
+hardly any other: segment it first, or give `bpe`, for few pairs will be learned from"""
+LONG_BYTES = 4_000_000
+"""most bytes of long words to learn from"""
 CHUNK = 1 << 20
 """characters to encode at a time, or one pair if it is longer"""
 SHORT = 1 << 16
@@ -177,11 +183,18 @@ def _bar(pairs: Iterable[tuple[str, str]], what: str, total: int | None) -> Iter
 
 
 def _learn(paths: list[Path], pairs: int, vocab_size: int) -> BPE:
-    """A vocabulary from at most SAMPLE pairs, evenly spread over the text."""
-    sample = min(SAMPLE, pairs)
-    numbered = enumerate(_bar(stream_parallel(*paths), "learn", pairs))
-    spread = (pair for i, pair in numbered if i * sample // pairs < (i + 1) * sample // pairs)
-    return BPE.learn(chain.from_iterable(spread), vocab_size)
+    """A vocabulary from some of the pairs, evenly spread over the text."""
+    probe = chain.from_iterable(_spread(paths, pairs, PROBE, "probe"))
+    words = chain.from_iterable(line.split() for line in probe)
+    size = sum(len(word.encode()) for word in words if len(word) > LONG) / min(PROBE, pairs)
+    sample = min(SAMPLE, int(LONG_BYTES / size)) if size else SAMPLE
+    return BPE.learn(chain.from_iterable(_spread(paths, pairs, sample, "learn")), vocab_size)
+
+
+def _spread(paths: list[Path], pairs: int, sample: int, what: str) -> Iterator[tuple[str, str]]:
+    sample = min(sample, pairs)
+    numbered = enumerate(_bar(stream_parallel(*paths), what, pairs))
+    return (pair for i, pair in numbered if i * sample // pairs < (i + 1) * sample // pairs)
 
 
 def _encode(
@@ -231,12 +244,7 @@ def _sealed(path: Path) -> dict[str, int | str]:
     """Bytes and sha256 of a file that has been forced to the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
-    return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
 def is_prepared(directory: Path) -> bool:
@@ -272,6 +280,6 @@ def open_prepared(directory: Path, *, verify: bool) -> Prepared:
             raise UserError(
                 f"{path}: {size} bytes, but {recorded['bytes']} were written: prepare it again"
             )
-        if verify and _sha256(path) != recorded["sha256"]:
+        if verify and sha256(path) != recorded["sha256"]:
             raise UserError(f"{path}: altered, its sha256 is not the recorded: prepare it again")
     return prepared

@@ -57,9 +57,8 @@ def works(
     while True:
         everyone = list(islice(batches, config.accumulate * ranks.size))
         own = [(chosen, before) for chosen, before, _ in everyone[ranks.rank :: ranks.size]]
-        collated = [collate([corpus[i] for i in chosen]) for chosen, _ in own]
         yield Work(
-            batches=[b.pin() for b in collated] if ranks.device.type == "cuda" else collated,
+            batches=[collate([corpus[i] for i in chosen]) for chosen, _ in own],
             chosen=[chosen for chosen, _ in own],
             seeds=[_seed(config.seed, before) for _, before in own],
             tokens=sum(int(corpus.lengths(chosen)[:, 1].sum()) for chosen, _, _ in everyone),
@@ -93,7 +92,6 @@ def stream(
                 )
             batches = buckets(lengths, budget, (seed, epoch, pool))
             for i in range(start, len(batches)):
-                # equal to (epoch, pool + 1, 0) when it is the last, but for its name
                 yield indices[batches[i]], Place(epoch, pool, i), Place(epoch, pool, i + 1)
             start = 0
         epoch, first = epoch + 1, 0

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dynconv.errors import UserError
+from dynconv.files import replace_text
 from dynconv.text import BPE, Prepared
 from dynconv.train.data import Work
-from dynconv.train.files import replace_text
 from dynconv.train.ranks import Ranks
 
 SMALLEST_SCALE = 2.0**-10
@@ -24,8 +24,9 @@ def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
 
 def stop(
     run: Path,
-    what: str,
     update: int,
+    loss: float,
+    norm: float,
     work: Work,
     losses: list[Tensor],
     corpus: Prepared,
@@ -47,6 +48,7 @@ def stop(
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = ranks.every(str(path))  # all are written before anybody leaves
     raise UserError(
-        f"{run}: {what}, after others that were left out: go on from the last checkpoint with a "
-        f"lower train.lr or more train.warmup; the sentences are in {', '.join(paths)}"
+        f"{run}: loss {loss / work.tokens:g}, gradient norm {norm:g} at update {update}, after "
+        "others that were left out: go on from the last checkpoint with a lower train.lr or more "
+        f"train.warmup; the sentences are in {', '.join(paths)}"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dynconv.errors import UserError
-from dynconv.train.files import replace_text
+from dynconv.files import replace_text
 
 
 def read(run: Path) -> list[dict[str, Any]]:

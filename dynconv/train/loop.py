@@ -1,16 +1,15 @@
 """The training loop."""
 
 import math
-import resource
 import signal
-import sys
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from dynconv.config import Recipe
-from dynconv.models import build
+from dynconv.errors import UserError
+from dynconv.models import Seq2Seq, build
 from dynconv.text import BPE, Prepared
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.data import ahead, load_pairs, works
@@ -18,17 +17,15 @@ from dynconv.train.finite import overflow, stop
 from dynconv.train.log import Log, Silence, read
 from dynconv.train.precision import faster
 from dynconv.train.profile import profiling
+from dynconv.train.progress import Progress, interval
 from dynconv.train.ranks import Ranks, joined
 from dynconv.train.run import locked, open_run, record, with_precision
 from dynconv.train.schedule import learning_rate
 from dynconv.train.signals import signals
-from dynconv.train.state import resume, saver
+from dynconv.train.state import begin, resume, save
 from dynconv.train.update import TokenLoss, backward
 from dynconv.train.validate import validate
-from dynconv.train.watch import Watch, interval
-
-LOG_EVERY = 20
-"""updates between two lines of log.jsonl"""
+from dynconv.train.watch import Watch
 
 
 def train(recipe: Recipe, run: Path, watch: Watch | None = None) -> signal.Signals | None:
@@ -40,45 +37,44 @@ def train(recipe: Recipe, run: Path, watch: Watch | None = None) -> signal.Signa
     """
     with joined() as ranks, locked(run, ranks):
         recipe, corpus = open_run(run, recipe, ranks)
-        return loop(recipe, run, corpus, ranks, watch or Watch())
+        try:
+            return loop(recipe, run, corpus, ranks, watch or Watch())
+        except torch.OutOfMemoryError as error:
+            raise UserError(
+                f"{str(error).split('.')[0]}: lower train.batch_tokens (now "
+                f"{recipe.train.batch_tokens}) and raise train.accumulate as much"
+            ) from None
 
 
 def loop(
     recipe: Recipe, run: Path, corpus: Prepared, ranks: Ranks, watch: Watch
 ) -> signal.Signals | None:
-    """Updates, validations and checkpoints until the recipe's number or a signal."""
+    """Updates, validations and checkpoints until the recipe's number of updates, or a signal."""
     bpe = BPE.load(run / "bpe.json")
     valid = load_pairs(corpus, bpe, "valid")
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(ranks.device)
-    if recipe.train.precision == "auto":
-        choice = ranks.once(lambda: faster(model, corpus, recipe, ranks.device))
-        recipe = with_precision(recipe, choice)
-    ranks.once(lambda: record(run, recipe, ranks))
+    recipe = ranks.once(lambda: resolve(run, recipe, model, corpus, ranks))
     config = recipe.train
-    adam = torch.optim.AdamW(
-        model.parameters(),
-        betas=config.betas,
-        eps=config.eps,
-        weight_decay=config.weight_decay,
-        fused=True,
-    )
-    scaler = torch.amp.GradScaler(ranks.device.type, enabled=config.precision == "float16")
-    done, place = resume(run, model, adam, scaler, config, ranks)
-    save = saver(run, model, adam, scaler, config, ranks)
+    state = begin(model, config, ranks.device)
+    done, place = resume(run, state, config, ranks)
     loss_of = ranks.wrap(TokenLoss(model, config.label_smoothing, config.precision))
+    _, adam, scaler = state
 
     with (
         Log(run, done, config.updates) if ranks.first else Silence() as log,
         signals(once=ranks.size == 1) as received,
         profiling(run, recipe.profile and ranks.first) as profile,
     ):
+        log.say(
+            f"update {done} of {config.updates}; {ranks.size} "
+            f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
+        )
         events = ranks.once(lambda: read(run))
         bleus = [event["bleu"] for event in events if event["event"] == "valid"]
         updates = ahead(works(corpus, recipe.data.max_tokens, config, place, ranks))
-        every, skipped, tokens, total = config.validate_every, 0, 0, 0.0
+        progress, skipped = Progress(log, watch, config, ranks.device), 0
         watch.lap("start")
-        began = watch.training
         while done < config.updates and not stale(bleus, config.patience):
             work = next(updates)
             watch.lap("data")
@@ -97,51 +93,31 @@ def loop(
                 log.event("skip", done + 1, scale=scaler.get_scale())
                 skipped += not overflow(loss, scaler)
                 if skipped > config.skip:
-                    what = (
-                        f"loss {loss / work.tokens:g}, gradient norm {norm:g} at update {done + 1}"
-                    )
-                    stop(run, what, done + 1, work, losses, corpus, bpe, ranks)
+                    stop(run, done + 1, loss, norm, work, losses, corpus, bpe, ranks)
                 scaler.update()
                 continue
             scaler.step(adam)
             scaler.update()
-            done, skipped, tokens, total = done + 1, 0, tokens + work.tokens, total + loss
+            done, skipped = done + 1, 0
             watch.lap("optimizer")
 
-            watch.update()
-            validations = -(-config.updates // every) - done // every
-            left = watch.left(config.updates - done, validations)
-            log.progress(loss=f"{loss / work.tokens:.3g}", lr=f"{rate:.3g}", left=interval(left))
+            progress.update(done, loss, work.tokens, lr=rate, norm=norm, scale=scaler.get_scale())
             profile()
-            if done % LOG_EVERY == 0:
-                log.event(
-                    "train",
-                    done,
-                    loss=total / tokens,
-                    lr=rate,
-                    norm=norm,
-                    scale=scaler.get_scale(),
-                    tokens_per_s=tokens / (watch.training - began),
-                    memory_gb=memory(ranks.device) / 1e9,
-                    left_s=left,
-                    overhead=watch.overhead,
-                )
-                tokens, total, began = 0, 0.0, watch.training
             watch.lap("log")
 
-            validated = done % every == 0 or done == config.updates
+            validated = done % config.validate_every == 0 or done == config.updates
             if validated:
                 scores = validate(model, bpe, valid, config.batch_tokens, ranks)
-                watch.validations += 1
-                watch.lap("validate")
                 bleus.append(scores.bleu)
                 log.event("valid", done, **scores._asdict())
-                log.say(f"update {done}: validation loss {scores.loss:.3f}, BLEU {scores.bleu:.2f}")
-                save(done, place, scores)
+                watch.lap("validate")
+                save(run, state, done, place, scores, config, ranks)
                 watch.lap("save")
+                watch.validations += 1
+                log.say(f"update {done}: {scores}, {interval(progress.left(done))} left")
             if asked:
                 if not validated:
-                    save(done, place, None)
+                    save(run, state, done, place, None, config, ranks)
                 log.say(f"stopped at update {done}, saved; the same command goes on from there")
                 return signal.Signals(received() or signal.SIGTERM)
 
@@ -149,17 +125,17 @@ def loop(
             count = average(run, model, config.average)
             scores = validate(model, bpe, valid, config.batch_tokens, ranks)
             log.event("average", done, **scores._asdict())
-            log.say(f"average of {count}: loss {scores.loss:.3f}, BLEU {scores.bleu:.2f}")
-            save(done, place, scores, average=True)
+            save(run, state, done, place, scores, config, ranks, average=True)
+            log.say(f"average of {count}: {scores}")
     return None
 
 
-def memory(device: torch.device) -> int:
-    """The most bytes so far: of tensors on a GPU, or of the process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    kilo = 1 if sys.platform == "darwin" else 1024  # Linux counts in kilobytes
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * kilo
+def resolve(run: Path, recipe: Recipe, model: Seq2Seq, corpus: Prepared, ranks: Ranks) -> Recipe:
+    """Decide what the recipe leaves open, the precision, and write it into the run directory."""
+    if recipe.train.precision == "auto":
+        recipe = with_precision(recipe, faster(model, corpus, recipe, ranks.device))
+    record(run, recipe, ranks)
+    return recipe
 
 
 def average(run: Path, model: nn.Module, most: int) -> int:

@@ -9,17 +9,19 @@ PANELS = [
     ("valid", "loss", "validation loss (nats/token)"),
     ("valid", "bleu", "validation BLEU (greedy)"),
     ("train", "lr", "learning rate"),
+    ("train", "norm", "norm of the gradient"),
+    ("train", "tokens_per_s", "target tokens a second"),
 ]
 
 
 def plot(runs: list[Path], output: Path) -> None:
-    """Draw loss, validation loss and BLEU, and learning rate over updates into a PNG or SVG."""
+    """Draw what PANELS lists over updates, a line for each run, into a PNG or SVG."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(2, 2, figsize=(9, 5.5), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(2, 3, figsize=(13, 5.5), sharex=True, layout="constrained")
     for run in runs:
         events = read(run)
         for ax, (kind, value, label) in zip(axes.flat, PANELS, strict=True):

@@ -8,7 +8,6 @@ log.jsonl           one line an event; tensorboard/ has the same curves
 checkpoints/        see `dynconv.train.checkpoint`
 """
 
-import hashlib
 import json
 import os
 import platform
@@ -26,11 +25,11 @@ import torch
 from dynconv import recipe as recipes
 from dynconv.config import Recipe
 from dynconv.errors import UserError
+from dynconv.files import replace_text, sha256
 from dynconv.models import Seq2Seq, build
 from dynconv.text import BPE, Prepared, is_prepared, open_prepared, prepare
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.checkpoint import Checkpoint
-from dynconv.train.files import replace_text
 from dynconv.train.ranks import Ranks, default_device
 
 
@@ -103,7 +102,8 @@ def begin(run: Path, recipe: Recipe) -> Recipe:
         return recipe
     data = recipe.data
     if not is_prepared(Path(data.corpus)):
-        shutil.rmtree(run / "data", ignore_errors=True)  # perhaps of another text
+        if is_prepared(run / "data"):  # perhaps of another text
+            shutil.rmtree(run / "data")
         prepare(data.corpus, data.source, data.target, recipe.model.vocab_size, run / "data")
     check_text(open_prepared(text_of(run, recipe), verify=False), recipe)
     shutil.copyfile(text_of(run, recipe) / "bpe.json", run / "bpe.json")
@@ -179,7 +179,7 @@ def load_model(run: Path, which: str = "best") -> Trained:
 
 def vocabulary_hash(directory: Path) -> str:
     """sha256 of bpe.json: weights mean nothing with another vocabulary."""
-    return hashlib.sha256((directory / "bpe.json").read_bytes()).hexdigest()
+    return sha256(directory / "bpe.json")
 
 
 def _commit() -> str | None:

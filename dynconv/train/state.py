@@ -1,15 +1,15 @@
-"""What a checkpoint restores, and the checks that it fits the run that goes on from it."""
+"""What updates change, what a checkpoint holds of it, and whether a checkpoint fits a run."""
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
-from torch import nn
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
+from dynconv.models import Seq2Seq
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.data import Place
@@ -18,14 +18,28 @@ from dynconv.train.run import vocabulary_hash
 from dynconv.train.validate import Validation
 
 
-def resume(
-    run: Path,
-    model: nn.Module,
-    adam: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    config: TrainConfig,
-    ranks: Ranks,
-) -> tuple[int, Place]:
+class State(NamedTuple):
+    """Weights, moments and the scale of a float16 loss."""
+
+    model: Seq2Seq
+    adam: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+
+
+def begin(model: Seq2Seq, config: TrainConfig, device: torch.device) -> State:
+    """The state before the first update."""
+    adam = torch.optim.AdamW(
+        model.parameters(),
+        betas=config.betas,
+        eps=config.eps,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+    scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
+    return State(model, adam, scaler)
+
+
+def resume(run: Path, state: State, config: TrainConfig, ranks: Ranks) -> tuple[int, Place]:
     """Restore the newest intact checkpoint; updates done and place in the data."""
 
     def say(text: str) -> None:
@@ -37,12 +51,12 @@ def resume(
     ranks.agree(name, lambda ours, theirs: f"the newest checkpoint is {ours}, not {theirs}")
     if found is None:
         return 0, Place()
-    last, weights, state = found
+    last, weights, rest = found
     checkpoints.check_vocabulary(last, vocabulary_hash(run))
     check_machine(last, config, ranks)
-    checkpoints.fill(model, weights, last.path)
-    adam.load_state_dict(state["adam"])
-    scaler.load_state_dict(state["scaler"])
+    checkpoints.fill(state.model, weights, last.path)
+    state.adam.load_state_dict(rest["adam"])
+    state.scaler.load_state_dict(rest["scaler"])
     return last.meta["update"], Place(*last.meta["place"])
 
 
@@ -67,34 +81,33 @@ def check_machine(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> 
         )
 
 
-def saver(
+def save(
     run: Path,
-    model: nn.Module,
-    adam: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
+    state: State,
+    done: int,
+    place: Place,
+    scores: Validation | None,
     config: TrainConfig,
     ranks: Ranks,
-) -> Callable[[int, Place, Validation | None], None]:
-    """A function that saves a checkpoint after an update; rank 0 writes, the others wait."""
-    vocabulary = vocabulary_hash(run)
+    *,
+    average: bool = False,
+) -> None:
+    """Save a checkpoint, or the weights alone as the average: rank 0 writes, the others wait."""
+    name = "average" if average else f"{done:06d}"
+    rest = {"adam": state.adam.state_dict(), "scaler": state.scaler.state_dict()}
+    meta = {
+        "update": done,
+        "place": place,
+        "batches": config.accumulate * ranks.size,
+        "device": ranks.device.type,
+        "loss": scores and scores.loss,
+        "bleu": scores and scores.bleu,
+        "vocabulary": vocabulary_hash(run),
+    }
 
-    def save(done: int, place: Place, scores: Validation | None, average: bool = False) -> None:
-        name = "average" if average else f"{done:06d}"
-        meta = {
-            "update": done,
-            "place": place,
-            "batches": config.accumulate * ranks.size,
-            "device": ranks.device.type,
-            "loss": scores and scores.loss,
-            "bleu": scores and scores.bleu,
-            "vocabulary": vocabulary,
-        }
-        state = None if average else {"adam": adam.state_dict(), "scaler": scaler.state_dict()}
+    def write() -> None:
+        path = run / "checkpoints" / name
+        checkpoints.save(path, state.model, None if average else rest, meta)
+        checkpoints.prune(run, config.keep)
 
-        def write() -> None:
-            checkpoints.save(run / "checkpoints" / name, model, state, meta)
-            checkpoints.prune(run, config.keep)
-
-        ranks.once(write)
-
-    return save
+    ranks.once(write)

@@ -20,6 +20,9 @@ class Validation(NamedTuple):
     loss: float
     bleu: float
 
+    def __str__(self) -> str:
+        return f"validation loss {self.loss:.3f}, BLEU {self.bleu:.2f}"
+
 
 @torch.inference_mode()
 def validate(model: Seq2Seq, bpe: BPE, pairs: list[Pair], budget: int, ranks: Ranks) -> Validation:

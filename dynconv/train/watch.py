@@ -57,10 +57,3 @@ class Watch:
         """What the loop adds (data, log, checkpoints), as a share of computing the updates."""
         added = sum(self.seconds[name] for name in ("data", "log", "save"))
         return added / sum(self.seconds[name] for name in UPDATE)
-
-
-def interval(seconds: float | None) -> str:
-    """As 1:02:03."""
-    from tqdm import tqdm
-
-    return "?" if seconds is None else tqdm.format_interval(seconds)

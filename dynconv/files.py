@@ -1,5 +1,6 @@
-"""Text files that are whole or not there."""
+"""Files that are whole or not there, and their checksums."""
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -9,3 +10,9 @@ def replace_text(path: Path, text: str) -> None:
     scratch = path.with_name(path.name + ".part")
     scratch.write_text(text, encoding="utf-8")
     os.replace(scratch, path)
+
+
+def sha256(path: Path) -> str:
+    """The checksum of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,215 @@
+"""`dynconv plan`: the memory it foretells is what PyTorch allocates, and its sums are right."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from dynconv import plan as planning
+from dynconv import recipe as recipes
+from dynconv.bench import measure
+from dynconv.config import Recipe, StackConfig
+from dynconv.errors import UserError
+from dynconv.models import build
+from dynconv.plan import LikeGpu, Live, Shape, count, hours, largest, most, plan, trace, trace_all
+from dynconv.text import BPE, Batch, buckets, load_parallel, prepare
+from dynconv.train import data
+from dynconv.train.update import TokenLoss
+
+
+def rows(report: str) -> dict[str, str]:
+    """The report's lines by their names."""
+    assert all(len(line) <= 100 for line in report.splitlines())
+    return {line[:15].strip(): line[15:] for line in report.splitlines()}
+
+
+def with_mixer(recipe: Recipe, mixer: str, precision: str) -> Recipe:
+    """Two layers on each side, with all four kinds of dropout, a vocabulary that does not hide
+    them, and this mixer."""
+    stack = StackConfig(2, mixer, None if mixer == "attention" else (3, 7))
+    rates = dict.fromkeys(("dropout", "attention_dropout", "weight_dropout", "input_dropout"), 0.1)
+    model = replace(recipe.model, vocab_size=100, encoder=stack, decoder=stack, **rates)
+    return replace(recipe, model=model, train=replace(recipe.train, precision=precision))
+
+
+def allocated(recipe: Recipe, shape: Shape) -> int:
+    """The bytes that one batch really takes, by the allocator's account."""
+    model = build(recipe.model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    loss_of = TokenLoss(model, recipe.train.label_smoothing, recipe.train.precision)
+    ids = torch.randint(100, shape)
+    targets = torch.randint(100, (ids.numel(),))
+    batch = Batch(ids, ids > 100, ids, targets, torch.arange(ids.numel()))
+    return measure.peak(lambda: loss_of(batch).backward())
+
+
+ALL = [(m, p) for m in ("dynamic", "light", "attention", "talk") for p in ("float32", "bfloat16")]
+# float16 has no C kernels: PyTorch's ways run, and TaLK's asks for a number
+LIKE_GPU = [(LikeGpu, *each) for each in [*ALL, ("talk", "float16")]]
+AS_IT_IS = [(nullcontext, "dynamic", "float32"), (nullcontext, "attention", "bfloat16")]
+
+
+@pytest.mark.parametrize(("like", "mixer", "precision"), LIKE_GPU + AS_IT_IS)
+def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, precision):
+    recipe = with_mixer(recipe, mixer, precision)
+    monkeypatch.setattr(planning, "LikeGpu", like)
+    for shape in (Shape(40, 10), Shape(4, 100)):
+        with like():
+            real = allocated(recipe, shape)
+        # an operator may allocate scratch space that its version without numbers does not
+        assert trace(recipe, shape).bytes == pytest.approx(real, rel=0.01)
+
+
+def test_gradients_that_are_there_already_are_not_counted(recipe):
+    recipe = with_mixer(recipe, "dynamic", "float32")
+    shape = Shape(1, 5)  # the new gradients are more than the activations
+    with LikeGpu():
+        real = allocated(recipe, shape)
+    assert trace(recipe, shape).bytes == pytest.approx(real, rel=0.01)
+
+
+def test_logits_are_counted(recipe):
+    recipe = with_mixer(recipe, "dynamic", "bfloat16")
+    larger = replace(recipe, model=replace(recipe.model, vocab_size=4000))
+    shape = Shape(4, 100)
+    more = trace(larger, shape).bytes - trace(recipe, shape).bytes
+    assert more > 400 * 3900 * 4 * 2  # in float32, and their gradient
+    with LikeGpu():
+        real = allocated(larger, shape)
+    assert trace(larger, shape).bytes == pytest.approx(real, rel=0.01)
+
+
+def test_storages_count_once_and_until_they_end():
+    x = torch.zeros(1000)
+    with Live() as live:
+        y = x.exp()
+        assert live.held == x.nbytes
+        y = [y.view(10, 100), y.exp()]
+        assert live.held == live.peak == 2 * x.nbytes
+        y.pop()
+        assert live.held == x.nbytes
+        y.pop()
+        assert (live.held, live.peak) == (0, 2 * x.nbytes)
+
+
+def test_dropout_and_softmax_keep_what_a_gpu_keeps():
+    x = torch.randn(1000, requires_grad=True)
+    with LikeGpu(), measure.saving([x]) as kept:
+        y = F.dropout(x, 0.1)
+    assert sum(kept.values()) == 1000
+    torch.testing.assert_close(y[y != 0], x[y != 0] / 0.9)
+    with LikeGpu(), torch.autocast("cpu", torch.bfloat16):
+        assert x.bfloat16().softmax(dim=0).dtype == torch.float32
+        assert F.dropout(x, 0.0) is x
+    with LikeGpu():
+        assert x.bfloat16().softmax(dim=0).dtype == torch.bfloat16
+
+
+def test_flops_are_those_of_all_matrix_products(recipe):
+    traced = trace(recipe, Shape(3, 7))
+    matrices = sum(p.numel() for p in build(recipe.model).parameters() if p.dim() == 2)
+    attention = 2 * 3 * 7 * 7 * recipe.model.channels  # scores and sums, in one decoder layer
+    # forward, and backward twice: by the weight and by the input; two to multiply and add
+    assert traced.flops == 3 * 2 * (3 * 7 * matrices + attention)
+
+
+def test_wmt16_has_the_parameters_of_table_1():
+    recipe = recipes.load(recipes.find("wmt16-en-de-dynamic"))
+    traced = trace(recipe, Shape(119, 30))
+    assert traced.parameters == 213_237_760
+    assert traced.bytes > 119 * 30 * 32768 * 4 * 2
+
+
+def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
+    recipe = replace(recipe, train=replace(recipe.train, accumulate=2, updates=100))
+    name = recipe.data.corpus
+    text = load_parallel(name, "de", "en", "train")
+    bpe = BPE.learn([*text.source, *text.target], 300)
+    lengths = np.array(
+        [[len(ids) + 1 for ids in pair] for pair in zip(*map(bpe.encode, text), strict=True)]
+    )
+    batches, tokens = len(buckets(lengths, 400)), int(lengths[:, 1].sum())
+
+    report = rows(plan(recipe, 3, 80, 1000.0))
+    assert report["one update"].startswith("2,400 tokens")
+    assert report["epoch"] == (
+        f"{batches / 6:,.1f} updates: 400 pairs in {batches} batches; "
+        f"100 updates are {600 / batches:,.1f} epochs"
+    )
+    a_batch = tokens / batches
+    assert report["target tokens"] == f"{a_batch:,.0f} a batch, {6 * a_batch:,.0f} an update (mean)"
+    assert report["hours"].startswith(f"{600 * a_batch / 3000 / 3600:,.1f} at 1,000 ")
+    usual, longest = round(lengths.max(1).mean()), lengths.max()
+    assert f"{400 // usual} x {usual} tokens" in report["activations"]
+    assert f"{400 // longest} x {longest} tokens" in report["activations"]
+
+    prepare(name, "de", "en", 300, tmp_path / "prepared")
+    prepared = replace(recipe, data=replace(recipe.data, corpus=str(tmp_path / "prepared")))
+    assert rows(plan(prepared, 3, 80, 1000.0)) == report
+
+
+def test_too_long_pairs_are_left_out(recipe, tmp_path):
+    corpus = prepare(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
+    short = replace(recipe, data=replace(recipe.data, max_tokens=20))
+    text = count(corpus, short)
+    assert 0 < text.pairs < 400 and text.longest <= 20 < count(corpus, recipe).longest
+
+
+def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
+    corpus = prepare(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
+    exact = count(corpus, recipe)
+    monkeypatch.setattr(data, "POOL", 110)
+    monkeypatch.setattr(data, "BLOCK", 10)
+    about = count(corpus, recipe)
+    assert exact.exact and not about.exact
+    assert about.pairs == exact.pairs == 400
+    # four sorted pools cannot pad less than one; their last batches are not full
+    assert exact.batches <= about.batches <= exact.batches + 8
+    assert about.target_tokens == pytest.approx(exact.target_tokens, rel=0.1)
+
+
+def test_what_is_not_known_without_the_corpus(recipe):
+    away = replace(recipe, data=replace(recipe.data, corpus="prepared/nowhere"))
+    report = rows(plan(away, 1, 80, 1000.0))
+    for name in ("target tokens", "epoch", "hours"):
+        assert report[name].startswith("not known: the corpus is not here")
+    assert report["parameters"] == f"{sum(p.numel() for p in build(recipe.model).parameters()):,}"
+    assert "13 x 30 tokens" in report["activations"] and "1 x 256 tokens" in report["activations"]
+
+
+def test_a_corpus_that_is_here_and_does_not_fit_the_recipe_is_an_error(recipe, tmp_path):
+    prepare(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
+    other = replace(recipe.model, vocab_size=310)
+    there = replace(recipe.data, corpus=str(tmp_path / "prepared"))
+    with pytest.raises(UserError, match=r"prepared with 300 types, the recipe has 310"):
+        plan(replace(recipe, data=there, model=other), 1, 80, None)
+
+
+def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
+    lengths = (10, 150)
+    used = most(trace_all(recipe, 400, lengths))
+    for room in (1.7 * used, 20.3 * used):  # in the first the straight line hits too high
+        text = largest(recipe, lengths, room, used)
+        size = int(text.removeprefix("train.batch_tokens=").removesuffix(" fits, about"))
+        assert size % 64 == 0
+        # whole sentences only: what is larger may be one of 150 away
+        assert most(trace_all(recipe, size, lengths)) <= room
+        assert most(trace_all(recipe, size + 64 + 150, lengths)) > room
+    assert "none fits" in largest(recipe, lengths, used / 4, used)
+
+
+def test_it_fits_or_not(recipe):
+    away = replace(recipe, data=replace(recipe.data, corpus="nowhere"))
+    parameters = trace(away, Shape(13, 30)).parameters
+    needed = 16 * parameters + max(trace(away, Shape(*s)).bytes for s in ((13, 30), (1, 256)))
+    assert ": fits into" in plan(away, 1, needed / 1e9 / 0.89, None)
+    assert ": DOES NOT FIT into" in plan(away, 1, needed / 1e9 / 0.91, None)
+
+
+def test_hours():
+    assert hours(3.6e6 * 5, 4, 500.0).startswith("2.5 at 500 target tokens/s a GPU")
+    assert hours(1.0, 1, None).startswith("not measured: give --tokens-per-s")
