@@ -86,15 +86,16 @@ sys.exit(main(["train", *sys.argv[1:], *more]))
 """
 
 
-def run_script(tmp_path, body: str, *arguments) -> subprocess.CompletedProcess:
+def run_script(tmp_path, body: str, *arguments, restarts=0) -> subprocess.CompletedProcess:
     """The same command on 2 ranks, after some lines of Python that set `more` arguments."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(body=body), encoding="utf-8")
-    line = [*TORCHRUN, "--nproc-per-node=2", str(script), *map(str, arguments)]
+    counts = ["--nproc-per-node=2", f"--max-restarts={restarts}"]
+    line = [*TORCHRUN, *counts, str(script), *map(str, arguments)]
     start = time.monotonic()
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
     assert time.monotonic() - start < 60
-    assert done.returncode != 0
+    assert (done.returncode == 0) == bool(restarts)
     return done
 
 
@@ -151,13 +152,14 @@ more = []
 
 def test_a_hung_rank_stops_all(yaml, tmp_path):
     body = """
-import datetime, signal
+import datetime, signal, time
 from dynconv.train import ranks, loop
 ranks.LOST = datetime.timedelta(seconds=4)
 def hang(*arguments):
     calls.append(1)
     if rank == 1 and len(calls) == 8:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # else torchrun waits for 30 s
+        time.sleep(1000)
     return backward(*arguments)
 calls, backward, loop.backward = [], loop.backward, hang
 more = []
@@ -165,6 +167,26 @@ more = []
     (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run"))
     assert "process 0 of 2 lost another one, which died or hung" in line
     assert weights(tmp_path / "run", "000005")
+
+
+def test_torchrun_restarts_after_a_dead_rank(yaml, tmp_path):
+    body = """
+import signal
+from dynconv.train import loop
+def die(*arguments):
+    calls.append(1)
+    if rank == 1 and len(calls) == 8 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return backward(*arguments)
+calls, backward, loop.backward = [], loop.backward, die
+more = []
+"""
+    done = run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run", restarts=1)
+    assert "update 5 of 10; 2 processes on cpu" in done.stderr  # the second start
+    assert len(said(done)) == 1 and "lost another one" in said(done)[0]
+    assert run(2, yaml, "--run-dir", tmp_path / "whole").returncode == 0
+    ended, whole = weights(tmp_path / "run"), weights(tmp_path / "whole")
+    assert all(torch.equal(ended[name], whole[name]) for name in whole)
 
 
 def test_an_unreadable_corpus_is_one_message(yaml, prepared, tmp_path):

@@ -1,12 +1,15 @@
 """The processes of one training: one alone, or as many as torchrun started."""
 
+import hashlib
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -18,6 +21,8 @@ T = TypeVar("T")
 
 LOST = timedelta(seconds=45)
 """a process that does not answer for so long within an update counts as lost"""
+START = timedelta(minutes=10)
+"""how long the processes wait for each other's start; torchrun notices those that die"""
 PATIENCE = timedelta(days=1)
 """how long the others wait while one prepares data, validates or saves; it may also die there,
 which they notice at once: its connections close"""
@@ -97,7 +102,8 @@ def joined() -> Iterator[Ranks]:
         return
     local = int(os.environ["LOCAL_RANK"])
     device = own_device(local, int(os.environ["LOCAL_WORLD_SIZE"]))
-    store, rank, size = next(dist.rendezvous("env://", timeout=LOST))
+    store, rank, size = next(dist.rendezvous("env://", timeout=START))
+    store = fresh(store, rank, size)
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=LOST)
@@ -115,6 +121,23 @@ def joined() -> Iterator[Ranks]:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def fresh(store: dist.Store, rank: int, size: int) -> dist.Store:
+    """A part of torchrun's store that is this start's alone.
+
+    After a restart the store still has the addresses of processes that are dead (pytorch issue
+    135712), and machines do not count restarts alike. So each process draws a name, and all are
+    met when all have seen the same names.
+    """
+    store.set(f"name {rank}", uuid4().hex)
+    while True:
+        names = b"".join(store.get(f"name {other}") for other in range(size))
+        seen = hashlib.sha256(names).hexdigest()
+        store.set(f"seen {rank}", seen)
+        if all(store.get(f"seen {other}") == seen.encode() for other in range(size)):
+            return dist.PrefixStore(seen, store)
+        time.sleep(0.05)
 
 
 def own_device(local_rank: int, processes: int) -> torch.device:

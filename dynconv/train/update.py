@@ -18,7 +18,8 @@ DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 class TokenLoss(nn.Module):
     """The sum of the loss over a batch's tokens; padding is not even projected to the vocabulary.
 
-    Softmax, normalisation and loss are in float32 under autocast, too.
+    Softmax, normalisation and loss are computed in float32 under autocast, too; on a CPU the first
+    two are then rounded.
     """
 
     def __init__(self, model: Seq2Seq, smoothing: float = 0.0, precision: str = "float32"):
