@@ -51,11 +51,12 @@ def test_a_pool_mixes_blocks_from_all_over(monkeypatch):
 def test_the_same_place_gives_the_same_batches(prepared, pooled):
     seen = list(islice(stream(prepared, 256, 400, 1, Place()), 120))
     assert seen[-1][1].epoch >= 1
-    for skip in (0, 7, 33, 119):
+    for skip in (0, 7, 33, 90):
         place = seen[skip - 1][2] if skip else Place()
-        again, _, after = next(stream(prepared, 256, 400, 1, place))
-        assert again.tolist() == seen[skip][0].tolist()
-        assert after == seen[skip][2]
+        again = islice(stream(prepared, 256, 400, 1, place), 30)
+        for (pairs, *places), (same, *before) in zip(again, seen[skip:], strict=False):
+            assert pairs.tolist() == same.tolist()
+            assert places[1] == before[1]
 
 
 def test_long_pairs_are_left_out(prepared):
