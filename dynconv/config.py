@@ -1,5 +1,6 @@
 """The schema of a recipe: frozen dataclasses that a recipe fills."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -89,7 +90,7 @@ class DataConfig:
     source: str = "de"
     target: str = "en"
     max_tokens: int = 256
-    """training pairs with a longer side are left out"""
+    """training pairs with a side longer than this, or than train.batch_tokens, are left out"""
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,13 @@ class TrainConfig:
         require_positive(self, "updates", "batch_tokens", "accumulate", "validate_every", "keep")
         if not 0 <= self.warmup <= self.updates:
             raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
-        if self.skip < 0:
-            raise ValueError(f"skip {self.skip} must be at least 0")
+        for name in ("skip", "average", "seed", "lr", "lr_start", "lr_end", "weight_decay"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} {getattr(self, name)} must be at least 0, and finite")
+        if self.patience is not None and self.patience < 1:
+            raise ValueError(f"patience {self.patience} must be at least 1, or null")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip {self.clip} must be above 0, or null for none")
         if self.average > self.keep:
             raise ValueError(f"average {self.average} needs more than the {self.keep} kept")
 

@@ -4,12 +4,23 @@ import hashlib
 import os
 from pathlib import Path
 
+from dynconv.errors import UserError
+
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file under a temporary name, then rename it over the old one."""
+    """Write a file under a temporary name, then rename it over the old one.
+
+    Raises UserError when the disk does not take it; the old one stays.
+    """
     scratch = path.with_name(path.name + ".part")
-    scratch.write_text(text, encoding="utf-8")
-    os.replace(scratch, path)
+    try:
+        with scratch.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def sha256(path: Path) -> str:

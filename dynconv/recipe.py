@@ -77,10 +77,13 @@ def _lists(value: Any) -> Any:
     return [_lists(v) for v in value] if isinstance(value, tuple) else value
 
 
-def differences(ours: Recipe, theirs: Recipe) -> list[str]:
-    """Keys that decide what training does and differ, as `train.lr 0.001, not 0.0005`."""
+FREE = ("decode.", "profile", "train.accumulate")
+"""what may change when a run goes on; accumulate only with the number of processes"""
+
+
+def differences(ours: Recipe, theirs: Recipe, free: tuple[str, ...] = FREE) -> list[str]:
+    """Keys that differ and do not begin with one of `free`, as `train.lr 0.001, not 0.0005`."""
     a, b = (dict(_flat(dataclasses.asdict(r))) for r in (ours, theirs))
-    free = ("decode.", "profile", "train.accumulate")  # the last times the ranks is what counts
     return [f"{k} {a[k]}, not {b[k]}" for k in a if a[k] != b[k] and not k.startswith(free)]
 
 

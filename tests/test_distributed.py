@@ -100,10 +100,11 @@ def run_script(tmp_path, body: str, *arguments, restarts=0) -> subprocess.Comple
 
 
 def test_ranks_that_disagree_about_the_recipe(yaml, tmp_path):
-    body = 'more = [f"train.lr={1 + rank}e-3"]'
-    (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run"))
-    assert "process 1 (on " in line and "disagree: train.lr 0.002, not 0.001" in line
-    assert not (tmp_path / "run" / "checkpoints").exists()
+    body = 'more = [f"train.lr={1 + rank}e-3", f"train.accumulate={1 + rank}"]'
+    (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "gloo"))
+    assert "process 1 (on " in line
+    assert "disagree: train.accumulate 2, not 1; train.lr 0.002, not 0.001" in line
+    assert not (tmp_path / "gloo").exists()
 
 
 def test_ranks_that_disagree_about_the_vocabulary(yaml, prepared, corpus, tmp_path):
@@ -165,7 +166,7 @@ calls, backward, loop.backward = [], loop.backward, hang
 more = []
 """
     (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run"))
-    assert "process 0 of 2 lost another one, which died or hung" in line
+    assert "process 0 of 2 has lost another one, which died or hangs" in line
     assert weights(tmp_path / "run", "000005")
 
 

@@ -16,12 +16,17 @@ from test_distributed import command, weights, yaml  # noqa: F401  (yaml is a fi
 
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import train
+from dynconv.train.log import read
 
 KILLS = int(os.environ.get("DYNCONV_KILLS", "2"))
 
 
 def same(a: dict, b: dict) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def validations(run) -> list:
+    return [event for event in read(run) if event["event"] == "valid"]
 
 
 class Killed(BaseException):
@@ -73,6 +78,7 @@ def test_a_kill_at_every_step_of_every_save(recipe, prepared, tmp_path, monkeypa
             train(recipe, run)
         assert train(recipe, run) is None
         assert same(weights(run), whole), steps[step - 1]
+        assert validations(run) == validations(tmp_path / "whole")
     assert "going back" not in capsys.readouterr().err  # nothing half done counts as a checkpoint
 
 
@@ -106,5 +112,6 @@ def test_kills_at_random_moments(yaml, tmp_path, processes):  # noqa: F811
         assert processes > 1 or "Error" not in error, error  # torchrun prints errors of its own
         if going.returncode == 0:
             assert same(weights(run), weights(reference))
+            assert validations(run) == validations(reference)
             finished += 1
     print(f"{kills} kills, {saving} of them while saving; {finished} runs ended as they should")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -72,7 +73,7 @@ def test_too_many_bad_updates_stop_and_show_their_text(recipe, corpus, tmp_path,
     assert "\n" not in str(e.value)
     assert [e["event"] for e in read(tmp_path)].count("skip") == 3
     (batch,) = json.loads((tmp_path / "not-finite-000007-0.json").read_text(encoding="utf-8"))
-    assert math.isnan(batch["loss"])
+    assert batch["loss"] == "nan"
     text = [(corpus / f"train.{side}").read_text().splitlines() for side in ("de", "en")]
     for shown in batch["pairs"]:
         assert [shown["source"], shown["target"]] == [side[shown["pair"]] for side in text]
@@ -115,7 +116,7 @@ def test_float16_goes_on_with_its_scale(recipe, tmp_path, monkeypatch):
 
 def test_two_trainings_in_one_directory(tmp_path):
     with locked(tmp_path, Ranks()):
-        with pytest.raises(UserError, match="another process trains in it"):
+        with pytest.raises(UserError, match=r"another training runs in it \(process \d+ on "):
             with locked(tmp_path, Ranks()):
                 pass
         with locked(tmp_path, Ranks(rank=1, size=2)):  # one of the same training
@@ -187,7 +188,7 @@ def test_the_time_left(monkeypatch):
 
 
 def test_a_second_signal_has_its_ordinary_effect():
-    with signals(once=True) as received:
+    with signals() as received:
         assert received() == 0
         signal.raise_signal(signal.SIGINT)
         assert received() == signal.SIGINT
@@ -195,9 +196,10 @@ def test_a_second_signal_has_its_ordinary_effect():
             signal.raise_signal(signal.SIGINT)
 
 
-def test_under_torchrun_a_second_signal_changes_nothing():
+def test_under_torchrun_a_second_signal_changes_nothing(monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     before = signal.getsignal(signal.SIGINT)
-    with signals(once=False) as received:
+    with signals() as received:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         assert received() == signal.SIGINT
@@ -267,3 +269,88 @@ def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(recipe, prepared,
     exact = scores.float().softmax(-1)
     half_a_step = torch.finfo(scores.dtype).eps / 2
     assert ((scores.softmax(-1) - exact).abs() <= exact * half_a_step).all()
+
+
+def test_a_kill_in_a_validation_loses_nothing(recipe, tmp_path, monkeypatch):
+    """The checkpoint comes first; the validation is made up for."""
+    whole = tmp_path / "whole"
+    train(recipe, whole)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(loop, "validate", killed)
+        train(recipe, tmp_path / "run")
+    saved = checkpoints.choose(tmp_path / "run", "last")
+    assert saved.meta["update"] == 5 and saved.meta["bleu"] is None
+    assert train(recipe, tmp_path / "run") is None
+    assert read(tmp_path / "run") == read(whole)
+    assert checkpoints.choose(tmp_path / "run", "000005").meta["bleu"] is not None
+
+
+def test_another_text_under_a_checkpoint_is_refused(recipe, prepared, corpus, tmp_path):
+    from dynconv.text import prepare
+
+    text = tmp_path / "text"
+    shutil.copytree(prepared.directory, text)
+    recipe = replace(recipe, data=replace(recipe.data, corpus=str(text)))
+    train(recipe, tmp_path / "run")
+    shutil.rmtree(text)
+    fewer = tmp_path / "fewer"
+    shutil.copytree(corpus, fewer)
+    for side in ("de", "en"):
+        lines = (corpus / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
+        (fewer / f"train.{side}").write_text("".join(lines[:300]), encoding="utf-8")
+    prepare(str(fewer), "de", "en", 300, text, bpe=prepared.directory / "bpe.json")
+    with pytest.raises(UserError, match="text: not the text with which .*000010 was trained"):
+        train(recipe, tmp_path / "run")
+
+
+def test_a_users_own_data_stays(recipe, corpus, tmp_path):
+    recipe = replace(recipe, data=replace(recipe.data, corpus=str(corpus)))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "precious").write_text("mine")
+    with pytest.raises(UserError, match="data is there, and is not a run's: name another --run"):
+        train(recipe, tmp_path)
+    assert (tmp_path / "data" / "precious").read_text() == "mine"
+
+
+def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
+    recipe = with_train(recipe, average=2, updates=15)
+    train(recipe, tmp_path / "whole")
+    count, original = 0, loop.backward
+
+    def backward(*arguments):
+        nonlocal count
+        count += 1
+        if count == 12:
+            signal.raise_signal(signal.SIGTERM)
+        return original(*arguments)
+
+    monkeypatch.setattr(loop, "backward", backward)
+    assert train(recipe, tmp_path / "parts") == signal.SIGTERM
+    assert train(recipe, tmp_path / "parts") is None
+    a, b = (checkpoints.choose(tmp_path / name, "average") for name in ("whole", "parts"))
+    a, b = checkpoints.load_weights(a), checkpoints.load_weights(b)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize(
+    "values", [{"patience": 0}, {"seed": -1}, {"clip": 0.0}, {"average": -1}, {"lr": math.nan}]
+)
+def test_values_that_would_spoil_a_run_later(recipe, values):
+    with pytest.raises(ValueError, match=f"{next(iter(values))} .* must be"):
+        with_train(recipe, **values)
+
+
+def test_after_a_loss_of_power(recipe, tmp_path):
+    """Small files may be empty or hold zeros then; the checkpoints are what counts."""
+    train(with_train(recipe, updates=5), tmp_path)
+    path = tmp_path / "recipe.yaml"
+    path.write_text(path.read_text().replace("updates: 5", "updates: 10"))
+    (tmp_path / "environment.json").write_text("")
+    with (tmp_path / "log.jsonl").open("ab") as log:
+        log.write(b"\0" * 40 + b"\n")
+    assert train(recipe, tmp_path) is None
+    assert [event["update"] for event in read(tmp_path)] == [5, 10]

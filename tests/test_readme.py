@@ -8,12 +8,14 @@ import shlex
 import nbformat
 import pytest
 from conftest import ROOT
+from torch.distributed import run as torchrun
 
 from dynconv.cli import parser
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = json.loads((ROOT / "data/results/help-de-en.json").read_text(encoding="utf-8"))
 BENCH = json.loads((ROOT / "data/results/bench-ops.json").read_text(encoding="utf-8"))
+TRAINING = json.loads((ROOT / "data/results/training.json").read_text(encoding="utf-8"))
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
@@ -44,6 +46,30 @@ def test_its_commands_exist(command):
     _, *arguments = shlex.split(command)
     _, rest = parser().parse_known_args(arguments)
     assert not any(word.startswith("-") for word in rest)
+
+
+def test_its_torchrun_lines_are_the_same_command():
+    lines = "\n".join(text for _, text in BLOCKS).replace("\\\n", " ").splitlines()
+    launches = [line for line in lines if line.startswith("torchrun ")]
+    assert len(launches) == 2
+    for line in launches:
+        options, _, command = line.partition(" -m dynconv ")
+        torchrun.get_args_parser().parse_args([*shlex.split(options)[1:], "script"])
+        _, rest = parser().parse_known_args(shlex.split(command))
+        assert not any(word.startswith("-") for word in rest)
+
+
+def test_its_numbers_on_training_are_the_recorded_ones():
+    differences = [
+        d for mixer in ("dynamic", "attention", "talk") for d in TRAINING["ranks"][mixer].values()
+    ]
+    assert f"more than {max(differences):.1e}".replace("e-0", "e-") in " ".join(README.split())
+    kills = TRAINING["kills"]
+    assert kills["one process"]["kills"] == kills["one of two processes"]["kills"] == 50
+    assert f"add {TRAINING['loop']['bfloat16']['overhead']:.1%}" in " ".join(README.split())
+    said, took = (TRAINING["time_left"][name][0] for name in ("said_s", "took_s"))
+    assert f"({abs(said / took - 1):.0%} off after 100 updates" in README
+    assert f"{TRAINING['prepare']['peak_mb'] / 1e3:.1f} GB" in README
 
 
 def test_it_lists_every_lesson():

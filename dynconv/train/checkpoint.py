@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from dynconv.errors import UserError
+from dynconv.files import replace_text
 
 FORMAT = "dynconv checkpoint 2"
 
@@ -38,9 +39,9 @@ class Checkpoint(NamedTuple):
     meta: dict[str, Any]
 
     @property
-    def rank(self) -> tuple[float, float]:
+    def quality(self) -> tuple[float, float]:
         """Higher is better: BLEU on the validation split, then the lower loss."""
-        if self.meta["bleu"] is None:  # saved by ctrl-C between two validations
+        if self.meta["bleu"] is None:  # not validated, or not yet
             return -math.inf, -math.inf
         return self.meta["bleu"], -self.meta["loss"]
 
@@ -107,13 +108,14 @@ def listing(run: Path) -> list[Checkpoint]:
     Left out are those that are half written, half deleted, or have a damaged meta.json.
     """
     found = []
-    for path in _directories(run):
+    for path in directories(run):
         with suppress(UserError):
             found.append(opened(path))
     return sorted(found, key=lambda c: (c.meta["update"], c.path.name))
 
 
-def _directories(run: Path) -> list[Path]:
+def directories(run: Path) -> list[Path]:
+    """Where there are checkpoints, readable or not."""
     files = (run / "checkpoints").glob("*/meta.json")
     return [file.parent for file in files if file.parent.suffix != ".part"]
 
@@ -168,7 +170,7 @@ def newest(
     Damaged ones are said and passed over; None when there are no checkpoints. Raises UserError when
     there are some, all damaged.
     """
-    paths = [path for path in _directories(run) if path.name.isdecimal()]
+    paths = [path for path in directories(run) if path.name.isdecimal()]
     for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
         try:
             found = opened(path)
@@ -212,15 +214,32 @@ def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
     return {name: tensor / len(checkpoints) for name, tensor in total.items()}
 
 
+def validated(run: Path) -> list[Checkpoint]:
+    """The checkpoints of a run that have scores, oldest first, without the average."""
+    return [c for c in listing(run) if c.meta["bleu"] is not None and c.path.name.isdecimal()]
+
+
+def score(path: Path, loss: float, bleu: float) -> None:
+    """Write into a checkpoint what validation has found."""
+    meta = {**opened(path).meta, "loss": loss, "bleu": bleu}
+    replace_text(path / "meta.json", json.dumps(meta, indent=1))
+
+
 def prune(run: Path, keep: int) -> None:
-    """Delete all but the `keep` newest checkpoints and the best."""
-    checkpoints = listing(run)
-    best = max(checkpoints, key=lambda c: c.rank)
-    for checkpoint in checkpoints[:-keep]:
-        if checkpoint.path != best.path:
+    """Delete all but the newest checkpoint, the best, and the `keep` newest validated ones.
+
+    What a kill has left half written or half deleted goes, too.
+    """
+    found = listing(run)
+    best = max(found, key=lambda c: c.quality)
+    stay = {c.path for c in (found[-1], best, *validated(run)[-keep:])}
+    for checkpoint in found:
+        if checkpoint.path not in stay and checkpoint.path.name.isdecimal():
             # its meta.json goes first: what is half deleted is no checkpoint
             (checkpoint.path / "meta.json").unlink()
-            shutil.rmtree(checkpoint.path)
+    for path in (run / "checkpoints").iterdir():
+        if path.suffix == ".part" or not (path / "meta.json").exists():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def choose(run: Path, which: str) -> Checkpoint:
@@ -230,4 +249,4 @@ def choose(run: Path, which: str) -> Checkpoint:
     checkpoints = listing(run)
     if not checkpoints:
         raise UserError(f"{run}: no checkpoint in it yet")
-    return max(checkpoints, key=lambda c: c.rank) if which == "best" else checkpoints[-1]
+    return max(checkpoints, key=lambda c: c.quality) if which == "best" else checkpoints[-1]

@@ -73,7 +73,9 @@ def _seed(seed: int, place: Place) -> int:
 def stream(
     corpus: Prepared, longest: int, budget: int, seed: int, place: Place
 ) -> Iterator[tuple[np.ndarray, Place, Place]]:
-    """(pairs of a batch, place before it, place after it), for ever, without the too long ones.
+    """(pairs of a batch, place before it, place after it), for ever.
+
+    Pairs with a side of more than `longest` tokens, or more than the budget, are left out.
 
     The same seed and place give the same batches.
     """
@@ -83,12 +85,13 @@ def stream(
         for pool in range(first, len(pools)):
             indices = np.concatenate([np.arange(*block) for block in pools[pool]])
             lengths = corpus.lengths(indices)
-            fit = lengths.max(1) <= longest
+            fit = lengths.max(1) <= min(longest, budget)
             indices, lengths = indices[fit], lengths[fit]
             if not len(indices):
                 raise UserError(
                     f"{corpus.directory}: no usable pair in split train: "
-                    f"all have more than {longest} tokens (data.max_tokens)"
+                    f"all have more than {min(longest, budget)} tokens "
+                    "(data.max_tokens, train.batch_tokens)"
                 )
             batches = buckets(lengths, budget, (seed, epoch, pool))
             for i in range(start, len(batches)):

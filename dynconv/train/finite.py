@@ -36,7 +36,7 @@ def stop(
     """Save this rank's share of the update as text, with each batch's loss; raise UserError."""
     batches = [
         {
-            "loss": loss.item(),
+            "loss": str(loss.item()),  # JSON has no nan
             "pairs": [
                 {"pair": int(i), "source": bpe.decode(source), "target": bpe.decode(target)}
                 for i, (source, target) in ((i, corpus[i]) for i in chosen)
@@ -50,5 +50,5 @@ def stop(
     raise UserError(
         f"{run}: loss {loss / work.tokens:g}, gradient norm {norm:g} at update {update}, after "
         "others that were left out: go on from the last checkpoint with a lower train.lr or more "
-        f"train.warmup; the sentences are in {', '.join(paths)}"
+        f"train.warmup in {run / 'recipe.yaml'}; the sentences are in {', '.join(paths)}"
     )

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +11,47 @@ from dynconv.files import replace_text
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """The events of a run, in order; a half-written last line is left out."""
+    """The events of a run, in order; lines that a crash has left half written are left out."""
     path = run / "log.jsonl"
     try:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; is {run} a run directory?") from None
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    events = []
+    for line in lines:
+        with suppress(ValueError):
+            events.append(json.loads(line))
+    return events
 
 
 class Log:
-    """Events of a run; those after update `done` belong to lost work and are dropped."""
+    """Events of a run; those after update `done` belong to lost work and are dropped.
 
-    def __init__(self, run: Path, done: int, total: int):
+    So is the validation after it, unless it was `validated` for good.
+    """
+
+    def __init__(self, run: Path, done: int, total: int, validated: bool):
         from torch.utils.tensorboard import SummaryWriter
         from tqdm import tqdm
 
         path = run / "log.jsonl"
         if path.exists():
-            kept = [json.dumps(e) + "\n" for e in read(run) if e["update"] <= done]
-            replace_text(path, "".join(kept))
-        self._file = path.open("a", encoding="utf-8")
+            kept = [e for e in read(run) if e["update"] <= done]
+            if not validated:
+                kept = [e for e in kept if (e["event"], e["update"]) != ("valid", done)]
+            replace_text(path, "".join(json.dumps(e) + "\n" for e in kept))
+        self._path, self._file = path, path.open("a", encoding="utf-8")
         self._board = SummaryWriter(run / "tensorboard", purge_step=done + 1)
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
 
     def event(self, kind: str, update: int, **values: float | None) -> None:
         """One line of log.jsonl, and one TensorBoard curve for each value; None is not known."""
-        self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
-        self._file.flush()
+        try:
+            self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
+            self._file.flush()
+        except OSError as error:
+            raise UserError(f"{self._path}: cannot be written ({error.strerror})") from None
         for name, value in values.items():
             if value is not None:
                 self._board.add_scalar(f"{kind}/{name}", value, update)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dynconv.config import Recipe
+from dynconv.config import Recipe, TrainConfig
 from dynconv.errors import UserError
 from dynconv.models import Seq2Seq, build
 from dynconv.text import BPE, Prepared
@@ -22,9 +22,9 @@ from dynconv.train.ranks import Ranks, joined
 from dynconv.train.run import locked, open_run, record, with_precision
 from dynconv.train.schedule import learning_rate
 from dynconv.train.signals import signals
-from dynconv.train.state import begin, resume, save
+from dynconv.train.state import Done, begin, rate, resume, save
 from dynconv.train.update import TokenLoss, backward
-from dynconv.train.validate import validate
+from dynconv.train.validate import Validation, validate
 from dynconv.train.watch import Watch
 
 
@@ -57,77 +57,90 @@ def loop(
     recipe = ranks.once(lambda: resolve(run, recipe, model, corpus, ranks))
     config = recipe.train
     state = begin(model, config, ranks.device)
-    done, place = resume(run, state, config, ranks)
+    done = resume(run, state, config, corpus, ranks)
     loss_of = ranks.wrap(TokenLoss(model, config.label_smoothing, config.precision))
     _, adam, scaler = state
 
     with (
-        Log(run, done, config.updates) if ranks.first else Silence() as log,
-        signals(once=ranks.size == 1) as received,
+        start_log(run, done, config, ranks) as log,
+        signals() as received,
         profiling(run, recipe.profile and ranks.first) as profile,
     ):
         log.say(
-            f"update {done} of {config.updates}; {ranks.size} "
+            f"update {done.updates} of {config.updates}; {ranks.size} "
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
         )
         events = ranks.once(lambda: read(run))
         bleus = [event["bleu"] for event in events if event["event"] == "valid"]
-        updates = ahead(works(corpus, recipe.data.max_tokens, config, place, ranks))
+        updates = ahead(works(corpus, recipe.data.max_tokens, config, done.place, ranks))
         progress, skipped = Progress(log, watch, config, ranks.device), 0
         watch.lap("start")
-        while done < config.updates and not stale(bleus, config.patience):
+        while True:
+            if done.updates and due(done.updates, config) and not done.validated:
+                scores = validate(model, bpe, valid, config.batch_tokens, ranks)
+                log.event("valid", done.updates, **scores._asdict())
+                rate(run, done, scores, config, ranks)
+                done = done._replace(validated=True)
+                bleus.append(scores.bleu)
+                watch.lap("validate")
+                watch.validations += 1
+                left = interval(progress.left(done.updates))
+                log.say(f"update {done.updates}: {scores}, {left} left")
+            if done.updates >= config.updates or stale(bleus, config.patience):
+                break
+
             work = next(updates)
             watch.lap("data")
-
-            rate = learning_rate(config, done)
+            lr = learning_rate(config, done.updates)
             for group in adam.param_groups:
-                group["lr"] = rate
-            adam.zero_grad()
+                group["lr"] = lr
+            # between ranks gradients stay in the buckets that are exchanged
+            adam.zero_grad(set_to_none=ranks.size == 1)
             losses = backward(loss_of, work, scaler, ranks, watch)
             scaler.unscale_(adam)
-            norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf).item()
+            norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf)
             # the signal rides along, so that all ranks end after the same update
             loss, asked = ranks.sum(torch.stack(losses).double().sum(), received())
-            place = work.place
+            norm = norm.item()
             if not math.isfinite(loss + norm):
-                log.event("skip", done + 1, scale=scaler.get_scale())
+                update = done.updates + 1
+                log.event("skip", update, scale=scaler.get_scale())
                 skipped += not overflow(loss, scaler)
                 if skipped > config.skip:
-                    stop(run, done + 1, loss, norm, work, losses, corpus, bpe, ranks)
+                    stop(run, update, loss, norm, work, losses, corpus, bpe, ranks)
                 scaler.update()
+                watch.lap("optimizer")
                 continue
             scaler.step(adam)
             scaler.update()
-            done, skipped = done + 1, 0
+            done, skipped = Done(done.updates + 1, work.place), 0
             watch.lap("optimizer")
 
-            progress.update(done, loss, work.tokens, lr=rate, norm=norm, scale=scaler.get_scale())
+            scale = scaler.get_scale()
+            progress.update(done.updates, loss, work.tokens, lr=lr, norm=norm, scale=scale)
             profile()
             watch.lap("log")
-
-            validated = done % config.validate_every == 0 or done == config.updates
-            if validated:
-                scores = validate(model, bpe, valid, config.batch_tokens, ranks)
-                bleus.append(scores.bleu)
-                log.event("valid", done, **scores._asdict())
-                watch.lap("validate")
-                save(run, state, done, place, scores, config, ranks)
+            if due(done.updates, config) or asked:  # before validating: that may take long
+                save(run, state, done, config, corpus, ranks)
                 watch.lap("save")
-                watch.validations += 1
-                log.say(f"update {done}: {scores}, {interval(progress.left(done))} left")
             if asked:
-                if not validated:
-                    save(run, state, done, place, None, config, ranks)
-                log.say(f"stopped at update {done}, saved; the same command goes on from there")
+                log.say(
+                    f"stopped at update {done.updates}, saved; the same command goes on from there"
+                )
                 return signal.Signals(received() or signal.SIGTERM)
 
         if config.average and not (run / "checkpoints" / "average").exists():
-            count = average(run, model, config.average)
+            average(run, model, config.average, ranks)
             scores = validate(model, bpe, valid, config.batch_tokens, ranks)
-            log.event("average", done, **scores._asdict())
-            save(run, state, done, place, scores, config, ranks, average=True)
-            log.say(f"average of {count}: {scores}")
+            ranks.once(lambda: save_average(run, model, scores))
+            log.event("average", done.updates, **scores._asdict())
+            log.say(f"average: {scores}")
     return None
+
+
+def due(updates: int, config: TrainConfig) -> bool:
+    """Whether a checkpoint and a validation follow this update."""
+    return updates % config.validate_every == 0 or updates == config.updates
 
 
 def resolve(run: Path, recipe: Recipe, model: Seq2Seq, corpus: Prepared, ranks: Ranks) -> Recipe:
@@ -138,11 +151,23 @@ def resolve(run: Path, recipe: Recipe, model: Seq2Seq, corpus: Prepared, ranks: 
     return recipe
 
 
-def average(run: Path, model: nn.Module, most: int) -> int:
-    """Give the model the mean weights of the last checkpoints; their number."""
-    last = checkpoints.listing(run)[-most:]
+def average(run: Path, model: nn.Module, most: int, ranks: Ranks) -> None:
+    """Give the model the mean weights of the last validated checkpoints."""
+    last = ranks.once(lambda: checkpoints.validated(run)[-most:])
     checkpoints.fill(model, checkpoints.mean(last), run / "checkpoints")
-    return len(last)
+
+
+def save_average(run: Path, model: nn.Module, scores: Validation) -> None:
+    """Save the weights alone, with scores of their own."""
+    meta = checkpoints.listing(run)[-1].meta | scores._asdict()
+    checkpoints.save(run / "checkpoints" / "average", model, None, meta)
+
+
+def start_log(run: Path, done: Done, config: TrainConfig, ranks: Ranks) -> Log | Silence:
+    """Rank 0 keeps the log."""
+    if not ranks.first:
+        return Silence()
+    return Log(run, done.updates, config.updates, done.validated)
 
 
 def stale(bleus: list[float], patience: int | None) -> bool:

@@ -19,13 +19,13 @@ from dynconv.errors import UserError
 
 T = TypeVar("T")
 
-LOST = timedelta(seconds=45)
+LOST = timedelta(seconds=25)
 """a process that does not answer for so long within an update counts as lost"""
 START = timedelta(minutes=10)
 """how long the processes wait for each other's start; torchrun notices those that die"""
-PATIENCE = timedelta(days=1)
-"""how long the others wait while one prepares data, validates or saves; it may also die there,
-which they notice at once: its connections close"""
+PATIENCE = timedelta(hours=2)
+"""how long the others wait while one prepares data, validates or saves; a process that dies there
+they notice at once, for its connections close"""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class Ranks:
     local: int = 0
     """the rank among those on the same machine"""
     device: torch.device = field(default_factory=lambda: default_device())
-    patient: dist.ProcessGroup | None = None
+    swift: dist.ProcessGroup | None = None
+    """for what every update waits for; whatever else is said among ranks may take PATIENCE"""
 
     @property
     def first(self) -> bool:
@@ -48,20 +49,22 @@ class Ranks:
         if self.size == 1:
             return module
         # without device_ids the batch, a tuple of tensors, passes as it is
-        return nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True)
+        return nn.parallel.DistributedDataParallel(
+            module, process_group=self.swift, gradient_as_bucket_view=True
+        )
 
     def once(self, work: Callable[[], T]) -> T:
         """What `work` returns on rank 0, on every rank; the others wait for it."""
         box = [work() if self.first else None]
         if self.size > 1:
-            dist.broadcast_object_list(box, src=0, group=self.patient)
+            dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def every(self, value: T) -> list[T]:
         """The values of all ranks, in their order, on every rank."""
         box: list[Any] = [value] * self.size
         if self.size > 1:
-            dist.all_gather_object(box, value, group=self.patient)
+            dist.all_gather_object(box, value)
         return box
 
     def sum(self, *values: torch.Tensor | float) -> list[float]:
@@ -69,7 +72,7 @@ class Ranks:
         kind = {"dtype": torch.float64, "device": self.device}
         sums = torch.stack([torch.as_tensor(value, **kind) for value in values])
         if self.size > 1:
-            dist.all_reduce(sums)
+            dist.all_reduce(sums, group=self.swift)
         return sums.tolist()
 
     def agree(self, value: T, difference: Callable[[T, T], str]) -> None:
@@ -101,21 +104,22 @@ def joined() -> Iterator[Ranks]:
         yield Ranks()
         return
     local = int(os.environ["LOCAL_RANK"])
-    device = own_device(local, int(os.environ["LOCAL_WORLD_SIZE"]))
     store, rank, size = next(dist.rendezvous("env://", timeout=START))
     store = fresh(store, rank, size)
-    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     try:
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=LOST)
-        patient = dist.new_group(backend="gloo", timeout=PATIENCE)
-        yield Ranks(rank, size, local, device, patient)
+        device = own_device(local, int(os.environ["LOCAL_WORLD_SIZE"]))
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        yield Ranks(rank, size, local, device, dist.new_group(backend=backend, timeout=LOST))
     except Exception as error:
         if store.add("failed", 1) > 1:  # the one that failed first has said why
             raise SystemExit(1) from None
-        if isinstance(error, dist.DistError) or "gloo" in str(error).lower():
+        lost = isinstance(error, dist.DistError) or "gloo" in str(error).lower()
+        if lost and not isinstance(error, UserError):
+            cause = str(error).strip().split("\n")[0]
             raise UserError(
-                f"process {rank} of {size} lost another one, which died or hung: "
-                "the same command goes on from the last checkpoint"
+                f"process {rank} of {size} has lost another one, which died or hangs: the same "
+                f"command goes on from the last checkpoint ({cause})"
             ) from None
         raise
     finally:

@@ -12,9 +12,10 @@ import json
 import os
 import platform
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
@@ -41,16 +42,24 @@ def locked(run: Path, ranks: Ranks) -> Iterator[None]:
     if not ranks.first:
         yield
         return
+    made = not run.exists()
     run.mkdir(parents=True, exist_ok=True)
-    with (run / ".lock").open("w") as file:
+    with (run / ".lock").open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"{run}: another process trains in it; name another --run") from None
+            file.seek(0)
+            owner = file.read()
+            raise UserError(
+                f"{run}: another training runs in it ({owner}): end it, or name another --run"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
         try:
             yield
         except UserError:
-            if os.listdir(run) == [".lock"]:  # nothing has begun
+            if made and os.listdir(run) == [".lock"]:  # nothing has begun
                 shutil.rmtree(run)
             raise
 
@@ -61,9 +70,10 @@ def open_run(run: Path, recipe: Recipe, ranks: Ranks) -> tuple[Recipe, Prepared]
     Raises UserError when the directory holds the run of another recipe, or the text has changed, on
     every rank when one of them has or sees something else than rank 0.
     """
-    ranks.agree(recipe, lambda ours, theirs: "; ".join(recipes.differences(theirs, ours)))
-    recipe = ranks.once(lambda: begin(run, recipe))
-    if not (run / "bpe.json").exists():
+    ranks.agree(recipe, lambda ours, theirs: "; ".join(recipes.differences(theirs, ours, ())))
+    ranks.agree(ranks.device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}")
+    recipe = ranks.once(lambda: ready(run, recipe))
+    if not ranks.first and not (run / "bpe.json").exists():
         raise UserError(
             f"{run}: this process does not see the run directory of process 0: "
             "give a --run on a file system that all machines share"
@@ -88,23 +98,29 @@ def open_run(run: Path, recipe: Recipe, ranks: Ranks) -> tuple[Recipe, Prepared]
     return recipe, corpus
 
 
-def begin(run: Path, recipe: Recipe) -> Recipe:
+def ready(run: Path, recipe: Recipe) -> Recipe:
     """Make a run directory ready, or check that the one that is there is of the same recipe."""
-    if checkpoints.listing(run):
+    if checkpoints.directories(run):
         there = recipes.load(run / "recipe.yaml")
         if recipe.train.precision == "auto":  # it was decided when the run began
             recipe = with_precision(recipe, there.train.precision)
         if changed := recipes.differences(recipe, there):
             raise UserError(
-                f"{run} holds the run of another recipe ({'; '.join(changed)}): "
-                "name another --run, or give the same values to go on"
+                f"{run} holds the run of another recipe ({'; '.join(changed)}): name another "
+                f"--run, give the same values, or put the new ones into {run / 'recipe.yaml'}, too"
             )
         return recipe
-    data = recipe.data
+    data, own, text = recipe.data, run / "recipe.yaml", run / "data"
     if not is_prepared(Path(data.corpus)):
-        if is_prepared(run / "data"):  # perhaps of another text
-            shutil.rmtree(run / "data")
-        prepare(data.corpus, data.source, data.target, recipe.model.vocab_size, run / "data")
+        if text.exists() and not own.exists():
+            raise UserError(f"{text} is there, and is not a run's: name another --run")
+        shutil.rmtree(text, ignore_errors=True)  # of this run, perhaps of another text
+        replace_text(own, recipes.dump(recipe))  # from now on data/ is ours
+        try:
+            prepare(data.corpus, data.source, data.target, recipe.model.vocab_size, text)
+        except UserError:
+            own.unlink()
+            raise
     check_text(open_prepared(text_of(run, recipe), verify=False), recipe)
     shutil.copyfile(text_of(run, recipe) / "bpe.json", run / "bpe.json")
     return recipe
@@ -149,7 +165,9 @@ def record(run: Path, recipe: Recipe, ranks: Ranks) -> None:
         "threads": torch.get_num_threads(),
         "processes": ranks.size,
     }
-    starts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    starts = []
+    with suppress(OSError, ValueError):  # there is none, or a crash has spoiled it
+        starts = json.loads(path.read_text(encoding="utf-8"))
     replace_text(path, json.dumps([*starts, start], indent=1))
 
 

@@ -4,22 +4,24 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from torch.distributed import is_torchelastic_launched
+
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def signals(once: bool) -> Iterator[Callable[[], int]]:
+def signals() -> Iterator[Callable[[], int]]:
     """Yield what tells the signal that came, 0 for none.
 
-    With `once`, a second one has its ordinary effect. Under torchrun it must not: torchrun passes
-    on the ctrl-C that the terminal has sent to all processes already.
+    A second one has its ordinary effect. Not so under torchrun, which passes on the ctrl-C that the
+    terminal has sent to all processes already.
     """
     came = 0
 
     def handler(number: int, _) -> None:
         nonlocal came
         came = number
-        if once:
+        if not is_torchelastic_launched():
             restore()
 
     def restore() -> None:

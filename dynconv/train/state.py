@@ -10,6 +10,7 @@ import torch
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.models import Seq2Seq
+from dynconv.text import Prepared
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.data import Place
@@ -39,25 +40,45 @@ def begin(model: Seq2Seq, config: TrainConfig, device: torch.device) -> State:
     return State(model, adam, scaler)
 
 
-def resume(run: Path, state: State, config: TrainConfig, ranks: Ranks) -> tuple[int, Place]:
-    """Restore the newest intact checkpoint; updates done and place in the data."""
+class Done(NamedTuple):
+    """How far training has come."""
 
-    def say(text: str) -> None:
-        if ranks.first:
-            print(f"dynconv: {text}", file=sys.stderr)
+    updates: int = 0
+    place: Place = Place()
+    """in the data"""
+    validated: bool = False
+    """whether these very updates are followed by a validation"""
 
-    found = checkpoints.newest(run, say)
-    name = found and found[0].path.name
-    ranks.agree(name, lambda ours, theirs: f"the newest checkpoint is {ours}, not {theirs}")
-    if found is None:
-        return 0, Place()
+
+def resume(run: Path, state: State, config: TrainConfig, corpus: Prepared, ranks: Ranks) -> Done:
+    """Restore the newest intact checkpoint, which rank 0 finds."""
+
+    def newest() -> str | None:
+        nonlocal found
+        found = checkpoints.newest(run, lambda text: print(f"dynconv: {text}", file=sys.stderr))
+        return found and found[0].path.name
+
+    found = None
+    name = ranks.once(newest)
+    if name is None:
+        return Done()
+    if found is None:  # not rank 0
+        last = checkpoints.opened(run / "checkpoints" / name)
+        found = last, checkpoints.load_weights(last), checkpoints.load_state(last)
     last, weights, rest = found
     checkpoints.check_vocabulary(last, vocabulary_hash(run))
+    if last.meta["text"] != text_hash(corpus):
+        raise UserError(f"{corpus.directory}: not the text with which {last.path} was trained")
     check_machine(last, config, ranks)
     checkpoints.fill(state.model, weights, last.path)
     state.adam.load_state_dict(rest["adam"])
     state.scaler.load_state_dict(rest["scaler"])
-    return last.meta["update"], Place(*last.meta["place"])
+    return Done(last.meta["update"], Place(*last.meta["place"]), last.meta["bleu"] is not None)
+
+
+def text_hash(corpus: Prepared) -> str:
+    """A place in the data means nothing in another text."""
+    return corpus.files["train.tokens"]["sha256"]
 
 
 def check_machine(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> None:
@@ -82,32 +103,33 @@ def check_machine(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> 
 
 
 def save(
-    run: Path,
-    state: State,
-    done: int,
-    place: Place,
-    scores: Validation | None,
-    config: TrainConfig,
-    ranks: Ranks,
-    *,
-    average: bool = False,
+    run: Path, state: State, done: Done, config: TrainConfig, corpus: Prepared, ranks: Ranks
 ) -> None:
-    """Save a checkpoint, or the weights alone as the average: rank 0 writes, the others wait."""
-    name = "average" if average else f"{done:06d}"
-    rest = {"adam": state.adam.state_dict(), "scaler": state.scaler.state_dict()}
-    meta = {
-        "update": done,
-        "place": place,
-        "batches": config.accumulate * ranks.size,
-        "device": ranks.device.type,
-        "loss": scores and scores.loss,
-        "bleu": scores and scores.bleu,
-        "vocabulary": vocabulary_hash(run),
-    }
+    """Save a checkpoint that has no scores yet: rank 0 writes, the others wait."""
 
     def write() -> None:
-        path = run / "checkpoints" / name
-        checkpoints.save(path, state.model, None if average else rest, meta)
+        rest = {"adam": state.adam.state_dict(), "scaler": state.scaler.state_dict()}
+        meta = {
+            "update": done.updates,
+            "place": done.place,
+            "batches": config.accumulate * ranks.size,
+            "device": ranks.device.type,
+            "loss": None,
+            "bleu": None,
+            "vocabulary": vocabulary_hash(run),
+            "text": text_hash(corpus),
+        }
+        checkpoints.save(run / "checkpoints" / f"{done.updates:06d}", state.model, rest, meta)
+        checkpoints.prune(run, config.keep)
+
+    ranks.once(write)
+
+
+def rate(run: Path, done: Done, scores: Validation, config: TrainConfig, ranks: Ranks) -> None:
+    """Write the scores of its validation into a checkpoint."""
+
+    def write() -> None:
+        checkpoints.score(run / "checkpoints" / f"{done.updates:06d}", *scores)
         checkpoints.prune(run, config.keep)
 
     ranks.once(write)
