@@ -121,7 +121,7 @@ class TrainConfig:
     clip: float | None = None
     """largest norm of the gradient of the mean loss per token; null: no clipping"""
     validate_every: int = 1000
-    """updates between validations; each one is followed by a checkpoint"""
+    """updates between checkpoints; each one is validated"""
     patience: int | None = None
     """validations without a better BLEU before training stops; null: never"""
     keep: int = 5

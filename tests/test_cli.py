@@ -76,6 +76,42 @@ def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsy
     assert "4 of 4 translations are equal" in capsys.readouterr().out
 
 
+def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
+    out = tmp_path / "prepared"
+    prepare = ["data", "prepare", str(corpus), "--languages", "de", "en", "--out", str(out)]
+    assert cli.main([*prepare, "--vocab-size", "320"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{out}: 400 pairs, ")
+    keys = [word for word in said.split() if "=" in word]
+    assert cli.main(["train", str(yaml), *keys, "--run", str(tmp_path / "run")]) == 0
+    assert not (tmp_path / "run" / "data").exists()
+    assert cli.main(["translate", str(tmp_path / "run"), "--input", str(corpus / "test.de")]) == 0
+    assert cli.main(["evaluate", str(tmp_path / "run")]) == 0  # the test split is there, too
+    line = fails(capsys, "train", yaml, f"data.corpus={out}", "--run", tmp_path / "other")
+    assert "prepared with 320 types, the recipe has 300: give model.vocab_size=320" in line
+    assert not (tmp_path / "other").exists()
+    line = fails(capsys, "train", yaml, *keys, "data.source=en", "--run", tmp_path / "other")
+    assert "prepared for de-en, the recipe has en-en" in line
+
+
+def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["data", "prepare", "libreoffice-fr-en", "--vocab-size", "1000"]) == 0
+    assert "prepared/libreoffice-fr-en: 26,377 pairs" in capsys.readouterr().out
+    assert (tmp_path / "prepared" / "libreoffice-fr-en" / "test.fr").exists()
+    assert "of which languages?" in fails(capsys, "data", "prepare", tmp_path)
+
+
+def test_plan(yaml, capsys):
+    assert cli.main(["plan", str(yaml), "--gpus", "2", "--memory", "1", "--tokens-per-s", "9"]) == 0
+    said = capsys.readouterr().out
+    for row in ("parameters", "optimizer", "activations", "one update", "epoch", "hours"):
+        assert f"\n{row} " in f"\n{said}"
+    with pytest.raises(SystemExit):
+        cli.main(["plan", str(yaml), "--memory", "-1"])
+    assert "'-1' is not a number above 0" in capsys.readouterr().err
+
+
 def test_translate_reads_stdin_and_writes_a_line_for_each_line(run):
     text = "ein und zwanzig\n\nzwei und dreißig\n"
     done = subprocess.run(

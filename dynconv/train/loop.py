@@ -62,8 +62,8 @@ def loop(
     _, adam, scaler = state
 
     with (
-        start_log(run, done, config, ranks) as log,
         signals() as received,
+        start_log(run, done, config, ranks) as log,
         profiling(run, recipe.profile and ranks.first) as profile,
     ):
         log.say(

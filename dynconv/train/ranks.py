@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -112,6 +113,7 @@ def joined() -> Iterator[Ranks]:
         backend = "nccl" if device.type == "cuda" else "gloo"
         yield Ranks(rank, size, local, device, dist.new_group(backend=backend, timeout=LOST))
     except Exception as error:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it; first say why
         if store.add("failed", 1) > 1:  # the one that failed first has said why
             raise SystemExit(1) from None
         lost = isinstance(error, dist.DistError) or "gloo" in str(error).lower()

@@ -1,0 +1,68 @@
+"""dynconv bench train: every part of an update has its time, and the record says what it is of."""
+
+import json
+
+import pytest
+
+from dynconv import cli
+from dynconv import recipe as recipes
+from dynconv.bench import train as module
+from dynconv.train.update import DTYPES
+
+
+@pytest.fixture
+def yaml(recipe, tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(recipes.dump(recipe), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("text", [[], ["--synthetic", "300"]])
+def test_bench_train(yaml, tmp_path, capsys, monkeypatch, text):
+    monkeypatch.setattr(module, "SIDE", 64)
+    output = tmp_path / "bench.json"
+    arguments = ["bench", "train", str(yaml), "--updates", "6", "--output", str(output), *text]
+    assert cli.main(arguments) == 0
+    shown = capsys.readouterr().out
+    found = json.loads(output.read_text(encoding="utf-8"))
+    assert found["seconds"].keys() == {"data", "forward", "backward", "optimizer", "log"}
+    assert all(seconds > 0 for seconds in found["seconds"].values())
+    assert found["recipe"] == "tiny" and found["precision"] == "float32" and found["updates"] == 6
+    assert found["synthetic_pairs"] == (300 if text else None)
+    whole = sum(found["seconds"].values())
+    speed = found["target_tokens_an_update"] / whole
+    assert found["target_tokens_per_s"] == pytest.approx(speed)
+    assert found["flop_per_s"] == pytest.approx(found["flop_a_target_token"] * speed)
+    for words in ("forward", "target tokens/s", "the loop itself", f"written to {output}"):
+        assert words in shown
+
+
+def test_the_arithmetic_is_that_of_the_matrix_products(recipe, prepared):
+    """Forward and backward: three products of as many operations, 2 a weight and position."""
+    from dataclasses import replace
+    from itertools import islice
+
+    from dynconv.train.data import Place, works
+    from dynconv.train.ranks import Ranks
+
+    some = list(islice(works(prepared, 256, recipe.train, Place(), Ranks()), 2))
+    counted = module.flops(recipe, some, Ranks())
+    wider = replace(recipe, model=replace(recipe.model, ffn=2 * recipe.model.ffn))
+    C, F = recipe.model.channels, recipe.model.ffn
+    positions = sum(
+        batch.source.numel() + batch.prefix.numel() for w in some for batch in w.batches
+    )
+    assert module.flops(wider, some, Ranks()) - counted == 3 * 2 * positions * 2 * C * F
+
+
+def test_the_peak_is_of_the_precision(monkeypatch):
+    import torch
+
+    monkeypatch.setattr(module, "SIDE", 64)
+    seen = []
+    product = torch.mm
+    monkeypatch.setattr(torch, "mm", lambda a, b: seen.append(a.dtype) or product(a, b))
+    for precision in ("float32", "bfloat16"):
+        assert module.peak(precision, torch.device("cpu")) > 1e6
+        assert set(seen) == {DTYPES.get(precision, torch.float32)}
+        seen.clear()
