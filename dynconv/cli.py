@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
         help="suffixes of the text's files (default: as the manifest lists them)",
     )
     prepare.add_argument(
-        "--vocab-size", type=positive, default=32768, help="types of the vocabulary, default: 32768"
+        "--vocab-size", type=positive, metavar="N", help="types (default: 32768, or those of --bpe)"
     )
     prepare.add_argument(
         "--bpe", type=Path, metavar="FILE", help="a bpe.json, instead of a new one"

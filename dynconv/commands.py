@@ -27,12 +27,13 @@ def data_fetch(options) -> None:
 
 
 def data_prepare(options) -> None:
-    from dynconv.text import prepare
+    from dynconv.text import BPE, prepare
     from dynconv.text.catalog import languages
 
     source, target = options.languages or languages(options.corpus)
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
-    corpus = prepare(options.corpus, source, target, options.vocab_size, out, options.bpe)
+    size = options.vocab_size or (len(BPE.load(options.bpe)) if options.bpe else 32768)
+    corpus = prepare(options.corpus, source, target, size, out, options.bpe)
     print(
         f"{out}: {len(corpus):,} pairs, {corpus.source_tokens:,} {source} and "
         f"{corpus.target_tokens:,} {target} tokens; train with data.corpus={out} "

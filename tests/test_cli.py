@@ -87,6 +87,9 @@ def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
     assert not (tmp_path / "run" / "data").exists()
     assert cli.main(["translate", str(tmp_path / "run"), "--input", str(corpus / "test.de")]) == 0
     assert cli.main(["evaluate", str(tmp_path / "run")]) == 0  # the test split is there, too
+    again = [*prepare[:-1], str(tmp_path / "again"), "--bpe", str(out / "bpe.json")]
+    assert cli.main(again) == 0  # with as many types as that has
+    assert "model.vocab_size=320" in capsys.readouterr().out
     line = fails(capsys, "train", yaml, f"data.corpus={out}", "--run", tmp_path / "other")
     assert "prepared with 320 types, the recipe has 300: give model.vocab_size=320" in line
     assert not (tmp_path / "other").exists()
