@@ -128,6 +128,17 @@ def test_ranks_that_disagree_about_the_vocabulary(yaml, prepared, corpus, tmp_pa
     assert "the text in prepared has another vocabulary" in line
 
 
+def test_a_machine_without_its_gpus(yaml, tmp_path):
+    body = """
+import torch
+from dynconv.train import ranks
+ranks.own_device = lambda *_: torch.device("cpu" if rank else "cuda:0")
+more = []
+"""
+    (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run"))
+    assert "disagree: one has cpu, the other cuda" in line
+
+
 def test_a_run_directory_that_is_not_shared(yaml, tmp_path):
     body = f'os.chdir("{tmp_path}/" + str(rank)); more = ["--run-dir", "run"]'
     for rank in range(2):

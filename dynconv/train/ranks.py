@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -110,8 +110,10 @@ def joined() -> Iterator[Ranks]:
     try:
         device = own_device(local, int(os.environ["LOCAL_WORLD_SIZE"]))
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
+        ranks = Ranks(rank, size, local, device)
+        ranks.agree(device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}")
         backend = "nccl" if device.type == "cuda" else "gloo"
-        yield Ranks(rank, size, local, device, dist.new_group(backend=backend, timeout=LOST))
+        yield replace(ranks, swift=dist.new_group(backend=backend, timeout=LOST))
     except Exception as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it; first say why
         if store.add("failed", 1) > 1:  # the one that failed first has said why

@@ -71,7 +71,6 @@ def open_run(run: Path, recipe: Recipe, ranks: Ranks) -> tuple[Recipe, Prepared]
     every rank when one of them has or sees something else than rank 0.
     """
     ranks.agree(recipe, lambda ours, theirs: "; ".join(recipes.differences(theirs, ours, ())))
-    ranks.agree(ranks.device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}")
     recipe = ranks.once(lambda: ready(run, recipe))
     if not ranks.first and not (run / "bpe.json").exists():
         raise UserError(
