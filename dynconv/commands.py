@@ -27,12 +27,14 @@ def data_fetch(options) -> None:
 
 
 def data_prepare(options) -> None:
+    from dynconv.config import ModelConfig
     from dynconv.text import BPE, prepare
     from dynconv.text.catalog import languages
 
     source, target = options.languages or languages(options.corpus)
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
-    size = options.vocab_size or (len(BPE.load(options.bpe)) if options.bpe else 32768)
+    given = len(BPE.load(options.bpe)) if options.bpe else ModelConfig.vocab_size
+    size = options.vocab_size or given
     corpus = prepare(options.corpus, source, target, size, out, options.bpe)
     print(
         f"{out}: {len(corpus):,} pairs, {corpus.source_tokens:,} {source} and "

@@ -14,13 +14,18 @@ def replace_text(path: Path, text: str) -> None:
     """
     scratch = path.with_name(path.name + ".part")
     try:
-        with scratch.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        write_through(scratch, text.encode())
         os.replace(scratch, path)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+
+
+def write_through(path: Path, data) -> None:
+    """Write bytes that are on the disk, not in its cache, when this returns."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sha256(path: Path) -> str:

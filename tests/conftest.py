@@ -71,6 +71,16 @@ def recipe(corpus) -> Recipe:
     )
 
 
+@pytest.fixture
+def yaml(recipe, tmp_path) -> Path:
+    """That recipe in a file."""
+    from dynconv.recipe import dump
+
+    path = tmp_path / "tiny.yaml"
+    path.write_text(dump(recipe), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="session")
 def prepared(corpus, tmp_path_factory):
     """The same text, prepared for training."""

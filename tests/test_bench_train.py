@@ -5,16 +5,8 @@ import json
 import pytest
 
 from dynconv import cli
-from dynconv import recipe as recipes
 from dynconv.bench import train as module
 from dynconv.train.update import DTYPES
-
-
-@pytest.fixture
-def yaml(recipe, tmp_path):
-    path = tmp_path / "tiny.yaml"
-    path.write_text(recipes.dump(recipe), encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize("text", [[], ["--synthetic", "300"]])

@@ -107,7 +107,7 @@ def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "_write", full)
+        patch.setattr(checkpoints, "write_through", full)
         with pytest.raises(UserError, match="000002: cannot save.*No space left.*untouched"):
             checkpoints.save(tmp_path / "checkpoints" / "000002", model, {}, meta(2))
     assert [c.path for c in checkpoints.listing(tmp_path)] == [first.path]

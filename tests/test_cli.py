@@ -23,13 +23,6 @@ COMMAND = [sys.executable, "-m", "dynconv"]
 
 
 @pytest.fixture
-def yaml(recipe, tmp_path) -> Path:
-    path = tmp_path / "tiny.yaml"
-    path.write_text(recipes.dump(recipe), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
 def run(recipe, tmp_path) -> Path:
     train(recipe, tmp_path / "run")
     return tmp_path / "run"

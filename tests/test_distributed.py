@@ -154,7 +154,7 @@ def full(path, data):
     if "000010" in str(path):
         raise OSError(28, "No space left on device")
     write(path, data)
-write, checkpoint._write = checkpoint._write, full
+write, checkpoint.write_through = checkpoint.write_through, full
 more = []
 """
     (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run"))
@@ -162,37 +162,32 @@ more = []
     assert weights(tmp_path / "run", "000005")
 
 
-def test_a_hung_rank_stops_all(yaml, tmp_path):
-    body = """
+EIGHTH = """
 import datetime, signal, time
 from dynconv.train import ranks, loop
-ranks.LOST = datetime.timedelta(seconds=4)
-def hang(*arguments):
+def eighth(*arguments):
     calls.append(1)
     if rank == 1 and len(calls) == 8:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # else torchrun waits for 30 s
-        time.sleep(1000)
+        {what}
     return backward(*arguments)
-calls, backward, loop.backward = [], loop.backward, hang
+calls, backward, loop.backward = [], loop.backward, eighth
 more = []
 """
+"""what happens to rank 1 in its eighth update"""
+
+
+def test_a_hung_rank_stops_all(yaml, tmp_path):
+    # with its own handler of SIGTERM, torchrun would wait for 30 s
+    hang = "signal.signal(signal.SIGTERM, signal.SIG_DFL); time.sleep(1000)"
+    body = EIGHTH.format(what=hang) + "ranks.LOST = datetime.timedelta(seconds=4)"
     (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run"))
     assert "process 0 of 2 has lost another one, which died or hangs" in line
     assert weights(tmp_path / "run", "000005")
 
 
 def test_torchrun_restarts_after_a_dead_rank(yaml, tmp_path):
-    body = """
-import signal
-from dynconv.train import loop
-def die(*arguments):
-    calls.append(1)
-    if rank == 1 and len(calls) == 8 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return backward(*arguments)
-calls, backward, loop.backward = [], loop.backward, die
-more = []
-"""
+    die = "os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and os.kill(os.getpid(), signal.SIGKILL)"
+    body = EIGHTH.format(what=die)
     done = run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run", restarts=1)
     assert "update 5 of 10; 2 processes on cpu" in done.stderr  # the second start
     assert len(said(done)) == 1 and "lost another one" in said(done)[0]

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from dynconv.errors import UserError
-from dynconv.files import replace_text
+from dynconv.files import replace_text, write_through
 
 FORMAT = "dynconv checkpoint 2"
 
@@ -67,7 +67,7 @@ def save(path: Path, model: nn.Module, state: dict | None, meta: dict[str, Any])
     try:
         scratch.mkdir()
         for name, data in files.items():
-            _write(scratch / name, data)
+            write_through(scratch / name, data)
         if path.exists():  # a damaged namesake, from which training could not go on
             shutil.rmtree(path)
         _sync(scratch)
@@ -79,13 +79,6 @@ def save(path: Path, model: nn.Module, state: dict | None, meta: dict[str, Any])
             f"{path}: cannot save this checkpoint ({error.strerror}); earlier ones are untouched"
         ) from None
     return Checkpoint(path, meta)
-
-
-def _write(path: Path, data) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _sync(directory: Path) -> None:

@@ -14,7 +14,7 @@ def read(run: Path) -> list[dict[str, Any]]:
     """The events of a run, in order; lines that a crash has left half written are left out."""
     path = run / "log.jsonl"
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; is {run} a run directory?") from None
     events = []

@@ -29,6 +29,11 @@ PATIENCE = timedelta(hours=2)
 they notice at once, for its connections close"""
 
 
+def default_device() -> torch.device:
+    """The first GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 @dataclass(frozen=True)
 class Ranks:
     """This process among its equals; by default it is alone."""
@@ -37,7 +42,7 @@ class Ranks:
     size: int = 1
     local: int = 0
     """the rank among those on the same machine"""
-    device: torch.device = field(default_factory=lambda: default_device())
+    device: torch.device = field(default_factory=default_device)
     swift: dist.ProcessGroup | None = None
     """for what every update waits for; whatever else is said among ranks may take PATIENCE"""
 
@@ -88,11 +93,6 @@ class Ranks:
                     f"process {rank} (on {where}) and process 0 (on {host}) disagree: "
                     f"{difference(ours, theirs)}"
                 )
-
-
-def default_device() -> torch.device:
-    """The first GPU if there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @contextmanager

@@ -78,19 +78,14 @@ def open_run(run: Path, recipe: Recipe, ranks: Ranks) -> tuple[Recipe, Prepared]
             "give a --run on a file system that all machines share"
         )
     corpus = open_prepared(text_of(run, recipe), verify=ranks.local == 0)
-    vocabulary = vocabulary_hash(corpus.directory)
     ranks.agree(
-        (vocabulary, len(corpus)),
+        corpus.files,
         lambda ours, theirs: (
-            f"the text in {corpus.directory} has "
-            + (
-                "another vocabulary"
-                if ours[0] != theirs[0]
-                else f"{ours[1]} pairs, not {theirs[1]}"
-            )
+            f"the text in {corpus.directory} has another "
+            f"{'vocabulary' if ours['bpe.json'] != theirs['bpe.json'] else 'content'}"
         ),
     )
-    if vocabulary != vocabulary_hash(run):
+    if corpus.files["bpe.json"]["sha256"] != vocabulary_hash(run):
         raise UserError(
             f"{corpus.directory}: prepared with another vocabulary than {run} was trained with"
         )
@@ -194,9 +189,9 @@ def load_model(run: Path, which: str = "best") -> Trained:
     return Trained(recipe, bpe, model.eval(), checkpoint)
 
 
-def vocabulary_hash(directory: Path) -> str:
+def vocabulary_hash(run: Path) -> str:
     """sha256 of bpe.json: weights mean nothing with another vocabulary."""
-    return sha256(directory / "bpe.json")
+    return sha256(run / "bpe.json")
 
 
 def _commit() -> str | None:

@@ -116,7 +116,7 @@ def save(
             "device": ranks.device.type,
             "loss": None,
             "bleu": None,
-            "vocabulary": vocabulary_hash(run),
+            "vocabulary": corpus.files["bpe.json"]["sha256"],
             "text": text_hash(corpus),
         }
         checkpoints.save(run / "checkpoints" / f"{done.updates:06d}", state.model, rest, meta)
