@@ -87,6 +87,7 @@ def cases(shape: Shape, K: int, chosen: dict[str, list[str]]) -> list[Case]:
         "depthwise_conv": (C, K),
         "light_conv": (H, K),
         "dynamic_conv": (B, T, H, K),
+        "dynamic_conv_softmax": (B, T, H, K),
     }
     made = [
         Case("copy", "", torch.empty_like(x).copy_, [x], None),

@@ -1,4 +1,6 @@
-"""The native kernels as operators of PyTorch, torch.ops.dynconv.*: autograd, compile, export.
+"""The kernels as operators of PyTorch, torch.ops.dynconv.*: autograd, compile, export.
+
+PyTorch calls the C kernels for tensors on a CPU, the CUDA kernels for those on a GPU.
 
 Three bilinear maps make up the convolutions (see cpu/conv.c), and each one's gradients are the
 other two, to any order:
@@ -14,6 +16,7 @@ the depthwise convolution. Nothing is saved for backward but the inputs.
 import torch
 from torch import Tensor
 
+from dynconv.kernels import cuda
 from dynconv.kernels.native import library
 
 FORWARD, TRANSPOSED, PER_CHANNEL = range(3)  # `kind` of cpu/conv.c
@@ -24,6 +27,10 @@ for schema in (
     "mix(Tensor x, Tensor weight, int pad_left) -> Tensor",
     "transposed(Tensor g, Tensor weight, int pad_left) -> Tensor",
     "correlate(Tensor g, Tensor x, SymInt[] shape, int pad_left) -> Tensor",
+    "gradients(Tensor g, Tensor x, Tensor weight, int pad_left) -> (Tensor, Tensor)",
+    "softmax_mix(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor",
+    "softmax_mix_backward(Tensor g, Tensor x, Tensor logits, Tensor? seed, float dropout,"
+    " int pad_left) -> (Tensor, Tensor)",
     "talk(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor",
     "talk_backward(Tensor g, Tensor x, Tensor left, Tensor? right, int max_left, int max_right)"
     " -> (Tensor, Tensor, Tensor)",
@@ -81,6 +88,11 @@ def correlate(g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> Tensor:
         g.stride(0), g.stride(1), x.stride(0), x.stride(1), torch.get_num_threads(),
     )  # fmt: skip
     return (dw.unflatten(0, (H, R)).sum(1) if split else dw).to(x.dtype)
+
+
+def gradients(g: Tensor, x: Tensor, weight: Tensor, pad_left: int) -> tuple[Tensor, Tensor]:
+    """dx and dw."""
+    return transposed(g, weight, pad_left), correlate(g, x, weight.shape, pad_left)
 
 
 def offsets(x: Tensor, left: Tensor, right: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -146,14 +158,27 @@ def step(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     return y
 
 
-for function in (mix, transposed, correlate, talk, talk_backward, cumulative_mean, step):
+for function in (
+    mix, transposed, correlate, gradients, talk, talk_backward, cumulative_mean, step
+):  # fmt: skip
     torch_library.impl(function.__name__, function, "CPU")
+for function in (
+    cuda.mix, cuda.transposed, cuda.correlate, cuda.gradients, cuda.talk, cuda.talk_backward,
+    cuda.softmax_mix, cuda.softmax_mix_backward,
+):  # fmt: skip
+    torch_library.impl(function.__name__, function, "CUDA")
 
 # What torch.compile and torch.export see: shapes and dtypes.
 for name, fake in {
     "mix": lambda x, weight, pad_left: x.new_empty(x.shape),
     "transposed": lambda g, weight, pad_left: g.new_empty(g.shape),
     "correlate": lambda g, x, shape, pad_left: x.new_empty(shape),
+    "gradients": lambda g, x, weight, pad_left: (g.new_empty(g.shape), x.new_empty(weight.shape)),
+    "softmax_mix": lambda x, logits, seed, dropout, pad_left: x.new_empty(x.shape),
+    "softmax_mix_backward": lambda g, x, logits, seed, dropout, pad_left: (
+        x.new_empty(x.shape),
+        logits.new_empty(logits.shape),
+    ),
     "talk": lambda x, left, right, max_left, max_right: x.new_empty(x.shape),
     "talk_backward": lambda g, x, left, right, max_left, max_right: (
         x.new_empty(x.shape),
@@ -184,6 +209,8 @@ def needed(ctx, index: int, function, *arguments):
 
 def mix_backward(ctx, g):
     (x, weight), (pad,) = ctx.saved_tensors, ctx.rest
+    if all(ctx.needs_input_grad[:2]):
+        return *ops.gradients(g, x, weight, pad), None
     dx = needed(ctx, 0, ops.transposed, g, weight, pad)
     return dx, needed(ctx, 1, ops.correlate, g, x, weight.shape, pad), None
 
@@ -200,7 +227,19 @@ def correlate_backward(ctx, ddw):
     return dg, needed(ctx, 1, ops.transposed, g, ddw, pad), None, None
 
 
+def save_three(ctx, inputs, output) -> None:
+    *tensors, ctx.pad = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def gradients_backward(ctx, ddx, ddw):
+    (g, x, weight), pad = ctx.saved_tensors, ctx.pad
+    dg = ops.mix(ddx, weight, pad) + ops.mix(x, ddw, pad)
+    return dg, ops.transposed(g, ddw, pad), ops.correlate(g, ddx, weight.shape, pad), None
+
+
 differentiable("mix", save_two, mix_backward)
+differentiable("gradients", save_three, gradients_backward)
 differentiable("transposed", save_two, transposed_backward)
 differentiable("correlate", save_two, correlate_backward)
 
@@ -216,12 +255,32 @@ def talk_gradients(ctx, g):
     return dx, dleft, None if right is None else dright, None, None
 
 
-def no_second(ctx, *gradients):
-    raise NotImplementedError("TaLK's native kernel has no second derivative: use impl='window'")
+def once(name: str, remedy: str) -> None:
+    """A second derivative is refused."""
+
+    def refuse(ctx, *gradients):
+        raise NotImplementedError(f"{name}'s kernel has no second derivative: use {remedy}")
+
+    differentiable(name, lambda ctx, inputs, output: None, refuse)
 
 
 differentiable("talk", save_talk, talk_gradients)
-differentiable("talk_backward", lambda ctx, inputs, output: None, no_second)
+once("talk_backward", "impl='window'")
+
+
+def save_softmax(ctx, inputs, output) -> None:
+    x, logits, seed, ctx.dropout, ctx.pad = inputs
+    ctx.save_for_backward(x, logits, seed)
+
+
+def softmax_gradients(ctx, g):
+    x, logits, seed = ctx.saved_tensors
+    grads = ops.softmax_mix_backward(g, x, logits, seed, ctx.dropout, ctx.pad)
+    return *grads, None, None, None
+
+
+differentiable("softmax_mix", save_softmax, softmax_gradients)
+once("softmax_mix_backward", "impl='separate'")
 
 
 def save_direction(ctx, inputs, output) -> None:

@@ -145,16 +145,17 @@ class DynamicConv(nn.Module):
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)
         self.out_proj = linear(channels, channels)
 
-    def _kernel(self, x: Tensor) -> Tensor:
-        weight = self.kernel_proj(x).unflatten(2, (self.heads, self.kernel_size))  # (B, T, H, K)
-        weight = ops.normalize_kernel(weight).to(x.dtype)
-        return F.dropout(weight, self.weight_dropout, self.training)
+    def _logits(self, x: Tensor) -> Tensor:
+        return self.kernel_proj(x).unflatten(2, (self.heads, self.kernel_size))  # (B, T, H, K)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x = self.in_proj(x, pad_mask)
-        return self.out_proj(ops.dynamic_conv(x, self._kernel(x), pad_left=self.pad_left))
+        dropout = self.weight_dropout if self.training else 0.0
+        y = ops.dynamic_conv_softmax(x, self._logits(x), pad_left=self.pad_left, dropout=dropout)
+        return self.out_proj(y)
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         x = self.in_proj(x)
         state = History.extend(state, x, self.kernel_size - 1)
-        return self.out_proj(state.mix(self._kernel(x))), state
+        kernel = ops.normalize_kernel(self._logits(x)).to(x.dtype)
+        return self.out_proj(state.mix(kernel)), state

@@ -6,7 +6,10 @@ PyTorch's channels-last convolution is up to a third faster forward, or a tenth 
 
 The other rules choose among the PyTorch ways, by the number of positions T and of taps K; they were
 measured on a CPU with one thread, B = 10, C = 1,024, H = 16, K in (3, 31), T in (10, 100, 1,000)
-and at B = 100, T = 32, C = 512, H = 4. On a GPU nothing was measured yet: the same rules apply.
+and at B = 100, T = 32, C = 512, H = 4.
+
+On a GPU the CUDA kernels run wherever they can, the PyTorch ways elsewhere, by the same rules.
+Nothing was measured there yet.
 """
 
 from collections.abc import Callable
@@ -14,7 +17,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from dynconv.kernels import native
+from dynconv.kernels import launch, native
+
+KERNELS = {"native": native, "cuda": launch}  # each with runs(x) and obstacle(x)
 
 
 class Rule(NamedTuple):
@@ -43,6 +48,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule("band", "if T <= 64", lambda T, K: T <= 64),
         otherwise("blocked"),
     ),
+    "dynamic_conv_softmax": (otherwise("separate"),),
     "talk_conv": (
         Rule("window", "if T <= 10", lambda T, K: T <= 10),
         otherwise("blocked"),
@@ -56,21 +62,24 @@ def choose(
 ) -> Callable[..., Tensor]:
     """The implementation that `impl` names, for x (B, T, C) and K taps.
 
-    Raises ValueError for an unknown name, with the known ones, and for "native" where it cannot
-    run, with the reason and the remedy.
+    Raises ValueError for an unknown name, with the known ones, and for kernels that cannot run
+    here, with the reason and the remedy.
     """
     if impl == "auto":
-        impl = automatic(operator, x, K)
+        impl = automatic(operator, implementations, x, K)
     if impl not in implementations:
         names = ", ".join(["auto", *implementations])
         raise ValueError(f"no implementation {impl!r} here: choose one of {names}")
-    if impl == "native" and not native.runs(x):
-        raise ValueError(f"impl='native' cannot run: {native.obstacle(x)}")
+    if impl in KERNELS and not KERNELS[impl].runs(x):
+        raise ValueError(f"impl={impl!r} cannot run: {KERNELS[impl].obstacle(x)}")
     return implementations[impl]
 
 
-def automatic(operator: str, x: Tensor, K: int) -> str:
+def automatic(
+    operator: str, implementations: dict[str, Callable[..., Tensor]], x: Tensor, K: int
+) -> str:
     """What "auto" stands for."""
-    if native.runs(x):
-        return "native"
+    for name, kernels in KERNELS.items():
+        if name in implementations and kernels.runs(x):
+            return name
     return next(rule.impl for rule in RULES[operator] if rule.holds(x.shape[1], K))

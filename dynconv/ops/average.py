@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels.registered import ops as native
+from dynconv.kernels.registered import ops as kernels
 from dynconv.ops.auto import choose
 from dynconv.ops.checks import check_sequence
 
@@ -62,7 +62,7 @@ def cumulative_mean_blocked(x: Tensor) -> Tensor:
 
 def cumulative_mean_native(x: Tensor) -> Tensor:
     """The C kernel, which adds up in float64."""
-    return native.cumulative_mean(x, False)
+    return kernels.cumulative_mean(x, False)
 
 
 IMPLEMENTATIONS = {

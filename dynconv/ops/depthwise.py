@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels.registered import ops as native
+from dynconv.kernels.registered import ops as kernels
 from dynconv.ops.auto import choose
 from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import pad_time
@@ -81,7 +81,8 @@ IMPLEMENTATIONS = {
     "shifted": depthwise_conv_shifted,
     "conv1d": depthwise_conv_conv1d,
     "channels_last": depthwise_conv_channels_last,
-    "native": native.mix,
+    "native": kernels.mix,
+    "cuda": kernels.mix,
 }
 
 

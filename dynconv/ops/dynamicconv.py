@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels.registered import ops as native
+from dynconv.kernels.registered import ops as kernels
 from dynconv.ops.auto import choose
 from dynconv.ops.checks import check_conv
 from dynconv.ops.recompute import dynamic_conv_blocked, dynamic_conv_taps
@@ -83,7 +83,8 @@ IMPLEMENTATIONS = {
     "shifted": dynamic_conv_shifted,
     "taps": dynamic_conv_taps,
     "blocked": dynamic_conv_blocked,
-    "native": native.mix,
+    "native": kernels.mix,
+    "cuda": kernels.mix,
 }
 
 

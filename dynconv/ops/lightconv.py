@@ -8,7 +8,7 @@ with head(c) = c // (C // H), so that neighbouring channels share a kernel.
 import torch
 from torch import Tensor
 
-from dynconv.kernels.registered import ops as native
+from dynconv.kernels.registered import ops as kernels
 from dynconv.ops.auto import choose
 from dynconv.ops.checks import check_conv
 from dynconv.ops.depthwise import channels_last_out, channels_last_x_grad, depthwise_conv_conv1d
@@ -104,7 +104,8 @@ IMPLEMENTATIONS = {
     "blocked": light_conv_blocked,
     "conv1d": light_conv_conv1d,
     "channels_last": light_conv_channels_last,
-    "native": native.mix,
+    "native": kernels.mix,
+    "cuda": kernels.mix,
 }
 
 

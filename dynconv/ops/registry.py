@@ -1,12 +1,13 @@
 """Which implementations of an operator can be named here."""
 
-from dynconv.kernels import native
-from dynconv.ops import average, depthwise, dynamicconv, lightconv, talk
+from dynconv.ops import average, depthwise, dynamicconv, lightconv, softmaxconv, talk
+from dynconv.ops.auto import KERNELS
 
 OPERATORS = {
     "depthwise_conv": depthwise.IMPLEMENTATIONS,
     "light_conv": lightconv.IMPLEMENTATIONS,
     "dynamic_conv": dynamicconv.IMPLEMENTATIONS,
+    "dynamic_conv_softmax": softmaxconv.IMPLEMENTATIONS,
     "talk_conv": talk.IMPLEMENTATIONS,
     "cumulative_mean": average.IMPLEMENTATIONS,
 }
@@ -16,4 +17,6 @@ def implementations(operator: str) -> list[str]:
     """The names that `impl=` of that operator takes here and now, besides "auto"."""
     if operator not in OPERATORS:
         raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
-    return [name for name in OPERATORS[operator] if name != "native" or native.missing() is None]
+    return [
+        name for name in OPERATORS[operator] if name not in KERNELS or not KERNELS[name].missing()
+    ]

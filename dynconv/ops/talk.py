@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dynconv.kernels.registered import ops as native
+from dynconv.kernels.registered import ops as kernels
 from dynconv.ops.auto import choose
 from dynconv.ops.checks import check_talk
 from dynconv.ops.recompute import blocks, split_heads
@@ -188,7 +188,8 @@ IMPLEMENTATIONS = {
     "window": talk_conv_window,
     "table": talk_conv_table,
     "blocked": talk_conv_blocked,
-    "native": native.talk,
+    "native": kernels.talk,
+    "cuda": kernels.talk,
 }
 
 

@@ -1,0 +1,98 @@
+// DynamicConv: each position has its own kernel for each head.
+//
+//     out[b, t, c] = sum_j weight[b, t, head(c), j] * x[b, t + j - pad, c]
+
+#include "number.cuh"
+#include "window.cuh"
+#include "taps.cuh"
+
+// v1. A thread makes one number of out, as in lightconv.cu. The R channels of a head each ask for
+// the same K weights: R times the bytes of `weight` go through the caches.
+template <typename Number>
+__global__ void dynamic_conv_v1(const Number* x, const Number* weight, Number* out, int B, int T,
+                                int C, int H, int K, int pad, long long x_batch, long long x_time,
+                                long long w_batch, long long w_time) {
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (long long)B * T * C) return;
+  const int c = i % C, t = i / C % T, h = c / (C / H);
+  const long long b = i / C / T;
+  Sum<Number> sum = 0;
+  for (int j = 0; j < K; ++j) {
+    const int s = t + j - pad;
+    if (0 <= s && s < T)
+      sum += widen(weight[b * w_batch + t * w_time + h * K + j]) *
+             widen(x[b * x_batch + s * x_time + c]);
+  }
+  narrow(sum, out[i]);
+}
+
+// The weights as they are.
+template <typename Number>
+struct Given {
+  const Number* weight;  // of the tile's first position and head
+  long long time_stride;
+  int K;
+
+  __device__ __forceinline__ Sum<Number> operator()(int t, int head, int j) const {
+    return widen(weight[t * time_stride + (head * K + j)]);
+  }
+};
+
+// The version in use; see window.cuh for its map and taps.cuh for the weights' way through shared
+// memory. Block (32, n).
+//
+//   v1 -> this   a row of x is loaded once for TILE = 8 outputs, a weight once for the head's R
+//                channels, from shared memory four at a time: x and weight come from memory once.
+//
+// TRANSPOSED, with pad' = K - 1 - pad and g for x, makes it the gradient of x:
+//
+//     dx[s] = sum_j weight[s + j - pad'][K - 1 - j] g[s + j - pad']
+template <typename Number, int V, bool TRANSPOSED>
+__global__ void __launch_bounds__(128, 3)
+dynamic_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
+             Number* __restrict__ out, int T, int C, int H, int K, int pad, int G, int chunk,
+             long long x_batch, long long x_time, long long w_batch, long long w_time) {
+  DYNAMIC_SHARED(Sum<Number>, shared);
+  const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
+  if (at.t >= T) return;
+  const Given<Number> given{weight + at.b * w_batch + at.t * w_time + at.h * K, w_time, K};
+  DynamicTaps<Number, TRANSPOSED, Given<Number>> weights{
+      given, warp_taps(shared, G, chunk), at, T, H, K, pad, G, chunk};
+  convolve<V>(x, out, weights, at, T, C, H, K, pad, G, chunk, x_batch, x_time);
+}
+
+// v1 of the weights' gradient. A thread makes one number of it.
+template <typename Number>
+__global__ void dynamic_weight_grad_v1(const Number* g, const Number* x, Number* dweight, int B,
+                                       int T, int C, int H, int K, int pad, long long g_batch,
+                                       long long g_time, long long x_batch, long long x_time) {
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (long long)B * T * H * K) return;
+  const int j = i % K, h = i / K % H, t = i / K / H % T, s = t + j - pad, R = C / H;
+  const long long b = i / K / H / T;
+  Sum<Number> sum = 0;
+  if (0 <= s && s < T)
+    for (int c = h * R; c < h * R + R; ++c)
+      sum += widen(g[b * g_batch + t * g_time + c]) * widen(x[b * x_batch + s * x_time + c]);
+  narrow(sum, dweight[i]);
+}
+
+// dweight[t][j] = g[t] . x[t + j - pad], over the channels of a head; see correlate in taps.cuh.
+template <typename Number, int V, int G>
+__global__ void __launch_bounds__(128, 3)
+dynamic_weight_grad(const Number* __restrict__ g, const Number* __restrict__ x,
+                    Number* __restrict__ dweight, int T, int C, int H, int K, int pad, int chunk,
+                    long long g_batch, long long g_time, long long x_batch, long long x_time) {
+  DYNAMIC_SHARED(Sum<Number>, shared);
+  const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
+  if (at.t >= T) return;
+  const auto taps = warp_taps(shared, G, chunk);
+  for (int first = 0; first < K; first += chunk) {
+    correlate<V, G>(g, x, taps, at, first, T, C, H, K, pad, chunk, g_batch, g_time, x_batch,
+                    x_time);
+    for_each_tap(at, first, T, H, K, G, chunk, [&](int a, int head, int k) {
+      const long long row = ((long long)at.b * T + at.t + a) * H + at.h + head;
+      narrow(taps[tap_index<Number>(head, k, a, chunk)], dweight[row * K + first + k]);
+    });
+  }
+}

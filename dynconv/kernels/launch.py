@@ -1,0 +1,157 @@
+"""Launches the CUDA kernels of *.cu: on a GPU through CuPy, on CPU tensors through the simulator.
+
+CuPy is imported here and nowhere else, when a kernel is first launched. It compiles a kernel with
+NVRTC for the GPU at hand, in about a second, and keeps the result in ~/.cupy/kernel_cache.
+"""
+
+import re
+import warnings
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dynconv.kernels import simulate
+
+SOURCES = Path(__file__).parent
+NUMBERS = {
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+
+
+class NoGpuKernels(RuntimeError):
+    """The CUDA kernels cannot run; the message says why and how to go on."""
+
+
+@torch.compiler.assume_constant_result
+def missing() -> str | None:
+    """Why the CUDA kernels cannot run on this machine, or None if they can."""
+    return _missing()
+
+
+@cache
+def _missing() -> str | None:
+    if find_spec("cupy") is None:
+        return "no CuPy: pip install 'dynconv[gpu]'"
+    with warnings.catch_warnings(record=True) as caught:  # PyTorch says there what hinders it
+        warnings.simplefilter("always")
+        found = torch.cuda.is_available()
+    if not found:
+        hint = f" ({str(caught[0].message).splitlines()[0]})" if caught else ""
+        return f"PyTorch sees no GPU{hint}: see nvidia-smi, and install a CUDA build of torch"
+    try:
+        cupy().cuda.runtime.getDeviceCount()
+    except Exception as error:  # CuPy's libraries or the driver
+        return f"CuPy does not start ({str(error).splitlines()[0]}): it must fit the driver"
+    return None
+
+
+def cupy():
+    """CuPy, imported when it is first needed."""
+    return import_module("cupy")
+
+
+def runs(x: Tensor) -> bool:
+    """Is there a CUDA kernel for x: on a GPU that CuPy reaches, in one of four dtypes?"""
+    return x.device.type == "cuda" and x.dtype in NUMBERS and missing() is None
+
+
+def obstacle(x: Tensor) -> str:
+    """Why there is none for x, and the remedy."""
+    if reason := missing():
+        return reason
+    if x.device.type != "cuda":
+        return f"x is on {x.device}, the CUDA kernels run on a GPU: move it with .cuda()"
+    names = ", ".join(str(dtype).removeprefix("torch.") for dtype in NUMBERS)
+    return f"x is {x.dtype}, the CUDA kernels take {names}: cast it, or choose another impl"
+
+
+@cache
+def code(source: str) -> str:
+    """The text of a source with the headers that it includes, as every compiler gets it.
+
+    One text, since CuPy's cache would not notice that a header has changed.
+    """
+    text = (SOURCES / source).read_text(encoding="utf-8")
+    return re.sub(
+        r'^#include "(.*)"\n',
+        lambda match: f'#line 1 "{match[1]}"\n{code(match[1])}',
+        text,
+        flags=re.MULTILINE,
+    )
+
+
+class Launch(NamedTuple):
+    """How a kernel is launched: a one-dimensional grid of blocks (x, y), dynamic shared bytes."""
+
+    blocks: int
+    block: tuple[int, int]
+    shared: int = 0
+
+
+def launch(source: str, kernel: str, how: Launch, device: torch.device, *arguments) -> None:
+    """Launch `kernel`, such as "light_conv<float, 4, false>", on PyTorch's current stream.
+
+    arguments  Tensors become their addresses and None a null pointer, int an int, float a float;
+               numpy's numbers stay what they are.
+    Raises NoGpuKernels when the kernel cannot be compiled or launched.
+    """
+    values = [convert(argument) for argument in arguments]
+    if device.type == "cpu":
+        function = simulated(source, kernel)
+        function((how.blocks,), how.block, values, shared_mem=how.shared)
+        return
+    gpu = cupy().cuda
+    stream = gpu.Stream.from_external(Stream(torch.cuda.current_stream(device).cuda_stream))
+    try:
+        with gpu.Device(device.index), stream:
+            function = compiled(source, kernel, device.index)
+            function((how.blocks,), how.block, tuple(values), shared_mem=how.shared)
+    except (gpu.compiler.CompileException, gpu.driver.CUDADriverError) as error:
+        raise NoGpuKernels(
+            f"{kernel} of {source} on {torch.cuda.get_device_name(device)}: {error}; "
+            "choose another impl, or see dynconv doctor"
+        ) from error
+
+
+class Stream:
+    """A stream of PyTorch's as CuPy takes it, by the CUDA stream protocol."""
+
+    def __init__(self, address: int):
+        self.address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
+@cache
+def compiled(source: str, kernel: str, device: int):
+    """The kernel for the GPU that is current."""
+    module = cupy().RawModule(code=code(source), options=("-std=c++17",), name_expressions=[kernel])
+    return module.get_function(kernel)
+
+
+@cache
+def simulated(source: str, kernel: str):
+    return simulate.Module(code(source), [kernel]).get_function(kernel)
+
+
+def convert(argument) -> np.generic:
+    """One argument as numpy's number of the size that the kernel expects."""
+    if argument is None:
+        return np.uint64(0)
+    if isinstance(argument, Tensor):
+        return np.uint64(argument.data_ptr())
+    if isinstance(argument, int):
+        return np.int32(argument)  # an OverflowError beyond 2^31
+    if isinstance(argument, float):
+        return np.float32(argument)
+    return argument

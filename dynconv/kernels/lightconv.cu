@@ -1,0 +1,200 @@
+// LightConv: one kernel for each head, the same at every position. Depthwise is H = C.
+//
+//     out[b, t, c] = sum_j weight[head(c), j] * x[b, t + j - pad, c]
+//
+// x may have any batch and time strides, its channels lie side by side; out is contiguous.
+
+#include "number.cuh"
+#include "window.cuh"
+
+// v1. A thread makes one number of out. Neighbouring threads are neighbouring channels, so a warp
+// reads whole lines of x; but each number of x is asked for K times, and each tap once more for
+// every number of out: K loads for K products. The caches answer, and the loads are the limit.
+template <typename Number>
+__global__ void light_conv_v1(const Number* x, const Number* weight, Number* out, int B, int T,
+                              int C, int H, int K, int pad, long long x_batch, long long x_time) {
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (long long)B * T * C) return;
+  const int c = i % C, t = i / C % T, h = c / (C / H);
+  const long long b = i / C / T;
+  Sum<Number> sum = 0;
+  for (int j = 0; j < K; ++j) {
+    const int s = t + j - pad;
+    if (0 <= s && s < T)
+      sum += widen(weight[h * K + j]) * widen(x[b * x_batch + s * x_time + c]);
+  }
+  narrow(sum, out[i]);
+}
+
+// The taps of a warp's heads, its own copy: [head][tap], the rows of odd length, so that two heads
+// are never in one bank. No other warp is waited for.
+template <typename Number, bool FLIPPED>
+struct LightTaps {
+  const Number* weight;
+  SharedPointer<Sum<Number>> taps;
+  int h0, H, K, G, chunk;
+
+  __device__ __forceinline__ void stage(int first) {
+    const int lane = threadIdx.x, count = min(chunk, K - first);
+    __syncwarp();  // the taps before have been read
+    for (int i = lane; i < 32 / G * count; i += 32) {
+      const int head = i / count, k = i % count, j = FLIPPED ? K - 1 - first - k : first + k;
+      taps[head * (chunk + 1) + k] = h0 + head < H ? widen(weight[(h0 + head) * K + j]) : 0;
+    }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ Sum<Number> operator[](int k) const {
+    return taps[threadIdx.x / G * (chunk + 1) + k];
+  }
+
+  __device__ __forceinline__ void tap(int k, Sum<Number> (&w)[TILE]) const {
+    const Sum<Number> one = (*this)[k];
+#pragma unroll
+    for (int a = 0; a < TILE; ++a) w[a] = one;
+  }
+};
+
+// The version in use; see window.cuh for its map. Block (32, n): n warps, one above the other in
+// time. Its bytes are 2 |x|, its operations 2 K a number.
+//
+//   v1 -> this   a row of x is loaded once for TILE = 8 outputs and for V = 4 channels by one
+//                instruction, a tap once for 32 products: (K + 7) / 8 loads for K products of v1's
+//                K; x comes from L2 about (8 n + K - 1) / 8 n times, from memory once.
+//
+// FLIPPED, and pad' = K - 1 - pad, make it the gradient of x.
+template <typename Number, int V, bool FLIPPED>
+__global__ void __launch_bounds__(256, 2)
+light_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
+           Number* __restrict__ out, int T, int C, int H, int K, int pad, int G, int chunk,
+           long long x_batch, long long x_time) {
+  DYNAMIC_SHARED(Sum<Number>, shared);
+  const int heads = 32 / G;
+  const Place at = place((T + TILE - 1) / TILE, H, heads);
+  if (at.t >= T) return;
+  LightTaps<Number, FLIPPED> weights{weight, shared + threadIdx.y * heads * (chunk + 1), at.h, H, K,
+                                     G, chunk};
+  convolve<V>(x, out, weights, at, T, C, H, K, pad, G, chunk, x_batch, x_time);
+}
+
+// v1 of the kernel's gradient. A thread makes one number of it, dweight[h, j], alone.
+template <typename Number>
+__global__ void light_weight_grad_v1(const Number* g, const Number* x, Number* dweight, int B,
+                                     int T, int C, int H, int K, int pad, long long g_batch,
+                                     long long g_time, long long x_batch, long long x_time) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x, R = C / H;
+  if (i >= H * K) return;
+  const int h = i / K, j = i % K;
+  Sum<Number> sum = 0;
+  for (long long b = 0; b < B; ++b)
+    for (int t = 0; t < T; ++t) {
+      const int s = t + j - pad;
+      if (s < 0 || s >= T) continue;
+      for (int c = h * R; c < h * R + R; ++c)
+        sum += widen(g[b * g_batch + t * g_time + c]) * widen(x[b * x_batch + s * x_time + c]);
+    }
+  narrow(sum, dweight[i]);
+}
+
+// Both gradients from one window over g, each of g and x read once and dx written once:
+//
+//     dx[s]             = sum_j weight[K - 1 - j] g[s + j - pad'],   pad' = K - 1 - pad
+//     dweight[K - 1 - j] = sum_s x[s] . g[s + j - pad']
+//
+// A warp walks `walk` tiles of TILE positions. Each lane adds up its channels' part of dweight in
+// a column of shared memory of its own; at the end the lanes of a head are added, and the warp
+// writes a row of `partial` (B ceil(T / (TILE walk)), H, K), which sum_rows adds up in a fixed
+// order. DATA = false leaves dx out. With DATA, chunk >= K.
+template <typename Number, int V, int G, bool DATA>
+__global__ void __launch_bounds__(128, DATA ? 2 : 3)
+light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
+                const Number* __restrict__ weight, Number* __restrict__ dx,
+                Sum<Number>* __restrict__ partial, int T, int C, int H, int K, int pad, int chunk,
+                int walk, long long g_batch, long long g_time, long long x_batch,
+                long long x_time) {
+  DYNAMIC_SHARED(Sum<Number>, shared);
+  constexpr int HEADS = 32 / G;
+  const int lane = threadIdx.x, R = C / H, walks = (T + TILE * walk - 1) / (TILE * walk);
+  Place at = place(walks, H, HEADS);
+  const long long row = (long long)at.b * walks + at.t / TILE;
+  at.t *= walk;
+  if (at.t >= T) return;
+  auto mine = shared + threadIdx.y * (32 * chunk + HEADS * (chunk + 1));
+  auto added = mine + lane;  // [tap][lane]
+  LightTaps<Number, true> weights{weight, mine + 32 * chunk, at.h, H, K, G, chunk};
+  const int h = at.h + lane / G;
+
+  for (int first = 0; first < K; first += chunk) {
+    const int count = min(chunk, K - first);
+    if (DATA) weights.stage(first);
+    for (int j = 0; j < chunk; ++j) added[32 * j] = 0;
+    for (int tile = 0; tile < walk && at.t + tile * TILE < T; ++tile) {
+      const int t = at.t + tile * TILE;
+      for (int r0 = 0; r0 < R; r0 += G * V) {
+        const int r = r0 + lane % G * V, c = h * R + r;
+        const bool active = h < H && r < R;
+        Rows<Number, V> tokens(x + at.b * x_batch + c, x_time, t, TILE, T, active);
+        Window<Number, V> window({g + at.b * g_batch + c, g_time, t + first - pad,
+                                  count + TILE - 1, T, active});
+        Sum<Number> token[TILE][V], sum[TILE][V] = {};
+#pragma unroll
+        for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
+        for (int j0 = 0; j0 < count; j0 += TILE) {
+#pragma unroll
+          for (int u = 0; u < TILE; ++u) {
+            const int j = j0 + u;
+            if (j >= count) break;
+            window.move(u);
+            Sum<Number> dot[V] = {};
+            const Sum<Number> w = DATA ? weights[j] : 0;
+#pragma unroll
+            for (int a = 0; a < TILE; ++a)
+#pragma unroll
+              for (int v = 0; v < V; ++v) {
+                dot[v] += token[a][v] * window.row[(a + u) % TILE][v];
+                if (DATA) sum[a][v] += w * window.row[(a + u) % TILE][v];
+              }
+#pragma unroll
+            for (int v = 1; v < V; ++v) dot[0] += dot[v];
+            added[32 * j] += dot[0];
+          }
+        }
+        if (!DATA || !active) continue;
+#pragma unroll
+        for (int a = 0; a < TILE; ++a)
+          if (t + a < T) store<Number, V>(dx + ((long long)at.b * T + t + a) * C + c, sum[a]);
+      }
+    }
+    for (int j = 0; j < count; j += 8) {
+      Sum<Number> value[8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) value[i] = added[32 * (j + i)];  // 0 from count to chunk
+      add_over_lanes<G>(value);
+#pragma unroll
+      for (int i = 0; i < KEPT<G>; ++i) {
+        const int k = j + kept<G>(lane) + i;
+        if (h < H && k < count && lane % SHARING<G> == 0)
+          partial[(row * H + h) * K + K - 1 - first - k] = value[i];
+      }
+    }
+  }
+}
+
+// out[i] = sum of partial[row][i] over all rows. Block (32, 8): 32 columns, each added up by eight
+// threads in eight parts.
+template <typename Number>
+__global__ void __launch_bounds__(256)
+sum_rows(const Sum<Number>* __restrict__ partial, Number* __restrict__ out, long long rows,
+         int columns) {
+  __shared__ Sum<Number> part[8][32];
+  const int i = blockIdx.x * 32 + threadIdx.x;
+  Sum<Number> sum = 0;
+  if (i < columns)
+    for (long long row = threadIdx.y; row < rows; row += 8) sum += partial[row * columns + i];
+  part[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y || i >= columns) return;
+#pragma unroll
+  for (int y = 1; y < 8; ++y) sum += part[y][threadIdx.x];
+  narrow(sum, out[i]);
+}

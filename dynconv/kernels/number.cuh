@@ -1,0 +1,64 @@
+// What every kernel needs: number formats and vectors of channels.
+// It includes no header, so that NVRTC compiles the kernels with nothing else installed.
+
+#ifdef SIMULATED  // simulate.h defines DYNAMIC_SHARED and shared_cast, with checks
+template <typename T> using SharedPointer = simulated::Shared<T>;
+#else
+template <typename T> using SharedPointer = T*;
+#define DYNAMIC_SHARED(type, name)                                    \
+  extern __shared__ __align__(16) unsigned char dynamic_shared[];     \
+  type* name = reinterpret_cast<type*>(dynamic_shared)
+template <typename To, typename From>
+__device__ To* shared_cast(From* p) { return reinterpret_cast<To*>(p); }
+#endif
+
+struct float16 { unsigned short bits; };
+struct bfloat16 { unsigned short bits; };
+
+// Half precision is for storage: products and sums are at least float32.
+template <typename Number> struct Accumulator { using type = float; };
+template <> struct Accumulator<double> { using type = double; };
+template <typename Number> using Sum = typename Accumulator<Number>::type;
+
+__device__ __forceinline__ double widen(double x) { return x; }
+__device__ __forceinline__ float widen(float x) { return x; }
+__device__ __forceinline__ float widen(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+__device__ __forceinline__ void narrow(double x, double& y) { y = x; }
+__device__ __forceinline__ void narrow(float x, float& y) { y = x; }
+
+__device__ __forceinline__ void narrow(float x, bfloat16& y) {  // to nearest, ties to even
+  const unsigned bits = __float_as_uint(x);
+  y.bits = x == x ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fc0;
+}
+
+#ifdef SIMULATED
+inline float widen(float16 x) { return __builtin_bit_cast(_Float16, x.bits); }
+inline void narrow(float x, float16& y) { y.bits = __builtin_bit_cast(unsigned short, (_Float16)x); }
+#else
+__device__ __forceinline__ float widen(float16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+__device__ __forceinline__ void narrow(float x, float16& y) {
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+}
+#endif
+
+// V neighbours, moved by one instruction of up to 16 bytes.
+template <typename Number, int V>
+struct alignas(sizeof(Number) * V) Pack { Number at[V]; };
+
+template <typename Number, int V>
+__device__ __forceinline__ void widen(const Pack<Number, V>& pack, Sum<Number> (&y)[V]) {
+#pragma unroll
+  for (int v = 0; v < V; ++v) y[v] = widen(pack.at[v]);
+}
+
+template <typename Number, int V>
+__device__ __forceinline__ void store(Number* y, const Sum<Number> (&x)[V]) {
+  Pack<Number, V> pack;
+#pragma unroll
+  for (int v = 0; v < V; ++v) narrow(x[v], pack.at[v]);
+  *reinterpret_cast<Pack<Number, V>*>(y) = pack;
+}

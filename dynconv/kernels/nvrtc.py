@@ -1,0 +1,202 @@
+"""Compiles CUDA sources without a GPU, and says what each kernel will need of one.
+
+NVRTC is the compiler that CuPy calls. It runs without a driver too, and the log of its assembler,
+ptxas, counts registers, spills and memory. No header is looked for: our sources include none.
+"""
+
+import ctypes
+import ctypes.util
+import re
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import metadata
+from typing import NamedTuple
+
+PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # for CUDA 13, and for 12
+INVALID_OPTION = 5  # of nvrtcResult
+FIRST = 5  # lines of the log in an error's text
+LIBRARY = re.compile(r"libnvrtc(-builtins)?\.so(\.\d+)*")
+
+ENTRY = re.compile(r"Compiling entry function '([^']+)'")
+FUNCTION = re.compile(r"Function properties for '?([^\s']+)")
+FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers")
+SHARED = re.compile(r"(\d+) bytes smem")
+# Of NVRTC as of ptxas; the source lines that the log repeats are indented.
+ERROR = re.compile(r"^\S.*\berror\b[^:]*:")
+WARNING = re.compile(r"^\S.*\bwarning\b[^:]*:")
+
+
+class NoNvrtc(RuntimeError):
+    """NVRTC cannot run here; the message says why and what to install."""
+
+
+class CompileError(RuntimeError):
+    """NVRTC refuses; the message is the first errors with their lines: kernel.cu(12): error: ..."""
+
+
+class Resources(NamedTuple):
+    """What one kernel takes, without the functions that it calls and that were not inlined."""
+
+    registers: int
+    """of a thread"""
+    spilled: int
+    """bytes of a thread: the stores and the loads of registers that were too few"""
+    stack: int
+    """bytes of a thread: spilled registers, and arrays with an index known only at run time"""
+    shared: int
+    """bytes of a block that the source declares; dynamic shared memory comes on top"""
+
+
+class Compiled(NamedTuple):
+    """The resources of each kernel by the name it was asked for, and the log's warnings."""
+
+    kernels: dict[str, Resources]
+    warnings: list[str]
+
+
+def missing() -> str | None:
+    """Why there is no NVRTC on this machine, and what to install; None if there is."""
+    try:
+        library()
+    except NoNvrtc as reason:
+        return str(reason)
+    return None
+
+
+def version() -> str:
+    """NVRTC's version, such as "13.5"."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def resources(code: str, names: Sequence[str], architecture: str = "sm_80") -> Compiled:
+    """Compile the code, and read in the log what its kernels take.
+
+    names:    name expressions, such as "light_conv<float, 4>"; a template is compiled for these
+    returns:  for each name its Resources, and all warnings
+    """
+    program = ctypes.c_void_p()
+    call("nvrtcCreateProgram", ctypes.byref(program), code.encode(), b"kernel.cu", 0, None, None)
+    try:
+        for name in names:
+            call("nvrtcAddNameExpression", program, name.encode())
+        log = run(program, architecture)
+        lowered = {name: lowered_name(program, name) for name in names}
+    finally:
+        call("nvrtcDestroyProgram", ctypes.byref(program))
+    found = parse(log)
+    if lost := [name for name in names if lowered[name] not in found]:
+        raise CompileError(f"no resources of {', '.join(lost)} in the log for {architecture}")
+    warnings = [line for line in log.splitlines() if WARNING.search(line)]
+    return Compiled({name: found[lowered[name]] for name in names}, warnings)
+
+
+def run(program: ctypes.c_void_p, architecture: str) -> str:
+    """Compile the program; its log."""
+    chosen = options(architecture)
+    array = (ctypes.c_char_p * len(chosen))(*(option.encode() for option in chosen))
+    status = library().nvrtcCompileProgram(program, len(chosen), array)
+    size = ctypes.c_size_t()
+    call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value + 1)
+    call("nvrtcGetProgramLog", program, buffer)
+    log = buffer.value.decode(errors="replace")
+    if status == 0:
+        return log
+    lines = [line for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if ERROR.search(line)]
+    # Too much shared memory fails without an error line: then the log's end tells the most.
+    text = errors[:FIRST] or [result_name(status), *lines[-FIRST:]]
+    if len(errors) > FIRST:
+        text.append(f"and {len(errors) - FIRST} more errors")
+    if status == INVALID_OPTION:
+        known = ", ".join(architectures())
+        text.append(f"{architecture} was asked for; NVRTC {version()} has {known}")
+    raise CompileError("\n".join(text))
+
+
+def options(architecture: str) -> list[str]:
+    """What NVRTC is told."""
+    chosen = [f"--gpu-architecture={architecture}", "-std=c++17", "--ptxas-options=-v"]
+    if tuple(int(part) for part in version().split(".")) >= (12, 9):
+        # With a driver, NVRTC keeps what it compiled; the next time, ptxas would report nothing.
+        chosen.append("--no-cache")
+    return chosen
+
+
+def parse(log: str) -> dict[str, Resources]:
+    """The resources of each entry function, by its lowered name, in the log of ptxas -v."""
+    frames, used = {}, {}
+    entry = function = None
+    for line in log.splitlines():
+        if match := ENTRY.search(line):
+            entry = match[1]
+        elif match := FUNCTION.search(line):  # a kernel, or what it calls
+            function = match[1]
+        elif match := FRAME.search(line):
+            frames[function] = [int(count) for count in match.groups()]
+        elif match := USED.search(line):
+            shared = SHARED.search(line)  # not named if there is none
+            used[entry] = int(match[1]), int(shared[1]) if shared else 0
+    found = {}
+    for name in used.keys() & frames.keys():  # half a report is none
+        (registers, shared), (stack, stores, loads) = used[name], frames[name]
+        found[name] = Resources(registers, stores + loads, stack, shared)
+    return found
+
+
+def lowered_name(program: ctypes.c_void_p, name: str) -> str:
+    """The mangled name of a name expression."""
+    pointer = ctypes.c_char_p()  # to memory of the program
+    call("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(pointer))
+    return pointer.value.decode()
+
+
+def architectures() -> list[str]:
+    """What NVRTC compiles for: "sm_75", "sm_80", ..."""
+    count = ctypes.c_int()
+    call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+    array = (ctypes.c_int * count.value)()
+    call("nvrtcGetSupportedArchs", array)
+    return [f"sm_{number}" for number in array]
+
+
+def call(name: str, *arguments) -> None:
+    """Call NVRTC's function of this name; CompileError if it does not return success."""
+    if status := getattr(library(), name)(*arguments):
+        raise CompileError(f"{name}: {result_name(status)}")
+
+
+def result_name(status: int) -> str:
+    """NVRTC's name of what a function returned."""
+    return library().nvrtcGetErrorString(status).decode()
+
+
+@cache
+def library() -> ctypes.CDLL:
+    """NVRTC; NoNvrtc if there is none."""
+    if sys.platform != "linux":
+        raise NoNvrtc(f"no NVRTC on {sys.platform}: it is looked for on Linux only")
+    try:
+        *_, loaded = [ctypes.CDLL(path) for path in find()]
+    except OSError as error:
+        remedy = f"'pip install {PACKAGES[0]}' brings it, and no GPU is needed"
+        raise NoNvrtc(f"no NVRTC ({error}): {remedy}") from error
+    loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return loaded
+
+
+def find() -> list[str]:
+    """What to load, NVRTC last: it opens its builtins by name, and 13.0 not from its own folder."""
+    for package in PACKAGES:
+        try:
+            files = metadata.files(package) or []
+        except metadata.PackageNotFoundError:
+            continue
+        paths = [file.locate() for file in files if LIBRARY.fullmatch(file.name)]
+        if paths := [path for path in paths if path.exists()]:
+            return [str(path) for path in sorted(paths, key=lambda p: "builtins" not in p.name)]
+    return [ctypes.util.find_library("nvrtc") or "libnvrtc.so"]

@@ -1,0 +1,253 @@
+"""Runs CUDA C++ kernels on the CPU: without a GPU, and with mistakes that explain themselves.
+
+`Module` compiles a kernel's source, behind the header simulate.h, with the C++ compiler that `CXX`
+names or that is called c++, g++ or clang++. A launch checks what a GPU leaves undefined: arguments,
+array bounds, dynamic shared memory, barriers and shuffles that not all threads reach. It does not
+check memory behind pointers that are arguments, and a loop without end does not end here either.
+"""
+
+import ctypes
+import difflib
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from math import prod
+from operator import index
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dynconv.kernels import native
+
+HEADER = Path(__file__).with_name("simulate.h")
+# NaN must stay NaN: no -ffast-math. Kernels see memory as floats here, as uint4 there. Without
+# hidden visibility, libraries would share the __shared__ arrays of templates of the same name.
+COMPILE = "-std=c++20 -O2 -fPIC -pthread -fvisibility=hidden -fno-strict-aliasing -U_FORTIFY_SOURCE"
+# The best that works: of the processor, with quicker ways to __shared__ memory on x86, without
+PROCESSOR = ("-march=native -mtls-dialect=gnu2", "-march=native", "")
+# An index of any array; then a stack frame of more than half a fiber's stack. For GCC and for Clang
+CHECKS = (
+    "-fsanitize=bounds-strict -Werror=frame-larger-than=131072",
+    "-fsanitize=array-bounds -Wframe-larger-than=131072 -Werror=frame-larger-than",
+)
+PROBE = "__global__ void probe(int* x) { __syncthreads(); x[threadIdx.x] = threadIdx.x + 1; }"
+MOST_SHARED = 232448  # bytes a block, of compute capability 9.0
+MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+MOST_THREADS = (1024, 1024, 64)
+ORDERS = {"forward": -1, "backward": -2}
+KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a structure"}
+FITS = {"p": "iu", "i": "iub", "f": "f", "o": "iufcV"}  # NumPy's kinds
+
+
+class KernelFault(RuntimeError):
+    """What went wrong when a kernel was launched, or while it ran."""
+
+
+class CompileError(RuntimeError):
+    """The compiler's first error; line numbers count in the kernel's source."""
+
+
+class NoSimulator(RuntimeError):
+    """Kernels cannot be simulated here; the message says why and what to install."""
+
+
+@cache
+def missing() -> str | None:
+    """Why kernels cannot be simulated on this machine, or None if they can."""
+    try:
+        toolchain()
+    except NoSimulator as reason:
+        return str(reason)
+    return None
+
+
+class Module:
+    """CUDA source, compiled for this CPU; the counterpart of cupy.RawModule.
+
+    code:     kernels and device functions; the macro SIMULATED is defined. Dynamic shared memory is
+              declared by DYNAMIC_SHARED(type, name), a pointer that checks each access.
+    names:    name expressions, such as "light_conv<float, 4>", of the kernels to compile
+    checked:  check each index of arrays whose size is known, which costs little or nothing, but
+              up to 4 times the time where GCC leaves loops over registers as they are
+    """
+
+    def __init__(self, code: str, names: Sequence[str], *, checked: bool = True):
+        compiler, processor, checks = toolchain()
+        self.names = tuple(names)
+        self.library = load(code, self.names, [compiler, *processor, *checks[not checked :]])
+
+    def get_function(self, name: str) -> "Function":
+        """The kernel of this name, which must be one of `names`."""
+        if name not in self.names:
+            near = difflib.get_close_matches(name, self.names, 1) or self.names
+            raise ValueError(f"the module was not compiled with {name!r}, but with {near[0]!r}")
+        return Function(self.library, self.names.index(name), name)
+
+
+class Function:
+    """A kernel of a Module."""
+
+    def __init__(self, library: ctypes.CDLL, number: int, name: str):
+        self.name = name
+        self.run = getattr(library, f"launch_{number}")
+        text = ctypes.create_string_buffer(4096)
+        getattr(library, f"describe_{number}")(text, ctypes.c_size_t(4096))
+        self.parameters = [(part[0], int(part[1:])) for part in text.value.decode().split()]
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[np.generic],
+        shared_mem: int = 0,
+        order: str | int = "forward",
+    ) -> None:
+        """Run the kernel to its end; KernelFault if it, or the launch, is wrong.
+
+        grid:        blocks along x, y and z; one to three numbers
+        block:       threads along x, y and z
+        args:        NumPy scalars; np.uint64 for a pointer
+        shared_mem:  bytes of dynamic shared memory, filled with NaN before each block
+        order:       in which order the threads of a block run: "forward", "backward", or the seed
+                     of a shuffle. A missing barrier gives different answers in different orders.
+        """
+        grid = extent("grid", grid, MOST_BLOCKS)
+        block = extent("block", block, MOST_THREADS)
+        if prod(block) > 1024:
+            raise KernelFault(f"a block of {prod(block)} threads: it may have 1024 at most")
+        if not 0 <= shared_mem <= MOST_SHARED:
+            raise KernelFault(f"shared_mem={shared_mem}: 0 to {MOST_SHARED} bytes a block")
+        seed = ORDERS[order] if order in ORDERS else order
+        if seed is order and (isinstance(order, str) or order < 0):
+            raise ValueError(f"order={order!r}: 'forward', 'backward', or a seed from 0 on")
+        launch = Launch(
+            grid=grid,
+            block=block,
+            shared=shared_mem,
+            workers=min(torch.get_num_threads(), prod(grid)),
+            order=seed,
+            arguments=self.pack(args),
+            error=ctypes.addressof(error := ctypes.create_string_buffer(1024)),
+        )
+        self.run(ctypes.byref(launch))
+        if launch.failed:
+            raise KernelFault(f"{self.name}, {error.value.decode(errors='replace')}")
+
+    def pack(self, args: Sequence[np.generic]) -> bytes:
+        """The arguments, 16 bytes each, if they are what the kernel takes."""
+        count = len(self.parameters)
+        if len(args) != count:
+            raise KernelFault(f"{self.name} takes {count} arguments, not {len(args)}")
+        for i, (value, (kind, size)) in enumerate(zip(args, self.parameters, strict=True)):
+            if not isinstance(value, np.generic):
+                raise TypeError(f"args[{i}] is {type(value)}: pass np.int32, np.float32 or such")
+            if value.nbytes != size or value.dtype.kind not in FITS[kind]:
+                raise KernelFault(
+                    f"{self.name}, args[{i}] is {value.dtype} ({value.nbytes} bytes), but "
+                    f"the kernel takes {KINDS[kind]} of {size} bytes"
+                )
+        return b"".join(value.tobytes().ljust(16, b"\0") for value in args)
+
+
+class Launch(ctypes.Structure):
+    """What simulate.h calls so."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("workers", ctypes.c_uint),
+        ("order", ctypes.c_int64),
+        ("arguments", ctypes.c_char_p),
+        ("error", ctypes.c_void_p),
+        ("next", ctypes.c_uint64),
+        ("failed", ctypes.c_uint),
+    ]
+
+
+def extent(what: str, sizes: tuple[int, ...], most: tuple[int, ...]) -> tuple[int, int, int]:
+    """The three sizes of a grid or block."""
+    sizes = tuple(map(index, sizes))
+    if not 1 <= len(sizes) <= 3 or not all(1 <= n <= m for n, m in zip(sizes, most, strict=False)):
+        raise KernelFault(f"{what}={sizes}: one to three sizes, from 1 to {most}")
+    return (*sizes, 1, 1)[:3]
+
+
+@cache
+def toolchain() -> tuple[str, list[str], list[str]]:
+    """A compiler, and the flags with which it builds kernels that run: processor's and checks."""
+    if os.name != "posix":
+        raise NoSimulator("kernels are simulated on Linux and macOS alone; on Windows, in WSL")
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
+    reason = f"no C++ compiler ({', '.join(names)})"
+    for compiler in filter(None, map(shutil.which, names)):
+        for processor, checks in product(PROCESSOR, CHECKS):
+            found = compiler, processor.split(), checks.split()
+            try:
+                library = load(PROBE, ("probe",), [compiler, *found[1], *found[2]])
+            except CompileError as error:
+                reason = f"{compiler} cannot build them: {error}"
+                continue
+            out = np.zeros(2, np.int32)
+            Function(library, 0, "probe")((1,), (2,), [np.uint64(out.ctypes.data)])
+            if out.tolist() == [1, 2]:
+                return found
+            reason = f"what {compiler} builds gives wrong answers"
+    raise NoSimulator(
+        f"CUDA kernels cannot be simulated, {reason}: install a C++ compiler, for instance with "
+        "'apt install g++' or 'conda install gxx'"
+    )
+
+
+def load(code: str, names: tuple[str, ...], command: list[str]) -> ctypes.CDLL:
+    """The library with these kernels, compiled by `command` if the cache has none."""
+    source = "\n".join(['#line 1 "simulate.h"', HEADER.read_text(), '#line 1 "kernel.cu"', code])
+    source += '\n#line 1 "names"'
+    for i, name in enumerate(names):
+        source += f"""
+static constexpr auto kernel_{i} = &{name};
+extern "C" [[gnu::visibility("default")]] void launch_{i}(simulated::Launch* launch) {{
+    simulated::launch<kernel_{i}>(launch, kernel_{i}); }}
+extern "C" [[gnu::visibility("default")]] void describe_{i}(char* text, size_t room) {{
+    simulated::describe(text, room, kernel_{i}); }}"""
+    command = [*command, *COMPILE.split()]
+    parts = (source, *command, native.processor())
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    path = native.cache_directory() / f"{key}-cuda.so"
+    try:
+        if not path.exists():
+            build(source, command, path)
+        return ctypes.CDLL(str(path))
+    except OSError as error:  # no room, no permission, a function that is only declared
+        raise CompileError(f"no library {path}: {error.strerror or error}") from error
+
+
+def build(source: str, command: list[str], path: Path) -> None:
+    """Compile and link: apart, as the compiler would link its own checks of arrays with ours."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        text, made, out = (f"{folder}/kernel{end}" for end in (".cpp", ".o", ".so"))
+        Path(text).write_text(source)
+        run([*command, "-c", text, "-o", made])
+        run([command[0], "-shared", "-pthread", made, "-lm", "-o", out])
+        os.replace(out, path)  # at once: another process may be doing the same
+
+
+def run(command: list[str]) -> None:
+    """Run the compiler; CompileError with what it says first."""
+    english = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, capture_output=True, text=True, env=english)
+    if done.returncode:
+        lines = [line.strip() for line in done.stderr.splitlines()] or ["no message"]
+        first = next((line for line in lines if "error:" in line), lines[0])
+        if first.startswith("simulate.h:"):  # its cause is a line of the kernel
+            cause = (line for line in lines if re.match(r"(?!simulate\.h)\S+:\d+", line))
+            first += f" ({next(cause, 'no line of the kernel is named')})"
+        raise CompileError(first)

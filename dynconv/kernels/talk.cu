@@ -1,0 +1,369 @@
+// TaLK: each position sums a window of its own size, whose edges may cut through tokens.
+//
+//     out[b, t, c] = (sum of the tokens that the window holds whole
+//                     + part of the token before it + part of the token after it) / size
+//
+// with size = max_left + max_right + 1. The window ends left * max_left tokens before t and
+// right * max_right after it, or where the sentence does. Offsets (B, T, H), contiguous, in at
+// least float32: half precision cannot place an edge. `right` may be null: windows end at t.
+
+#include "number.cuh"
+
+// How far a window reaches to one side: whole tokens, and a part of the next.
+template <typename Real>
+struct Edge {
+  int whole;
+  Real part;
+
+  __device__ __forceinline__ Edge(Real offset, int reach, int limit) {
+    Real distance = offset * reach;
+    distance = distance < 0 ? 0 : distance > limit ? limit : distance;  // NaN stays NaN
+    whole = distance == distance ? (int)distance : 0;
+    part = distance - whole;
+  }
+  __device__ __forceinline__ int tokens() const { return whole + (part != 0); }
+
+  // The share of the token `ahead` >= 1 tokens further.
+  __device__ __forceinline__ Real share(int ahead) const {
+    return ahead <= whole ? 1 : ahead == whole + 1 ? part : 0;
+  }
+};
+
+// The offsets of one head in one sentence.
+template <typename Real>
+struct Offsets {
+  const Real *lefts, *rights;
+  int T, H, max_left, max_right;
+
+  __device__ __forceinline__ Offsets(const Real* left, const Real* right, int b, int h, int T,
+                                     int H, int max_left, int max_right)
+      : lefts(left + (long long)b * T * H + h), rights(right ? right + (long long)b * T * H + h : 0),
+        T(T), H(H), max_left(max_left), max_right(max_right) {}
+
+  __device__ __forceinline__ Edge<Real> left(int t) const {
+    return {lefts[(long long)t * H], max_left, t};
+  }
+  __device__ __forceinline__ Edge<Real> right(int t) const {
+    return {rights ? rights[(long long)t * H] : 0, max_right, T - 1 - t};
+  }
+};
+
+// v1. A thread makes one number of out and adds its window up, token by token.
+template <typename Number>
+__global__ void talk_conv_v1(const Number* x, const Sum<Number>* left, const Sum<Number>* right,
+                             Number* out, int B, int T, int C, int H, int max_left, int max_right,
+                             long long x_batch, long long x_time) {
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (long long)B * T * C) return;
+  const int c = i % C, t = i / C % T, b = i / C / T;
+  const Offsets<Sum<Number>> offsets(left, right, b, c / (C / H), T, H, max_left, max_right);
+  const Edge<Sum<Number>> l = offsets.left(t), r = offsets.right(t);
+  Sum<Number> sum = 0 * (l.part + r.part);  // NaN, if one is NaN
+  for (int s = max(t - l.tokens(), 0); s <= min(t + r.tokens(), T - 1); ++s)
+    sum += (s < t ? l.share(t - s) : s > t ? r.share(s - t) : 1) *
+           widen(x[b * x_batch + s * x_time + c]);
+  narrow(sum / (max_left + max_right + 1), out[i]);
+}
+
+// The summed-area table of a thread's V channels, a column of shared memory: row i is the sum of
+// all tokens before token i, counted from where the walk began. Only the rows between the edges of
+// the widest window are kept, in a ring of a power of two.
+template <typename Real, int V>
+struct Table {
+  SharedPointer<Real> column;
+  int mask;
+
+  __device__ __forceinline__ Table(SharedPointer<Real> shared, int rows)
+      : column(shared + threadIdx.x * V), mask(rows - 1) {}
+
+  __device__ __forceinline__ SharedPointer<Pack<Real, V>> operator[](int i) const {
+    return shared_cast<Pack<Real, V>>(column + (i & mask) * (int)blockDim.x * V);
+  }
+};
+
+constexpr int STEPS = 4;  // positions whose loads are on their way together
+
+// The version in use. A thread takes V channels and walks `stretch` positions. It adds up x as it
+// goes, keeps the sums in its own column of shared memory, and finds each window's sum as a
+// difference of two of them: four reads whatever the window's width, no barrier, no bank conflict,
+// no rounding that grows with t. Block (n), n channels side by side.
+//
+//   bytes        2 |x| and the offsets; x once more for each stretch's (max_left + max_right)
+//                tokens around it, from L2
+//   operations   about 10 a number, whatever the width
+//   v1 -> this   one load of x for each number instead of one for each token of its window
+//
+// A window wider than the ring, as offsets above 1 make, is added up as in v1.
+template <typename Number, int V>
+__global__ void __launch_bounds__(128, 8)
+talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
+          const Sum<Number>* __restrict__ right, Number* __restrict__ out, int T, int C, int H,
+          int max_left, int max_right, int ring, int stretch, long long x_batch,
+          long long x_time) {
+  using Real = Sum<Number>;
+  DYNAMIC_SHARED(Real, shared);
+  const int columns = (C + blockDim.x * V - 1) / (blockDim.x * V);
+  const int stretches = (T + stretch - 1) / stretch, rest = blockIdx.x / columns;
+  const int c = (blockIdx.x % columns * blockDim.x + threadIdx.x) * V;
+  const int begin = rest % stretches * stretch, end = min(begin + stretch, T);
+  const long long b = rest / stretches;
+  if (c >= C) return;
+  const Table<Real, V> table(shared, ring);
+  const int before = min(max_left, ring - 2), after = min(max_right, ring - 2 - before);
+  const Real scale = Real(1) / (max_left + max_right + 1);
+  const Offsets<Real> offsets(left, right, b, c / (C / H), T, H, max_left, max_right);
+  const Number* tokens = x + b * x_batch + c;
+  const auto token = [&](int s) {
+    return s < T ? *reinterpret_cast<const Pack<Number, V>*>(tokens + s * x_time)
+                 : Pack<Number, V>{};
+  };
+  Pack<Real, V> total = {};
+  const auto add = [&](int s, const Pack<Number, V>& x) {
+#pragma unroll
+    for (int v = 0; v < V; ++v) total.at[v] += widen(x.at[v]);
+    *table[s + 1] = total;
+  };
+
+  int s = max(0, begin - before);  // all tokens before s are in the table
+  *table[s] = total;
+#pragma unroll 8
+  for (; s < begin + after; ++s) add(s, token(s));
+  Pack<Number, V> next[STEPS];
+#pragma unroll
+  for (int i = 0; i < STEPS; ++i) next[i] = token(s + i);
+
+  for (int t0 = begin; t0 < end; t0 += STEPS) {
+#pragma unroll
+    for (int i = 0; i < STEPS; ++i) {
+      const int t = t0 + i;
+      if (t >= end) break;
+      add(t + after, next[i]);
+      next[i] = token(t + after + STEPS);
+      const Edge<Real> l = offsets.left(t), r = offsets.right(t);
+      Real sum[V];
+      if (l.tokens() <= before && r.tokens() <= after) {
+        const Pack<Real, V> from = *table[t - l.whole], to = *table[t + r.whole + 1];
+        const Pack<Real, V> more = *table[t - l.tokens()], upto = *table[t + r.tokens() + 1];
+#pragma unroll
+        for (int v = 0; v < V; ++v)
+          sum[v] = to.at[v] - from.at[v] + l.part * (from.at[v] - more.at[v]) +
+                   r.part * (upto.at[v] - to.at[v]);
+      } else {
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[v] = 0 * (l.part + r.part);  // NaN, if one is NaN
+        for (int s = max(t - l.tokens(), 0); s <= min(t + r.tokens(), T - 1); ++s) {
+          const Real share = s < t ? l.share(t - s) : s > t ? r.share(s - t) : 1;
+          const Pack<Number, V> x = token(s);
+#pragma unroll
+          for (int v = 0; v < V; ++v) sum[v] += share * widen(x.at[v]);
+        }
+      }
+#pragma unroll
+      for (int v = 0; v < V; ++v) sum[v] *= scale;
+      store<Number, V>(out + (b * T + t) * C + c, sum);
+    }
+  }
+}
+
+// v1 of the gradients. A thread makes one number of dx; the one of a head's first channel makes the
+// two offsets' gradients as well.
+template <typename Number>
+__global__ void talk_grad_v1(const Number* g, const Number* x, const Sum<Number>* left,
+                             const Sum<Number>* right, Number* dx, Sum<Number>* dleft,
+                             Sum<Number>* dright, int B, int T, int C, int H, int max_left,
+                             int max_right, long long g_batch, long long g_time, long long x_batch,
+                             long long x_time) {
+  using Real = Sum<Number>;
+  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (long long)B * T * C) return;
+  const int R = C / H, c = i % C, s = i / C % T, b = i / C / T, h = c / R;
+  const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
+  const int size = max_left + max_right + 1;
+  g += b * g_batch, x += b * x_batch;
+  Real sum = 0;
+  for (int t = 0; t < T; ++t) {
+    const Real share = s < t   ? offsets.left(t).share(t - s)
+                       : s > t ? offsets.right(t).share(s - t)
+                               : 1;
+    sum += share * widen(g[t * g_time + c]);
+  }
+  narrow(sum / size, dx[i]);
+  if (c % R) return;
+  const Edge<Real> l = offsets.left(s), r = offsets.right(s);
+  Real to_left = 0, to_right = 0;
+  for (int k = c; k < c + R; ++k) {
+    const Real gradient = widen(g[s * g_time + k]);
+    if (l.part != 0) to_left += gradient * widen(x[(s - l.whole - 1) * x_time + k]);
+    if (r.part != 0) to_right += gradient * widen(x[(s + r.whole + 1) * x_time + k]);
+  }
+  const long long at = ((long long)b * T + s) * H + h;
+  dleft[at] = to_left * max_left / size;
+  if (right) dright[at] = to_right * max_right / size;
+}
+
+// How many tokens the widest window of each sentence and head reaches, to the left and to the right:
+// reach (B, H). Block (8, 128): eight heads, whose offsets share a sector, 128 rows at a time.
+struct Reach { int left, right; };
+
+template <typename Real>
+__global__ void __launch_bounds__(1024)
+talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
+           Reach* __restrict__ reach, int T, int H, int max_left, int max_right) {
+  __shared__ Reach most[128][8];
+  const int groups = (H + 7) / 8, b = blockIdx.x / groups;
+  const int h = blockIdx.x % groups * 8 + threadIdx.x;
+  Reach mine = {0, 0};
+  if (h < H) {
+    const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
+#pragma unroll 4
+    for (int t = threadIdx.y; t < T; t += 128) {
+      mine.left = max(mine.left, offsets.left(t).tokens());
+      mine.right = max(mine.right, offsets.right(t).tokens());
+    }
+  }
+  most[threadIdx.y][threadIdx.x] = mine;
+  for (int n = 64; n > 0; n /= 2) {
+    __syncthreads();
+    if ((int)threadIdx.y >= n) continue;
+    const Reach other = most[threadIdx.y + n][threadIdx.x];
+    mine = {max(mine.left, other.left), max(mine.right, other.right)};
+    most[threadIdx.y][threadIdx.x] = mine;
+  }
+  if (threadIdx.y == 0 && h < H) reach[(long long)b * H + h] = mine;
+}
+
+// The gradients in use. Block (n), n threads of V channels, `stretch` positions.
+//
+// dx: the share of token s in all windows that hold it. A window adds g where it begins and takes it
+// away where it has ended; the running sum of these differences is what all windows together give
+// to a token. The differences are in a ring again, a column for each thread: at step t four of
+// them change, and that of token t - before will change no more and is added to the sum.
+//
+// Offsets: their gradients are dot products of g[t] with the token that an edge cuts through. G
+// lanes share one; a block makes those of the heads that begin among its channels, from rows that it
+// has just read.
+//
+//   bytes        3 |x|, the offsets and their gradients
+//   v1 -> this   one load of g for each number, instead of one for each window about it, and x
+//                read along its channels
+//
+// When a window of this sentence and head is wider than the ring, dx is made as in v1.
+template <typename Number, int V>
+__global__ void __launch_bounds__(128, 8)
+talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
+          const Sum<Number>* __restrict__ left, const Sum<Number>* __restrict__ right,
+          const Reach* __restrict__ reach, Number* __restrict__ dx, Sum<Number>* __restrict__ dleft,
+          Sum<Number>* __restrict__ dright, int T, int C, int H, int max_left, int max_right,
+          int ring, int stretch, int G, long long g_batch, long long g_time, long long x_batch,
+          long long x_time) {
+  using Real = Sum<Number>;
+  DYNAMIC_SHARED(Real, shared);
+  const int width = blockDim.x * V, columns = (C + width - 1) / width, R = C / H;
+  const int stretches = (T + stretch - 1) / stretch, rest = blockIdx.x / columns;
+  const int c0 = blockIdx.x % columns * width, c = c0 + threadIdx.x * V;
+  const int begin = rest % stretches * stretch, end = min(begin + stretch, T);
+  const long long b = rest / stretches;
+  const Real scale = Real(1) / (max_left + max_right + 1);
+  g += b * g_batch, x += b * x_batch;
+
+  if (c < C) {
+    const int h = c / R;
+    const int before = min(max_left, ring - 2), after = min(max_right, ring - 2 - before);
+    const Reach most = reach[b * H + h];
+    const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
+    const auto gradient = [&](int t) {
+      return t < T ? *reinterpret_cast<const Pack<Number, V>*>(g + t * g_time + c)
+                   : Pack<Number, V>{};
+    };
+    if (most.left <= before && most.right <= after) {
+      const Table<Real, V> change(shared, ring);
+      for (int i = 0; i < ring; ++i) *change[i] = Pack<Real, V>{};
+      Real sum[V] = {};
+      const int from = max(0, begin - after);
+      Pack<Number, V> next[STEPS];
+#pragma unroll
+      for (int i = 0; i < STEPS; ++i) next[i] = gradient(from + i);
+      for (int t0 = from; t0 < end + before; t0 += STEPS) {
+#pragma unroll
+        for (int i = 0; i < STEPS; ++i) {
+          const int t = t0 + i, s = t - before;
+          if (t >= end + before) break;
+          if (t < T) {
+            const Edge<Real> l = offsets.left(t), r = offsets.right(t);
+            // All four are read before the first is written: they are never the same row.
+            const auto first = change[t - l.whole], last = change[t + r.whole + 1];
+            const auto cut = change[t - l.tokens()], rest = change[t + r.tokens() + 1];
+            Pack<Real, V> a = *first, z = *last, p = *cut, q = *rest;
+#pragma unroll
+            for (int v = 0; v < V; ++v) {
+              const Real y = widen(next[i].at[v]);
+              a.at[v] += (1 - l.part) * y, p.at[v] += l.part * y;
+              z.at[v] -= (1 - r.part) * y, q.at[v] -= r.part * y;
+            }
+            *first = a, *last = z;
+            if (l.part != 0) *cut = p;
+            if (r.part != 0) *rest = q;
+          }
+          next[i] = gradient(t + STEPS);
+          const auto done = change[s];
+#pragma unroll
+          for (int v = 0; v < V; ++v) sum[v] += (*done).at[v];
+          *done = Pack<Real, V>{};
+          if (s < begin) continue;
+          Real value[V];
+#pragma unroll
+          for (int v = 0; v < V; ++v) value[v] = sum[v] * scale;
+          store<Number, V>(dx + (b * T + s) * C + c, value);
+        }
+      }
+    } else {
+      for (int s = begin; s < end; ++s) {
+        Real sum[V] = {};
+        for (int t = max(0, s - most.right); t <= min(s + most.left, T - 1); ++t) {
+          const Real share = s < t   ? offsets.left(t).share(t - s)
+                             : s > t ? offsets.right(t).share(s - t)
+                                     : 1;
+          const Pack<Number, V> y = gradient(t);
+#pragma unroll
+          for (int v = 0; v < V; ++v) sum[v] += share * widen(y.at[v]);
+        }
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[v] *= scale;
+        store<Number, V>(dx + (b * T + s) * C + c, sum);
+      }
+    }
+  }
+
+  const int h0 = (c0 + R - 1) / R, heads = (min(c0 + width, C) + R - 1) / R - h0;
+  const int dots = (end - begin) * heads, lane = threadIdx.x % G;
+  for (int i0 = 0; i0 < dots; i0 += blockDim.x / G) {
+    const int i = i0 + threadIdx.x / G, t = begin + i / max(1, heads), h = h0 + i % max(1, heads);
+    Real to_left = 0, to_right = 0;
+    if (i < dots) {
+      const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
+      const Edge<Real> l = offsets.left(t), r = offsets.right(t);
+      for (int k = h * R + lane * V; k < h * R + R; k += G * V) {
+        const auto row = [&](const Number* z, long long at) {
+          return *reinterpret_cast<const Pack<Number, V>*>(z + at + k);
+        };
+        const Pack<Number, V> y = row(g, t * g_time);
+        Pack<Number, V> a = {}, z = {};
+        if (l.part != 0) a = row(x, (t - l.whole - 1) * x_time);
+        if (r.part != 0) z = row(x, (t + r.whole + 1) * x_time);
+#pragma unroll
+        for (int v = 0; v < V; ++v) {
+          to_left += widen(y.at[v]) * widen(a.at[v]);
+          to_right += widen(y.at[v]) * widen(z.at[v]);
+        }
+      }
+    }
+    for (int d = G / 2; d > 0; d /= 2) {
+      to_left += __shfl_xor_sync(~0u, to_left, d);
+      to_right += __shfl_xor_sync(~0u, to_right, d);
+    }
+    if (i >= dots || lane) continue;
+    const long long at = (b * T + t) * H + h;
+    dleft[at] = to_left * max_left * scale;
+    if (right) dright[at] = to_right * max_right * scale;
+  }
+}

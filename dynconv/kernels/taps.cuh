@@ -1,0 +1,118 @@
+// The weights of a warp's TILE positions and their way through shared memory.
+//
+// They lie there as [head][tap][position]: at one tap the lanes of a head need the weights of TILE
+// positions, and read them 16 bytes at a time, all lanes of the head the same.
+
+template <typename Number>
+constexpr int QUAD = 16 / sizeof(Sum<Number>);  // numbers in 16 bytes
+
+// 16 more bytes for each head, so that two heads' weights lie in different banks.
+template <typename Number>
+__device__ __forceinline__ int tap_index(int head, int k, int a, int chunk) {
+  return head * (chunk * TILE + QUAD<Number>) + k * TILE + a;
+}
+
+// Where the weights of this warp lie.
+template <typename Pointer>
+__device__ __forceinline__ Pointer warp_taps(Pointer shared, int G, int chunk) {
+  constexpr int quad = 16 / sizeof(*shared);
+  return shared + threadIdx.y * (32 / G) * (chunk * TILE + quad);
+}
+
+// Call what(a, head, k) for the taps first + k, below K, of the warp's positions at.t + a and heads
+// at.h + head. A warp takes four positions and eight taps at a time: in memory that is four pieces
+// of 8 numbers, in shared memory no more than two of them in one bank.
+template <typename What>
+__device__ __forceinline__ void for_each_tap(Place at, int first, int T, int H, int K, int G,
+                                             int chunk, What what) {
+  const int count = min(chunk, K - first);
+  for (int head = 0; head < 32 / G && at.h + head < H; ++head)
+#pragma unroll 4
+    for (int i = threadIdx.x; i < chunk * TILE; i += 32) {
+      const int a = i % 4 + i / 32 % 2 * 4, k = i / 4 % 8 + i / 64 * 8;
+      if (k < count && at.t + a < T) what(a, head, k);
+    }
+}
+
+// The weights of a tile, on their way into shared memory. weight(t, head, j) is that of tap j of
+// position at.t + t and head at.h + head.
+//
+// The weights that dx[s] needs, TRANSPOSED, are weight[s + j - pad][K - 1 - j]: on row t = s + j -
+// pad those of the tile's positions are TILE neighbours. So a warp takes four rows at a time, eight
+// taps of each: pieces of 8 numbers again, and in shared memory all in different banks.
+template <typename Number, bool TRANSPOSED, typename Weight>
+struct DynamicTaps {
+  Weight weight;
+  SharedPointer<Sum<Number>> taps;
+  Place at;
+  int T, H, K, pad, G, chunk;
+
+  __device__ __forceinline__ void stage(int first) {
+    __syncwarp();  // the taps before have been read
+    const int count = min(chunk, K - first);
+    for (int head = 0; head < 32 / G && at.h + head < H; ++head)
+#pragma unroll 4
+      for (int i = threadIdx.x; i < (chunk + (TRANSPOSED ? TILE : 0)) * TILE; i += 32) {
+        const int a = TRANSPOSED ? i % TILE : i % 4 + i / 32 % 2 * 4;
+        const int k = TRANSPOSED ? i / TILE - a : i / 4 % 8 + i / 64 * 8;
+        if (k < 0 || k >= count) continue;
+        const int s = at.t + a + first + k - pad;  // the row of x that meets this weight
+        const int t = TRANSPOSED ? s - at.t : a, j = TRANSPOSED ? K - 1 - first - k : first + k;
+        const bool real = at.t + a < T && 0 <= s && s < T;
+        taps[tap_index<Number>(head, k, a, chunk)] = real ? weight(t, head, j) : 0;
+      }
+    __syncwarp();
+  }
+
+  __device__ __forceinline__ void tap(int k, Sum<Number> (&w)[TILE]) const {
+    constexpr int Q = QUAD<Number>;
+    const auto row = taps + tap_index<Number>(threadIdx.x / G, k, 0, chunk);
+#pragma unroll
+    for (int a = 0; a < TILE; a += Q) {
+      const auto quad = *shared_cast<const Pack<Sum<Number>, Q>>(row + a);
+#pragma unroll
+      for (int i = 0; i < Q; ++i) w[a + i] = quad.at[i];
+    }
+  }
+};
+
+// taps[t][j] = g[t] . x[t + j - pad] over the channels of a head, for the chunk from `first` on and
+// the tile's positions: the rows of g stay in registers, those of x rotate. Each lane has its own
+// channels' part of TILE dot products at a tap; add_over_lanes makes them whole.
+template <int V, int G, typename Number, typename Taps>
+__device__ __forceinline__ void correlate(const Number* g, const Number* x, Taps taps, Place at,
+                                          int first, int T, int C, int H, int K, int pad,
+                                          int chunk, long long g_batch, long long g_time,
+                                          long long x_batch, long long x_time) {
+  const int lane = threadIdx.x, R = C / H, h = at.h + lane / G, count = min(chunk, K - first);
+  __syncwarp();  // the taps before have been read
+  for (int r0 = 0; r0 < R; r0 += G * V) {
+    const int r = r0 + lane % G * V, c = h * R + r;
+    const bool active = h < H && r < R;
+    Rows<Number, V> fixed(g + at.b * g_batch + c, g_time, at.t, TILE, T, active);
+    Window<Number, V> window({x + at.b * x_batch + c, x_time, at.t + first - pad,
+                              count + TILE - 1, T, active});
+    Sum<Number> gradient[TILE][V];
+#pragma unroll
+    for (int a = 0; a < TILE; ++a) widen(fixed.next(), gradient[a]);
+    for (int j0 = 0; j0 < count; j0 += TILE) {
+#pragma unroll
+      for (int u = 0; u < TILE; ++u) {
+        const int k = j0 + u;
+        if (k >= count) break;
+        window.move(u);
+        Sum<Number> dot[TILE] = {};
+#pragma unroll
+        for (int a = 0; a < TILE; ++a)
+#pragma unroll
+          for (int v = 0; v < V; ++v) dot[a] += gradient[a][v] * window.row[(a + u) % TILE][v];
+        add_over_lanes<G>(dot);
+        const auto sum = taps + tap_index<Number>(lane / G, k, kept<G>(lane), chunk);
+        if (lane % SHARING<G> == 0)
+#pragma unroll
+          for (int i = 0; i < KEPT<G>; ++i) sum[i] = (r0 ? sum[i] : 0) + dot[i];
+      }
+    }
+  }
+  __syncwarp();
+}

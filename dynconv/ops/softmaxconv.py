@@ -1,0 +1,58 @@
+"""DynamicConv from its kernels' logits: softmax, DropConnect and convolution (Wu et al. 2019,
+section 4).
+
+    weight[b, t, h, :] = softmax_K(logits[b, t, h, :]) * mask / (1 - dropout)
+    out                = dynamic_conv(x, weight)
+
+DropConnect draws the mask for each (b, t, h, j) by itself.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dynconv.kernels.registered import ops as kernels
+from dynconv.ops.auto import choose
+from dynconv.ops.checks import check_conv
+from dynconv.ops.dynamicconv import dynamic_conv
+from dynconv.ops.normalize import normalize_kernel
+
+
+def conv_separate(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
+    """One after the other: the weights are written and read three times."""
+    weight = F.dropout(normalize_kernel(logits).to(x.dtype), dropout)
+    return dynamic_conv(x, weight, pad_left=pad_left)
+
+
+def conv_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
+    """One kernel. The mask is a hash of a seed, which PyTorch draws on the GPU: a CUDA graph that
+    is played again draws again.
+    """
+    seed = torch.randint(2**63 - 1, (1,), device=x.device) if dropout else None
+    return kernels.softmax_mix(x, logits, seed, dropout, pad_left)
+
+
+IMPLEMENTATIONS = {"separate": conv_separate, "cuda": conv_cuda}
+
+
+def dynamic_conv_softmax(
+    x: Tensor, logits: Tensor, *, pad_left: int, dropout: float = 0.0, impl: str = "auto"
+) -> Tensor:
+    """Mix each position's window with the softmax of its logits (Wu et al. 2019, section 4).
+
+    x         (B, T, C)     real
+    logits    (B, T, H, K)  normalised here over K; channel c uses head c // (C // H)
+    pad_left  zeros before position 0: K // 2 in an encoder, K - 1 for a causal decoder
+    dropout   share of the weights that DropConnect sets to 0; it is always on: pass 0 in eval mode
+    returns   (B, T, C)     differentiable in x and logits
+
+    Which weights are dropped is drawn from PyTorch's generator of x's device; two implementations
+    draw differently. Raises ValueError when H does not divide C, when pad_left lies outside
+    [0, K - 1] or dropout outside [0, 1), when the shapes of x and logits differ in B or T, or when
+    `impl` is unknown or cannot run; TypeError for mixed dtypes.
+    """
+    check_conv(x, logits, pad_left, "BTHK")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout {dropout} lies outside [0, 1)")
+    implementation = choose("dynamic_conv_softmax", IMPLEMENTATIONS, impl, x, logits.shape[3])
+    return implementation(x, logits, pad_left, dropout)
