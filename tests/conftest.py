@@ -18,6 +18,15 @@ TENS_EN = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 UNITS_EN = "one two three four five six seven eight nine".split()
 
 
+def pytest_terminal_summary(terminalreporter):
+    """Tests that need a GPU and have none must not go by in silence."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    missed = [report for report in skipped if "gpu" in report.keywords]
+    if missed:
+        reason = missed[0].longrepr[2].removeprefix("Skipped: ")
+        terminalreporter.write_line(f"{len(missed)} GPU TESTS NOT RUN: {reason}", red=True)
+
+
 @pytest.fixture
 def golden() -> Path:
     """The folder of known answers; it lies beside the repository, not in it."""

@@ -80,13 +80,13 @@ def code(source: str) -> str:
 
     One text, since CuPy's cache would not notice that a header has changed.
     """
-    text = (SOURCES / source).read_text(encoding="utf-8")
-    return re.sub(
-        r'^#include "(.*)"\n',
-        lambda match: f'#line 1 "{match[1]}"\n{code(match[1])}',
-        text,
-        flags=re.MULTILINE,
-    )
+    lines = [f'#line 1 "{source}"']
+    for number, line in enumerate((SOURCES / source).read_text(encoding="utf-8").splitlines(), 1):
+        if found := re.fullmatch(r'#include "(.*)"', line):
+            lines += [code(found[1]), f'#line {number + 1} "{source}"']
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
 
 
 class Launch(NamedTuple):

@@ -159,10 +159,11 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
             added[32 * j] += dot[0];
           }
         }
-        if (!DATA || !active) continue;
+        if constexpr (DATA)
 #pragma unroll
-        for (int a = 0; a < TILE; ++a)
-          if (t + a < T) store<Number, V>(dx + ((long long)at.b * T + t + a) * C + c, sum[a]);
+          for (int a = 0; a < TILE; ++a)
+            if (active && t + a < T)
+              store<Number, V>(dx + ((long long)at.b * T + t + a) * C + c, sum[a]);
       }
     }
     for (int j = 0; j < count; j += 8) {

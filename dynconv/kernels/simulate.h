@@ -287,7 +287,7 @@ static void run_blocks(Worker& w) {
         memset(fixed.start, 0xFF, fixed.bytes);  // NaN: nobody has set it yet
         here = &w;
         memset(w.shared, 0xFF, w.launch->shared);
-        w.ready = w.head = w.done = w.at_barrier = 0;
+        w.done = 0;
         for (unsigned t = 0; t < w.threads; ++t) w.thread[t].fiber = nullptr;
         line_up_all(w);
         jmp_buf unused;
@@ -371,8 +371,9 @@ void launch(Launch* launch, void (*)(A...)) {
     std::pair<Launch*, void (*)()> both{launch, body};
     auto* helpers = (pthread_t*)calloc(launch->workers, sizeof(pthread_t));
     unsigned started = 0;
-    while (started + 1 < launch->workers && !pthread_create(helpers + started, nullptr, start, &both))
-        ++started;
+    while (started + 1 < launch->workers)
+        if (pthread_create(helpers + started, nullptr, start, &both)) break;
+        else ++started;
     work(launch, body);
     while (started) pthread_join(helpers[--started], nullptr);
     free(helpers);

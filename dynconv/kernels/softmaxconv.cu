@@ -21,15 +21,20 @@ __device__ __forceinline__ unsigned scramble(unsigned x) {
 // DropConnect. Weight number i is dropped where a hash of i and the seed is below the threshold,
 // dropout * 2^32: no state, so that the backward pass finds the same mask.
 struct DropConnect {
-  const unsigned long long* seed;  // null: nothing is dropped
+  bool any;
   unsigned threshold;
-  float scale;  // 1 / (1 - dropout)
+  float scale;             // 1 / (1 - dropout)
+  unsigned first, second;  // second depends on the whole seed: else two masks could be permutations
+
+  __device__ __forceinline__ DropConnect(const unsigned long long* seed, unsigned threshold,
+                                         float scale)
+      : any(seed), threshold(threshold), scale(scale), first(any ? *seed : 0),
+        second(any ? scramble(*seed >> 32 ^ scramble(first)) : 0) {}
 
   __device__ __forceinline__ float operator()(unsigned long long i) const {
-    if (!seed) return 1;
-    const unsigned hash = scramble((unsigned)i ^ (unsigned)*seed);
-    const unsigned high = (unsigned)(i >> 32) ^ (unsigned)(*seed >> 32);
-    return scramble(hash ^ high) < threshold ? 0 : scale;
+    if (!any) return 1;
+    const unsigned hash = scramble((unsigned)i ^ first) ^ second ^ (unsigned)(i >> 32);
+    return scramble(hash) < threshold ? 0 : scale;
   }
 };
 

@@ -33,7 +33,8 @@ struct Rows {
   // From `first` on, `count` of them; x is row 0.
   __device__ __forceinline__ Rows(const Number* x, long long stride, int first, int count, int T,
                                   bool active)
-      : x(x + first * stride), stride(stride), s(first), limit(active ? min(T, first + count) : 0) {}
+      : x(x + first * stride), stride(stride), s(first),
+        limit(active ? max(0, min(T, first + count)) : 0) {}
 
   __device__ __forceinline__ Pack<Number, V> next() {
     Pack<Number, V> row = {};

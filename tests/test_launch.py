@@ -1,0 +1,318 @@
+"""How the CUDA kernels are compiled, launched, registered and refused, without a GPU."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from dynconv import ops
+from dynconv.kernels import cuda, launch, nvrtc, simulate
+from dynconv.layers import DynamicConv
+
+F32, F64, F16, HALF = torch.float32, torch.float64, torch.float16, torch.bfloat16
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90")
+V1 = {
+    "lightconv.cu": ["light_conv_v1", "light_weight_grad_v1"],
+    "dynamicconv.cu": ["dynamic_conv_v1", "dynamic_weight_grad_v1"],
+    "softmaxconv.cu": ["softmax_conv_v1"],
+    "talk.cu": ["talk_conv_v1", "talk_grad_v1"],
+}
+
+
+def names_of(dtype: torch.dtype, R: int, monkeypatch) -> dict[str, set[str]]:
+    """Every kernel that the operators launch for heads of R channels, by source."""
+    found = {source: {f"{name}<{launch.NUMBERS[dtype]}>" for name in V1[source]} for source in V1}
+    monkeypatch.setattr(cuda, "launch", lambda source, name, *rest: found[source].add(name))
+    B, T, H, K = 1, 16, 2, 3
+    x, light = torch.zeros(B, T, H * R, dtype=dtype), torch.zeros(H, K, dtype=dtype)
+    dynamic = light.expand(B, T, H, K)
+    left = torch.zeros(B, T, H, dtype=torch.promote_types(dtype, F32))
+    for weight in (light, dynamic):
+        cuda.mix(x, weight, 1)
+        cuda.gradients(x, x, weight, 1)
+        cuda.correlate(x, x, list(weight.shape), 1)
+    cuda.transposed(x, light, 1)
+    cuda.softmax_mix(x, dynamic, None, 0.0, 1)
+    cuda.softmax_mix_backward(x, x, dynamic, None, 0.0, 1)
+    cuda.talk(x, left, left, 1, 1)
+    cuda.talk_backward(x, x, left, left, 1, 1)
+    return found
+
+
+# The recipes' heads in the dtypes of training, then the ends of the scale: V = 1, all G
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("dtype", "R"),
+    [(F32, 64), (HALF, 64), (F16, 64), (HALF, 128), (F64, 64), (F32, 1), (F32, 6), (F16, 17)],
+    ids=str,
+)
+@pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+def test_every_kernel_compiles_without_a_warning(dtype, R, architecture, monkeypatch):
+    """And keeps its numbers in registers."""
+    for source, names in names_of(dtype, R, monkeypatch).items():
+        compiled = nvrtc.resources(launch.code(source), sorted(names), architecture)
+        assert compiled.warnings == []
+        for name, used in compiled.kernels.items():
+            # A few numbers that are needed once a tile may go through memory.
+            limit = 32 if R >= 64 and dtype != F64 and architecture != "sm_75" else 320
+            assert used.spilled <= limit and used.stack <= limit, (name, used)
+            assert used.shared <= cuda.LIMIT
+
+
+def test_a_source_includes_each_header_once():
+    for source in V1:
+        text = launch.code(source)
+        assert "#include" not in text
+        assert text.count("struct Accumulator { using type = float; }") == 1
+
+
+class Gpu:
+    """What `launch` uses of CuPy and of a GPU; it writes down what it is asked for."""
+
+    class CompileException(Exception):
+        pass
+
+    class CUDADriverError(Exception):
+        pass
+
+    def __init__(self, monkeypatch):
+        self.events, self.launched, self.compiled, self.failure = [], [], [], None
+        gpu = self
+
+        class Context:
+            def __init__(self, what):
+                self.what = what
+
+            def __enter__(self):
+                gpu.events.append(("enter", self.what))
+
+            def __exit__(self, *error):
+                gpu.events.append(("exit", self.what))
+
+        class RawModule:
+            def __init__(self, **options):
+                gpu.compiled.append(options)
+
+            def get_function(self, name):
+                return lambda grid, block, args, shared_mem: gpu.run(
+                    name, grid, block, args, shared_mem
+                )
+
+        stream = SimpleNamespace(
+            from_external=lambda stream: Context(("stream", stream.__cuda_stream__()))
+        )
+        self.cupy = SimpleNamespace(
+            RawModule=RawModule,
+            cuda=SimpleNamespace(
+                Stream=stream,
+                Device=lambda index: Context(("device", index)),
+                compiler=SimpleNamespace(CompileException=self.CompileException),
+                driver=SimpleNamespace(CUDADriverError=self.CUDADriverError),
+            ),
+        )
+        launch.compiled.cache_clear()
+        monkeypatch.setattr(launch, "cupy", lambda: self.cupy)
+        monkeypatch.setattr(
+            torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=77)
+        )
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "GPU of this test")
+
+    def run(self, *call):
+        if self.failure:
+            raise self.failure
+        self.events.append("launch")
+        self.launched.append(call)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    yield Gpu(monkeypatch)
+    launch.compiled.cache_clear()
+
+
+def test_a_launch_on_the_device_and_stream_of_pytorch(gpu):
+    x, device = torch.zeros(3), torch.device("cuda", 1)
+    arguments = (x, None, 5, 0.5, np.int64(2**40))
+    how = launch.Launch(7, (32, 4), 1024)
+    launch.launch("talk.cu", "talk_conv<float, 1>", how, device, *arguments)
+    ((name, grid, block, args, shared),) = gpu.launched
+    assert (name, grid, block, shared) == ("talk_conv<float, 1>", (7,), (32, 4), 1024)
+    assert args == (x.data_ptr(), 0, 5, 0.5, 2**40)
+    assert [type(a) for a in args] == [np.uint64, np.uint64, np.int32, np.float32, np.int64]
+    inside = [("enter", ("device", 1)), ("enter", ("stream", (0, 77))), "launch"]
+    assert gpu.events[:3] == inside
+
+
+def test_a_kernel_is_compiled_once_for_each_device(gpu):
+    for index in (0, 0, 1, 0):
+        how = launch.Launch(1, (32, 1))
+        launch.launch("talk.cu", "talk_conv<float, 1>", how, torch.device("cuda", index))
+    assert len(gpu.launched) == 4 and len(gpu.compiled) == 2
+    assert gpu.compiled[0]["name_expressions"] == ["talk_conv<float, 1>"]
+    assert gpu.compiled[0]["code"] == launch.code("talk.cu")
+
+
+@pytest.mark.parametrize("kind", ["CompileException", "CUDADriverError"])
+def test_what_the_gpu_refuses_is_told(gpu, kind):
+    gpu.failure = getattr(gpu, kind)("out of registers")
+    with pytest.raises(launch.NoGpuKernels, match="talk_reach<float> of talk.cu on GPU of this test"
+                       ": out of registers; choose another impl"):  # fmt: skip
+        how = launch.Launch(1, (8, 128))
+        launch.launch("talk.cu", "talk_reach<float>", how, torch.device("cuda", 0))
+
+
+def test_a_size_beyond_32_bits_is_refused():
+    with pytest.raises(OverflowError):
+        launch.convert(2**31)
+
+
+@pytest.mark.parametrize(
+    ("cupy", "available", "words"),
+    [
+        (None, True, r"no CuPy: pip install 'dynconv\[gpu\]'"),
+        ("cupy", False, "PyTorch sees no GPU: see nvidia-smi"),
+    ],
+)
+def test_why_the_kernels_cannot_run(cupy, available, words, monkeypatch):
+    monkeypatch.setattr(launch, "find_spec", lambda name: cupy)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    launch._missing.cache_clear()
+    try:
+        x = torch.zeros(1, 2, 3)
+        with pytest.raises(ValueError, match=f"impl='cuda' cannot run: {words}"):
+            ops.light_conv(x, torch.ones(3, 1), pad_left=0, impl="cuda")
+        assert "cuda" not in ops.implementations("light_conv")
+    finally:
+        launch._missing.cache_clear()
+
+
+def test_a_driver_that_cupy_does_not_like_is_told(monkeypatch):
+    def fail():
+        raise RuntimeError("cudaErrorInsufficientDriver: too old\nmore")
+
+    runtime = SimpleNamespace(getDeviceCount=fail)
+    monkeypatch.setattr(launch, "find_spec", lambda name: "cupy")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    fake = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    monkeypatch.setattr(launch, "cupy", lambda: fake)
+    launch._missing.cache_clear()
+    try:
+        text = "CuPy does not start (cudaErrorInsufficientDriver: too old): it must fit the driver"
+        assert launch.missing() == text
+    finally:
+        launch._missing.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (torch.zeros(1), r"x is on cpu, the CUDA kernels run on a GPU: move it with \.cuda\(\)"),
+        (
+            SimpleNamespace(device=torch.device("cuda", 0), dtype=torch.complex64),
+            "x is torch.complex64, the CUDA kernels take float32, float64, float16, bfloat16",
+        ),
+    ],
+)
+def test_what_the_kernels_do_not_take(x, words, monkeypatch):
+    monkeypatch.setattr(launch, "missing", lambda: None)
+    assert not launch.runs(x)
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(launch.obstacle(x))
+
+
+@pytest.mark.parametrize("operator", ["depthwise_conv", "light_conv", "dynamic_conv", "talk_conv"])
+def test_auto_takes_the_kernels_where_they_run(operator, monkeypatch):
+    from dynconv.ops import auto
+    from dynconv.ops.registry import OPERATORS
+
+    monkeypatch.setattr(launch, "missing", lambda: None)
+    x = SimpleNamespace(device=torch.device("cuda", 0), dtype=HALF, shape=(1, 100, 8))
+    assert auto.automatic(operator, OPERATORS[operator], x, 3) == "cuda"
+    x.dtype = torch.complex64
+    assert auto.automatic(operator, OPERATORS[operator], x, 3) != "cuda"
+    average = OPERATORS["cumulative_mean"]
+    x.dtype = HALF
+    assert auto.automatic("cumulative_mean", average, x, 1) == "blocked"
+
+
+def test_pytorch_knows_the_kernels_as_those_of_a_gpu():
+    for name in (
+        "mix", "transposed", "correlate", "gradients", "talk", "talk_backward", "softmax_mix",
+        "softmax_mix_backward",
+    ):  # fmt: skip
+        assert torch._C._dispatch_has_kernel_for_dispatch_key(f"dynconv::{name}", "CUDA")
+
+
+@pytest.fixture
+def on_cpu():
+    """The operators that have only CUDA kernels, registered for the CPU as well: simulated."""
+    if simulate.missing():
+        pytest.skip(simulate.missing())
+    library = torch.library.Library("dynconv", "IMPL")
+    for function in (cuda.softmax_mix, cuda.softmax_mix_backward):
+        library.impl(function.__name__, function, "CPU")
+    yield
+    library._destroy()
+
+
+def test_softmax_mix_is_an_operator_of_pytorch(on_cpu):
+    """Schema, fake tensors, autograd, torch.compile."""
+    x = torch.randn(2, 9, 8, requires_grad=True)
+    logits = torch.randn(2, 9, 2, 3, requires_grad=True)
+    for seed, dropout in ((None, 0.0), (torch.tensor([5]), 0.5)):
+        arguments = (x, logits, seed, dropout, 1)
+        torch.library.opcheck(torch.ops.dynconv.softmax_mix.default, arguments)
+    out = torch.ops.dynconv.softmax_mix(x, logits, None, 0.0, 1)
+    (dx,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="no second derivative: use impl='separate'"):
+        dx.sum().backward()
+
+
+def test_gradients_made_together_have_derivatives():
+    torch.manual_seed(0)
+    for shape in ((2, 3), (2, 5, 2, 3)):
+        x, g = torch.randn(2, 2, 5, 8, dtype=F64).requires_grad_()
+        weight = torch.randn(shape, dtype=F64, requires_grad=True)
+        inputs = (g.detach().requires_grad_(), x.detach().requires_grad_(), weight)
+        torch.library.opcheck(torch.ops.dynconv.gradients.default, (*inputs, 1))
+        assert torch.autograd.gradgradcheck(
+            lambda x, w: torch.ops.dynconv.mix(x, w, 1), (inputs[1], weight)
+        )
+
+
+def test_the_layer_takes_the_fused_kernel(on_cpu, monkeypatch):
+    """Where it runs; with DropConnect only in training, drawn anew each time."""
+    from dynconv.ops import softmaxconv
+
+    torch.manual_seed(0)
+    layer = DynamicConv(16, 4, 3, weight_dropout=0.5)
+    x = torch.randn(2, 9, 16)
+    plain = layer.eval()(x)
+    monkeypatch.setattr(softmaxconv, "choose", lambda *a: softmaxconv.conv_cuda)
+    torch.testing.assert_close(layer(x), plain)
+    layer.train()
+    torch.manual_seed(1)
+    one, two = layer(x), layer(x)
+    torch.manual_seed(1)
+    assert torch.equal(layer(x), one) and not torch.allclose(one, two)
+    one.sum().backward()
+    assert all(z.grad.isfinite().all() for z in layer.parameters())
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
+def test_dropconnect_of_everything_is_refused(dropout):
+    x, logits = torch.zeros(1, 3, 4), torch.zeros(1, 3, 2, 3)
+    with pytest.raises(ValueError, match=rf"dropout {dropout} lies outside \[0, 1\)"):
+        ops.dynamic_conv_softmax(x, logits, pad_left=1, dropout=dropout)
+
+
+def test_the_parts_one_by_one_are_the_operator():
+    torch.manual_seed(0)
+    x, logits = torch.randn(2, 9, 8), torch.randn(2, 9, 2, 3)
+    found = ops.dynamic_conv_softmax(x, logits, pad_left=2)
+    torch.testing.assert_close(found, ops.dynamic_conv(x, logits.softmax(-1), pad_left=2))
+    ones = torch.ones(2, 400, 8)
+    dropped = ops.dynamic_conv_softmax(ones, torch.zeros(2, 400, 2, 3), pad_left=1, dropout=0.25)
+    taps = (dropped[:, 1:-1] * 3 * 0.75).round()  # how many of three were kept
+    assert abs(taps.mean() / 3 - 0.75) < 0.03 and set(taps.unique().tolist()) == {0, 1, 2, 3}

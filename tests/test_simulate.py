@@ -1,0 +1,556 @@
+"""CUDA on the CPU: kernels give right answers, and each mistake names itself."""
+
+import os
+import re
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from dynconv.kernels import simulate
+from dynconv.kernels.simulate import CompileError, KernelFault, Module
+
+if simulate.missing():
+    pytest.skip(simulate.missing(), allow_module_level=True)
+
+ORDERS = ("forward", "backward", 0, 1)
+
+GOOD = r"""
+__device__ __forceinline__ float twice(float x) { return 2.f * x; }
+template <typename T>
+__global__ void saxpy(float a, const T* __restrict__ x, T* __restrict__ y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = T(a * x[i] + y[i]);
+}
+// The sum of each block's threads: shuffles in each warp, shared memory between them
+__global__ void __launch_bounds__(256, 2) block_sum(const float* x, float* out, int n) {
+    __shared__ float part[32];
+    const int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % warpSize;
+    float v = i < n ? x[i] : 0.f;
+    for (int d = 16; d; d >>= 1) v += __shfl_down_sync(0xffffffffu, v, d);
+    if (lane == 0) part[threadIdx.x / 32] = v;
+    __syncthreads();
+    if (threadIdx.x < 32) {
+        v = lane < (blockDim.x + 31) / 32 ? part[lane] : 0.f;
+        for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);
+        if (lane == 0) atomicAdd(out, v);
+    }
+}
+// Inclusive prefix sums of rows, one block each: Hillis and Steele between barriers
+template <int N>
+__global__ void scan(const double* x, double* y) {
+    DYNAMIC_SHARED(double, row);
+    const int t = threadIdx.x;
+    row[t] = x[blockIdx.x * N + t];
+    for (int d = 1; d < N; d *= 2) {
+        __syncthreads();
+        const double other = t >= d ? row[t - d] : 0.0;
+        __syncthreads();
+        row[t] += other;
+    }
+    y[blockIdx.x * N + t] = row[t];
+}
+__global__ void where(int* y) {
+    const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    const int thread = threadIdx.x + blockDim.x * threadIdx.y;
+    y[block * blockDim.x * blockDim.y + thread] =
+        blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z + 1000 * threadIdx.x + 10000 * threadIdx.y;
+}
+// One row of `out` for each function
+__global__ void warp_functions(int* out, const double* x, double* y) {
+    const unsigned all = 0xffffffffu, t = threadIdx.x;
+    out[t] = __shfl_sync(all, int(t), 5, 8);
+    out[32 + t] = __shfl_up_sync(all, int(t), 3, 16);
+    out[64 + t] = __shfl_down_sync(all, int(t), 3, 16);
+    out[96 + t] = __shfl_xor_sync(all, int(t), 20);
+    out[128 + t] = __ballot_sync(all, t % 3 == 0);
+    out[160 + t] = __any_sync(all, t == 9) + 2 * __any_sync(all, 0) + 4 * __all_sync(all, 1);
+    out[160 + t] += 8 * __all_sync(all, t != 9);
+    if (t < 12) out[192 + t] = __shfl_down_sync(0xfffu, int(t), 4);
+    else out[192 + t] = __shfl_xor_sync(0xfffff000u, int(t), 1);
+    y[t] = __shfl_sync(all, x[t], 31 - t);
+}
+__global__ void small_functions(float* out, unsigned* raw, int* most) {
+    float2 two = make_float2(1.f, 2.f);
+    float4 four = make_float4(1.f, 2.f, 3.f, 4.f);
+    uint4 whole = make_uint4(1, 2, 3, 4);
+    out[0] = two.y + four.w + whole.z;
+    out[1] = max(NAN, 1.f) + max(2.f, NAN) + min(NAN, 1.f) + min(2.f, NAN);
+    out[1] += max(1, 2.5f) + fmaxf(1.f, 7.f);
+    out[2] = rsqrtf(16.f) + __expf(0.f) + fmaf(2.f, 3.f, 4.f) + __ldg(out + 3);
+    raw[0] = __float_as_uint(1.f), raw[1] = __float_as_int(-2.f), raw[2] = sizeof(four);
+    out[4] = __uint_as_float(raw[0]) + __int_as_float(int(raw[1]));
+    atomicMax(most, int(threadIdx.x * 7 % 32));
+    atomicMin(most + 1, int(threadIdx.x * 7 % 32) - 20);
+}
+struct __align__(16) Pack { float v[4]; };
+__global__ void packs(float* out) {
+    DYNAMIC_SHARED(float, tile);
+    Pack p = {{1.f, 2.f, 3.f, 4.f}};
+    *shared_cast<Pack>(tile + 4) = p;
+    auto q = shared_cast<const float>(tile) + 8;
+    out[0] = *--q + q[-1] + shared_cast<Pack>(tile)[1].v[1];
+    out[0] += (shared_cast<Pack>(tile) + 1)->v[0];
+    q -= 2, q++, ++q;
+    out[1] = (q - tile) + 100 * (q > tile) + 200 * (tile + 7 == q);
+    out[2] = tile[0];
+    shared_cast<unsigned short>(tile)[17] = 7;
+    out[3] = shared_cast<const unsigned short>(tile)[17];
+}
+__global__ void who(uint64_t* out) {  // the OS thread that runs the block
+    timespec a_while = {0, 1000000};
+    nanosleep(&a_while, nullptr);
+    out[blockIdx.x] = (uint64_t)pthread_self();
+}
+__global__ void stale(float* out) {  // what an earlier block left must not be seen
+    __shared__ float tile[64];
+    DYNAMIC_SHARED(float, dynamic);
+    out[2 * blockIdx.x] = tile[5], out[2 * blockIdx.x + 1] = dynamic[5];
+    tile[5] = dynamic[5] = 1.f;
+}
+"""
+NAMES = (
+    "saxpy<float>",
+    "saxpy<double>",
+    "saxpy<unsigned short>",
+    "block_sum",
+    "scan<100>",
+    "where",
+)
+NAMES += ("warp_functions", "small_functions", "packs", "stale", "who")
+
+# Line numbers count from the empty line.
+BAD = r"""
+__global__ void no_barrier(float* y, int n) {
+    __shared__ float tile[64];
+    tile[threadIdx.x] = threadIdx.x;
+    y[threadIdx.x] = tile[(threadIdx.x + 1) % n];
+}
+__global__ void some_leave(float* y, int n) {
+    if (threadIdx.x >= n) return;
+    __syncthreads();
+}
+__global__ void two_barriers(float* y, int n) {
+    if (threadIdx.x < n) __syncthreads();
+    else
+        __syncthreads();
+}
+__global__ void half_shuffle(float* y, int n) {
+    if (threadIdx.x % 32 < n) y[0] = __shfl_sync(0xffffffffu, 1.f, 0);
+    __syncthreads();
+}
+__global__ void left_shuffle(float* y, int n) {
+    if (threadIdx.x >= n) return;
+    __syncwarp();
+}
+__global__ void not_in_mask(float* y, int n) { __shfl_up_sync(0xfu, 1.f, 1); }
+__global__ void two_masks(float* y, int n) {
+    __ballot_sync(threadIdx.x < n ? 0xffffffffu : 0xffff0001u, 1);
+}
+__global__ void two_functions(float* y, int n) {
+    if (threadIdx.x < n) __syncwarp();
+    else __any_sync(0xffffffffu, 1);
+}
+__global__ void odd_width(float* y, int n) { __shfl_down_sync(0xffffffffu, 1.f, 1, n); }
+__global__ void outside_mask(float* y, int n) {
+    if (threadIdx.x < n) y[threadIdx.x] = __shfl_xor_sync((1u << n) - 1, 1.f, 4);
+}
+__global__ void element(float* y, int n) {
+    DYNAMIC_SHARED(float, tile);
+    if (threadIdx.x == 3) tile[n] = 1.f;
+}
+struct alignas(16) Pack { float v[4]; };
+__global__ void pack(float* y, int n) {
+    DYNAMIC_SHARED(float, tile);
+    y[0] = shared_cast<Pack>(tile + n)->v[0];
+}
+__global__ void fixed(float* y, int n) {
+    __shared__ float tile[64][8];
+    tile[3][n] = 1.f;
+    __syncthreads();
+    y[threadIdx.x] = tile[3][threadIdx.x % 8];
+}
+__global__ void registers(float* y, int n) {
+    Pack p;
+    for (int i = 0; i < 4 + n; ++i) p.v[i] = y[i];
+    y[0] = p.v[n & 1];
+}
+__global__ void unsigned_index(float* y, unsigned n) {
+    float a[5] = {y[0]};
+    y[1] = a[n];
+}
+__global__ void one_block(float* y, int n) {
+    DYNAMIC_SHARED(float, tile);
+    if (blockIdx.y == 2) tile[n] = 0.f;
+    y[blockIdx.y] = 5.f;
+}
+__global__ void leave_later(float* y, int n) {
+    for (int i = 0; i < (threadIdx.x < n ? 3 : 2); ++i) __syncthreads();
+}
+"""
+HUGE = """
+__global__ void f(char* y) {
+    char a[200000];
+    for (char& c : a) c = y[1]++;
+    y[0] = a[y[2]];
+}
+"""
+BAD_NAMES = tuple(re.findall(r"void (\w+)", BAD))
+
+
+@pytest.fixture
+def threads(request) -> int:
+    """So many threads of PyTorch, while the test runs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def good() -> Module:
+    return Module(GOOD, NAMES)
+
+
+@pytest.fixture(scope="module")
+def bad() -> Module:
+    return Module(BAD, BAD_NAMES)
+
+
+def at(array: np.ndarray) -> np.uint64:
+    return np.uint64(array.ctypes.data)
+
+
+def fault(module: Module, name: str, n: int, block=(64,), grid=(1,), **options) -> str:
+    """The text of the fault that the kernel ends in."""
+    y = np.ones(64, np.float32)
+    with pytest.raises(KernelFault) as caught:
+        module.get_function(name)(grid, block, (at(y), np.int32(n)), **options)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith(name)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("T", [np.float32, np.float64, np.uint16])
+def test_a_guarded_kernel_of_each_type(good, T, order):
+    name = {np.float32: "float", np.float64: "double", np.uint16: "unsigned short"}[T]
+    x, y = np.arange(1000, dtype=T), np.arange(1000, dtype=T)[::-1].copy()
+    expected, padded = 3 * x + y, np.append(y, T(7))  # the guard keeps the last as it is
+    args = (np.float32(3), at(x), at(padded), np.int32(1000))
+    good.get_function(f"saxpy<{name}>")((8,), (128,), args, order=order)
+    np.testing.assert_array_equal(padded, np.append(expected, T(7)))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("threads", [32, 96, 256])
+def test_block_sum(good, threads, order):
+    x, out = np.random.default_rng(0).random(1000, np.float32), np.zeros(1, np.float32)
+    grid = (-(-1000 // threads),)
+    good.get_function("block_sum")(grid, (threads,), (at(x), at(out), np.int32(1000)), order=order)
+    np.testing.assert_allclose(out[0], x.sum(), rtol=1e-5)  # another order of the sum
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_scan_through_dynamic_shared_memory(good, order):
+    x = np.random.default_rng(0).integers(0, 9, (7, 100)).astype(np.float64)
+    y = np.empty_like(x)
+    good.get_function("scan<100>")((7,), (100,), (at(x), at(y)), shared_mem=800, order=order)
+    np.testing.assert_array_equal(y, x.cumsum(1))
+
+
+@pytest.mark.parametrize("threads", [1, 4], indirect=True)
+def test_grids_and_blocks_of_more_dimensions(good, threads):
+    y = np.full((4, 3, 2, 6, 5), -1, np.int32)
+    good.get_function("where")((2, 3, 4), (5, 6), (at(y),))
+    z, j, i, v, u = np.indices(y.shape)
+    np.testing.assert_array_equal(y, i + 10 * j + 100 * z + 1000 * u + 10000 * v)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_functions_of_a_warp(good, order):
+    out, x, y = np.empty((7, 32), np.int32), np.random.rand(32), np.empty(32)
+    good.get_function("warp_functions")((1,), (32,), (at(out), at(x), at(y)), order=order)
+    t = np.arange(32)
+    assert out[0].tolist() == (t // 8 * 8 + 5).tolist()
+    assert out[1].tolist() == np.where(t % 16 < 3, t, t - 3).tolist()
+    assert out[2].tolist() == np.where(t % 16 + 3 < 16, t + 3, t).tolist()
+    assert out[3].tolist() == (t ^ 20).tolist()
+    assert set(out[4].tolist()) == {np.int32(np.uint32(sum(1 << i for i in range(0, 32, 3))))}
+    assert set(out[5].tolist()) == {1 + 4}
+    # Lanes 8 to 11 ask for a lane that the mask does not name: nobody knows what a GPU gives them
+    assert out[6].tolist() == [*range(4, 12), -1, -1, -1, -1, *(t[12:] ^ 1)]
+    assert y.tolist() == x[::-1].tolist()
+
+
+def test_the_last_warp_may_be_smaller(good, bad):
+    y, sums = np.zeros(64, np.float32), np.zeros(1, np.float32)
+    bad.get_function("half_shuffle")((1,), (40,), (at(y), np.int32(32)))
+    assert y[0] == 1
+    good.get_function("block_sum")((1,), (40,), (at(y), at(sums), np.int32(40)))
+    assert np.isnan(sums[0])  # nobody knows what lanes that are not there would add
+
+
+def test_functions_of_one_thread(good):
+    out, raw = np.full(5, 0.5, np.float32), np.empty(3, np.uint32)
+    most = np.zeros(2, np.int32)
+    good.get_function("small_functions")((1,), (32,), (at(out), at(raw), at(most)))
+    assert out.tolist() == [2 + 4 + 3, 1 + 2 + 1 + 2 + 2.5 + 7, 0.25 + 1 + 10 + 0.5, 0.5, 1 - 2]
+    assert raw.tolist() == [0x3F800000, 0xC0000000, 16] and most.tolist() == [31, -20]
+
+
+def test_shared_pointers(good):
+    out = np.zeros(4, np.float32)
+    good.get_function("packs")((1,), (1,), (at(out),), shared_mem=48)
+    assert out[[0, 1, 3]].tolist() == [4 + 3 + 2 + 1, 7 + 100 + 200, 7] and np.isnan(out[2])
+
+
+@pytest.mark.parametrize("threads", [1, 3], indirect=True)
+def test_blocks_are_spread_over_threads(good, threads):
+    ids = np.zeros(20, np.uint64)
+    good.get_function("who")((20,), (1,), (at(ids),))
+    assert len(set(ids.tolist())) == threads
+
+
+@pytest.mark.parametrize("threads", [1, 2], indirect=True)
+def test_shared_memory_is_nan_before_each_block(good, threads):
+    out = np.zeros(200, np.float32)
+    good.get_function("stale")((100,), (1,), (at(out),), shared_mem=24)
+    seen = out if sys.platform == "linux" else out[1::2]  # static memory is found on Linux alone
+    assert np.isnan(seen).all()
+
+
+def test_a_missing_barrier_shows_in_another_order(bad):
+    answers = []
+    for order in ("forward", "backward"):
+        y = np.empty(64, np.float32)
+        bad.get_function("no_barrier")((1,), (64,), (at(y), np.int32(64)), order=order)
+        answers.append(y)
+    expected = (np.arange(64) + 1) % 64
+    assert (answers[0] == expected).sum() == 1 and (answers[1] == expected).sum() == 63
+
+
+def test_seeds_give_different_orders_and_the_same_again(bad):
+    answers = []
+    for order in (0, 1, 0):
+        y = np.empty(64, np.float32)
+        bad.get_function("no_barrier")((1,), (64,), (at(y), np.int32(64)), order=order)
+        answers.append(np.isnan(y).tolist())
+    assert answers[0] == answers[2] != answers[1] and 16 < sum(answers[0]) < 48
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_divergent_barriers(bad, order):
+    text = fault(bad, "some_leave", 40, order=order)
+    assert re.search(r"thread \(0, 0, 0\) waits at __syncthreads\(\), kernel.cu:9", text)
+    assert "thread (40, 0, 0) has returned from the kernel" in text
+    assert "thread (40, 0, 0) has returned" in fault(bad, "leave_later", 40, order=order)
+    text = fault(bad, "two_barriers", 40, order=order)
+    assert "thread (0, 0, 0) waits at __syncthreads(), kernel.cu:12" in text
+    assert "thread (40, 0, 0) waits at __syncthreads(), kernel.cu:14" in text
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_divergent_shuffles(bad, order):
+    text = fault(bad, "half_shuffle", 16, order=order)
+    assert "thread (0, 0, 0) waits at __shfl_sync(), kernel.cu:17" in text
+    assert "thread (16, 0, 0) waits at __syncthreads(), kernel.cu:18" in text
+    text = fault(bad, "left_shuffle", 40, order=order)
+    assert "thread (32, 0, 0) waits at __syncwarp(), kernel.cu:22" in text
+    assert "names lane 8" in text and "thread (40, 0, 0) has returned" in text
+
+
+def test_masks(bad):
+    text = fault(bad, "not_in_mask", 0)
+    assert "mask 0000000f, which lacks its own lane 4" in text and "kernel.cu:24" in text
+    text = fault(bad, "two_masks", 16, (32,))
+    assert "mask ffff0001" in text and "mask ffffffff" in text and "kernel.cu:26" in text
+    text = fault(bad, "two_functions", 16)
+    assert "__syncwarp(), kernel.cu:29" in text and "__ballot_sync(), kernel.cu:30" in text
+    assert "width 12" in fault(bad, "odd_width", 12)
+    y = np.zeros(64, np.float32)
+    bad.get_function("outside_mask")((1,), (64,), (at(y), np.int32(6)))
+    assert np.isnan(y[2:4]).all() and y[[0, 1, 4, 5]].tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("n", [64, 65, -1, 2**31 - 1, -(2**31)])
+def test_dynamic_shared_memory_ends(bad, n):
+    text = fault(bad, "element", n, grid=(3, 2), shared_mem=256)
+    assert f"element {n} of 4 bytes" in text and f"bytes {4 * n} to {4 * n + 3}" in text
+    assert "block (0, 0, 0): thread (3, 0, 0)" in text and "shared_mem=256" in text
+    assert "shared_mem=3 " in fault(bad, "element", 0, shared_mem=3)
+    y = np.zeros(1, np.float32)
+    bad.get_function("element")((1,), (64,), (at(y), np.int32(63)), shared_mem=256)
+
+
+def test_vectors_in_dynamic_shared_memory(bad):
+    y = np.zeros(1, np.float32)
+    bad.get_function("pack")((1,), (1,), (at(y), np.int32(60)), shared_mem=256)
+    assert np.isnan(y[0])
+    for n in (61, 62, 63):  # the first byte is inside, the last is not
+        assert f"bytes {4 * n} to {4 * n + 15}" in fault(bad, "pack", n, shared_mem=256)
+    for n in (1, 2, 3, 5):
+        text = fault(bad, "pack", n, shared_mem=256)
+        assert "misaligned" in text and f"16 bytes at once from byte {4 * n} of" in text
+
+
+@pytest.mark.parametrize(
+    "name, n, words",
+    [
+        ("fixed", 8, "index 8 of an array of type 'float [8]', kernel.cu:47"),
+        ("fixed", -2, "index -2 of an array of type 'float [8]', kernel.cu:47"),
+        ("registers", 1, "index 4 of an array of type 'float [4]', kernel.cu:53"),
+        ("unsigned_index", 2**31 - 1, "index 2147483647 of an array of type 'float [5]'"),
+        ("unsigned_index", -1, "index 4294967295 of an array of type 'float [5]', kernel.cu:58"),
+    ],
+)
+def test_arrays_end(bad, name, n, words):
+    text = fault(bad, name, n)
+    text = re.sub(r"(\w)\[", r"\1 [", text)  # Clang writes float[8]
+    assert words in text and "block (0, 0, 0): thread (0, 0, 0)" in text
+
+
+@pytest.mark.parametrize("threads", [1, 3], indirect=True)
+def test_the_fault_of_one_block_is_the_launch_s(bad, threads):
+    text = fault(bad, "one_block", 9, (4, 2), grid=(1, 5, 1), shared_mem=36)
+    assert text.startswith("one_block, block (0, 2, 0): thread (0, 0, 0) ")
+
+
+@pytest.mark.parametrize("threads", [1], indirect=True)
+def test_no_block_starts_after_a_fault(bad, threads):
+    y = np.zeros(5, np.float32)
+    with pytest.raises(KernelFault):
+        bad.get_function("one_block")((1, 5), (1,), (at(y), np.int32(9)), shared_mem=36)
+    assert y.tolist() == [5, 5, 0, 0, 0]
+
+
+def test_a_module_is_usable_after_a_fault(bad, good):
+    for _ in range(3):
+        fault(bad, "some_leave", 40)
+        y = np.zeros(64, np.float32)
+        bad.get_function("fixed")((1,), (1,), (at(y), np.int32(0)))
+        assert y[0] == 1
+    test_block_sum(good, 96, "forward")
+
+
+def test_arguments_are_the_kernel_s(good):
+    saxpy, x = good.get_function("saxpy<float>"), np.zeros(4, np.float32)
+    right = [np.float32(1), at(x), at(x), np.int32(4)]
+
+    def launch(position: int, value):
+        saxpy((1,), (4,), right[:position] + [value] + right[position + 1 :])
+
+    with pytest.raises(KernelFault, match="takes 4 arguments, not 3"):
+        saxpy((1,), (4,), right[:3])
+    with pytest.raises(KernelFault, match=r"args\[3\] is int64 \(8 bytes\).* integer of 4 bytes"):
+        launch(3, np.int64(4))
+    with pytest.raises(KernelFault, match=r"args\[1\] is int32 \(4 bytes\).* pointer of 8 bytes"):
+        launch(1, np.int32(4))
+    with pytest.raises(KernelFault, match=r"args\[0\] is float64 \(8 bytes\).* of 4 bytes"):
+        launch(0, np.float64(4))
+    with pytest.raises(KernelFault, match=r"args\[0\] is int32 .* floating-point"):
+        launch(0, np.int32(4))
+    with pytest.raises(KernelFault, match=r"args\[3\] is float32 .* an integer"):
+        launch(3, np.float32(4))
+    for value in (4, 4.0, x, None):
+        with pytest.raises(TypeError, match=r"args\[3\]"):
+            launch(3, value)
+    launch(3, np.uint32(4))
+
+
+@pytest.mark.parametrize(
+    "grid, block, shared, words",
+    [
+        ((1,), (1025,), 0, "block"),
+        ((1,), (32, 33), 0, "1056 threads"),
+        ((1,), (1, 1, 65), 0, "block"),
+        ((1,), (0,), 0, "block"),
+        ((1,), (), 0, "block"),
+        ((1,), (1, 1, 1, 1), 0, "block"),
+        ((0,), (1,), 0, "grid"),
+        ((1, -1), (1,), 0, "grid"),
+        ((1, 65536), (1,), 0, "grid"),
+        ((1, 1, 65536), (1,), 0, "grid"),
+        ((2**31,), (1,), 0, "grid"),
+        ((1,), (1,), 232449, "232448"),
+        ((1,), (1,), -1, "232448"),
+    ],
+)
+def test_limits_of_a_launch(good, grid, block, shared, words):
+    with pytest.raises(KernelFault, match=words):
+        good.get_function("stale")(grid, block, (np.uint64(0),), shared_mem=shared)
+
+
+def test_the_largest_launch_fits(good):
+    y = np.zeros(2, np.float32)
+    good.get_function("stale")((1,), (1,), (at(y),), shared_mem=232448)
+    x = np.ones(1024, np.float32)
+    for block in ((1024,), (512, 2)):
+        y[:] = 0
+        good.get_function("block_sum")((1,), block, (at(x), at(y), np.int32(1024)))
+        assert y[0] == 1024
+
+
+@pytest.mark.parametrize("order", ["sideways", -1])
+def test_an_unknown_order(good, order):
+    with pytest.raises(ValueError, match="'forward', 'backward'"):
+        good.get_function("where")((1,), (1,), (np.uint64(0),), order=order)
+
+
+def test_an_unknown_function(good):
+    with pytest.raises(ValueError, match="'scan<10>'.* 'scan<100>'"):
+        good.get_function("scan<10>")
+
+
+@pytest.mark.parametrize(
+    "code, name, words",
+    [
+        ("\n\n__global__ void f() { int a = b; }", "f", "^kernel.cu:3:.*'b'"),
+        ("__global__ void f() {}", "g", "^names:1.*'g'"),
+        ("__global__ void f() {\nshort s = 1;\n__shfl_sync(~0u, s, 0); }", "f", "kernel.cu:3.*"),
+        ("__global__ void f() { __shfl_sync(~0u, short(1), 0); }", "f", "values of 4 or 8 bytes"),
+        ("__global__ void f(float* y) { extern __shared__ float s[]; y[0] = s[0]; }", "f", ":1:"),
+        ("__device__ int g();\n__global__ void f(int* y) { y[0] = g(); }", "f", "undefined"),
+        (HUGE, "f", "frame"),
+    ],
+    ids=["line", "name", "short", "reason", "extern", "undefined", "stack"],
+)
+def test_what_does_not_compile(code, name, words):
+    with pytest.raises(CompileError, match=words) as caught:
+        Module(code, [name])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_library_is_compiled_once(monkeypatch):
+    code = f"__global__ void f(int* y) {{ y[0] = 4; }}  // {os.urandom(8).hex()}"
+    Module(code, ["f"])
+    monkeypatch.setattr(simulate, "run", lambda command: pytest.fail("compiled again"))
+    y = np.zeros(1, np.int32)
+    Module(code, ["f"]).get_function("f")((1,), (1,), (at(y),))
+    assert y[0] == 4
+    with pytest.raises(pytest.fail.Exception):
+        Module(code, ["f", "f"])
+
+
+def test_unchecked_arrays():
+    code = "__global__ void f(float* y, int n) { float a[4] = {y[0]}; y[1] = a[n]; }"
+    y = np.ones(2, np.float32)
+    Module(code, ["f"], checked=False).get_function("f")((1,), (1,), (at(y), np.int32(4)))
+    assert "index 4" in fault(Module(code, ["f"]), "f", 4)
+
+
+def test_modules_do_not_share_memory_of_equal_names():
+    code = "template <int N> __global__ void f(int* y) { __shared__ int a[%s]; y[0] = sizeof a; "
+    code += "for (int i = 0; i < %s; ++i) a[i] = i; __syncthreads(); y[1] = a[y[1]]; }"
+    for size in (8, 5000):
+        y = np.array([0, size - 1], np.int32)
+        Module(code % (size, size), ["f<1>"]).get_function("f<1>")((1,), (1,), (at(y),))
+        assert y.tolist() == [4 * size, size - 1]
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
+def test_without_a_compiler_the_remedy_is_named(compiler, monkeypatch):
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setattr(simulate, "toolchain", simulate.toolchain.__wrapped__)
+    reason = simulate.missing.__wrapped__()
+    assert compiler in reason and "apt install g++" in reason
