@@ -30,7 +30,7 @@ test: .venv
 	    { echo 'dynconv needs Python 3.11 or newer; name one: make PYTHON=python3.11' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	.venv/bin/pip install -q --no-deps -c constraints.txt $(TORCH_INDEX:%=--index-url %) torch
-	.venv/bin/pip install -q -c constraints.txt -e '.[lessons,test]'
+	.venv/bin/pip install -q -c constraints.txt -e '.[lessons,test,nvrtc]'
 	touch $@
 
 # runs/ stays: what took training to make is not rubbish.

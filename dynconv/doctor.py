@@ -1,13 +1,14 @@
 """What is installed here, what it is good for, and how to get what is missing."""
 
 import platform
+import time
 from importlib import metadata
 from importlib.util import find_spec
 
 import torch
 
 from dynconv import ops
-from dynconv.kernels import native
+from dynconv.kernels import launch, native
 from dynconv.ops.auto import RULES
 from dynconv.ops.registry import OPERATORS
 
@@ -41,10 +42,11 @@ def doctor() -> str:
     lines += [
         f"  cuda:{i}  {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())
     ]
-    lines += ["", 'operators (dynconv.ops) and what impl="auto" takes', *native_kernels()]
+    lines += ["", 'operators (dynconv.ops) and what impl="auto" takes']
+    lines += [*native_kernels(), *cuda_kernels()]
     for name in OPERATORS:
         rules = ", else ".join(str(rule) for rule in RULES[name])
-        lines += [f"  {name:<16} {rules}", f"  {'':<16} of {', '.join(ops.implementations(name))}"]
+        lines += [f"  {name:<21}{rules}", f"  {'':<21}of {', '.join(ops.implementations(name))}"]
     return "\n".join(lines)
 
 
@@ -55,13 +57,30 @@ def native_kernels() -> list[str]:
         return [
             "  On the CPU in float32, float64 and bfloat16: native, the C kernels, compiled by",
             f"  {native.find_compiler()} and kept in {native.cache_directory()}.",
-            "  For other dtypes and devices, by the number T of positions and K of taps:",
         ]
     return [
         f"  The C kernels (impl='native') cannot run: {reason}.",
         "  Everything works without them, in PyTorch alone, but more slowly: at 1,000 positions",
-        "  forward and backward take two (LightConv) to six (TaLK) times as long. By the number",
-        "  T of positions and K of taps:",
+        "  forward and backward take two (LightConv) to six (TaLK) times as long.",
+    ]
+
+
+def cuda_kernels() -> list[str]:
+    """What the CUDA kernels are good for here, and how long one takes to compile."""
+    elsewhere = "  For the rest, by the number T of positions and K of taps:"
+    if reason := launch.missing():
+        return [f"  The CUDA kernels (impl='cuda') cannot run: {reason}.", elsewhere]
+    start = time.perf_counter()
+    try:
+        x = torch.ones(1, 1, 4, device="cuda")
+        ops.light_conv(x, torch.ones(1, 1, device="cuda"), pad_left=0, impl="cuda").sum().item()
+    except RuntimeError as error:
+        return [f"  The CUDA kernels (impl='cuda') fail: {error}.", elsewhere]
+    return [
+        "  On a GPU in float32, float64, float16 and bfloat16: cuda, compiled at first use. The",
+        f"  first kernel was there after {time.perf_counter() - start:.1f} s; CuPy keeps them in",
+        "  ~/.cupy/kernel_cache.",
+        elsewhere,
     ]
 
 

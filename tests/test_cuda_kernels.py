@@ -19,7 +19,8 @@ from dynconv.kernels.launch import NUMBERS, Launch
 if simulate.missing():
     pytest.skip(simulate.missing(), allow_module_level=True)
 
-OPERATORS = (*CONVS, "dynamic_conv_softmax", "talk_conv")
+CONVOLUTIONS = (*CONVS, "dynamic_conv_softmax")
+OPERATORS = (*CONVOLUTIONS, "talk_conv", "cumulative_mean")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -33,6 +34,8 @@ def poisoned_memory():
 def kernels(name: str, inputs: list, K: int, g: torch.Tensor, pad=None) -> tuple:
     """What the operator's kernels make: its result and the gradients of its inputs."""
     pad = K // 2 if pad is None else pad
+    if name == "cumulative_mean":
+        return cuda.cumulative_mean(*inputs, False), cuda.cumulative_mean(g, True)
     if name == "talk_conv":
         x, left, right = *inputs, *[None] * (3 - len(inputs))
         sizes = K // 2, K - 1 - K // 2
@@ -82,7 +85,7 @@ def test_the_other_dtypes(name, dtype, R):
 # Widths about TILE = 8; wider than the sentence; and so wide that the taps of 32 heads (R = 1)
 # come in chunks.
 @pytest.mark.parametrize("K", [1, 2, 8, 9, 15, 31, 63, 101, 400])
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", OPERATORS[:-1])
 def test_any_width(name, K):
     compare(name, F32, 1, 5, 2, 64, K)
     compare(name, F32, 1, 70, 2, 64, K)
@@ -97,7 +100,7 @@ def test_long_sentences_and_heads_of_several_rounds(name):
 
 
 @pytest.mark.parametrize("pad", range(5))
-@pytest.mark.parametrize("name", OPERATORS[:-1])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_any_padding(name, pad):
     torch.manual_seed(pad)
     inputs, g = case(name, 2, 12, 2, 4, 5, F32), torch.randn(2, 12, 8)
@@ -174,7 +177,7 @@ def test_the_order_of_threads_changes_no_bit(name, monkeypatch):
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
-@pytest.mark.parametrize("name", OPERATORS[:-1])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_numbers_that_are_not_finite_stay_in_their_windows(name, bad):
     x = torch.randn(1, 60, 40)
     x[0, 30, 7] = bad
@@ -295,6 +298,7 @@ V1 = {
     "dynamic_conv": ("dynamicconv.cu", "dynamic_conv_v1", "dynamic_weight_grad_v1"),
     "dynamic_conv_softmax": ("softmaxconv.cu", "softmax_conv_v1", None),
     "talk_conv": ("talk.cu", "talk_conv_v1", "talk_grad_v1"),
+    "cumulative_mean": ("average.cu", "cumulative_mean_v1", "cumulative_mean_v1"),
 }
 
 
@@ -309,26 +313,31 @@ def test_the_ladders_first_version(name, dtype):
     x, *rest = inputs
     out, sizes = torch.empty_like(x), (B, T, C, H, K, K // 2)
 
-    def run(kernel, count, *arguments):
+    def run(kernel, count, *arguments, template=number):
         how = Launch(-(-count // 64), (64, 1))
-        launch.launch(source, f"{kernel}<{number}>", how, x.device, *arguments)
+        launch.launch(source, f"{kernel}<{template}>", how, x.device, *arguments)
 
-    more = {"dynamic_conv": cuda.strides(rest[0])}.get(name, [])
+    wanted = expected(name, inputs, K, g)
+    if name == "cumulative_mean":
+        dx = torch.empty_like(x)
+        sizes = (B, T, C, *cuda.strides(x))
+        run(forward, B * C, x, out, *sizes, template=f"{number}, false")
+        run(backward, B * C, g, dx, *sizes, template=f"{number}, true")
+        assert_exact((out, dx), wanted, name)
+        return
     if name == "talk_conv":
         sizes = (B, T, C, H, K // 2, K - 1 - K // 2)
     if name == "dynamic_conv_softmax":
-        logits = rest[0]
-        more = [*cuda.drop(0.0), *cuda.strides(x, logits)]
-        run(forward, out.numel(), x, logits, None, out, *sizes, *more)
+        more = [*cuda.drop(0.0), *cuda.strides(x, *rest)]
+        run(forward, out.numel(), *inputs, None, out, *sizes, *more)
     else:
+        more = cuda.strides(*rest) if name == "dynamic_conv" else []
         run(forward, out.numel(), *inputs, out, *sizes, *cuda.strides(x), *more)
-    wanted = expected(name, inputs, K, g)
     assert_exact((out,), wanted, name)
     if backward:
         grads = [torch.empty_like(z) for z in (inputs if name == "talk_conv" else rest)]
         offsets = rest if name == "talk_conv" else []
-        count = out.numel() if name == "talk_conv" else grads[0].numel()
-        run(backward, count, g, x, *offsets, *grads, *sizes, *cuda.strides(g, x))
+        run(backward, grads[0].numel(), g, x, *offsets, *grads, *sizes, *cuda.strides(g, x))
         assert_exact(tuple(grads), wanted[-len(grads) :], name)
 
 

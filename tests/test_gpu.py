@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(bool(launch.missing()), reason=str(launch.missing())),
 ]
-OPERATORS = (*CONVS, "dynamic_conv_softmax", "talk_conv")
+OPERATORS = (*CONVS, "dynamic_conv_softmax", "talk_conv", "cumulative_mean")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,6 +4,8 @@ The functions take tensors of one device and of one of four dtypes; on CPU tenso
 runs the same kernels. Sizes of x are (B, T, C), heads H, taps K, channels of a head R = C / H.
 """
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -61,12 +63,22 @@ class Warps:
     """
 
     def __init__(
-        self, x: Tensor, H: int, K: int, V: int, most: int, a_tap: int, fixed: int, walk: int = 1
+        self,
+        x: Tensor,
+        H: int,
+        K: int,
+        V: int,
+        most: int,
+        a_tap: int,
+        fixed: int,
+        walk: int = 1,
+        beyond: int = 0,
     ):
         """Shared memory of a warp: for each of its heads and in x's accumulator, a_tap numbers for
-        each tap and `fixed` more.
+        each tap and `fixed` more. There are T + beyond positions.
         """
         B, T, C = x.shape
+        T += beyond
         self.G = lanes(C // H, V)
         heads = 32 // self.G
         size = heads * accumulator(x.dtype).itemsize
@@ -95,8 +107,7 @@ def transposed(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 def convolve(x: Tensor, weight: Tensor, pad_left: int, transposed: bool) -> Tensor:
     x, (H, K) = rows(x), weight.shape[-2:]
-    if weight.stride(-1) != 1 or weight.stride(-2) != K or weight.dim() == 2:
-        weight = weight.contiguous()
+    weight = weight.contiguous() if weight.dim() == 2 else taps(weight)
     B, T, C = x.shape
     out = x.new_empty(B, T, C)
     if B == 0:
@@ -135,12 +146,32 @@ def correlate(g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> Tensor:
 
 
 def gradients(g: Tensor, x: Tensor, weight: Tensor, pad_left: int) -> tuple[Tensor, Tensor]:
-    """dx and dw at once: in one reading of g and x where the weights are shared."""
-    if weight.dim() == 2:
-        dx, dweight = light_gradients(g, x, weight, weight.shape, pad_left)
-        if dx is not None:
-            return dx, dweight
-    return transposed(g, weight, pad_left), correlate(g, x, weight.shape, pad_left)
+    """dx and dw at once: in one reading of g and x, if the taps fit into shared memory."""
+    together = light_gradients if weight.dim() == 2 else dynamic_gradients
+    dx, dweight = together(g, x, weight, weight.shape, pad_left)
+    if dx is None:
+        dx = transposed(g, weight, pad_left)
+    return dx, correlate(g, x, weight.shape, pad_left) if dweight is None else dweight
+
+
+def dynamic_gradients(
+    g: Tensor, x: Tensor, weight: Tensor, shape: list[int], pad_left: int
+) -> tuple[Tensor | None, Tensor | None]:
+    """dx and dw; None for both when the taps do not fit into shared memory."""
+    g, x, weight, (H, K) = rows(g), rows(x), taps(weight), shape[2:]
+    B, T, C = x.shape
+    V = vector(C // H, 4, g, x)
+    how = Warps(x, H, K, V, most=4, a_tap=2 * TILE, fixed=2 * quad(x), beyond=K - 1)
+    if how.chunk < K:
+        return None, None
+    dx, dweight = x.new_empty(B, T, C), x.new_empty(shape)
+    if B:
+        launch(
+            "dynamicconv.cu", f"dynamic_conv_grad<{NUMBERS[x.dtype]}, {V}, {how.G}>", how.launch,
+            x.device, g, x, weight, dx, dweight, T, C, H, K, K - 1 - pad_left, how.chunk,
+            *strides(g, x, weight),
+        )  # fmt: skip
+    return dx, dweight
 
 
 def light_gradients(
@@ -243,6 +274,25 @@ def columns(
     return V, Launch(blocks, (threads, 1), ring * threads * column), ring, stretch
 
 
+def cumulative_mean(x: Tensor, backward: bool) -> Tensor:
+    """The mean of all positions so far, or the gradient of x from that of the means."""
+    x = rows(x)
+    B, T, C = x.shape
+    out = x.new_empty(B, T, C)
+    if B == 0:
+        return out
+    V = vector(C, 4, x)
+    threads = min(128, -(-C // (32 * V)) * 32)
+    stretch = max(16, math.isqrt(T))  # a piece is as long as the row of sums before the last one
+    how = Launch(B * -(-T // stretch) * -(-C // (threads * V)), (threads, 1))
+    sums = x.new_empty(B, -(-T // stretch), C, dtype=accumulator(x.dtype))
+    kernel = f"<{NUMBERS[x.dtype]}, {V}, {str(backward).lower()}>"
+    sizes = (T, C, stretch, *strides(x))
+    launch("average.cu", f"stretch_sums{kernel}", how, x.device, x, sums, *sizes)
+    launch("average.cu", f"cumulative_mean{kernel}", how, x.device, x, sums, out, *sizes)
+    return out
+
+
 def softmax_mix(
     x: Tensor, logits: Tensor, seed: Tensor | None, dropout: float, pad_left: int
 ) -> Tensor:
@@ -288,10 +338,10 @@ def softmax_mix_backward(
     return dx, dlogits
 
 
-def taps(logits: Tensor) -> Tensor:
-    """The logits themselves if the taps of all heads lie side by side."""
-    dense = logits.stride(3) == 1 and logits.stride(2) == logits.shape[3]
-    return logits if dense else logits.contiguous()
+def taps(weight: Tensor) -> Tensor:
+    """Weights or logits (B, T, H, K) themselves if the taps of all heads lie side by side."""
+    dense = weight.stride(3) == 1 and weight.stride(2) == weight.shape[3]
+    return weight if dense else weight.contiguous()
 
 
 def drop(dropout: float) -> list[np.generic]:

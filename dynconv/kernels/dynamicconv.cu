@@ -57,7 +57,7 @@ dynamic_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
   if (at.t >= T) return;
   const Given<Number> given{weight + at.b * w_batch + at.t * w_time + at.h * K, w_time, K};
   DynamicTaps<Number, TRANSPOSED, Given<Number>> weights{
-      given, warp_taps(shared, G, chunk), at, T, H, K, pad, G, chunk};
+      given, warp_taps(shared, 32 / G, chunk), at, T, H, K, pad, G, chunk};
   convolve<V>(x, out, weights, at, T, C, H, K, pad, G, chunk, x_batch, x_time);
 }
 
@@ -86,7 +86,7 @@ dynamic_weight_grad(const Number* __restrict__ g, const Number* __restrict__ x,
   DYNAMIC_SHARED(Sum<Number>, shared);
   const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
   if (at.t >= T) return;
-  const auto taps = warp_taps(shared, G, chunk);
+  const auto taps = warp_taps(shared, 32 / G, chunk);
   for (int first = 0; first < K; first += chunk) {
     correlate<V, G>(g, x, taps, at, first, T, C, H, K, pad, chunk, g_batch, g_time, x_batch,
                     x_time);
@@ -95,4 +95,73 @@ dynamic_weight_grad(const Number* __restrict__ g, const Number* __restrict__ x,
       narrow(taps[tap_index<Number>(head, k, a, chunk)], dweight[row * K + first + k]);
     });
   }
+}
+
+// Both gradients from one window over g, each of g, x and weight read once:
+//
+//     dx[s]                                = sum_j weight[s + j - pad'][K - 1 - j] g[s + j - pad']
+//     dweight[s + j - pad'][K - 1 - j] = x[s] . g[s + j - pad'],   pad' = K - 1 - pad
+//
+// A warp takes TILE tokens s of dx, and the weights that met them. Those that met no token, beyond
+// an end of the sentence, have the gradient 0: tiles begin at token -pad, and end with token
+// T - 1 + pad'. All K taps are in shared memory, chunk >= K: the weights, and their gradients.
+template <typename Number, int V, int G>
+__global__ void __launch_bounds__(128, 2)
+dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
+                  const Number* __restrict__ weight, Number* __restrict__ dx,
+                  Number* __restrict__ dweight, int T, int C, int H, int K, int pad, int chunk,
+                  long long g_batch, long long g_time, long long x_batch, long long x_time,
+                  long long w_batch, long long w_time) {
+  using Real = Sum<Number>;
+  DYNAMIC_SHARED(Real, shared);
+  Place at = place((T + K - 1 + TILE - 1) / TILE, H, 32 / G);
+  at.t -= K - 1 - pad;
+  if (at.t >= T + pad) return;
+  const auto taps = warp_taps(shared, 2 * (32 / G), chunk);
+  const auto dots = taps + (32 / G) * (chunk * TILE + QUAD<Number>);
+  const Given<Number> given{weight + at.b * w_batch + at.t * w_time + at.h * K, w_time, K};
+  DynamicTaps<Number, true, Given<Number>> weights{given, taps, at, T, H, K, pad, G, chunk};
+  weights.stage(0);
+
+  const int lane = threadIdx.x, R = C / H, h = at.h + lane / G;
+  for (int r0 = 0; r0 < R; r0 += G * V) {
+    const int r = r0 + lane % G * V, c = h * R + r;
+    const bool active = h < H && r < R;
+    Rows<Number, V> tokens(x + at.b * x_batch + c, x_time, at.t, TILE, T, active);
+    Window<Number, V> window(
+        {g + at.b * g_batch + c, g_time, at.t - pad, K + TILE - 1, T, active});
+    Real token[TILE][V], sum[TILE][V] = {};
+#pragma unroll
+    for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
+    for (int j0 = 0; j0 < K; j0 += TILE) {
+#pragma unroll
+      for (int u = 0; u < TILE; ++u) {
+        const int j = j0 + u;
+        if (j >= K) break;
+        window.move(u);
+        Real w[TILE], dot[TILE] = {};
+        weights.tap(j, w);
+#pragma unroll
+        for (int a = 0; a < TILE; ++a)
+#pragma unroll
+          for (int v = 0; v < V; ++v) {
+            dot[a] += token[a][v] * window.row[(a + u) % TILE][v];
+            sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
+          }
+        write_dots<G>(dot, dots, j, chunk, r0 > 0);
+      }
+    }
+#pragma unroll
+    for (int a = 0; a < TILE; ++a)
+      if (active && 0 <= at.t + a && at.t + a < T)
+        store<Number, V>(dx + ((long long)at.b * T + at.t + a) * C + c, sum[a]);
+  }
+  __syncwarp();
+  for (int head = 0; head < 32 / G && at.h + head < H; ++head)
+    for (int i = lane; i < (K + TILE - 1) * TILE; i += 32) {  // as DynamicTaps, transposed
+      const int a = i % TILE, k = i / TILE - a, t = at.t + i / TILE - pad;
+      if (0 <= k && k < K && 0 <= t && t < T)
+        narrow(dots[tap_index<Number>(head, k, a, chunk)],
+               dweight[(((long long)at.b * T + t) * H + at.h + head) * K + K - 1 - k]);
+    }
 }

@@ -164,7 +164,7 @@ for function in (
     torch_library.impl(function.__name__, function, "CPU")
 for function in (
     cuda.mix, cuda.transposed, cuda.correlate, cuda.gradients, cuda.talk, cuda.talk_backward,
-    cuda.softmax_mix, cuda.softmax_mix_backward,
+    cuda.softmax_mix, cuda.softmax_mix_backward, cuda.cumulative_mean,
 ):  # fmt: skip
     torch_library.impl(function.__name__, function, "CUDA")
 

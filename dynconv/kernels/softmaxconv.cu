@@ -273,6 +273,6 @@ softmax_data_grad(const Number* __restrict__ g, const Number* __restrict__ logit
   const auto every = [&](int t, int head) { return first[t * H + head]; };
   using Weights = Dropped<Number, decltype(every)>;
   DynamicTaps<Number, true, Weights> weights{
-      {all, every}, warp_taps(shared, G, chunk), at, T, H, K, pad, G, chunk};
+      {all, every}, warp_taps(shared, 32 / G, chunk), at, T, H, K, pad, G, chunk};
   convolve<V>(g, dx, weights, at, T, C, H, K, pad, G, chunk, g_batch, g_time);
 }

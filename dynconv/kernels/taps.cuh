@@ -12,11 +12,11 @@ __device__ __forceinline__ int tap_index(int head, int k, int a, int chunk) {
   return head * (chunk * TILE + QUAD<Number>) + k * TILE + a;
 }
 
-// Where the weights of this warp lie.
+// Where the weights of this warp lie, of as many heads.
 template <typename Pointer>
-__device__ __forceinline__ Pointer warp_taps(Pointer shared, int G, int chunk) {
+__device__ __forceinline__ Pointer warp_taps(Pointer shared, int heads, int chunk) {
   constexpr int quad = 16 / sizeof(*shared);
-  return shared + threadIdx.y * (32 / G) * (chunk * TILE + quad);
+  return shared + threadIdx.y * heads * (chunk * TILE + quad);
 }
 
 // Call what(a, head, k) for the taps first + k, below K, of the warp's positions at.t + a and heads
@@ -76,9 +76,21 @@ struct DynamicTaps {
   }
 };
 
+// Add the lanes' shares of tap k's TILE dot products up, and write them, or add them, to taps.
+template <int G, typename Real, typename Taps>
+__device__ __forceinline__ void write_dots(Real (&dot)[TILE], Taps taps, int k, int chunk,
+                                           bool more) {
+  add_over_lanes<G>(dot);
+  const int lane = threadIdx.x;
+  const auto sum = taps + tap_index<Real>(lane / G, k, kept<G>(lane), chunk);
+  if (lane % SHARING<G> == 0)
+#pragma unroll
+    for (int i = 0; i < KEPT<G>; ++i) sum[i] = (more ? sum[i] : 0) + dot[i];
+}
+
 // taps[t][j] = g[t] . x[t + j - pad] over the channels of a head, for the chunk from `first` on and
 // the tile's positions: the rows of g stay in registers, those of x rotate. Each lane has its own
-// channels' part of TILE dot products at a tap; add_over_lanes makes them whole.
+// channels' part of TILE dot products at a tap; write_dots makes them whole.
 template <int V, int G, typename Number, typename Taps>
 __device__ __forceinline__ void correlate(const Number* g, const Number* x, Taps taps, Place at,
                                           int first, int T, int C, int H, int K, int pad,
@@ -106,11 +118,7 @@ __device__ __forceinline__ void correlate(const Number* g, const Number* x, Taps
         for (int a = 0; a < TILE; ++a)
 #pragma unroll
           for (int v = 0; v < V; ++v) dot[a] += gradient[a][v] * window.row[(a + u) % TILE][v];
-        add_over_lanes<G>(dot);
-        const auto sum = taps + tap_index<Number>(lane / G, k, kept<G>(lane), chunk);
-        if (lane % SHARING<G> == 0)
-#pragma unroll
-          for (int i = 0; i < KEPT<G>; ++i) sum[i] = (r0 ? sum[i] : 0) + dot[i];
+        write_dots<G>(dot, taps, k, chunk, r0 > 0);
       }
     }
   }

@@ -60,8 +60,8 @@ def cumulative_mean_blocked(x: Tensor) -> Tensor:
     return (total / count(total)).to(x.dtype)
 
 
-def cumulative_mean_native(x: Tensor) -> Tensor:
-    """The C kernel, which adds up in float64."""
+def cumulative_mean_kernel(x: Tensor) -> Tensor:
+    """The C kernel, which adds up in float64, or the CUDA kernel, which does so piece by piece."""
     return kernels.cumulative_mean(x, False)
 
 
@@ -69,7 +69,8 @@ IMPLEMENTATIONS = {
     "loop": cumulative_mean_loop,
     "sum": cumulative_mean_sum,
     "blocked": cumulative_mean_blocked,
-    "native": cumulative_mean_native,
+    "native": cumulative_mean_kernel,
+    "cuda": cumulative_mean_kernel,
 }
 
 
