@@ -10,6 +10,8 @@ from dynconv.config import DataConfig, DecodeConfig, ModelConfig, Recipe, StackC
 
 # The models are tiny. Nothing above loads torch; commands and notebooks inherit this.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# On a GPU, what deterministic algorithms ask of matrix products
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 ROOT = Path(__file__).parents[1]
 TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()

@@ -190,7 +190,47 @@ def test_numbers_that_are_not_finite_stay_in_their_windows(name, bad):
     assert there[28:33, 7].all() and there.sum() == 5
 
 
+ROUND = """
+#include "number.cuh"
+template <typename Number>
+__global__ void cast(const float* x, Number* y, float* z, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  narrow(x[i], y[i]);
+  z[i] = widen(y[i]);
+}
+"""
+
+
+@pytest.mark.parametrize("dtype", [HALF, F16], ids=str)
+def test_half_precision_is_rounded_as_pytorch_rounds(dtype):
+    """To even where two are as near; NaN, infinities, subnormals, and what overflows."""
+    bits = torch.randint(-(2**31), 2**31, (200_000,)).to(torch.int32)
+    ties = (torch.arange(2**16, dtype=torch.int32) << 16) + 2**15  # of bfloat16
+    exact = torch.arange(2**15).to(torch.int16).view(F16).float()
+    between = (exact[:-1] + exact[1:]) / 2  # of float16
+    special = torch.tensor([0.0, -0.0, torch.nan, torch.inf, -torch.inf, 65519, 65520, 3.4e38])
+    x = torch.cat([bits.view(F32), ties.view(F32), between, special])
+    y, z = torch.empty(len(x), dtype=dtype), torch.empty(len(x))
+    text = ROUND.replace('#include "number.cuh"', launch.code("number.cuh"))
+    kernel = f"cast<{NUMBERS[dtype]}>"
+    function = simulate.Module(text, [kernel]).get_function(kernel)
+    arguments = [launch.convert(a) for a in (x, y, z, len(x))]
+    function((-(-len(x) // 256),), (256,), arguments)
+    torch.testing.assert_close(y, x.to(dtype), rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(z, y.float(), rtol=0, atol=0, equal_nan=True)
+
+
 SPECIAL = [0.0, 1.0, 0.25, 0.5, 0.75, 0.1, 0.9, 1.05, 1.25, 2.5, 1e30]
+
+
+def test_talk_with_windows_of_any_reach():
+    """To one side only, V = 1 in half precision where the ring is large, and beyond any ring."""
+    for K, dtype in ((2, HALF), (255, HALF), (255, F32), (300, F32), (300, F64)):
+        compare("talk_conv", dtype, 1, 400, 2, 6, K)
+    x, left = torch.randn(1, 9, 4), torch.rand(1, 9, 2)
+    far = cuda.talk(x, left, left, 2**31 - 1, 1)  # the sum of the reaches is beyond an int
+    assert (far * (left[..., 0:1] > 2**-20)).abs().max() < 1e-7
 
 
 @pytest.mark.parametrize("reach", [4, 400], ids=["ring", "wider than the ring"])
@@ -218,8 +258,9 @@ def test_talk_offset_that_is_no_number_reaches_its_own_position_alone(side, bad)
         inputs = case("talk_conv", 1, 200, 2, 3, K, F32)
         clean = kernels("talk_conv", inputs, K, inputs[0])[0]
         inputs[side][0, t, 1] = bad
-        out = kernels("talk_conv", inputs, K, inputs[0])[0]
+        out, *gradients = kernels("talk_conv", inputs, K, inputs[0])
         if bad != bad:
+            assert gradients[side][0, t, 1].isnan()
             assert out[0, t, 3:].isnan().all()
         else:
             wanted = call("talk_conv", "window", [z.double() for z in inputs], K)[0, t, 3:]
@@ -252,19 +293,33 @@ def mask(seed: int, shape: tuple, dropout: float) -> torch.Tensor:
     index = torch.arange(torch.Size(shape).numel()).view(shape)
     first, second = torch.tensor(seed & 0xFFFFFFFF), torch.tensor(seed >> 32)
     value = scramble(scramble(index ^ first) ^ scramble(second ^ scramble(first)))
-    return (value >= int(dropout * 2**32)) / (1 - dropout)
+    return (value >= int(dropout * 2**32)).double() / (1 - dropout)
+
+
+def test_softmax_of_the_least_numbers():
+    """-inf drops a tap, the least number in all taps leaves them equal; only -inf gives NaN."""
+    x = torch.randn(1, 20, 64)
+    for dtype in (F32, F64):
+        logits = torch.full((1, 20, 1, 7), torch.finfo(dtype).min, dtype=dtype)
+        logits[0, 5, 0] = torch.tensor([-torch.inf, 1, 2, -torch.inf, 0, 300, 299])
+        logits[0, 9] = -torch.inf
+        inputs = [x.to(dtype), logits]
+        out = cuda.softmax_mix(*inputs, None, 0.0, 3)
+        wanted = call("dynamic_conv_softmax", "separate", inputs, 7)
+        torch.testing.assert_close(out, wanted, equal_nan=True)
+        assert out[0, 9].isnan().all() and out.isnan().sum() == 64
 
 
 def test_the_hash_is_the_published_one():
     assert scramble(torch.tensor([0, 1, 0xFFFFFFFF])).tolist() == [0, 0x514E28B7, 0x81F16F39]
 
 
-@pytest.mark.parametrize(("R", "K"), [(64, 7), (1, 63)])
-def test_dropconnect_drops_the_same_weights_forward_and_backward(R, K):
+@pytest.mark.parametrize(("R", "K", "dtype"), [(64, 7, F32), (1, 63, F32), (64, 7, F64)])
+def test_dropconnect_drops_the_same_weights_forward_and_backward(R, K, dtype):
     torch.manual_seed(0)
     B, T, H, seed, dropout = 2, 20, 5, 0x123456789ABCDEF, 0.3
-    x, g = torch.randn(2, B, T, H * R)
-    logits = torch.randn(B, T, H, K)
+    x, g = torch.randn(2, B, T, H * R, dtype=dtype)
+    logits = torch.randn(B, T, H, K, dtype=dtype)
     drawn = torch.tensor([seed])
     found = (
         cuda.softmax_mix(x, logits, drawn, dropout, K // 2),
@@ -365,6 +420,10 @@ for guarded.at_start in (False, True):
                 g = guarded.copy(torch.ones(B, T, H * R).to(dtype))
                 for z in tests.kernels(name, inputs, K, g):
                     assert z.isfinite().all(), (name, dtype, B, T, H, R, K)
+                if name == "talk_conv":  # edges that are nowhere, at the ends of memory
+                    for offsets in inputs[1:]:
+                        offsets[:, [0, -1]] = torch.nan
+                    tests.kernels(name, inputs, K, g)
             guarded.kept.clear()
 print("done")
 """

@@ -71,9 +71,7 @@ stretch_sums(const Number* __restrict__ x, Sum<Number>* __restrict__ sums, int T
   Sum<Number> sum[V] = {};
 #pragma unroll 8
   for (int i = piece.begin; i < piece.end; ++i) piece.add(token<BACKWARD>(i, T), sum);
-  Sum<Number>* out = sums + (piece.b * piece.pieces + piece.number) * C + piece.c;
-#pragma unroll
-  for (int v = 0; v < V; ++v) out[v] = sum[v];
+  store<Sum<Number>, V>(sums + (piece.b * piece.pieces + piece.number) * C + piece.c, sum);
 }
 
 template <typename Number, int V, bool BACKWARD>
@@ -85,10 +83,12 @@ cumulative_mean(const Number* __restrict__ x, const Sum<Number>* __restrict__ su
   if (piece.c >= C) return;
   Sum<Number> sum[V] = {};
 #pragma unroll 8
-  for (int i = 0; i < piece.number; ++i)
+  for (int i = 0; i < piece.number; ++i) {
+    const Sum<Number>* before = sums + (piece.b * piece.pieces + i) * C + piece.c;
+    const auto pack = *reinterpret_cast<const Pack<Sum<Number>, V>*>(before);
 #pragma unroll
-    for (int v = 0; v < V; ++v)
-      sum[v] += sums[(piece.b * piece.pieces + i) * C + piece.c + v];
+    for (int v = 0; v < V; ++v) sum[v] += pack.at[v];
+  }
 #pragma unroll 4
   for (int i = piece.begin; i < piece.end; ++i) {
     const int t = token<BACKWARD>(i, T);

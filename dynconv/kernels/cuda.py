@@ -14,6 +14,7 @@ from dynconv.kernels.launch import NUMBERS, Launch, launch
 
 TILE = 8  # positions of a warp: TILE in window.cuh
 LIMIT = 48 * 1024  # bytes of shared memory that a block of any GPU may have
+BLOCKS = 264  # two for each multiprocessor of a large GPU
 
 
 def rows(x: Tensor) -> Tensor:
@@ -57,7 +58,7 @@ def lanes(R: int, V: int) -> int:
 
 
 class Warps:
-    """The launch of a kernel whose warps take TILE * walk positions of 32 / G heads each.
+    """The launch of a kernel whose warps take a tile of 32 / G heads each, or a walk of tiles.
 
     chunk  taps that are in shared memory at a time, a multiple of TILE
     """
@@ -71,23 +72,29 @@ class Warps:
         most: int,
         a_tap: int,
         fixed: int,
-        walk: int = 1,
-        beyond: int = 0,
+        tiles: tuple[int, int],
     ):
         """Shared memory of a warp: for each of its heads and in x's accumulator, a_tap numbers for
-        each tap and `fixed` more. There are T + beyond positions.
+        each tap and `fixed` more. tiles: how many sentences, and tiles, or walks, in each.
         """
-        B, T, C = x.shape
-        T += beyond
+        C = x.shape[2]
         self.G = lanes(C // H, V)
         heads = 32 // self.G
         size = heads * accumulator(x.dtype).itemsize
         self.chunk = min(-(-K // TILE), (LIMIT // size - fixed) // (a_tap * TILE)) * TILE
         bytes_ = size * (self.chunk * a_tap + fixed)
-        self.walks = -(-T // (TILE * walk))
+        B, count = tiles
+        groups = -(-H // heads)
         # Warps of one block share rows in the cache; but there must be blocks for a whole GPU.
-        n = max(1, min(most, self.walks // 4, LIMIT // bytes_))
-        self.launch = Launch(B * -(-self.walks // n) * -(-H // heads), (32, n), n * bytes_)
+        n = max(1, min(most, count, LIMIT // bytes_))
+        while n > 1 and B * -(-count // n) * groups < BLOCKS:
+            n //= 2
+        self.launch = Launch(B * -(-count // n) * groups, (32, n), n * bytes_)
+
+
+def tiles(x: Tensor, more: int = 0) -> tuple[int, int]:
+    """Sentences, and tiles of T + more positions in each."""
+    return x.shape[0], -(-(x.shape[1] + more) // TILE)
 
 
 def quad(x: Tensor) -> int:
@@ -116,10 +123,10 @@ def convolve(x: Tensor, weight: Tensor, pad_left: int, transposed: bool) -> Tens
     flag = str(transposed).lower()
     if weight.dim() == 2:
         source, kernel, more = "lightconv.cu", "light_conv", []
-        how = Warps(x, H, K, V, most=8, a_tap=1, fixed=1)
+        how = Warps(x, H, K, V, most=8, a_tap=1, fixed=1, tiles=tiles(x))
     else:
         source, kernel, more = "dynamicconv.cu", "dynamic_conv", strides(weight)
-        how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x))
+        how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x), tiles=tiles(x))
     launch(
         source, f"{kernel}<{NUMBERS[x.dtype]}, {V}, {flag}>", how.launch, x.device,
         x, weight, out, T, C, H, K, pad_left, how.G, how.chunk, *strides(x), *more,
@@ -137,7 +144,7 @@ def correlate(g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> Tensor:
     if B == 0:
         return dweight
     V = vector(C // H, 4, g, x)
-    how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x))
+    how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x), tiles=tiles(x))
     launch(
         "dynamicconv.cu", f"dynamic_weight_grad<{NUMBERS[x.dtype]}, {V}, {how.G}>", how.launch,
         x.device, g, x, dweight, T, C, H, K, pad_left, how.chunk, *strides(g, x),
@@ -161,7 +168,7 @@ def dynamic_gradients(
     g, x, weight, (H, K) = rows(g), rows(x), taps(weight), shape[2:]
     B, T, C = x.shape
     V = vector(C // H, 4, g, x)
-    how = Warps(x, H, K, V, most=4, a_tap=2 * TILE, fixed=2 * quad(x), beyond=K - 1)
+    how = Warps(x, H, K, V, most=4, a_tap=2 * TILE, fixed=2 * quad(x), tiles=tiles(x, K - 1))
     if how.chunk < K:
         return None, None
     dx, dweight = x.new_empty(B, T, C), x.new_empty(shape)
@@ -184,24 +191,25 @@ def light_gradients(
     if B == 0:
         return x.new_empty(x.shape), dweight.zero_()
     V = vector(C // H, 4, g, x)
-    walk = min(8, max(1, T // 64))  # tiles: many make few rows of partial, few make many warps
-    G = lanes(
-        C // H, V
-    )  # a column of sums for each lane is G for each head, and the tap is one more
-    how = Warps(x, H, K, V, most=4, a_tap=G + 1, fixed=1, walk=walk)
+    G = lanes(C // H, V)  # so many columns of sums for each head; and the tap itself
+    count = B * -(-T // TILE)
+    # Long walks make few rows of partial, short ones many warps.
+    walk = min(16, max(1, count * -(-H * G // 32) // 2048))
+    walks = -(-count // walk)
+    how = Warps(x, H, K, V, most=4, a_tap=G + 1, fixed=1, tiles=(1, walks))
     data = weight is not None and how.chunk >= K
     dx = x.new_empty(B, T, C) if data else None
     weight = weight.contiguous() if data else None
-    partial = x.new_empty(B * how.walks, H * K, dtype=accumulator(x.dtype))
+    partial = x.new_empty(walks, H * K, dtype=accumulator(x.dtype))
     number = NUMBERS[x.dtype]
     launch(
         "lightconv.cu", f"light_conv_grad<{number}, {V}, {G}, {str(data).lower()}>", how.launch,
-        x.device, g, x, weight, dx, partial, T, C, H, K, K - 1 - pad_left, how.chunk, walk,
+        x.device, g, x, weight, dx, partial, B, T, C, H, K, K - 1 - pad_left, how.chunk, walk,
         *strides(g, x),
     )  # fmt: skip
     launch(
-        "lightconv.cu", f"sum_rows<{number}>", Launch(-(-H * K // 32), (32, 8)), x.device,
-        partial, dweight, np.int64(len(partial)), H * K,
+        "lightconv.cu", f"sum_rows<{number}>", Launch(-(-H * K // 32), (32, 32)), x.device,
+        partial, dweight, np.int64(walks), H * K,
     )  # fmt: skip
     return dx, dweight
 
@@ -260,18 +268,27 @@ def columns(
     """TaLK's V, launch, rows of the ring and positions of a stretch.
 
     Two channels of half precision make the four bytes that a lane's read of memory should have.
-    The ring holds the widest window if 32 threads' columns of it fit into shared memory.
+    The ring holds the widest window if 32 threads' columns of it, at V = 1, fit into shared memory.
     """
     x = tensors[0]
     B, T, C = x.shape
+    wanted = power_of_two(max_left + max_right + 2)
     V = vector(R, 2 if x.element_size() == 2 else 1, *tensors)
+    if ring_rows(V, x) < wanted:
+        V = 1
     column = V * accumulator(x.dtype).itemsize
-    most = power_of_two(LIMIT // (32 * column) + 1) // 2
-    ring = min(power_of_two(max_left + max_right + 2), most)
+    ring = min(wanted, ring_rows(V, x))
     threads = min(128, LIMIT // (ring * column) // 32 * 32, -(-C // (32 * V)) * 32)
-    stretch = 128 if T > 512 else 32  # each reads some of its neighbours' tokens; few make no crowd
-    blocks = B * -(-T // stretch) * -(-C // (threads * V))
+    across = B * -(-C // (threads * V))
+    # Each stretch reads some of its neighbours' tokens, too; but there must be enough of them.
+    stretch = 128 if across * -(-T // 128) >= BLOCKS else 32
+    blocks = across * -(-T // stretch)
     return V, Launch(blocks, (threads, 1), ring * threads * column), ring, stretch
+
+
+def ring_rows(V: int, x: Tensor) -> int:
+    """The most, a power of two, that fit into shared memory for 32 threads."""
+    return power_of_two(LIMIT // (32 * V * accumulator(x.dtype).itemsize) + 1) // 2
 
 
 def cumulative_mean(x: Tensor, backward: bool) -> Tensor:
@@ -303,7 +320,7 @@ def softmax_mix(
     if B == 0:
         return out
     V = vector(C // H, 4, x)
-    how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x) + 2 * TILE)
+    how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x) + 2 * TILE, tiles=tiles(x))
     launch(
         "softmaxconv.cu", f"softmax_conv<{NUMBERS[x.dtype]}, {V}>", how.launch, x.device,
         x, logits, seed, out, T, C, H, K, pad_left, how.G, how.chunk, *drop(dropout),
@@ -323,13 +340,13 @@ def softmax_mix_backward(
         return dx, dlogits
     scales = x.new_empty(B, T, H, 2, dtype=accumulator(x.dtype))
     number, V = NUMBERS[x.dtype], vector(C // H, 4, g, x)
-    how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x) + 3 * TILE)
+    how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x) + 3 * TILE, tiles=tiles(x))
     launch(
         "softmaxconv.cu", f"softmax_logits_grad<{number}, {V}, {how.G}>", how.launch, x.device,
         g, x, logits, seed, dlogits, scales, T, C, H, K, pad_left, how.chunk, *drop(dropout),
         *strides(g, x, logits),
     )  # fmt: skip
-    how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x))
+    how = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x), tiles=tiles(x))
     launch(
         "softmaxconv.cu", f"softmax_data_grad<{number}, {V}>", how.launch, x.device,
         g, logits, seed, scales, dx, T, C, H, K, K - 1 - pad_left, how.G, how.chunk,
@@ -346,4 +363,4 @@ def taps(weight: Tensor) -> Tensor:
 
 def drop(dropout: float) -> list[np.generic]:
     """DropConnect's threshold for 32 random bits, and its scale."""
-    return [np.uint32(dropout * 2**32), np.float32(1 / (1 - dropout))]
+    return [np.uint32(dropout * 2**32), np.float64(1 / (1 - dropout))]

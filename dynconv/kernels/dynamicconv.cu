@@ -122,6 +122,8 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
   const Given<Number> given{weight + at.b * w_batch + at.t * w_time + at.h * K, w_time, K};
   DynamicTaps<Number, true, Given<Number>> weights{given, taps, at, T, H, K, pad, G, chunk};
   weights.stage(0);
+  const Meeting met(at.t, T, pad, 0, K);
+  clear_dots<Number>(dots, met, 0, K, G, chunk);
 
   const int lane = threadIdx.x, R = C / H, h = at.h + lane / G;
   for (int r0 = 0; r0 < R; r0 += G * V) {
@@ -129,15 +131,15 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
     const bool active = h < H && r < R;
     Rows<Number, V> tokens(x + at.b * x_batch + c, x_time, at.t, TILE, T, active);
     Window<Number, V> window(
-        {g + at.b * g_batch + c, g_time, at.t - pad, K + TILE - 1, T, active});
+        {g + at.b * g_batch + c, g_time, at.t + met.from - pad, K - met.from + TILE - 1, T, active});
     Real token[TILE][V], sum[TILE][V] = {};
 #pragma unroll
     for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
-    for (int j0 = 0; j0 < K; j0 += TILE) {
+    for (int j0 = met.from; j0 < met.to; j0 += TILE) {
 #pragma unroll
       for (int u = 0; u < TILE; ++u) {
         const int j = j0 + u;
-        if (j >= K) break;
+        if (j >= met.to) break;
         window.move(u);
         Real w[TILE], dot[TILE] = {};
         weights.tap(j, w);

@@ -1,7 +1,8 @@
 """Launches the CUDA kernels of *.cu: on a GPU through CuPy, on CPU tensors through the simulator.
 
-CuPy is imported here and nowhere else, when a kernel is first launched. It compiles a kernel with
-NVRTC for the GPU at hand, in about a second, and keeps the result in ~/.cupy/kernel_cache.
+CuPy is imported here and nowhere else, when somebody asks for a kernel. It compiles each with NVRTC
+for the GPU at hand, in about a second, and keeps it in ~/.cupy/kernel_cache. It does so with
+-ftz=true: float32 numbers below 1e-38 count as 0.
 """
 
 import re
@@ -49,8 +50,10 @@ def _missing() -> str | None:
         return f"PyTorch sees no GPU{hint}: see nvidia-smi, and install a CUDA build of torch"
     try:
         cupy().cuda.runtime.getDeviceCount()
+        cupy().cuda.nvrtc.getVersion()
     except Exception as error:  # CuPy's libraries or the driver
-        return f"CuPy does not start ({str(error).splitlines()[0]}): it must fit the driver"
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return f"CuPy does not start ({first}): pip install 'dynconv[gpu]', for a driver of CUDA 13"
     return None
 
 
@@ -115,11 +118,12 @@ def launch(source: str, kernel: str, how: Launch, device: torch.device, *argumen
         with gpu.Device(device.index), stream:
             function = compiled(source, kernel, device.index)
             function((how.blocks,), how.block, tuple(values), shared_mem=how.shared)
-    except (gpu.compiler.CompileException, gpu.driver.CUDADriverError) as error:
-        raise NoGpuKernels(
-            f"{kernel} of {source} on {torch.cuda.get_device_name(device)}: {error}; "
-            "choose another impl, or see dynconv doctor"
-        ) from error
+    except (gpu.compiler.CompileException, RuntimeError) as error:  # CUDA's are RuntimeErrors
+        remedy = "choose another impl, or see dynconv doctor"
+        if torch.cuda.is_current_stream_capturing():
+            remedy = "call it once before the graph is captured: a kernel compiles at first use"
+        name = torch.cuda.get_device_name(device)
+        raise NoGpuKernels(f"{kernel} of {source} on {name}: {error}; {remedy}") from error
 
 
 class Stream:
@@ -146,12 +150,12 @@ def simulated(source: str, kernel: str):
 
 def convert(argument) -> np.generic:
     """One argument as numpy's number of the size that the kernel expects."""
+    if isinstance(argument, np.generic):  # first: numpy's float64 is a float, too
+        return argument
     if argument is None:
         return np.uint64(0)
     if isinstance(argument, Tensor):
         return np.uint64(argument.data_ptr())
     if isinstance(argument, int):
         return np.int32(argument)  # an OverflowError beyond 2^31
-    if isinstance(argument, float):
-        return np.float32(argument)
-    return argument
+    return np.float32(argument)

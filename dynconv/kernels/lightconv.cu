@@ -37,10 +37,11 @@ struct LightTaps {
   __device__ __forceinline__ void stage(int first) {
     const int lane = threadIdx.x, count = min(chunk, K - first);
     __syncwarp();  // the taps before have been read
-    for (int i = lane; i < 32 / G * count; i += 32) {
-      const int head = i / count, k = i % count, j = FLIPPED ? K - 1 - first - k : first + k;
-      taps[head * (chunk + 1) + k] = h0 + head < H ? widen(weight[(h0 + head) * K + j]) : 0;
-    }
+    for (int head = 0; head < 32 / G; ++head)
+      for (int k = lane; k < count; k += 32) {
+        const int j = FLIPPED ? K - 1 - first - k : first + k;
+        taps[head * (chunk + 1) + k] = h0 + head < H ? widen(weight[(h0 + head) * K + j]) : 0;
+      }
     __syncwarp();
   }
 
@@ -101,24 +102,24 @@ __global__ void light_weight_grad_v1(const Number* g, const Number* x, Number* d
 //     dx[s]             = sum_j weight[K - 1 - j] g[s + j - pad'],   pad' = K - 1 - pad
 //     dweight[K - 1 - j] = sum_s x[s] . g[s + j - pad']
 //
-// A warp walks `walk` tiles of TILE positions. Each lane adds up its channels' part of dweight in
-// a column of shared memory of its own; at the end the lanes of a head are added, and the warp
-// writes a row of `partial` (B ceil(T / (TILE walk)), H, K), which sum_rows adds up in a fixed
-// order. DATA = false leaves dx out. With DATA, chunk >= K.
+// A warp walks `walk` of the B ceil(T / TILE) tiles. Each lane adds up its channels' part of dweight
+// in a column of shared memory of its own; at the end the lanes of a head are added, and the warp
+// writes a row of `partial` (walks, H, K), which sum_rows adds up in a fixed order. DATA = false
+// leaves dx out. With DATA, chunk >= K; else g and x are read once for each chunk.
 template <typename Number, int V, int G, bool DATA>
 __global__ void __launch_bounds__(128, DATA ? 2 : 3)
 light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                 const Number* __restrict__ weight, Number* __restrict__ dx,
-                Sum<Number>* __restrict__ partial, int T, int C, int H, int K, int pad, int chunk,
-                int walk, long long g_batch, long long g_time, long long x_batch,
+                Sum<Number>* __restrict__ partial, int B, int T, int C, int H, int K, int pad,
+                int chunk, int walk, long long g_batch, long long g_time, long long x_batch,
                 long long x_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
   constexpr int HEADS = 32 / G;
-  const int lane = threadIdx.x, R = C / H, walks = (T + TILE * walk - 1) / (TILE * walk);
-  Place at = place(walks, H, HEADS);
-  const long long row = (long long)at.b * walks + at.t / TILE;
-  at.t *= walk;
-  if (at.t >= T) return;
+  const int lane = threadIdx.x, R = C / H, tiles = (T + TILE - 1) / TILE;
+  const int walks = ((long long)B * tiles + walk - 1) / walk;
+  const Place at = place(walks, H, HEADS);  // its TILE positions are one walk
+  const long long row = at.t / TILE, begin = row * walk;
+  if (row >= walks) return;
   auto mine = shared + threadIdx.y * (32 * chunk + HEADS * (chunk + 1));
   auto added = mine + lane;  // [tap][lane]
   LightTaps<Number, true> weights{weight, mine + 32 * chunk, at.h, H, K, G, chunk};
@@ -128,22 +129,24 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
     const int count = min(chunk, K - first);
     if (DATA) weights.stage(first);
     for (int j = 0; j < chunk; ++j) added[32 * j] = 0;
-    for (int tile = 0; tile < walk && at.t + tile * TILE < T; ++tile) {
-      const int t = at.t + tile * TILE;
+    for (long long tile = begin; tile < min(begin + walk, (long long)B * tiles); ++tile) {
+      const long long b = tile / tiles;
+      const int t = tile % tiles * TILE;
+      const Meeting taps(t, T, pad, first, first + count);
       for (int r0 = 0; r0 < R; r0 += G * V) {
         const int r = r0 + lane % G * V, c = h * R + r;
         const bool active = h < H && r < R;
-        Rows<Number, V> tokens(x + at.b * x_batch + c, x_time, t, TILE, T, active);
-        Window<Number, V> window({g + at.b * g_batch + c, g_time, t + first - pad,
-                                  count + TILE - 1, T, active});
+        Rows<Number, V> tokens(x + b * x_batch + c, x_time, t, TILE, T, active);
+        Window<Number, V> window({g + b * g_batch + c, g_time, t + taps.from - pad,
+                                  first + count - taps.from + TILE - 1, T, active});
         Sum<Number> token[TILE][V], sum[TILE][V] = {};
 #pragma unroll
         for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
-        for (int j0 = 0; j0 < count; j0 += TILE) {
+        for (int j0 = taps.from; j0 < taps.to; j0 += TILE) {
 #pragma unroll
           for (int u = 0; u < TILE; ++u) {
-            const int j = j0 + u;
-            if (j >= count) break;
+            const int j = j0 + u - first;
+            if (j0 + u >= taps.to) break;
             window.move(u);
             Sum<Number> dot[V] = {};
             const Sum<Number> w = DATA ? weights[j] : 0;
@@ -163,7 +166,7 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
 #pragma unroll
           for (int a = 0; a < TILE; ++a)
             if (active && t + a < T)
-              store<Number, V>(dx + ((long long)at.b * T + t + a) * C + c, sum[a]);
+              store<Number, V>(dx + (b * T + t + a) * C + c, sum[a]);
       }
     }
     for (int j = 0; j < count; j += 8) {
@@ -181,21 +184,22 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
   }
 }
 
-// out[i] = sum of partial[row][i] over all rows. Block (32, 8): 32 columns, each added up by eight
-// threads in eight parts.
+// out[i] = sum of partial[row][i] over all rows. Block (32, 32): 32 columns, each added up by 32
+// threads in 32 parts.
 template <typename Number>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(1024)
 sum_rows(const Sum<Number>* __restrict__ partial, Number* __restrict__ out, long long rows,
          int columns) {
-  __shared__ Sum<Number> part[8][32];
+  __shared__ Sum<Number> part[32][32];
   const int i = blockIdx.x * 32 + threadIdx.x;
   Sum<Number> sum = 0;
   if (i < columns)
-    for (long long row = threadIdx.y; row < rows; row += 8) sum += partial[row * columns + i];
+#pragma unroll 4
+    for (long long row = threadIdx.y; row < rows; row += 32) sum += partial[row * columns + i];
   part[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
   if (threadIdx.y || i >= columns) return;
 #pragma unroll
-  for (int y = 1; y < 8; ++y) sum += part[y][threadIdx.x];
+  for (int y = 1; y < 32; ++y) sum += part[y][threadIdx.x];
   narrow(sum, out[i]);
 }

@@ -121,6 +121,7 @@ def run(program: ctypes.c_void_p, architecture: str) -> str:
 def options(architecture: str) -> list[str]:
     """What NVRTC is told."""
     chosen = [f"--gpu-architecture={architecture}", "-std=c++17", "--ptxas-options=-v"]
+    chosen.append("-ftz=true")  # as CuPy does
     if tuple(int(part) for part in version().split(".")) >= (12, 9):
         # With a driver, NVRTC keeps what it compiled; the next time, ptxas would report nothing.
         chosen.append("--no-cache")

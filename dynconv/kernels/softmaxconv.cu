@@ -20,18 +20,19 @@ __device__ __forceinline__ unsigned scramble(unsigned x) {
 
 // DropConnect. Weight number i is dropped where a hash of i and the seed is below the threshold,
 // dropout * 2^32: no state, so that the backward pass finds the same mask.
+template <typename Real>
 struct DropConnect {
   bool any;
   unsigned threshold;
-  float scale;             // 1 / (1 - dropout)
+  Real scale;              // 1 / (1 - dropout)
   unsigned first, second;  // second depends on the whole seed: else two masks could be permutations
 
   __device__ __forceinline__ DropConnect(const unsigned long long* seed, unsigned threshold,
-                                         float scale)
+                                         double scale)
       : any(seed), threshold(threshold), scale(scale), first(any ? *seed : 0),
         second(any ? scramble(*seed >> 32 ^ scramble(first)) : 0) {}
 
-  __device__ __forceinline__ float operator()(unsigned long long i) const {
+  __device__ __forceinline__ Real operator()(unsigned long long i) const {
     if (!any) return 1;
     const unsigned hash = scramble((unsigned)i ^ first) ^ second ^ (unsigned)(i >> 32);
     return scramble(hash) < threshold ? 0 : scale;
@@ -43,14 +44,14 @@ template <typename Number>
 struct Logits {
   const Number* logits;
   long long time_stride;
-  DropConnect drop;
+  DropConnect<Sum<Number>> drop;
   unsigned long long number;  // of the weight that belongs to *logits, among all of (B, T, H, K)
   int H, K;
 
   // logits (B, T, H, K), of which the last two dimensions are contiguous
   __device__ __forceinline__ Logits(const Number* logits, long long batch_stride,
-                                    long long time_stride, DropConnect drop, int b, int t, int h,
-                                    int T, int H, int K)
+                                    long long time_stride, DropConnect<Sum<Number>> drop, int b,
+                                    int t, int h, int T, int H, int K)
       : logits(logits + b * batch_stride + t * time_stride + h * K), time_stride(time_stride),
         drop(drop), number((((unsigned long long)b * T + t) * H + h) * K), H(H), K(K) {}
 
@@ -80,7 +81,7 @@ struct alignas(2 * sizeof(Real)) Scale {
 template <typename Number>
 __global__ void softmax_conv_v1(const Number* x, const Number* logits,
                                 const unsigned long long* seed, Number* out, int B, int T, int C,
-                                int H, int K, int pad, unsigned threshold, float scale,
+                                int H, int K, int pad, unsigned threshold, double scale,
                                 long long x_batch, long long x_time, long long l_batch,
                                 long long l_time) {
   const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
@@ -115,7 +116,7 @@ __device__ __forceinline__ void find_scales(const Logits<Number>& logits, Taps t
                                             Place at, int T, int G, int chunk) {
   using Real = Sum<Number>;
   const RowShare share(G);
-  const Real lowest = sizeof(Real) == 4 ? -3.4e38 : -1.7e308;  // of a lane without taps
+  const Real lowest = sizeof(Real) == 4 ? -3.40282346638528859e38 : -1.79769313486231570e308;  // of a lane without taps
   for (int first = 0; first < logits.K; first += chunk) {
     const int count = min(chunk, logits.K - first);
     __syncwarp();
@@ -171,7 +172,7 @@ template <typename Number, int V>
 __global__ void __launch_bounds__(128, 3)
 softmax_conv(const Number* __restrict__ x, const Number* __restrict__ logits,
              const unsigned long long* __restrict__ seed, Number* __restrict__ out, int T, int C,
-             int H, int K, int pad, int G, int chunk, unsigned threshold, float scale,
+             int H, int K, int pad, int G, int chunk, unsigned threshold, double scale,
              long long x_batch, long long x_time, long long l_batch, long long l_time) {
   using Real = Sum<Number>;
   DYNAMIC_SHARED(Real, shared);
@@ -197,12 +198,12 @@ softmax_conv(const Number* __restrict__ x, const Number* __restrict__ logits,
 // row's taps do not fit into shared memory, chunk < K, the products are made once for the sum and
 // once more for the result.
 template <typename Number, int V, int G>
-__global__ void __launch_bounds__(128, 3)
+__global__ void __launch_bounds__(128, 2)
 softmax_logits_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                     const Number* __restrict__ logits, const unsigned long long* __restrict__ seed,
                     Number* __restrict__ dlogits, Scale<Sum<Number>>* __restrict__ all_scales,
                     int T, int C, int H, int K, int pad, int chunk, unsigned threshold,
-                    float scale, long long g_batch, long long g_time, long long x_batch,
+                    double scale, long long g_batch, long long g_time, long long x_batch,
                     long long x_time, long long l_batch, long long l_time) {
   using Real = Sum<Number>;
   DYNAMIC_SHARED(Real, shared);
@@ -262,7 +263,7 @@ softmax_data_grad(const Number* __restrict__ g, const Number* __restrict__ logit
                   const unsigned long long* __restrict__ seed,
                   const Scale<Sum<Number>>* __restrict__ all_scales, Number* __restrict__ dx,
                   int T, int C, int H, int K, int pad, int G, int chunk, unsigned threshold,
-                  float scale, long long g_batch, long long g_time, long long l_batch,
+                  double scale, long long g_batch, long long g_time, long long l_batch,
                   long long l_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
   const Place at = place((T + TILE - 1) / TILE, H, 32 / G);

@@ -21,7 +21,8 @@ struct Edge {
     whole = distance == distance ? (int)distance : 0;
     part = distance - whole;
   }
-  __device__ __forceinline__ int tokens() const { return whole + (part != 0); }
+  __device__ __forceinline__ int tokens() const { return whole + cuts(); }
+  __device__ __forceinline__ bool cuts() const { return part > 0; }  // not if it is NaN
 
   // The share of the token `ahead` >= 1 tokens further.
   __device__ __forceinline__ Real share(int ahead) const {
@@ -62,7 +63,7 @@ __global__ void talk_conv_v1(const Number* x, const Sum<Number>* left, const Sum
   for (int s = max(t - l.tokens(), 0); s <= min(t + r.tokens(), T - 1); ++s)
     sum += (s < t ? l.share(t - s) : s > t ? r.share(s - t) : 1) *
            widen(x[b * x_batch + s * x_time + c]);
-  narrow(sum / (max_left + max_right + 1), out[i]);
+  narrow(sum / (Sum<Number>(1) + max_left + max_right), out[i]);
 }
 
 // The summed-area table of a thread's V channels, a column of shared memory: row i is the sum of
@@ -81,6 +82,16 @@ struct Table {
   }
 };
 
+// The reaches that a ring holds: the greatest, or their share of it.
+struct Reach { int left, right; };
+
+__device__ __forceinline__ Reach within(int ring, int max_left, int max_right) {
+  const long long room = ring - 2, wanted = (long long)max_left + max_right;
+  if (wanted <= room) return {max_left, max_right};
+  const int left = room * max_left / wanted;
+  return {left, (int)room - left};
+}
+
 constexpr int STEPS = 4;  // positions whose loads are on their way together
 
 // The version in use. A thread takes V channels and walks `stretch` positions. It adds up x as it
@@ -93,7 +104,10 @@ constexpr int STEPS = 4;  // positions whose loads are on their way together
 //   operations   about 10 a number, whatever the width
 //   v1 -> this   one load of x for each number instead of one for each token of its window
 //
-// A window wider than the ring, as offsets above 1 make, is added up as in v1.
+// A window wider than the ring is added up as in v1, which takes time in proportion to its width:
+// offsets above 1 make such windows, and reaches of more than 254 tokens in all (126 in float64).
+// A token that is infinite or NaN, or much larger than the rest, spoils the sums of its channel to
+// the end of the stretch.
 template <typename Number, int V>
 __global__ void __launch_bounds__(128, 8)
 talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
@@ -109,8 +123,9 @@ talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
   const long long b = rest / stretches;
   if (c >= C) return;
   const Table<Real, V> table(shared, ring);
-  const int before = min(max_left, ring - 2), after = min(max_right, ring - 2 - before);
-  const Real scale = Real(1) / (max_left + max_right + 1);
+  const Reach held = within(ring, max_left, max_right);
+  const int before = held.left, after = held.right;
+  const Real scale = 1 / (Real(1) + max_left + max_right);
   const Offsets<Real> offsets(left, right, b, c / (C / H), T, H, max_left, max_right);
   const Number* tokens = x + b * x_batch + c;
   const auto token = [&](int s) {
@@ -178,7 +193,7 @@ __global__ void talk_grad_v1(const Number* g, const Number* x, const Sum<Number>
   if (i >= (long long)B * T * C) return;
   const int R = C / H, c = i % C, s = i / C % T, b = i / C / T, h = c / R;
   const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
-  const int size = max_left + max_right + 1;
+  const Real size = Real(1) + max_left + max_right;
   g += b * g_batch, x += b * x_batch;
   Real sum = 0;
   for (int t = 0; t < T; ++t) {
@@ -190,11 +205,11 @@ __global__ void talk_grad_v1(const Number* g, const Number* x, const Sum<Number>
   narrow(sum / size, dx[i]);
   if (c % R) return;
   const Edge<Real> l = offsets.left(s), r = offsets.right(s);
-  Real to_left = 0, to_right = 0;
+  Real to_left = 0 * l.part, to_right = 0 * r.part;  // NaN, if the part is
   for (int k = c; k < c + R; ++k) {
     const Real gradient = widen(g[s * g_time + k]);
-    if (l.part != 0) to_left += gradient * widen(x[(s - l.whole - 1) * x_time + k]);
-    if (r.part != 0) to_right += gradient * widen(x[(s + r.whole + 1) * x_time + k]);
+    if (l.cuts()) to_left += gradient * widen(x[(s - l.whole - 1) * x_time + k]);
+    if (r.cuts()) to_right += gradient * widen(x[(s + r.whole + 1) * x_time + k]);
   }
   const long long at = ((long long)b * T + s) * H + h;
   dleft[at] = to_left * max_left / size;
@@ -203,8 +218,6 @@ __global__ void talk_grad_v1(const Number* g, const Number* x, const Sum<Number>
 
 // How many tokens the widest window of each sentence and head reaches, to the left and to the right:
 // reach (B, H). Block (8, 128): eight heads, whose offsets share a sector, 128 rows at a time.
-struct Reach { int left, right; };
-
 template <typename Real>
 __global__ void __launch_bounds__(1024)
 talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
@@ -240,8 +253,8 @@ talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
 // them change, and that of token t - before will change no more and is added to the sum.
 //
 // Offsets: their gradients are dot products of g[t] with the token that an edge cuts through. G
-// lanes share one; a block makes those of the heads that begin among its channels, from rows that it
-// has just read.
+// lanes share one; a block makes those of the heads that begin among its channels, from rows of g
+// that it has just read.
 //
 //   bytes        3 |x|, the offsets and their gradients
 //   v1 -> this   one load of g for each number, instead of one for each window about it, and x
@@ -263,12 +276,13 @@ talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
   const int c0 = blockIdx.x % columns * width, c = c0 + threadIdx.x * V;
   const int begin = rest % stretches * stretch, end = min(begin + stretch, T);
   const long long b = rest / stretches;
-  const Real scale = Real(1) / (max_left + max_right + 1);
+  const Real scale = 1 / (Real(1) + max_left + max_right);
   g += b * g_batch, x += b * x_batch;
 
   if (c < C) {
     const int h = c / R;
-    const int before = min(max_left, ring - 2), after = min(max_right, ring - 2 - before);
+    const Reach held = within(ring, max_left, max_right);
+    const int before = held.left, after = held.right;
     const Reach most = reach[b * H + h];
     const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
     const auto gradient = [&](int t) {
@@ -301,8 +315,8 @@ talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
               z.at[v] -= (1 - r.part) * y, q.at[v] -= r.part * y;
             }
             *first = a, *last = z;
-            if (l.part != 0) *cut = p;
-            if (r.part != 0) *rest = q;
+            if (l.cuts()) *cut = p;
+            if (r.cuts()) *rest = q;
           }
           next[i] = gradient(t + STEPS);
           const auto done = change[s];
@@ -342,14 +356,15 @@ talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
     if (i < dots) {
       const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
       const Edge<Real> l = offsets.left(t), r = offsets.right(t);
+      to_left = 0 * l.part, to_right = 0 * r.part;  // NaN, if the part is
       for (int k = h * R + lane * V; k < h * R + R; k += G * V) {
         const auto row = [&](const Number* z, long long at) {
           return *reinterpret_cast<const Pack<Number, V>*>(z + at + k);
         };
         const Pack<Number, V> y = row(g, t * g_time);
         Pack<Number, V> a = {}, z = {};
-        if (l.part != 0) a = row(x, (t - l.whole - 1) * x_time);
-        if (r.part != 0) z = row(x, (t + r.whole + 1) * x_time);
+        if (l.cuts()) a = row(x, (t - l.whole - 1) * x_time);
+        if (r.cuts()) z = row(x, (t + r.whole + 1) * x_time);
 #pragma unroll
         for (int v = 0; v < V; ++v) {
           to_left += widen(y.at[v]) * widen(a.at[v]);

@@ -76,6 +76,17 @@ struct DynamicTaps {
   }
 };
 
+// Zero for the taps, of `count` from `first` on, that meet no row.
+template <typename Number, typename Taps>
+__device__ __forceinline__ void clear_dots(Taps taps, Meeting met, int first, int count, int G,
+                                           int chunk) {
+  for (int head = 0; head < 32 / G; ++head)
+    for (int i = threadIdx.x; i < count * TILE; i += 32) {
+      const int j = first + i / TILE;
+      if (j < met.from || j >= met.to) taps[tap_index<Number>(head, i / TILE, i % TILE, chunk)] = 0;
+    }
+}
+
 // Add the lanes' shares of tap k's TILE dot products up, and write them, or add them, to taps.
 template <int G, typename Real, typename Taps>
 __device__ __forceinline__ void write_dots(Real (&dot)[TILE], Taps taps, int k, int chunk,
@@ -97,21 +108,23 @@ __device__ __forceinline__ void correlate(const Number* g, const Number* x, Taps
                                           int chunk, long long g_batch, long long g_time,
                                           long long x_batch, long long x_time) {
   const int lane = threadIdx.x, R = C / H, h = at.h + lane / G, count = min(chunk, K - first);
+  const Meeting met(at.t, T, pad, first, first + count);
   __syncwarp();  // the taps before have been read
+  clear_dots<Number>(taps, met, first, count, G, chunk);
   for (int r0 = 0; r0 < R; r0 += G * V) {
     const int r = r0 + lane % G * V, c = h * R + r;
     const bool active = h < H && r < R;
     Rows<Number, V> fixed(g + at.b * g_batch + c, g_time, at.t, TILE, T, active);
-    Window<Number, V> window({x + at.b * x_batch + c, x_time, at.t + first - pad,
-                              count + TILE - 1, T, active});
+    Window<Number, V> window({x + at.b * x_batch + c, x_time, at.t + met.from - pad,
+                              first + count - met.from + TILE - 1, T, active});
     Sum<Number> gradient[TILE][V];
 #pragma unroll
     for (int a = 0; a < TILE; ++a) widen(fixed.next(), gradient[a]);
-    for (int j0 = 0; j0 < count; j0 += TILE) {
+    for (int j0 = met.from; j0 < met.to; j0 += TILE) {
 #pragma unroll
       for (int u = 0; u < TILE; ++u) {
-        const int k = j0 + u;
-        if (k >= count) break;
+        const int k = j0 + u - first;
+        if (j0 + u >= met.to) break;
         window.move(u);
         Sum<Number> dot[TILE] = {};
 #pragma unroll

@@ -4,13 +4,13 @@
 // channels each, then the V that lie G * V further on, until the head's R channels are done. So
 // V divides R, and lanes are idle where R / V is no power of two.
 //
-// Reuse. A row of x is loaded once for the TILE outputs that need it: 16 bytes a lane, TILE * V
+// Reuse. A row of x is loaded once for the TILE outputs that need it: up to 16 bytes a lane, TILE * V
 // products. The rows of a window stay in registers, TILE of them, and rotate: at each tap one new
 // row takes the place of the oldest.
 
 constexpr int TILE = 8;  // positions of a warp; the loops over taps are unrolled as often
 
-// Rows on their way while the products of earlier ones are made: 32 bytes of a lane.
+// Rows on their way while the products of earlier ones are made.
 template <typename Number, int V>
 constexpr int AHEAD = sizeof(Pack<Number, V>) == 16 ? 2 : 4;
 
@@ -65,6 +65,15 @@ struct Window {
   }
 };
 
+// The taps from `first` to `last` that meet a row at one of the TILE positions from t on; of those
+// before and after, the sentence has no token. Both `from` and `first` are multiples of TILE.
+struct Meeting {
+  int from, to;
+  __device__ __forceinline__ Meeting(int t, int T, int pad, int first, int last)
+      : from(max(first, max(0, pad - t - (TILE - 1)) / TILE * TILE)),
+        to(min(last, T + pad - t)) {}
+};
+
 // out[t + a] = sum_j w[a][j] x[t + a + j - pad]
 //
 // weights.stage(first) brings the taps first ... first + chunk - 1 into shared memory,
@@ -78,13 +87,14 @@ __device__ __forceinline__ void convolve(const Number* x, Number* out, Weights& 
     const int r = r0 + lane % G * V;
     const bool active = h < H && r < R;
     const int c = h * R + r;
-    Window<Number, V> window(
-        {x + at.b * batch_stride + c, time_stride, at.t - pad, K + TILE - 1, T, active});
+    const Meeting all(at.t, T, pad, 0, K);
+    Window<Number, V> window({x + at.b * batch_stride + c, time_stride, at.t + all.from - pad,
+                              K - all.from + TILE - 1, T, active});
     Sum<Number> sum[TILE][V] = {};
-    for (int first = 0; first < K; first += chunk) {
-      weights.stage(first);
-      const int last = min(first + chunk, K);
-      for (int j0 = first; j0 < last; j0 += TILE) {
+    for (int first = 0; first < all.to; first += chunk) {
+      if (r0 == 0 || chunk < K) weights.stage(first);
+      const int last = min(first + chunk, all.to);
+      for (int j0 = max(first, all.from); j0 < last; j0 += TILE) {
 #pragma unroll
         for (int u = 0; u < TILE; ++u) {
           const int j = j0 + u;

@@ -61,7 +61,7 @@ def cumulative_mean_blocked(x: Tensor) -> Tensor:
 
 
 def cumulative_mean_kernel(x: Tensor) -> Tensor:
-    """The C kernel, which adds up in float64, or the CUDA kernel, which does so piece by piece."""
+    """The C kernel, which adds up in float64, or the CUDA kernel, in float32 piece by piece."""
     return kernels.cumulative_mean(x, False)
 
 

@@ -46,25 +46,25 @@ def check_sequence(x: Tensor) -> None:
         raise ValueError(f"x {tuple(x.shape)} is empty: T and C must be at least 1")
 
 
-def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str) -> None:
+def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str, name: str = "weight") -> None:
     """Raise unless x (B, T, C), a weight of these axes and pad_left make a convolution.
 
     axes  "CK" depthwise, "HK" LightConv, "BTHK" DynamicConv
     """
     check_sequence(x)
-    require_same_device("x", x, "weight", weight)
-    require_same_dtype("x", x, "weight", weight)
+    require_same_device("x", x, name, weight)
+    require_same_dtype("x", x, name, weight)
     if weight.dim() != len(axes) or (axes == "BTHK" and weight.shape[:2] != x.shape[:2]):
         raise ValueError(
-            f"weight {tuple(weight.shape)} does not fit x {tuple(x.shape)}: "
-            f"weight is ({', '.join(axes)}) for x (B, T, C)"
+            f"{name} {tuple(weight.shape)} does not fit x {tuple(x.shape)}: "
+            f"{name} is ({', '.join(axes)}) for x (B, T, C)"
         )
     kernels, kernel_size = weight.shape[-2:]
     if axes == "CK" and kernels != x.shape[2]:
         raise ValueError(f"{kernels} kernels for {x.shape[2]} channels: give one a channel")
     require_heads(kernels, x.shape[2])
     if kernel_size == 0:
-        raise ValueError(f"weight {tuple(weight.shape)} has no taps: K must be at least 1")
+        raise ValueError(f"{name} {tuple(weight.shape)} has no taps: K must be at least 1")
     require_pad_left(pad_left, kernel_size)
 
 

@@ -51,7 +51,7 @@ def dynamic_conv_softmax(
     [0, K - 1] or dropout outside [0, 1), when the shapes of x and logits differ in B or T, or when
     `impl` is unknown or cannot run; TypeError for mixed dtypes.
     """
-    check_conv(x, logits, pad_left, "BTHK")
+    check_conv(x, logits, pad_left, "BTHK", "logits")
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout {dropout} lies outside [0, 1)")
     implementation = choose("dynamic_conv_softmax", IMPLEMENTATIONS, impl, x, logits.shape[3])
