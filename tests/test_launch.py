@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from dynconv import ops
+from dynconv.bench import floors
+from dynconv.bench.cases import Shape
 from dynconv.kernels import cuda, launch, nvrtc, simulate
 from dynconv.layers import DynamicConv
 from dynconv.ops import auto
@@ -73,6 +75,31 @@ def test_a_source_includes_each_header_once():
         text = launch.code(source)
         assert "#include" not in text
         assert text.count("struct Accumulator { using type = float; }") == 1
+
+
+LIMITS = re.compile(
+    r"//   K = (\d+) +(\w+) +(\w+) +([\d.]+) +([\d.]+) +([\d.]+) +([\d.]+)  not measured"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "operator"),
+    [
+        ("lightconv.cu", "light_conv"),
+        ("dynamicconv.cu", "dynamic_conv"),
+        ("softmaxconv.cu", "dynamic_conv_softmax"),
+        ("talk.cu", "talk_conv"),
+    ],
+)
+def test_the_limits_in_the_headers_are_those_of_the_plan(source, operator):
+    found = LIMITS.findall(launch.code(source))
+    assert len(found) >= 4
+    for K, dtype, direction, *numbers in found:
+        shape = Shape(10, 1000, 1024, 16)
+        case = floors.Case(operator, int(K), getattr(torch, dtype), shape)
+        row = floors.known(case)[direction]
+        wanted = (*row["us"].values(), row["expected_us"])
+        assert numbers == [f"{number:.1f}" for number in wanted], (K, dtype, direction)
 
 
 class Gpu:
