@@ -13,7 +13,9 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it did what it says, 2 for a mistake, 128 + n for signal n."""
+    """Run one command; 0 when it did what it says, 2 for a mistake, 128 + n for signal n, 1 when
+    `bench kernels` finds a kernel wrong.
+    """
     tune_cpu()
     top = parser()
     options, rest = top.parse_known_args(arguments)
@@ -189,6 +191,35 @@ def parser() -> argparse.ArgumentParser:
     operators.add_argument("--threads", type=positive, default=1, help="default: 1")
     operators.add_argument(
         "--output", type=Path, metavar="FILE", help="JSON (default: data/results/bench-ops.json)"
+    )
+    kernels = command(
+        commands.bench_cuda_kernels,
+        "kernels",
+        "Check the CUDA kernels, then time them beside their floors, attention and PyTorch.",
+        bench,
+    )
+    kernels.add_argument(
+        "--shapes",
+        type=names,
+        default=["10x10x1024x16", "10x100x1024x16", "10x1000x1024x16", "10x10000x1024x16"]
+        + ["iwslt", "112x32x1024x16"],
+        help="as for bench ops (default: Table 6 of the TaLK paper at B = 10, iwslt, and an update "
+        "of wmt16-en-de-dynamic)",
+    )
+    kernels.add_argument(
+        "--dtypes", type=names, default=["float32", "bfloat16"], help="default: float32,bfloat16"
+    )
+    kernels.add_argument("--operators", type=names, help="default: all that have CUDA kernels")
+    kernels.add_argument("--kernel-sizes", type=names, default=["3", "31"], help="default: 3,31")
+    kernels.add_argument("--rounds", type=positive, default=30, help="default: 30")
+    kernels.add_argument(
+        "--plan", action="store_true", help="without a GPU: floors, and what the kernels will take"
+    )
+    kernels.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="JSON (default: data/results/kernels-DEVICE.json, kernels-plan.json with --plan)",
     )
     training = command(
         commands.bench_training,

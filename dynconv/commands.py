@@ -147,6 +147,22 @@ def bench_operators(options) -> None:
         print(text, flush=True)
 
 
+def bench_cuda_kernels(options) -> int:
+    from dynconv.bench.cuda.command import bench_kernels
+
+    wrong = bench_kernels(
+        options.shapes,
+        options.dtypes,
+        options.operators,
+        options.kernel_sizes,
+        rounds=options.rounds,
+        plan=options.plan,
+        output=options.output,
+        say=lambda text: print(text, flush=True),
+    )
+    return 1 if wrong else 0
+
+
 def bench_training(options) -> None:
     from dynconv import recipe as recipes
     from dynconv.bench import bench_train

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.bench import floors
 from dynconv.bench.cases import Shape
+from dynconv.bench.cuda import floors
 from dynconv.kernels import cuda, launch, nvrtc, simulate
 from dynconv.layers import DynamicConv
 from dynconv.ops import auto

@@ -12,9 +12,9 @@
 //   K = 3   bfloat16  forward     9.7         1.0     2.2      14.0  not measured
 //   K = 3   bfloat16  backward   14.7         2.0     4.2      19.8  not measured
 //   K = 31  float32   forward    23.7        10.6    15.3      30.3  not measured
-//   K = 31  float32   backward   37.8        21.2    31.4      47.0  not measured
+//   K = 31  float32   backward   37.8        21.2    31.0      47.0  not measured
 //   K = 31  bfloat16  forward    11.8        10.6    11.8      16.4  not measured
-//   K = 31  bfloat16  backward   18.9        21.2    27.2      34.5  not measured
+//   K = 31  bfloat16  backward   18.9        21.2    26.8      34.0  not measured
 
 #include "number.cuh"
 #include "window.cuh"
@@ -135,12 +135,16 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
   const auto dots = taps + (32 / G) * (chunk * TILE + QUAD<Number>);
   const Given<Number> given{weight + at.b * w_batch + at.t * w_time + at.h * K, w_time, K};
   DynamicTaps<Number, true, Given<Number>> weights{given, taps, at, T, H, K, pad, G, chunk};
-  weights.stage(0);
-  const Meeting met(at.t, T, pad, 0, K);
+  Meeting met(at.t, T, pad, 0, K);
+  const bool tokens_here = -TILE < at.t && at.t < T;
+  if (tokens_here)
+    weights.stage(0);
+  else
+    met.to = met.from;
   clear_dots<Number>(dots, met, 0, K, G, chunk);
 
   const int lane = threadIdx.x, R = C / H, h = at.h + lane / G;
-  for (int r0 = 0; r0 < R; r0 += G * V) {
+  for (int r0 = 0; tokens_here && r0 < R; r0 += G * V) {
     const int r = r0 + lane % G * V, c = h * R + r;
     const bool active = h < H && r < R;
     Rows<Number, V> tokens(x + at.b * x_batch + c, x_time, at.t, TILE, T, active);

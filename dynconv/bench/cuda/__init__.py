@@ -1,0 +1,1 @@
+"""`dynconv bench kernels`: the CUDA kernels, on paper and on a GPU."""

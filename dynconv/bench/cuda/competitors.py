@@ -1,0 +1,183 @@
+"""What a kernel competes with: PyTorch's ways, and the ladder's first kernel; and their times."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import median
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dynconv import ops
+from dynconv.bench.cuda import floors
+from dynconv.bench.cuda.floors import DRAWN, Case
+from dynconv.bench.cuda.gate import ALLOWED, DROPOUT, error, gate, name_of, poisoned
+from dynconv.kernels import cuda, launch
+from dynconv.kernels.launch import NUMBERS, Launch
+
+LOOSE = ALLOWED | {"float32": 1e-4}  # for v1, which adds a kernel's gradient up in one long sum
+SLOW = 50  # milliseconds; what takes longer is timed three times
+
+FIRST = {
+    "light_conv": ("lightconv.cu", "light_conv_v1"),
+    "dynamic_conv": ("dynamicconv.cu", "dynamic_conv_v1"),
+    "dynamic_conv_softmax": ("softmaxconv.cu", "softmax_conv_v1"),
+    "talk_conv": ("talk.cu", "talk_conv_v1"),
+}
+
+
+def ladder(
+    case: Case, inputs: Sequence[Tensor], g: Tensor, seed: Tensor
+) -> dict[str, Callable[[], list[Tensor]]]:
+    """The first version, v1, of each direction that the ladder has whole."""
+    x, *others = inputs
+    pad, drawn = case.K // 2, case.operator == DRAWN
+    sizes = *case.shape, pad if case.operator == "talk_conv" else case.K, pad
+
+    def start(source: str, name: str, like: Tensor, *arguments) -> None:
+        """A thread for each number of `like`."""
+        how = Launch(-(-like.numel() // 256), (256, 1))
+        launch.launch(source, f"{name}<{NUMBERS[x.dtype]}>", how, x.device, *arguments)
+
+    def forward() -> list[Tensor]:
+        out, strides = torch.empty_like(x), cuda.strides(x, *(z for z in others if z.dim() == 4))
+        more, drop = ([seed], cuda.drop(DROPOUT)) if drawn else ([], [])
+        start(*FIRST[case.operator], x, x, *others, *more, out, *sizes, *drop, *strides)
+        return [out]
+
+    def backward() -> list[Tensor]:
+        made = [torch.empty_like(z) for z in inputs]
+        both = cuda.strides(g, x)
+        if case.operator == "talk_conv":
+            start("talk.cu", "talk_grad_v1", x, g, x, *others, *made, *sizes, *both)
+            return made
+        flipped = others[0].flip(1)
+        start(*FIRST["light_conv"], x, g, flipped, made[0], *sizes, *cuda.strides(g))
+        start("lightconv.cu", "light_weight_grad_v1", made[1], g, x, made[1], *sizes, *both)
+        return made
+
+    # Of dynamic_conv's gradients there is one, of softmax's none; and in one thread for each tap,
+    # or with all windows asked for each number, long sequences take seconds.
+    whole = case.operator in ("light_conv", "talk_conv") and case.shape.T <= 1000
+    return {"forward": forward} | ({"backward": backward} if whole else {})
+
+
+@dataclass
+class Run:
+    """One direction of one competitor, its times in milliseconds, or a note why there are none."""
+
+    impl: str
+    direction: str
+    make: Callable[[], tuple[Callable[[], object], int]]
+    """returns what is timed, and the bytes of an output that it keeps alive"""
+    right: bool | None = None
+    """None is for those that are not checked"""
+    error: float | None = None
+    note: str | None = None
+    peak: float | None = None
+    play: Callable[[], object] | None = None
+    times: list[float] = field(default_factory=list)
+
+    @property
+    def ms(self) -> float | None:
+        return median(self.times) if self.times else None
+
+    def judge(self, errors: Sequence[float], allowed: float) -> None:
+        """Keep the worst error. NaN is worse than any, and never right."""
+        self.right = all(one <= allowed for one in errors)
+        self.error = torch.tensor(errors).max().item()
+        if not self.right:
+            self.note = f"WRONG, not timed: error {self.error:.2g}, allowed {allowed:.2g}"
+
+
+def both(impl: str, function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor) -> list[Run]:
+    """Forward without a graph of autograd, and backward on one that was recorded before."""
+
+    def backward():
+        leaves = [z.detach().requires_grad_() for z in inputs]
+        with torch.enable_grad():
+            out = function(*leaves)
+        return partial(torch.autograd.grad, out, leaves, g, retain_graph=True), out.nbytes
+
+    forward = partial(function, *inputs), 0
+    return [Run(impl, "forward", lambda: forward), Run(impl, "backward", backward)]
+
+
+def compiled(function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor) -> list[Run]:
+    """By torch.compile. Forward is that of training, so that it is compiled once for both."""
+    import torch._functorch.config
+
+    torch._functorch.config.donated_buffer = False  # else retain_graph is refused
+    torch._dynamo.reset()
+    fast = torch.compile(function, dynamic=False)
+    leaves = [z.detach().requires_grad_() for z in inputs]
+
+    def forward() -> Tensor:
+        with torch.enable_grad():
+            return fast(*leaves)
+
+    return [Run("compiled", "forward", lambda: (forward, 0)), both("compiled", fast, inputs, g)[1]]
+
+
+def ways(case: Case) -> dict[str, Callable[..., Tensor]]:
+    """PyTorch's, by name. For dynamic_conv_softmax they make the weights first; "separate" goes on
+    with the CUDA kernel of dynamic_conv, "shifted" without.
+    """
+    pad, operator = case.K // 2, case.operator
+    sizes = {"max_left": pad, "max_right": pad} if operator == "talk_conv" else {"pad_left": pad}
+    sizes |= {"dropout": DROPOUT} if operator == DRAWN else {}
+    names = [n for n in ops.implementations(operator) if n not in ("loop", "native", "cuda")]
+    found = {name: partial(getattr(ops, operator), **sizes, impl=name) for name in names}
+
+    def shifted(x: Tensor, logits: Tensor) -> Tensor:
+        weight = F.dropout(ops.normalize_kernel(logits), DROPOUT)
+        return ops.dynamic_conv(x, weight, pad_left=pad, impl="shifted")
+
+    return found | ({"shifted": shifted} if operator == DRAWN else {})
+
+
+def kernel_runs(kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tensor) -> list[Run]:
+    """The kernels in use, called like any operator of PyTorch, and v1, with the gate's verdict."""
+    how = (seed, DROPOUT) if case.operator == DRAWN else ()
+
+    def forward() -> Tensor:  # ops.dynamic_conv_softmax draws a seed each time
+        own = (torch.randint(2**63 - 1, (1,), device=g.device), DROPOUT) if how else ()
+        return floors.forward(kernels, case, inputs, *own)
+
+    errors, expected = gate(kernels, case, inputs, g, seed)
+    backward = partial(floors.backward, kernels, case, g, inputs, *how)
+    runs = []
+    for direction, call in {"forward": forward, "backward": backward}.items():
+        runs.append(Run("cuda", direction, lambda call=call: (call, 0)))
+        runs[-1].judge(errors[direction], ALLOWED[name_of(case.dtype)])
+    for direction, call in ladder(case, inputs, g, seed).items():
+        with poisoned():
+            found = call()
+        wanted = expected[:1] if direction == "forward" else expected[1:]
+        runs.append(Run("v1", direction, lambda call=call: (call, 0)))
+        runs[-1].judge(list(map(error, found, wanted)), LOOSE[name_of(case.dtype)])
+    return runs
+
+
+def copying(x: Tensor) -> Run:
+    return Run("", "forward", lambda: (lambda: torch.empty_like(x).copy_(x), 0))
+
+
+def turns(runs: Sequence[Run], rounds: int) -> Iterator[Run]:
+    """Whose turn it is: in the reverse order every other round, the slow ones three times."""
+    for number in range(rounds):
+        for run in runs[:: -1 if number % 2 else 1]:
+            if run.play and (len(run.times) < 3 or max(run.times) <= SLOW):
+                yield run
+
+
+def backend(out: Tensor) -> str:
+    """Which of PyTorch's ways to attend made this, by the name of its gradient."""
+    node = out.grad_fn
+    while node is not None:
+        if found := re.search("ScaledDotProduct(.*)Attention", node.name()):
+            return found[1].lower()
+        node = node.next_functions[0][0] if node.next_functions else None
+    return "products"

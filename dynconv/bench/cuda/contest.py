@@ -1,0 +1,184 @@
+"""The contest: who is prepared, who has his turn, and the rows that come of it."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from math import isfinite
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from dynconv.bench.cases import Shape, attention
+from dynconv.bench.cuda import floors
+from dynconv.bench.cuda.competitors import (
+    Run,
+    backend,
+    both,
+    compiled,
+    copying,
+    kernel_runs,
+    turns,
+    ways,
+)
+from dynconv.bench.cuda.floors import Case
+from dynconv.bench.cuda.gate import DROPOUT, draw, name_of
+from dynconv.bench.cuda.gpu import Gpu, first_line
+from dynconv.bench.operators import four_digits
+from dynconv.layers import DynamicConv
+
+COMPILED, COMPILING = 1000, 150  # the length T for which PyTorch compiles, and seconds for all that
+MATRIX = re.compile("gemm|gemv|cutlass|xmma|cublas|nvjet|splitk", re.IGNORECASE)
+
+
+class Bench:
+    """What the measurements of one command share.
+
+    kernels: torch.ops.dynconv, or dynconv.kernels.cuda for tensors on a CPU
+    """
+
+    def __init__(self, gpu: Gpu, kernels, rounds: int):
+        self.gpu, self.kernels, self.rounds = gpu, kernels, rounds
+        self.compiling = 0.0  # seconds
+        self.tried: Counter = Counter()  # compilations of an operator in a dtype
+        self.copied: float | None = None  # GB/s of a copy at the largest shape
+        self.attention: dict[str, float | None] = {}  # milliseconds of each direction
+
+    def prepare(self, run: Run, size: int) -> None:
+        """Warm up, count memory in multiples of `size`, capture. What fails becomes a note."""
+        try:
+            start = time.perf_counter()
+            run.make()[0]()  # whatever is compiled, chosen or allocated once
+            self.compiling += time.perf_counter() - start if run.impl == "compiled" else 0
+            before = self.gpu.used()
+            call, kept = run.make()
+            run.peak = (self.gpu.peak(call) - before - kept) / size
+            run.play, run.note = self.gpu.capture(call)
+        except torch.OutOfMemoryError:
+            run.note = "left out: with the others it needs more than half of the GPU's memory"
+        except Exception as why:  # of many kinds where PyTorch compiles
+            run.note = f"failed: {first_line(why)}"
+        run.right = run.right and run.play is not None
+
+    def time(self, runs: Sequence[Run], size: int) -> None:
+        """By turns, those that have no note yet."""
+        for run in runs:
+            if run.note is None:
+                self.prepare(run, size)
+        for run in turns(runs, self.rounds):
+            try:
+                run.times.append(self.gpu.milliseconds(run.play))
+            except RuntimeError as why:
+                run.play, run.times, run.note = None, [], f"failed: {first_line(why)}"
+                run.right = run.right and False
+
+    def row(
+        self, named: dict, run: Run, moved: int | None, floor_us: float | None, best: float | None
+    ) -> dict:
+        """A row of the file; moved: bytes of the floor, best: the best eager way's milliseconds."""
+        speed = over(moved, run.ms and run.ms * 1e6)
+        numbers = {
+            "ms": run.ms,
+            "gb_per_s": speed,
+            "copy_share": over(speed, self.copied),
+            "times_floor": over(run.ms and run.ms * 1e3, floor_us),
+            "attention_by_this": over(self.attention.get(run.direction), run.ms),
+            "eager_by_this": over(best, run.ms),
+            "peak": run.peak,
+            "error": run.error,
+        }
+        finite = {k: v if v is None or isfinite(v) else str(v) for k, v in numbers.items()}
+        row = named | {"impl": run.impl, "direction": run.direction} | four_digits(finite)
+        return row | {"rounds": len(run.times), "right": run.right, "note": run.note}
+
+    def calibrate(self, shape: Shape, dtype: torch.dtype) -> None:
+        """Measure the GB/s of a copy, which all others are compared with."""
+        x = torch.randn(shape[:3], device=self.gpu.device).to(dtype)
+        run = copying(x)
+        self.time([run], x.nbytes)
+        self.copied = over(2 * x.nbytes, run.ms and run.ms * 1e6)
+
+    def beside(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
+        """A copy, and attention: in half precision flash, else what PyTorch chooses."""
+        self.gpu.fresh()
+        q, k, v, g = torch.randn(4, *shape[:3], device=self.gpu.device).to(dtype)
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION) if dtype.itemsize == 2 else nullcontext():
+                return attention(q, k, v, shape.H)
+
+        chosen = ""
+        with suppress(RuntimeError), torch.enable_grad():
+            chosen = backend(attend(q[:1].detach().requires_grad_(), k[:1], v[:1]))
+        copy, *others = runs = [copying(q), *both(chosen, attend, [q, k, v], g)]
+        self.time(runs, q.nbytes)
+        self.attention = {run.direction: run.ms for run in others}
+        named = {"K": None, "dtype": name_of(dtype)} | shape._asdict()
+        rows = [
+            self.row({"operator": "attention"} | named, run, None, None, None) for run in others
+        ]
+        return [self.row({"operator": "copy"} | named, copy, 2 * q.nbytes, None, None), *rows]
+
+    def operator(self, case: Case) -> list[dict]:
+        """The kernels, and what they compete with."""
+        self.gpu.fresh()
+        inputs, g, seed = draw(case, self.gpu.device)
+        try:
+            runs = kernel_runs(self.kernels, case, inputs, g, seed)
+        except RuntimeError as why:  # it does not compile, or float64 does not fit
+            note = f"not checked, not timed: {first_line(why)}"
+            both_ways = "forward", "backward"
+            runs = [Run("cuda", way, None, right=False, note=note) for way in both_ways]
+        eager = ways(case)
+        for name, function in eager.items():
+            runs += both(name, function, inputs, g)
+        if case.shape.T == COMPILED and "shifted" in eager:
+            self.tried[case.operator, case.dtype] += 1
+            late = self.compiling > COMPILING or self.tried[case.operator, case.dtype] > 3
+            note = f"left out: three are compiled, or {COMPILING} s are over" if late else None
+            runs += [replace(run, note=note) for run in compiled(eager["shifted"], inputs, g)]
+        self.time(runs, inputs[0].nbytes)
+        known, rows = floors.known(case), []
+        for run in runs:
+            rivals = [z.ms for z in runs if z.impl in eager and z.direction == run.direction]
+            best = min((ms for ms in rivals if ms), default=None)
+            of = known[run.direction]
+            rows.append(self.row(case.named(), run, of["bytes"], of["floor_us"], best))
+        return rows
+
+    def layer(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
+        """Where a DynamicConv layer spends its time, in bfloat16; dtype: of its parameters."""
+        self.gpu.fresh()
+        layer = DynamicConv(shape.C, shape.H, 31, glu=True, weight_dropout=DROPOUT)
+        layer = layer.to(self.gpu.device, dtype)
+        x = torch.randn(shape[:3], device=self.gpu.device).to(dtype).requires_grad_()
+        g = torch.randn(shape[:3], device=self.gpu.device).bfloat16()
+
+        @torch.enable_grad()
+        def forward() -> Tensor:
+            with torch.autocast(x.device.type, torch.bfloat16, enabled=dtype == torch.float32):
+                return layer(x)
+
+        def both() -> object:
+            return torch.autograd.grad(forward(), [x, *layer.parameters()], g)
+
+        rows = []
+        for name, step in {"forward": forward, "forward_backward": both}.items():
+            for _ in range(5):
+                step()
+            spent = self.gpu.kernel_times(step, 20)
+            total = sum(spent.values())
+            other = sum(us for kernel, us in spent.items() if not MATRIX.search(kernel))
+            most = sorted(spent.items(), key=lambda item: -item[1])[:10]
+            row = {"layer": "DynamicConv", "K": 31, "dtype": name_of(dtype)} | shape._asdict()
+            row |= four_digits({"us": total, "other_share": over(other, total)})
+            top = [four_digits({"us": us, "kernel": kernel}) for kernel, us in most]
+            rows.append(row | {"direction": name, "most": top})
+        return rows
+
+
+def over(a: float | None, b: float | None) -> float | None:
+    return a / b if a is not None and b else None

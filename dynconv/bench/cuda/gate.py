@@ -1,0 +1,130 @@
+"""Whether a kernel is right: inputs, what float64 arithmetic makes of them, and the difference."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+
+import torch
+from torch import Tensor
+
+from dynconv import ops
+from dynconv.bench.cuda import floors
+from dynconv.bench.cuda.floors import DRAWN, Case
+from dynconv.kernels import cuda
+
+DROPOUT = 0.1  # the share of DropConnect
+ALLOWED = {"float32": 5e-7, "bfloat16": 2**-8, "float16": 2**-10, "float64": 1e-12}
+PART = 2**24  # numbers of x that are looked at in float64 at a time
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Inputs, a gradient and DropConnect's seed."""
+    generator = torch.Generator(device).manual_seed(1)
+    how = {"generator": generator, "device": device}
+    x, g = (torch.randn(case.shape[:3], **how).to(case.dtype) for _ in range(2))
+    inputs, reach = [x], case.K // 2
+    for size, dtype in zip(case.sizes(), case.dtypes(), strict=True):
+        if case.operator == "talk_conv":
+            # Edges at 1/4 to 3/4 of a token: at its end, gradients jump, and rounding decides.
+            edge = torch.randint(reach, size, **how) + 0.25 + 0.5 * torch.rand(size, **how)
+            inputs.append((edge / reach).to(dtype))
+        else:
+            logits = torch.randn(size, **how)
+            raw = case.operator == DRAWN
+            inputs.append((logits if raw else logits.softmax(-1)).to(dtype))
+    return inputs, g, torch.randint(2**63 - 1, (1,), **how)
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """Memory that nobody has written is NaN."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def error(found: Tensor, expected: Tensor) -> float:
+    """Of the norm; NaN if there is one anywhere."""
+    size = expected.norm().item()
+    return (found.double() - expected).norm().item() / (size or 1)
+
+
+def reference(
+    case: Case, inputs: Sequence[Tensor], g: Tensor, factor: Tensor | None = None
+) -> list[Tensor]:
+    """Output and gradients in float64, by shifted copies or by the paper's windows.
+
+    factor: what DropConnect multiplies the softmax by, (B, T, H, K)
+    """
+    B, T, C, _ = case.shape
+    pad, size, parts = case.K // 2, max(1, PART // (T * C)), []
+    for rows in (slice(first, first + size) for first in range(0, B, size)):
+        every = [z if z.dim() == 2 else z[rows] for z in inputs]
+        leaves = [z.detach().to(torch.float64, copy=True).requires_grad_() for z in every]
+        with torch.enable_grad():
+            if case.operator == "talk_conv":
+                impl = "window" if T <= 1000 else "table"  # T x T numbers a head, or T
+                out = ops.talk_conv(*leaves, max_left=pad, max_right=pad, impl=impl)
+            elif case.operator == DRAWN:
+                weight = leaves[1].softmax(-1) * (1 if factor is None else factor[rows])
+                out = ops.dynamic_conv(leaves[0], weight, pad_left=pad, impl="shifted")
+            else:
+                out = getattr(ops, case.operator)(*leaves, pad_left=pad, impl="shifted")
+            gradients = torch.autograd.grad(out, leaves, g[rows].double())
+        parts.append([out.detach(), *gradients])
+    # One kernel for all sentences has a gradient that is their sum.
+    return [sum(of) if of[0].dim() == 2 else torch.cat(of) for of in zip(*parts, strict=True)]
+
+
+def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, bool]:
+    """Which weights DropConnect keeps, (B, T, H, K), and whether they are as many as they should.
+
+    The kernels show it: where channel r of a head is 1 at positions r, r + period, ... and else 0,
+    it becomes the weight of the one tap that meets such a position.
+    """
+    (B, T, C, H), K, R = case.shape, case.K, case.shape.C // case.shape.H
+    period = R * -(-K // R)  # no two taps of one position meet the same channel
+    t, r = torch.arange(T, device=logits.device), torch.arange(R, device=logits.device)
+    shown = []
+    for first in range(0, period, R):
+        units = (t[:, None] % period == first + r).to(logits.dtype)  # (T, R)
+        x = units.repeat(1, H).expand(B, T, C).contiguous()
+        shown.append(floors.forward(kernels, case, [x, logits], seed, DROPOUT).unflatten(2, (H, R)))
+    s = t[:, None] + torch.arange(K, device=t.device) - K // 2  # (T, K): the position a tap meets
+    index = (s % period)[:, None].expand(B, T, H, K)
+    kept = torch.cat(shown, dim=3).gather(3, index) != 0
+    inside = (0 <= s) & (s < T)
+    count = B * H * inside.sum().item()
+    share = (kept & inside[:, None]).sum().item() / count
+    return kept, abs(share - (1 - DROPOUT)) <= 6 * (DROPOUT * (1 - DROPOUT) / count) ** 0.5
+
+
+def gate(
+    kernels, case: Case, inputs: Sequence[Tensor], g: Tensor, seed: Tensor
+) -> tuple[dict[str, list[float]], list[Tensor]]:
+    """The errors of both directions, and what was expected, with dropout where there is any.
+
+    kernels: torch.ops.dynconv, or dynconv.kernels.cuda
+    """
+    errors: dict[str, list[float]] = {"forward": [], "backward": []}
+    for dropped in (False, True) if case.operator == DRAWN else (False,):
+        how, factor = (seed, DROPOUT) if dropped else (None, 0.0), None
+        with poisoned():
+            out = floors.forward(kernels, case, inputs, *how)
+            gradients = floors.backward(kernels, case, g, inputs, *how)
+            if dropped:
+                kept, right = mask(kernels, case, inputs[1], seed)
+                scale = torch.tensor(1 / (1 - DROPOUT), dtype=cuda.accumulator(case.dtype))
+                factor = kept.double() * scale.item()  # as exact as the kernels have it
+                errors["forward"] += [] if right else [inf]
+        expected = reference(case, inputs, g, factor)
+        errors["forward"].append(error(out, expected[0]))
+        errors["backward"] += map(error, gradients, expected[1:])
+    return errors, expected

@@ -1,0 +1,128 @@
+"""The GPU at hand: its clock, its memory, its profiler."""
+
+import gc
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import suppress
+from shutil import which
+
+import torch
+
+from dynconv.bench import machine
+from dynconv.kernels import launch
+
+
+class Gpu:
+    """The GPU at hand: its clock, its memory, its profiler. All work is on one stream of its own,
+    as graphs must be captured on such a one.
+    """
+
+    def __init__(self):
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        properties = torch.cuda.get_device_properties(self.device)
+        self.name = properties.name
+        self.stream = torch.cuda.Stream()
+        self.rubbish = torch.zeros(properties.L2_cache_size, device=self.device)  # 4 times L2
+        self.total = torch.zeros(1, device=self.device)
+        torch.cuda.set_per_process_memory_fraction(0.5)  # beyond it, OutOfMemoryError
+        torch.cuda.synchronize()
+        self.fresh()
+
+    def about(self) -> dict:
+        """What a row's numbers depend on."""
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        found = which(query[0]) and subprocess.run(query, capture_output=True, text=True).stdout
+        more = {"cuda": torch.version.cuda, "cupy": launch.cupy().__version__}
+        return {
+            "device": self.name,
+            "driver": found.split()[0] if found else None,
+            "versions": machine.versions() | more,
+        }
+
+    def working(self):
+        """The context in which all work is done."""
+        return torch.cuda.stream(self.stream)
+
+    def fresh(self) -> None:
+        """A new pool for the graphs to come, when those before are gone; its graphs share memory,
+        since one plays after the other, and none reads what another wrote.
+        """
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        self.pool = torch.cuda.graph_pool_handle()
+
+    def used(self) -> int:
+        """Bytes of all tensors."""
+        return torch.cuda.memory_allocated()
+
+    def peak(self, call: Callable[[], object]) -> int:
+        """The most of these during a call."""
+        torch.cuda.reset_peak_memory_stats()
+        call()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated()
+
+    def capture(self, call: Callable[[], object]) -> tuple[Callable[[], object], str | None]:
+        """The call as a graph, and None; or as it is, and why.
+
+        What waits for the GPU cannot be captured. It is found out before, since a capture that
+        fails leaves the allocator and the generator behind as if it went on.
+        """
+        try:
+            torch.cuda.set_sync_debug_mode("error")
+            call()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as why:
+            return call, f"not captured, timed with Python's overhead: {first_line(why)}"
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
+                call()
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as why:
+            self.pool = torch.cuda.graph_pool_handle()
+            with suppress(RuntimeError):  # an empty capture that ends well ends the other, too
+                with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self.stream):
+                    self.total.zero_()
+            return call, f"not captured, timed with Python's overhead: {first_line(why)}"
+        return graph.replay, None
+
+    def milliseconds(self, play: Callable[[], object]) -> float:
+        """Of one play that finds nothing of its own in L2.
+
+        Writing puts out what is there; reading then has it written back before the clock starts.
+        Meanwhile Python gets ahead of the GPU.
+        """
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self.rubbish.fill_(1)
+        torch.sum(self.rubbish, dim=0, keepdim=True, out=self.total)
+        start.record()
+        play()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end)
+
+    def kernel_times(self, step: Callable[[], object], steps: int) -> dict[str, float]:
+        """Microseconds that a step spends in each kernel."""
+        from torch.autograd import DeviceType
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            for _ in range(steps):
+                step()
+            torch.cuda.synchronize()
+        spent: dict[str, float] = defaultdict(float)
+        for event in profiler.events():
+            if event.device_type == DeviceType.CUDA:
+                spent[event.name] += event.time_range.elapsed_us() / steps
+        return spent
+
+
+def first_line(why: Exception) -> str:
+    return (str(why).strip() or type(why).__name__).splitlines()[0][:200]

@@ -1,0 +1,162 @@
+"""`dynconv bench kernels --plan`: floors, expectations and resources, without a GPU."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import date
+from itertools import chain, groupby
+from math import prod
+from pathlib import Path
+from textwrap import fill
+
+from dynconv.bench import machine
+from dynconv.bench.cuda.floors import (
+    CLOCK,
+    COPY,
+    FMA,
+    LAUNCH,
+    MULTIPROCESSORS,
+    REACHED,
+    Case,
+    known,
+    started,
+)
+from dynconv.bench.table import digits
+from dynconv.errors import UserError
+from dynconv.files import replace_text
+from dynconv.kernels import launch, nvrtc
+
+REGISTERS, SHARED, THREADS, BLOCKS = 65536, 228 * 1024, 2048, 32  # of a multiprocessor of sm_90
+RESERVED = 1024  # bytes of shared memory that CUDA takes for itself in each block
+ARCHITECTURES = "sm_75", "sm_80", "sm_90"
+
+
+def resident(used: nvrtc.Resources, threads: int, dynamic: int) -> int:
+    """Warps that a multiprocessor of sm_90 holds at a time."""
+    warps, registers = threads // 32, -(-used.registers * 32 // 256) * 256  # in units of 256 a warp
+    held = REGISTERS // 4 // registers * 4  # by four schedulers with a quarter of the registers
+    shared = used.shared + dynamic + RESERVED
+    return warps * min(held // warps, SHARED // shared, THREADS // threads, BLOCKS)
+
+
+def resources(cases: Sequence[Case]) -> list[dict]:
+    """Every kernel that the cases launch: what it takes on each architecture, and for each way to
+    launch it threads, dynamic shared bytes and resident warps, and the K and T that it is for.
+    """
+    ways = defaultdict(lambda: defaultdict(set))
+    for case in cases:
+        for one in chain(*started(case).values()):
+            block = prod(one.how.block), one.how.shared
+            ways[one.source, one.kernel][block].add((case.K, case.shape.T))
+    found = {}
+    for source in {source for source, _ in ways}:
+        names = [kernel for of, kernel in ways if of == source]
+        for architecture in ARCHITECTURES:
+            compiled = nvrtc.resources(launch.code(source), names, architecture).kernels
+            for name, used in compiled.items():
+                found.setdefault(name, {})[architecture] = used
+    return [
+        {
+            "source": source,
+            "kernel": kernel,
+            "takes": {name: used._asdict() for name, used in found[kernel].items()},
+            "launches": [
+                {
+                    "threads": threads,
+                    "dynamic_shared": dynamic,
+                    "resident_warps": resident(found[kernel]["sm_90"], threads, dynamic),
+                    "for": [{"K": K, "T": T} for K, T in sorted(of)],
+                }
+                for (threads, dynamic), of in blocks.items()
+            ],
+        }
+        for (source, kernel), blocks in ways.items()
+    ]
+
+
+def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
+    """Work everything out, without a GPU, and write it to `output`; yields what to print.
+
+    The file is data/results/kernels-plan.json by default.
+    """
+    if reason := nvrtc.missing():
+        raise UserError(f"the kernels cannot be compiled: {reason}")
+    output = machine.results("kernels-plan", output)
+    rows = [
+        case.named() | {"direction": direction} | of
+        for case in cases
+        for direction, of in known(case).items()
+    ]
+    report = {
+        "what": "expected, not measured: floors of the CUDA kernels on an H200, and what they take",
+        "command": command,
+        "date": date.today().isoformat(),
+        "versions": machine.versions() | {"nvrtc": nvrtc.version()},
+        "assumed": {
+            "copy_bytes_per_s": COPY,
+            "float32_operations_per_s": FMA,
+            "multiprocessors": MULTIPROCESSORS,
+            "clock_hz": CLOCK,
+            "launch_s": LAUNCH,
+            "reached": REACHED,
+        },
+        "rows": rows,
+    }
+    yield floors_table(rows)
+    report["kernels"] = resources(cases)
+    replace_text(output, json.dumps(report, indent=1) + "\n")
+    yield resources_table(report["kernels"])
+    yield f"\nwritten to {output}"
+
+
+def size(row: dict) -> str:
+    """A row's dtype and shape, as a block's title."""
+    return f"{row['dtype']}, " + ", ".join(f"{name} = {row[name]:,}" for name in "BTCH")
+
+
+def floors_table(rows: Sequence[dict]) -> str:
+    """A block for each shape and dtype, a line for each operator, K and direction."""
+    titles = "MB", "GFLOP", "bytes", "FLOP", "shared", "launches", "expected"
+    about = (
+        f"Expected on an H200, not measured: {COPY / 1e12:g} TB/s copied, {FMA / 1e12:g} TFLOP/s, "
+        f"{MULTIPROCESSORS} multiprocessors with {CLOCK / 1e9:g} GHz. Microseconds that the "
+        "bytes, the operations, and the pipeline to L1 and shared memory take at least; expected: "
+        f"the longest of them / {REACHED:g}, and {LAUNCH * 1e6:g} for each launch."
+    )
+    lines = [fill(about, 100)]
+    for title, block in groupby(rows, size):
+        lines += ["", title, f"{'':34}" + "".join(f"{name:>9}" for name in titles)]
+        for row in block:
+            numbers = row["bytes"] / 1e6, row["operations"] / 1e9, *row["us"].values()
+            lines.append(
+                f"{row['operator']:21}{row['K']:>3} {row['direction']:9}"
+                + "".join(digits(number, 9) for number in numbers)
+                + f"{row['launches']:>9}{digits(row['expected_us'], 9)}"
+            )
+    return "\n".join(lines)
+
+
+def resources_table(kernels: Sequence[dict]) -> str:
+    """What each kernel takes; of its launches, for each K the one at the longest sentence."""
+    about = (
+        f"Registers of a thread on {', '.join(ARCHITECTURES)}; bytes of a thread that are spilled, "
+        "and of its stack, the most of the three; bytes of static and dynamic shared memory of a "
+        "block; threads of a block at the longest sentence with K taps, and warps that a "
+        "multiprocessor of sm_90 then holds."
+    )
+    titles = f"{'registers':>12}{'spill':>6}{'stack':>6}{'static':>7}{'K':>4}{'T':>7}{'block':>6}"
+    lines = ["", fill(about, 100), "", f"{'':38}{titles}{'shared':>8}{'warps':>6}"]
+    for kernel in kernels:
+        takes = kernel["takes"].values()
+        most = {name: max(one[name] for one in takes) for name in ("spilled", "stack", "shared")}
+        name = f"{kernel['kernel']:38}{' '.join(str(one['registers']) for one in takes):>12}"
+        name += f"{most['spilled']:>6}{most['stack']:>6}{most['shared']:>7}"
+        blocks = [(of["T"], of["K"], one) for one in kernel["launches"] for of in one["for"]]
+        longest = {K: (T, one) for T, K, one in sorted(blocks, key=lambda block: block[:2])}
+        for K, (T, one) in sorted(longest.items()):
+            lines.append(
+                f"{name:69}{K:>4}{T:>7,}{one['threads']:>6}{one['dynamic_shared']:>8,}"
+                f"{one['resident_warps']:>6}"
+            )
+            name = ""
+    return "\n".join(lines)

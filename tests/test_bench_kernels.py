@@ -1,0 +1,678 @@
+"""`dynconv bench kernels`: what is known before, what the gate refuses, what is timed and when."""
+
+import json
+import time
+from contextlib import nullcontext
+from itertools import product
+from math import inf, isnan, nan
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from dynconv import cli, ops
+from dynconv.bench import machine
+from dynconv.bench.cases import Shape
+from dynconv.bench.cuda import command, competitors, contest, floors, gate, gpu, plan, tables
+from dynconv.bench.cuda.competitors import Run
+from dynconv.bench.cuda.contest import Bench
+from dynconv.bench.cuda.floors import Case
+from dynconv.kernels import cuda, launch, nvrtc, simulate
+
+F32, F64, HALF = torch.float32, torch.float64, torch.bfloat16
+SMALL = Shape(2, 12, 8, 2)
+COMMAND = ["bench", "kernels", "--shapes", "2x12x8x2", "--kernel-sizes", "3"]
+
+
+def width(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+@pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+def test_the_plan_of_two_shapes(tmp_path, capsys):
+    path = tmp_path / "plan.json"
+    chosen = ["--dtypes", "bfloat16", "--operators", "light_conv,talk_conv", "--kernel-sizes", "31"]
+    shapes = ["--shapes", "10x1000x1024x16,112x32x1024x16"]
+    assert cli.main(["bench", "kernels", "--plan", *shapes, *chosen, "--output", str(path)]) == 0
+    text, error = capsys.readouterr()
+    assert error == "" and width(text.removesuffix(f"{path}\n")) <= 100
+    assert "Expected on an H200, not measured" in text and str(path) in text.splitlines()[-1]
+
+    report = json.loads(path.read_text())
+    assert report["command"].startswith("dynconv bench kernels --plan --shapes 10x1000x1024x16,112")
+    assert report["versions"]["nvrtc"] == nvrtc.version() and "H200" in report["what"]
+    assert len(report["rows"]) == 2 * 2 * 2
+    rows = {(row["operator"], row["T"], row["direction"]): row for row in report["rows"]}
+
+    row = rows["light_conv", 1000, "forward"]
+    # x is 10 x 1000 x 1024 numbers of 2 bytes, twice, and 16 x 31 taps
+    assert row["bytes"] == 2 * 20_480_000 + 992 == 40_960_992
+    assert row["operations"] == 2 * 31 * 10_240_000 == 634_880_000
+    # V = 4: a warp's row is two lines; 125 tiles of 31 taps, but the first and the last of 23, and
+    # 7 rows more each, 8 rows out; 10 sentences, 8 pairs of heads
+    assert row["cycles"] == 80 * (2 * (3859 + 875) + 3859 + 125 * 8 * 2) == 1_226_160
+    assert row["us"]["bytes"] == pytest.approx(9.5258, abs=1e-4)
+    assert row["floor_us"] == row["us"]["operations"] == pytest.approx(10.5813, abs=1e-4)
+    assert row["us"]["shared"] == pytest.approx(1_226_160 / (132 * 1980), abs=1e-4)
+    assert row["launches"] == 1 and row["expected_us"] == pytest.approx(14.949, abs=1e-3)
+
+    row = rows["talk_conv", 32, "backward"]
+    # g, x and dx; the offsets, 112 x 32 x 16 numbers of 4 bytes, twice, and their gradients
+    assert row["bytes"] == 3 * 7_340_032 + 4 * 229_376 == 22_937_600
+    assert row["operations"] == 14 * 3_670_016
+    # V = 2: a row of a warp is one line, two words of shared memory; 16 warps for each of 112
+    # sentences walk the 32 positions and 15 more
+    assert row["cycles"] == 112 * 16 * 47 * (9 * 2 + 4 + 5) == 2_274_048
+    assert row["floor_us"] == row["us"]["bytes"] == pytest.approx(5.3343, abs=1e-4)
+    assert row["launches"] == 2 and row["expected_us"] == pytest.approx(15.236, abs=1e-3)
+
+    for row in report["rows"]:
+        assert row["floor_us"] < row["expected_us"]
+    taken = {kernel["kernel"]: kernel for kernel in report["kernels"]}
+    assert {name.split("<")[0] for name in taken} == {
+        "light_conv", "light_conv_grad", "sum_rows", "talk_conv", "talk_reach", "talk_grad"
+    }  # fmt: skip
+    kernel = taken["talk_conv<bfloat16, 2>"]
+    assert set(kernel["takes"]) == {"sm_75", "sm_80", "sm_90"}
+    for one in kernel["takes"].values():
+        assert 16 < one["registers"] <= 64 and one["shared"] == one["spilled"] == 0
+    # A ring of 32 rows for 2 x 128 channels of 4 bytes: 33 KiB with CUDA's own, 6 times in 228
+    assert {block["dynamic_shared"] for block in kernel["launches"]} == {32 * 1024}
+    assert {block["resident_warps"] for block in kernel["launches"]} == {6 * 4}
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "threads", "warps"),
+    [
+        (165, 0, 128, 12),  # 5,376 registers a warp: three for each of four schedulers
+        (201, 0, 32, 8),  # 6,656: two each, not the nine of all together
+        (32, 0, 1024, 64),
+        (32, 0, 32, 32),  # blocks
+        (16, 32 * 1024, 128, 24),
+    ],
+)
+def test_how_many_warps_are_resident(registers, shared, threads, warps):
+    used = nvrtc.Resources(registers, 0, 0, shared // 2)
+    assert plan.resident(used, threads, shared - shared // 2) == warps
+
+
+@pytest.mark.parametrize(
+    ("operator", "forward", "backward"),
+    # One sentence of 32 positions, K = 31, two heads of 64 channels in float32: V = 4, a warp has
+    # both heads, its row is c = 4 lines. The four tiles meet 23, 31, 31 and 23 taps.
+    [
+        ("light_conv", 4 * (108 + 28) + 108 + 4 * 32, 4 * (108 + 28) + 3 * 108 + 4 * 64),
+        # Backward, tiles with tokens begin at -7, 1, ... 25, and meet 23, 31, 31, 30, 22 taps
+        ("dynamic_conv", 544 + 432 + 4 * (32 + 93), 4 * (137 + 35) + 13 * 137 + 5 * (64 + 186)),
+        ("dynamic_conv_softmax", 544 + 432 + 4 * (32 + 310), 1088 + 972 + 432 + 4 * (64 + 589)),
+        # V = 1, a line and a word; four warps walk 32 positions and 15 more
+        ("talk_conv", 4 * 47 * 6, 4 * 47 * (9 + 4 + 5)),
+    ],
+)
+def test_cycles_by_hand(operator, forward, backward):
+    found = floors.known(Case(operator, 31, F32, Shape(1, 32, 128, 2)))
+    assert found["forward"]["cycles"] == forward and found["backward"]["cycles"] == backward
+
+
+@pytest.mark.parametrize("operator", command.OPERATORS)
+def test_every_kernel_has_a_limit_of_its_own(operator):
+    """Whatever is launched is in the table of cycles, and more work takes more of everything."""
+    sizes = [Case(operator, K, F32, Shape(4, T, 512, 4)) for T, K in ((64, 3), (128, 3), (128, 31))]
+    found = [floors.known(case) for case in sizes]
+    for direction in ("forward", "backward"):
+        assert found[0][direction]["launches"] >= 1
+        for what in ("bytes", "operations", "cycles", "expected_us"):
+            counts = [one[direction][what] for one in found]
+            assert 0 < counts[0] < counts[1] <= counts[2], (direction, what)
+
+
+def test_a_direction_moves_its_inputs_and_its_outputs():
+    for operator in command.OPERATORS:
+        case = Case(operator, 3, HALF, SMALL)
+        inputs, g, _ = gate.draw(case, torch.device("cpu"))
+        read = sum(z.nbytes for z in inputs)
+        assert floors.moved(case)["forward"] == read + g.nbytes
+        assert floors.moved(case)["backward"] == 2 * read + g.nbytes
+
+
+@pytest.mark.parametrize("K", [3, 31])
+def test_windows_end_within_a_token(K):
+    """Where the gradient of an offset does not jump, whatever the rounding."""
+    case = Case("talk_conv", K, HALF, Shape(4, 50, 8, 4))
+    (x, *offsets), _, _ = gate.draw(case, torch.device("cpu"))
+    assert x.dtype == HALF
+    for offset in offsets:
+        distance = offset * (K // 2)
+        assert offset.dtype == F32 and offset.max() < 1 and distance.max() > K // 2 - 1
+        assert (distance % 1 - 0.5).abs().max() < 0.26
+
+
+def test_without_a_gpu_it_says_why_and_what_goes_without(monkeypatch, capsys):
+    monkeypatch.setattr(launch, "missing", lambda: "no CuPy: pip install it")
+    assert cli.main(COMMAND) == 2
+    output, error = capsys.readouterr()
+    assert output == "" and error.count("\n") == 1
+    assert "no CuPy: pip install it" in error and "--plan" in error
+
+
+def test_without_nvrtc_the_plan_names_the_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(nvrtc, "missing", lambda: "no NVRTC: 'pip install X' brings it")
+    assert cli.main([*COMMAND, "--plan"]) == 2
+    output, error = capsys.readouterr()
+    assert output == "" and error.count("\n") == 1 and "'pip install X'" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--operators", "light_conv,dynamic"], ["'dynamic'", *command.OPERATORS]),
+        (["--operators", "cumulative_mean"], ["'cumulative_mean'", *command.OPERATORS]),
+        (["--dtypes", "float32,half"], ["'half'", "float16", "bfloat16", "float64"]),
+        (["--shapes", "2x12x8x3"], ["3 heads", "8 channels"]),
+        (["--shapes", "long"], ["'long'", "BxTxCxH"]),
+        (["--kernel-sizes", "3,4"], ["'4'", "odd"]),
+        (["--kernel-sizes", "three"], ["'three'", "odd"]),
+        (["--kernel-sizes", "1"], ["'1'", "at least 3"]),
+        (["--output", "no/such/file.json"], ["no/such"]),
+    ],
+)
+def test_mistakes_are_told_in_one_line(options, words, capsys, monkeypatch):
+    monkeypatch.setattr(nvrtc, "missing", lambda: None)
+    assert cli.main([*COMMAND, "--plan", *options]) == 2
+    output, error = capsys.readouterr()
+    assert output == "" and error.startswith("dynconv: ") and error.count("\n") == 1
+    assert all(word in error for word in words)
+
+
+class Honest:
+    """What torch.ops.dynconv has, by PyTorch alone; DropConnect's mask comes from the seed."""
+
+    keeps = 1 - gate.DROPOUT
+
+    def mix(self, x, weight, pad):
+        name = "light_conv" if weight.dim() == 2 else "dynamic_conv"
+        return getattr(ops, name)(x, weight, pad_left=pad, impl="unfold")
+
+    def gradients(self, g, x, weight, pad):
+        return self.through(type(self).mix, g, [x, weight], pad)
+
+    def talk(self, x, left, right, max_left, max_right):
+        sizes = {"max_left": max_left, "max_right": max_right}
+        return ops.talk_conv(x, left, right, **sizes, impl="blocked")
+
+    def talk_backward(self, g, x, left, right, *reach):
+        return self.through(type(self).talk, g, [x, left, right], *reach)
+
+    def softmax_mix(self, x, logits, seed, dropout, pad):
+        weight = logits.softmax(-1) * self.factor(logits, seed, dropout)
+        return type(self).mix(self, x, weight, pad)
+
+    def softmax_mix_backward(self, g, x, logits, *rest):
+        return self.through(type(self).softmax_mix, g, [x, logits], *rest)
+
+    def factor(self, logits, seed, dropout):
+        if seed is None:
+            return 1
+        draw = torch.Generator().manual_seed(seed.item())
+        kept = torch.rand(logits.shape, generator=draw) < self.keeps
+        return kept.to(logits.dtype) / (1 - dropout)
+
+    def through(self, function, g, inputs, *rest):
+        leaves = [z.detach().requires_grad_() for z in inputs]
+        with torch.enable_grad():
+            return torch.autograd.grad(function(self, *leaves, *rest), leaves, g)
+
+
+def spoiled(name: str, spoil) -> Honest:
+    """Honest, but for what one function returns."""
+    found = Honest()
+    honest = getattr(found, name)
+    setattr(found, name, lambda *arguments: spoil(honest(*arguments)))
+    return found
+
+
+def nan_at_the_end(out):
+    out = out.clone()
+    out.view(-1)[-1] = nan
+    return out
+
+
+def unwritten(out):
+    made = torch.empty_like(out)
+    made[:, 1:] = out[:, 1:]
+    return made
+
+
+def errors(fake, operator: str, dtype=F64, K: int = 3, B: int = 3) -> dict:
+    case = Case(operator, K, dtype, Shape(B, 40, 16, 2))
+    inputs, g, seed = gate.draw(case, torch.device("cpu"))
+    return gate.gate(fake, case, inputs, g, seed)[0]
+
+
+def passes(found: list[float], dtype=F64) -> bool:
+    run = Run("cuda", "forward", None)
+    run.judge(found, gate.ALLOWED[gate.name_of(dtype)])
+    assert (run.note is None) == run.right
+    return run.right
+
+
+@pytest.mark.parametrize("operator", command.OPERATORS)
+@pytest.mark.parametrize(("dtype", "K"), [(F64, 3), (F64, 31), (F32, 9), (HALF, 3)], ids=str)
+def test_right_kernels_pass(operator, dtype, K, monkeypatch):
+    monkeypatch.setattr(gate, "PART", 2 * 40 * 16)  # two sentences, then one
+    if dtype == HALF:  # as the kernels do: sums in float32
+
+        class Honest32(Honest):
+            def mix(self, x, weight, pad):
+                return super().mix(x.float(), weight.float(), pad).to(x.dtype)
+
+            def softmax_mix(self, x, logits, *rest):
+                return super().softmax_mix(x.float(), logits.float(), *rest).to(x.dtype)
+
+        Fake = Honest32
+    else:
+        Fake = Honest
+    for found in errors(Fake(), operator, dtype, K).values():
+        assert passes(found, dtype), found
+
+
+@pytest.mark.parametrize(
+    ("operator", "name"),
+    [("light_conv", "mix"), ("dynamic_conv", "mix"), ("talk_conv", "talk")]
+    + [("dynamic_conv_softmax", "softmax_mix")],
+)
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda out: out.roll(1, 1), lambda out: out * (1 + 1e-6), nan_at_the_end, unwritten],
+    ids=["a step late", "a little more", "NaN", "unwritten"],
+)
+def test_a_wrong_output_does_not_pass(operator, name, spoil):
+    fake = spoiled(name, spoil)
+    found = errors(fake, operator)
+    assert not passes(found["forward"])
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("spoil", [lambda z: -z, nan_at_the_end], ids=["sign", "NaN"])
+def test_a_wrong_gradient_does_not_pass(which, spoil):
+    def one(gradients):
+        return [spoil(z) if i == which else z for i, z in enumerate(gradients)]
+
+    found = errors(spoiled("talk_backward", one), "talk_conv")
+    assert passes(found["forward"]) and not passes(found["backward"])
+
+
+def test_the_mask_has_its_share_and_is_the_same_backward():
+    class Other(Honest):
+        """The mask that backward makes is another one."""
+
+        def softmax_mix_backward(self, g, x, logits, seed, *rest):
+            seed = None if seed is None else seed + 1
+            return super().softmax_mix_backward(g, x, logits, seed, *rest)
+
+    class Careless(Honest):
+        """Without DropConnect, the gradients are wrong."""
+
+        def softmax_mix_backward(self, g, x, logits, seed, *rest):
+            dx, dlogits = super().softmax_mix_backward(g, x, logits, seed, *rest)
+            return dx, dlogits if seed is not None else -dlogits
+
+    class Generous(Honest):
+        keeps = 0.95
+
+    found = errors(Other(), "dynamic_conv_softmax")
+    assert passes(found["forward"], F32) and max(found["backward"]) > 0.1
+    assert max(errors(Careless(), "dynamic_conv_softmax")["backward"]) > 1
+    assert inf in errors(Generous(), "dynamic_conv_softmax", K=31)["forward"]
+
+
+@pytest.mark.parametrize("K", [3, 15, 31])  # of 8 channels a head: one, two, four lots of them
+def test_the_mask_is_read_off_the_kernels(K):
+    case, fake = Case("dynamic_conv_softmax", K, F64, Shape(2, 20, 16, 2)), Honest()
+    (_, logits), _, seed = gate.draw(case, torch.device("cpu"))
+    kept, _ = gate.mask(fake, case, logits, seed)
+    wanted = fake.factor(logits, seed, gate.DROPOUT) != 0
+    s = torch.arange(20)[:, None] + torch.arange(K) - K // 2
+    inside = ((s >= 0) & (s < 20))[:, None].expand_as(kept)
+    assert torch.equal(kept[inside], wanted[inside])
+
+
+def test_nan_never_passes():
+    run = Run("cuda", "backward", None)
+    run.judge([0.0, nan, 1.0], 1e-6)
+    assert run.right is False and isnan(run.error) and "nan" in run.note
+    run = Run("cuda", "backward", None)
+    run.judge([1e-7, 1e-6], 1e-6)
+    assert run.right is True and run.error == pytest.approx(1e-6) and run.note is None
+    assert gate.error(torch.zeros(3), torch.zeros(3).double()) == 0
+    assert gate.error(torch.tensor([1.1, 0.0]), torch.tensor([1.0, 0.0]).double()) > 0.09
+
+
+def test_memory_is_poisoned_as_long_as_the_kernels_write():
+    with gate.poisoned():
+        assert torch.empty(9).isnan().all()
+    assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.skipif(bool(simulate.missing()), reason=str(simulate.missing()))
+@pytest.mark.parametrize("operator", command.OPERATORS)
+def test_the_cuda_sources_pass_on_the_cpu(operator):
+    """The kernels in use and v1, through the simulator."""
+    case = Case(operator, 3, F32, SMALL)
+    inputs, g, seed = gate.draw(case, torch.device("cpu"))
+    runs = competitors.kernel_runs(cuda, case, inputs, g, seed)
+    directions = ["forward", "backward"] if operator in ("light_conv", "talk_conv") else ["forward"]
+    assert [run.direction for run in runs if run.impl == "v1"] == directions
+    assert all(run.right and run.error < 5e-7 for run in runs), runs
+
+
+class OnCpu:
+    """Gpu's place: wall clock, and no graphs."""
+
+    device, name = torch.device("cpu"), "NVIDIA Nothing-1"
+    fails = ""
+
+    def about(self):
+        return {"device": self.name, "driver": "1.2", "versions": machine.versions()}
+
+    def working(self):
+        return nullcontext()
+
+    def fresh(self):
+        pass
+
+    def used(self):
+        return 100
+
+    def peak(self, call):
+        call()
+        return 100 + 768
+
+    def capture(self, call):
+        return call, None
+
+    def milliseconds(self, play):
+        start = time.perf_counter()
+        play()
+        return (time.perf_counter() - start) * 1e3
+
+    def kernel_times(self, step, steps):
+        step()
+        return {"nvjet_hsh_128": 30.0, "softmax_conv<bfloat16, 4>": 10.0}
+
+
+def test_turns_alternate_and_slow_runs_have_three():
+    cost = {"a": 1.0, "b": competitors.SLOW + 1.0, "c": 2.0}
+    runs = [Run(name, "forward", None, play=print) for name in cost] + [Run("d", "forward", None)]
+    order = ""
+    for run in competitors.turns(runs, 5):
+        run.times.append(cost[run.impl])
+        order += run.impl
+    assert order == "abc cba abc ca ac".replace(" ", "")
+    assert [len(run.times) for run in runs] == [5, 3, 5, 0]
+
+
+def test_names_of_matrix_products():
+    for name in (
+        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
+        "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT",
+        "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32>",
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>",
+        "void gemv2T_kernel_val<int, int, float, float, float, float, 128>",
+        "ampere_sgemm_128x64_tn",
+    ):
+        assert contest.MATRIX.search(name), name
+    for name in (
+        "void softmax_conv<bfloat16, 4>(...)",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>",
+        "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float>>",
+        "void at::native::(anonymous namespace)::GLU_kernel",
+        "Memcpy DtoD (Device -> Device)",
+        "Memset (Device)",
+    ):
+        assert not contest.MATRIX.search(name), name
+
+
+def test_what_fails_becomes_a_note():
+    bench = Bench(OnCpu(), Honest(), 2)
+
+    def fail(why):
+        raise why
+
+    def made(why):
+        return lambda: (lambda: fail(why), 0)
+
+    full = Run("unfold", "forward", made(torch.OutOfMemoryError("CUDA out of memory")))
+    broken = Run("compiled", "forward", made(KeyError("inductor")))
+    ours = Run("cuda", "forward", made(RuntimeError("no image\nmore")), right=True)
+    fine = Run("band", "forward", lambda: (lambda: None, 256))
+    wrong = Run("cuda", "backward", None, right=False, note="WRONG")
+    bench.time([full, broken, ours, fine, wrong], 256)
+    assert full.note.startswith("left out") and "half" in full.note
+    assert broken.note == "failed: 'inductor'" and broken.right is None
+    assert ours.note == "failed: no image" and ours.right is False
+    assert fine.note is None and len(fine.times) == 2
+    assert fine.peak == (768 - 256) / 256  # the output that the graph of autograd holds is not it
+    assert not full.times and not ours.times and wrong.note == "WRONG"
+
+
+def test_a_row_has_its_ratios():
+    bench = Bench(OnCpu(), Honest(), 2)
+    bench.copied, bench.attention = 2000.0, {"forward": 8.0}
+    run = Run("cuda", "forward", None, right=True, error=1e-7, peak=1.0, times=[1.0, 2.0, 9.0])
+    row = bench.row({"operator": "x"}, run, 10**9, 1000.0, 3.0)
+    assert row["ms"] == 2 and row["gb_per_s"] == 500 and row["copy_share"] == 0.25
+    assert row["times_floor"] == 2 and row["attention_by_this"] == 4 and row["eager_by_this"] == 1.5
+    assert row["rounds"] == 3 and row["right"] and row["operator"] == "x"
+    run = Run("cuda", "forward", None, right=False, error=nan, note="WRONG")
+    row = json.loads(json.dumps(bench.row({}, run, 10**9, 1000.0, None), allow_nan=False))
+    assert row["ms"] is None and row["copy_share"] is None and row["error"] == "nan"
+
+
+def test_tables_are_100_columns_wide():
+    bench = Bench(OnCpu(), Honest(), 2)
+    bench.copied, bench.attention = 4300.0, {"forward": 700.0}
+    named = Case("dynamic_conv_softmax", 31, HALF, Shape(1000, 10_000, 1024, 16)).named()
+    run = Run("channels_last", "backward", None, error=1e-3, peak=97.6, times=[9_999.9] * 30)
+    run.note = "not captured, timed with Python's overhead: " + "a reason " * 20
+    small = Run("cuda", "forward", None, right=False, error=nan, note="WRONG", times=[0.002])
+    rows = [bench.row(named, one, 10**7, 0.1, 1e-3) for one in (run, small)]
+    assert width(tables.table(rows)) <= 100 and "a reason" in tables.table(rows)
+    assert all(part in tables.table(rows) for part in ("channels_last  backward", "nan", "WRONG"))
+    about = {"device": "NVIDIA H200", "driver": "580.159.04", "date": "2026-11-21"}
+    about |= {"versions": {"python": "3.12.3", "torch": "2.11.0+cu130", "cuda": "13.0"}}
+    assert width(tables.header(about | {"load": {"before": "0.1, 0.2, 0.3"}}, 4311.2)) <= 100
+    layer = {"K": 31, "dtype": "bfloat16", **Shape(1000, 10_000, 1024, 16)._asdict(), "us": 12345.6}
+    layer |= {"other_share": None, "direction": "forward_backward"}
+    assert width(tables.layer_table([layer | {"most": [{"us": 1.0, "kernel": "k" * 200}]}])) <= 100
+
+
+def bench_on_cpu(fake, tmp_path, monkeypatch, operators=None):
+    """The whole command but for the GPU; the exit's number, the file, the text."""
+    monkeypatch.setattr(competitors, "ladder", lambda *arguments: {})
+    monkeypatch.setattr(command, "LAYER", (Shape(1, 4, 16, 2),))
+    monkeypatch.setitem(gate.ALLOWED, "float32", 1e-6)
+    found = operators or ["light_conv", "dynamic_conv_softmax"]
+    cases = command.chosen(["2x12x8x2", "1x9x8x2"], ["float32"], found, ["3"])
+    path, said = tmp_path / "command.json", []
+    wrong = command.measure(Bench(OnCpu(), fake, 3), cases, "the command", path, said.append)
+    return wrong, json.loads(path.read_text()), "\n".join(said)
+
+
+def test_everything_is_measured_and_written(tmp_path, monkeypatch):
+    wrong, report, text = bench_on_cpu(Honest(), tmp_path, monkeypatch)
+    assert wrong == 0 and width(text.rsplit("\n", 1)[0]) <= 100 and "0 wrong" in text
+    assert report["command"] == "the command" and report["device"] == "NVIDIA Nothing-1"
+    assert {"date", "versions", "driver", "load"} <= set(report) and report["copy_gb_per_s"] > 0
+    assert set(report["load"]) == {"before", "after"}
+    impls = {
+        "copy": {""},
+        "attention": {"flash"},
+        "light_conv": {"cuda", *ops.implementations("light_conv")} - {"loop", "native"},
+        "dynamic_conv_softmax": {"cuda", "separate", "shifted"},
+    }
+    for T in (12, 9):
+        rows = [row for row in report["rows"] if row["T"] == T]
+        found = {name: {row["impl"] for row in rows if row["operator"] == name} for name in impls}
+        found["attention"] = {"flash"} if len(found["attention"]) == 1 else found["attention"]
+        assert found == impls
+        for row in rows:
+            assert row["ms"] > 0 and row["rounds"] == 3 and row["note"] is None, row
+            assert (row["right"] is True and row["error"] < 1e-6) or row["impl"] != "cuda"
+            assert (row["times_floor"] is None) == (row["operator"] in ("copy", "attention"))
+            assert row["attention_by_this"] > 0
+    eager = [row for row in report["rows"] if row["impl"] in ("separate", "shifted", "band")]
+    of_one = [row for row in eager if row["operator"] == "dynamic_conv_softmax"]
+    best = min((row for row in of_one if row["T"] == 9), key=lambda row: row["ms"])
+    assert best["eager_by_this"] == 1
+    assert len(report["layer"]) == 4 and report["layer"][0]["other_share"] == 0.25
+    assert report["layer"][0]["most"][0] == {"us": 30.0, "kernel": "nvjet_hsh_128"}
+    parts = [(row["dtype"], row["direction"]) for row in report["layer"]]
+    assert parts == list(product(("float32", "bfloat16"), ("forward", "forward_backward")))
+
+
+def test_a_wrong_kernel_is_not_timed_and_counted(tmp_path, monkeypatch):
+    fake = spoiled("mix", lambda out: out * 1.01)
+    wrong, report, text = bench_on_cpu(fake, tmp_path, monkeypatch, ["light_conv"])
+    assert wrong == 2 and "2 wrong" in text
+    for row in report["rows"]:
+        if row["impl"] == "cuda" and row["direction"] == "forward":
+            assert row["right"] is False and row["ms"] is None and row["rounds"] == 0
+            assert row["error"] == pytest.approx(0.01, rel=1e-3) and "WRONG" in row["note"]
+        else:
+            assert row["ms"] > 0 and row["right"] is not False
+    assert "- cuda forward: WRONG, not timed: error 0.01" in text
+
+
+def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
+    def refuse(out):
+        raise launch.NoGpuKernels("light_conv of lightconv.cu: no such architecture")
+
+    wrong, report, _ = bench_on_cpu(spoiled("mix", refuse), tmp_path, monkeypatch, ["light_conv"])
+    assert wrong == 4
+    notes = [row["note"] for row in report["rows"] if row["impl"] == "cuda"]
+    assert all("no such architecture" in note for note in notes) and len(notes) == 4
+
+
+def test_what_is_measured_is_kept_when_the_rest_is_not(tmp_path, monkeypatch):
+    operator = Bench.operator
+
+    def stop(self, case):
+        if case.shape.T == 9:
+            raise KeyboardInterrupt
+        return operator(self, case)
+
+    monkeypatch.setattr(Bench, "operator", stop)
+    with pytest.raises(KeyboardInterrupt):
+        bench_on_cpu(Honest(), tmp_path, monkeypatch)
+    rows = json.loads((tmp_path / "command.json").read_text())["rows"]
+    assert {row["operator"] for row in rows if row["T"] == 12} > {"copy", "light_conv"}
+
+
+def test_the_exit_code_counts_wrong_kernels(monkeypatch, capsys):
+    for wrong, code in ((0, 0), (3, 1)):
+        monkeypatch.setattr(command, "bench_kernels", lambda *a, wrong=wrong, **b: wrong)
+        assert cli.main(COMMAND) == code
+
+
+def test_the_default_shapes_keep_ten_sentences(monkeypatch):
+    given = {}
+    monkeypatch.setattr(
+        command, "bench_kernels", lambda *given_, **more: given.update(all=given_, **more) or 0
+    )
+    assert cli.main(["bench", "kernels"]) == 0
+    shapes, dtypes, operators, sizes = given["all"]
+    cases = command.chosen(shapes, dtypes, operators or command.OPERATORS, sizes)
+    shapes = {case.shape for case in cases}
+    assert {(s.B, s.T) for s in shapes if s.C == 1024} == {
+        (10, 10), (10, 100), (10, 1000), (10, 10_000), (112, 32)
+    }  # fmt: skip
+    assert {s.T for s in shapes if s.C == 512} == {32} and len(cases) == 6 * 2 * 4 * 2
+    assert given["rounds"] == 30 and given["plan"] is False and given["output"] is None
+
+
+def test_attention_says_how_it_was_made():
+    q = torch.randn(1, 2, 4, 8, requires_grad=True)
+    out = torch.nn.functional.scaled_dot_product_attention(q, q, q) + 1
+    assert competitors.backend(out) == "flash"
+    assert competitors.backend(q @ q.mT) == "products"
+
+
+@pytest.mark.parametrize("spent", ["seconds", "tries"])
+def test_nobody_waits_for_more_compiling(spent, monkeypatch):
+    """What PyTorch would compile is left out with a note."""
+    monkeypatch.setattr(contest, "COMPILED", 12)
+    monkeypatch.setattr(competitors, "ladder", lambda *arguments: {})
+    bench = Bench(OnCpu(), Honest(), 1)
+    if spent == "seconds":
+        bench.compiling = contest.COMPILING + 1.0
+    else:
+        bench.tried["light_conv", F32] = 3
+    rows = bench.operator(Case("light_conv", 3, F32, SMALL))
+    late = [row for row in rows if row["impl"] == "compiled"]
+    assert [row["direction"] for row in late] == ["forward", "backward"]
+    assert all("left out" in row["note"] and row["ms"] is None for row in late)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(bool(launch.missing()), reason=str(launch.missing()))
+def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "LAYER", (Shape(2, 64, 256, 4),))
+    path = tmp_path / "command.json"
+    options = ["--shapes", "2x64x256x4", "--kernel-sizes", "3,31", "--rounds", "3"]
+    assert cli.main(["bench", "kernels", *options, "--output", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert width(text.rsplit("\n", 2)[0]) <= 100
+    report = json.loads(path.read_text())
+    assert report["copy_gb_per_s"] > 1 and report["versions"]["cupy"]
+    for row in report["rows"]:
+        if row["impl"] in ("cuda", "v1", ""):
+            assert row["right"] is not False and row["ms"] > 0 and row["note"] is None, row
+    assert {row["operator"] for row in report["rows"]} > set(command.OPERATORS)
+    assert all(row["us"] > 0 and 0 < row["other_share"] < 1 for row in report["layer"])
+    names = " ".join(one["kernel"] for row in report["layer"] for one in row["most"])
+    assert "softmax_conv" in names
+
+
+def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
+    """The order of calls by which a GPU captures, with torch.cuda's calls noted down."""
+    calls = []
+    own = gpu.Gpu.__new__(gpu.Gpu)
+    own.stream, own.pool, own.total = "stream", "pool", torch.zeros(1)
+    graph = SimpleNamespace(replay=lambda: calls.append("replay"))
+
+    class Capture(nullcontext):
+        def __init__(self, made, pool=None, stream=None):
+            calls.append(("capture", pool, stream))
+            super().__init__()
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
+    monkeypatch.setattr(torch.cuda, "graph", Capture)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "another pool")
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", calls.append)
+    play, note = own.capture(lambda: calls.append("run"))
+    assert calls == ["error", "run", "default", ("capture", "pool", "stream"), "run"]
+    assert note is None and play() is None and calls[-1] == "replay"
+
+    def waits():
+        raise RuntimeError("called a synchronizing CUDA operation")
+
+    calls.clear()
+    play, note = own.capture(waits)
+    assert play is waits and "synchronizing" in note and calls == ["error", "default"]
+
+    def late():  # the first time it works
+        calls.append("run")
+        if calls.count("run") == 2:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    calls.clear()
+    play, note = own.capture(late)
+    assert play is late and "not permitted" in note and own.pool == "another pool"
+    assert calls[3:] == [("capture", "pool", "stream"), "run", ("capture", None, "stream")]
+
+    def full():
+        raise torch.OutOfMemoryError("full")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        own.capture(full)
