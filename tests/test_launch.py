@@ -73,6 +73,7 @@ def test_every_kernel_compiles_without_a_warning(dtype, R, architecture, monkeyp
 def test_a_source_includes_each_header_once():
     for source in V1:
         text = launch.code(source)
+        assert max(map(len, text.splitlines())) <= 100
         assert "#include" not in text
         assert text.count("struct Accumulator { using type = float; }") == 1
 

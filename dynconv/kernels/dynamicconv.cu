@@ -3,8 +3,8 @@
 //     out[b, t, c] = sum_j weight[b, t, head(c), j] * x[b, t + j - pad, c]
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
-// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared memory
-// at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest, and how it is expected.
+// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
+// memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared  expected  measured
 //   K = 3   float32   forward    19.5         1.0     3.6      25.4  not measured
@@ -148,8 +148,8 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
     const int r = r0 + lane % G * V, c = h * R + r;
     const bool active = h < H && r < R;
     Rows<Number, V> tokens(x + at.b * x_batch + c, x_time, at.t, TILE, T, active);
-    Window<Number, V> window(
-        {g + at.b * g_batch + c, g_time, at.t + met.from - pad, K - met.from + TILE - 1, T, active});
+    Window<Number, V> window({g + at.b * g_batch + c, g_time, at.t + met.from - pad,
+                              K - met.from + TILE - 1, T, active});
     Real token[TILE][V], sum[TILE][V] = {};
 #pragma unroll
     for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);

@@ -5,8 +5,8 @@
 // x may have any batch and time strides, its channels lie side by side; out is contiguous.
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
-// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared memory
-// at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest, and how it is expected.
+// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
+// memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared  expected  measured
 //   K = 31  float32   forward    19.1        10.6     8.2      24.9  not measured
@@ -116,10 +116,10 @@ __global__ void light_weight_grad_v1(const Number* g, const Number* x, Number* d
 //     dx[s]             = sum_j weight[K - 1 - j] g[s + j - pad'],   pad' = K - 1 - pad
 //     dweight[K - 1 - j] = sum_s x[s] . g[s + j - pad']
 //
-// A warp walks `walk` of the B ceil(T / TILE) tiles. Each lane adds up its channels' part of dweight
-// in a column of shared memory of its own; at the end the lanes of a head are added, and the warp
-// writes a row of `partial` (walks, H, K), which sum_rows adds up in a fixed order. DATA = false
-// leaves dx out. With DATA, chunk >= K; else g and x are read once for each chunk.
+// A warp walks `walk` of the B ceil(T / TILE) tiles. Each lane adds up its channels' part of
+// dweight in a column of shared memory of its own; at the end the lanes of a head are added, and
+// the warp writes a row of `partial` (walks, H, K), which sum_rows adds up in a fixed order.
+// DATA = false leaves dx out. With DATA, chunk >= K; else g and x are read once for each chunk.
 template <typename Number, int V, int G, bool DATA>
 __global__ void __launch_bounds__(128, DATA ? 2 : 3)
 light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,

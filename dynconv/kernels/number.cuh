@@ -22,7 +22,9 @@ template <typename Number> using Sum = typename Accumulator<Number>::type;
 
 __device__ __forceinline__ double widen(double x) { return x; }
 __device__ __forceinline__ float widen(float x) { return x; }
-__device__ __forceinline__ float widen(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+__device__ __forceinline__ float widen(bfloat16 x) {
+  return __uint_as_float((unsigned)x.bits << 16);
+}
 __device__ __forceinline__ void narrow(double x, double& y) { y = x; }
 __device__ __forceinline__ void narrow(float x, float& y) { y = x; }
 
@@ -33,7 +35,9 @@ __device__ __forceinline__ void narrow(float x, bfloat16& y) {  // to nearest, t
 
 #ifdef SIMULATED
 inline float widen(float16 x) { return __builtin_bit_cast(_Float16, x.bits); }
-inline void narrow(float x, float16& y) { y.bits = __builtin_bit_cast(unsigned short, (_Float16)x); }
+inline void narrow(float x, float16& y) {
+  y.bits = __builtin_bit_cast(unsigned short, (_Float16)x);
+}
 #else
 __device__ __forceinline__ float widen(float16 x) {
   float y;

@@ -8,8 +8,8 @@
 // and mask again.
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
-// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared memory
-// at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest, and how it is expected.
+// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
+// memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared  expected  measured
 //   K = 31  float32   forward    23.7        10.6    23.6      32.8  not measured
@@ -126,7 +126,8 @@ __device__ __forceinline__ void find_scales(const Logits<Number>& logits, Taps t
                                             Place at, int T, int G, int chunk) {
   using Real = Sum<Number>;
   const RowShare share(G);
-  const Real lowest = sizeof(Real) == 4 ? -3.40282346638528859e38 : -1.79769313486231570e308;  // of a lane without taps
+  // The least number, of a lane without taps
+  const Real lowest = sizeof(Real) == 4 ? -3.40282346638528859e38 : -1.79769313486231570e308;
   for (int first = 0; first < logits.K; first += chunk) {
     const int count = min(chunk, logits.K - first);
     __syncwarp();
@@ -191,8 +192,8 @@ softmax_conv(const Number* __restrict__ x, const Number* __restrict__ logits,
   const int size = scales_after(QUAD<Number>, G, chunk);
   const auto taps = shared + threadIdx.y * (size + 2 * (32 / G) * TILE);
   const auto scales = shared_cast<Scale<Real>>(taps + size);
-  const Logits<Number> all(logits, l_batch, l_time, {seed, threshold, scale}, at.b, at.t, at.h, T, H,
-                           K);
+  const Logits<Number> all(logits, l_batch, l_time, {seed, threshold, scale}, at.b, at.t, at.h, T,
+                           H, K);
   find_scales(all, taps, scales, at, T, G, chunk);
   const auto own = [&](int t, int head) { return scales[head * TILE + t]; };
   using Weights = Dropped<Number, decltype(own)>;
@@ -223,8 +224,8 @@ softmax_logits_grad(const Number* __restrict__ g, const Number* __restrict__ x,
   const auto taps = shared + threadIdx.y * (size + 3 * rows);
   const auto scales = shared_cast<Scale<Real>>(taps + size);
   const auto dots = taps + size + 2 * rows;  // of each row, sum_j softmax * dweight * factor
-  const Logits<Number> all(logits, l_batch, l_time, {seed, threshold, scale}, at.b, at.t, at.h, T, H,
-                           K);
+  const Logits<Number> all(logits, l_batch, l_time, {seed, threshold, scale}, at.b, at.t, at.h, T,
+                           H, K);
   find_scales(all, taps, scales, at, T, G, chunk);
   const RowShare share(G);
   for (int row = threadIdx.x; row < rows; row += 32) {
@@ -278,8 +279,8 @@ softmax_data_grad(const Number* __restrict__ g, const Number* __restrict__ logit
   DYNAMIC_SHARED(Sum<Number>, shared);
   const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
   if (at.t >= T) return;
-  const Logits<Number> all(logits, l_batch, l_time, {seed, threshold, scale}, at.b, at.t, at.h, T, H,
-                           K);
+  const Logits<Number> all(logits, l_batch, l_time, {seed, threshold, scale}, at.b, at.t, at.h, T,
+                           H, K);
   const auto first = all_scales + ((long long)at.b * T + at.t) * H + at.h;
   const auto every = [&](int t, int head) { return first[t * H + head]; };
   using Weights = Dropped<Number, decltype(every)>;

@@ -8,8 +8,8 @@
 // least float32: half precision cannot place an edge. `right` may be null: windows end at t.
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
-// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared memory
-// at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest, and how it is expected.
+// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
+// memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared  expected  measured
 //   K = 31  float32   forward    19.3         1.7     9.0      25.3  not measured
@@ -52,7 +52,8 @@ struct Offsets {
 
   __device__ __forceinline__ Offsets(const Real* left, const Real* right, int b, int h, int T,
                                      int H, int max_left, int max_right)
-      : lefts(left + (long long)b * T * H + h), rights(right ? right + (long long)b * T * H + h : 0),
+      : lefts(left + (long long)b * T * H + h),
+        rights(right ? right + (long long)b * T * H + h : 0),
         T(T), H(H), max_left(max_left), max_right(max_right) {}
 
   __device__ __forceinline__ Edge<Real> left(int t) const {
@@ -230,8 +231,9 @@ __global__ void talk_grad_v1(const Number* g, const Number* x, const Sum<Number>
   if (right) dright[at] = to_right * max_right / size;
 }
 
-// How many tokens the widest window of each sentence and head reaches, to the left and to the right:
-// reach (B, H). Block (8, 128): eight heads, whose offsets share a sector, 128 rows at a time.
+// How many tokens the widest window of each sentence and head reaches, to the left and to the
+// right: reach (B, H). Block (8, 128): eight heads, whose offsets share a sector, 128 rows at a
+// time.
 template <typename Real>
 __global__ void __launch_bounds__(1024)
 talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
@@ -261,9 +263,9 @@ talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
 
 // The gradients in use. Block (n), n threads of V channels, `stretch` positions.
 //
-// dx: the share of token s in all windows that hold it. A window adds g where it begins and takes it
-// away where it has ended; the running sum of these differences is what all windows together give
-// to a token. The differences are in a ring again, a column for each thread: at step t four of
+// dx: the share of token s in all windows that hold it. A window adds g where it begins and takes
+// it away where it has ended; the running sum of these differences is what all windows together
+// give to a token. The differences are in a ring again, a column for each thread: at step t four of
 // them change, and that of token t - before will change no more and is added to the sum.
 //
 // Offsets: their gradients are dot products of g[t] with the token that an edge cuts through. G

@@ -4,9 +4,9 @@
 // channels each, then the V that lie G * V further on, until the head's R channels are done. So
 // V divides R, and lanes are idle where R / V is no power of two.
 //
-// Reuse. A row of x is loaded once for the TILE outputs that need it: up to 16 bytes a lane, TILE * V
-// products. The rows of a window stay in registers, TILE of them, and rotate: at each tap one new
-// row takes the place of the oldest.
+// Reuse. A row of x is loaded once for the TILE outputs that need it: up to 16 bytes a lane, and
+// TILE * V products. The rows of a window stay in registers, TILE of them, and rotate: at each tap
+// one new row takes the place of the oldest.
 
 constexpr int TILE = 8;  // positions of a warp; the loops over taps are unrolled as often
 
@@ -19,7 +19,8 @@ struct Place { int b, t, h; };  // sentence, first position, first head of this 
 __device__ __forceinline__ Place place(int tiles, int H, int heads) {
   const int groups = (H + heads - 1) / heads, blocks = (tiles + blockDim.y - 1) / blockDim.y;
   const int group = blockIdx.x % groups, rest = blockIdx.x / groups;  // heads fastest, then time
-  return {rest / blocks, (rest % blocks * (int)blockDim.y + (int)threadIdx.y) * TILE, group * heads};
+  const int tile = rest % blocks * (int)blockDim.y + (int)threadIdx.y;
+  return {rest / blocks, tile * TILE, group * heads};
 }
 
 // Rows of one sentence, of this lane's V channels, one after the other; zeros where there is none.
