@@ -2,6 +2,7 @@
 
 import json
 import time
+import weakref
 from contextlib import nullcontext
 from itertools import product
 from math import inf, isnan, nan
@@ -494,7 +495,7 @@ def bench_on_cpu(fake, tmp_path, monkeypatch, operators=None):
     monkeypatch.setitem(gate.ALLOWED, "float32", 1e-6)
     found = operators or ["light_conv", "dynamic_conv_softmax"]
     cases = command.chosen(["2x12x8x2", "1x9x8x2"], ["float32"], found, ["3"])
-    path, said = tmp_path / "command.json", []
+    path, said = tmp_path / "kernels.json", []
     wrong = command.measure(Bench(OnCpu(), fake, 3), cases, "the command", path, said.append)
     return wrong, json.loads(path.read_text()), "\n".join(said)
 
@@ -505,7 +506,9 @@ def test_everything_is_measured_and_written(tmp_path, monkeypatch):
     assert report["command"] == "the command" and report["device"] == "NVIDIA Nothing-1"
     assert {"date", "versions", "driver", "load"} <= set(report) and report["copy_gb_per_s"] > 0
     assert set(report["load"]) == {"before", "after"}
+    beside = ("launch", "copy", "attention")
     impls = {
+        "launch": {""},
         "copy": {""},
         "attention": {"flash"},
         "light_conv": {"cuda", *ops.implementations("light_conv")} - {"loop", "native"},
@@ -519,7 +522,7 @@ def test_everything_is_measured_and_written(tmp_path, monkeypatch):
         for row in rows:
             assert row["ms"] > 0 and row["rounds"] == 3 and row["note"] is None, row
             assert (row["right"] is True and row["error"] < 1e-6) or row["impl"] != "cuda"
-            assert (row["times_floor"] is None) == (row["operator"] in ("copy", "attention"))
+            assert (row["times_floor"] is None) == (row["operator"] in beside)
             assert row["attention_by_this"] > 0
     eager = [row for row in report["rows"] if row["impl"] in ("separate", "shifted", "band")]
     of_one = [row for row in eager if row["operator"] == "dynamic_conv_softmax"]
@@ -565,7 +568,7 @@ def test_what_is_measured_is_kept_when_the_rest_is_not(tmp_path, monkeypatch):
     monkeypatch.setattr(Bench, "operator", stop)
     with pytest.raises(KeyboardInterrupt):
         bench_on_cpu(Honest(), tmp_path, monkeypatch)
-    rows = json.loads((tmp_path / "command.json").read_text())["rows"]
+    rows = json.loads((tmp_path / "kernels.json").read_text())["rows"]
     assert {row["operator"] for row in rows if row["T"] == 12} > {"copy", "light_conv"}
 
 
@@ -618,7 +621,7 @@ def test_nobody_waits_for_more_compiling(spent, monkeypatch):
 @pytest.mark.skipif(bool(launch.missing()), reason=str(launch.missing()))
 def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command, "LAYER", (Shape(2, 64, 256, 4),))
-    path = tmp_path / "command.json"
+    path = tmp_path / "kernels.json"
     options = ["--shapes", "2x64x256x4", "--kernel-sizes", "3,31", "--rounds", "3"]
     assert cli.main(["bench", "kernels", *options, "--output", str(path)]) == 0
     text = capsys.readouterr().out
@@ -650,9 +653,17 @@ def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph", Capture)
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "another pool")
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", calls.append)
-    play, note = own.capture(lambda: calls.append("run"))
-    assert calls == ["error", "run", "default", ("capture", "pool", "stream"), "run"]
-    assert note is None and play() is None and calls[-1] == "replay"
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append("wait"))
+    saved = torch.zeros(1)
+    alive = weakref.ref(saved)
+    play, note = own.capture(lambda saved=saved: calls.append("run"))
+    captured = ["error", "run", "default", ("capture", "pool", "stream"), "run", "replay", "wait"]
+    assert calls == captured
+    assert note is None and play() is None and calls == [*captured, "replay"]
+    del saved
+    assert alive() is not None  # the graph's addresses are still those of what it reads
+    del play
+    assert alive() is None
 
     def waits():
         raise RuntimeError("called a synchronizing CUDA operation")
@@ -676,3 +687,24 @@ def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
 
     with pytest.raises(torch.OutOfMemoryError):
         own.capture(full)
+
+
+def test_what_would_need_a_matrix_for_each_head_is_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(contest, "SQUARE", 8 * 2 * 12 * 12 - 1)
+    _, report, text = bench_on_cpu(cuda, tmp_path, monkeypatch, ["light_conv"])
+    band = [row for row in report["rows"] if row["impl"] == "band"]
+    left = [row["T"] for row in band if row["ms"] is None]
+    assert left and set(left) == {12} and "left out: T x T for each head" in text
+    assert {row["T"] for row in band} == {12, 9}
+
+
+def test_a_first_version_that_fails_stops_nobody(monkeypatch):
+    def fail():
+        raise OSError("no room in the cache")
+
+    case = Case("light_conv", 3, F32, Shape(1, 8, 4, 2))
+    inputs, g, seed = gate.draw(case, torch.device("cpu"))
+    monkeypatch.setattr(competitors, "ladder", lambda *arguments: {"forward": fail})
+    runs = competitors.kernel_runs(cuda, case, inputs, g, seed)
+    assert [(run.impl, run.right) for run in runs[:2]] == [("cuda", True)] * 2
+    assert runs[2].note == "failed: no room in the cache" and runs[2].right is None

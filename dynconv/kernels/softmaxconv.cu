@@ -12,9 +12,9 @@
 // memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared  expected  measured
-//   K = 31  float32   forward    23.7        10.6    23.6      32.8  not measured
+//   K = 31  float32   forward    23.7        10.6    23.6      30.3  not measured
 //   K = 31  float32   backward   37.8        21.2    51.9      66.1  not measured
-//   K = 31  bfloat16  forward    11.8        10.6    20.1      28.6  not measured
+//   K = 31  bfloat16  forward    11.8        10.6    20.1      26.1  not measured
 //   K = 31  bfloat16  backward   18.9        21.2    44.9      57.8  not measured
 
 #include "number.cuh"

@@ -171,8 +171,7 @@ def known(case: Case) -> dict[str, dict]:
         passed = sum(cycles(case, one.kernel) for one in kernels)
         counts = moved(case)[direction], operations(case)[direction], passed
         us = [count / rate * 1e6 for count, rate in zip(counts, rates, strict=True)]
-        drawn = case.operator == DRAWN and direction == "forward"
-        launches = len(kernels) + drawn  # PyTorch draws DropConnect's seed
+        launches = len(kernels)  # without that in which PyTorch draws DropConnect's seed
         rows[direction] = dict(zip(("bytes", "operations", "cycles"), counts, strict=True)) | {
             "us": dict(zip(("bytes", "operations", "shared"), us, strict=True)),
             "floor_us": max(us[:2]),

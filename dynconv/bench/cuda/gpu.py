@@ -87,11 +87,19 @@ class Gpu:
             raise
         except RuntimeError as why:
             self.pool = torch.cuda.graph_pool_handle()
-            with suppress(RuntimeError):  # an empty capture that ends well ends the other, too
+            # An empty capture that ends well frees the generator; the other's memory is lost.
+            with suppress(RuntimeError):
                 with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self.stream):
                     self.total.zero_()
             return call, f"not captured, timed with Python's overhead: {first_line(why)}"
-        return graph.replay, None
+
+        def play(reads=call) -> None:
+            """`reads` keeps alive what the graph reads: it knows addresses alone."""
+            graph.replay()
+
+        play()
+        torch.cuda.synchronize()  # uploaded; and what is wrong is told here
+        return play, None
 
     def milliseconds(self, play: Callable[[], object]) -> float:
         """Of one play that finds nothing of its own in L2.
@@ -113,13 +121,14 @@ class Gpu:
         from torch.autograd import DeviceType
         from torch.profiler import ProfilerActivity, profile
 
+        torch.cuda.synchronize()  # what was started before is not counted
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             for _ in range(steps):
                 step()
             torch.cuda.synchronize()
         spent: dict[str, float] = defaultdict(float)
         for event in profiler.events():
-            if event.device_type == DeviceType.CUDA:
+            if event.device_type == DeviceType.CUDA and not event.is_user_annotation:
                 spent[event.name] += event.time_range.elapsed_us() / steps
         return spent
 

@@ -14,7 +14,9 @@ def header(report: dict, copied: float | None) -> str:
         "us: medians of graphs played by turns, each after L2 was emptied; GB/s: by the bytes of "
         "the floor; copy: share of the copy's GB/s; floor: times the floor; attn, eager: times "
         "faster than attention, and than the best of PyTorch's eager ways; memory: multiples of x "
-        "beyond the inputs, backward with what was saved; error: of the norm, against float64"
+        "beyond the inputs, backward with what was saved; error: of the norm, against float64. "
+        "launch: a graph of one number. PyTorch's ways with DropConnect draw in the graph: two "
+        "kernels more."
     )
     where = f"{report['device']}, driver {report['driver']}, {versions}, {report['date']}, load "
     where += f"{report['load']['before']}; a copy moves {digits(copied).strip()} GB/s"
