@@ -157,5 +157,7 @@ def convert(argument) -> np.generic:
     if isinstance(argument, Tensor):
         return np.uint64(argument.data_ptr())
     if isinstance(argument, int):
-        return np.int32(argument)  # an OverflowError beyond 2^31
+        if argument >= 2**31:
+            raise ValueError(f"a size of {argument:,} is more than an int holds: split the input")
+        return np.int32(argument)
     return np.float32(argument)
