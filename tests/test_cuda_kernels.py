@@ -99,6 +99,22 @@ def test_long_sentences_and_heads_of_several_rounds(name):
     compare(name, F32, 3, 9, 17, 4, 3)  # heads that are no multiple of a warp's
 
 
+@pytest.mark.parametrize("name", OPERATORS)
+def test_blocks_of_several_warps(name, monkeypatch):
+    """As long sentences have them: each warp with its own shared memory, the last with nothing."""
+    monkeypatch.setattr(cuda, "BLOCKS", 1)
+    started, run = [], cuda.launch
+    monkeypatch.setattr(
+        cuda, "launch", lambda *arguments: (started.append(arguments[2].block), run(*arguments))
+    )
+    for R in (64, 6):
+        compare(name, F32, 2, 70, 2, R, 7)
+        compare(name, HALF, 1, 37, 3, R, 31)
+    if name in CONVOLUTIONS:
+        most = max(y for x, y in started if x == 32 and y < 32)  # sum_rows has 32
+        assert most == (8 if name in ("depthwise_conv", "light_conv") else 4)
+
+
 @pytest.mark.parametrize("pad", range(5))
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_any_padding(name, pad):
@@ -231,6 +247,16 @@ def test_talk_with_windows_of_any_reach():
     x, left = torch.randn(1, 9, 4), torch.rand(1, 9, 2)
     far = cuda.talk(x, left, left, 2**31 - 1, 1)  # the sum of the reaches is beyond an int
     assert (far * (left[..., 0:1] > 2**-20)).abs().max() < 1e-7
+
+
+def test_talk_has_a_ring_for_the_widest_window():
+    """In half precision two channels a thread, but one where the ring would not fit."""
+    for dtype, size, V, ring in ((F32, 63, 1, 64), (HALF, 63, 2, 64), (HALF, 255, 1, 256)):
+        x = torch.zeros(1, 9, 64, dtype=dtype)
+        found = cuda.columns(64, size // 2, size // 2, x)
+        assert (found[0], found[2]) == (V, ring)
+        assert found[1].shared == ring * found[1].block[0] * V * 4 <= cuda.LIMIT
+    assert cuda.columns(64, 500, 500, torch.zeros(1, 9, 64, dtype=HALF))[2] == 256
 
 
 @pytest.mark.parametrize("reach", [4, 400], ids=["ring", "wider than the ring"])
@@ -411,7 +437,7 @@ def new_empty(z, *shape, dtype=None, device=None):
 torch.Tensor.new_empty = new_empty
 torch.empty_like = lambda z: guarded.tensor(z.shape, z.dtype)
 torch.empty = lambda *shape, dtype=F32, device=None: guarded.tensor(shape, dtype)
-for guarded.at_start in (False, True):
+for guarded.at_start, tests.cuda.BLOCKS in ((False, 264), (True, 264), (False, 1)):
     for dtype in (F32, F64, F16, HALF):
         for B, T, H, R, K in [(1, 1, 1, 1, 1), (1, 5, 2, 3, 7), (2, 21, 3, 6, 5),
                               (1, 66, 2, 64, 31), (1, 9, 33, 1, 63)]:

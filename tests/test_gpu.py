@@ -1,8 +1,8 @@
 """The CUDA kernels on a GPU, by the front door: dtypes, autograd, streams, graphs, compile, AMP.
 
-    pytest -m gpu                                                           4 to 6 minutes, we guess
-    compute-sanitizer --tool memcheck python -m pytest -m gpu -k "exact and 17"
-    compute-sanitizer --tool racecheck python -m pytest -m gpu -k "exact and 64 and float32"
+pytest -m gpu                                                           4 to 6 minutes, we guess
+compute-sanitizer --tool memcheck python -m pytest -m gpu -k "exact and 17"
+compute-sanitizer --tool racecheck python -m pytest -m gpu -k "exact and 64 and float32"
 """
 
 import pytest
