@@ -99,6 +99,14 @@ def test_long_sentences_and_heads_of_several_rounds(name):
     compare(name, F32, 3, 9, 17, 4, 3)  # heads that are no multiple of a warp's
 
 
+def in_order(order: str | int, monkeypatch) -> None:
+    """The threads of a block run in this order from now on."""
+    run = simulate.Function.__call__
+    monkeypatch.setattr(
+        simulate.Function, "__call__", lambda *a, **k: run(*a, **{"order": order} | k)
+    )
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_blocks_of_several_warps(name, monkeypatch):
     """As long sentences have them: each warp with its own shared memory, the last with nothing."""
@@ -107,9 +115,11 @@ def test_blocks_of_several_warps(name, monkeypatch):
     monkeypatch.setattr(
         cuda, "launch", lambda *arguments: (started.append(arguments[2].block), run(*arguments))
     )
-    for R in (64, 6):
-        compare(name, F32, 2, 70, 2, R, 7)
-        compare(name, HALF, 1, 37, 3, R, 31)
+    for order in ("forward", 1):  # in the second, warps take turns
+        in_order(order, monkeypatch)
+        for R in (64, 6):
+            compare(name, F32, 2, 70, 2, R, 7)
+            compare(name, HALF, 1, 37, 3, R, 31)
     if name in CONVOLUTIONS:
         most = max(y for x, y in started if x == 32 and y < 32)  # sum_rows has 32
         assert most == (8 if name in ("depthwise_conv", "light_conv") else 4)
@@ -175,12 +185,7 @@ def test_the_order_of_threads_changes_no_bit(name, monkeypatch):
     # R = 20 shares lanes; K = 63 in chunks for R = 1
     results = []
     for order in ("forward", "backward", 1, 2, "forward"):
-        run = simulate.Function.__call__
-        monkeypatch.setattr(
-            simulate.Function,
-            "__call__",
-            lambda *a, run=run, order=order, **k: run(*a, **k | {"order": order}),
-        )
+        in_order(order, monkeypatch)
         found = []
         for B, T, H, R, K in [(2, 33, 3, 20, 7), (1, 20, 33, 1, 63), (1, 70, 2, 64, 31)]:
             torch.manual_seed(T)

@@ -123,18 +123,19 @@ static Text describe(const Thread& t) {  // which thread, and where it is
     return out;
 }
 
-// Lets `count` threads run next, in the order asked for.
+// Lets `count` threads run next, in the order asked for; in a shuffle, after all that are ready, so
+// that warps take turns and one shows what it does to another's memory.
 static void line_up(Worker& w, Thread** list, unsigned count) {
     const int64_t order = w.launch->order;
     for (unsigned i = order >= 0 ? count : 0; i > 1; --i) {
         w.random ^= w.random << 13, w.random ^= w.random >> 7, w.random ^= w.random << 17;
         std::swap(list[i - 1], list[w.random % i]);
     }
-    for (unsigned i = 0; i < count; ++i) {  // each in front of the one before
+    for (unsigned i = 0; i < count; ++i) {  // else each in front of the one before
         Thread* t = list[order == kForward ? count - 1 - i : i];
         t->state = Thread::kReady;
-        w.head = (w.head - 1) % kThreads;
-        w.queue[w.head] = t;
+        if (order < 0) w.head = (w.head - 1) % kThreads;
+        w.queue[order < 0 ? w.head : (w.head + w.ready + i) % kThreads] = t;
     }
     w.ready += count;
 }
