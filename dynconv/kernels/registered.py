@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels import cuda
+from dynconv.kernels.cuda import offsets, rows
 from dynconv.kernels.native import library
 
 FORWARD, TRANSPOSED, PER_CHANNEL = range(3)  # `kind` of cpu/conv.c
@@ -39,11 +40,6 @@ for schema in (
 ):
     torch_library.define(schema)
 ops = torch.ops.dynconv
-
-
-def rows(x: Tensor) -> Tensor:
-    """x itself if its channels lie side by side; batch and time may have any strides."""
-    return x if x.stride(2) == 1 else x.contiguous()
 
 
 def convolve(kind: int, x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -93,13 +89,6 @@ def correlate(g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> Tensor:
 def gradients(g: Tensor, x: Tensor, weight: Tensor, pad_left: int) -> tuple[Tensor, Tensor]:
     """dx and dw."""
     return transposed(g, weight, pad_left), correlate(g, x, weight.shape, pad_left)
-
-
-def offsets(x: Tensor, left: Tensor, right: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The offsets in the dtype in which the kernels add up."""
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    left = left.to(dtype).contiguous()
-    return left, None if right is None else right.to(dtype).contiguous()
 
 
 def pointer(x: Tensor | None) -> int | None:
