@@ -1,11 +1,11 @@
 """Recipes: YAML checked against the dataclasses of `dynconv.config`."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dynconv.config import Recipe
+from dynconv.config import MODELS, ModelConfig, Recipe
 from dynconv.errors import UserError, nearest
 
 SHIPPED = Path(__file__).parent / "recipes"
@@ -25,22 +25,49 @@ def find(name: str) -> Path:
 def load(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe; each override `key.sub=value` replaces one entry of it.
 
+    An entry `base` names another recipe, whose entries hold where this one has none.
     Raises UserError with one line that names the key, its value and what would be valid.
     """
     import yaml
 
+    tree = _tree(path)
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise UserError(f"override {override!r}: write it as key=value, as train.lr=5e-4")
+        try:
+            _put(tree, key.split("."), yaml.safe_load(value))
+        except yaml.YAMLError as error:
+            raise UserError(f"override {override!r}: {' '.join(str(error).split())}") from None
+    return parse(tree, str(path))
+
+
+def _tree(path: Path, above: tuple[Path, ...] = ()) -> Any:
+    """The entries of a recipe upon those of its base."""
+    import yaml
+
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-        for override in overrides:
-            key, equals, value = override.partition("=")
-            if not equals:
-                raise UserError(f"override {override!r}: write it as key=value, as train.lr=5e-4")
-            _put(tree, key.split("."), yaml.safe_load(value))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not a readable recipe: {' '.join(str(error).split())}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-    return parse(tree, str(path))
+    if not isinstance(tree, dict) or "base" not in tree:
+        return tree
+    if path in above:
+        raise UserError(f"{path}: base {tree['base']} leads back to it")
+    beside = path.parent / f"{tree['base']}.yaml"
+    base = _tree(beside if beside.is_file() else find(str(tree.pop("base"))), (*above, path))
+    tree.pop("base", None)
+    base.pop("published", None)  # what was published of the base
+    return merge(base, tree)
+
+
+def merge(base: Any, tree: Any) -> Any:
+    """The entries of `tree`, and those of `base` that it has not."""
+    if not isinstance(base, dict) or not isinstance(tree, dict):
+        return tree
+    return base | {key: merge(base.get(key), value) for key, value in tree.items()}
 
 
 def _put(tree: Any, keys: list[str], value: Any) -> None:
@@ -57,10 +84,34 @@ def parse(tree: Any, where: str) -> Recipe:
     """A recipe from nested dictionaries; `where` begins the error."""
     from pydantic import TypeAdapter, ValidationError
 
+    if not isinstance(tree, dict):
+        raise UserError(f"{where}: a recipe is a mapping with data, model, train and decode")
+    schema = {field.name: field.type for field in dataclasses.fields(Recipe)}
+    schema["model"] = _model(tree.get("model"), where)
+    if unknown := [key for key in tree if key not in schema]:
+        raise UserError(f"{where}: unknown key {unknown[0]}; {_hint(unknown[0], schema)}")
+    sections = {}
+    for name, value in tree.items():
+        try:
+            sections[name] = TypeAdapter(schema[name]).validate_python(value)
+        except ValidationError as error:
+            problem = _explain(error.errors()[0], name, schema[name])
+            raise UserError(f"{where}: {problem}") from None
     try:
-        return TypeAdapter(Recipe).validate_python(tree)
-    except ValidationError as error:
-        raise UserError(f"{where}: {_explain(error.errors()[0])}") from None
+        return Recipe(**sections)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from None
+
+
+def _model(tree: Any, where: str) -> type:
+    """The class of the section `model`."""
+    kind = tree.get("architecture", ModelConfig.architecture) if isinstance(tree, dict) else None
+    if kind is None:
+        return ModelConfig
+    if kind not in MODELS:
+        hint = _hint(str(kind), MODELS)
+        raise UserError(f"{where}: model.architecture {kind!r} is not known; {hint}")
+    return MODELS[kind]
 
 
 def dump(recipe: Recipe) -> str:
@@ -74,10 +125,10 @@ def dump(recipe: Recipe) -> str:
 def _lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _lists(v) for key, v in value.items()}
-    return [_lists(v) for v in value] if isinstance(value, tuple) else value
+    return [_lists(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-FREE = ("decode.", "profile", "train.accumulate")
+FREE = ("published", "decode.", "profile", "train.accumulate")
 """what may change when a run goes on; accumulate only with the number of processes"""
 
 
@@ -95,21 +146,23 @@ def _flat(tree: dict, prefix: str = ""):
             yield prefix + key, value
 
 
-def _explain(error: dict) -> str:
-    """One of pydantic's errors, as `key: what is wrong with it`."""
-    level, known, keys = Recipe, [], []
+def _hint(name: Any, known: Iterable[str]) -> str:
+    return nearest(str(name), known, "there are")
+
+
+def _explain(error: dict, section: str, schema: Any) -> str:
+    """One of pydantic's errors about a section, as `key: what is wrong with it`."""
+    level, known, keys = schema, [], [section]
     for part in error["loc"]:
-        known = [field.name for field in dataclasses.fields(level)]
+        fields = dataclasses.fields(level) if dataclasses.is_dataclass(level) else ()
+        known = [field.name for field in fields]
         keys.append(str(part))
-        field = next((f for f in dataclasses.fields(level) if f.name == part), None)
-        if field is None or not dataclasses.is_dataclass(field.type):
+        level = next((field.type for field in fields if field.name == part), None)
+        if level is None:
             break
-        level = field.type
     key = ".".join(keys)
     if error["type"] == "unexpected_keyword_argument":
-        return f"unknown key {key}; {nearest(keys[-1], known, 'there are')}"
-    if not keys:
-        return "a recipe is a mapping with data, model, train and decode"
+        return f"unknown key {key}; {_hint(keys[-1], known)}"
     message = error["msg"].removeprefix("Value error, ")
     if error["type"] == "value_error":  # ours: it names the value
         return f"{key}: {message}"

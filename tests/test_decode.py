@@ -19,7 +19,9 @@ def model_of(mixer: str, vocab_size: int = 12):
     torch.manual_seed(3)
     stack = StackConfig(2, mixer, None if mixer == "average" else 3)
     options = {"norm": "pre", "embeddings": "separate", "dropout": 0.0}
-    config = ModelConfig(vocab_size, 8, 16, 2, stack, stack, **options)
+    config = ModelConfig(
+        vocab_size=vocab_size, channels=8, ffn=16, heads=2, encoder=stack, decoder=stack, **options
+    )
     return build(config).eval()
 
 

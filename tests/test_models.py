@@ -70,7 +70,9 @@ def test_table_1_light_conv_is_an_erratum():
 def small(mixer: str, **changes):
     stack = StackConfig(2, mixer, None if mixer in ("attention", "average") else (3, 5))
     torch.manual_seed(0)
-    config = ModelConfig(11, 12, 16, 3, stack, stack, **changes)
+    config = ModelConfig(
+        vocab_size=11, channels=12, ffn=16, heads=3, encoder=stack, decoder=stack, **changes
+    )
     return build(config).double().eval()
 
 

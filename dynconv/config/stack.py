@@ -1,0 +1,36 @@
+"""Which mixer stands in which layer."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Mixer = Literal["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
+
+
+@dataclass(frozen=True)
+class StackConfig:
+    """The mixers of the encoder or the decoder, bottom to top."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    layers: int = 6
+    mixer: Mixer | tuple[Mixer, ...] = "dynamic"
+    """one for all layers, or one a layer"""
+    kernel: int | None | tuple[int | None, ...] = None
+    """width K of a convolution; TaLK's reach; attention's window (null: full)"""
+
+    def __post_init__(self) -> None:
+        for name in ("mixer", "kernel"):
+            value = getattr(self, name)
+            if isinstance(value, tuple) and len(value) != self.layers:
+                raise ValueError(f"{name} lists {len(value)} entries for {self.layers} layers")
+        for mixer, kernel in self.each_layer():
+            if kernel is None and mixer not in ("attention", "average"):
+                raise ValueError(f"mixer {mixer} needs a kernel: give its width")
+            if kernel is not None and (kernel < 1 or mixer != "talk" and kernel % 2 == 0):
+                raise ValueError(f"kernel {kernel} of mixer {mixer} must be odd and positive")
+
+    def each_layer(self) -> list[tuple[Mixer, int | None]]:
+        """(mixer, kernel) of every layer, bottom to top."""
+        mixers = self.mixer if isinstance(self.mixer, tuple) else (self.mixer,) * self.layers
+        kernels = self.kernel if isinstance(self.kernel, tuple) else (self.kernel,) * self.layers
+        return list(zip(mixers, kernels, strict=True))
