@@ -176,14 +176,15 @@ def test_jane_austen_is_split_by_novel():
         assert words[home].count(hero) > 10 and not others
 
 
-def test_debian_descriptions_have_five_columns_and_disjoint_sources():
+def test_debian_descriptions_have_four_columns_and_disjoint_sources():
     rows = {}
     for split in ("train", "valid", "test"):
-        lines = read_lines(find_split(corpus_dir("debian-descriptions"), f"{split}.tsv"))
-        rows[split] = [line.split("\t") for line in lines]
-        assert all(len(row) == 5 and all(row) for row in rows[split])
+        columns = (f"{split}.{name}" for name in ("package", "source", "paragraph", "synopsis"))
+        texts = [read_lines(find_split(corpus_dir("debian-descriptions"), name)) for name in columns]
+        rows[split] = list(zip(*texts, strict=True))
+        assert all(all(row) for row in rows[split])
     assert [len(part) for part in rows.values()] == [30_247, 1_863, 1_699]
-    for column in (1, 2, 4):  # source package, first paragraph, synopsis
+    for column in (1, 2, 3):  # source package, paragraph, synopsis
         train, valid, test = ({row[column] for row in part} for part in rows.values())
         assert not train & valid and not train & test and not valid & test
 
