@@ -66,7 +66,12 @@ def parser() -> argparse.ArgumentParser:
         commands.data_fetch, "fetch", "Download a corpus and verify its checksums.", data
     )
     fetch.add_argument("name")
-    fetch.add_argument("--out", type=Path, help="directory (default: data/raw/NAME)")
+    fetch.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to keep it (default: data/raw/NAME)"
+    )
+    fetch.add_argument(
+        "--from", dest="source", type=Path, metavar="DIR", help="local copies, to take instead"
+    )
 
     prepare = command(
         commands.data_prepare,
@@ -77,15 +82,28 @@ def parser() -> argparse.ArgumentParser:
     prepare.add_argument("corpus", metavar="NAME", help="a shipped corpus, or a directory of text")
     prepare.add_argument(
         "--languages",
-        nargs=2,
-        metavar=("SOURCE", "TARGET"),
-        help="suffixes of the text's files (default: as the manifest lists them)",
+        nargs="+",
+        metavar="SUFFIX",
+        help="of the text's files: source and target, or that of a language model's text "
+        "(default: as the manifest lists them)",
     )
     prepare.add_argument(
-        "--vocab-size", type=positive, metavar="N", help="types (default: 32768, or those of --bpe)"
+        "--vocab-size",
+        type=positive,
+        nargs="+",
+        metavar="N",
+        help="types: of both sides together, or of source and of target (default: 32768, or those "
+        "of --reuse)",
     )
     prepare.add_argument(
-        "--bpe", type=Path, metavar="FILE", help="a bpe.json, instead of a new one"
+        "--vocabulary",
+        choices=("bytes", "bpe", "words"),
+        default="bytes",
+        help="what it is learned of: byte-pair encoding of any text (default), the same of "
+        "tokenised words, or whole words",
+    )
+    prepare.add_argument(
+        "--reuse", type=Path, metavar="FILE", help="a vocabulary.json, instead of a new one"
     )
     prepare.add_argument("--out", type=Path, metavar="DIR", help="default: prepared/NAME")
 
@@ -95,6 +113,7 @@ def parser() -> argparse.ArgumentParser:
         "Train by a recipe. The same command again goes on from the newest checkpoint.",
     )
     with_recipe(train)
+    train.add_argument("--list", action=ListRecipes, nargs=0, help="show all recipes, and stop")
     train.add_argument(
         "--run",
         "--run-dir",  # torchrun has options that begin with --run
@@ -236,6 +255,14 @@ def parser() -> argparse.ArgumentParser:
         "--output", type=Path, metavar="FILE", help="JSON (default: data/results/bench-train.json)"
     )
     return top
+
+
+class ListRecipes(argparse.Action):
+    """Prints the recipes in place of running the command, as --help does its text."""
+
+    def __call__(self, parser, *_) -> None:
+        commands.train_list()
+        parser.exit()
 
 
 def with_recipe(command: argparse.ArgumentParser) -> None:

@@ -21,26 +21,37 @@ def data_list(options) -> None:
 
 
 def data_fetch(options) -> None:
-    from dynconv.text.catalog import fetch
+    from dynconv.text.fetch import fetch
 
-    fetch(options.name, options.out)
+    fetch(options.name, options.out, options.source)
 
 
 def data_prepare(options) -> None:
     from dynconv.config import ModelConfig
-    from dynconv.text import BPE, prepare
+    from dynconv.text import Vocabularies, prepare
     from dynconv.text.catalog import languages
 
-    source, target = options.languages or languages(options.corpus)
+    *source, target = options.languages or languages(options.corpus)
+    source = source[0] if source else None
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
-    given = len(BPE.load(options.bpe)) if options.bpe else ModelConfig.vocab_size
-    size = options.vocab_size or given
-    corpus = prepare(options.corpus, source, target, size, out, options.bpe)
+    given = options.reuse and Vocabularies.load(options.reuse).sizes
+    asked = options.vocab_size and (*options.vocab_size,)
+    size = (asked if asked and len(asked) == 2 else asked and asked[0]) or given
+    size = size or ModelConfig.vocab_size
+    corpus = prepare(options.corpus, source, target, size, out, options.vocabulary, options.reuse)
+    sizes = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
+    tokens = f"{corpus.source_tokens:,} {source} and " if source else ""
     print(
-        f"{out}: {len(corpus):,} pairs, {corpus.source_tokens:,} {source} and "
-        f"{corpus.target_tokens:,} {target} tokens; train with data.corpus={out} "
-        f"data.source={source} data.target={target} model.vocab_size={corpus.vocab_size}"
+        f"{out}: {len(corpus):,} lines, {tokens}{corpus.target_tokens:,} {target} tokens; train "
+        f"with data.corpus={out} data.source={source or 'null'} data.target={target} "
+        f"model.vocab_size={sizes}"
     )
+
+
+def train_list() -> None:
+    from dynconv.listing import listing
+
+    print(listing())
 
 
 def train_run(options) -> int:
@@ -92,9 +103,9 @@ def translate_file(options) -> None:
     from dynconv.decode import translate
     from dynconv.text import read_lines
 
-    recipe, bpe, model, _ = trained(options)
+    recipe, vocabularies, model, _ = trained(options)
     lines = read_lines(Path("/dev/stdin" if options.input == "-" else options.input))
-    text = "".join(f"{line}\n" for line in translate(model, bpe, lines, recipe.decode))
+    text = "".join(f"{line}\n" for line in translate(model, vocabularies, lines, recipe.decode))
     if options.output == "-":
         print(text, end="", flush=True)
     else:

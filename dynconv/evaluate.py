@@ -1,41 +1,46 @@
-"""Translate a split of a run's corpus, show some of it, and score it."""
+"""Evaluate a run on a split of its corpus: outputs, some of them shown, and their scores."""
 
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynconv.decode import translate
-from dynconv.score import bleu, chrf
+from dynconv.decode import surprisal, translate
+from dynconv.files import replace_text
+from dynconv.score import measure, perplexity
 from dynconv.score.report import RESAMPLES
-from dynconv.text import load_parallel
+from dynconv.text import Excerpts, load_parallel, read_lines
+from dynconv.text.corpus import corpus_dir, find_split
 from dynconv.train import Trained
 
 SHOWN = 10
 
 
 def evaluate(run: Path, trained: Trained, split: str) -> Iterator[str]:
-    """The lines of a report: ten triples from all over the split, then the scores.
+    """The lines of a report; RUN/SPLIT.scores.json has the numbers."""
+    if trained.recipe.data.source is None:
+        return evaluate_language(run, trained, split)
+    return evaluate_outputs(run, trained, split)
 
-    Writes RUN/SPLIT.hypotheses.txt and RUN/SPLIT.scores.json.
-    """
-    recipe, bpe, model, checkpoint = trained
+
+def evaluate_outputs(run: Path, trained: Trained, split: str) -> Iterator[str]:
+    """Ten triples from all over the split, then the scores; RUN/SPLIT.hypotheses.txt has all."""
+    recipe, vocabularies, model, checkpoint = trained
     config = recipe.decode
     text = load_parallel(recipe.data.corpus, recipe.data.source, recipe.data.target, split)
     start = time.perf_counter()
-    hypotheses = translate(model, bpe, text.source, config)
+    hypotheses = translate(model, vocabularies, text.source, config)
     seconds = time.perf_counter() - start
 
     output = run / f"{split}.hypotheses.txt"
-    output.write_text("".join(f"{line}\n" for line in hypotheses), encoding="utf-8")
+    replace_text(output, "".join(f"{line}\n" for line in hypotheses))
     shown = min(SHOWN, len(hypotheses))
     for i in (n * len(hypotheses) // shown for n in range(shown)):
         yield f"source     {text.source[i]}"
         yield f"output     {hypotheses[i]}"
         yield f"reference  {text.target[i]}\n"
 
-    metrics = (bleu, chrf)
-    scores = [m(hypotheses, text.target, bootstrap=RESAMPLES) for m in metrics]
+    scores = measure(recipe.metric, hypotheses, text.target, bootstrap=RESAMPLES)
     yield (
         f"{len(hypotheses):,} sentences of split {split} in {seconds:.0f} s: beam {config.beam}, "
         f"length penalty {config.lenpen:g}, checkpoint {checkpoint.path.name}"
@@ -50,5 +55,42 @@ def evaluate(run: Path, trained: Trained, split: str) -> Iterator[str]:
         "seconds": round(seconds, 1),
         "scores": [score._asdict() for score in scores],
     }
-    (run / f"{split}.scores.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
-    yield f"translations: {output}"
+    replace_text(run / f"{split}.scores.json", json.dumps(record, indent=1))
+    yield f"outputs: {output}"
+
+
+def evaluate_language(run: Path, trained: Trained, split: str) -> Iterator[str]:
+    """Perplexity by token and by word."""
+    recipe, vocabularies, model, checkpoint = trained
+    data, config = recipe.data, recipe.decode
+    lines = read_lines(find_split(corpus_dir(data.corpus), f"{split}.{data.target}"))
+    tokens = Excerpts.encode(lines, vocabularies.target, data.block, run).tokens[1:]
+    start = time.perf_counter()
+    nats = surprisal(
+        model, tokens, block=data.block, context=config.context, batch_tokens=config.batch_tokens
+    )
+    found = perplexity(nats, lines)
+    seconds = time.perf_counter() - start
+    yield (
+        f"{len(lines):,} lines of split {split} in {seconds:.0f} s, "
+        f"{where(data.block, config.context)}, checkpoint {checkpoint.path.name}"
+    )
+    yield str(found)
+    record = {
+        "split": split,
+        "checkpoint": checkpoint.path.name,
+        "seconds": round(seconds, 1),
+        "block": data.block,
+        "context": config.context,
+        **found._asdict(),
+        "per_token": found.per_token,
+        "per_word": found.per_word,
+    }
+    replace_text(run / f"{split}.scores.json", json.dumps(record, indent=1))
+
+
+def where(block: int | None, context: int) -> str:
+    """What the model saw of a text."""
+    if block is None:
+        return "line by line"
+    return f"in blocks of {block} tokens after up to {context} of context"

@@ -24,10 +24,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.text import Batch, Prepared, is_prepared, open_prepared, prepare
+from dynconv.text import Batch, Prepared, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
-from dynconv.train.data import Place, pools_of, stream
-from dynconv.train.run import check_text
+from dynconv.train.data import Place, pools_of, stream, training_text
+from dynconv.train.run import check_text, prepare_for
 from dynconv.train.update import TokenLoss
 
 GB = 1e9
@@ -51,7 +51,7 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
     """
     config = recipe.train
     text = survey(recipe)
-    lengths = (text.usual, text.longest) if text else (USUAL, recipe.data.max_tokens)
+    lengths = (text.usual, text.longest) if text else (USUAL, recipe.data.longest)
     traced = trace_all(recipe, config.batch_tokens, lengths)
     parameters = traced[0].parameters
     fixed = 16 * parameters  # bytes: weights, gradients and AdamW's two moments, all in float32
@@ -121,22 +121,21 @@ def survey(recipe: Recipe) -> Text | None:
         return count(open_prepared(directory, verify=False), recipe)
     with TemporaryDirectory() as folder:
         out = Path(folder) / "prepared"
-        return count(
-            prepare(data.corpus, data.source, data.target, recipe.model.vocab_size, out), recipe
-        )
+        return count(prepare_for(recipe, out), recipe)
 
 
 def count(corpus: Prepared, recipe: Recipe) -> Text:
     """The batches of the first epoch, or, when it has several pools, of the first one."""
     check_text(corpus, recipe)
     config, chosen = recipe.train, []
-    batches = stream(corpus, recipe.data.max_tokens, config.batch_tokens, config.seed, Place())
+    text = training_text(corpus, recipe.data)
+    batches = stream(text, recipe.data.longest, config, Place())
     for pairs, before, _ in batches:
         if before >= Place(epoch=0, pool=1):
             break
         chosen.append(pairs)
-    lengths = corpus.lengths(np.concatenate(chosen))
-    pools = len(pools_of(len(corpus), config.seed, 0))
+    lengths = text.lengths(np.concatenate(chosen))
+    pools = len(pools_of(len(text), config.seed, 0))
     return Text(
         pairs=len(lengths) * pools,
         batches=len(chosen) * pools,
@@ -190,7 +189,8 @@ def trace(recipe: Recipe, shape: Shape) -> Traced:
             parameter.grad = torch.zeros_like(parameter)
         loss_of = TokenLoss(model, recipe.train.label_smoothing, precision(recipe))
         ids, places = torch.zeros(shape, dtype=torch.int64), torch.arange(shape[0] * shape[1])
-        batch = Batch(ids, ids.bool(), ids.clone(), places.clone(), places)
+        source = ids[:, :0] if recipe.data.source is None else ids
+        batch = Batch(source, source.bool(), ids.clone(), places.clone(), places)
         before = live.peak = live.held
         with FlopCounterMode(display=False) as counter:
             loss_of(batch).backward()

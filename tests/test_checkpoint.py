@@ -24,7 +24,7 @@ def run(recipe, tmp_path):
 
 
 def meta(update: int, bleu: float | None = None) -> dict:
-    return {"update": update, "place": [0, 0, 0], "loss": 1.0, "bleu": bleu, "vocabulary": ""}
+    return {"update": update, "place": [0, 0, 0], "loss": 1.0, "score": bleu, "vocabulary": ""}
 
 
 def longer(run, recipe):
@@ -92,7 +92,7 @@ def test_the_checkpoint_of_another_recipe_is_refused(run, recipe, tmp_path):
 
 
 def test_the_checkpoint_of_another_vocabulary_is_refused(run):
-    path = run / "bpe.json"
+    path = run / "vocabulary.json"
     path.write_text(path.read_text() + "\n")
     with pytest.raises(UserError, match="another vocabulary"):
         load_model(run)

@@ -74,13 +74,13 @@ def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
     prepare = ["data", "prepare", str(corpus), "--languages", "de", "en", "--out", str(out)]
     assert cli.main([*prepare, "--vocab-size", "320"]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"{out}: 400 pairs, ")
+    assert said.startswith(f"{out}: 400 lines, ")
     keys = [word for word in said.split() if "=" in word]
     assert cli.main(["train", str(yaml), *keys, "--run", str(tmp_path / "run")]) == 0
     assert not (tmp_path / "run" / "data").exists()
     assert cli.main(["translate", str(tmp_path / "run"), "--input", str(corpus / "test.de")]) == 0
     assert cli.main(["evaluate", str(tmp_path / "run")]) == 0  # the test split is there, too
-    again = [*prepare[:-1], str(tmp_path / "again"), "--bpe", str(out / "bpe.json")]
+    again = [*prepare[:-1], str(tmp_path / "again"), "--reuse", str(out / "vocabulary.json")]
     assert cli.main(again) == 0  # with as many types as that has
     assert "model.vocab_size=320" in capsys.readouterr().out
     line = fails(capsys, "train", yaml, f"data.corpus={out}", "--run", tmp_path / "other")
@@ -93,7 +93,7 @@ def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
 def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["data", "prepare", "libreoffice-fr-en", "--vocab-size", "1000"]) == 0
-    assert "prepared/libreoffice-fr-en: 26,377 pairs" in capsys.readouterr().out
+    assert "prepared/libreoffice-fr-en: 26,377 lines" in capsys.readouterr().out
     assert (tmp_path / "prepared" / "libreoffice-fr-en" / "test.fr").exists()
     assert "of which languages?" in fails(capsys, "data", "prepare", tmp_path)
 

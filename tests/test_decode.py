@@ -1,4 +1,4 @@
-"""Search: against enumeration, against itself without state, and line by line."""
+"""Search: against enumeration, a slow search, itself without state, and line by line."""
 
 from dataclasses import replace
 from itertools import product
@@ -6,11 +6,21 @@ from itertools import product
 import pytest
 import torch
 
-from dynconv.config import DecodeConfig, ModelConfig, StackConfig
+from dynconv.config import (
+    ConvS2SConfig,
+    ConvStackConfig,
+    DecodeConfig,
+    ModelConfig,
+    StackConfig,
+)
 from dynconv.decode import beam_search, greedy, translate
+from dynconv.decode.constraints import no_repeat
+from dynconv.decode.search import limits
 from dynconv.decode.state import Incremental, Recompute
+from dynconv.decode.stepwise import stepwise_search
+from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.text import BPE, EOS, pad
+from dynconv.text import EOS, PAD, Vocabularies, Vocabulary, pad
 
 MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
 
@@ -54,12 +64,12 @@ def test_a_wide_beam_finds_what_enumeration_finds(lenpen):
             assert hypothesis.score == pytest.approx(score, abs=1e-5)
 
 
+@pytest.mark.parametrize("search", [beam_search, stepwise_search])
 @pytest.mark.parametrize("mixer", MIXERS)
-def test_state_changes_nothing(mixer, sources):
+def test_state_changes_nothing(mixer, search, sources):
     model = model_of(mixer)
     with_state, without = (
-        beam_search(model, *sources, beam=3, stepper=stepper)
-        for stepper in (Incremental, Recompute)
+        search(model, *sources, beam=3, stepper=stepper) for stepper in (Incremental, Recompute)
     )
     for a, b in zip(with_state, without, strict=True):
         assert [h.tokens for h in a] == [h.tokens for h in b]
@@ -76,13 +86,14 @@ def test_beam_of_one_is_greedy(sources, most):
         assert max(map(len, translations)) == most - 1  # <eos> is the last
 
 
+@pytest.mark.parametrize("search", [beam_search, stepwise_search])
 @pytest.mark.parametrize("beam", [1, 4])
-def test_a_sentence_does_not_depend_on_its_batch(sources, beam):
+def test_a_sentence_does_not_depend_on_its_batch(sources, beam, search):
     model = model_of("light")
-    together = beam_search(model, *sources, beam=beam, max_length=9)
+    together = search(model, *sources, beam=beam, max_length=9)
     for row in range(4):
         n = int((~sources[1][row]).sum())
-        alone = beam_search(
+        alone = search(
             model,
             sources[0][row : row + 1, :n],
             sources[1][row : row + 1, :n],
@@ -90,6 +101,47 @@ def test_a_sentence_does_not_depend_on_its_batch(sources, beam):
             max_length=9,
         )
         assert [h.tokens for h in alone[0]] == [h.tokens for h in together[row]]
+
+
+def slow_stepwise(model, source, beam: int, lenpen: float, limit: int):
+    """stepwise_search of one sentence (1, S), without tensors of hypotheses: (ids, score)."""
+    hypotheses = [([], 0.0, False)]
+    while not all(done for _, _, done in hypotheses):
+        pool = []
+        for ids, total, done in hypotheses:
+            if done:
+                pool.append((ids, total, True))
+                continue
+            logp = model(source, torch.tensor([[EOS, *ids]]))[0, -1].log_softmax(-1).tolist()
+            for token, value in enumerate(logp):
+                if token != PAD and (token == EOS or len(ids) + 1 < limit):
+                    grown = ids if token == EOS else [*ids, token]
+                    pool.append((grown, total + value, token == EOS))
+        scored = [(h, h[1] / (len(h[0]) + 1 if h[2] else len(h[0])) ** lenpen) for h in pool]
+        scored = sorted(scored, key=lambda pair: -pair[1])[:beam]
+        hypotheses = [h for h, _ in scored]
+    return [(h[0], score) for h, score in scored]
+
+
+@pytest.mark.parametrize("lenpen", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_stepwise_search_equals_a_slow_one(sources, beam, lenpen):
+    model = model_of("dynamic")
+    found = stepwise_search(model, *sources, beam=beam, lenpen=lenpen, max_length=7)
+    for row, hypotheses in enumerate(found):
+        n = int((~sources[1][row]).sum())
+        slow = slow_stepwise(model, sources[0][row : row + 1, :n], beam, lenpen, 7)
+        assert [h.tokens for h in hypotheses] == [ids for ids, _ in slow]
+        assert [h.score for h in hypotheses] == pytest.approx([s for _, s in slow], abs=1e-5)
+
+
+def test_a_stepwise_penalty_decides_otherwise(sources):
+    model = model_of("dynamic")
+    last, each = (
+        [h[0].tokens for h in search(model, *sources, beam=3, lenpen=2.0, max_length=9)]
+        for search in (beam_search, stepwise_search)
+    )
+    assert last != each
 
 
 def test_a_larger_length_penalty_prefers_longer_translations(sources):
@@ -102,20 +154,75 @@ def test_a_larger_length_penalty_prefers_longer_translations(sources):
 
 
 @pytest.fixture
-def bpe(corpus):
-    return BPE.learn((corpus / "train.de").read_text(encoding="utf-8").splitlines(), 300)
+def vocabularies(corpus):
+    text = (corpus / "train.de").read_text(encoding="utf-8").splitlines()
+    return Vocabularies(*[Vocabulary.learn(text, 300)] * 2)
 
 
-def test_translate_gives_a_line_for_each_line_in_order(bpe, capsys):
-    model = model_of("dynamic", len(bpe))
+def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
+    model = model_of("dynamic", 300)
     config = DecodeConfig(beam=2, max_source=10, batch_tokens=20)
     lines = ["ein und zwanzig", "", "drei und vierzig, " * 9, "  ", "neun und neunzig", "✓ 漢字"]
-    output = translate(model, bpe, lines, config)
+    output = translate(model, vocabularies, lines, config)
     assert len(output) == len(lines)
     assert output[1] == output[3] == ""
     assert all("\n" not in line for line in output)
     warning = capsys.readouterr().err
     assert "line 3 has" in warning and "only the first 10" in warning
     # alone or among others, in small batches or large: the same translation
-    assert translate(model, bpe, lines[4:5], config) == output[4:5]
-    assert translate(model, bpe, lines, replace(config, batch_tokens=4096)) == output
+    assert translate(model, vocabularies, lines[4:5], config) == output[4:5]
+    assert translate(model, vocabularies, lines, replace(config, batch_tokens=4096)) == output
+
+
+def test_limits():
+    model, mask = model_of("dynamic"), torch.arange(7) >= torch.tensor([[7], [2]])
+    assert limits(model, mask, None).tolist() == [24, 14]
+    assert limits(model, mask, None, min_length=20).tolist() == [24, 21]
+    assert limits(model, mask, 9).tolist() == [9, 9]
+    model.max_positions = 16
+    assert limits(model, mask, None).tolist() == [16, 14]
+    assert limits(model, mask, 40).tolist() == [16, 16]
+
+
+@pytest.fixture
+def six_positions():
+    """A ConvS2S that raises when asked for a seventh position, and does not like to end."""
+    torch.manual_seed(3)
+    stack = ConvStackConfig(1, 8, 3)
+    config = ConvS2SConfig(
+        vocab_size=300, embedding=8, encoder=stack, decoder=stack, max_positions=6
+    )
+    model = build(config).eval()
+    torch.nn.init.constant_(model.output.bias[EOS], -9.0)
+    return model
+
+
+@pytest.mark.parametrize("search", [greedy, beam_search, stepwise_search])
+def test_no_search_asks_for_more_positions_than_there_are(search, six_positions):
+    source, mask = pad([[5, 6, 7, 8, 9, EOS], [4, EOS]])
+    found = search(six_positions, source, mask)
+    tokens = found if search is greedy else [h[0].tokens for h in found]
+    assert [len(ids) for ids in tokens] == [5, 5]
+
+
+def test_translate_cuts_a_source_to_the_positions_of_the_model(vocabularies, six_positions, capsys):
+    lines = ["drei und vierzig, ein und achtzig", "neun"]
+    output = translate(six_positions, vocabularies, lines, DecodeConfig(beam=2))
+    assert all(output)
+    warning = capsys.readouterr().err
+    assert "line 1 has" in warning and "first 5 are translated (model.max_positions)" in warning
+    with pytest.raises(UserError, match=r"decode.min_length 6 and <eos> .* model.max_positions 6"):
+        translate(six_positions, vocabularies, lines, DecodeConfig(min_length=6))
+
+
+@pytest.mark.parametrize("stepwise", [False, True])
+def test_translate_obeys_the_recipe(vocabularies, stepwise):
+    model = model_of("dynamic", 300)
+    lines = ["neun und zwanzig", "ein und dreißig"]
+    config = DecodeConfig(beam=3, stepwise=stepwise, min_length=7, max_length=9, no_repeat=2)
+    source, mask = pad(vocabularies.source.encode(lines), after=1)
+    search = stepwise_search if stepwise else beam_search
+    options = {"beam": 3, "min_length": 7, "max_length": 9, "constraints": [no_repeat(2)]}
+    found = search(model, source, mask, **options)
+    expected = [vocabularies.target.decode(h[0].tokens) for h in found]
+    assert translate(model, vocabularies, lines, config) == expected

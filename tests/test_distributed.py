@@ -74,7 +74,7 @@ def test_n_ranks_train_the_model_of_one(yaml, tmp_path, size):
     assert [e["update"] for e in logs[0]] == [e["update"] for e in logs[1]]
     for a, b in zip(*logs, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-5)
-        assert a.get("bleu") == b.get("bleu")
+        assert a.get("score") == b.get("score")
 
 
 SCRIPT = """

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from dynconv import ops
 from dynconv.layers import (
     AverageAttention,
     CrossAttention,
@@ -23,7 +24,10 @@ BUILD = {
     "light": lambda causal: LightConv(C, H, 5, causal=causal, glu=True),
     "dynamic": lambda causal: DynamicConv(C, H, 5, causal=causal, glu=True),
     "dynamic1": lambda causal: DynamicConv(C, H, 1, causal=causal),
+    "light none": lambda causal: LightConv(C, H, 5, causal=causal, normalize="none"),
+    "dynamic tanh": lambda causal: DynamicConv(C, H, 5, causal=causal, normalize="tanh"),
     "talk": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4),
+    "talk none": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4, normalize=False),
     "average": lambda causal: AverageAttention(C, 24, causal=causal),
 }
 
@@ -79,6 +83,30 @@ def test_padding_does_not_leak(name, causal):
     short = layer(x[:, :6])
     torch.testing.assert_close(layer(x, pad_mask)[:, :6], short)
     torch.testing.assert_close(layer(other, pad_mask)[:, :6], short)
+
+
+@pytest.mark.parametrize("kind", ["softmax", "none", "sigmoid", "l2"])
+def test_kernels_are_normalised_as_asked(kind):
+    """A DynamicConv whose predicted kernel is the same everywhere is the LightConv of that kernel."""
+    light, dynamic = (L(C, H, 3, normalize=kind).double() for L in (LightConv, DynamicConv))
+    with torch.no_grad():
+        for layer in (light, dynamic):
+            torch.nn.init.eye_(layer.in_proj.linear.weight)
+            torch.nn.init.eye_(layer.out_proj.weight)
+        dynamic.kernel_proj.weight.zero_()
+        dynamic.kernel_proj.weight[:, 0] = light.weight.flatten()
+    x = tokens(9)
+    x[..., 0] = 1.0  # what the kernel is predicted from
+    torch.testing.assert_close(dynamic(x), light(x))
+    y = ops.light_conv(x, ops.normalize_kernel(light.weight, kind), pad_left=1)
+    torch.testing.assert_close(light(x), y)
+
+
+def test_talk_s_sums_are_divided_by_their_reach():
+    layers = [TaLKConv(C, H, 4, 4, normalize=normalize).double() for normalize in (True, False)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    means, sums = (layer(tokens(9)) for layer in layers)
+    torch.testing.assert_close(means * 9, sums)  # out_proj's bias is 0 at first
 
 
 def test_dropconnect_masks():

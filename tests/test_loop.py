@@ -283,10 +283,10 @@ def test_a_kill_in_a_validation_loses_nothing(recipe, tmp_path, monkeypatch):
         patch.setattr(loop, "validate", killed)
         train(recipe, tmp_path / "run")
     saved = checkpoints.choose(tmp_path / "run", "last")
-    assert saved.meta["update"] == 5 and saved.meta["bleu"] is None
+    assert saved.meta["update"] == 5 and saved.meta["score"] is None
     assert train(recipe, tmp_path / "run") is None
     assert read(tmp_path / "run") == read(whole)
-    assert checkpoints.choose(tmp_path / "run", "000005").meta["bleu"] is not None
+    assert checkpoints.choose(tmp_path / "run", "000005").meta["score"] is not None
 
 
 def test_another_text_under_a_checkpoint_is_refused(recipe, prepared, corpus, tmp_path):
@@ -302,7 +302,7 @@ def test_another_text_under_a_checkpoint_is_refused(recipe, prepared, corpus, tm
     for side in ("de", "en"):
         lines = (corpus / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
         (fewer / f"train.{side}").write_text("".join(lines[:300]), encoding="utf-8")
-    prepare(str(fewer), "de", "en", 300, text, bpe=prepared.directory / "bpe.json")
+    prepare(str(fewer), "de", "en", 300, text, vocabulary=prepared.directory / "vocabulary.json")
     with pytest.raises(UserError, match="text: not the text with which .*000010 was trained"):
         train(recipe, tmp_path / "run")
 

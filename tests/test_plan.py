@@ -15,7 +15,7 @@ from dynconv.config import Recipe, StackConfig
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.plan import LikeGpu, Live, Shape, count, hours, largest, most, plan, trace, trace_all
-from dynconv.text import BPE, Batch, buckets, load_parallel, prepare
+from dynconv.text import Batch, Vocabulary, buckets, load_parallel, prepare
 from dynconv.train import data
 from dynconv.train.update import TokenLoss
 
@@ -128,7 +128,7 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
     recipe = replace(recipe, train=replace(recipe.train, accumulate=2, updates=100))
     name = recipe.data.corpus
     text = load_parallel(name, "de", "en", "train")
-    bpe = BPE.learn([*text.source, *text.target], 300)
+    bpe = Vocabulary.learn([*text.source, *text.target], 300)
     lengths = np.array(
         [[len(ids) + 1 for ids in pair] for pair in zip(*map(bpe.encode, text), strict=True)]
     )

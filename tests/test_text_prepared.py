@@ -15,9 +15,9 @@ import pytest
 
 from dynconv.errors import UserError
 from dynconv.text import prepared
-from dynconv.text.bpe import BPE
 from dynconv.text.corpus import load_parallel, read_lines, stream_lines, stream_parallel
 from dynconv.text.prepared import is_prepared, open_prepared, prepare
+from dynconv.text.vocabulary import Vocabulary
 
 TYPES = 300
 
@@ -32,7 +32,7 @@ def write(folder: Path, split: str, source: list[str], target: list[str]) -> Pat
 @pytest.fixture
 def bpe(tmp_path) -> Path:
     """A vocabulary of 270 types."""
-    BPE.learn(["zwanzig und twenty"] * 9, 270).save(tmp_path / "given.json")
+    Vocabulary.learn(["zwanzig und twenty"] * 9, 270).save(tmp_path / "given.json")
     return tmp_path / "given.json"
 
 
@@ -48,30 +48,30 @@ def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
     text.source[0], text.target[7], text.source[399], text.target[399] = "", " \t", "", ""
     folder = write(tmp_path / "gaps", "train", *text)
     found = prepare(str(folder), "de", "en", TYPES, tmp_path / "out")
-    bpe = BPE.learn([*text.source, *text.target], TYPES)
+    bpe = Vocabulary.learn([*text.source, *text.target], TYPES)
     pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
     expected = [(s, t) for s, t in pairs if s and t]
     assert [(s.tolist(), t.tolist()) for s, t in found] == expected
     assert len(found) == found.pairs == 397 and found.blank == 3
     assert found.source_tokens == sum(len(s) for s, _ in expected)
     assert found.target_tokens == sum(len(t) for _, t in expected)
-    assert found.bpe().encode(text.source) == bpe.encode(text.source)
+    assert found.vocabularies().source.encode(text.source) == bpe.encode(text.source)
 
 
 def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
     text = load_parallel("libreoffice-de-en", "de", "en", "test")
     folder = write(tmp_path / "text", "train", *text)
     found = prepare(str(folder), "de", "en", 1000, tmp_path / "out")
-    BPE.learn([*text.source, *text.target], 1000).save(tmp_path / "in-memory.json")
+    Vocabulary.learn([*text.source, *text.target], 1000).save(tmp_path / "in-memory.json")
     same = (tmp_path / "in-memory.json").read_bytes()
-    assert (found.directory / "bpe.json").read_bytes() == same
+    assert (found.directory / "vocabulary.json").read_bytes() == same
 
 
 @pytest.mark.parametrize("sample", [1, 30, 100])
 def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypatch, sample):
     learned = []
     monkeypatch.setattr(prepared, "SAMPLE", sample)
-    monkeypatch.setattr(BPE, "learn", lambda lines, size: learned.extend(lines) or BPE.load(bpe))
+    monkeypatch.setattr(Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or Vocabulary.load(bpe))
     numbers = [str(i) for i in range(400)]
     prepare(
         str(write(tmp_path / "text", "train", numbers, numbers)), "de", "en", 270, tmp_path / "o"
@@ -86,7 +86,7 @@ def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, bpe, monkeypa
     """Else memory would grow with every line: 100,000 such pairs took 1.6 GB."""
     learned = []
     monkeypatch.setattr(prepared, "LONG_BYTES", 50 * 93)
-    monkeypatch.setattr(BPE, "learn", lambda lines, size: learned.extend(lines) or BPE.load(bpe))
+    monkeypatch.setattr(Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or Vocabulary.load(bpe))
     lines = [chr(0x4E00 + i) * 31 for i in range(400)]  # 93 bytes
     prepare(
         str(write(tmp_path / "text", "train", lines, ["short"] * 400)),
@@ -116,7 +116,7 @@ def test_files_and_bounds(out):
     with pytest.raises(IndexError):
         found[400]
     meta = json.loads((out / "prepared.json").read_text())
-    assert meta["format"] == "dynconv prepared corpus 1"
+    assert meta["format"] == "dynconv prepared corpus 2"
     assert set(meta["files"]) == {path.name for path in out.iterdir()} - {"prepared.json"}
 
 
@@ -141,11 +141,11 @@ def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, mo
 
 
 def test_given_vocabulary(corpus, tmp_path, bpe):
-    found = prepare(str(corpus), "de", "en", 270, tmp_path / "out", bpe)
+    found = prepare(str(corpus), "de", "en", 270, tmp_path / "out", vocabulary=bpe)
     text = load_parallel(str(corpus), "de", "en", "train")
-    assert found[3][0].tolist() == BPE.load(bpe).encode(text.source)[3]
+    assert found[3][0].tolist() == Vocabulary.load(bpe).encode(text.source)[3]
     with pytest.raises(UserError, match=r"given\.json: 270 types, not vocab_size 300"):
-        prepare(str(corpus), "de", "en", 300, tmp_path / "other", bpe)
+        prepare(str(corpus), "de", "en", 300, tmp_path / "other", vocabulary=bpe)
 
 
 def test_other_splits_stay_text(corpus, tmp_path):
@@ -211,7 +211,7 @@ def test_truncated_text(corpus, tmp_path, split):
 def test_a_training_split_of_blank_pairs(tmp_path, bpe):
     folder = write(tmp_path / "text", "train", ["", "a"], ["b", " "])
     with pytest.raises(UserError, match="no usable pair in split train"):
-        prepare(str(folder), "de", "en", 270, tmp_path / "out", bpe)
+        prepare(str(folder), "de", "en", 270, tmp_path / "out", vocabulary=bpe)
     assert not list(tmp_path.glob("out*"))
 
 
@@ -221,7 +221,7 @@ def test_what_is_at_the_place_stays(corpus, out, tmp_path):
     with pytest.raises(UserError, match="something else is there: give another --out"):
         prepare(str(corpus), "de", "en", TYPES, corpus)
     with pytest.raises(UserError, match="something else is there: give another --out"):
-        prepare(str(corpus), "de", "en", TYPES, out / "bpe.json")
+        prepare(str(corpus), "de", "en", TYPES, out / "vocabulary.json")
     assert is_prepared(out) and not is_prepared(corpus)
     (tmp_path / "empty").mkdir()
     assert is_prepared(prepare(str(corpus), "de", "en", TYPES, tmp_path / "empty").directory)
@@ -231,16 +231,16 @@ KILL = """
 import os, signal, sys
 from pathlib import Path
 from dynconv.text import prepared
-from dynconv.text.bpe import BPE
+from dynconv.text.vocabulary import Vocabulary
 
 prepared.CHUNK = 5_000
-encode, calls = BPE.encode, []
+encode, calls = Vocabulary.encode, []
 def killed(bpe, lines):
     calls.append(lines)
     if len(calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return encode(bpe, lines)
-BPE.encode = killed
+Vocabulary.encode = killed
 prepared.prepare(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
 """
 
@@ -282,7 +282,7 @@ def test_a_truncated_file_is_refused(out):
         open_prepared(out, verify=False)
 
 
-@pytest.mark.parametrize("name", ["train.tokens", "train.bounds", "bpe.json", "valid.en"])
+@pytest.mark.parametrize("name", ["train.tokens", "train.bounds", "vocabulary.json", "valid.en"])
 def test_a_flipped_byte_is_found_on_request(out, name):
     data = bytearray((out / name).read_bytes())
     data[len(data) // 2] ^= 1
@@ -296,9 +296,9 @@ def test_a_flipped_byte_is_found_on_request(out, name):
     "text, message",
     [
         ("{", r"prepared\.json: not readable as JSON"),
-        ("[1]", r"prepared\.json: not of format 'dynconv prepared corpus 1'"),
-        ('{"format": "other"}', r"prepared\.json: not of format 'dynconv prepared corpus 1'"),
-        ('{"format": "dynconv prepared corpus 1"}', r"prepared\.json: altered \("),
+        ("[1]", r"prepared\.json: not of format 'dynconv prepared corpus 2'"),
+        ('{"format": "other"}', r"prepared\.json: not of format 'dynconv prepared corpus 2'"),
+        ('{"format": "dynconv prepared corpus 2"}', r"prepared\.json: altered \("),
     ],
 )
 def test_a_foreign_description_is_refused(out, text, message):
@@ -324,16 +324,16 @@ def traced(action) -> int:
 
 def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, monkeypatch):
     monkeypatch.setattr(prepared, "CHUNK", 20_000)
-    sizes, encode = [], BPE.encode
+    sizes, encode = [], Vocabulary.encode
     monkeypatch.setattr(
-        BPE, "encode", lambda b, lines: sizes.append(sum(map(len, lines))) or encode(b, lines)
+        Vocabulary, "encode", lambda b, lines: sizes.append(sum(map(len, lines))) or encode(b, lines)
     )
     text = load_parallel(str(corpus), "de", "en", "train")
     peaks = []
     for name, times in {"warm-up": 1, "small": 5, "large": 30}.items():
         folder = write(tmp_path / name, "train", text.source * times, text.target * times)
         out = tmp_path / f"{name}-out"
-        peaks.append(traced(lambda: prepare(str(folder), "de", "en", 270, out, bpe)))  # noqa: B023
+        peaks.append(traced(lambda: prepare(str(folder), "de", "en", 270, out, vocabulary=bpe)))  # noqa: B023
     assert max(sizes) < 20_000 + 500  # what `tokenizers` gets at a time: tracemalloc misses it
     assert peaks[2] < 1.2 * peaks[1]
 

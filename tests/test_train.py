@@ -17,10 +17,12 @@ from dynconv.train import checkpoint as checkpoints
 from dynconv.train import label_smoothed_loss, learning_rate, load_model, train
 from dynconv.train.data import Place, Work, works
 from dynconv.train.log import read
-from dynconv.train.loop import stale
+from dynconv.train.loop import over
 from dynconv.train.precision import faster
 from dynconv.train.ranks import Ranks
+from dynconv.train.state import begin
 from dynconv.train.update import TokenLoss, backward
+from dynconv.train.validate import Validation
 from dynconv.train.watch import Watch
 
 MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
@@ -160,7 +162,7 @@ def test_a_signal_between_validations_saves(recipe, tmp_path, monkeypatch, numbe
     stop_after(3, monkeypatch, number)
     assert train(recipe, tmp_path) == number
     (saved,) = checkpoints.listing(tmp_path)
-    assert saved.meta["update"] == 3 and saved.meta["bleu"] is None
+    assert saved.meta["update"] == 3 and saved.meta["score"] is None
     monkeypatch.undo()
     assert train(recipe, tmp_path) is None
     assert checkpoints.choose(tmp_path, "last").meta["update"] == 10
@@ -193,7 +195,7 @@ def test_the_run_of_another_recipe_is_refused(recipe, tmp_path):
 
 def test_a_run_directory_holds_what_reproduces_it(recipe, tmp_path):
     train(recipe, tmp_path)
-    assert {"recipe.yaml", "bpe.json", "environment.json", "log.jsonl", "checkpoints"} <= {
+    assert {"recipe.yaml", "vocabulary.json", "environment.json", "log.jsonl", "checkpoints"} <= {
         path.name for path in tmp_path.iterdir()
     }
     (start,) = json.loads((tmp_path / "environment.json").read_text())
@@ -202,7 +204,7 @@ def test_a_run_directory_holds_what_reproduces_it(recipe, tmp_path):
     assert list((tmp_path / "tensorboard").iterdir())
     trained = load_model(tmp_path)
     assert trained.recipe == recipe
-    assert len(trained.bpe) == 300
+    assert len(trained.vocabularies.target) == 300
 
 
 def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
@@ -211,16 +213,53 @@ def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
     a, b, mean = (weights(tmp_path, name) for name in ("000005", "000010", "average"))
     for name in mean:
         torch.testing.assert_close(mean[name], (a[name] + b[name]) / 2)
-    assert checkpoints.choose(tmp_path, "average").meta["bleu"] is not None
+    assert checkpoints.choose(tmp_path, "average").meta["score"] is not None
     assert checkpoints.choose(tmp_path, "last").path.name == "average"
 
 
-def test_early_stopping():
-    assert not stale([1, 2, 3], None)
-    assert not stale([1, 2], 2)
-    assert not stale([1, 3, 2], 2)
-    assert stale([3, 1, 2], 2)
-    assert stale([3, 3, 3], 2)
+@pytest.mark.parametrize(
+    ("scores", "patience", "expected"),
+    [
+        ([1, 2, 3], None, False),
+        ([1, 2], 2, False),
+        ([1, 3, 2], 2, False),
+        ([3, 1, 2], 2, True),
+        ([3, 3, 3], 2, True),
+    ],
+)
+def test_early_stopping(scores, patience, expected):
+    found = [Validation(1.0, score, "BLEU") for score in scores]
+    assert over(TrainConfig(patience=patience), 1e-3, found) is expected
+
+
+def test_a_plateau_lowers_the_rate_after_each_validation_until_it_is_spent():
+    config = TrainConfig(schedule="plateau", lr=0.25, lr_end=1e-4, warmup=0)
+    losses = [3.0, 2.0, 2.5, 1.0, 0.9]  # what comes after the first worse one does not matter
+    rates = [learning_rate(config, 100, losses[:n]) for n in range(6)]
+    assert rates == pytest.approx([0.25, 0.25, 0.25, 0.025, 0.0025, 0.00025])
+    assert not over(config, rates[-1], [])
+    assert over(config, learning_rate(config, 100, [*losses, 0.8]), [])
+    assert not over(TrainConfig(), 1e-9, [])
+
+
+def test_nesterov_s_gradient_by_hand():
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(model.weight)
+    config = TrainConfig(optimizer="nag", momentum=0.9, lr=0.1, warmup=0)
+    optimizer = begin(model, config, torch.device("cpu")).optimizer
+    weight, velocity = 1.0, 0.0
+    for _ in range(3):
+        model.weight.grad = 2 * model.weight.detach()  # of w^2
+        optimizer.step()
+        velocity = 0.9 * velocity + 2 * weight
+        weight -= 0.1 * (2 * weight + 0.9 * velocity)
+        assert model.weight.item() == pytest.approx(weight)
+
+
+def test_a_batch_has_no_more_sentences_than_asked(prepared, recipe):
+    config = replace(recipe.train, batch_sentences=3)
+    update = next(works(prepared, 256, config, Place(), Ranks(device=torch.device("cpu"))))
+    assert len(update.batches[0].source) == 3
 
 
 def test_patience_ends_training(recipe, tmp_path):
@@ -242,7 +281,7 @@ def test_it_learns(recipe, tmp_path):
     model = replace(recipe.model, channels=64, ffn=64, dropout=0.0)
     train(replace(recipe, model=model, train=config), tmp_path)
     (valid,) = (e for e in read(tmp_path) if e["event"] == "valid")
-    assert valid["bleu"] > 60  # 87 where it was written; an untrained model has 0
+    assert valid["score"] > 60  # 87 where it was written; an untrained model has 0
 
 
 def test_auto_precision_is_decided_and_recorded(recipe, tmp_path):

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from dynconv.config import TrainConfig
 from dynconv.train import data
 from dynconv.train.data import Place, ahead, pools_of, stream, works
 from dynconv.train.ranks import Ranks
+
+CONFIG = TrainConfig(batch_tokens=400)
 
 
 def share(rank: int, size: int) -> Ranks:
@@ -19,7 +22,7 @@ def share(rank: int, size: int) -> Ranks:
 def epoch(corpus, number: int, longest: int = 256) -> list[int]:
     """The pairs of one epoch in the stream's order."""
     pairs = []
-    for chosen, before, _ in stream(corpus, longest, 400, 1, Place(number)):
+    for chosen, before, _ in stream(corpus, longest, CONFIG, Place(number)):
         if before.epoch > number:
             return pairs
         pairs += chosen.tolist()
@@ -49,11 +52,11 @@ def test_a_pool_mixes_blocks_from_all_over(monkeypatch):
 
 
 def test_the_same_place_gives_the_same_batches(prepared, pooled):
-    seen = list(islice(stream(prepared, 256, 400, 1, Place()), 120))
+    seen = list(islice(stream(prepared, 256, CONFIG, Place()), 120))
     assert seen[-1][1].epoch >= 1
     for skip in (0, 7, 33, 90):
         place = seen[skip - 1][2] if skip else Place()
-        again = islice(stream(prepared, 256, 400, 1, place), 30)
+        again = islice(stream(prepared, 256, CONFIG, place), 30)
         for (pairs, *places), (same, *before) in zip(again, seen[skip:], strict=False):
             assert pairs.tolist() == same.tolist()
             assert places[1] == before[1]

@@ -16,7 +16,7 @@ def bench_decode(trained: Trained, sentences: int | None, rounds: int) -> str:
     Both search alike and encode the source once; without state the decoder runs over the whole
     prefix at each step. The report gives medians and their ratio.
     """
-    recipe, bpe, model, _ = trained
+    recipe, vocabularies, model, _ = trained
     data, config = recipe.data, recipe.decode
     lines = load_parallel(data.corpus, data.source, data.target, "test").source[:sentences]
     steppers = {"incremental": Incremental, "recompute": Recompute}
@@ -25,7 +25,7 @@ def bench_decode(trained: Trained, sentences: int | None, rounds: int) -> str:
     for _ in range(rounds):
         for name, stepper in steppers.items():
             start = time.perf_counter()
-            outputs[name] = translate(model, bpe, lines, config, stepper=stepper)
+            outputs[name] = translate(model, vocabularies, lines, config, stepper=stepper)
             seconds[name].append(time.perf_counter() - start)
     same = sum(a == b for a, b in zip(*outputs.values(), strict=True))
     words = sum(len(line.split()) for line in outputs["incremental"])

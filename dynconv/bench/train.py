@@ -20,7 +20,7 @@ from dynconv.files import replace_text
 from dynconv.models import build
 from dynconv.text import open_prepared
 from dynconv.train import train
-from dynconv.train.data import Place, Work, works
+from dynconv.train.data import Place, Work, training_text, works
 from dynconv.train.progress import memory
 from dynconv.train.ranks import Ranks
 from dynconv.train.run import text_of
@@ -55,7 +55,7 @@ def bench_train(
         train(replace(recipe, data=data, train=config), run, watch)
         resolved = recipes.load(run / "recipe.yaml")  # its precision is decided
         corpus = open_prepared(text_of(run, resolved), verify=False)
-        every = works(corpus, data.max_tokens, config, Place(), ranks)
+        every = works(training_text(corpus, data), data.longest, config, Place(), ranks)
         measured = list(islice(every, WARM, WARM + updates))
     precision = resolved.train.precision
     each = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in EACH}

@@ -17,21 +17,26 @@ class ConvStackConfig:
     """hidden units, of all layers or of each"""
     kernel: int | tuple[int, ...] = 3
     """width of the convolution, of all layers or of each"""
+    residual: int | tuple[int, ...] = 1
+    """how many layers before, of all layers or of each, the residual connection starts: 1 is the
+    layer's own input, as in the paper; 0 is none"""
 
     def __post_init__(self) -> None:
         require_positive(self, "layers")
-        for name in ("channels", "kernel"):
+        for name in ("channels", "kernel", "residual"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.layers:
                 raise ValueError(f"{name} lists {len(value)} entries for {self.layers} layers")
-        for channels, kernel in self.each_layer():
+        for depth, (channels, kernel, residual) in enumerate(self.each_layer(), 1):
             if channels < 1 or kernel < 1:
                 raise ValueError(f"channels {channels} and kernel {kernel} must be at least 1")
+            if not 0 <= residual <= depth:
+                raise ValueError(f"residual {residual} of layer {depth} must be 0 to {depth}")
 
-    def each_layer(self) -> list[tuple[int, int]]:
-        """(channels, kernel) of every layer, bottom to top."""
-        both = (self.channels, self.kernel)
-        lists = (v if isinstance(v, tuple) else (v,) * self.layers for v in both)
+    def each_layer(self) -> list[tuple[int, int, int]]:
+        """(channels, kernel, residual) of every layer, bottom to top."""
+        entries = (self.channels, self.kernel, self.residual)
+        lists = (v if isinstance(v, tuple) else (v,) * self.layers for v in entries)
         return list(zip(*lists, strict=True))
 
 
@@ -45,7 +50,9 @@ class ConvS2SConfig:
     vocab_size: int | tuple[int, int] = 40000
     """types of the joint vocabulary, the special ones included; or of source and target"""
     embedding: int = 512
-    """width of the embeddings, and of what the decoder gives to the last linear layer"""
+    """width of the embeddings"""
+    output: int | None = None
+    """width of what the decoder gives to the last linear layer; null: as embedding"""
     encoder: ConvStackConfig = ConvStackConfig()
     decoder: ConvStackConfig = ConvStackConfig()
     attention: bool | tuple[bool, ...] = True
@@ -53,16 +60,34 @@ class ConvS2SConfig:
     positions: Literal["both", "source", "target", "none"] = "both"
     """which side learns position embeddings (Table 4)"""
     max_positions: int = 1024
-    """most positions of a sentence, <eos> included; a longer one is an error"""
+    """most positions of a sentence, <eos> included, where they are learned; more are an error"""
     dropout: float = 0.1
     """on embeddings, the inputs of convolutions and the decoder's output; the share *dropped*"""
 
     def __post_init__(self) -> None:
         require_positive(self, "embedding", "max_positions")
-        listed = self.attention if isinstance(self.attention, tuple) else (self.attention,)
-        if isinstance(self.attention, tuple) and len(listed) != self.decoder.layers:
+        if self.output is not None:
+            require_positive(self, "output")
+        if len(self.attends) != self.decoder.layers:
             raise ValueError(
-                f"attention lists {len(listed)} entries for {self.decoder.layers} decoder layers"
+                f"attention lists {len(self.attends)} entries for {self.decoder.layers} "
+                "decoder layers"
             )
-        if not any(listed):
+        if not any(self.attends):
             raise ValueError("attention is false everywhere: the decoder would not see the source")
+
+    @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        """Types of the source and of the target."""
+        V = self.vocab_size
+        return V if isinstance(V, tuple) else (V, V)
+
+    @property
+    def attends(self) -> tuple[bool, ...]:
+        """Whether each layer of the decoder attends, bottom to top."""
+        given = self.attention
+        return given if isinstance(given, tuple) else (given,) * self.decoder.layers
+
+    @property
+    def output_width(self) -> int:
+        return self.embedding if self.output is None else self.output

@@ -25,6 +25,11 @@ class DataConfig:
     max_tokens: int = 256
     """training pairs with a side longer than this, or than train.batch_tokens, are left out"""
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest line, or of a block, to train with."""
+        return self.block or self.max_tokens
+
     def __post_init__(self) -> None:
         require_positive(self, "max_tokens")
         if self.block is not None:

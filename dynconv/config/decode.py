@@ -27,6 +27,8 @@ class DecodeConfig:
     """put the source word of most attention, or its entry in the dictionary, in place of <unk>"""
     dictionary: str | None = None
     """a file of lines `source word <tab> target word` for replace_unknown"""
+    context: int = 0
+    """tokens, at most, that a language model reads before each block it is scored on"""
     max_source: int = 1024
     """longer source sentences are cut, with a warning"""
     batch_tokens: int = 4096

@@ -1,9 +1,11 @@
-"""Decoder-only language models (Wu et al. 2019, section 5.1; Baevski and Auli 2019)."""
+"""Decoder-only language models (Wu et al. 2019, section 5.3; Baevski and Auli 2019)."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
-from dynconv.config.stack import StackConfig
+from dynconv.config.checks import require_positive
+from dynconv.config.stack import Normalization, StackConfig
 
 
 @dataclass(frozen=True)
@@ -22,16 +24,18 @@ class LanguageModelConfig:
     """H, of every mixer; must divide channels"""
     decoder: StackConfig = StackConfig(17, "talk", (3, 7, 15, 31) + (63,) * 13)
     glu: bool = True
+    normalize: Normalization = "softmax"
+    """of the kernels of light and dynamic; talk's sums are divided by their reach unless `none`"""
     norm: Literal["pre", "post"] = "pre"
     final_norm: bool = False
     """normalise the last residual sum; the papers' models do not"""
     cutoffs: tuple[int, ...] = ()
     """first type of the second, third ... band of the vocabulary; none: one band, plain softmax"""
     bands: tuple[int, ...] | None = None
-    """width of each band's embeddings; null: channels / factor^band"""
+    """width of each band's embeddings, the first's being channels; null: channels / factor^band"""
     factor: int = 4
     embeddings: Literal["tied", "separate"] = "tied"
-    """whether the softmax has the embeddings' matrices and projections"""
+    """whether the softmax shares the embeddings' matrices and projections"""
     activation: Literal["relu", "swish"] = "relu"
     dropout: float = 0.1
     attention_dropout: float = 0.0
@@ -47,15 +51,32 @@ class LanguageModelConfig:
     def __post_init__(self) -> None:
         if self.heads < 1 or self.channels % self.heads:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
-        edges = (0, *self.cutoffs, self.vocab_size)
-        if any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+        require_positive(self, "factor")
+        if any(a >= b for a, b in pairwise(self.edges)):
             raise ValueError(
                 f"cutoffs {self.cutoffs} must grow, within vocab_size {self.vocab_size}"
             )
         if self.bands is not None and len(self.bands) != len(self.cutoffs) + 1:
-            raise ValueError(f"bands lists {len(self.bands)} widths for {len(edges) - 1} bands")
+            raise ValueError(
+                f"bands lists {len(self.bands)} widths for {len(self.cutoffs) + 1} bands"
+            )
+        if self.widths[0] != self.channels:
+            raise ValueError(
+                f"bands begins with width {self.widths[0]}: the most frequent types have that of "
+                f"channels, {self.channels}"
+            )
         if min(self.widths) < 1:
             raise ValueError(f"bands of width {self.widths}: each must be at least 1")
+        if self.softmax_dropout and not self.cutoffs:
+            raise ValueError(
+                f"softmax_dropout {self.softmax_dropout} acts on the bands behind cutoffs: "
+                "give cutoffs, or softmax_dropout: 0"
+            )
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """0, the first type of the second, third ... band, and vocab_size."""
+        return 0, *self.cutoffs, self.vocab_size
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -66,3 +66,7 @@ class Recipe:
                 "metric perplexity is for language models, and is their only one; "
                 f"model.architecture is {self.model.architecture}, metric {self.metric}"
             )
+        if language and self.train.label_smoothing:
+            raise ValueError(
+                f"train.label_smoothing {self.train.label_smoothing} must be 0 for a language model"
+            )

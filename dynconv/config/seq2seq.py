@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dynconv.config.stack import StackConfig
+from dynconv.config.stack import Normalization, StackConfig
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class ModelConfig:
     decoder: StackConfig = StackConfig(6, "dynamic", (3, 7, 15, 31, 31, 31))
     glu: bool = True
     """gate the input projection of depthwise, light, dynamic and talk; the others have none"""
+    normalize: Normalization = "softmax"
+    """of the kernels of light and dynamic; talk's sums are divided by their reach unless `none`"""
     norm: Literal["pre", "post"] = "post"
     embeddings: Literal["shared", "tied", "separate"] = "shared"
     """one matrix for all three places; one for the decoder's two; or three"""

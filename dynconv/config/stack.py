@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+Normalization = Literal[
+    "softmax", "none", "sigmoid", "tanh", "l1", "l2", "power2", "abs", "abs_l1", "abs_l2"
+]
+"""the rows of Table 6 of Wu et al. 2019 (`dynconv.ops.normalize_kernel`)"""
 Mixer = Literal["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
 
 

@@ -1,11 +1,12 @@
 """Greedy and beam search."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from dynconv.decode.constraints import Constraint, at_least
 from dynconv.decode.state import Incremental
 from dynconv.models import Seq2Seq
 from dynconv.text import EOS, PAD
@@ -18,10 +19,19 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-def limits(pad_mask: Tensor, max_length: int | None) -> Tensor:
-    """Most tokens of each translation, <eos> included: by default twice the source's and ten."""
+def limits(model: Seq2Seq, pad_mask: Tensor, max_length: int | None, min_length: int = 0) -> Tensor:
+    """Most tokens of each translation, <eos> included: by default twice the source's and ten.
+
+    Never more than the model's `max_positions`, where it has them; the default leaves room for
+    `min_length`.
+    """
     lengths = (~pad_mask).sum(1)
-    return 2 * lengths + 10 if max_length is None else torch.full_like(lengths, max_length)
+    if max_length is None:
+        limit = (2 * lengths + 10).clamp(min=min_length + 1)
+    else:
+        limit = torch.full_like(lengths, max_length)
+    most = getattr(model, "max_positions", None)
+    return limit if most is None else limit.clamp(max=most)
 
 
 @torch.inference_mode()
@@ -32,7 +42,7 @@ def greedy(
     stepper = Incremental(model, source, pad_mask)
     results: list[list[int]] = [[] for _ in source]
     alive = torch.arange(len(source), device=source.device)
-    room = limits(pad_mask, max_length) - 1  # the last token is <eos>
+    room = limits(model, pad_mask, max_length) - 1  # the last token is <eos>
     tokens = torch.full_like(alive, EOS)
     while len(alive):
         logits = stepper(tokens)
@@ -48,6 +58,22 @@ def greedy(
     return results
 
 
+def next_logp(
+    logits: Tensor, prefixes: Tensor, last: Tensor, constraints: Sequence[Constraint]
+) -> Tensor:
+    """log p (B, live, V) of what may come after the prefixes (B, live, t); -inf of all else.
+
+    logits (B x live, V); last (B,) bool: the sentences that must end now.
+    """
+    logp = logits.float().log_softmax(-1).unflatten(0, prefixes.shape[:2])
+    logp[:, :, PAD] = -torch.inf
+    if last.any():
+        logp[last, :, EOS + 1 :] = -torch.inf
+    for constraint in constraints:
+        logp = constraint(logp, prefixes)
+    return logp
+
+
 @torch.inference_mode()
 def beam_search(
     model: Seq2Seq,
@@ -56,17 +82,20 @@ def beam_search(
     *,
     beam: int = 5,
     lenpen: float = 1.0,
+    min_length: int = 0,
     max_length: int | None = None,
+    constraints: Sequence[Constraint] = (),
     stepper: Callable = Incremental,
 ) -> list[list[Hypothesis]]:
     """The finished hypotheses of each sentence, best first, by log p / length^lenpen.
 
     source (B, S) int64; pad_mask (B, S) bool, True is padding. Each step extends the `beam`
     likeliest unfinished hypotheses of a sentence; it leaves the batch with its `beam`th finished
-    one. At its `max_length`, <eos> included, a sentence must end.
+    one. At its `max_length`, <eos> included, a sentence must end; `min_length` is without <eos>.
     """
+    constraints = [*constraints, at_least(min_length)]
     step = stepper(model, source, pad_mask)
-    limit = limits(pad_mask, max_length)
+    limit = limits(model, pad_mask, max_length, min_length)
     finished: list[list[Hypothesis]] = [[] for _ in source]
     alive = torch.arange(len(source), device=source.device)
     scores = torch.zeros(len(source), 1, device=source.device)  # (B, live hypotheses)
@@ -74,11 +103,8 @@ def beam_search(
     tokens = torch.full_like(alive, EOS)
     while len(alive):
         live, length = prefixes.shape[1], prefixes.shape[2] + 1
-        logp = step(tokens).float().log_softmax(-1).unflatten(0, (-1, live))  # (B, live, V)
-        logp[:, :, PAD] = -torch.inf
         last = limit == length
-        if last.any():
-            logp[last, :, EOS + 1 :] = -torch.inf
+        logp = next_logp(step(tokens), prefixes, last, constraints)
         V = logp.shape[-1]
         logp += scores[:, :, None]  # in place: this is the largest tensor of a step
         # of 2 x beam candidates at most one a live hypothesis ends, so `beam` can go on

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dynconv.layers.history import History
 from dynconv.models import Seq2Seq
-from dynconv.models.seq2seq import DecoderState, Memory
+from dynconv.models.seq2seq import DecoderState
 
 
 class Recompute:
@@ -29,7 +29,7 @@ class Recompute:
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Go on with these sentences and these rows; a row may stand several times."""
-        self.memory = Memory(*take(tuple(self.memory), sentences))
+        self.memory = take(self.memory, sentences)
         self.prefix = self.prefix[rows]
 
 
@@ -48,15 +48,16 @@ class Incremental:
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         position, mixers, projected = self.state
         if len(sentences) < len(self.memory.states):  # else they are the same, in order
-            self.memory = Memory(*take(tuple(self.memory), sentences))
+            self.memory = take(self.memory, sentences)
             projected = take(projected, sentences)
         self.state = DecoderState(position, take(mixers, rows), projected)
 
 
 def take(state: Any, rows: Tensor) -> Any:
-    """The same nested lists and tuples with `rows` of each tensor's first dimension."""
+    """The same nested lists and (named) tuples with `rows` of each tensor's first dimension."""
     if isinstance(state, Tensor):
         return state.index_select(0, rows)
     if isinstance(state, History):
         return state.select(rows)
-    return type(state)(take(part, rows) for part in state)
+    parts = [take(part, rows) for part in state]
+    return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)

@@ -2,19 +2,26 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from dynconv.config import DecodeConfig
+from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.state import Incremental
+from dynconv.decode.stepwise import stepwise_search
+from dynconv.decode.unknown import read_dictionary, replace_unknown
+from dynconv.errors import UserError
 from dynconv.models import Seq2Seq
-from dynconv.text import BPE, buckets, pad
+from dynconv.text import Vocabularies, buckets, pad
 
 
 def translate(
     model: Seq2Seq,
-    bpe: BPE,
+    vocabularies: Vocabularies,
     lines: Sequence[str],
     config: DecodeConfig,
     *,
@@ -22,36 +29,89 @@ def translate(
 ) -> list[str]:
     """One translation for each line, in order; a blank line gives an empty one.
 
-    Lines of more than config.max_source tokens are cut, with a warning on stderr.
+    Lines of more than config.max_source tokens, or than the model has positions for, are cut, with
+    a warning on stderr.
     """
     from tqdm import tqdm
 
-    sources = bpe.encode(list(lines))
+    sources = vocabularies.source.encode(list(lines))
+    words = config.replace_unknown and source_words(model, vocabularies, lines, sources)
+    dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
+    most, key = longest(model, config)
     for number, ids in enumerate(sources, 1):
-        if len(ids) > config.max_source:
-            warning = f"line {number} has {len(ids)} tokens; only the first {config.max_source}"
-            print(f"dynconv: {warning} are translated (decode.max_source)", file=sys.stderr)
-            del ids[config.max_source :]
+        if len(ids) > most:
+            warning = f"line {number} has {len(ids)} tokens; only the first {most}"
+            print(f"dynconv: {warning} are translated ({key})", file=sys.stderr)
+            del ids[most:]
     full = [i for i, ids in enumerate(sources) if ids]
     lengths = np.array([(len(sources[i]) + 1, 0) for i in full])
     results = [""] * len(lines)
     device = next(model.parameters()).device
     model.eval()
+    search = stepwise_search if config.stepwise else beam_search
     bar = tqdm(total=len(full), unit=" sentences", disable=None, desc="translate")  # terminals only
-    budget = max(config.batch_tokens, config.max_source + 1)
+    budget = max(config.batch_tokens, most + 1)
     with bar:
         for batch in reversed(buckets(lengths, budget)):  # longest first: memory fails early
             chosen = [full[i] for i in batch]
-            source, pad_mask = pad([sources[i] for i in chosen], after=1)
-            hypotheses = beam_search(
+            source, pad_mask = (x.to(device) for x in pad([sources[i] for i in chosen], after=1))
+            hypotheses = search(
                 model,
-                source.to(device),
-                pad_mask.to(device),
+                source,
+                pad_mask,
                 beam=config.beam,
                 lenpen=config.lenpen,
+                min_length=config.min_length,
+                max_length=config.max_length,
+                constraints=[no_repeat(config.no_repeat)] if config.no_repeat else (),
                 stepper=stepper,
             )
-            for i, found in zip(chosen, hypotheses, strict=True):
-                results[i] = bpe.decode(found[0].tokens)
+            outputs = [found[0].tokens for found in hypotheses]
+            if not words:
+                texts = [vocabularies.target.decode(ids) for ids in outputs]
+            else:
+                known = [words[i][: len(sources[i])] for i in chosen]
+                attention = attend(model, source, pad_mask, outputs)
+                texts = [
+                    " ".join(replace_unknown(vocabularies.target.words(ids), *each, dictionary))
+                    for ids, *each in zip(outputs, known, attention, strict=True)
+                ]
+            for i, text in zip(chosen, texts, strict=True):
+                results[i] = text
             bar.update(len(chosen))
     return results
+
+
+def longest(model: Seq2Seq, config: DecodeConfig) -> tuple[int, str]:
+    """Most tokens of a source, and the entry of the recipe that says so; <eos> has room beside."""
+    positions = getattr(model, "max_positions", None)
+    if positions is not None and config.min_length >= positions:
+        raise UserError(
+            f"decode.min_length {config.min_length} and <eos> need more than the "
+            f"model.max_positions {positions}"
+        )
+    if positions is None or positions > config.max_source:
+        return config.max_source, "decode.max_source"
+    return positions - 1, "model.max_positions"
+
+
+def source_words(
+    model: Seq2Seq, vocabularies: Vocabularies, lines: Sequence[str], sources: list[list[int]]
+) -> list[list[str]]:
+    """The words of each line, one for each of its ids; UserError where <unk> cannot be replaced."""
+    if not hasattr(model, "attention"):
+        raise UserError(
+            f"decode.replace_unknown: {type(model).__name__} does not give its attention, only "
+            "ConvS2S does; set it to false"
+        )
+    words = [[word for word in line.split(" ") if word] for line in lines]
+    if vocabularies.target.unknown is None or [*map(len, words)] != [*map(len, sources)]:
+        raise UserError("decode.replace_unknown: only for data.vocabulary words; set it to false")
+    return words
+
+
+@torch.inference_mode()
+def attend(model: Seq2Seq, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]) -> Tensor:
+    """The attention (B, T, S) with which each output token was predicted, <eos> at the end too."""
+    prefix, _ = pad(outputs, before=1)
+    return model.attention(prefix.to(source.device), model.encode(source, pad_mask)).cpu()

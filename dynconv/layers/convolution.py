@@ -80,7 +80,7 @@ class DepthwiseConv(nn.Module):
 
 
 class LightConv(nn.Module):
-    """LightConv (Wu et al. 2019, section 3): softmax-normalised kernels shared within heads.
+    """LightConv (Wu et al. 2019, section 3): normalised kernels shared within heads.
 
     DropConnect drops entries of the normalised (H, K) weights, one mask for the whole batch.
     """
@@ -92,6 +92,7 @@ class LightConv(nn.Module):
         kernel_size: int,
         *,
         causal: bool = False,
+        normalize: str = "softmax",
         glu: bool = False,
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
@@ -99,13 +100,13 @@ class LightConv(nn.Module):
         super().__init__()
         require_heads(heads, channels)
         self.pad_left = left_padding(kernel_size, causal)
-        self.weight_dropout = weight_dropout
+        self.normalize, self.weight_dropout = normalize, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
         self.out_proj = linear(channels, channels)
 
     def _kernel(self, dtype: torch.dtype) -> Tensor:
-        weight = ops.normalize_kernel(self.weight)  # (H, K)
+        weight = ops.normalize_kernel(self.weight, self.normalize)  # (H, K)
         return F.dropout(weight, self.weight_dropout, self.training).to(dtype)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
@@ -132,6 +133,7 @@ class DynamicConv(nn.Module):
         kernel_size: int,
         *,
         causal: bool = False,
+        normalize: str = "softmax",
         glu: bool = False,
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
@@ -140,7 +142,7 @@ class DynamicConv(nn.Module):
         require_heads(heads, channels)
         self.heads, self.kernel_size = heads, kernel_size
         self.pad_left = left_padding(kernel_size, causal)
-        self.weight_dropout = weight_dropout
+        self.normalize, self.weight_dropout = normalize, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)
         self.out_proj = linear(channels, channels)
@@ -150,12 +152,18 @@ class DynamicConv(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x = self.in_proj(x, pad_mask)
-        dropout = self.weight_dropout if self.training else 0.0
-        y = ops.dynamic_conv_softmax(x, self._logits(x), pad_left=self.pad_left, dropout=dropout)
+        logits, pad_left = self._logits(x), self.pad_left
+        if self.normalize == "softmax":
+            dropout = self.weight_dropout if self.training else 0.0
+            y = ops.dynamic_conv_softmax(x, logits, pad_left=pad_left, dropout=dropout)
+        else:
+            kernel = ops.normalize_kernel(logits, self.normalize).to(x.dtype)
+            kernel = F.dropout(kernel, self.weight_dropout, self.training)
+            y = ops.dynamic_conv(x, kernel, pad_left=pad_left)
         return self.out_proj(y)
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         x = self.in_proj(x)
         state = History.extend(state, x, self.kernel_size - 1)
-        kernel = ops.normalize_kernel(self._logits(x)).to(x.dtype)
+        kernel = ops.normalize_kernel(self._logits(x), self.normalize).to(x.dtype)
         return self.out_proj(state.mix(kernel)), state

@@ -15,7 +15,8 @@ class TaLKConv(nn.Module):
 
     Offsets are sigmoid(W x + b), H for the left edge and, unless causal (max_right == 0), H for
     the right. Dropout acts on the offsets; what it scales up beyond 1 is cut back to 1, so that
-    no window outgrows max_left or max_right. Decoding keeps the max_left last inputs.
+    no window outgrows max_left or max_right. Without `normalize` the sums are not divided by
+    max_left + max_right + 1. Decoding keeps the max_left last inputs.
     """
 
     def __init__(
@@ -25,6 +26,7 @@ class TaLKConv(nn.Module):
         max_left: int,
         max_right: int,
         *,
+        normalize: bool = True,
         glu: bool = False,
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
@@ -32,7 +34,7 @@ class TaLKConv(nn.Module):
         super().__init__()
         require_heads(heads, channels)
         self.max_left, self.max_right = max_left, max_right
-        self.weight_dropout = weight_dropout
+        self.normalize, self.weight_dropout = normalize, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
         self.offset_proj = linear(channels, heads if max_right == 0 else 2 * heads)
         self.out_proj = linear(channels, channels)
@@ -47,7 +49,10 @@ class TaLKConv(nn.Module):
         offsets = self._offsets(x)
         left, right = (offsets, None) if self.max_right == 0 else offsets.chunk(2, dim=-1)
         y = ops.talk_conv(x, left, right, max_left=self.max_left, max_right=self.max_right)
-        return self.out_proj(y)
+        return self.out_proj(self._scaled(y))
+
+    def _scaled(self, y: Tensor) -> Tensor:
+        return y if self.normalize else y * (self.max_left + self.max_right + 1)
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         # Zeros before the sentence change no sum, so the window's own start needs no care.
@@ -56,4 +61,4 @@ class TaLKConv(nn.Module):
         behind = torch.arange(self.max_left, -1, -1, device=x.device)
         reach = self._offsets(x).unsqueeze(-1) * self.max_left  # (N, n, H, 1)
         share = (1 - behind + reach).clamp(0, 1) / (self.max_left + 1)  # (N, n, H, max_left + 1)
-        return self.out_proj(state.mix(share.to(x.dtype))), state
+        return self.out_proj(self._scaled(state.mix(share.to(x.dtype)))), state

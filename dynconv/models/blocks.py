@@ -1,11 +1,12 @@
 """Blocks: sub-blocks, each with a residual connection and layer normalisation."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.config import ModelConfig
+from dynconv.config import LanguageModelConfig, ModelConfig
 from dynconv.layers import CrossAttention
 from dynconv.layers.projection import linear
 
@@ -13,20 +14,21 @@ from dynconv.layers.projection import linear
 class FeedForward(nn.Module):
     """W2 act(W1 x + b1) + b2, the same at every position (Wu et al. 2019, section 5.1)."""
 
-    def __init__(self, channels: int, ffn: int, activation: str):
+    def __init__(self, channels: int, ffn: int, activation: str, dropout: float = 0.0):
         super().__init__()
         self.activation = {"relu": F.relu, "swish": F.silu}[activation]
         self.linear1 = linear(channels, ffn)
         self.linear2 = linear(ffn, channels)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.activation(self.linear1(x)))
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
 class Residual(nn.Module):
     """x + dropout(f(x)), normalised after the sum ("post", the papers) or before f ("pre")."""
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig | LanguageModelConfig):
         super().__init__()
         self.pre = config.norm == "pre"
         self.norm = nn.LayerNorm(config.channels)
@@ -36,6 +38,16 @@ class Residual(nn.Module):
         if self.pre:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
+
+    def step(self, x: Tensor, sublayer: Callable, state) -> tuple[Tensor, Any]:
+        """The same around a sub-layer (z, state) -> (y, state); with the next state."""
+
+        def stateless(z: Tensor) -> Tensor:
+            nonlocal state
+            y, state = sublayer(z, state)
+            return y
+
+        return self(x, stateless), state
 
 
 class EncoderBlock(nn.Module):
@@ -72,15 +84,29 @@ class DecoderBlock(nn.Module):
 
     def step(self, x: Tensor, projected, pad_mask: Tensor | None, state):
         """New positions x over the cached keys and values of the source; the next state."""
-
-        def mix(z: Tensor) -> Tensor:
-            nonlocal state
-            z, state = self.mixer.step(z, state)
-            return z
-
-        x = self.around_mixer(x, mix)
+        x, state = self.around_mixer.step(x, self.mixer.step, state)
         return self._after_mixer(x, projected, pad_mask), state
 
     def _after_mixer(self, x: Tensor, projected, pad_mask: Tensor | None) -> Tensor:
         x = self.around_cross(x, lambda z: self.cross(z, projected, pad_mask))
         return self.around_ffn(x, self.ffn)
+
+
+class CausalBlock(nn.Module):
+    """Causal mixer, then feed-forward: a decoder block that attends to no source."""
+
+    def __init__(self, config: LanguageModelConfig, mixer: nn.Module):
+        super().__init__()
+        self.mixer = mixer
+        self.ffn = FeedForward(
+            config.channels, config.ffn, config.activation, config.activation_dropout
+        )
+        self.around_mixer, self.around_ffn = Residual(config), Residual(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.around_ffn(self.around_mixer(x, self.mixer), self.ffn)
+
+    def step(self, x: Tensor, state) -> tuple[Tensor, Any]:
+        """New positions x (B, n, C); with the next state."""
+        x, state = self.around_mixer.step(x, self.mixer.step, state)
+        return self.around_ffn(x, self.ffn), state

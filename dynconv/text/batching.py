@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dynconv.errors import UserError
-from dynconv.text.bpe import EOS, PAD
+from dynconv.text.vocabulary import EOS, PAD
 
 Ids = Sequence[int] | np.ndarray
 Pair = tuple[Ids, Ids]
@@ -57,10 +57,20 @@ def collate(pairs: Sequence[Pair]) -> Batch:
     return Batch(source, source_pad, prefix, target.flatten()[real], real)
 
 
+def collate_text(excerpts: Sequence[Ids]) -> Batch:
+    """A batch without a source, of excerpts of a text, each after the token that precedes it."""
+    prefix, _ = pad([ids[:-1] for ids in excerpts])
+    target, target_pad = pad([ids[1:] for ids in excerpts])
+    real = torch.from_numpy(np.flatnonzero(~target_pad.numpy()))
+    nothing = prefix[:, :0]
+    return Batch(nothing, nothing.bool(), prefix, target.flatten()[real], real)
+
+
 def buckets(
     lengths: Sequence[tuple[int, int]] | np.ndarray,
     budget: int,
     seed: int | Sequence[int] | None = None,
+    most: int | None = None,
 ) -> list[np.ndarray]:
     """Indices of the pairs in each batch; each pair stands in exactly one.
 
@@ -68,6 +78,7 @@ def buckets(
     budget   most tokens, padding included, on either side of a batch
     seed     None: in order of length. Otherwise ties of length, and the batches' order, are
              drawn from it: the same numbers give the same batches
+    most     sentences of a batch; None: as many as fit
 
     Raises UserError when a pair alone is over the budget.
     """
@@ -83,7 +94,8 @@ def buckets(
     longer = lengths[order].max(1)
     batches, start = [], 0
     while start < len(order):
-        ahead = longer[start : start + budget // longer[start]]  # no more than this can fit
+        fit = budget // longer[start]  # no more can
+        ahead = longer[start : start + min(fit, most or fit)]
         area = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
         end = start + int(np.searchsorted(area, budget, side="right"))
         batches.append(order[start:end])

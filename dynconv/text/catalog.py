@@ -1,23 +1,48 @@
-"""What corpora there are, which of them are here, and how to get the others."""
+"""What corpora there are, which of them are here, and what their files must be."""
 
-import sys
+import hashlib
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 from dynconv.errors import UserError, nearest
-from dynconv.files import sha256
+from dynconv.text.archive import stem
 from dynconv.text.corpus import data_dir
+
+SPLITS = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file of a corpus; `url` is None when it is shipped."""
+    """One file of a corpus, as the manifest describes it."""
 
     name: str
-    url: str | None
-    sha256: str | None
-    """None while nobody has recorded it"""
+    urls: tuple[str, ...] = ()
+    """mirrors, in the order they are tried; none where it is shipped or given to licensees alone"""
+    bytes: int | None = None
+    sha256: str | None = None
+    md5: str | None = None
+    """of the three, None where no public source states it"""
+
+    @property
+    def verifiable(self) -> bool:
+        return bool(self.sha256 or self.md5)
+
+    def fault(self, path: Path) -> str | None:
+        """How the file at `path` differs from the description; None where it does not."""
+        size = path.stat().st_size
+        if self.bytes not in (None, size):
+            return f"it has {size:,} bytes, the manifest says {self.bytes:,}"
+        for kind in ("sha256", "md5"):
+            wanted = getattr(self, kind)
+            if wanted and (found := checksum(path, kind)) != wanted:
+                return f"{kind} is {found}, the manifest says {wanted}"
+        return None
+
+    def verified(self, path: Path) -> str:
+        """What is known of a file without fault, for the user."""
+        if self.verifiable:
+            return f"{'sha256' if self.sha256 else 'md5'} verified"
+        return f"sha256 {checksum(path, 'sha256')}, not verified: the manifest records none"
 
 
 @dataclass(frozen=True)
@@ -29,15 +54,14 @@ class Entry:
     """translation | language-model | summarisation"""
     languages: tuple[str, ...]
     sentences: dict[str, int] | None
-    """lines of each split; None where they have not been counted"""
+    """lines of each split, of those that are known"""
     licence: str
     description: str
     citation: str
     files: tuple[CorpusFile, ...]
-
-    @property
-    def shipped(self) -> bool:
-        return all(file.url is None for file in self.files)
+    shipped: bool
+    note: str = ""
+    """what there is to know before it is fetched"""
 
     @property
     def directory(self) -> Path:
@@ -46,11 +70,23 @@ class Entry:
 
     @property
     def status(self) -> str:
-        """shipped | fetched | to fetch"""
+        """shipped | fetched | partly fetched | to fetch | by licence"""
         if self.shipped:
             return "shipped"
-        here = all((self.directory / file.name).is_file() for file in self.files)
-        return "fetched" if here else "to fetch"
+        missing = self.missing(self.directory)
+        if not missing:
+            return "fetched"
+        if len(missing) < len(self.files):
+            return "partly fetched"
+        return "to fetch" if all(file.urls for file in missing) else "by licence"
+
+    def missing(self, directory: Path) -> list[CorpusFile]:
+        """The files that are neither in a directory nor, as archives, unpacked there."""
+        return [
+            file
+            for file in self.files
+            if not (directory / file.name).is_file() and not (directory / stem(file.name)).is_dir()
+        ]
 
 
 def entries() -> list[Entry]:
@@ -65,40 +101,31 @@ def entries() -> list[Entry]:
 
 
 def _entry(fields: dict) -> Entry:
-    files = tuple(
+    files = [
         CorpusFile(
-            name=file["path"] if "path" in file else file["url"].rsplit("/", 1)[1],
-            url=file.get("url"),
-            sha256=file["sha256"],
+            name=file.get("path") or file["name"],
+            urls=tuple(file.get("urls", ())),
+            **{key: file[key] for key in ("bytes", "sha256", "md5") if key in file},
         )
         for file in fields["files"]
-    )
-    return Entry(**{**fields, "languages": tuple(fields["languages"]), "files": files})
+    ]
+    shipped = all("path" in file for file in fields["files"])
+    changed = {"languages": tuple(fields["languages"]), "files": tuple(files), "shipped": shipped}
+    return Entry(**{**fields, **changed})
 
 
 def listing() -> str:
     """The table of all corpora, one a line under a heading."""
     rows = [("name", "kind", "languages", "train / valid / test lines", "licence", "status")]
     for entry in entries():
-        counts = " / ".join(f"{n:,}" for n in (entry.sentences or {}).values()) or "not counted"
+        lines = entry.sentences or {}
+        counts = [f"{lines[split]:,}" if split in lines else "-" for split in SPLITS]
+        counts = " / ".join(counts) if lines else "not counted"
         languages = "-".join(entry.languages)
         rows.append((entry.name, entry.kind, languages, counts, entry.licence, entry.status))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return "\n".join(lines)
-
-
-def fetch(name: str, out: Path | None) -> list[Path]:
-    """Download a corpus into `out` (default: data/raw/NAME) and verify its recorded checksums.
-
-    Files that are already there are verified and not downloaded again. A download appears under
-    its name only when it is complete and verified.
-    """
-    entry = _find(name)
-    if entry.shipped:
-        print(f"{name} is shipped with dynconv and needs no fetching: {entry.directory}")
-        return [entry.directory / file.name for file in entry.files]
-    return [_download(file, out or entry.directory) for file in entry.files]
 
 
 def languages(corpus: str) -> tuple[str, str]:
@@ -109,37 +136,12 @@ def languages(corpus: str) -> tuple[str, str]:
     raise UserError(f"{corpus}: of which languages? give --languages SOURCE TARGET")
 
 
-def _find(name: str) -> Entry:
+def find(name: str) -> Entry:
     known = {entry.name: entry for entry in entries()}
     if name in known:
         return known[name]
     hint = nearest(name, known, "there are")
     raise UserError(f"no corpus {name!r} in the manifest; {hint}")
-
-
-def _download(file: CorpusFile, directory: Path) -> Path:
-    try:
-        import pooch
-        import requests
-    except ImportError:
-        raise UserError("fetching a corpus needs pooch: pip install pooch") from None
-
-    pooch.get_logger().setLevel("WARNING")  # its hints on hashes are for programmers
-    bar = sys.stderr.isatty() and find_spec("tqdm") is not None
-    known = file.sha256 and f"sha256:{file.sha256}"
-    try:
-        path = Path(pooch.retrieve(file.url, known, file.name, directory, progressbar=bar))
-    except requests.RequestException as error:  # first, since it is an OSError too
-        raise UserError(f"could not fetch {file.url}: {_one_line(error)}") from None
-    except OSError as error:
-        raise UserError(f"cannot save {file.url} in {directory}: {_one_line(error)}") from None
-    except ValueError as error:  # pooch's word for a wrong checksum; it kept nothing
-        raise UserError(f"wrong checksum of {file.url}: {_one_line(error)}") from None
-    if file.sha256 is None:
-        print(f"{path}: sha256 {sha256(path)}, not verified: the manifest records none")
-    else:
-        print(f"{path}: sha256 verified")
-    return path
 
 
 def check() -> None:
@@ -149,9 +151,11 @@ def check() -> None:
             path = entry.directory / file.name
             if not path.is_file():
                 raise UserError(f"{path}: no such file, but the manifest lists it as shipped")
-            if (found := sha256(path)) != file.sha256:
-                raise UserError(f"{path}: sha256 is {found}, the manifest says {file.sha256}")
+            if fault := file.fault(path):
+                raise UserError(f"{path}: {fault}")
 
 
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
+def checksum(path: Path, kind: str) -> str:
+    """The "sha256" or "md5" of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, kind).hexdigest()

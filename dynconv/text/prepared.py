@@ -1,9 +1,11 @@
 """A corpus larger than memory: prepared once, then read memory-mapped by every process.
 
     prepared.json               what it was made of; size and sha256 of each other file
-    bpe.json                    the vocabulary
-    train.tokens                ids of source, target, source, target ..., without <eos>
-    train.bounds                int64, 2 * pairs + 1 offsets: where each of them starts, and the end
+    vocabulary.json             the vocabulary, or both
+    train.tokens                ids: of source, target, source, target ..., without <eos>; or, for a
+                                language model, of <eos>, line, <eos>, line, <eos> ...
+    train.bounds                int64 offsets: where each source and each target starts, and the
+                                end; or where each <eos> stands
     {valid,test}.{source,target}        the text of the other splits, if there are any
 
 Numbers are little-endian; an id takes two bytes, or four when there are more than 65,536 types.
@@ -22,17 +24,18 @@ import numpy as np
 
 from dynconv.errors import UserError
 from dynconv.files import sha256
-from dynconv.text.bpe import BPE
-from dynconv.text.corpus import OPENERS, corpus_dir, find_split, stream_parallel
+from dynconv.text.batching import Batch, collate
+from dynconv.text.corpus import OPENERS, corpus_dir, find_split, stream_lines, stream_parallel
+from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
-FORMAT = "dynconv prepared corpus 1"
+FORMAT = "dynconv prepared corpus 2"
 SAMPLE = 500_000
 """most pairs to learn the vocabulary from: this bounds the memory of learning"""
 PROBE = 10_000
 """pairs that tell how many long words there are"""
 LONG = 30
 """characters of a word that is most likely new to the learner. Text without spaces (Chinese) has
-hardly any other: segment it first, or give `bpe`, for few pairs will be learned from"""
+hardly any other: segment it first, or give `vocabulary`, for few pairs will be learned from"""
 LONG_BYTES = 4_000_000
 """most bytes of long words to learn from"""
 CHUNK = 1 << 20
@@ -43,29 +46,35 @@ SHORT = 1 << 16
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared training split; nothing of it is in memory but the pages that are read."""
+    """A prepared training split; nothing of it is in memory but the pages that are read.
+
+    Its pairs are those of a parallel text. A language model reads it through
+    `dynconv.text.excerpts`.
+    """
 
     directory: Path
     corpus: str
-    source: str
+    source: str | None
+    """None: the text of a language model, whose lines count as pairs"""
     target: str
     pairs: int
     blank: int
     """pairs left out because a side is blank"""
     source_tokens: int
     target_tokens: int
-    vocab_size: int
+    vocab_size: int | tuple[int, int]
+    """of both together, or of source and target"""
     dtype: str
     """of an id: uint16 | uint32"""
     files: dict[str, dict]
     """bytes and sha256 of each, by name"""
 
     @cached_property
-    def _tokens(self) -> np.ndarray:
+    def tokens(self) -> np.ndarray:
         return _mapped(self.directory / "train.tokens", self.dtype)
 
     @cached_property
-    def _bounds(self) -> np.ndarray:
+    def bounds(self) -> np.ndarray:
         return _mapped(self.directory / "train.bounds", "int64")
 
     def __len__(self) -> int:
@@ -74,18 +83,22 @@ class Prepared:
     def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Ids of pair i's source and target, without <eos>: read-only views of the file."""
         i = range(self.pairs)[i]  # IndexError beyond the end; -1 is the last
-        start, middle, end = self._bounds[2 * i : 2 * i + 3].tolist()
-        return self._tokens[start:middle], self._tokens[middle:end]
+        start, middle, end = self.bounds[2 * i : 2 * i + 3].tolist()
+        return self.tokens[start:middle], self.tokens[middle:end]
 
     def lengths(self, chosen: np.ndarray) -> np.ndarray:
         """Tokens of source and target, <eos> included: (n) indices of pairs to (n, 2) int64."""
         first = 2 * np.asarray(chosen, dtype=np.int64)
-        start, middle, end = (self._bounds[first + k] for k in range(3))
+        start, middle, end = (self.bounds[first + k] for k in range(3))
         return np.stack([middle - start, end - middle], axis=1) + 1
 
-    def bpe(self) -> BPE:
-        """The vocabulary."""
-        return BPE.load(self.directory / "bpe.json")
+    def batch(self, chosen: Iterable[int]) -> Batch:
+        """These pairs, to train with."""
+        return collate([self[i] for i in chosen])
+
+    def vocabularies(self) -> Vocabularies:
+        """Those it was encoded with."""
+        return Vocabularies.load(self.directory / "vocabulary.json")
 
 
 def _mapped(path: Path, dtype: str) -> np.ndarray:
@@ -94,15 +107,23 @@ def _mapped(path: Path, dtype: str) -> np.ndarray:
 
 
 def prepare(
-    corpus: str, source: str, target: str, vocab_size: int, out: Path, bpe: Path | None = None
+    corpus: str,
+    source: str | None,
+    target: str,
+    vocab_size: int | tuple[int, int],
+    out: Path,
+    kind: str = "bytes",
+    vocabulary: Path | None = None,
 ) -> Prepared:
     """Encode the training split of a corpus into a new directory, in bounded memory.
 
     corpus          as in `load_parallel`; valid and test may be missing
-    source, target  languages ("de", "en")
-    vocab_size      types to learn from the training split; those of `bpe`, if that is given
+    source, target  languages ("de", "en"); source None: a language model's text
+    vocab_size      types to learn from the training split, of both sides together or of each by
+                    itself; those of `vocabulary`, if that is given
     out             it appears under this name only when it is whole
-    bpe             a vocabulary to use instead of learning one
+    kind            of the vocabulary: see `dynconv.text.vocabulary`
+    vocabulary      a file to use instead of learning
 
     Raises UserError when there is something at `out`, the text cannot be read or has no usable
     pair, the vocabulary has another size, or the disk does not take it.
@@ -110,24 +131,28 @@ def prepare(
     out = out.resolve()
     _refuse_existing(out)
     splits = _splits(corpus_dir(corpus), source, target)
-    given = bpe and BPE.load(bpe)
-    if given and len(given) != vocab_size:
-        raise UserError(f"{bpe}: {len(given)} types, not vocab_size {vocab_size}: give that number")
+    given = vocabulary and Vocabularies.load(vocabulary)
+    if given and given.sizes != vocab_size:
+        raise UserError(
+            f"{vocabulary}: {given.sizes} types, not vocab_size {vocab_size}: give that number"
+        )
     scratch = out.with_name(out.name + ".part")
     shutil.rmtree(scratch, ignore_errors=True)  # of a preparation that was killed
     try:
         scratch.mkdir(parents=True)
         # Every mistake in the text is found here, before the long part.
         counts = {split: _count(split, paths) for split, paths in splits.items()}
-        vocabulary = given or _learn(splits["train"], counts["train"], vocab_size)
-        vocabulary.save(scratch / "bpe.json")
-        dtype = "uint16" if vocab_size <= SHORT else "uint32"
+        vocabularies = given or _learn(splits["train"], counts["train"], vocab_size, kind)
+        vocabularies.save(scratch / "vocabulary.json")
+        largest = max(map(len, vocabularies))
+        dtype = "uint16" if largest <= SHORT else "uint32"
         tokens, bounds = scratch / "train.tokens", scratch / "train.bounds"
-        pairs = _bar(stream_parallel(*splits["train"]), "encode", counts["train"])
-        found = _encode(pairs, vocabulary, tokens, bounds, dtype)
+        lines = _bar(_stream(splits["train"]), "encode", counts["train"])
+        encode = _encode_lines if source is None else _encode_pairs
+        found = encode(lines, vocabularies, tokens, bounds, dtype)
         if not found["pairs"]:
             raise UserError(f"{corpus}: no usable pair in split train: all have a blank side")
-        _copy_text(splits, (source, target), scratch)
+        _copy_text(splits, [side for side in (source, target) if side], scratch)
         prepared = Prepared(
             directory=out,
             corpus=corpus,
@@ -160,77 +185,133 @@ def _refuse_existing(out: Path) -> None:
         raise UserError(f"{out}: something else is there: give another --out")
 
 
-def _splits(directory: Path, source: str, target: str) -> dict[str, list[Path]]:
-    """The two files of each split; one side alone is an error, and so is no training split."""
+def _splits(directory: Path, source: str | None, target: str) -> dict[str, list[Path]]:
+    """The files of each split; one side alone is an error, and so is no training split."""
     splits = {}
     for split in ("train", "valid", "test"):
-        names = [f"{split}.{language}" for language in (source, target)]
+        names = [f"{split}.{side}" for side in (source, target) if side]
         here = [directory / (name + suffix) for name in names for suffix in ("", *OPENERS)]
         if split == "train" or any(path.is_file() for path in here):
             splits[split] = [find_split(directory, name) for name in names]
     return splits
 
 
+def _stream(paths: list[Path]) -> Iterator[tuple[str, ...]]:
+    """Pairs of lines, or the lines of one file as tuples of one."""
+    return stream_parallel(*paths) if len(paths) == 2 else zip(stream_lines(*paths), strict=True)
+
+
 def _count(split: str, paths: list[Path]) -> int:
-    return sum(1 for _ in _bar(stream_parallel(*paths), f"read {split}", None))
+    return sum(1 for _ in _bar(_stream(paths), f"read {split}", None))
 
 
-def _bar(pairs: Iterable[tuple[str, str]], what: str, total: int | None) -> Iterable:
+def _bar(pairs: Iterable[tuple[str, ...]], what: str, total: int | None) -> Iterable:
     from tqdm import tqdm
 
     # disable=None: on terminals only
-    return tqdm(pairs, what, total, unit=" pairs", unit_scale=True, disable=None)
+    return tqdm(pairs, what, total, unit=" lines", unit_scale=True, disable=None)
 
 
-def _learn(paths: list[Path], pairs: int, vocab_size: int) -> BPE:
-    """A vocabulary from some of the pairs, evenly spread over the text."""
-    probe = chain.from_iterable(_spread(paths, pairs, PROBE, "probe"))
+def _learn(
+    paths: list[Path], lines: int, vocab_size: int | tuple[int, int], kind: str
+) -> Vocabularies:
+    """Vocabularies from the training text: one of all sides, or one of each."""
+    if isinstance(vocab_size, int):
+        both = Vocabulary.learn(_sample(paths, lines, kind), vocab_size, kind)
+        return Vocabularies(both, both)
+    return Vocabularies(
+        *(
+            Vocabulary.learn(_sample([path], lines, kind), size, kind)
+            for path, size in zip(paths, vocab_size, strict=True)
+        )
+    )
+
+
+def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
+    """Some of the text, evenly spread over it; all, to count words."""
+    if kind == "words":
+        return chain.from_iterable(_spread(paths, lines, lines, "learn"))
+    probe = chain.from_iterable(_spread(paths, lines, PROBE, "probe"))
     words = chain.from_iterable(line.split() for line in probe)
-    size = sum(len(word.encode()) for word in words if len(word) > LONG) / min(PROBE, pairs)
+    size = sum(len(word.encode()) for word in words if len(word) > LONG) / min(PROBE, lines)
     sample = min(SAMPLE, int(LONG_BYTES / size)) if size else SAMPLE
-    return BPE.learn(chain.from_iterable(_spread(paths, pairs, sample, "learn")), vocab_size)
+    return chain.from_iterable(_spread(paths, lines, sample, "learn"))
 
 
-def _spread(paths: list[Path], pairs: int, sample: int, what: str) -> Iterator[tuple[str, str]]:
-    sample = min(sample, pairs)
-    numbered = enumerate(_bar(stream_parallel(*paths), what, pairs))
-    return (pair for i, pair in numbered if i * sample // pairs < (i + 1) * sample // pairs)
+def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[tuple[str, ...]]:
+    sample = min(sample, lines)
+    numbered = enumerate(_bar(_stream(paths), what, lines))
+    return (pair for i, pair in numbered if i * sample // lines < (i + 1) * sample // lines)
 
 
-def _encode(
-    pairs: Iterable[tuple[str, str]], bpe: BPE, tokens: Path, bounds: Path, dtype: str
+def _encode_pairs(
+    pairs: Iterable[tuple[str, str]],
+    vocabularies: Vocabularies,
+    tokens: Path,
+    bounds: Path,
+    dtype: str,
 ) -> dict[str, int]:
     """Append the ids of all pairs without a blank side; returns their number and the tokens'."""
     lines, end, source_tokens = 0, 0, 0
+    full = (pair for pair in pairs if all(map(str.strip, pair)))
     with tokens.open("wb") as token_file, bounds.open("wb") as bound_file:
         bound_file.write(np.zeros(1, "<i8"))
-        for chunk in _chunks(pairs):
-            ids = bpe.encode(chunk)
+        for chunk in _chunks(full):
+            sides = (
+                v.encode(side)
+                for v, side in zip(vocabularies, zip(*chunk, strict=True), strict=True)
+            )
+            ids = list(chain.from_iterable(zip(*sides, strict=True)))
             lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-            flat = np.fromiter(chain.from_iterable(ids), dtype, lengths.sum())
-            token_file.write(flat.astype(flat.dtype.newbyteorder("<")))
+            _append(token_file, chain.from_iterable(ids), lengths.sum(), dtype)
             bound_file.write((end + lengths.cumsum()).astype("<i8"))
-            lines, end = lines + len(ids), end + len(flat)
+            lines, end = lines + len(chunk), end + int(lengths.sum())
             source_tokens += int(lengths[::2].sum())
     found = {"source_tokens": source_tokens, "target_tokens": end - source_tokens}
-    return {"pairs": lines // 2, **found}
+    return {"pairs": lines, **found}
 
 
-def _chunks(pairs: Iterable[tuple[str, str]]) -> Iterator[list[str]]:
-    """Source, target, source, target ... without the blank pairs, CHUNK characters at a time."""
-    lines, size = [], 0
-    for pair in pairs:
-        if all(map(str.strip, pair)):
-            lines += pair
-            size += sum(map(len, pair))
+def _encode_lines(
+    text: Iterable[tuple[str]],
+    vocabularies: Vocabularies,
+    tokens: Path,
+    bounds: Path,
+    dtype: str,
+) -> dict[str, int]:
+    """Append the ids of all lines, blank ones too, each between <eos>."""
+    lines, end = 0, 0
+    with tokens.open("wb") as token_file, bounds.open("wb") as bound_file:
+        _append(token_file, [EOS], 1, dtype)
+        bound_file.write(np.zeros(1, "<i8"))
+        for chunk in _chunks(text):
+            ids = vocabularies.target.encode([line for (line,) in chunk])
+            lengths = np.fromiter(map(len, ids), np.int64, len(ids)) + 1
+            stream = chain.from_iterable(chain(line, (EOS,)) for line in ids)
+            _append(token_file, stream, lengths.sum(), dtype)
+            bound_file.write((end + lengths.cumsum()).astype("<i8"))
+            lines, end = lines + len(chunk), end + int(lengths.sum())
+    return {"pairs": lines, "source_tokens": 0, "target_tokens": end - lines}
+
+
+def _append(file, ids: Iterable[int], count: int, dtype: str) -> None:
+    flat = np.fromiter(ids, dtype, count)
+    file.write(flat.astype(flat.dtype.newbyteorder("<")))
+
+
+def _chunks(lines: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
+    """Pairs or lines, CHUNK characters at a time."""
+    chunk, size = [], 0
+    for line in lines:
+        chunk.append(line)
+        size += sum(map(len, line))
         if size >= CHUNK:
-            yield lines
-            lines, size = [], 0
-    if lines:
-        yield lines
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
-def _copy_text(splits: dict[str, list[Path]], languages: tuple[str, str], to: Path) -> None:
+def _copy_text(splits: dict[str, list[Path]], languages: list[str], to: Path) -> None:
     for split in splits.keys() - {"train"}:
         for path, language in zip(splits[split], languages, strict=True):
             with (
@@ -269,8 +350,10 @@ def open_prepared(directory: Path, *, verify: bool) -> Prepared:
     if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
         raise UserError(f"{meta}: not of format {FORMAT!r}: prepare it again")
     try:
+        if isinstance(fields["vocab_size"], list):  # JSON has no tuples
+            fields["vocab_size"] = tuple(fields["vocab_size"])
         prepared = Prepared(directory, **fields)
-    except TypeError as error:
+    except (TypeError, KeyError) as error:
         raise UserError(f"{meta}: altered ({error}): prepare it again") from None
     for name, recorded in prepared.files.items():
         path = directory / name

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from dynconv.errors import UserError
 from dynconv.files import replace_text, write_through
 
-FORMAT = "dynconv checkpoint 2"
+FORMAT = "dynconv checkpoint 3"
 
 
 class Checkpoint(NamedTuple):
@@ -40,10 +40,10 @@ class Checkpoint(NamedTuple):
 
     @property
     def quality(self) -> tuple[float, float]:
-        """Higher is better: BLEU on the validation split, then the lower loss."""
-        if self.meta["bleu"] is None:  # not validated, or not yet
+        """Higher is better: the score on the validation split, then the lower loss."""
+        if self.meta["score"] is None:  # not validated, or not yet
             return -math.inf, -math.inf
-        return self.meta["bleu"], -self.meta["loss"]
+        return self.meta["score"], -self.meta["loss"]
 
 
 def save(path: Path, model: nn.Module, state: dict | None, meta: dict[str, Any]) -> Checkpoint:
@@ -194,7 +194,7 @@ def check_vocabulary(checkpoint: Checkpoint, expected: str) -> None:
     """UserError when the hash of the vocabulary it was trained with is not the expected one."""
     if checkpoint.meta["vocabulary"] != expected:
         raise UserError(
-            f"{checkpoint.path}: trained with another vocabulary than the run's bpe.json"
+            f"{checkpoint.path}: trained with another vocabulary than the run's vocabulary.json"
         )
 
 
@@ -209,12 +209,12 @@ def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
 
 def validated(run: Path) -> list[Checkpoint]:
     """The checkpoints of a run that have scores, oldest first, without the average."""
-    return [c for c in listing(run) if c.meta["bleu"] is not None and c.path.name.isdecimal()]
+    return [c for c in listing(run) if c.meta["score"] is not None and c.path.name.isdecimal()]
 
 
-def score(path: Path, loss: float, bleu: float) -> None:
+def score(path: Path, **scores: Any) -> None:
     """Write into a checkpoint what validation has found."""
-    meta = {**opened(path).meta, "loss": loss, "bleu": bleu}
+    meta = {**opened(path).meta, **scores}
     replace_text(path / "meta.json", json.dumps(meta, indent=1))
 
 

@@ -8,13 +8,24 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from dynconv.config import TrainConfig
+from dynconv.config import DataConfig, TrainConfig
 from dynconv.errors import UserError
-from dynconv.text import BPE, Batch, Prepared, buckets, collate, load_parallel
-from dynconv.text.batching import Pair
+from dynconv.text import (
+    Batch,
+    Excerpts,
+    Pairs,
+    Prepared,
+    Vocabularies,
+    buckets,
+    load_parallel,
+    read_lines,
+)
+from dynconv.text.corpus import find_split
 from dynconv.train.ranks import Ranks
 
 T = TypeVar("T")
+Corpus = Prepared | Excerpts
+"""what training reads: pairs, or a language model's excerpts"""
 
 POOL = 1 << 20
 """pairs that are sorted by length at a time: this bounds memory, whatever the corpus"""
@@ -45,7 +56,7 @@ class Work(NamedTuple):
 
 
 def works(
-    corpus: Prepared, longest: int, config: TrainConfig, place: Place, ranks: Ranks
+    corpus: Corpus, longest: int, config: TrainConfig, place: Place, ranks: Ranks
 ) -> Iterator[Work]:
     """The work of one rank, update after update, for ever.
 
@@ -53,12 +64,12 @@ def works(
     them a rank. Dropout masks belong to the batch: N ranks do what one would do with N times
     `accumulate`.
     """
-    batches = stream(corpus, longest, config.batch_tokens, config.seed, place)
+    batches = stream(corpus, longest, config, place)
     while True:
         everyone = list(islice(batches, config.accumulate * ranks.size))
         own = [(chosen, before) for chosen, before, _ in everyone[ranks.rank :: ranks.size]]
         yield Work(
-            batches=[collate([corpus[i] for i in chosen]) for chosen, _ in own],
+            batches=[corpus.batch(chosen) for chosen, _ in own],
             chosen=[chosen for chosen, _ in own],
             seeds=[_seed(config.seed, before) for _, before in own],
             tokens=sum(int(corpus.lengths(chosen)[:, 1].sum()) for chosen, _, _ in everyone),
@@ -71,7 +82,7 @@ def _seed(seed: int, place: Place) -> int:
 
 
 def stream(
-    corpus: Prepared, longest: int, budget: int, seed: int, place: Place
+    corpus: Corpus, longest: int, config: TrainConfig, place: Place
 ) -> Iterator[tuple[np.ndarray, Place, Place]]:
     """(pairs of a batch, place before it, place after it), for ever.
 
@@ -80,6 +91,7 @@ def stream(
     The same seed and place give the same batches.
     """
     epoch, first, start = place
+    seed, budget = config.seed, config.batch_tokens
     while True:
         pools = pools_of(len(corpus), seed, epoch)
         for pool in range(first, len(pools)):
@@ -93,7 +105,7 @@ def stream(
                     f"all have more than {min(longest, budget)} tokens "
                     "(data.max_tokens, train.batch_tokens)"
                 )
-            batches = buckets(lengths, budget, (seed, epoch, pool))
+            batches = buckets(lengths, budget, (seed, epoch, pool), config.batch_sentences)
             for i in range(start, len(batches)):
                 yield indices[batches[i]], Place(epoch, pool, i), Place(epoch, pool, i + 1)
             start = 0
@@ -120,18 +132,36 @@ def ahead(items: Iterator[T], depth: int = 2) -> Iterator[T]:
             waiting.append(worker.submit(next, items))
 
 
-def load_pairs(corpus: Prepared, bpe: BPE, split: str) -> list[Pair]:
-    """The pairs of a split as ids, without those with a blank side."""
-    text = load_parallel(str(corpus.directory), corpus.source, corpus.target, split)
-    pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
-    kept = [(s, t) for s, t in pairs if s and t]
+class HeldOut(NamedTuple):
+    """A split to validate on, in memory."""
+
+    text: Pairs | Excerpts
+    references: list[str]
+    """the target of each pair; none for a language model"""
+
+
+def training_text(corpus: Prepared, data: DataConfig) -> Corpus:
+    """What training reads of a prepared corpus."""
+    return corpus if corpus.source else Excerpts.of(corpus, data.block)
+
+
+def held_out(corpus: Prepared, data: DataConfig, vocabularies: Vocabularies, split: str) -> HeldOut:
+    """A split as ids: all of a language model's, or the pairs without a blank side."""
+    where = corpus.directory
+    if not corpus.source:
+        lines = read_lines(find_split(where, f"{split}.{corpus.target}"))
+        return HeldOut(Excerpts.encode(lines, vocabularies.target, data.block, where), [])
+    text = load_parallel(str(where), corpus.source, corpus.target, split)
+    sides = (v.encode(side) for v, side in zip(vocabularies, text, strict=True))
+    every = zip(*sides, text.target, strict=True)
+    kept = [(source, target, line) for source, target, line in every if source and target]
     if not kept:
-        raise UserError(f"{corpus.directory}: no pair in split {split} without a blank side")
-    return kept
+        raise UserError(f"{where}: no pair in split {split} without a blank side")
+    return HeldOut(Pairs((s, t) for s, t, _ in kept), [line for _, _, line in kept])
 
 
-def in_order(pairs: list[Pair], budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
-    """(indices, batch) over all pairs once; one that is longer than the budget is alone."""
-    lengths = np.array([(len(s) + 1, len(t) + 1) for s, t in pairs])
+def in_order(text: Pairs | Excerpts, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
+    """(indices, batch) over all of it once; what is longer than the budget is alone."""
+    lengths = text.lengths(range(len(text)))
     for chosen in buckets(lengths, max(budget, int(lengths.max()))):
-        yield chosen, collate([pairs[i] for i in chosen])
+        yield chosen, text.batch(chosen)

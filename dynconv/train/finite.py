@@ -4,13 +4,14 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dynconv.errors import UserError
 from dynconv.files import replace_text
-from dynconv.text import BPE, Prepared
-from dynconv.train.data import Work
+from dynconv.text import Vocabularies
+from dynconv.train.data import Corpus, Work
 from dynconv.train.ranks import Ranks
 
 SMALLEST_SCALE = 2.0**-10
@@ -22,6 +23,16 @@ def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
     return scaler.is_enabled() and math.isfinite(loss) and scaler.get_scale() > SMALLEST_SCALE
 
 
+def spelt(ids: np.ndarray | tuple[np.ndarray, ...], vocabularies: Vocabularies) -> dict[str, str]:
+    """The text of a pair, or of an excerpt."""
+    if isinstance(ids, np.ndarray):
+        return {"text": vocabularies.target.decode(ids)}
+    return {
+        side: vocabulary.decode(part)
+        for (side, vocabulary), part in zip(vocabularies._asdict().items(), ids, strict=True)
+    }
+
+
 def stop(
     run: Path,
     update: int,
@@ -29,18 +40,15 @@ def stop(
     norm: float,
     work: Work,
     losses: list[Tensor],
-    corpus: Prepared,
-    bpe: BPE,
+    corpus: Corpus,
+    vocabularies: Vocabularies,
     ranks: Ranks,
 ) -> None:
     """Save this rank's share of the update as text, with each batch's loss; raise UserError."""
     batches = [
         {
             "loss": str(loss.item()),  # JSON has no nan
-            "pairs": [
-                {"pair": int(i), "source": bpe.decode(source), "target": bpe.decode(target)}
-                for i, (source, target) in ((i, corpus[i]) for i in chosen)
-            ],
+            "pairs": [{"pair": int(i), **spelt(corpus[i], vocabularies)} for i in chosen],
         }
         for loss, chosen in zip(losses, work.chosen, strict=True)
     ]

@@ -45,15 +45,15 @@ class Log:
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
 
-    def event(self, kind: str, update: int, **values: float | None) -> None:
-        """One line of log.jsonl, and one TensorBoard curve for each value; None is not known."""
+    def event(self, kind: str, update: int, **values: float | str | None) -> None:
+        """One line of log.jsonl, and one TensorBoard curve for each number; None is not known."""
         try:
             self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
             self._file.flush()
         except OSError as error:
             raise UserError(f"{self._path}: cannot be written ({error.strerror})") from None
         for name, value in values.items():
-            if value is not None:
+            if isinstance(value, int | float):
                 self._board.add_scalar(f"{kind}/{name}", value, update)
 
     def progress(self, **values: str) -> None:
@@ -77,7 +77,7 @@ class Log:
 class Silence:
     """The log of a rank that keeps none."""
 
-    def event(self, kind: str, update: int, **values: float | None) -> None: ...
+    def event(self, kind: str, update: int, **values: float | str | None) -> None: ...
 
     def progress(self, **values: str) -> None: ...
 

@@ -9,10 +9,10 @@ from torch import nn
 
 from dynconv.config import Recipe, TrainConfig
 from dynconv.errors import UserError
-from dynconv.models import Seq2Seq, build
-from dynconv.text import BPE, Prepared
+from dynconv.models import build
+from dynconv.text import Prepared, Vocabularies
 from dynconv.train import checkpoint as checkpoints
-from dynconv.train.data import ahead, load_pairs, works
+from dynconv.train.data import Corpus, ahead, held_out, training_text, works
 from dynconv.train.finite import overflow, stop
 from dynconv.train.log import Log, Silence, read
 from dynconv.train.precision import faster
@@ -50,16 +50,20 @@ def loop(
     recipe: Recipe, run: Path, corpus: Prepared, ranks: Ranks, watch: Watch
 ) -> signal.Signals | None:
     """Updates, validations and checkpoints until the recipe's number of updates, or a signal."""
-    bpe = BPE.load(run / "bpe.json")
-    valid = load_pairs(corpus, bpe, "valid")
+    vocabularies = Vocabularies.load(run / "vocabulary.json")
+    valid = held_out(corpus, recipe.data, vocabularies, "valid")
+    text = training_text(corpus, recipe.data)
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(ranks.device)
-    recipe = ranks.once(lambda: resolve(run, recipe, model, corpus, ranks))
+    recipe = ranks.once(lambda: resolve(run, recipe, model, text, ranks))
     config = recipe.train
     state = begin(model, config, ranks.device)
     done = resume(run, state, config, corpus, ranks)
     loss_of = ranks.wrap(TokenLoss(model, config.label_smoothing, config.precision))
-    _, adam, scaler = state
+    _, optimizer, scaler = state
+
+    def score() -> Validation:
+        return validate(model, vocabularies, valid, recipe.metric, config.batch_tokens, ranks)
 
     with (
         signals() as received,
@@ -71,33 +75,32 @@ def loop(
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
         )
         events = ranks.once(lambda: read(run))
-        bleus = [event["bleu"] for event in events if event["event"] == "valid"]
-        updates = ahead(works(corpus, recipe.data.max_tokens, config, done.place, ranks))
+        found = [validation(event) for event in events if event["event"] == "valid"]
+        updates = ahead(works(text, recipe.data.longest, config, done.place, ranks))
         progress, skipped = Progress(log, watch, config, ranks.device), 0
         watch.lap("start")
         while True:
             if done.updates and due(done.updates, config) and not done.validated:
-                scores = validate(model, bpe, valid, config.batch_tokens, ranks)
-                log.event("valid", done.updates, **scores._asdict())
-                rate(run, done, scores, config, ranks)
+                found.append(score())
+                log.event("valid", done.updates, **found[-1]._asdict())
+                rate(run, done, found[-1], config, ranks)
                 done = done._replace(validated=True)
-                bleus.append(scores.bleu)
                 watch.lap("validate")
                 watch.validations += 1
                 left = interval(progress.left(done.updates))
-                log.say(f"update {done.updates}: {scores}, {left} left")
-            if done.updates >= config.updates or stale(bleus, config.patience):
+                log.say(f"update {done.updates}: {found[-1]}, {left} left")
+            lr = learning_rate(config, done.updates, [each.loss for each in found])
+            if done.updates >= config.updates or over(config, lr, found):
                 break
 
             work = next(updates)
             watch.lap("data")
-            lr = learning_rate(config, done.updates)
-            for group in adam.param_groups:
+            for group in optimizer.param_groups:
                 group["lr"] = lr
             # between ranks gradients stay in the buckets that are exchanged
-            adam.zero_grad(set_to_none=ranks.size == 1)
+            optimizer.zero_grad(set_to_none=ranks.size == 1)
             losses = backward(loss_of, work, scaler, ranks, watch)
-            scaler.unscale_(adam)
+            scaler.unscale_(optimizer)
             norm = nn.utils.clip_grad_norm_(model.parameters(), config.clip or math.inf)
             # the signal rides along, so that all ranks end after the same update
             loss, asked = ranks.sum(torch.stack(losses).double().sum(), received())
@@ -107,11 +110,11 @@ def loop(
                 log.event("skip", update, scale=scaler.get_scale())
                 skipped += not overflow(loss, scaler)
                 if skipped > config.skip:
-                    stop(run, update, loss, norm, work, losses, corpus, bpe, ranks)
+                    stop(run, update, loss, norm, work, losses, text, vocabularies, ranks)
                 scaler.update()
                 watch.lap("optimizer")
                 continue
-            scaler.step(adam)
+            scaler.step(optimizer)
             scaler.update()
             done, skipped = Done(done.updates + 1, work.place), 0
             watch.lap("optimizer")
@@ -131,10 +134,10 @@ def loop(
 
         if config.average and not (run / "checkpoints" / "average").exists():
             average(run, model, config.average, ranks)
-            scores = validate(model, bpe, valid, config.batch_tokens, ranks)
-            ranks.once(lambda: save_average(run, model, scores))
-            log.event("average", done.updates, **scores._asdict())
-            log.say(f"average: {scores}")
+            mean = score()
+            ranks.once(lambda: save_average(run, model, mean))
+            log.event("average", done.updates, **mean._asdict())
+            log.say(f"average: {mean}")
     return None
 
 
@@ -143,10 +146,10 @@ def due(updates: int, config: TrainConfig) -> bool:
     return updates % config.validate_every == 0 or updates == config.updates
 
 
-def resolve(run: Path, recipe: Recipe, model: Seq2Seq, corpus: Prepared, ranks: Ranks) -> Recipe:
+def resolve(run: Path, recipe: Recipe, model: nn.Module, text: Corpus, ranks: Ranks) -> Recipe:
     """Decide what the recipe leaves open, the precision, and write it into the run directory."""
     if recipe.train.precision == "auto":
-        recipe = with_precision(recipe, faster(model, corpus, recipe, ranks.device))
+        recipe = with_precision(recipe, faster(model, text, recipe, ranks.device))
     record(run, recipe, ranks)
     return recipe
 
@@ -170,8 +173,16 @@ def start_log(run: Path, done: Done, config: TrainConfig, ranks: Ranks) -> Log |
     return Log(run, done.updates, config.updates, done.validated)
 
 
-def stale(bleus: list[float], patience: int | None) -> bool:
-    """Whether the last `patience` validations brought no better BLEU."""
-    if patience is None or len(bleus) <= patience:
+def validation(event: dict) -> Validation:
+    """What the log says of one."""
+    return Validation(*(event[name] for name in Validation._fields))
+
+
+def over(config: TrainConfig, lr: float, found: list[Validation]) -> bool:
+    """Whether training ends early: a plateau's rate is spent, or the scores get no better."""
+    if config.schedule == "plateau" and lr < config.lr_end:
+        return True
+    if config.patience is None or len(found) <= config.patience:
         return False
-    return max(bleus[-patience:]) <= max(bleus[:-patience])
+    scores = [each.score for each in found]
+    return max(scores[-config.patience :]) <= max(scores[: -config.patience])

@@ -7,7 +7,7 @@ from dynconv.train.log import read
 PANELS = [
     ("train", "loss", "training loss (nats/token)"),
     ("valid", "loss", "validation loss (nats/token)"),
-    ("valid", "bleu", "validation BLEU (greedy)"),
+    ("valid", "score", "validation score (greedy)"),
     ("train", "lr", "learning rate"),
     ("train", "norm", "norm of the gradient"),
     ("train", "tokens_per_s", "target tokens a second"),

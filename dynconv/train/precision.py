@@ -6,11 +6,10 @@ from itertools import islice
 from statistics import median
 
 import torch
+from torch import nn
 
 from dynconv.config import Recipe
-from dynconv.models import Seq2Seq
-from dynconv.text import Prepared
-from dynconv.train.data import Place, works
+from dynconv.train.data import Corpus, Place, works
 from dynconv.train.ranks import Ranks
 from dynconv.train.update import TokenLoss, backward
 from dynconv.train.watch import Watch
@@ -21,7 +20,7 @@ BATCHES = 5
 """timed in turns, after one that warms up"""
 
 
-def faster(model: Seq2Seq, corpus: Prepared, recipe: Recipe, device: torch.device) -> str:
+def faster(model: nn.Module, corpus: Corpus, recipe: Recipe, device: torch.device) -> str:
     """The faster precision for this model and text: "bfloat16", or "float32" if it gains little.
 
     Known of a GPU; on a CPU measured on the first batches, their gradients thrown away.
@@ -32,7 +31,7 @@ def faster(model: Seq2Seq, corpus: Prepared, recipe: Recipe, device: torch.devic
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     alone, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
     single = replace(recipe.train, accumulate=1)
-    for work in islice(works(corpus, recipe.data.max_tokens, single, Place(), alone), 1 + BATCHES):
+    for work in islice(works(corpus, recipe.data.longest, single, Place(), alone), 1 + BATCHES):
         for precision, timed in seconds.items():
             start = time.perf_counter()
             loss_of = TokenLoss(model, recipe.train.label_smoothing, precision)

@@ -1,7 +1,7 @@
 """The run directory: everything that is needed to resume and to reproduce a run.
 
 recipe.yaml         the resolved recipe
-bpe.json            the vocabulary
+vocabulary.json     the vocabulary, or both
 data/               the training text, prepared, unless the recipe names a prepared corpus
 environment.json    versions, commit and device, a list with one entry for each start
 log.jsonl           one line an event; tensorboard/ has the same curves
@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from dynconv import recipe as recipes
 from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.files import replace_text, sha256
-from dynconv.models import Seq2Seq, build
-from dynconv.text import BPE, Prepared, is_prepared, open_prepared, prepare
+from dynconv.models import build
+from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, prepare
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.ranks import Ranks, default_device
@@ -72,7 +73,7 @@ def open_run(run: Path, recipe: Recipe, ranks: Ranks) -> tuple[Recipe, Prepared]
     """
     ranks.agree(recipe, lambda ours, theirs: "; ".join(recipes.differences(theirs, ours, ())))
     recipe = ranks.once(lambda: ready(run, recipe))
-    if not ranks.first and not (run / "bpe.json").exists():
+    if not ranks.first and not (run / "vocabulary.json").exists():
         raise UserError(
             f"{run}: this process does not see the run directory of process 0: "
             "give a --run on a file system that all machines share"
@@ -82,10 +83,10 @@ def open_run(run: Path, recipe: Recipe, ranks: Ranks) -> tuple[Recipe, Prepared]
         corpus.files,
         lambda ours, theirs: (
             f"the text in {corpus.directory} has another "
-            f"{'vocabulary' if ours['bpe.json'] != theirs['bpe.json'] else 'content'}"
+            f"{'vocabulary' if ours['vocabulary.json'] != theirs['vocabulary.json'] else 'content'}"
         ),
     )
-    if corpus.files["bpe.json"]["sha256"] != vocabulary_hash(run):
+    if corpus.files["vocabulary.json"]["sha256"] != vocabulary_hash(run):
         raise UserError(
             f"{corpus.directory}: prepared with another vocabulary than {run} was trained with"
         )
@@ -111,13 +112,20 @@ def ready(run: Path, recipe: Recipe) -> Recipe:
         shutil.rmtree(text, ignore_errors=True)  # of this run, perhaps of another text
         replace_text(own, recipes.dump(recipe))  # from now on data/ is ours
         try:
-            prepare(data.corpus, data.source, data.target, recipe.model.vocab_size, text)
+            prepare_for(recipe, text)
         except UserError:
             own.unlink()
             raise
     check_text(open_prepared(text_of(run, recipe), verify=False), recipe)
-    shutil.copyfile(text_of(run, recipe) / "bpe.json", run / "bpe.json")
+    shutil.copyfile(text_of(run, recipe) / "vocabulary.json", run / "vocabulary.json")
     return recipe
+
+
+def prepare_for(recipe: Recipe, out: Path) -> Prepared:
+    """Encode the recipe's corpus, which is text, into a directory."""
+    data = recipe.data
+    size = recipe.model.vocab_size
+    return prepare(data.corpus, data.source, data.target, size, out, data.vocabulary)
 
 
 def text_of(run: Path, recipe: Recipe) -> Path:
@@ -169,8 +177,8 @@ class Trained(NamedTuple):
     """What a run directory gives to those who use its model."""
 
     recipe: Recipe
-    bpe: BPE
-    model: Seq2Seq
+    vocabularies: Vocabularies
+    model: nn.Module
     checkpoint: Checkpoint
 
 
@@ -181,17 +189,18 @@ def load_model(run: Path, which: str = "best") -> Trained:
     """
     if not (run / "recipe.yaml").exists():
         raise UserError(f"{run}: no run directory (it has no recipe.yaml)")
-    recipe, bpe = recipes.load(run / "recipe.yaml"), BPE.load(run / "bpe.json")
+    recipe = recipes.load(run / "recipe.yaml")
+    vocabularies = Vocabularies.load(run / "vocabulary.json")
     checkpoint = checkpoints.choose(run, which)
     checkpoints.check_vocabulary(checkpoint, vocabulary_hash(run))
     model = build(recipe.model).to(default_device())
     checkpoints.fill(model, checkpoints.load_weights(checkpoint), checkpoint.path)
-    return Trained(recipe, bpe, model.eval(), checkpoint)
+    return Trained(recipe, vocabularies, model.eval(), checkpoint)
 
 
 def vocabulary_hash(run: Path) -> str:
-    """sha256 of bpe.json: weights mean nothing with another vocabulary."""
-    return sha256(run / "bpe.json")
+    """sha256 of vocabulary.json: weights mean nothing with another vocabulary."""
+    return sha256(run / "vocabulary.json")
 
 
 def _commit() -> str | None:

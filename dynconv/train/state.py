@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
-from dynconv.models import Seq2Seq
 from dynconv.text import Prepared
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.checkpoint import Checkpoint
@@ -22,22 +22,24 @@ from dynconv.train.validate import Validation
 class State(NamedTuple):
     """Weights, moments and the scale of a float16 loss."""
 
-    model: Seq2Seq
-    adam: torch.optim.Optimizer
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
 
 
-def begin(model: Seq2Seq, config: TrainConfig, device: torch.device) -> State:
+def begin(model: nn.Module, config: TrainConfig, device: torch.device) -> State:
     """The state before the first update."""
-    adam = torch.optim.AdamW(
-        model.parameters(),
-        betas=config.betas,
-        eps=config.eps,
-        weight_decay=config.weight_decay,
-        fused=True,
+    if config.optimizer == "adam":
+        own = {"betas": config.betas, "eps": config.eps}
+        optimizer = torch.optim.AdamW
+    else:
+        own = {"momentum": config.momentum, "nesterov": True}
+        optimizer = torch.optim.SGD
+    made = optimizer(
+        model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True, **own
     )
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
-    return State(model, adam, scaler)
+    return State(model, made, scaler)
 
 
 class Done(NamedTuple):
@@ -71,9 +73,9 @@ def resume(run: Path, state: State, config: TrainConfig, corpus: Prepared, ranks
         raise UserError(f"{corpus.directory}: not the text with which {last.path} was trained")
     check_machine(last, config, ranks)
     checkpoints.fill(state.model, weights, last.path)
-    state.adam.load_state_dict(rest["adam"])
+    state.optimizer.load_state_dict(rest["optimizer"])
     state.scaler.load_state_dict(rest["scaler"])
-    return Done(last.meta["update"], Place(*last.meta["place"]), last.meta["bleu"] is not None)
+    return Done(last.meta["update"], Place(*last.meta["place"]), last.meta["score"] is not None)
 
 
 def text_hash(corpus: Prepared) -> str:
@@ -108,15 +110,15 @@ def save(
     """Save a checkpoint that has no scores yet: rank 0 writes, the others wait."""
 
     def write() -> None:
-        rest = {"adam": state.adam.state_dict(), "scaler": state.scaler.state_dict()}
+        rest = {"optimizer": state.optimizer.state_dict(), "scaler": state.scaler.state_dict()}
         meta = {
             "update": done.updates,
             "place": done.place,
             "batches": config.accumulate * ranks.size,
             "device": ranks.device.type,
             "loss": None,
-            "bleu": None,
-            "vocabulary": corpus.files["bpe.json"]["sha256"],
+            "score": None,
+            "vocabulary": corpus.files["vocabulary.json"]["sha256"],
             "text": text_hash(corpus),
         }
         checkpoints.save(run / "checkpoints" / f"{done.updates:06d}", state.model, rest, meta)
@@ -129,7 +131,7 @@ def rate(run: Path, done: Done, scores: Validation, config: TrainConfig, ranks: 
     """Write the scores of its validation into a checkpoint."""
 
     def write() -> None:
-        checkpoints.score(run / "checkpoints" / f"{done.updates:06d}", *scores)
+        checkpoints.score(run / "checkpoints" / f"{done.updates:06d}", **scores._asdict())
         checkpoints.prune(run, config.keep)
 
     ranks.once(write)

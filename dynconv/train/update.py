@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor, nn
 
-from dynconv.models import Seq2Seq
+from dynconv.models import LanguageModel
 from dynconv.text import Batch
 from dynconv.train.data import Work
 from dynconv.train.loss import label_smoothed_loss
@@ -22,15 +22,19 @@ class TokenLoss(nn.Module):
     two are then rounded.
     """
 
-    def __init__(self, model: Seq2Seq, smoothing: float = 0.0, precision: str = "float32"):
+    def __init__(self, model: nn.Module, smoothing: float = 0.0, precision: str = "float32"):
         super().__init__()
         self.model, self.smoothing, self.precision = model, smoothing, precision
 
     def forward(self, batch: Batch) -> Tensor:
-        with autocast(self.precision, batch.source.device):
-            memory = self.model.encode(batch.source, batch.source_pad)
-            hidden = self.model.decode(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
-            logits = self.model.output(hidden[batch.real])  # (N, V)
+        model = self.model
+        with autocast(self.precision, batch.prefix.device):
+            if isinstance(model, LanguageModel):
+                hidden = model.decode(batch.prefix).flatten(0, 1)  # (B * T, C)
+                return model.nats(hidden[batch.real], batch.target).sum()
+            memory = model.encode(batch.source, batch.source_pad)
+            hidden = model.decode(batch.prefix, memory).flatten(0, 1)
+            logits = model.output(hidden[batch.real])  # (N, V)
         return label_smoothed_loss(logits, batch.target, self.smoothing)
 
 

@@ -3,14 +3,14 @@
 import pytest
 
 from dynconv.errors import UserError
-from dynconv.text import BPE, EOS, PAD, load_parallel
+from dynconv.text import EOS, PAD, Vocabulary, load_parallel
 
 TRAIN = load_parallel("libreoffice-de-en", "de", "en", "train")
 
 
 @pytest.fixture(scope="module")
-def bpe() -> BPE:
-    return BPE.learn(TRAIN.source[:3000] + TRAIN.target[:3000], 1000)
+def bpe() -> Vocabulary:
+    return Vocabulary.learn(TRAIN.source[:3000] + TRAIN.target[:3000], 1000)
 
 
 def test_round_trip(bpe):
@@ -32,20 +32,20 @@ def test_decoded_text_is_one_line(bpe):
 
 
 def test_save_and_load(bpe, tmp_path):
-    bpe.save(tmp_path / "bpe.json")
-    loaded = BPE.load(tmp_path / "bpe.json")
+    bpe.save(tmp_path / "vocabulary.json")
+    loaded = Vocabulary.load(tmp_path / "vocabulary.json")
     assert loaded.encode(["Öffnen Sie <eos>"]) == bpe.encode(["Öffnen Sie <eos>"])
 
 
 def test_merges_depend_on_the_text():
-    assert len(BPE.learn(["abab abab"] * 9, 260).encode(["abab"])[0]) < 4
+    assert len(Vocabulary.learn(["abab abab"] * 9, 260).encode(["abab"])[0]) < 4
 
 
 def test_errors_name_the_cause(tmp_path):
     with pytest.raises(UserError, match="vocab_size 100 is below 258"):
-        BPE.learn(["a"], 100)
+        Vocabulary.learn(["a"], 100)
     with pytest.raises(UserError, match="yields 2.. types, not vocab_size 5000"):
-        BPE.learn(["a b"], 5000)
-    (tmp_path / "bpe.json").write_text("{")
-    with pytest.raises(UserError, match="bpe.json"):
-        BPE.load(tmp_path / "bpe.json")
+        Vocabulary.learn(["a b"], 5000)
+    (tmp_path / "vocabulary.json").write_text("{")
+    with pytest.raises(UserError, match="vocabulary.json"):
+        Vocabulary.load(tmp_path / "vocabulary.json")

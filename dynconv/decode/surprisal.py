@@ -1,0 +1,51 @@
+"""How much a text surprises a language model: what perplexity is made of."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dynconv.errors import UserError
+from dynconv.models import LanguageModel
+from dynconv.text import EOS, buckets, pad
+
+
+@torch.inference_mode()
+def surprisal(
+    model: LanguageModel,
+    tokens: np.ndarray | Tensor,
+    *,
+    block: int | None = None,
+    context: int = 0,
+    batch_tokens: int = 4096,
+) -> np.ndarray:
+    """-log p of each token of a text, in nats, given those before it in its window: (N,) float64.
+
+    tokens        (N,) ids: line, <eos>, line, <eos> ... What comes before the first is <eos>
+    block         tokens of a window; None: each line with its <eos>, which makes lines independent
+    context       that the model also reads, at most, before a window; they are not scored. With 0
+                  it reads the one token from which the window's first is predicted, and no more
+    batch_tokens  most positions, padding included, that it runs over at once, or one window if
+                  that is longer
+
+    The model is in eval mode afterwards. Raises UserError for numbers that make no window.
+    """
+    if context < 0 or block is not None and block < 1:
+        raise UserError(f"block {block} must be at least 1, and context {context} at least 0")
+    stream = np.append(EOS, np.asarray(tokens))
+    N = len(stream) - 1  # token i, stream[i + 1], is predicted from stream[: i + 1]
+    cuts = np.flatnonzero(stream == EOS) if block is None else np.arange(0, N, block)
+    edges = np.union1d(cuts, N)
+    start, end = edges[:-1], edges[1:]
+    first = np.maximum(start - context, 0)  # of what it reads
+    lengths = np.stack([end - first] * 2, axis=1)
+    nats = np.empty(N)
+    device = next(model.parameters()).device
+    model.eval()
+    for chosen in buckets(lengths, max(batch_tokens, int(lengths.max(initial=0)))):
+        ids, padding = pad([stream[first[i] : end[i] + 1] for i in chosen])
+        unscored = torch.from_numpy((start - first)[chosen])
+        scored = ~padding[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])
+        hidden = model.decode(ids[:, :-1].to(device))[scored.to(device)]
+        where = np.concatenate([np.arange(start[i], end[i]) for i in chosen])
+        nats[where] = model.nats(hidden, ids[:, 1:][scored].to(device)).double().cpu().numpy()
+    return nats

@@ -1,0 +1,73 @@
+"""Unknown words of an output, replaced after the search (Jean et al. 2015).
+
+As Gehring et al. (2017, section 4.3) have it: <unk> becomes the dictionary's entry for the source
+word that it attends to most, or that word itself where there is no entry.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from dynconv.errors import UserError
+from dynconv.text import read_lines
+
+
+def replace_unknown(
+    words: Sequence[str],
+    source: Sequence[str],
+    attention: np.ndarray | Tensor,
+    dictionary: dict[str, str],
+    unknown: str = "<unk>",
+) -> list[str]:
+    """The T output words with each `unknown` replaced; S words of source.
+
+    attention (T or more, S or more): row t holds the attention with which word t was predicted;
+    columns beyond the source's words, <eos> and padding, do not count.
+    """
+    replaced = list(words)
+    for t, word in enumerate(words):
+        if word == unknown:
+            attended = source[int(attention[t, : len(source)].argmax())]
+            replaced[t] = dictionary.get(attended, attended)
+    return replaced
+
+
+def read_dictionary(path: Path) -> dict[str, str]:
+    """Lines `source word <tab> target word`; UserError for any other line, or a second entry."""
+    dictionary: dict[str, str] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        entry = line.split("\t")
+        if len(entry) != 2 or not all(entry):
+            raise UserError(f"{path}, line {number}: {line!r} is not source word, tab, target word")
+        source, target = entry
+        if source in dictionary:
+            raise UserError(f"{path}, line {number}: {source!r} has an entry already: keep one")
+        dictionary[source] = target
+    return dictionary
+
+
+def learn_dictionary(
+    source: Iterable[str], target: Iterable[str], alignments: Iterable[str]
+) -> dict[str, str]:
+    """The target word that each source word is aligned to most often; the first met of several.
+
+    Lines of tokenised text, and of `i-j` pairs as fast_align writes them: source word i belongs to
+    target word j, both from 0.
+    """
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    lines = zip(source, target, alignments, strict=True)
+    for number, (s, t, alignment) in enumerate(lines, 1):
+        sources, targets = s.split(), t.split()
+        for link in alignment.split():
+            try:
+                i, j = map(int, link.split("-"))
+                counts[sources[i]][targets[j]] += 1
+            except (ValueError, IndexError):
+                raise UserError(
+                    f"alignment, line {number}: {link!r} is no pair i-j of the "
+                    f"{len(sources)} source and {len(targets)} target words there"
+                ) from None
+    return {word: found.most_common(1)[0][0] for word, found in counts.items()}

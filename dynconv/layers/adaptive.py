@@ -1,0 +1,130 @@
+"""A large vocabulary in bands of falling frequency, whose embeddings get narrower band by band.
+
+Band i holds the types edges[i] <= w < edges[i + 1]. It has embeddings E_i (V_i, w_i) and a
+projection P_i (C, w_i); input and output may share both (Baevski and Auli 2019, section 3).
+"""
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class AdaptiveEmbedding(nn.Module):
+    """P_i E_i[w - edges[i]] for a type w of band i (Baevski and Auli 2019, section 3).
+
+    edges   0, the first type of the second, third ... band, and V
+    widths  w_i of each band
+
+    E_i is drawn from N(0, 1 / w_i), P_i is Xavier-uniform. The result is not scaled: the model
+    multiplies by sqrt(C), as it does with other embeddings.
+    """
+
+    def __init__(self, channels: int, edges: tuple[int, ...], widths: tuple[int, ...]):
+        super().__init__()
+        self.edges = edges
+        self.words = band_words(edges, widths)
+        self.projections = band_projections(channels, widths)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (...) int64 to (..., C), in the parameters' dtype under autocast, too."""
+        x = 0
+        bands = zip(pairwise(self.edges), self.words, self.projections, strict=True)
+        for (start, end), E, P in bands:
+            # all positions in all bands, zeros where a band is not theirs: no shape depends on data
+            own = F.embedding((tokens - start).clamp(0, end - start - 1), E)
+            x = x + F.linear(own * inside(tokens, start, end).unsqueeze(-1), P)
+        return x.to(E.dtype)
+
+
+class AdaptiveSoftmax(nn.Module):
+    """p(w | h) = p(band of w | h) p(w | band of w, h) (Grave et al. 2017, section 3.3).
+
+    One softmax, the head, is over the types of the first band and a class for each further band,
+    the rows of [E_0; classes] h; each further band has a softmax over E_i P_i^T h. With `tied` E_i
+    and P_i are those of the input; its P_0 has no counterpart here, so E_0 must be C wide.
+
+    dropout  on P_i^T h
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        edges: tuple[int, ...],
+        widths: tuple[int, ...],
+        *,
+        dropout: float = 0.0,
+        tied: AdaptiveEmbedding | None = None,
+    ):
+        super().__init__()
+        self.edges = edges
+        self.words = tied.words if tied else band_words(edges, widths)
+        self.projections = tied.projections[1:] if tied else band_projections(channels, widths[1:])
+        self.classes = nn.Parameter(torch.empty(len(widths) - 1, channels))
+        nn.init.xavier_uniform_(self.classes)
+        self.dropout = nn.Dropout(dropout)
+
+    def _head(self, hidden: Tensor) -> Tensor:
+        return wide(F.linear(hidden, torch.cat([self.words[0], self.classes])))
+
+    def _tail(self, i: int, hidden: Tensor) -> Tensor:
+        projected = F.linear(hidden, self.projections[i].t())
+        return wide(F.linear(self.dropout(projected), self.words[i + 1]))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Log-probabilities (..., V) for hidden (..., C), in float32 or wider."""
+        head = self._head(hidden).log_softmax(-1)
+        words, classes = head.split([self.edges[1], len(self.classes)], dim=-1)
+        tails = [
+            classes[..., i, None] + self._tail(i, hidden).log_softmax(-1)
+            for i in range(len(self.classes))
+        ]
+        return torch.cat([words, *tails], dim=-1)
+
+    def nats(self, hidden: Tensor, target: Tensor) -> Tensor:
+        """-log p (N,) of target (N,) int64 after hidden (N, C), in float32 or wider.
+
+        A band's softmax is computed for the targets in it alone. Without any, its parameters still
+        get gradients, of zero.
+        """
+        tails = list(pairwise(self.edges[1:]))
+        rows = [inside(target, start, end).nonzero().squeeze(1) for start, end in tails]
+        first = target.clone()  # what the head must predict
+        for i, own in enumerate(rows):
+            first[own] = self.edges[1] + i
+        nats = F.cross_entropy(self._head(hidden), first, reduction="none")
+        for i, (own, (start, _)) in enumerate(zip(rows, tails, strict=True)):
+            logits = self._tail(i, hidden[own])
+            second = F.cross_entropy(logits, target[own] - start, reduction="none")
+            nats = nats.index_add(0, own, second)
+        return nats
+
+    def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
+        """The sum of `nats`."""
+        return self.nats(hidden, target).sum()
+
+
+def band_words(edges: tuple[int, ...], widths: tuple[int, ...]) -> nn.ParameterList:
+    """E_i (V_i, w_i) of each band."""
+    return nn.ParameterList(
+        nn.Parameter(nn.init.normal_(torch.empty(end - start, width), std=width**-0.5))
+        for (start, end), width in zip(pairwise(edges), widths, strict=True)
+    )
+
+
+def band_projections(channels: int, widths: tuple[int, ...]) -> nn.ParameterList:
+    """P_i (C, w_i) of each band."""
+    return nn.ParameterList(
+        nn.Parameter(nn.init.xavier_uniform_(torch.empty(channels, width))) for width in widths
+    )
+
+
+def inside(tokens: Tensor, start: int, end: int) -> Tensor:
+    """Which tokens are of the band from `start` to before `end`."""
+    return (tokens >= start) & (tokens < end)
+
+
+def wide(x: Tensor) -> Tensor:
+    """In float32, or wider if it is."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,0 +1,147 @@
+"""The layers of ConvS2S (Gehring et al. 2017, section 3).
+
+Every weight but those of the embeddings is g v / |v|, with one length g and one direction v for
+each output (Salimans and Kingma 2016). At the start each layer keeps the variance of its input;
+dropout has raised that to 1 / p, where p is the share retained (section 3.5).
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
+
+from dynconv.errors import UserError
+from dynconv.layers.history import History
+from dynconv.ops.dynamicconv import pad_time
+
+HALVE = 0.5**0.5
+"""times the sum of two tensors of one variance: halves the sum's variance back to theirs"""
+
+
+def normalised(layer: nn.Linear | nn.Conv1d, gain: float) -> nn.Module:
+    """The layer weight-normalised, from N(0, sqrt(gain / n)) for n inputs a neuron, its bias 0."""
+    nn.init.normal_(layer.weight, std=math.sqrt(gain / layer.weight[0].numel()))
+    nn.init.zeros_(layer.bias)
+    return weight_norm(layer)
+
+
+def normalised_linear(inputs: int, outputs: int, retained: float = 1.0) -> nn.Module:
+    """A linear layer whose input comes from dropout that retains this share."""
+    return normalised(nn.Linear(inputs, outputs), gain=retained)
+
+
+class PositionedEmbedding(nn.Module):
+    """e_j = w_j + p_j: the token's embedding and its position's, both learned (section 3.1).
+
+    max_positions None leaves p out. Tables begin at N(0, 0.1).
+    """
+
+    def __init__(self, vocab_size: int, width: int, max_positions: int | None, dropout: float):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, width)
+        self.positions = None if max_positions is None else nn.Embedding(max_positions, width)
+        for table in self.children():
+            nn.init.normal_(table.weight, std=0.1)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Tensor, start: int = 0, pad_mask: Tensor | None = None) -> Tensor:
+        """tokens (B, T), the first at position `start`, to (B, T, C); padding has no position.
+
+        Raises UserError for more tokens than there are positions.
+        """
+        x = self.tokens(tokens)
+        if self.positions is not None:
+            length, limit = start + tokens.shape[1], self.positions.num_embeddings
+            if length > limit:
+                raise UserError(
+                    f"a sentence of {length} tokens, <eos> included, is longer than "
+                    f"model.max_positions {limit}: raise that, or leave out or cut long sentences"
+                )
+            if pad_mask is None:
+                position = torch.arange(start, length, device=tokens.device)
+            else:
+                position = ((~pad_mask).cumsum(1) - 1).clamp(min=0)
+            x = x + self.positions(position)
+        return self.dropout(x)
+
+
+class GatedConv(nn.Module):
+    """v(W X + b), v([A B]) = A * sigmoid(B): a convolution and its gate (section 3.2).
+
+    Causal: zeros before the sentence. Otherwise (K - 1) // 2 of them before and K // 2 after it,
+    and padding is set to zero. Decoding keeps the K - 1 last inputs.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel_size: int, *, causal: bool, dropout: float
+    ):
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.pad_left = kernel_size - 1 if causal else (kernel_size - 1) // 2
+        self.dropout = nn.Dropout(dropout)
+        # a gate of inputs near zero is near 1/2: it quarters the variance
+        self.conv = normalised(nn.Conv1d(inputs, 2 * outputs, kernel_size), gain=4 * (1 - dropout))
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        x = self.dropout(x)
+        x = x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
+        return self._gated(pad_time(x, self.kernel_size, self.pad_left))
+
+    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        size = self.kernel_size - 1
+        state = History.extend(state, x, size)
+        return self._gated(state.window(size + x.shape[1])), state
+
+    def _gated(self, window: Tensor) -> Tensor:
+        return F.glu(self.conv(window.transpose(1, 2)), dim=1).transpose(1, 2)
+
+
+class KeyedMemory(NamedTuple):
+    """What the decoder attends to: the encoder's output z and values (z + e) sqrt(1/2), (B, S, C).
+
+    The paper's values are z + e; the factor is the released code's.
+    """
+
+    states: Tensor
+    values: Tensor
+    pad_mask: Tensor | None
+    """(B, S) bool, True where padding"""
+
+
+class MultiStepAttention(nn.Module):
+    """Attention of one decoder layer (section 3.3), its variance kept (section 3.4).
+
+        d_i = (W_d h_i + b_d + g_i) sqrt(1/2)
+        a_ij = softmax_j(d_i . z_j)
+        c_i = m sqrt(1/m) sum_j a_ij values_j
+        h_i + c_i becomes (h_i + W_c c_i + b_c) sqrt(1/2)
+
+    for m source tokens. The paper has neither the sqrt(1/2) in d nor W_c, which c needs where h has
+    another width; both are the released code's.
+    """
+
+    def __init__(self, channels: int, embedding: int):
+        super().__init__()
+        self.query_proj = normalised_linear(channels, embedding)
+        self.out_proj = normalised_linear(embedding, channels)
+
+    def forward(self, h: Tensor, g: Tensor, memory: KeyedMemory) -> tuple[Tensor, Tensor]:
+        """h (N, T, C), target embeddings g (N, T, E); returns h's successor and a (N, T, S).
+
+        N is B, or B x beam with a sentence's beams side by side: they share its memory.
+        """
+        N, T, _ = h.shape
+        B, S, E = memory.states.shape
+        d = ((self.query_proj(h) + g) * HALVE).reshape(B, -1, E)  # (B, beam x T, E)
+        scores = d @ memory.states.transpose(1, 2)
+        m = memory.values.new_full((B, 1, 1), S)
+        if memory.pad_mask is not None:
+            pad = memory.pad_mask[:, None, :]
+            scores = scores.masked_fill(pad, float("-inf"))
+            m = (~pad).sum(2, keepdim=True).to(m.dtype)
+        a = scores.softmax(dim=-1).to(memory.values.dtype)
+        c = m * (1 / m).sqrt() * (a @ memory.values)
+        return (h + self.out_proj(c.reshape(N, T, E))) * HALVE, a.reshape(N, T, S)

@@ -1,0 +1,157 @@
+"""ConvS2S, the convolutional encoder-decoder (Gehring et al. 2017, section 3)."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from dynconv.config import ConvS2SConfig, ConvStackConfig
+from dynconv.layers.convs2s import (
+    HALVE,
+    GatedConv,
+    KeyedMemory,
+    MultiStepAttention,
+    PositionedEmbedding,
+    normalised_linear,
+)
+from dynconv.models.seq2seq import DecoderState
+
+
+class ConvBlock(nn.Module):
+    """One layer's convolution, attention if it attends, and what its residual connection needs."""
+
+    def __init__(
+        self,
+        conv: GatedConv,
+        attention: MultiStepAttention | None,
+        shortcut: nn.Module,
+        residual: int,
+    ):
+        super().__init__()
+        self.conv, self.attention = conv, attention
+        self.shortcut, self.residual = shortcut, residual
+
+    def add(self, h: Tensor, outputs: list[Tensor]) -> Tensor:
+        """(h + what came out `residual` layers before) sqrt(1/2)."""
+        return (h + self.shortcut(outputs[-self.residual])) * HALVE if self.residual else h
+
+
+class ConvStack(nn.Module):
+    """A linear map to the first layer's width, the layers, a linear map to `output` channels."""
+
+    def __init__(
+        self,
+        config: ConvStackConfig,
+        attends: tuple[bool, ...],
+        embedding: int,
+        output: int,
+        *,
+        causal: bool,
+        dropout: float,
+    ):
+        super().__init__()
+        layers = config.each_layer()
+        widths, blocks = [layers[0][0]], []
+        for (channels, kernel, residual), attend in zip(layers, attends, strict=True):
+            conv = GatedConv(widths[-1], channels, kernel, causal=causal, dropout=dropout)
+            attention = MultiStepAttention(channels, embedding) if attend else None
+            before = widths[-residual] if residual else channels
+            same = before == channels
+            shortcut = nn.Identity() if same else normalised_linear(before, channels)
+            blocks.append(ConvBlock(conv, attention, shortcut, residual))
+            widths.append(channels)
+        self.enter = normalised_linear(embedding, widths[0], retained=1 - dropout)
+        self.blocks = nn.ModuleList(blocks)
+        self.leave = normalised_linear(widths[-1], output)
+
+    def forward(self, x: Tensor, convolve: Callable, attend: Callable | None = None) -> Tensor:
+        """convolve(conv, x) and attend(attention, h) say what the layers see and remember."""
+        outputs = [self.enter(x)]
+        for block in self.blocks:
+            h = convolve(block.conv, outputs[-1])
+            if block.attention is not None:
+                h = attend(block.attention, h)
+            outputs.append(block.add(h, outputs))
+        return self.leave(outputs[-1])
+
+
+class ConvS2S(nn.Module):
+    """Tokens (B, S) and (B, T) to logits (B, T, V).
+
+    `max_positions` is the most tokens of a source or a prefix, <eos> included, that its position
+    embeddings know (UserError beyond); None: it has none.
+    """
+
+    def __init__(self, config: ConvS2SConfig):
+        super().__init__()
+        self.config = config
+        self.max_positions = None if config.positions == "none" else config.max_positions
+        E, p = config.embedding, config.dropout
+        source, target = config.vocab_sizes
+        self.source_embedding, self.target_embedding = (
+            PositionedEmbedding(
+                types, E, config.max_positions if config.positions in ("both", side) else None, p
+            )
+            for side, types in (("source", source), ("target", target))
+        )
+        deaf = (False,) * config.encoder.layers
+        self.encoder = ConvStack(config.encoder, deaf, E, E, causal=False, dropout=p)
+        self.decoder = ConvStack(
+            config.decoder, config.attends, E, config.output_width, causal=True, dropout=p
+        )
+        self.dropout = nn.Dropout(p)
+        self.output = normalised_linear(config.output_width, target, retained=1 - p)
+        self.gradient_share = 1 / sum(config.attends)
+
+    def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> KeyedMemory:
+        """source (B, S) int64; pad_mask (B, S) bool, True where padding, at either end.
+
+        The encoder's gradient, though not that of e in the values, is divided by the number of
+        attending layers (section 3.4); the released code divides by twice that.
+        """
+        e = self.source_embedding(source, pad_mask=pad_mask)
+        z = self.encoder(e, lambda conv, x: conv(x, pad_mask))
+        z = torch.lerp(z.detach(), z, self.gradient_share)  # z; its gradient is a share of ours
+        return KeyedMemory(z, (z + e) * HALVE, pad_mask)
+
+    def decode(self, target: Tensor, memory: KeyedMemory) -> Tensor:
+        """Hidden states (B, T, C) for the target's prefixes (B, T), all positions at once."""
+        return self._decode(target, memory, lambda conv, x: conv(x))[0]
+
+    def attention(self, target: Tensor, memory: KeyedMemory) -> Tensor:
+        """Attention (B, T, S) of each prefix to the source, its mean over the attending layers."""
+        return torch.stack(self._decode(target, memory, lambda conv, x: conv(x))[1]).mean(0)
+
+    def _decode(self, target: Tensor, memory: KeyedMemory, convolve: Callable, start: int = 0):
+        """Hidden states, and the attention of each attending layer."""
+        g = self.target_embedding(target, start)
+        shares = []
+
+        def attend(attention: MultiStepAttention, h: Tensor) -> Tensor:
+            h, share = attention(h, g, memory)
+            shares.append(share)
+            return h
+
+        return self.dropout(self.decoder(g, convolve, attend)), shares
+
+    def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        """Logits (B, T, V) of the token after each prefix of `target`."""
+        return self.output(self.decode(target, self.encode(source, pad_mask)))
+
+    def start(self, memory: KeyedMemory) -> DecoderState:
+        """The state before the first target position; the memory has the keys and values."""
+        return DecoderState(0, [None] * len(self.decoder.blocks), projected=[])
+
+    def step(
+        self, tokens: Tensor, memory: KeyedMemory, state: DecoderState
+    ) -> tuple[Tensor, DecoderState]:
+        """Logits (N, n, V) after n new tokens (N, n); N is B, or B x beam."""
+        before, mixers = iter(state.mixers), []
+
+        def convolve(conv: GatedConv, x: Tensor) -> Tensor:
+            x, history = conv.step(x, next(before))
+            mixers.append(history)
+            return x
+
+        hidden, _ = self._decode(tokens, memory, convolve, state.position)
+        return self.output(hidden), DecoderState(state.position + tokens.shape[1], mixers, [])

@@ -1,0 +1,200 @@
+"""Vocabularies: text to ids and back, by HF `tokenizers`, learned on the training split only.
+
+Three kinds, and the special tokens that come first in each:
+
+bytes  byte-pair encoding of any text: it can all be encoded and comes back unchanged, but for
+       Unicode's composed form (NFC). <pad>, and <eos>, from which the decoder also starts
+bpe    the same of words that spaces set apart, as the papers have it (Sennrich et al. 2016), for
+       text that is tokenised already. A character that training never showed is <unk>
+words  those words themselves, the most frequent ones. Any other is <unk>
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dynconv.errors import UserError
+
+PAD, EOS, UNK = 0, 1, 2
+SPECIALS = ["<pad>", "<eos>"]
+BYTES = 256
+KINDS = ("bytes", "bpe", "words")
+END = "</w>"
+"""ends the last piece of a word in kind bpe"""
+
+
+class Vocabulary:
+    """The types of one language, or of two together."""
+
+    def __init__(self, tokenizer):
+        tokenizer.encode_special_tokens = True  # "<eos>" in a text is text
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], vocab_size: int, kind: str = "bytes") -> "Vocabulary":
+        """Learn `vocab_size` types, the special ones included; for `kind` see above.
+
+        Raises UserError when the size is too small for the kind, or the text yields fewer types.
+        """
+        from tokenizers import trainers
+
+        tokenizer, specials = _empty(kind)
+        smallest = len(specials) + (BYTES if kind == "bytes" else 1)
+        if vocab_size < smallest:
+            what = "256 bytes and specials" if kind == "bytes" else "specials and a word"
+            raise UserError(f"vocab_size {vocab_size} is below {smallest}: {what}")
+        options = {"vocab_size": vocab_size, "special_tokens": specials, "show_progress": False}
+        if kind == "words":
+            trainer = trainers.WordLevelTrainer(**options)
+        elif kind == "bpe":
+            trainer = trainers.BpeTrainer(**options, end_of_word_suffix=END)
+        else:
+            trainer = trainers.BpeTrainer(**options, initial_alphabet=_alphabet())
+        tokenizer.train_from_iterator(lines, trainer)
+        found = tokenizer.get_vocab_size()
+        if found != vocab_size:
+            problem = "the text yields" if found < vocab_size else "the text's characters alone are"
+            raise UserError(
+                f"{problem} {found} types, not vocab_size {vocab_size}: ask for {found}"
+            )
+        return cls(tokenizer)
+
+    @classmethod
+    def from_codes(cls, codes: Path, lines: Iterable[str]) -> "Vocabulary":
+        """Kind bpe, with the merges of a file of subword-nmt and the characters of `lines`.
+
+        `codes` has the line `#version: 0.2` and then a merge a line, `th e</w>`.
+        """
+        from tokenizers import models
+
+        first, *merges = codes.read_text(encoding="utf-8").splitlines()
+        if first != "#version: 0.2":
+            raise UserError(f"{codes}: begins with {first!r}, not #version: 0.2")
+        pairs = [tuple(merge.split(" ")) for merge in merges]
+        tokenizer, specials = _empty("bpe")
+        characters = sorted(set().union(*lines) - {" "})
+        singles = [c + end for c in characters for end in ("", END)]
+        parts = [part for pair in pairs for part in (*pair, "".join(pair))]
+        types = {name: i for i, name in enumerate(dict.fromkeys([*specials, *singles, *parts]))}
+        tokenizer.model = models.BPE(
+            vocab=types, merges=pairs, unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END
+        )
+        return cls(tokenizer)
+
+    @classmethod
+    def load(cls, path: Path) -> "Vocabulary":
+        """Read what `save` wrote; UserError when it cannot be read."""
+        return _parse(_read(path), path)
+
+    def save(self, path: Path) -> None:
+        """Write types and merges as JSON, in the format of `tokenizers`."""
+        # not by the library's save: a full disk would raise a bare Exception
+        path.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
+
+    def __len__(self) -> int:
+        return self._tokenizer.get_vocab_size()
+
+    @property
+    def unknown(self) -> int | None:
+        """The id of <unk>; None when there is none, since bytes can spell everything."""
+        return self._tokenizer.token_to_id("<unk>")
+
+    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Ids of each line, without <eos>; a blank line gives no ids."""
+        return [
+            e.ids if line.strip() else []
+            for line, e in zip(lines, self._tokenizer.encode_batch_fast(lines), strict=True)
+        ]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of some ids; <pad> and <eos> vanish, a line break becomes a space."""
+        kept = [i for i in ids if i >= len(SPECIALS)]
+        if self.unknown is not None:
+            return " ".join(self.words(kept)).replace("@@ ", "")
+        return " ".join(self._tokenizer.decode(kept).removeprefix(" ").split("\n"))
+
+    def words(self, ids: Iterable[int]) -> list[str]:
+        """The type behind each id; in kind bpe `@@` ends a piece that its word goes on from."""
+        types = [self._tokenizer.id_to_token(i) for i in ids]
+        if not getattr(self._tokenizer.model, "end_of_word_suffix", None):
+            return types
+        return [
+            t if t in (*SPECIALS, "<unk>") else t.removesuffix(END) if t.endswith(END) else t + "@@"
+            for t in types
+        ]
+
+
+class Vocabularies(NamedTuple):
+    """Those of source and target; one and the same when they are learned together."""
+
+    source: Vocabulary
+    target: Vocabulary
+
+    @property
+    def sizes(self) -> int | tuple[int, int]:
+        """As `model.vocab_size` has it: one number, or that of source and target."""
+        joint = self.source is self.target
+        return len(self.target) if joint else (len(self.source), len(self.target))
+
+    @classmethod
+    def load(cls, path: Path) -> "Vocabularies":
+        """Read what `save` wrote; UserError when it cannot be read."""
+        tree = _read(path)
+        if isinstance(tree, dict) and tree.keys() == {"source", "target"}:
+            return cls(*(_parse(tree[side], path) for side in cls._fields))
+        both = _parse(tree, path)
+        return cls(both, both)
+
+    def save(self, path: Path) -> None:
+        """Write them into one file: as `Vocabulary.save` does, or both by name."""
+        if self.source is self.target:
+            self.target.save(path)
+        else:
+            trees = {
+                side: json.loads(each._tokenizer.to_str()) for side, each in self._asdict().items()
+            }
+            path.write_text(json.dumps(trees, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def _empty(kind: str):
+    """A tokenizer of a kind before it has learned, and its special tokens."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    if kind not in KINDS:
+        raise UserError(f"vocabulary {kind!r} is not known; there are {', '.join(KINDS)}")
+    if kind == "bytes":
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.normalizer = normalizers.NFC()
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        tokenizer.decoder = decoders.ByteLevel()
+        return tokenizer, SPECIALS
+    tokenizer = Tokenizer(
+        models.WordLevel(unk_token="<unk>")
+        if kind == "words"
+        else models.BPE(unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END)
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
+    return tokenizer, [*SPECIALS, "<unk>"]
+
+
+def _alphabet() -> list[str]:
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.ByteLevel.alphabet()
+
+
+def _read(path: Path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not a readable vocabulary ({error})") from None
+
+
+def _parse(tree, path: Path) -> Vocabulary:
+    from tokenizers import Tokenizer
+
+    try:
+        return Vocabulary(Tokenizer.from_str(json.dumps(tree)))
+    except Exception as error:  # the library raises a bare Exception
+        raise UserError(f"{path}: not a readable vocabulary ({error})") from error
