@@ -18,13 +18,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     tune_cpu()
     top = parser()
-    options, rest = top.parse_known_args(arguments)
-    if hasattr(options, "overrides"):  # argparse takes no positional that follows an option
-        options.overrides += [text for text in rest if not text.startswith("-")]
-        rest = [text for text in rest if text.startswith("-")]
-    if rest:
-        top.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
+        options, rest = top.parse_known_args(arguments)
+        if hasattr(options, "overrides"):  # argparse takes no positional that follows an option
+            options.overrides += [text for text in rest if not text.startswith("-")]
+            rest = [text for text in rest if text.startswith("-")]
+        if rest:
+            top.error(f"unrecognized arguments: {' '.join(rest)}")
         return options.run(options) or 0
     except UserError as error:
         return fail(str(error), 2)
@@ -113,7 +113,13 @@ def parser() -> argparse.ArgumentParser:
         "Train by a recipe. The same command again goes on from the newest checkpoint.",
     )
     with_recipe(train)
-    train.add_argument("--list", action=ListRecipes, nargs=0, help="show all recipes, and stop")
+    train.add_argument(
+        "--list",
+        action=Show,
+        nargs=0,
+        const=commands.train_list,
+        help="show all recipes, and stop",
+    )
     train.add_argument(
         "--run",
         "--run-dir",  # torchrun has options that begin with --run
@@ -122,7 +128,43 @@ def parser() -> argparse.ArgumentParser:
         metavar="RUN",
         help="default: runs/RECIPE; under torchrun write --run-dir",
     )
-    train.add_argument("--dry-run", action="store_true", help="print the resolved recipe and stop")
+    train.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the resolved recipe, count its parameters, rehearse it with a narrow copy of "
+        "the model on some shipped text, and stop",
+    )
+
+    ablate = command(
+        commands.ablate_run,
+        "ablate",
+        "Train and score the rows of a table, with several seeds. The same command again goes on.",
+    )
+    ablate.add_argument("name", help="a shipped ablation's name, or a YAML file")
+    changes(ablate, "replace an entry in the recipes of all rows: train.updates=100")
+    ablate.add_argument(
+        "--seeds", type=positive, default=3, metavar="N", help="1 to N (default: 3)"
+    )
+    ablate.add_argument(
+        "--run",
+        dest="directory",
+        type=Path,
+        metavar="DIR",
+        help="where its runs ROW-SEED are (default: runs/NAME)",
+    )
+    ablate.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="JSON, a plot beside it (default: data/results/ablate-NAME.json)",
+    )
+    ablate.add_argument(
+        "--list",
+        action=Show,
+        nargs=0,
+        const=commands.ablate_list,
+        help="show all ablations, and stop",
+    )
 
     plan = command(
         commands.plan_run,
@@ -257,20 +299,23 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-class ListRecipes(argparse.Action):
-    """Prints the recipes in place of running the command, as --help does its text."""
+class Show(argparse.Action):
+    """Calls `const`, which prints, in place of running the command, as --help does its text."""
 
     def __call__(self, parser, *_) -> None:
-        commands.train_list()
+        self.const()
         parser.exit()
 
 
 def with_recipe(command: argparse.ArgumentParser) -> None:
     """The arguments of every command that takes a recipe."""
     command.add_argument("recipe", help="a shipped recipe's name, or a YAML file")
-    command.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="replace an entry: train.lr=5e-4"
-    )
+    changes(command, "replace an entry: train.lr=5e-4")
+
+
+def changes(command: argparse.ArgumentParser, help: str) -> None:
+    """The positional arguments key=value."""
+    command.add_argument("overrides", nargs="*", metavar="key=value", help=help)
 
 
 def decoding(command: argparse.ArgumentParser) -> None:

@@ -60,7 +60,11 @@ def train_run(options) -> int:
     path = recipes.find(options.recipe)
     recipe = recipes.load(path, options.overrides)
     if options.dry_run:
-        print(recipes.dump(recipe), end="")
+        from dynconv.rehearse import rehearse
+
+        print(recipes.dump(recipe))
+        for line in rehearse(recipe):
+            print(line, flush=True)
         return 0
     from dynconv.train import train
 
@@ -71,6 +75,26 @@ def train_run(options) -> int:
     if os.environ.get("RANK", "0") == "0":
         print(f"run directory: {run} (curves: dynconv plot {run}, or tensorboard --logdir {run})")
     return 0
+
+
+def ablate_list() -> None:
+    from dynconv.ablate import listing
+
+    print(listing())
+
+
+def ablate_run(options) -> int:
+    from dynconv.ablate import ablate
+
+    signal = ablate(
+        options.name,
+        options.overrides,
+        seeds=options.seeds,
+        folder=options.directory,
+        output=options.output,
+        say=lambda text: print(text, flush=True),
+    )
+    return 0 if signal is None else 128 + signal
 
 
 def plan_run(options) -> None:

@@ -124,6 +124,18 @@ def test_wmt16_has_the_parameters_of_table_1():
     assert traced.bytes > 119 * 30 * 32768 * 4 * 2
 
 
+def test_a_language_model_with_an_adaptive_softmax():
+    """Only some of the tokens meet the tails of the vocabulary."""
+    recipe = recipes.load(recipes.find("wikitext-103-talk"))
+    whole = recipes.load(
+        recipes.find("wikitext-103-talk"), ["model.cutoffs=[]", "model.softmax_dropout=0"]
+    )
+    banded, plain = (trace(each, Shape(2, 512)) for each in (recipe, whole))
+    V = recipe.model.vocab_size
+    assert banded.bytes < plain.bytes - 2 * 512 * V * 4 < plain.bytes
+    assert "0.97 GB, the velocity" in plan(recipe, 8, 80.0, None)
+
+
 def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
     recipe = replace(recipe, train=replace(recipe.train, accumulate=2, updates=100))
     name = recipe.data.corpus

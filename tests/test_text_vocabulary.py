@@ -1,9 +1,11 @@
-"""Byte-pair encoding: lossless, learned on what it is given, with clear errors."""
+"""Vocabularies: lossless, learned on what it is given, with clear errors."""
+
+from pathlib import Path
 
 import pytest
 
 from dynconv.errors import UserError
-from dynconv.text import EOS, PAD, Vocabulary, load_parallel
+from dynconv.text import EOS, PAD, UNK, Vocabularies, Vocabulary, load_parallel, read_lines
 
 TRAIN = load_parallel("libreoffice-de-en", "de", "en", "train")
 
@@ -49,3 +51,64 @@ def test_errors_name_the_cause(tmp_path):
     (tmp_path / "vocabulary.json").write_text("{")
     with pytest.raises(UserError, match="vocabulary.json"):
         Vocabulary.load(tmp_path / "vocabulary.json")
+
+
+WORDS = ["the cat sat on the mat", "the dog sat", "a dog and a cat"]
+
+
+def test_words_are_those_that_are_frequent():
+    vocabulary = Vocabulary.learn(WORDS, 7, "words")
+    assert vocabulary.words(range(4)) == ["< pad >", "< eos >", "<unk>", "the"]
+    assert vocabulary.unknown == UNK
+    (ids,) = vocabulary.encode(["the mat dog <eos>"])
+    assert vocabulary.decode(ids) == "the <unk> dog <unk>"
+    assert EOS not in ids
+
+
+def test_bpe_of_tokenised_text_stays_within_words():
+    vocabulary = Vocabulary.learn(WORDS * 9, 31, "bpe")
+    assert vocabulary.unknown == UNK
+    (ids,) = vocabulary.encode(["the matcat , sat"])
+    assert vocabulary.decode(ids) == "the matcat <unk> sat"  # training has no comma
+    pieces = vocabulary.words(ids)
+    assert pieces[0] == "the" and pieces[-1] == "sat"
+    assert " ".join(pieces).replace("@@ ", "") == "the matcat <unk> sat"
+    (ids,) = vocabulary.encode(["the 漢字 mat"])
+    assert vocabulary.decode(ids) == "the <unk> mat"
+
+
+def test_two_vocabularies_in_one_file(tmp_path):
+    path = tmp_path / "vocabulary.json"
+    words, pieces = Vocabulary.learn(WORDS, 7, "words"), Vocabulary.learn(WORDS, 270)
+    Vocabularies(words, pieces).save(path)
+    loaded = Vocabularies.load(path)
+    assert loaded.sizes == (7, 270)
+    assert loaded.source.encode(WORDS) == words.encode(WORDS)
+    assert loaded.target.decode(pieces.encode(WORDS)[0]) == WORDS[0]
+    Vocabularies(pieces, pieces).save(path)
+    joint = Vocabularies.load(path)
+    assert joint.sizes == 270 and joint.source is joint.target
+    assert Vocabulary.load(path).encode(WORDS) == pieces.encode(WORDS)
+
+
+def test_unknown_kinds_and_codes_are_named(tmp_path):
+    with pytest.raises(UserError, match="vocabulary 'word' is not known"):
+        Vocabulary.learn(WORDS, 9, "word")
+    (tmp_path / "codes").write_text("t h\n")
+    with pytest.raises(UserError, match="begins with 't h', not #version: 0.2"):
+        Vocabulary.from_codes(tmp_path / "codes", WORDS)
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+@pytest.mark.parametrize("language", ["de", "en"])
+def test_the_codes_of_iwslt_14_give_its_real_files(split, language):
+    """Wu et al. 2019 train on text that subword-nmt had split by these very codes."""
+    folder = Path(__file__).parents[2] / "shared" / "benchmarks" / "iwslt14-deen"
+    if not folder.is_dir():
+        pytest.skip("shared benchmarks folder not present")
+    text = read_lines(folder / f"{split}.{language}")
+    vocabulary = Vocabulary.from_codes(folder / "bpe10k.codes", text)
+    ids = vocabulary.encode(text)
+    pieces = [" ".join(vocabulary.words(line)) for line in ids]
+    assert pieces == read_lines(folder / f"{split}.bpe10k.{language}")
+    assert [vocabulary.decode(line) for line in ids] == text

@@ -90,4 +90,5 @@ class ConvS2SConfig:
 
     @property
     def output_width(self) -> int:
+        """Width of what the decoder gives to the last linear layer."""
         return self.embedding if self.output is None else self.output

@@ -66,6 +66,12 @@ class Recipe:
                 "metric perplexity is for language models, and is their only one; "
                 f"model.architecture is {self.model.architecture}, metric {self.metric}"
             )
+        reach = getattr(self.model, "max_positions", None)
+        if reach is not None and self.data.longest > reach:
+            raise ValueError(
+                f"data.max_tokens {self.data.longest} exceeds model.max_positions {reach}: "
+                "lower the one or raise the other"
+            )
         if language and self.train.label_smoothing:
             raise ValueError(
                 f"train.label_smoothing {self.train.label_smoothing} must be 0 for a language model"

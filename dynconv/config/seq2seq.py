@@ -38,6 +38,12 @@ class ModelConfig:
     input_dropout: float = 0.0
     """before a convolution's input projection"""
 
+    @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        """Types of source and target."""
+        size = self.vocab_size
+        return size if isinstance(size, tuple) else (size, size)
+
     def __post_init__(self) -> None:
         if self.heads < 1 or self.channels % self.heads:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")

@@ -100,10 +100,6 @@ class AdaptiveSoftmax(nn.Module):
             nats = nats.index_add(0, own, second)
         return nats
 
-    def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
-        """The sum of `nats`."""
-        return self.nats(hidden, target).sum()
-
 
 def band_words(edges: tuple[int, ...], widths: tuple[int, ...]) -> nn.ParameterList:
     """E_i (V_i, w_i) of each band."""

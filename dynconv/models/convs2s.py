@@ -94,8 +94,8 @@ class ConvS2S(nn.Module):
             )
             for side, types in (("source", source), ("target", target))
         )
-        deaf = (False,) * config.encoder.layers
-        self.encoder = ConvStack(config.encoder, deaf, E, E, causal=False, dropout=p)
+        nowhere = (False,) * config.encoder.layers
+        self.encoder = ConvStack(config.encoder, nowhere, E, E, causal=False, dropout=p)
         self.decoder = ConvStack(
             config.decoder, config.attends, E, config.output_width, causal=True, dropout=p
         )
@@ -111,7 +111,7 @@ class ConvS2S(nn.Module):
         """
         e = self.source_embedding(source, pad_mask=pad_mask)
         z = self.encoder(e, lambda conv, x: conv(x, pad_mask))
-        z = torch.lerp(z.detach(), z, self.gradient_share)  # z; its gradient is a share of ours
+        z = torch.lerp(z.detach(), z, self.gradient_share)  # the same z, less gradient
         return KeyedMemory(z, (z + e) * HALVE, pad_mask)
 
     def decode(self, target: Tensor, memory: KeyedMemory) -> Tensor:

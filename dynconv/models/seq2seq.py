@@ -44,10 +44,10 @@ class Seq2Seq(nn.Module):
     def __init__(self, config: ModelConfig, encoder: list, decoder: list):
         super().__init__()
         self.config = config
-        V, C = config.vocab_size, config.channels
+        (S, V), C = config.vocab_sizes, config.channels
         self.target_embedding = embedding(V, C)
         shared = config.embeddings == "shared"
-        self.source_embedding = self.target_embedding if shared else embedding(V, C)
+        self.source_embedding = self.target_embedding if shared else embedding(S, C)
         self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
         self.dropout = nn.Dropout(config.dropout)
         pre = config.norm == "pre"  # its last residual sum has not been normalised

@@ -175,7 +175,9 @@ def _empty(kind: str):
         else models.BPE(unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END)
     )
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
-    return tokenizer, [*SPECIALS, "<unk>"]
+    # No word has a space in it. The text's own <unk>, as WikiText has it, is ours.
+    specials = ["< pad >", "< eos >"] if kind == "words" else SPECIALS
+    return tokenizer, [*specials, "<unk>"]
 
 
 def _alphabet() -> list[str]:

@@ -20,7 +20,7 @@ from dynconv.train.profile import profiling
 from dynconv.train.progress import Progress, interval
 from dynconv.train.ranks import Ranks, joined
 from dynconv.train.run import locked, open_run, record, with_precision
-from dynconv.train.schedule import learning_rate
+from dynconv.train.schedule import learning_rate, plateau
 from dynconv.train.signals import signals
 from dynconv.train.state import Done, begin, rate, resume, save
 from dynconv.train.update import TokenLoss, backward
@@ -89,12 +89,12 @@ def loop(
                 watch.validations += 1
                 left = interval(progress.left(done.updates))
                 log.say(f"update {done.updates}: {found[-1]}, {left} left")
-            lr = learning_rate(config, done.updates, [each.loss for each in found])
-            if done.updates >= config.updates or over(config, lr, found):
+            if done.updates >= config.updates or over(config, found):
                 break
 
             work = next(updates)
             watch.lap("data")
+            lr = learning_rate(config, done.updates, [each.loss for each in found])
             for group in optimizer.param_groups:
                 group["lr"] = lr
             # between ranks gradients stay in the buckets that are exchanged
@@ -178,9 +178,10 @@ def validation(event: dict) -> Validation:
     return Validation(*(event[name] for name in Validation._fields))
 
 
-def over(config: TrainConfig, lr: float, found: list[Validation]) -> bool:
+def over(config: TrainConfig, found: list[Validation]) -> bool:
     """Whether training ends early: a plateau's rate is spent, or the scores get no better."""
-    if config.schedule == "plateau" and lr < config.lr_end:
+    losses = [each.loss for each in found]
+    if config.schedule == "plateau" and plateau(config, losses) < config.lr_end:
         return True
     if config.patience is None or len(found) <= config.patience:
         return False

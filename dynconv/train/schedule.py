@@ -23,12 +23,12 @@ def learning_rate(config: TrainConfig, done: int, losses: Sequence[float] = ()) 
     if config.schedule == "inverse_sqrt":
         return config.lr * math.sqrt(max(config.warmup, 1) / max(done, 1))
     if config.schedule == "plateau":
-        return config.lr * SHRINK ** reductions(losses)
+        return plateau(config, losses)
     progress = (done - config.warmup) / max(config.updates - config.warmup, 1)
     return config.lr_end + (config.lr - config.lr_end) * (1 + math.cos(math.pi * progress)) / 2
 
 
-def reductions(losses: Sequence[float]) -> int:
-    """Validations from the first whose loss was no better than the best before it."""
+def plateau(config: TrainConfig, losses: Sequence[float]) -> float:
+    """lr, times SHRINK for each validation from the first that was no better than the best."""
     worse = (i for i in range(1, len(losses)) if losses[i] >= min(losses[:i]))
-    return len(losses) - next(worse, len(losses))
+    return config.lr * SHRINK ** (len(losses) - next(worse, len(losses)))

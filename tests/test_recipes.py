@@ -1,0 +1,139 @@
+"""The shipped recipes: each can be read and built, and says what it is for."""
+
+import re
+from dataclasses import asdict
+from functools import cache
+
+import pytest
+import torch
+import yaml
+
+from dynconv import cli
+from dynconv import recipe as recipes
+from dynconv.config import Recipe
+from dynconv.listing import WIDTH, comment, listing
+from dynconv.models import build
+from dynconv.text.catalog import Entry, entries
+
+PATHS = sorted(recipes.SHIPPED.glob("*.yaml"))
+NAMES = [path.stem for path in PATHS]
+
+ERRATA = {
+    "wmt16-en-de-light": (208.9, "202M fit a GLU on one side alone; the text has it on both"),
+    "wmt17-zh-en-light": (291.4, "285M fit a GLU in the encoder alone; vocabularies unpublished"),
+    "wikitext-103-talk": (241.8, "240M with about 260K types and 16 kernels for 17 layers"),
+}
+"""recipes whose parameters are not those that are printed: millions, and why"""
+
+UNPUBLISHED = {"iwslt14-de-en-convs2s", "wmt16-en-de-convs2s"}
+"""systems at full size on sets that their paper did not try"""
+
+
+@cache
+def loaded(name: str) -> Recipe:
+    return recipes.load(recipes.SHIPPED / f"{name}.yaml")
+
+
+@cache
+def manifest() -> dict[str, Entry]:
+    return {entry.name: entry for entry in entries()}
+
+
+def laptop(name: str) -> bool:
+    return not loaded(name).data.corpus.startswith("prepared/")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_those_that_the_papers_print(name):
+    with torch.device("meta"):
+        model = build(loaded(name).model)
+    count = sum(p.numel() for p in model.parameters()) / 1e6
+    printed = {int(p.parameters.removesuffix("M")) for p in loaded(name).published if p.parameters}
+    # cut off, as 87.64M to 87M, or rounded, as 199.59M to 200M: the papers do both
+    agrees = all(millions - 0.5 <= count < millions + 1 for millions in printed)
+    if name in ERRATA:
+        assert count == pytest.approx(ERRATA[name][0], abs=0.05)
+        assert not agrees, "no erratum any more"
+    else:
+        assert agrees, f"{count:.2f}M parameters, not {printed}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_comment_says_what_to_expect(name):
+    text, recipe = comment(recipes.find(name)), loaded(name)
+    assert text
+    for row in recipe.published:
+        paper, table = row.source.split(", ")
+        assert row.value in text and paper in text and table.removeprefix("Table ") in text
+        assert row.parameters is None or row.parameters in text
+    if not laptop(name):
+        assert "We have not run it." in text
+        assert recipe.published or name in UNPUBLISHED and "no published value" in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_data_set_is_in_the_manifest_and_in_the_name(name):
+    corpus = loaded(name).data.corpus.removeprefix("prepared/")
+    sets = [known for known in manifest() if f"{corpus}-".startswith(f"{known}-")]
+    assert len(sets) == 1, f"{corpus} is not in data/manifest.yaml"
+    if laptop(name):
+        assert manifest()[corpus].shipped
+    else:
+        assert name.startswith(sets[0]) or name == "duc-2004-convs2s"
+
+
+@pytest.mark.parametrize("path", PATHS, ids=NAMES)
+def test_what_a_base_says_is_not_said_again(path):
+    tree = yaml.safe_load(path.read_text("utf-8"))
+    if "base" not in tree:
+        return
+    base = dict(recipes._flat(asdict(loaded(tree.pop("base")))))
+    ours = dict(recipes._flat(asdict(loaded(path.stem))))
+    said = {key for key, _ in recipes._flat(tree)} - {"published"}
+    assert {key: base[key] for key in said if base.get(key) == ours[key]} == {}
+
+
+def test_preparations_have_the_vocabulary_of_their_recipe():
+    """The command in the comment makes what data and model ask for."""
+    commands = 0
+    for path, name in zip(PATHS, NAMES, strict=True):
+        command = re.search(
+            r"#   (dynconv data prepare [^\\\n]*(\\\n#.*)?)", path.read_text("utf-8")
+        )
+        if command is None:
+            continue
+        commands += 1
+        options = cli.parser().parse_args(re.sub(r"\\\n#", "", command[1]).split()[1:])
+        data, sizes = loaded(name).data, loaded(name).model.vocab_size
+        assert options.vocabulary == data.vocabulary
+        assert tuple(options.vocab_size) == (sizes if isinstance(sizes, tuple) else (sizes,))
+        assert str(options.out or f"prepared/{options.corpus}") == data.corpus
+        if options.languages:
+            assert options.languages == [side for side in (data.source, data.target) if side]
+    assert commands == 12
+
+
+def test_the_list_has_every_recipe_and_every_row(capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["train", "--list"])
+    assert exit.value.code == 0
+    text = capsys.readouterr().out
+    assert text == listing() + "\n"
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert [line.split()[0] for line in lines if line[:3].strip()].count("wmt16-en-de-light") == 1
+    shown = {line.split()[0] for line in lines if line.startswith("  ") and line.strip()}
+    assert set(NAMES) <= shown
+    rows = sum(len(loaded(name).published) for name in NAMES)
+    assert sum(", Table " in line for line in lines) == rows
+    small = next(i for i, line in enumerate(lines) if line.endswith("for a laptop"))
+    assert not any(", Table " in line for line in lines[small:])
+
+
+def test_a_list_into_a_closed_pipe_is_one_line(monkeypatch):
+    def closed(text):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("builtins.print", closed)
+    monkeypatch.setattr(cli, "fail", lambda message, code: (message, code))
+    assert cli.main(["train", "--list"]) == ("output: Broken pipe", 1)

@@ -1,0 +1,45 @@
+"""Every shipped recipe, at full size, is built, and rehearsed from training to a score."""
+
+from dataclasses import replace
+
+import pytest
+
+from dynconv import cli
+from dynconv import recipe as recipes
+from dynconv.rehearse import narrow, rehearse
+
+SHIPPED = sorted(path.stem for path in recipes.SHIPPED.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_recipe_is_rehearsed(name):
+    recipe = recipes.load(recipes.find(name))
+    report = list(rehearse(recipe))
+    heads = [line.split()[0] for line in report]
+    assert heads == ["published"] * len(recipe.published) + [
+        "parameters",
+        "text",
+        "rehearsal",
+        "scored",
+    ]
+
+
+def test_the_command_prints_the_recipe_and_the_report(capsys):
+    assert cli.main(["train", "iwslt14-de-en-talk", "decode.beam=2", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "beam: 2" in out
+    assert "published      Lioutas and Guo 2020, Table 3" in out
+    assert "prepared/iwslt14-de-en is not here" in out
+    assert "8 sentences of split test" in out and "beam 2" in out
+
+
+def test_the_copy_keeps_every_switch(tmp_path):
+    recipe = recipes.load(recipes.find("wmt16-en-de-dynamic"))
+    copy = narrow(recipe, tmp_path)
+    assert copy.model == replace(recipe.model, vocab_size=300, channels=32, ffn=32, heads=4)
+    assert copy.train.lr == recipe.train.lr and copy.decode.beam == recipe.decode.beam
+
+
+def test_a_recipe_that_cannot_train_is_not_passed(recipe):
+    with pytest.raises(ValueError, match="loss nan"):
+        list(rehearse(replace(recipe, train=replace(recipe.train, lr=1e30, lr_start=1e30, skip=0))))
