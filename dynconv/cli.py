@@ -201,6 +201,7 @@ def parser() -> argparse.ArgumentParser:
     )
     evaluate.add_argument("directory", type=Path, metavar="RUN")
     evaluate.add_argument("--split", default="test", help="default: test")
+    evaluate.add_argument("--corpus", help="other text of the same languages (default: the run's)")
     decoding(evaluate)
 
     score = command(

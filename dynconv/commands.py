@@ -139,7 +139,7 @@ def translate_file(options) -> None:
 def evaluate_run(options) -> None:
     from dynconv.evaluate import evaluate
 
-    for line in evaluate(options.directory, trained(options), options.split):
+    for line in evaluate(options.directory, trained(options), options.split, options.corpus):
         print(line, flush=True)
 
 

@@ -3,9 +3,13 @@
 import json
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 from dynconv.decode import surprisal, translate
+from dynconv.errors import UserError
 from dynconv.files import replace_text
 from dynconv.score import measure, perplexity
 from dynconv.score.report import RESAMPLES
@@ -16,8 +20,14 @@ from dynconv.train import Trained
 SHOWN = 10
 
 
-def evaluate(run: Path, trained: Trained, split: str) -> Iterator[str]:
-    """The lines of a report; RUN/SPLIT.scores.json has the numbers."""
+def evaluate(run: Path, trained: Trained, split: str, corpus: str | None = None) -> Iterator[str]:
+    """The lines of a report; RUN/SPLIT.scores.json has the numbers.
+
+    corpus  text like that of the recipe's corpus, to use in its place
+    """
+    if corpus is not None:
+        data = replace(trained.recipe.data, corpus=corpus)
+        trained = trained._replace(recipe=replace(trained.recipe, data=data))
     if trained.recipe.data.source is None:
         return evaluate_language(run, trained, split)
     return evaluate_outputs(run, trained, split)
@@ -40,13 +50,17 @@ def evaluate_outputs(run: Path, trained: Trained, split: str) -> Iterator[str]:
         yield f"output     {hypotheses[i]}"
         yield f"reference  {text.target[i]}\n"
 
-    scores = measure(recipe.metric, hypotheses, text.target, bootstrap=RESAMPLES)
+    references = text.target
+    if recipe.metric == "rouge-75":
+        references = all_references(recipe.data.corpus, recipe.data.target, split)
+    scores = measure(recipe.metric, hypotheses, references, recipe.data.target, bootstrap=RESAMPLES)
     yield (
         f"{len(hypotheses):,} sentences of split {split} in {seconds:.0f} s: beam {config.beam}, "
         f"length penalty {config.lenpen:g}, checkpoint {checkpoint.path.name}"
     )
     yield from map(str, scores)
     record = {
+        "corpus": recipe.data.corpus,
         "split": split,
         "checkpoint": checkpoint.path.name,
         "beam": config.beam,
@@ -57,6 +71,15 @@ def evaluate_outputs(run: Path, trained: Trained, split: str) -> Iterator[str]:
     }
     replace_text(run / f"{split}.scores.json", json.dumps(record, indent=1))
     yield f"outputs: {output}"
+
+
+def all_references(corpus: str, target: str, split: str) -> list[tuple[str, ...]]:
+    """The references of each line: test.summary, test.summary1, test.summary2 ..."""
+    files = [find_split(corpus_dir(corpus), f"{split}.{target}")]
+    with suppress(UserError):  # the first that is missing
+        for number in count(1):
+            files.append(find_split(corpus_dir(corpus), f"{split}.{target}{number}"))
+    return list(zip(*map(read_lines, files), strict=True))
 
 
 def evaluate_language(run: Path, trained: Trained, split: str) -> Iterator[str]:
@@ -77,6 +100,7 @@ def evaluate_language(run: Path, trained: Trained, split: str) -> Iterator[str]:
     )
     yield str(found)
     record = {
+        "corpus": recipe.data.corpus,
         "split": split,
         "checkpoint": checkpoint.path.name,
         "seconds": round(seconds, 1),

@@ -56,7 +56,8 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
     """
     config = recipe.train
     text = survey(recipe)
-    lengths = (text.usual, text.longest) if text else (recipe.data.block or USUAL, recipe.data.longest)
+    usual, longest = recipe.data.block or USUAL, recipe.data.longest
+    lengths = (text.usual, text.longest) if text else (usual, longest)
     traced = trace_all(recipe, config.batch_tokens, lengths)
     parameters = traced[0].parameters
     moments, keeps = KEPT[config.optimizer]
@@ -221,7 +222,7 @@ class Live(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._local_scalar_dense.default:
             return 0.0  # TaLK asks how far its windows reach: no further than they may
-        if func is torch.ops.aten.nonzero.default:  # which targets stand in a band of the vocabulary
+        if func is torch.ops.aten.nonzero.default:  # which targets are of a band
             mask = args[0]
             return torch.empty(round(mask.numel() * TAIL), mask.dim(), dtype=torch.int64)
         result = func(*args, **(kwargs or {}))

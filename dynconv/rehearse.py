@@ -64,8 +64,8 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
         trained = load_model(run, "last")
         losses = [event["loss"] for event in read(run) if event["event"] == "valid"]
         yield (
-            f"rehearsal      {UPDATES} updates of a copy with {CHANNELS} channels and {TYPES} types "
-            f"on {stage.corpus}, validation loss {losses[-1]:.2f}"
+            f"rehearsal      {UPDATES} updates of a copy with {CHANNELS} channels and {TYPES} "
+            f"types on {stage.corpus}, validation loss {losses[-1]:.2f}"
         )
         report = list(evaluate(run, trained, "test"))
     said = next(i for i, line in enumerate(report) if " of split test in " in line)
@@ -84,7 +84,7 @@ def stage_of(recipe: Recipe) -> Stage:
     """The shipped text that is most like the recipe's."""
     if recipe.data.source is None:
         return LANGUAGE
-    return SUMMARISATION if recipe.metric == "rouge" else TRANSLATION
+    return SUMMARISATION if recipe.metric.startswith("rouge") else TRANSLATION
 
 
 def write(stage: Stage, data: DataConfig, folder: Path) -> Path:

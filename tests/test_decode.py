@@ -215,14 +215,23 @@ def test_translate_cuts_a_source_to_the_positions_of_the_model(vocabularies, six
         translate(six_positions, vocabularies, lines, DecodeConfig(min_length=6))
 
 
-@pytest.mark.parametrize("stepwise", [False, True])
-def test_translate_obeys_the_recipe(vocabularies, stepwise):
+@pytest.mark.parametrize(
+    "change",
+    [{"min_length": 30}, {"max_length": 3}, {"no_repeat": 1}, {"stepwise": True, "lenpen": 2.0}],
+    ids=str,
+)
+def test_translate_obeys_the_recipe(vocabularies, change):
     model = model_of("dynamic", 300)
-    lines = ["neun und zwanzig", "ein und dreißig"]
-    config = DecodeConfig(beam=3, stepwise=stepwise, min_length=7, max_length=9, no_repeat=2)
-    source, mask = pad(vocabularies.source.encode(lines), after=1)
-    search = stepwise_search if stepwise else beam_search
-    options = {"beam": 3, "min_length": 7, "max_length": 9, "constraints": [no_repeat(2)]}
-    found = search(model, source, mask, **options)
-    expected = [vocabularies.target.decode(h[0].tokens) for h in found]
-    assert translate(model, vocabularies, lines, config) == expected
+    model.output.weight.data *= 5  # sure of itself, it repeats words
+    model.output.weight.data[EOS] *= 3  # and ends
+    lines = ["neun und zwanzig", "ein und dreißig", "zwei und vierzig, drei und siebzig"]
+    plain, changed = (
+        translate(model, vocabularies, lines, DecodeConfig(beam=3, **c)) for c in ({}, change)
+    )
+    options = {"beam": 3, **change}
+    search = stepwise_search if options.pop("stepwise", False) else beam_search
+    if n := options.pop("no_repeat", 0):
+        options["constraints"] = [no_repeat(n)]
+    found = search(model, *pad(vocabularies.source.encode(lines), after=1), **options)
+    assert changed == [vocabularies.target.decode(h[0].tokens) for h in found]
+    assert changed != plain

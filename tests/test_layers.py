@@ -87,7 +87,7 @@ def test_padding_does_not_leak(name, causal):
 
 @pytest.mark.parametrize("kind", ["softmax", "none", "sigmoid", "l2"])
 def test_kernels_are_normalised_as_asked(kind):
-    """A DynamicConv whose predicted kernel is the same everywhere is the LightConv of that kernel."""
+    """A DynamicConv that predicts the same kernel everywhere is the LightConv of that kernel."""
     light, dynamic = (L(C, H, 3, normalize=kind).double() for L in (LightConv, DynamicConv))
     with torch.no_grad():
         for layer in (light, dynamic):

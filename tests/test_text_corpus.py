@@ -179,8 +179,8 @@ def test_jane_austen_is_split_by_novel():
 def test_debian_descriptions_have_four_columns_and_disjoint_sources():
     rows = {}
     for split in ("train", "valid", "test"):
-        columns = (f"{split}.{name}" for name in ("package", "source", "paragraph", "synopsis"))
-        texts = [read_lines(find_split(corpus_dir("debian-descriptions"), name)) for name in columns]
+        folder, columns = corpus_dir("debian-descriptions"), "package source paragraph synopsis"
+        texts = [read_lines(find_split(folder, f"{split}.{name}")) for name in columns.split()]
         rows[split] = list(zip(*texts, strict=True))
         assert all(all(row) for row in rows[split])
     assert [len(part) for part in rows.values()] == [30_247, 1_863, 1_699]

@@ -71,7 +71,10 @@ def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
 def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypatch, sample):
     learned = []
     monkeypatch.setattr(prepared, "SAMPLE", sample)
-    monkeypatch.setattr(Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or Vocabulary.load(bpe))
+    known = Vocabulary.load(bpe)
+    monkeypatch.setattr(
+        Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
+    )
     numbers = [str(i) for i in range(400)]
     prepare(
         str(write(tmp_path / "text", "train", numbers, numbers)), "de", "en", 270, tmp_path / "o"
@@ -86,7 +89,10 @@ def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, bpe, monkeypa
     """Else memory would grow with every line: 100,000 such pairs took 1.6 GB."""
     learned = []
     monkeypatch.setattr(prepared, "LONG_BYTES", 50 * 93)
-    monkeypatch.setattr(Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or Vocabulary.load(bpe))
+    known = Vocabulary.load(bpe)
+    monkeypatch.setattr(
+        Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
+    )
     lines = [chr(0x4E00 + i) * 31 for i in range(400)]  # 93 bytes
     prepare(
         str(write(tmp_path / "text", "train", lines, ["short"] * 400)),
@@ -326,7 +332,9 @@ def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, mo
     monkeypatch.setattr(prepared, "CHUNK", 20_000)
     sizes, encode = [], Vocabulary.encode
     monkeypatch.setattr(
-        Vocabulary, "encode", lambda b, lines: sizes.append(sum(map(len, lines))) or encode(b, lines)
+        Vocabulary,
+        "encode",
+        lambda v, lines: sizes.append(sum(map(len, lines))) or encode(v, lines),
     )
     text = load_parallel(str(corpus), "de", "en", "train")
     peaks = []

@@ -15,14 +15,15 @@ class DecodeConfig:
     lenpen: float = 1.0
     """a hypothesis scores log p / length^lenpen"""
     stepwise: bool = False
-    """rank by log p / length^lenpen at each step, so that finished hypotheses compete with
-    unfinished ones; false: at the end"""
+    """rank by that score at each step, so that finished hypotheses compete with unfinished ones for
+    their places in the beam; false: only at the end"""
     min_length: int = 0
     """fewest tokens of an output, <eos> not counted"""
     max_length: int | None = None
-    """most tokens of an output, <eos> included; null: twice the source's and ten"""
+    """most tokens of an output, <eos> included; null: twice the source's and ten, or min_length and
+    <eos> where that is more. Never more than the positions that the model knows"""
     no_repeat: int = 0
-    """n-grams of this size that no output may have twice; 0: any; 3: trigram blocking"""
+    """size of the n-grams that no output may have twice; 3: trigram blocking; 0: none"""
     replace_unknown: bool = False
     """put the source word of most attention, or its entry in the dictionary, in place of <unk>"""
     dictionary: str | None = None

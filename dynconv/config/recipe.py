@@ -48,9 +48,10 @@ class Recipe:
     model: AnyModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
-    metric: Literal["bleu", "bleu-tokenized", "bleu-split", "rouge", "perplexity"] = "bleu"
-    """what validation and evaluation report: sacreBLEU of plain text; BLEU of tokens as they are,
-    or with compounds split at hyphens, too; mean of ROUGE-1, 2 and L; or perplexity"""
+    metric: Literal["bleu", "bleu-tokenized", "bleu-split", "rouge", "rouge-75", "perplexity"] = (
+        "bleu"
+    )
+    """what validation and evaluation report (`dynconv.score.metric`)"""
     profile: bool = False
     """write a trace of one update to RUN/trace.json (chrome://tracing, ui.perfetto.dev)"""
 

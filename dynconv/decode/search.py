@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils import parametrize
 
 from dynconv.decode.constraints import Constraint, at_least
 from dynconv.decode.state import Incremental
@@ -35,6 +36,7 @@ def limits(model: Seq2Seq, pad_mask: Tensor, max_length: int | None, min_length:
 
 
 @torch.inference_mode()
+@parametrize.cached()  # weights of a norm and a direction: once
 def greedy(
     model: Seq2Seq, source: Tensor, pad_mask: Tensor, max_length: int | None = None
 ) -> list[list[int]]:
@@ -75,6 +77,7 @@ def next_logp(
 
 
 @torch.inference_mode()
+@parametrize.cached()  # weights of a norm and a direction: once
 def beam_search(
     model: Seq2Seq,
     source: Tensor,

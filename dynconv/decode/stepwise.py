@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.utils import parametrize
 
 from dynconv.decode.constraints import Constraint, at_least
 from dynconv.decode.search import Hypothesis, limits, next_logp
@@ -13,6 +14,7 @@ from dynconv.text import EOS, PAD
 
 
 @torch.inference_mode()
+@parametrize.cached()  # weights of a norm and a direction: once
 def stepwise_search(
     model: Seq2Seq,
     source: Tensor,

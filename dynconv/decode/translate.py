@@ -66,6 +66,8 @@ def translate(
                 constraints=[no_repeat(config.no_repeat)] if config.no_repeat else (),
                 stepper=stepper,
             )
+            if not all(hypotheses):
+                raise UserError("the model's outputs are not finite: it has diverged in training")
             outputs = [found[0].tokens for found in hypotheses]
             if not words:
                 texts = [vocabularies.target.decode(ids) for ids in outputs]

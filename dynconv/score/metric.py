@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dynconv.errors import UserError
 from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf
 from dynconv.score.rouge import rouge
@@ -10,26 +11,45 @@ from dynconv.score.rouge import rouge
 def measure(
     metric: str,
     hypotheses: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[str] | Sequence[Sequence[str]],
+    language: str = "en",
     bootstrap: int = 0,
 ) -> list[Score]:
     """The scores of a recipe's metric; the first is the one that decides.
 
-    bleu            sacreBLEU of plain text, and chrF
-    bleu-tokenized  BLEU of the tokens as they are (as the papers have it), and sacreBLEU
-    bleu-split      the same with compounds split at hyphens, then without, then sacreBLEU
-    rouge           the mean F-score of ROUGE-1, 2 and L, then each; words stemmed
+    bleu              sacreBLEU of plain text, and chrF
+    bleu-tokenized    BLEU of the tokens as they are (as the papers have it), and sacreBLEU
+    bleu-split        the same with compounds split at hyphens, then without, then sacreBLEU
+    bleu-detokenized  of text in Moses's tokens: both sides joined to plain text, then as `bleu`
+    rouge             the mean F-score of ROUGE-1, 2 and L, then each; words stemmed, and " ." ends
+                      a sentence
+    rouge-75          the same of recall within the first 75 bytes (DUC-2004), where a line may have
+                      several references
 
+    language: of the text; only bleu-detokenized asks
     bootstrap: resamples for the 95% intervals of BLEU and chrF; 0: no intervals
     """
-    if metric == "rouge":
-        three = rouge(hypotheses, references, stem=True)
+    if metric.startswith("rouge"):
+        duc = {"recall": True, "limit": 75} if metric == "rouge-75" else {}
+        three = rouge(hypotheses, references, stem=True, sentence_end=" .", **duc)
         mean = sum(score.value for score in three) / len(three)
         return [Score("ROUGE mean", mean, three[0].signature), *three]
     pair, options = (hypotheses, references), {"bootstrap": bootstrap}
-    if metric == "bleu":
+    if metric == "bleu-detokenized":
+        pair = tuple(detokenized(side, language) for side in pair)
+    if metric in ("bleu", "bleu-detokenized"):
         return [bleu(*pair, **options), chrf(*pair, **options)]
     scores = [bleu(*pair, tokenized=True, **options), bleu(*pair, **options)]
     if metric == "bleu-split":
         scores.insert(0, bleu(*pair, tokenized=True, compound_split=True, **options))
     return scores
+
+
+def detokenized(lines: Sequence[str], language: str) -> list[str]:
+    """Moses's tokens joined to plain text."""
+    try:
+        from sacremoses import MosesDetokenizer
+    except ImportError as error:
+        raise UserError("joining tokens needs sacremoses: pip install sacremoses") from error
+    joiner = MosesDetokenizer(language)
+    return [joiner.detokenize(line.split()) for line in lines]

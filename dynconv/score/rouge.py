@@ -26,11 +26,11 @@ def rouge(
     limit:         only the first bytes of hypothesis and reference count; 75 for DUC-2004
     sentence_end:  what ends a sentence within a line, " ." in tokenised text; only ROUGE-L asks
 
-    ROUGE-1.5.5 does the same with options -n 2 -a and, in turn, -f A (its default), -m, -b. Over two
-    systems' outputs of 2,000 headlines its F-scores were within 0.03 points of these, as much as
-    its averages over random resamples move; stemmed up to 0.08 above, since -m also knows irregular
-    forms; so it was with several references and -b 75. Recorded runs over those headlines, their
-    input prepared in some other way, are 0.1 to 0.4 points lower.
+    ROUGE-1.5.5 does the same with options -n 2 -a and, in turn, -f A (its default), -m, -b. Over
+    two systems' outputs of 2,000 headlines its F-scores were within 0.03 points of these, as much
+    as its averages over random resamples move; stemmed up to 0.08 above, since -m also knows
+    irregular forms; so it was with several references and -b 75. Recorded runs over those
+    headlines, their input prepared in some other way, are 0.1 to 0.4 points lower.
     """
     check_pairs(hypotheses, references)
     try:

@@ -70,5 +70,5 @@ def _unpack_zip(archive: Path, into: Path) -> None:
 
 def _unsafe(archive: Path, name: str) -> UserError:
     return UserError(
-        f"{archive}: not unpacked, since its entry {name!r} leads out of the directory"
+        f"{archive}: not unpacked: its entry {name!r} leads out of the directory or is a device"
     )

@@ -55,8 +55,7 @@ def _get(entry: Entry, files: list[CorpusFile], directory: Path) -> None:
             f"{entry.name} cannot be downloaded. {entry.note} Then: dynconv data fetch "
             f"{entry.name} --from DIR, with {licensed} in DIR"
         )
-    for file in files:
-        # another corpus may have it
+    for file in files:  # another corpus may have it
         beside = entry.directory.parent.glob(f"*/{file.name}") if file.verifiable else ()
         same = next((path for path in beside if not file.fault(path)), None)
         path = _link(same, directory / file.name) if same else download(file, directory)
@@ -80,10 +79,10 @@ def _take(entry: Entry, files: list[CorpusFile], source: Path, directory: Path) 
         else:
             lacking.append(file)
     if lacking:
-        download = all(file.urls for file in lacking)
-        rest = f"dynconv data fetch {entry.name} downloads the rest" if download else entry.note
         names = ", ".join(file.name for file in lacking)
-        raise UserError(f"{source} has no {names}; what it has is taken. {rest}")
+        public = all(file.urls for file in lacking)
+        advice = f"dynconv data fetch {entry.name} downloads the rest" if public else entry.note
+        raise UserError(f"{source} has no {names}; what it has is taken. {advice}")
 
 
 def _link(path: Path, target: Path) -> Path:

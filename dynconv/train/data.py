@@ -138,6 +138,8 @@ class HeldOut(NamedTuple):
     text: Pairs | Excerpts
     references: list[str]
     """the target of each pair; none for a language model"""
+    language: str
+    """of the target"""
 
 
 def training_text(corpus: Prepared, data: DataConfig) -> Corpus:
@@ -150,14 +152,16 @@ def held_out(corpus: Prepared, data: DataConfig, vocabularies: Vocabularies, spl
     where = corpus.directory
     if not corpus.source:
         lines = read_lines(find_split(where, f"{split}.{corpus.target}"))
-        return HeldOut(Excerpts.encode(lines, vocabularies.target, data.block, where), [])
+        text = Excerpts.encode(lines, vocabularies.target, data.block, where)
+        return HeldOut(text, [], corpus.target)
     text = load_parallel(str(where), corpus.source, corpus.target, split)
     sides = (v.encode(side) for v, side in zip(vocabularies, text, strict=True))
     every = zip(*sides, text.target, strict=True)
     kept = [(source, target, line) for source, target, line in every if source and target]
     if not kept:
         raise UserError(f"{where}: no pair in split {split} without a blank side")
-    return HeldOut(Pairs((s, t) for s, t, _ in kept), [line for _, _, line in kept])
+    pairs = Pairs((s, t) for s, t, _ in kept)
+    return HeldOut(pairs, [line for _, _, line in kept], corpus.target)
 
 
 def in_order(text: Pairs | Excerpts, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:

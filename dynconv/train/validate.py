@@ -63,5 +63,5 @@ def score(vocabularies: Vocabularies, valid: HeldOut, metric: str, parts: list) 
     for chosen, _, _, outputs in parts:
         for i, output in zip(chosen, outputs, strict=True):
             hypotheses[i] = vocabularies.target.decode(output)
-    found = measure(metric, hypotheses, valid.references)[0]
+    found = measure(metric, hypotheses, valid.references, valid.language)[0]
     return Validation(loss, found.value, found.metric)

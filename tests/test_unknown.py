@@ -1,0 +1,139 @@
+"""Unknown words: replaced by attention and a dictionary, and where that comes from."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from dynconv.config import ConvS2SConfig, ConvStackConfig, DecodeConfig, ModelConfig, StackConfig
+from dynconv.decode import beam_search, translate
+from dynconv.decode.unknown import learn_dictionary, read_dictionary, replace_unknown
+from dynconv.errors import UserError
+from dynconv.models import build
+from dynconv.text import EOS, UNK, Vocabularies, Vocabulary, pad
+
+ATTENTION = [[0.1, 0.6, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.1, 0.6], [0.25] * 4]
+
+
+@pytest.mark.parametrize("array", [np.array, torch.tensor])
+def test_the_source_word_of_most_attention_or_its_entry(array):
+    source, words = ["in", "Ulm", "wohnt"], ["<unk>", "<unk>", "<unk>"]
+    replaced = replace_unknown(words, source, array(ATTENTION), {"Ulm": "ulm", "um": "at"})
+    # the third attends most to <eos>, which is no word: "Ulm" comes next
+    assert replaced == ["ulm", "in", "ulm"]
+    assert words == ["<unk>"] * 3
+
+
+def test_known_words_stay():
+    attention = np.array(ATTENTION)
+    assert replace_unknown(["a", "b"], ["x", "y", "z"], attention, {"y": "b"}) == ["a", "b"]
+    assert replace_unknown(["a", "UNK"], ["x", "y", "z"], attention, {}, "UNK") == ["a", "x"]
+
+
+def test_read_dictionary(tmp_path):
+    path = tmp_path / "words.tsv"
+    path.write_text("Ulm\tulm\nHaus am See\thouse\n", encoding="utf-8")
+    assert read_dictionary(path) == {"Ulm": "ulm", "Haus am See": "house"}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a\tb\nc d\n", "line 2: 'c d' is not source word, tab, target word"),
+        ("a\tb\tc\n", "line 1"),
+        ("a\t\n", "line 1"),
+        ("\n", "line 1"),
+        ("a\tb\na\tc\n", "line 2: 'a' has an entry already"),
+    ],
+)
+def test_a_dictionary_that_is_none(text, problem, tmp_path):
+    path = tmp_path / "words.tsv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=problem):
+        read_dictionary(path)
+
+
+def test_no_dictionary(tmp_path):
+    with pytest.raises(UserError, match="no such file"):
+        read_dictionary(tmp_path / "words.tsv")
+
+
+def test_the_target_word_that_a_word_is_most_often_aligned_to():
+    source = ["das Haus", "ein Haus", "das Haus", "Haus Tor"]
+    target = ["the house", "a building", "the house", "gate home"]
+    alignments = ["0-0 1-1", "0-0 1-1", "1-1", "1-0 0-1"]
+    expected = {"das": "the", "ein": "a", "Haus": "house", "Tor": "gate"}
+    assert learn_dictionary(source, target, alignments) == expected
+    # "a" and "b" once each: the first met
+    assert learn_dictionary(["x x"], ["a b"], ["0-0 1-1"]) == {"x": "a"}
+    assert learn_dictionary(["x y z"], ["a b"], ["2-0 1-1 0-1"]) == {"x": "b", "y": "b", "z": "a"}
+    assert learn_dictionary(["x"], ["a"], [""]) == {}
+
+
+@pytest.mark.parametrize("link", ["0-2", "2-0", "0", "a-b", "0-0-0"])
+def test_an_alignment_that_is_none(link):
+    with pytest.raises(UserError, match=f"alignment, line 2: '{link}' is no pair i-j of the 2"):
+        learn_dictionary(["x", "x y"], ["a", "a b"], ["0-0", f"0-0 {link}"])
+
+
+@pytest.fixture
+def vocabularies():
+    texts = "in Ulm um Ulm herum".split(), "in and around the town".split()
+    return Vocabularies(*(Vocabulary.learn(t, len({*t}) + 3, "words") for t in texts))
+
+
+@pytest.fixture
+def model(vocabularies):
+    """A ConvS2S whose outputs are full of <unk>."""
+    torch.manual_seed(1)
+    stack = ConvStackConfig(2, 8, 3)
+    model = build(
+        ConvS2SConfig(vocab_size=vocabularies.sizes, embedding=8, encoder=stack, decoder=stack)
+    )
+    torch.nn.init.constant_(model.output.bias[UNK], 2.0)
+    return model.eval()
+
+
+def test_translate_replaces_unknown_words(model, vocabularies, tmp_path):
+    path = tmp_path / "words.tsv"
+    path.write_text("Ulm\tULM\nPassau\tPASSAU\n", encoding="utf-8")
+    lines = ["in Passau um Ulm", "", "Regensburg  herum", "um Passau und in Passau herum"]
+    draw = random.Random(0)
+    lines += [" ".join(draw.choices(["in", "um", "Ulm", "Passau"], k=7)) for _ in range(20)]
+    config = DecodeConfig(
+        beam=2, max_length=6, replace_unknown=True, dictionary=str(path), max_source=5
+    )
+    output = translate(model, vocabularies, lines, config)
+    replaced = []
+    for line, text in zip(lines, output, strict=True):
+        if not line:
+            assert text == ""
+            continue
+        words = line.split()[:5]
+        source, mask = pad(vocabularies.source.encode([" ".join(words)]), after=1)
+        ids = beam_search(model, source, mask, beam=2, max_length=6)[0][0].tokens
+        attention = model.attention(torch.tensor([[EOS, *ids]]), model.encode(source, mask))[0]
+        for t, (i, word) in enumerate(zip(ids, text.split(" "), strict=True)):
+            if i == UNK:
+                attended = words[int(attention[t, : len(words)].argmax())]
+                assert word == {"Ulm": "ULM", "Passau": "PASSAU"}.get(attended, attended)
+                replaced.append(word)
+            else:
+                assert word == vocabularies.target.words([i])[0]
+    assert len({*replaced}) > 1
+    without = translate(model, vocabularies, lines, DecodeConfig(beam=2, max_length=6))
+    assert any("<unk>" in text for text in without) and "<unk>" not in " ".join(output)
+
+
+def test_replacement_needs_attention_and_words(model, vocabularies):
+    config = DecodeConfig(replace_unknown=True)
+    stack = StackConfig(1, "light", 3)
+    sizes = {"vocab_size": 8, "channels": 8, "ffn": 8, "heads": 2}
+    light = build(ModelConfig(**sizes, encoder=stack, decoder=stack))
+    with pytest.raises(UserError, match=r"decode\.replace_unknown: Seq2Seq does not give its"):
+        translate(light, vocabularies, ["in Ulm"], config)
+    spelled = Vocabularies(*[Vocabulary.learn(["in Ulm"] * 9, 263)] * 2)
+    assert len(spelled.source.encode(["in Ulm"])[0]) == 2  # as many as there are words
+    with pytest.raises(UserError, match=r"decode\.replace_unknown: only for .* words"):
+        translate(model, spelled, ["in Ulm"], config)
