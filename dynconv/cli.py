@@ -103,6 +103,9 @@ def parser() -> argparse.ArgumentParser:
         "tokenised words, or whole words",
     )
     prepare.add_argument(
+        "--raw", type=Path, metavar="DIR", help="where data fetch --out has put it"
+    )
+    prepare.add_argument(
         "--reuse", type=Path, metavar="FILE", help="a vocabulary.json, instead of a new one"
     )
     prepare.add_argument("--out", type=Path, metavar="DIR", help="default: prepared/NAME")

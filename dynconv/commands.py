@@ -29,16 +29,23 @@ def data_fetch(options) -> None:
 def data_prepare(options) -> None:
     from dynconv.config import ModelConfig
     from dynconv.text import Vocabularies, prepare
-    from dynconv.text.catalog import languages
+    from dynconv.text.catalog import sides
+    from dynconv.text.sets import SETS, text_of
 
-    *source, target = options.languages or languages(options.corpus)
-    source = source[0] if source else None
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
+    text = options.corpus
+    if text in SETS:
+        text, splits = text_of(options.corpus, options.raw, out.with_name(f"{out.name}-text"))
+        if "train" not in splits:
+            print(f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test")
+            return
+    *source, target = options.languages or sides(options.corpus)
+    source = source[0] if source else None
     given = options.reuse and Vocabularies.load(options.reuse).sizes
     asked = options.vocab_size and (*options.vocab_size,)
     size = (asked if asked and len(asked) == 2 else asked and asked[0]) or given
     size = size or ModelConfig.vocab_size
-    corpus = prepare(options.corpus, source, target, size, out, options.vocabulary, options.reuse)
+    corpus = prepare(str(text), source, target, size, out, options.vocabulary, options.reuse)
     sizes = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
     tokens = f"{corpus.source_tokens:,} {source} and " if source else ""
     print(

@@ -1,6 +1,11 @@
 """Checks that several sections of a recipe share."""
 
 
+def each_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
+    """Types of source and target; one number is that of both."""
+    return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
+
+
 def require_positive(config: object, *names: str) -> None:
     """Raise unless each of these entries is at least 1."""
     for name in names:

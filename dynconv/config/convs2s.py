@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dynconv.config.checks import require_positive
+from dynconv.config.checks import each_side, require_positive
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,7 @@ class ConvS2SConfig:
     @property
     def vocab_sizes(self) -> tuple[int, int]:
         """Types of the source and of the target."""
-        V = self.vocab_size
-        return V if isinstance(V, tuple) else (V, V)
+        return each_side(self.vocab_size)
 
     @property
     def attends(self) -> tuple[bool, ...]:

@@ -48,9 +48,15 @@ class Recipe:
     model: AnyModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
-    metric: Literal["bleu", "bleu-tokenized", "bleu-split", "rouge", "rouge-75", "perplexity"] = (
-        "bleu"
-    )
+    metric: Literal[
+        "bleu",
+        "bleu-tokenized",
+        "bleu-split",
+        "bleu-detokenized",
+        "rouge",
+        "rouge-75",
+        "perplexity",
+    ] = "bleu"
     """what validation and evaluation report (`dynconv.score.metric`)"""
     profile: bool = False
     """write a trace of one update to RUN/trace.json (chrome://tracing, ui.perfetto.dev)"""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from dynconv.config.checks import each_side
 from dynconv.config.stack import Normalization, StackConfig
 
 
@@ -41,8 +42,7 @@ class ModelConfig:
     @property
     def vocab_sizes(self) -> tuple[int, int]:
         """Types of source and target."""
-        size = self.vocab_size
-        return size if isinstance(size, tuple) else (size, size)
+        return each_side(self.vocab_size)
 
     def __post_init__(self) -> None:
         if self.heads < 1 or self.channels % self.heads:

@@ -60,6 +60,8 @@ class Entry:
     citation: str
     files: tuple[CorpusFile, ...]
     shipped: bool
+    sides: tuple[str, ...] = ()
+    """endings of source and target, or of a language model's text, where not the languages"""
     note: str = ""
     """what there is to know before it is fetched"""
 
@@ -110,8 +112,8 @@ def _entry(fields: dict) -> Entry:
         for file in fields["files"]
     ]
     shipped = all("path" in file for file in fields["files"])
-    changed = {"languages": tuple(fields["languages"]), "files": tuple(files), "shipped": shipped}
-    return Entry(**{**fields, **changed})
+    changed = {key: tuple(fields.get(key, ())) for key in ("languages", "sides")}
+    return Entry(**{**fields, **changed, "files": tuple(files), "shipped": shipped})
 
 
 def listing() -> str:
@@ -128,11 +130,11 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def languages(corpus: str) -> tuple[str, str]:
-    """Source and target of a corpus of the manifest, as it lists them."""
+def sides(corpus: str) -> tuple[str, ...]:
+    """The endings of a known corpus's files: source and target, or a language model's text."""
     for entry in entries():
-        if entry.name == corpus and len(entry.languages) == 2:
-            return entry.languages
+        if entry.name == corpus:
+            return entry.sides or entry.languages
     raise UserError(f"{corpus}: of which languages? give --languages SOURCE TARGET")
 
 

@@ -1,0 +1,319 @@
+"""The papers' data sets: what they share, and IWSLT'14."""
+
+import os
+import re
+import tarfile
+from dataclasses import replace
+
+import pytest
+from raw_sets import lines, put
+
+from dynconv import cli
+from dynconv.errors import UserError
+from dynconv.text import open_prepared, sets
+from dynconv.text.sets import iwslt, parallel
+from dynconv.text.sets.moses import normalize, tokenize
+from dynconv.text.sets.parallel import parallel as in_parallel
+from dynconv.text.sets.raw import find, segments
+from dynconv.text.sets.splits import fits, hold_out, write
+
+
+@pytest.mark.parametrize(
+    "line, language, words",
+    [
+        ("It's 50% of 3,000, isn't it?", "en", "It &apos;s 50 % of 3,000 , isn &apos;t it ?"),
+        ("Dr. No met No. 5 at 3 p.m. today.", "en", "Dr. No met No. 5 at 3 p.m. today ."),
+        ("Schulen, Büros usw.", "de", "Schulen , Büros usw ."),  # the library: "usw."
+        ("in the U.S.", "en", "in the U.S ."),
+        ("Nun ... ja...", "de", "Nun ... ja ..."),
+        ("L'art d'un <b>", "fr", "L&apos; art d&apos; un &lt; b &gt;"),
+        ('[c] | "d" & e', "de", "&#91; c &#93; &#124; &quot; d &quot; &amp; e"),
+        ("auf 中国 und 한국어", "de", "auf 中国 und 한국어"),  # the library: 中 国
+        ("a\u2028b\x85c\td\u00a0e\x01", "en", "a b c d e"),
+        ("well-known", "en", "well-known"),
+    ],
+)  # fmt: skip
+def test_words_are_those_of_tokenizer_perl(line, language, words):
+    assert tokenize(line, language) == words
+
+
+def test_hyphens_and_escapes_are_options():
+    assert tokenize("well-known -- it's", "en", aggressive=True) == "well @-@ known -- it &apos;s"
+    assert tokenize("it's [so]", "en", escape=False) == "it 's [ so ]"
+
+
+@pytest.mark.parametrize(
+    "line, language, normal",
+    [
+        ("„Ja,“ sagte er – 5 %", "de", '"Ja", sagte er - 5%'),
+        ("Er sagte „nein.“", "de", 'Er sagte "nein".'),  # at the end, too
+        ("Zis „nu.“", "ro", 'Zis "nu".'),
+        ("He said “no”.", "en", 'He said "no."'),
+        ("1\u00a0000 ( a )", "en", "1.000 (a)"),
+        ("1\u00a0000", "fr", "1,000"),
+        ("soft\u00adhyphen", "en", "soft hyphen"),
+    ],
+)
+def test_punctuation_is_that_of_the_scripts(line, language, normal):
+    assert normalize(line, language) == normal
+
+
+@pytest.mark.parametrize(
+    "source, target, kept",
+    [
+        (3, 2, True),
+        (2, 3, True),  # exactly the ratio
+        (5, 3, False),
+        (4, 4, True),
+        (5, 5, False),  # too long
+        (0, 1, False),
+        (0, 0, False),
+    ],
+)
+def test_pairs_are_cleaned_by_length_and_ratio(source, target, kept):
+    assert fits(("w " * source, "w " * target), longest=4, ratio=1.5) is kept
+
+
+def test_words_of_over_a_thousand_characters_are_cleaned_away():
+    assert fits(("x" * 1000, "y"), longest=4, ratio=1.5)
+    assert not fits(("y", "x" * 1001), longest=4, ratio=1.5)
+
+
+def test_every_nth_line_is_held_out_counted_from_one():
+    assert list(hold_out(3, "abcdefg")) == [
+        ("train", "a"), ("train", "b"), ("valid", "c"), ("train", "d"),
+        ("train", "e"), ("valid", "f"), ("train", "g"),
+    ]  # fmt: skip
+
+
+def test_separators_inside_a_line_do_not_break_it(tmp_path):
+    odd = "a\u2028b\x0cc\x1cd\x85e"
+    assert write(tmp_path, ("de", "en"), [("train", (odd, "x")), ("train", ("y", odd))]) == {
+        "train": 2
+    }
+    assert lines(tmp_path, "train.de") == [odd, "y"]
+    assert lines(tmp_path, "train.en") == ["x", odd]
+
+
+def test_many_lines_go_to_processes_in_blocks_and_keep_their_order(monkeypatch):
+    monkeypatch.setattr(parallel, "FEW", 5)
+    monkeypatch.setattr(parallel, "BLOCK", 7)
+    monkeypatch.setattr(parallel, "CHUNK", 2)
+    pools, pool = [], parallel._pool
+    monkeypatch.setattr(parallel, "_pool", lambda: pools.append(pool()) or pools[0])
+    left = iter(range(1, 17))  # two blocks and a rest
+    results = in_parallel(hex, left, "test")
+    assert next(results) == "0x1" and next(left) == 8  # no more than a block is read ahead
+    assert ["0x1", *results] == [hex(n) for n in (*range(1, 8), *range(9, 17))]
+    assert len(pools) == 1
+
+
+def test_a_raw_file_is_found_at_any_depth_plain_or_packed(tmp_path):
+    assert find(tmp_path, str(put(tmp_path, "one/two/a.de", "x").name)).parts[-2:] == (
+        "two",
+        "a.de",
+    )
+    packed = put(tmp_path, "b.de.gz", "x")
+    assert find(tmp_path, "b.de") == packed
+    plain = put(tmp_path, "b.de/b.de", "x")  # unpacked into a directory of its own name
+    assert find(tmp_path, "b.de") == plain
+    put(tmp_path, "other/a.de", "x")
+    assert find(tmp_path, "other/a.de").parent.name == "other"
+    with pytest.raises(UserError, match="which one"):
+        find(tmp_path, "a.de")
+
+
+def test_segments_are_read_a_line_each(tmp_path):
+    path = put(
+        tmp_path, "x.xml", "<doc>", "<title>No</title>", '<seg id="1"> It’s a &amp; b. </seg>',
+        '  <seg id="22">two</seg>',
+    )  # fmt: skip
+    assert [line.strip() for line in segments(path)] == ["It's a &amp; b.", "two"]
+
+
+def talks(raw, pairs: list[tuple[str, str]]):
+    """de-en.tgz, unpacked: 2 lines of titles before `pairs`, and 5 evaluation sets."""
+    for side, language in enumerate(("de", "en")):
+        about = (
+            "<url>http://ted.com/1</url>",
+            "<keywords>talks, a</keywords>",
+            "<speaker>Al</speaker>",
+            "<talkid>1</talkid>",
+            f"<title>Al Gore: Title in {language}</title>",
+            f"<description>TED Talk Subtitles: {language} text</description>",
+        )
+        text = (pair[side] for pair in pairs)
+        put(raw, f"de-en/de-en/train.tags.de-en.{language}", *about, *text)
+        for test in iwslt.TESTS:
+            xml = [
+                '<?xml version="1.0" encoding="UTF-8"?>',
+                "<title>Al</title>",
+                f'<seg id="1"> {test} It’s. </seg>',
+                f'<seg id="2"> {language} two </seg>',
+            ]
+            put(raw, f"de-en/de-en/IWSLT14.{test}.de-en.{language}.xml", *xml)
+
+
+def numbered(count: int) -> list[tuple[str, str]]:
+    return [(f"Satz Nummer {n}.", f"Sentence number {n}.") for n in range(1, count + 1)]
+
+
+def test_iwslt_is_built_as_by_hand(tmp_path, capsys):
+    pairs = numbered(45)
+    pairs[4:4] = [
+        ("Eins, zwei.", "One."),
+        ("", "Nothing."),
+        ("w " * 176, "w " * 176),
+    ]  # cleaned away
+    talks(tmp_path / "raw", pairs)
+    out = tmp_path / "data" / "out"
+    counts = sets.build("iwslt14-de-en", tmp_path / "raw", out)
+    assert counts == {"train": 45, "valid": 2, "test": 10}
+    # 2 + 45 clean lines: numbers 23 and 46 are the 21st and the 44th sentence
+    assert lines(out, "valid.de") == ["satz nummer 21 .", "satz nummer 44 ."]
+    assert lines(out, "valid.en") == ["sentence number 21 .", "sentence number 44 ."]
+    assert lines(out, "train.de")[:3] == [
+        "al gore : title in de", "ted talk subtitles : de text", "satz nummer 1 .",
+    ]  # fmt: skip
+    assert lines(out, "train.en")[-2:] == ["sentence number 43 .", "sentence number 45 ."]
+    assert lines(out, "test.de")[:2] == ["ted.dev2010 it &apos; s .", "de two"]
+    assert [line.split()[0] for line in lines(out, "test.en")[::2]] == [
+        "ted.dev2010", "tedx.dev2012", "ted.tst2010", "ted.tst2011", "ted.tst2012",
+    ]  # fmt: skip
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        ["counts.json", *(f"{s}.{x}" for s in ("train", "valid", "test") for x in ("de", "en"))]
+    )
+    warning = "dynconv: iwslt14-de-en: 45 lines in split train, 160,239 are known"
+    assert warning in capsys.readouterr().err
+    assert not out.with_name("out.part").exists()
+
+
+def test_a_set_that_is_there_is_not_built_again(tmp_path):
+    talks(tmp_path / "raw", numbered(30))
+    counts = sets.build("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
+    assert sets.build("iwslt14-de-en", tmp_path / "gone", tmp_path / "out") == counts
+    put(tmp_path, "mine/notes.txt", "x")
+    with pytest.raises(UserError, match="something else is there"):
+        sets.build("iwslt14-de-en", tmp_path / "raw", tmp_path / "mine")
+
+
+def test_known_numbers_of_lines_pass_without_a_warning(tmp_path, capsys, monkeypatch):
+    talks(tmp_path / "raw", numbered(30))
+    entry = replace(sets.find("iwslt14-de-en"), sentences={"train": 31, "valid": 1, "test": 10})
+    monkeypatch.setattr(sets, "find", lambda name: entry)
+    sets.build("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
+    assert capsys.readouterr().err == ""
+
+
+def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys):
+    """data fetch --from, data prepare: the very commands at the head of the recipes."""
+    monkeypatch.chdir(tmp_path)
+    talks(tmp_path / "de-en", numbered(400))
+    (tmp_path / "mine").mkdir()
+    with tarfile.open(tmp_path / "mine" / "de-en.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "de-en", "de-en")
+    raw = ["--out", "raw"]
+    assert cli.main(["data", "fetch", "iwslt14-de-en", "--from", "mine", *raw]) == 0
+    prepare = ["data", "prepare", "iwslt14-de-en", "--raw", "raw", "--vocabulary", "bpe"]
+    assert cli.main([*prepare, "--vocab-size", "80"]) == 0
+    assert "prepared/iwslt14-de-en: 385 lines" in capsys.readouterr().out
+    corpus = open_prepared(tmp_path / "prepared" / "iwslt14-de-en", verify=True)
+    source = corpus.vocabularies().source
+    assert (
+        source.decode(corpus[9][0])
+        == lines(tmp_path / "prepared/iwslt14-de-en-text", "train.de")[9]
+    )
+    assert cli.main([*prepare, "--vocab-size", "80"]) == 2
+    assert "a prepared corpus is there" in capsys.readouterr().err
+    assert cli.main([*prepare[:3], "--raw", "nowhere", "--out", "elsewhere"]) == 2
+    assert (
+        "nowhere has no de-en.tgz: dynconv data fetch iwslt14-de-en first"
+        in capsys.readouterr().err
+    )
+
+
+def build_fails(raw, out, name="iwslt14-de-en") -> str:
+    with pytest.raises(UserError) as error:
+        sets.build(name, raw, out)
+    assert "\n" not in str(error.value) and not out.exists()
+    return str(error.value)
+
+
+def test_a_missing_raw_file_is_named_with_the_remedy(tmp_path):
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    message = build_fails(raw, out)
+    assert "no train.tags.de-en.de there: dynconv data fetch iwslt14-de-en" in message
+    assert "--from DIR" in message
+    talks(raw, numbered(30))
+    find(raw, "IWSLT14.TED.tst2012.de-en.en.xml").unlink()
+    assert "no IWSLT14.TED.tst2012.de-en.en.xml there" in build_fails(raw, out)
+    assert not (tmp_path / "out.part" / "stages").exists()  # before any work
+
+
+def test_another_language_pair_is_recognised(tmp_path):
+    put(tmp_path / "raw", "fr-en/train.tags.fr-en.fr", "Oui.")
+    message = build_fails(tmp_path / "raw", tmp_path / "out")
+    assert "there is train.tags.fr-en.fr: another language pair?" in message
+
+
+def test_sides_of_unequal_length_are_an_error(tmp_path):
+    raw = tmp_path / "raw"
+    talks(raw, numbered(30))
+    english = find(raw, "train.tags.de-en.en")
+    english.write_bytes(english.read_bytes() + b"One more.\n")
+    message = build_fails(raw, tmp_path / "out")
+    assert re.search(r"train\.tags\.de-en\.de has 32 lines but .*de-en\.en has 33", message)
+
+
+def test_an_unknown_name_gets_a_hint(tmp_path):
+    assert "did you mean wikitext-103?" in build_fails(tmp_path, tmp_path / "out", "wikitext103")
+
+
+def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+    talks(tmp_path / "raw", numbered(30))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(iwslt, "write", full)
+    message = build_fails(tmp_path / "raw", tmp_path / "out")
+    assert message.endswith("cannot write there: No space left on device")
+
+
+class Killed(BaseException):
+    """Nobody catches it: what lies on the disk then is what a kill leaves."""
+
+
+@pytest.mark.parametrize("after", [20, 40, 70])
+def test_killed_anywhere_it_goes_on_from_the_finished_files(tmp_path, monkeypatch, after):
+    raw, whole, out = tmp_path / "raw", tmp_path / "whole", tmp_path / "out"
+    talks(raw, numbered(30))
+    sets.build("iwslt14-de-en", raw, whole)
+    calls = []
+
+    def counted(line, language):
+        calls.append(line)
+        if len(calls) == after:
+            raise Killed
+        return tokenize(line, language)
+
+    monkeypatch.setattr(iwslt, "tokenize", counted)  # 2 x 32 lines of training, then 20 of tests
+    with pytest.raises(Killed):
+        sets.build("iwslt14-de-en", raw, out)
+    assert not out.exists()
+    calls.clear()
+    monkeypatch.setattr(iwslt, "tokenize", lambda *a: calls.append(a) or tokenize(*a))
+    sets.build("iwslt14-de-en", raw, out)
+    done = {20: 0, 40: 32, 70: 68}[after]  # lines of whole files, of 32 or 2, before the kill
+    assert len(calls) == 2 * 32 + 5 * 2 * 2 - done
+    for path in whole.iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_stage_older_than_its_raw_file_is_made_again(tmp_path):
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    talks(raw, numbered(30))
+    path = put(tmp_path, "out.part/stages/train.tags.de-en.de", *["old"] * 32)
+    os.utime(path, (1, 1))
+    sets.build("iwslt14-de-en", raw, out)
+    assert "old" not in lines(out, "train.de")
