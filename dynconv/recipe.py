@@ -135,7 +135,8 @@ FREE = ("published", "decode.", "profile", "train.accumulate")
 def differences(ours: Recipe, theirs: Recipe, free: tuple[str, ...] = FREE) -> list[str]:
     """Keys that differ and do not begin with one of `free`, as `train.lr 0.001, not 0.0005`."""
     a, b = (dict(_flat(dataclasses.asdict(r))) for r in (ours, theirs))
-    return [f"{k} {a[k]}, not {b[k]}" for k in a if a[k] != b[k] and not k.startswith(free)]
+    both = ((k, a.get(k), b.get(k)) for k in a | b if not k.startswith(free))
+    return [f"{k} {here}, not {there}" for k, here, there in both if here != there]
 
 
 def _flat(tree: dict, prefix: str = ""):

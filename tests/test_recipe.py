@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dynconv import recipe as recipes
-from dynconv.config import Recipe
+from dynconv.config import ConvS2SConfig, Recipe, StackConfig
 from dynconv.errors import UserError
 
 
@@ -79,3 +79,38 @@ def test_differences_name_what_decides_training():
     changed = replace(Recipe(), train=replace(Recipe().train, lr=1e-3))
     changed = replace(changed, decode=replace(changed.decode, beam=1))
     assert recipes.differences(changed, Recipe()) == ["train.lr 0.001, not 0.0005"]
+    other = recipes.differences(replace(Recipe(), model=ConvS2SConfig()), Recipe())
+    assert "model.architecture convs2s, not encoder-decoder" in other
+    assert "model.ffn None, not 4096" in other
+
+
+BASE = """
+published: [{source: A, row: B, value: "1", metric: C}]
+train: {lr: 1e-3, updates: 9, warmup: 3}
+model: {encoder: {layers: 2, mixer: light, kernel: [3, 5]}, glu: false}
+"""
+
+
+def test_a_recipe_upon_another(tmp_path):
+    (tmp_path / "ground.yaml").write_text(BASE)
+    recipe = loaded(tmp_path, "base: ground\ntrain: {lr: 2e-3}\nmodel: {encoder: {mixer: dynamic}}")
+    assert (recipe.train.lr, recipe.train.updates) == (2e-3, 9)
+    assert recipe.model.encoder == StackConfig(2, "dynamic", (3, 5))
+    assert recipe.published == ()  # that was of the base
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("base: grund", "no recipe 'grund'"),
+        ("base: mine", "base mine leads back to it"),
+        ("model: {architecture: convs}", "model.architecture 'convs' is not known; did you mean"),
+        ("model: {architecture: convs2s, ffn: 3}", "unknown key model.ffn"),
+        ("model: {architecture: language-model}", "a language model has data.source: null"),
+        ("[1, 2]", "a recipe is a mapping"),
+    ],
+)
+def test_mistakes_in_what_a_recipe_is_made_of(tmp_path, text, words):
+    with pytest.raises(UserError, match=words) as error:
+        loaded(tmp_path, text)
+    assert "mine.yaml" in str(error.value) or "grund" in str(error.value)

@@ -1,0 +1,74 @@
+"""`dynconv ablate`: every row with every seed, and after each run the whole table anew."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from signal import Signals
+
+from dynconv.ablate import config
+from dynconv.ablate.plot import plot
+from dynconv.ablate.run import Run
+from dynconv.ablate.table import results, shown, table
+from dynconv.bench import machine
+from dynconv.errors import UserError
+from dynconv.files import replace_text
+from dynconv.listing import comment
+from dynconv.train.ranks import Ranks
+from dynconv.train.run import locked
+
+
+def ablate(
+    name: str,
+    overrides: Sequence[str],
+    seeds: int,
+    folder: Path | None,
+    output: Path | None,
+    say: Callable[[str], None],
+) -> Signals | None:
+    """Train and score what is not finished yet; returns the signal that ended it early.
+
+    name       of a shipped ablation, or its file
+    overrides  key=value, for every row
+    seeds      1 to this many; all rows with the first come before any with the second
+    folder     of the run directories ROW-SEED; None: runs/NAME
+    output     JSON, and a plot beside it; None: data/results/ablate-NAME.json
+
+    A run whose loss or score is no number diverges, and is finished. Raises UserError for what a
+    user can mend; what was finished before it stays.
+    """
+    path = config.find(name)
+    ablation = config.load(path)
+    if any(text.startswith("train.seed=") for text in overrides):
+        raise UserError("train.seed is set for each run: give --seeds how many there are to be")
+    output = machine.results(f"ablate-{path.stem}", output)
+    folder = folder or Path("runs") / path.stem
+    runs = [
+        Run(
+            row.name,
+            seed,
+            ablation.recipe(row, (*overrides, f"train.seed={seed}")),
+            folder / f"{row.name}-{seed}",
+        )
+        for seed in range(1, seeds + 1)
+        for row in ablation.rows
+    ]
+
+    def write() -> dict:
+        about = {"ablation": path.stem, "what": comment(path), "overrides": list(overrides)}
+        found = about | results(ablation, runs)
+        replace_text(output, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        plot(found, output.with_suffix(".png"))
+        return found
+
+    with locked(folder, Ranks()):
+        left = [run for run in runs if not run.finished]
+        say(f"{len(runs)} runs in {folder}, {len(left)} to go")
+        for number, run in enumerate(left, 1):
+            signal = run.finish()
+            if signal is not None:
+                return signal
+            write()
+            say(f"{run.directory.name}: {shown(run.found['score'])}, {len(left) - number} to go")
+        say(table(write()))
+    say(f"written to {output}, drawn in {output.with_suffix('.png')}")
+    return None

@@ -1,0 +1,45 @@
+"""An ablation as a picture: a line a row, a dot a seed."""
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from dynconv.ablate.run import DIVERGES
+from dynconv.ablate.table import numbers
+from dynconv.teach import style
+
+
+def plot(found: dict[str, Any], output: Path) -> None:
+    """Draw the results: the mean is a tick, what was published stands at the right."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    rows = found["rows"]
+    with plt.rc_context():
+        style.use()
+        figure, ax = plt.subplots(figsize=(6.0, 1.1 + 0.24 * len(rows)))
+        for y, row in enumerate(rows):
+            scores = numbers(row["scores"])
+            color = style.COLORS.get(row["mixer"], "black")
+            ax.plot(scores, [y] * len(scores), "o", ms=4, alpha=0.7, color=color)
+            if scores:
+                ax.plot(row["mean"], y, "|", ms=11, mew=1.5, color=color)
+            if row["published"]:
+                ax.text(1.02, y, row["published"], va="center", transform=ax.get_yaxis_transform())
+        ax.set_yticks(range(len(rows)), [label(row) for row in rows])
+        ax.set_ylim(len(rows) - 0.5, -0.5)  # the first row on top
+        if any(row["published"] for row in rows):
+            ax.text(1.02, 1.02, "published", va="bottom", style="italic", transform=ax.transAxes)
+        ax.grid(axis="y", lw=0.3)
+        ax.set_title(found["source"])
+        ax.set_xlabel(textwrap.fill(found["metric"], 90), fontsize=7)
+        figure.savefig(output)
+        plt.close(figure)
+
+
+def label(row: dict[str, Any]) -> str:
+    """The row's name, and how many of its seeds diverge."""
+    fallen = row["scores"].count(DIVERGES)
+    return f"{row['name']} ({fallen} {DIVERGES})" if fallen else row["name"]

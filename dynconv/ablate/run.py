@@ -1,0 +1,95 @@
+"""One run of an ablation: a row with a seed. RUN/ablation.json has what came of it."""
+
+import json
+import math
+from collections import deque
+from pathlib import Path
+from signal import Signals
+from typing import Any, NamedTuple
+
+from dynconv import recipe as recipes
+from dynconv.config import Recipe
+from dynconv.errors import UserError
+from dynconv.evaluate import evaluate
+from dynconv.files import replace_text
+from dynconv.train import load_model, train
+from dynconv.train.run import with_precision
+from dynconv.train.watch import Watch
+
+DIVERGES = "diverges"
+SPLIT = "test"
+
+
+class Run(NamedTuple):
+    """A row with a seed: its recipe, and its directory."""
+
+    row: str
+    seed: int
+    recipe: Recipe
+    directory: Path
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What is known; nothing before the first start has ended.
+
+        starts      seconds of updates, of each start that was not killed
+        score       the recipe's metric on the test split, or DIVERGES; missing: not finished
+        valid_loss  nats a token of the checkpoint that was scored
+        seconds     of updates in all; None when a start was killed
+        precision   of the updates
+        """
+        path = self.directory / "ablation.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is a score. Raises UserError when it is that of another recipe."""
+        if "score" not in self.found:
+            return False
+        there = recipes.load(self.directory / "recipe.yaml")
+        ours = self.recipe
+        if ours.train.precision == "auto":  # it was decided when the run began
+            ours = with_precision(ours, there.train.precision)
+        if changed := recipes.differences(ours, there, free=("published", "profile")):
+            raise UserError(
+                f"{self.directory} holds the run of another recipe ({'; '.join(changed)}): name "
+                "another --run, or give the same values"
+            )
+        return True
+
+    def finish(self) -> Signals | None:
+        """Train from wherever it stands, and score; the signal that ended training early."""
+        found, watch, ended = self.found, Watch(), None
+        try:
+            ended = train(self.recipe, self.directory, watch)
+        except UserError:
+            if not any(self.directory.glob("not-finite-*.json")):
+                raise
+            found["score"] = DIVERGES
+        found["starts"] = [*found.get("starts", []), watch.training]
+        if ended is None:
+            there = recipes.load(self.directory / "recipe.yaml")
+            found |= {"seconds": self._seconds(found["starts"]), "precision": there.train.precision}
+        self._keep(found)
+        if ended is None and "score" not in found:
+            self._keep(found | self._evaluate())
+        return ended
+
+    def _keep(self, found: dict[str, Any]) -> None:
+        replace_text(self.directory / "ablation.json", json.dumps(found, indent=1))
+
+    def _evaluate(self) -> dict[str, Any]:
+        trained = load_model(self.directory)
+        deque(evaluate(self.directory, trained, SPLIT), maxlen=0)  # its report is not shown
+        path = self.directory / f"{SPLIT}.scores.json"
+        scores = json.loads(path.read_text(encoding="utf-8"))
+        score = scores["per_word"] if "per_word" in scores else scores["scores"][0]["value"]
+        return {
+            "score": score if math.isfinite(score) else DIVERGES,
+            "valid_loss": trained.checkpoint.meta["loss"],
+        }
+
+    def _seconds(self, starts: list[float]) -> float | None:
+        """environment.json lists every start of the training, killed or not."""
+        known = json.loads((self.directory / "environment.json").read_text(encoding="utf-8"))
+        return sum(starts) if len(starts) == len(known) else None

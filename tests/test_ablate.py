@@ -1,0 +1,339 @@
+"""`dynconv ablate`: rows times seeds, resumed, recorded, drawn; and the tables that are shipped."""
+
+import json
+import signal
+from statistics import mean, stdev
+
+import pytest
+import torch
+import yaml as YAML
+from test_cli import fails
+from test_published import CONVS2S, ROWS, TALK, WU
+from test_train import stop_after
+
+from dynconv import ablate, cli
+from dynconv.ablate import command, config, run, table
+from dynconv.bench import machine
+from dynconv.config import ConvS2SConfig
+from dynconv.models import build
+from dynconv.train import train
+
+ATTENTION = {"mixer": "attention", "kernel": None}
+TWO = [
+    {"name": "dynamic", "row": "DynamicConv", "published": "26.9 ± 0.2"},
+    {
+        "name": "attention",
+        "changes": {
+            "model": {"encoder": ATTENTION, "decoder": ATTENTION},
+            "train": {"updates": 6},  # gives way to what the command says
+        },
+    },
+]
+
+LEARN = "train.lr=1e-2", "train.updates=60", "train.validate_every=60"
+"""enough for a BLEU above 0"""
+
+
+@pytest.fixture
+def small(yaml, tmp_path):
+    """Writes an ablation of the tiny recipe, and calls the command."""
+
+    class Small:
+        folder, output = tmp_path / "runs", tmp_path / "table.json"
+
+        def write(self, rows=TWO, **more) -> None:
+            about = {"source": "Nobody 2021, Table 1", "metric": "BLEU", "base": str(yaml)}
+            tree = {**about, "changes": {"train": {"updates": 6}}, "rows": rows} | more
+            text = "# What it is.\n" + YAML.safe_dump(tree)
+            (tmp_path / "numbers.yaml").write_text(text, encoding="utf-8")
+
+        def arguments(self, *more) -> list[str]:
+            places = "--run", self.folder, "--output", self.output
+            return [str(a) for a in ("ablate", tmp_path / "numbers.yaml", *places, *more)]
+
+        def __call__(self, *more) -> int:
+            return cli.main(self.arguments(*more))
+
+        @property
+        def found(self) -> dict:
+            return json.loads(self.output.read_text(encoding="utf-8"))
+
+    made = Small()
+    made.write()
+    return made
+
+
+@pytest.fixture
+def trained(monkeypatch) -> list[str]:
+    """The runs that training has been called for, in order."""
+    calls = []
+
+    def counting(recipe, directory, watch):
+        calls.append(directory.name)
+        return train(recipe, directory, watch)
+
+    monkeypatch.setattr(run, "train", counting)
+    return calls
+
+
+def test_two_rows_and_two_seeds(small, trained, capsys):
+    assert small("--seeds", "2", *LEARN) == 0
+    # a seed for all rows before the next
+    assert trained == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
+    found = small.found
+    assert (found["ablation"], found["what"]) == ("numbers", "What it is.")
+    assert found["source"] == "Nobody 2021, Table 1" and found["overrides"] == list(LEARN)
+    assert found["seeds"] == [1, 2] and found["threads"] == torch.get_num_threads()
+    assert {"device", "versions", "date", "load"} <= found.keys()
+
+    dynamic, attention = found["rows"]
+    assert (dynamic["row"], dynamic["published"]) == ("DynamicConv", "26.9 ± 0.2")
+    assert (dynamic["mixer"], attention["mixer"]) == ("dynamic", "attention")
+    assert dynamic["parameters"] < attention["parameters"]
+    for row in found["rows"]:
+        assert min(row["scores"]) > 0 and row["scores"][0] != row["scores"][1]
+        assert row["updates"] == 60 and row["precision"] == ["float32"] * 2
+        for n, each in enumerate(row["scores"], 1):
+            folder = small.folder / f"{row['name']}-{n}"
+            scores = json.loads((folder / "test.scores.json").read_text())
+            assert each == scores["scores"][0]["value"]
+            assert f"seed: {n}\n" in (folder / "recipe.yaml").read_text()
+        assert row["mean"] == pytest.approx(mean(row["scores"]))
+        assert row["deviation"] == pytest.approx(stdev(row["scores"]))
+        assert all(s > 0 for s in row["seconds"]) and all(x > 0 for x in row["valid_loss"])
+
+    text = capsys.readouterr().out
+    assert "4 runs in" in text and "attention-1: " in text and ", 0 to go" in text
+    line = next(line for line in text.splitlines() if line.startswith("dynamic  "))
+    assert f"{dynamic['mean']:.2f} ± {dynamic['deviation']:.2f}" in line
+    assert line.endswith("26.9 ± 0.2") and f"{dynamic['parameters']:,}" in line
+    assert small.output.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+    small.output.unlink()
+    assert small("--seeds", "2", *LEARN) == 0  # nothing is trained, all is written again
+    assert len(trained) == 4
+    again = small.found
+    assert again["rows"] == found["rows"]
+
+
+def test_more_seeds_train_only_those(small, trained):
+    assert small("--seeds", "1") == 0
+    assert small.found["rows"][0]["deviation"] is None
+    assert small("--seeds", "2") == 0
+    assert trained == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_and_the_same_command_goes_on(small, trained, monkeypatch, number):
+    stop_after(9, monkeypatch, number)  # the third update of the second run
+    assert small("--seeds", "1") == 128 + number
+    dynamic, attention = small.found["rows"]
+    assert dynamic["mean"] is not None and attention["scores"] == [None]
+    monkeypatch.undo()
+    assert small("--seeds", "1") == 0
+    dynamic, attention = small.found["rows"]
+    assert attention["scores"][0] is not None
+    starts = json.loads((small.folder / "attention-1" / "ablation.json").read_text())["starts"]
+    assert len(starts) == 2 and attention["seconds"] == [sum(starts)]
+
+
+def test_killed_between_training_and_its_score(small, trained, monkeypatch):
+    """The score comes without new updates; how long the killed start took, nobody knows."""
+
+    def die(*_) -> None:
+        raise MemoryError
+
+    for killed, seconds in (("evaluate", True), ("Watch", False)):
+        small.folder = small.folder.with_name(killed)
+        with monkeypatch.context() as patch, pytest.raises(MemoryError):
+            if killed == "evaluate":
+                patch.setattr(run, "evaluate", die)
+            else:
+                stop_after(3, patch)  # the updates are saved, what this command knows is lost
+                patch.setattr(run.Run, "_keep", die)
+            small("--seeds", "1")
+        assert small("--seeds", "1") == 0
+        row = small.found["rows"][0]
+        assert row["scores"][0] is not None and (row["seconds"][0] is not None) == seconds
+
+
+def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys):
+    small.write([{"name": "wild", "changes": {"train": {"lr": 1e30, "warmup": 0}}}, *TWO])
+    assert small("--seeds", "2", "train.skip=0") == 0
+    wild, *others = small.found["rows"]
+    assert wild["scores"] == ["diverges"] * 2
+    assert wild["mean"] is None and wild["valid_loss"] == [None] * 2
+    assert all(isinstance(score, float) for row in others for score in row["scores"])
+    text = capsys.readouterr().out
+    assert "wild-1: diverges, 5 to go" in text
+    line = next(line for line in text.splitlines() if line.startswith("wild  "))
+    assert line.split()[2:5] == ["diverges"] * 3
+    assert small("--seeds", "2", "train.skip=0") == 0
+    assert len(trained) == 6  # not tried again
+
+
+@pytest.mark.parametrize(
+    "scores, said",
+    [
+        ([43.2, 44.1, None], "43.65 ± 0.64"),
+        ([43.2, "diverges", 44.1], "43.65 ± 0.64, 1 diverges"),
+        ([43.2, None, None], "43.20"),
+        (["diverges", None, None], "diverges"),
+        ([None, None, None], "-"),
+    ],
+)
+def test_the_summary_of_a_row(scores, said):
+    values = table.numbers(scores)
+    deviation = stdev(values) if len(values) > 1 else None
+    row = {"scores": scores, "mean": mean(values) if values else None, "deviation": deviation}
+    assert table.summary(row) == said
+
+
+def test_a_score_that_is_no_number_diverges(small, trained, monkeypatch, tmp_path):
+    def evaluate(directory, *_):
+        (directory / "test.scores.json").write_text('{"per_word": Infinity}')
+        return ()
+
+    monkeypatch.setattr(run, "evaluate", evaluate)
+    assert small("--seeds", "1") == 0
+    assert [row["scores"] for row in small.found["rows"]] == [["diverges"]] * 2
+
+
+def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
+    model = {"architecture": "language-model", "vocab_size": 300, "channels": 32, "ffn": 32}
+    model |= {"heads": 2, "decoder": {"layers": 1, "mixer": "talk", "kernel": 3}}
+    tree = YAML.safe_load(yaml.read_text(encoding="utf-8"))
+    tree |= {"model": model, "metric": "perplexity"}
+    tree["data"] |= {"source": None, "target": "en"}
+    tree["train"]["label_smoothing"] = 0.0
+    yaml.write_text(YAML.safe_dump(tree), encoding="utf-8")
+    small.write([{"name": "talk"}])
+    assert small("--seeds", "1") == 0
+    scores = json.loads((small.folder / "talk-1" / "test.scores.json").read_text())
+    (row,) = small.found["rows"]
+    assert row["scores"] == [scores["per_word"]] and row["mixer"] == "talk"
+
+
+def test_a_finished_run_of_another_recipe(small, trained, capsys):
+    assert small("--seeds", "1") == 0
+    for change in ("train.lr=2e-3", "decode.beam=3"):
+        line = fails(capsys, *small.arguments("--seeds", "1", change))
+        key, value = change.split("=")
+        assert f"dynamic-1 holds the run of another recipe ({key} {float(value):g}, not" in line
+    small.write([TWO[0] | {"published": "27.0"}, TWO[1]])  # no part of what is trained
+    assert small("--seeds", "1") == 0
+    assert small.found["rows"][0]["published"] == "27.0" and len(trained) == 2
+
+
+@pytest.mark.parametrize(
+    "tree, said",
+    [
+        ({"metrik": "BLEU"}, "unknown key metrik; did you mean metric?"),
+        ({"rows": []}, "rows lists none"),
+        ({"rows": [TWO[0], TWO[0]]}, "dynamic is the name of two rows"),
+        ({"rows": [{"name": "a/b"}]}, "rows.0: name 'a/b' is to be one of a directory"),
+        ({"rows": [{"name": "a", "change": {}}]}, "unknown key rows.0.change; did you mean change"),
+        ({"rows": [{"name": "a", "published": 26.9}]}, "rows.0.published 26.9: Input should be a"),
+        ({"rows": [{"row": "a"}]}, "rows.0.name: "),
+        ({"base": None}, "dynamic has no recipe: give it one, or the ablation a base"),
+        ({"rows": [{"name": "a", "recipe": "help"}]}, "row a: no recipe 'help'"),
+        ({"changes": {"model": {"head": 3}}}, "row dynamic: "),
+        ({"changes": {"model": {"heads": 3}}}, "3 heads do not divide 32 channels"),
+    ],
+)
+def test_mistakes_are_one_line(small, trained, capsys, tree, said):
+    small.write(**tree)
+    assert said in fails(capsys, *small.arguments())
+    assert not small.folder.exists()
+
+
+def test_more_mistakes(small, trained, capsys, tmp_path):
+    assert "did you mean wu2019-table3?" in fails(capsys, "ablate", "wu2019-table33")
+    line = fails(capsys, *small.arguments("train.seed=4"))
+    assert "train.seed is set for each run: give --seeds" in line
+    small.output = tmp_path / "nowhere" / "table.json"
+    assert "there is no directory" in fails(capsys, *small.arguments())
+    (tmp_path / "numbers.yaml").write_text("- a\n- b\n")
+    assert "the ablation ['a', 'b']: " in fails(capsys, *small.arguments())
+    assert trained == []
+
+
+def test_results_without_a_place_go_to_the_data_folder(small, trained, monkeypatch, tmp_path):
+    monkeypatch.setattr(machine, "data_dir", lambda: tmp_path / "data")
+    (tmp_path / "data" / "results").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["ablate", "numbers.yaml", "--seeds", "1"]) == 0
+    assert (tmp_path / "data" / "results" / "ablate-numbers.json").exists()
+    assert (tmp_path / "data" / "results" / "ablate-numbers.png").exists()
+    assert (tmp_path / "runs" / "numbers" / "dynamic-1" / "recipe.yaml").exists()
+
+
+SHIPPED = config.shipped()
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_row_builds(name):
+    ablation = config.load(SHIPPED[name])
+    assert command.comment(SHIPPED[name])
+    lengths = set()
+    for row in ablation.rows:
+        recipe = ablation.recipe(row)
+        with torch.device("meta"):
+            build(recipe.model)
+        lengths.add(recipe.train.updates)
+    assert len(lengths) == 1, "rows compare after equally many updates"
+    recipes = [ablation.recipe(row).model for row in ablation.rows]
+    assert len(set(recipes)) == len(recipes), "two rows are the same"
+
+
+TABLES = {
+    "wu2019-table3": (WU + "3", 12),
+    "wu2019-table6": (WU + "6", 10),
+    "talk2020-table7": (TALK + "7", 7),
+    "convs2s-table4": (CONVS2S + "4", 4),
+    "convs2s-table5": (CONVS2S + "5", 10),
+    "convs2s-table7": (CONVS2S + "7", 9),
+    "convs2s-table8": (CONVS2S + "8", 9),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_of_the_papers_tables_is_there(name):
+    source, count = TABLES[name]
+    ablation = config.load(SHIPPED[name])
+    assert ablation.source == source and len(ablation.rows) == count
+    ours = [(row.row, row.published) for row in ablation.rows]
+    assert ours == [(row, value) for row, value, _ in ROWS[source]]
+
+
+def test_the_rows_say_what_their_names_say():
+    """Spot checks: of what a row of the paper is, in the model that it trains."""
+
+    def model(name: str, row: str):
+        ablation = config.load(SHIPPED[name])
+        return ablation.recipe(next(each for each in ablation.rows if each.name == row)).model
+
+    assert model("wu2019-table3", "dynamic") == model("wu2019-table6", "softmax")
+    layers = [model("wu2019-table3", row).encoder.layers for row in ("attention", "cnn", "dynamic")]
+    assert layers == [3, 4, 4]
+    for row in config.load(SHIPPED["convs2s-table5"]).rows:
+        attends = model("convs2s-table5", row.name).attends
+        assert row.row == ",".join(str(n) for n, on in enumerate(attends, 1) if on)
+    for side, name in (("encoder", "convs2s-table7"), ("decoder", "convs2s-table8")):
+        for row in config.load(SHIPPED[name]).rows:
+            stack = getattr(model(name, row.name), side)
+            assert row.row == f"k={stack.kernel}, {stack.layers} {side} layers"
+            assert isinstance(model(name, row.name), ConvS2SConfig)
+    table = config.load(SHIPPED["wu2019-table6"])
+    kinds = [model("wu2019-table6", row.name).normalize for row in table.rows]
+    assert kinds == "none softmax sigmoid tanh l1 l2 power2 abs abs_l1 abs_l2".split()
+
+
+def test_the_list(capsys):
+    with pytest.raises(SystemExit) as exit:
+        cli.main(["ablate", "--list"])
+    assert exit.value.code == 0
+    text = capsys.readouterr().out
+    assert text == ablate.listing() + "\n"
+    assert "wu2019-table3      12 rows  Wu et al. 2019, Table 3\n" in text
+    assert len(text.splitlines()) == len(SHIPPED) == 9
