@@ -130,13 +130,27 @@ def trained(options):
     return loaded._replace(recipe=replace(loaded.recipe, decode=decode))
 
 
+def translator(options):
+    """The same, unless it is a language model."""
+    from dynconv.errors import UserError
+
+    loaded = trained(options)
+    if loaded.recipe.data.source is None:
+        raise UserError(
+            f"{options.directory}: a language model, which has nothing to translate from; "
+            "dynconv evaluate gives its perplexity"
+        )
+    return loaded
+
+
 def translate_file(options) -> None:
     from dynconv.decode import translate
     from dynconv.text import read_lines
 
-    recipe, vocabularies, model, _ = trained(options)
+    recipe, vocabularies, model, _ = translator(options)
     lines = read_lines(Path("/dev/stdin" if options.input == "-" else options.input))
-    text = "".join(f"{line}\n" for line in translate(model, vocabularies, lines, recipe.decode))
+    found = translate(model, vocabularies, lines, recipe.decode, max_source=recipe.data.max_source)
+    text = "".join(f"{line}\n" for line in found)
     if options.output == "-":
         print(text, end="", flush=True)
     else:
@@ -169,7 +183,7 @@ def score_files(options) -> None:
 def bench_decoding(options) -> None:
     from dynconv.bench import bench_decode
 
-    print(bench_decode(trained(options), options.sentences, options.rounds))
+    print(bench_decode(translator(options), options.sentences, options.rounds))
 
 
 def bench_operators(options) -> None:

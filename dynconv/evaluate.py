@@ -39,7 +39,9 @@ def evaluate_outputs(run: Path, trained: Trained, split: str) -> Iterator[str]:
     config = recipe.decode
     text = load_parallel(recipe.data.corpus, recipe.data.source, recipe.data.target, split)
     start = time.perf_counter()
-    hypotheses = translate(model, vocabularies, text.source, config)
+    hypotheses = translate(
+        model, vocabularies, text.source, config, max_source=recipe.data.max_source
+    )
     seconds = time.perf_counter() - start
 
     output = run / f"{split}.hypotheses.txt"

@@ -161,17 +161,20 @@ def vocabularies(corpus):
 
 def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
     model = model_of("dynamic", 300)
-    config = DecodeConfig(beam=2, max_source=10, batch_tokens=20)
+    config = DecodeConfig(beam=2, batch_tokens=20)
     lines = ["ein und zwanzig", "", "drei und vierzig, " * 9, "  ", "neun und neunzig", "✓ 漢字"]
-    output = translate(model, vocabularies, lines, config)
+    output = translate(model, vocabularies, lines, config, max_source=10)
     assert len(output) == len(lines)
     assert output[1] == output[3] == ""
     assert all("\n" not in line for line in output)
     warning = capsys.readouterr().err
-    assert "line 3 has" in warning and "only the first 10" in warning
+    assert "2 lines, the first of them line 3, have more than 10 tokens; only" in warning
     # alone or among others, in small batches or large: the same translation
     assert translate(model, vocabularies, lines[4:5], config) == output[4:5]
-    assert translate(model, vocabularies, lines, replace(config, batch_tokens=4096)) == output
+    larger = replace(config, batch_tokens=4096)
+    assert translate(model, vocabularies, lines, larger, max_source=10) == output
+    translate(model, vocabularies, lines * 2, config, max_source=10)
+    assert "4 lines, the first of them line 3" in capsys.readouterr().err
 
 
 def test_limits():
@@ -210,7 +213,7 @@ def test_translate_cuts_a_source_to_the_positions_of_the_model(vocabularies, six
     output = translate(six_positions, vocabularies, lines, DecodeConfig(beam=2))
     assert all(output)
     warning = capsys.readouterr().err
-    assert "line 1 has" in warning and "first 5 are translated (model.max_positions)" in warning
+    assert "line 1 has" in warning and "first 5 are read (model.max_positions)" in warning
     with pytest.raises(UserError, match=r"decode.min_length 6 and <eos> .* model.max_positions 6"):
         translate(six_positions, vocabularies, lines, DecodeConfig(min_length=6))
 

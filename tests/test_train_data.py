@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from dynconv.config import TrainConfig
+from dynconv.config import DataConfig, TrainConfig
 from dynconv.train import data
-from dynconv.train.data import Place, ahead, pools_of, stream, works
+from dynconv.train.data import (
+    Place,
+    ahead,
+    held_out,
+    pools_of,
+    stream,
+    training_text,
+    works,
+)
 from dynconv.train.ranks import Ranks
 
 CONFIG = TrainConfig(batch_tokens=400)
@@ -67,6 +75,20 @@ def test_long_pairs_are_left_out(prepared):
     lengths = prepared.lengths(np.arange(len(prepared))).max(1)
     assert sorted(pairs) == np.flatnonzero(lengths <= 20).tolist()
     assert 0 < len(pairs) < len(prepared)
+
+
+def test_long_sources_are_cut(prepared, tmp_path):
+    """In training, in validation, and before pairs that are too long are left out."""
+    data = DataConfig(max_source=4)
+    text = training_text(prepared, data)
+    everything = np.arange(len(prepared))
+    assert (text.lengths(everything)[:, 0] == prepared.lengths(everything)[:, 0].clip(max=5)).all()
+    assert text.lengths(everything)[:, 0].max() == 5
+    batch = text.batch([0, 1, 2])
+    assert batch.source[:, :4].tolist() == [prepared[i][0][:4].tolist() for i in range(3)]
+    assert all((text[i][1] == prepared[i][1]).all() for i in range(3))
+    valid = held_out(prepared, data, prepared.vocabularies(), "valid")
+    assert {len(source) for source, _ in valid.text} == {4}
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -91,6 +91,9 @@ def test_perplexity_of_a_run_is_that_of_its_validation(language, tmp_path, capsy
     assert cli.main(["train", str(tmp_path / "count.yaml"), "--run", str(run)]) == 0
     assert cli.main(["evaluate", str(run), "--split", "valid"]) == 0
     assert "perplexity =" in capsys.readouterr().out
+    for command in (["translate", str(run)], ["bench", "decode", str(run)]):
+        assert cli.main(command) == 2
+        assert "a language model, which has nothing to translate from" in capsys.readouterr().err
     scores = json.loads((run / "valid.scores.json").read_text())
     loss = load_model(run).checkpoint.meta["loss"]
     assert scores["nats"] / scores["tokens"] == pytest.approx(loss, rel=1e-5)

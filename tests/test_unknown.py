@@ -101,10 +101,8 @@ def test_translate_replaces_unknown_words(model, vocabularies, tmp_path):
     lines = ["in Passau um Ulm", "", "Regensburg  herum", "um Passau und in Passau herum"]
     draw = random.Random(0)
     lines += [" ".join(draw.choices(["in", "um", "Ulm", "Passau"], k=7)) for _ in range(20)]
-    config = DecodeConfig(
-        beam=2, max_length=6, replace_unknown=True, dictionary=str(path), max_source=5
-    )
-    output = translate(model, vocabularies, lines, config)
+    config = DecodeConfig(beam=2, max_length=6, replace_unknown=True, dictionary=str(path))
+    output = translate(model, vocabularies, lines, config, max_source=5)
     replaced = []
     for line, text in zip(lines, output, strict=True):
         if not line:

@@ -25,7 +25,14 @@ def bench_decode(trained: Trained, sentences: int | None, rounds: int) -> str:
     for _ in range(rounds):
         for name, stepper in steppers.items():
             start = time.perf_counter()
-            outputs[name] = translate(model, vocabularies, lines, config, stepper=stepper)
+            outputs[name] = translate(
+                model,
+                vocabularies,
+                lines,
+                config,
+                max_source=data.max_source,
+                stepper=stepper,
+            )
             seconds[name].append(time.perf_counter() - start)
     same = sum(a == b for a, b in zip(*outputs.values(), strict=True))
     words = sum(len(line.split()) for line in outputs["incremental"])

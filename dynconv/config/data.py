@@ -22,6 +22,8 @@ class DataConfig:
     tokenised already, as the papers have it; or those words themselves, rare ones <unk>"""
     block: int | None = None
     """a language model's training text in blocks of so many tokens; null: line by line"""
+    max_source: int = 1024
+    """tokens of a source that are read; the rest is cut off, in decoding with a warning"""
     max_tokens: int = 256
     """training pairs with a side longer than this, or than train.batch_tokens, are left out"""
 
@@ -31,7 +33,7 @@ class DataConfig:
         return self.block or self.max_tokens
 
     def __post_init__(self) -> None:
-        require_positive(self, "max_tokens")
+        require_positive(self, "max_tokens", "max_source")
         if self.block is not None:
             require_positive(self, "block")
             if self.source is not None:

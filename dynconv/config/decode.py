@@ -30,13 +30,11 @@ class DecodeConfig:
     """a file of lines `source word <tab> target word` for replace_unknown"""
     context: int = 0
     """tokens, at most, that a language model reads before each block it is scored on"""
-    max_source: int = 1024
-    """longer source sentences are cut, with a warning"""
     batch_tokens: int = 4096
     """most source tokens, padding included, that are translated at once"""
 
     def __post_init__(self) -> None:
-        require_positive(self, "beam", "max_source", "batch_tokens")
+        require_positive(self, "beam", "batch_tokens")
         if self.min_length < 0 or self.no_repeat < 0:
             raise ValueError(
                 f"min_length {self.min_length} and no_repeat {self.no_repeat} must be at least 0"

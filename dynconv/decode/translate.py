@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynconv.config import DecodeConfig
+from dynconv.config import DataConfig, DecodeConfig
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.state import Incremental
@@ -25,24 +25,28 @@ def translate(
     lines: Sequence[str],
     config: DecodeConfig,
     *,
+    max_source: int = DataConfig.max_source,
     stepper: Callable = Incremental,
 ) -> list[str]:
     """One translation for each line, in order; a blank line gives an empty one.
 
-    Lines of more than config.max_source tokens, or than the model has positions for, are cut, with
-    a warning on stderr.
+    Lines of more than max_source tokens, or than the model has positions for, are cut, with a
+    warning on stderr.
     """
     from tqdm import tqdm
 
     sources = vocabularies.source.encode(list(lines))
     words = config.replace_unknown and source_words(model, vocabularies, lines, sources)
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
-    most, key = longest(model, config)
-    for number, ids in enumerate(sources, 1):
-        if len(ids) > most:
-            warning = f"line {number} has {len(ids)} tokens; only the first {most}"
-            print(f"dynconv: {warning} are translated ({key})", file=sys.stderr)
-            del ids[most:]
+    most, key = longest(model, config, max_source)
+    if cut := [number for number, ids in enumerate(sources, 1) if len(ids) > most]:
+        which = f"{len(cut):,} lines, the first of them line {cut[0]}, have"
+        which = which if len(cut) > 1 else f"line {cut[0]} has"
+        print(
+            f"dynconv: {which} more than {most} tokens; only the first {most} are read ({key})",
+            file=sys.stderr,
+        )
+        sources = [ids[:most] for ids in sources]
     full = [i for i, ids in enumerate(sources) if ids]
     lengths = np.array([(len(sources[i]) + 1, 0) for i in full])
     results = [""] * len(lines)
@@ -84,7 +88,7 @@ def translate(
     return results
 
 
-def longest(model: Seq2Seq, config: DecodeConfig) -> tuple[int, str]:
+def longest(model: Seq2Seq, config: DecodeConfig, max_source: int) -> tuple[int, str]:
     """Most tokens of a source, and the entry of the recipe that says so; <eos> has room beside."""
     positions = getattr(model, "max_positions", None)
     if positions is not None and config.min_length >= positions:
@@ -92,8 +96,8 @@ def longest(model: Seq2Seq, config: DecodeConfig) -> tuple[int, str]:
             f"decode.min_length {config.min_length} and <eos> need more than the "
             f"model.max_positions {positions}"
         )
-    if positions is None or positions > config.max_source:
-        return config.max_source, "decode.max_source"
+    if positions is None or positions > max_source:
+        return max_source, "data.max_source"
     return positions - 1, "model.max_positions"
 
 

@@ -14,6 +14,7 @@ Numbers are little-endian; an id takes two bytes, or four when there are more th
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -68,6 +69,8 @@ class Prepared:
     """of an id: uint16 | uint32"""
     files: dict[str, dict]
     """bytes and sha256 of each, by name"""
+    max_source: int = sys.maxsize
+    """tokens of a source that are read"""
 
     @cached_property
     def tokens(self) -> np.ndarray:
@@ -84,13 +87,15 @@ class Prepared:
         """Ids of pair i's source and target, without <eos>: read-only views of the file."""
         i = range(self.pairs)[i]  # IndexError beyond the end; -1 is the last
         start, middle, end = self.bounds[2 * i : 2 * i + 3].tolist()
-        return self.tokens[start:middle], self.tokens[middle:end]
+        cut = min(middle, start + self.max_source)
+        return self.tokens[start:cut], self.tokens[middle:end]
 
     def lengths(self, chosen: np.ndarray) -> np.ndarray:
         """Tokens of source and target, <eos> included: (n) indices of pairs to (n, 2) int64."""
         first = 2 * np.asarray(chosen, dtype=np.int64)
         start, middle, end = (self.bounds[first + k] for k in range(3))
-        return np.stack([middle - start, end - middle], axis=1) + 1
+        source = np.minimum(middle - start, self.max_source)
+        return np.stack([source, end - middle], axis=1) + 1
 
     def batch(self, chosen: Iterable[int]) -> Batch:
         """These pairs, to train with."""
@@ -164,7 +169,7 @@ def prepare(
             dtype=dtype,
             files={path.name: _sealed(path) for path in sorted(scratch.iterdir())},
         )
-        fields = {k: v for k, v in asdict(prepared).items() if k != "directory"}
+        fields = {k: v for k, v in asdict(prepared).items() if k not in ("directory", "max_source")}
         meta = scratch / "prepared.json"
         meta.write_text(json.dumps({"format": FORMAT, **fields}, indent=1), encoding="utf-8")
         _sealed(meta)

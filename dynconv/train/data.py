@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -144,7 +145,9 @@ class HeldOut(NamedTuple):
 
 def training_text(corpus: Prepared, data: DataConfig) -> Corpus:
     """What training reads of a prepared corpus."""
-    return corpus if corpus.source else Excerpts.of(corpus, data.block)
+    if not corpus.source:
+        return Excerpts.of(corpus, data.block)
+    return replace(corpus, max_source=data.max_source)
 
 
 def held_out(corpus: Prepared, data: DataConfig, vocabularies: Vocabularies, split: str) -> HeldOut:
@@ -157,7 +160,8 @@ def held_out(corpus: Prepared, data: DataConfig, vocabularies: Vocabularies, spl
     text = load_parallel(str(where), corpus.source, corpus.target, split)
     sides = (v.encode(side) for v, side in zip(vocabularies, text, strict=True))
     every = zip(*sides, text.target, strict=True)
-    kept = [(source, target, line) for source, target, line in every if source and target]
+    most = data.max_source
+    kept = [(source[:most], target, line) for source, target, line in every if source and target]
     if not kept:
         raise UserError(f"{where}: no pair in split {split} without a blank side")
     pairs = Pairs((s, t) for s, t, _ in kept)
