@@ -200,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
     evaluate = command(
         commands.evaluate_run,
         "evaluate",
-        "Translate a split of a run's corpus, show ten sentences, score it.",
+        "Score a run on a split of its corpus: outputs, ten of them shown, or perplexity.",
     )
     evaluate.add_argument("directory", type=Path, metavar="RUN")
     evaluate.add_argument("--split", default="test", help="default: test")

@@ -51,7 +51,7 @@ def data_prepare(options) -> None:
     print(
         f"{out}: {len(corpus):,} lines, {tokens}{corpus.target_tokens:,} {target} tokens; train "
         f"with data.corpus={out} data.source={source or 'null'} data.target={target} "
-        f"model.vocab_size={sizes}"
+        f"data.vocabulary={corpus.kind} model.vocab_size={sizes}"
     )
 
 
@@ -71,7 +71,7 @@ def train_run(options) -> int:
 
         print(recipes.dump(recipe))
         for line in rehearse(recipe):
-            print(line, flush=True)
+            print(f"# {line}", flush=True)  # so that all of it is a recipe
         return 0
     from dynconv.train import train
 

@@ -81,7 +81,11 @@ def all_references(corpus: str, target: str, split: str) -> list[tuple[str, ...]
     with suppress(UserError):  # the first that is missing
         for number in count(1):
             files.append(find_split(corpus_dir(corpus), f"{split}.{target}{number}"))
-    return list(zip(*map(read_lines, files), strict=True))
+    sides = [*map(read_lines, files)]
+    for file, side in zip(files, sides, strict=True):
+        if len(side) != len(sides[0]):
+            raise UserError(f"{file} has {len(side)} lines, but {files[0]} has {len(sides[0])}")
+    return list(zip(*sides, strict=True))
 
 
 def evaluate_language(run: Path, trained: Trained, split: str) -> Iterator[str]:
@@ -94,11 +98,12 @@ def evaluate_language(run: Path, trained: Trained, split: str) -> Iterator[str]:
     nats = surprisal(
         model, tokens, block=data.block, context=config.context, batch_tokens=config.batch_tokens
     )
-    found = perplexity(nats, lines)
+    unknown = int((tokens == vocabularies.target.unknown).sum())
+    found = perplexity(nats, lines, unknown)
     seconds = time.perf_counter() - start
     yield (
         f"{len(lines):,} lines of split {split} in {seconds:.0f} s, "
-        f"{where(data.block, config.context)}, checkpoint {checkpoint.path.name}"
+        f"{read(data.block, config.context)}, checkpoint {checkpoint.path.name}"
     )
     yield str(found)
     record = {
@@ -115,8 +120,7 @@ def evaluate_language(run: Path, trained: Trained, split: str) -> Iterator[str]:
     replace_text(run / f"{split}.scores.json", json.dumps(record, indent=1))
 
 
-def where(block: int | None, context: int) -> str:
-    """What the model saw of a text."""
-    if block is None:
-        return "line by line"
-    return f"in blocks of {block} tokens after up to {context} of context"
+def read(block: int | None, context: int) -> str:
+    """How the model read a text."""
+    pieces = "line by line" if block is None else f"in blocks of {block} tokens"
+    return f"{pieces}, each after up to {context} tokens before" if context else pieces

@@ -18,7 +18,8 @@ def find(name: str) -> Path:
         return shipped[name]
     if Path(name).is_file():
         return Path(name)
-    hint = nearest(name, shipped, "shipped are")
+    hint = nearest(name, shipped, "")
+    hint = hint if hint.startswith("did") else "dynconv train --list shows the shipped ones"
     raise UserError(f"no recipe {name!r}: not shipped, and no such file; {hint}")
 
 
@@ -54,11 +55,16 @@ def _tree(path: Path, above: tuple[Path, ...] = ()) -> Any:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
     if not isinstance(tree, dict) or "base" not in tree:
         return tree
-    if path in above:
-        raise UserError(f"{path}: base {tree['base']} leads back to it")
-    beside = path.parent / f"{tree['base']}.yaml"
-    base = _tree(beside if beside.is_file() else find(str(tree.pop("base"))), (*above, path))
-    tree.pop("base", None)
+    name = tree.pop("base")
+    if not isinstance(name, str):
+        raise UserError(f"{path}: base {name!r} is not the name of a recipe")
+    beside = (path.parent / f"{name}.yaml").resolve()
+    below = beside if beside.is_file() and beside != path.resolve() else find(name).resolve()
+    if below in (*above, path.resolve()):
+        raise UserError(f"{path}: base {name} leads back to it")
+    base = _tree(below, (*above, path.resolve()))
+    if not isinstance(base, dict):
+        raise UserError(f"{below}: a recipe is a mapping with data, model, train and decode")
     base.pop("published", None)  # what was published of the base
     return merge(base, tree)
 
@@ -108,8 +114,8 @@ def _model(tree: Any, where: str) -> type:
     kind = tree.get("architecture", ModelConfig.architecture) if isinstance(tree, dict) else None
     if kind is None:
         return ModelConfig
-    if kind not in MODELS:
-        hint = _hint(str(kind), MODELS)
+    if not isinstance(kind, str) or kind not in MODELS:
+        hint = _hint(kind, MODELS)
         raise UserError(f"{where}: model.architecture {kind!r} is not known; {hint}")
     return MODELS[kind]
 
@@ -153,14 +159,13 @@ def _hint(name: Any, known: Iterable[str]) -> str:
 
 def _explain(error: dict, section: str, schema: Any) -> str:
     """One of pydantic's errors about a section, as `key: what is wrong with it`."""
-    level, known, keys = schema, [], [section]
+    level, known, keys = schema, {}, [section]
     for part in error["loc"]:
-        fields = dataclasses.fields(level) if dataclasses.is_dataclass(level) else ()
-        known = [field.name for field in fields]
+        if not dataclasses.is_dataclass(level):
+            break  # what follows names the types that were tried
+        known = {field.name: field.type for field in dataclasses.fields(level)}
         keys.append(str(part))
-        level = next((field.type for field in fields if field.name == part), None)
-        if level is None:
-            break
+        level = known.get(part)
     key = ".".join(keys)
     if error["type"] == "unexpected_keyword_argument":
         return f"unknown key {key}; {_hint(keys[-1], known)}"

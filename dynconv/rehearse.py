@@ -5,6 +5,7 @@ training, search and scoring. Small are its widths and vocabulary, and the text,
 corpus that is shipped.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -56,7 +57,7 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
         model = build(recipe.model)
     parameters = sum(p.numel() for p in model.parameters())
     yield f"parameters     {parameters:,}: {4 * parameters / 1e9:.2f} GB of float32"
-    yield f"text           {where(recipe.data.corpus)}"
+    yield f"text           {place(recipe.data.corpus)}"
     stage = stage_of(recipe)
     with TemporaryDirectory() as folder:
         small, run = narrow(recipe, write(stage, recipe.data, Path(folder))), Path(folder) / "run"
@@ -72,7 +73,7 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
     yield f"scored         {report[said]}; {report[said + 1]}"
 
 
-def where(corpus: str) -> str:
+def place(corpus: str) -> str:
     """Whether a recipe's corpus is here."""
     try:
         return str(corpus_dir(corpus))
@@ -131,9 +132,10 @@ def narrow_model(model: AnyModelConfig) -> AnyModelConfig:
     if isinstance(model, ConvS2SConfig):
         thin = partial(thinner, model.embedding)
         stacks = {"encoder": thin(model.encoder), "decoder": thin(model.decoder)}
-        return replace(model, vocab_size=types, embedding=CHANNELS, **stacks)
+        sizes = {"vocab_size": types, "embedding": CHANNELS, "output": None, "max_positions": 1024}
+        return replace(model, **sizes, **stacks)
     each = model.heads == model.channels  # one channel a head
-    heads = CHANNELS if each else min(model.heads, 4)
+    heads = CHANNELS if each else math.gcd(model.heads, 4)
     sizes = {"vocab_size": types, "channels": CHANNELS, "ffn": CHANNELS, "heads": heads}
     if isinstance(model, LanguageModelConfig):
         bands = len(model.cutoffs) + 1

@@ -34,6 +34,17 @@ def longer(run, recipe):
     return replace(recipe, train=replace(recipe.train, updates=20))
 
 
+def test_damaged_checkpoints_do_not_stand_in_the_way(run, recipe):
+    """Those that training goes back beyond are the newest no more, whatever their number."""
+    longest = longer(run, recipe)
+    train(longest, run)
+    for name in ("000015", "000020"):
+        (run / "checkpoints" / name / "state.pt").write_bytes(b"")
+    assert train(longest, run) is None
+    assert [each.path.name for each in checkpoints.listing(run)][-1] == "000020"
+    checkpoints.load_state(checkpoints.choose(run, "last"))
+
+
 @pytest.mark.parametrize("damage", ["truncate", "flip", "foreign", "missing"])
 @pytest.mark.parametrize("file", ["model.safetensors", "state.pt", "meta.json"])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(

@@ -84,6 +84,11 @@ def test_differences_name_what_decides_training():
     assert "model.ffn None, not 4096" in other
 
 
+LANGUAGE = """
+model: {architecture: language-model}
+metric: perplexity
+train: {batch_tokens: 400, label_smoothing: 0.0}
+"""
 BASE = """
 published: [{source: A, row: B, value: "1", metric: C}]
 train: {lr: 1e-3, updates: 9, warmup: 3}
@@ -103,14 +108,36 @@ def test_a_recipe_upon_another(tmp_path):
     ("text", "words"),
     [
         ("base: grund", "no recipe 'grund'"),
-        ("base: mine", "base mine leads back to it"),
+        ("base: mine", "no recipe 'mine': not shipped, and no such file; dynconv train --list"),
+        ("base: loop", "base mine leads back to it"),
         ("model: {architecture: convs}", "model.architecture 'convs' is not known; did you mean"),
         ("model: {architecture: convs2s, ffn: 3}", "unknown key model.ffn"),
         ("model: {architecture: language-model}", "a language model has data.source: null"),
         ("[1, 2]", "a recipe is a mapping"),
+        ("base: 3", "base 3 is not the name of a recipe"),
+        ("base: list", "a recipe is a mapping"),
+        ("model: {architecture: [a]}", "is not known"),
+        ("model: {dropout: 1.5}", "model: dropout 1.5 must be at least 0 and below 1"),
+        ("model: {vocab_size: [1]}", "model.vocab_size "),
+        ("model: {encoder: {layers: 0}}", "layers 0 must be at least 1"),
+        ("decode: {replace_unknown: true}", "replace_unknown is for model.architecture convs2s"),
+        (
+            LANGUAGE + "data: {source: null, block: 500}",
+            "data.block 500 exceeds train.batch_tokens",
+        ),
     ],
 )
 def test_mistakes_in_what_a_recipe_is_made_of(tmp_path, text, words):
+    (tmp_path / "list.yaml").write_text("[1]")
+    (tmp_path / "loop.yaml").write_text("base: mine")
     with pytest.raises(UserError, match=words) as error:
         loaded(tmp_path, text)
-    assert "mine.yaml" in str(error.value) or "grund" in str(error.value)
+    assert ".yaml" in str(error.value) or "no recipe" in str(error.value)
+    assert "int" not in str(error.value).split(" ")[1]  # a type is no key
+
+
+def test_a_recipe_may_be_named_as_the_shipped_one_it_builds_on(tmp_path):
+    path = tmp_path / "help-de-en-light.yaml"
+    path.write_text("base: help-de-en-light\ntrain: {lr: 1e-4}")
+    recipe = recipes.load(path)
+    assert recipe.train.lr == 1e-4 and recipe.model.encoder.mixer == "light"

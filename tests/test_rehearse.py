@@ -28,7 +28,7 @@ def test_the_command_prints_the_recipe_and_the_report(capsys):
     assert cli.main(["train", "iwslt14-de-en-talk", "decode.beam=2", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "beam: 2" in out
-    assert "published      Lioutas and Guo 2020, Table 3" in out
+    assert "# published      Lioutas and Guo 2020, Table 3" in out
     assert "prepared/iwslt14-de-en is not here" in out
     assert "8 sentences of split test" in out and "beam 2" in out
 

@@ -112,3 +112,18 @@ def test_the_codes_of_iwslt_14_give_its_real_files(split, language):
     pieces = [" ".join(vocabulary.words(line)) for line in ids]
     assert pieces == read_lines(folder / f"{split}.bpe10k.{language}")
     assert [vocabulary.decode(line) for line in ids] == text
+
+
+def test_the_text_s_own_unknown_word_is_ours():
+    """WikiText and Gigaword have it; counted as a word it would take a second id."""
+    vocabulary = Vocabulary.learn(["a <unk> b", "<unk> <unk> a"], 5, "words")
+    assert vocabulary.encode(["b <unk> c"]) == [[4, UNK, UNK]]
+    assert vocabulary.kind == "words"
+
+
+def test_a_word_that_is_cut_off_loses_its_mark():
+    vocabulary = Vocabulary.learn(WORDS * 9, 31, "bpe")
+    (ids,) = vocabulary.encode(["the matcat"])
+    assert vocabulary.decode(ids[:-1]) == "the mat"
+    words = Vocabulary.learn(["a foo@@ bar"], 6, "words")
+    assert words.decode(words.encode(["foo@@ bar"])[0]) == "foo@@ bar"

@@ -14,6 +14,7 @@ from dynconv.recipe import dump
 from dynconv.text import EOS, Excerpts, Vocabulary, prepare
 from dynconv.train import load_model, train
 from dynconv.train.log import read
+from dynconv.train.validate import Validation
 
 LINES = ["one two three four", "five six", "", "seven eight nine ten one two"]
 WORDS = 13  # ten, and <pad>, <eos>, <unk>
@@ -110,6 +111,10 @@ def test_resuming_changes_nothing(language, tmp_path):
     train(short, parts)
     a, b = (load_model(run, "last").model.state_dict() for run in (whole, parts))
     assert all((a[name] == b[name]).all() for name in a)
+
+
+def test_a_model_that_diverges_has_a_perplexity_beyond_all_numbers():
+    assert "perplexity inf" in str(Validation(1e4, -1e4, "perplexity"))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dynconv import recipe as recipes
 from dynconv.bench import machine
 from dynconv.bench.measure import seconds
 from dynconv.config import Recipe
+from dynconv.errors import UserError
 from dynconv.files import replace_text
 from dynconv.models import build
 from dynconv.text import open_prepared
@@ -47,6 +48,8 @@ def bench_train(
     with TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
         data = recipe.data
+        if synthetic and data.source is None:
+            raise UserError("--synthetic makes pairs: a language model takes its recipe's corpus")
         if synthetic:
             text = random_text(Path(scratch) / "text", synthetic)
             data = replace(data, corpus=str(text), source="a", target="b")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dynconv.config.checks import each_side, require_positive
+from dynconv.config.checks import each_side, require_positive, require_shares
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class ConvS2SConfig:
     """on embeddings, the inputs of convolutions and the decoder's output; the share *dropped*"""
 
     def __post_init__(self) -> None:
+        require_shares(self)
         require_positive(self, "embedding", "max_positions")
         if self.output is not None:
             require_positive(self, "output")

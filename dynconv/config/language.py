@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from dynconv.config.checks import require_positive
+from dynconv.config.checks import require_positive, require_shares
 from dynconv.config.stack import Normalization, StackConfig
 
 
@@ -15,7 +15,7 @@ class LanguageModelConfig:
     __pydantic_config__ = {"extra": "forbid"}
 
     architecture: Literal["language-model"] = "language-model"
-    vocab_size: int = 267744
+    vocab_size: int = 267736
     """types, the special ones included, in order of their frequency"""
     channels: int = 1024
     """d, the width of every layer"""
@@ -49,6 +49,7 @@ class LanguageModelConfig:
     """on the projected hidden states of the adaptive softmax's tail bands"""
 
     def __post_init__(self) -> None:
+        require_shares(self)
         if self.heads < 1 or self.channels % self.heads:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
         require_positive(self, "factor")

@@ -73,11 +73,22 @@ class Recipe:
                 "metric perplexity is for language models, and is their only one; "
                 f"model.architecture is {self.model.architecture}, metric {self.metric}"
             )
-        reach = getattr(self.model, "max_positions", None)
-        if reach is not None and self.data.longest > reach:
+        block, most = self.data.block, self.train.batch_tokens
+        if block is not None and block > most:
             raise ValueError(
-                f"data.max_tokens {self.data.longest} exceeds model.max_positions {reach}: "
+                f"data.block {block} exceeds train.batch_tokens {most}: none would fit"
+            )
+        reach = getattr(self.model, "max_positions", None)
+        if reach is not None and self.data.max_tokens > reach:
+            raise ValueError(
+                f"data.max_tokens {self.data.max_tokens} exceeds model.max_positions {reach}: "
                 "lower the one or raise the other"
+            )
+        convs2s = isinstance(self.model, ConvS2SConfig)
+        if self.decode.replace_unknown and not (convs2s and self.data.vocabulary == "words"):
+            raise ValueError(
+                "decode.replace_unknown is for model.architecture convs2s, whose attention it asks "
+                "for, with data.vocabulary words"
             )
         if language and self.train.label_smoothing:
             raise ValueError(

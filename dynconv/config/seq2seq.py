@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dynconv.config.checks import each_side
+from dynconv.config.checks import each_side, require_shares
 from dynconv.config.stack import Normalization, StackConfig
 
 
@@ -45,6 +45,7 @@ class ModelConfig:
         return each_side(self.vocab_size)
 
     def __post_init__(self) -> None:
+        require_shares(self)
         if self.heads < 1 or self.channels % self.heads:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
         if self.embeddings == "shared" and isinstance(self.vocab_size, tuple):

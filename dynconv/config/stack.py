@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from dynconv.config.checks import require_positive
+
 Normalization = Literal[
     "softmax", "none", "sigmoid", "tanh", "l1", "l2", "power2", "abs", "abs_l1", "abs_l2"
 ]
@@ -23,6 +25,7 @@ class StackConfig:
     """width K of a convolution; TaLK's reach; attention's window (null: full)"""
 
     def __post_init__(self) -> None:
+        require_positive(self, "layers")
         for name in ("mixer", "kernel"):
             value = getattr(self, name)
             if isinstance(value, tuple) and len(value) != self.layers:

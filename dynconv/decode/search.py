@@ -4,12 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from dynconv.decode.constraints import Constraint, at_least
 from dynconv.decode.state import Incremental
-from dynconv.models import Seq2Seq
 from dynconv.text import EOS, PAD
 
 
@@ -20,7 +19,9 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-def limits(model: Seq2Seq, pad_mask: Tensor, max_length: int | None, min_length: int = 0) -> Tensor:
+def limits(
+    model: nn.Module, pad_mask: Tensor, max_length: int | None, min_length: int = 0
+) -> Tensor:
     """Most tokens of each translation, <eos> included: by default twice the source's and ten.
 
     Never more than the model's `max_positions`, where it has them; the default leaves room for
@@ -38,7 +39,7 @@ def limits(model: Seq2Seq, pad_mask: Tensor, max_length: int | None, min_length:
 @torch.inference_mode()
 @parametrize.cached()  # weights of a norm and a direction: once
 def greedy(
-    model: Seq2Seq, source: Tensor, pad_mask: Tensor, max_length: int | None = None
+    model: nn.Module, source: Tensor, pad_mask: Tensor, max_length: int | None = None
 ) -> list[list[int]]:
     """The likeliest token at each step; source (B, S), pad_mask (B, S) bool, True is padding."""
     stepper = Incremental(model, source, pad_mask)
@@ -79,7 +80,7 @@ def next_logp(
 @torch.inference_mode()
 @parametrize.cached()  # weights of a norm and a direction: once
 def beam_search(
-    model: Seq2Seq,
+    model: nn.Module,
     source: Tensor,
     pad_mask: Tensor,
     *,

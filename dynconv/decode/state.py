@@ -7,17 +7,16 @@ A sentence's hypotheses stand side by side in N = B x beam rows and share its B-
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dynconv.layers.history import History
-from dynconv.models import Seq2Seq
 from dynconv.models.seq2seq import DecoderState
 
 
 class Recompute:
     """Runs the decoder over the whole prefix at each step: the oracle, O(T^2) positions."""
 
-    def __init__(self, model: Seq2Seq, source: Tensor, pad_mask: Tensor):
+    def __init__(self, model: nn.Module, source: Tensor, pad_mask: Tensor):
         self.model = model
         self.memory = model.encode(source, pad_mask)
         self.prefix = source.new_empty(len(source), 0)
@@ -36,7 +35,7 @@ class Recompute:
 class Incremental:
     """Keeps what each mixer needs: K - 1 positions for a convolution."""
 
-    def __init__(self, model: Seq2Seq, source: Tensor, pad_mask: Tensor):
+    def __init__(self, model: nn.Module, source: Tensor, pad_mask: Tensor):
         self.model = model
         self.memory = model.encode(source, pad_mask)
         self.state = model.start(self.memory)

@@ -3,20 +3,19 @@
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from dynconv.decode.constraints import Constraint, at_least
 from dynconv.decode.search import Hypothesis, limits, next_logp
 from dynconv.decode.state import Incremental
-from dynconv.models import Seq2Seq
 from dynconv.text import EOS, PAD
 
 
 @torch.inference_mode()
 @parametrize.cached()  # weights of a norm and a direction: once
 def stepwise_search(
-    model: Seq2Seq,
+    model: nn.Module,
     source: Tensor,
     pad_mask: Tensor,
     *,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dynconv.config import DataConfig, DecodeConfig
 from dynconv.decode.constraints import no_repeat
@@ -15,12 +15,11 @@ from dynconv.decode.state import Incremental
 from dynconv.decode.stepwise import stepwise_search
 from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
-from dynconv.models import Seq2Seq
 from dynconv.text import Vocabularies, buckets, pad
 
 
 def translate(
-    model: Seq2Seq,
+    model: nn.Module,
     vocabularies: Vocabularies,
     lines: Sequence[str],
     config: DecodeConfig,
@@ -88,7 +87,7 @@ def translate(
     return results
 
 
-def longest(model: Seq2Seq, config: DecodeConfig, max_source: int) -> tuple[int, str]:
+def longest(model: nn.Module, config: DecodeConfig, max_source: int) -> tuple[int, str]:
     """Most tokens of a source, and the entry of the recipe that says so; <eos> has room beside."""
     positions = getattr(model, "max_positions", None)
     if positions is not None and config.min_length >= positions:
@@ -102,7 +101,7 @@ def longest(model: Seq2Seq, config: DecodeConfig, max_source: int) -> tuple[int,
 
 
 def source_words(
-    model: Seq2Seq, vocabularies: Vocabularies, lines: Sequence[str], sources: list[list[int]]
+    model: nn.Module, vocabularies: Vocabularies, lines: Sequence[str], sources: list[list[int]]
 ) -> list[list[str]]:
     """The words of each line, one for each of its ids; UserError where <unk> cannot be replaced."""
     if not hasattr(model, "attention"):
@@ -117,7 +116,7 @@ def source_words(
 
 
 @torch.inference_mode()
-def attend(model: Seq2Seq, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]) -> Tensor:
+def attend(model: nn.Module, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]) -> Tensor:
     """The attention (B, T, S) with which each output token was predicted, <eos> at the end too."""
     prefix, _ = pad(outputs, before=1)
     return model.attention(prefix.to(source.device), model.encode(source, pad_mask)).cpu()

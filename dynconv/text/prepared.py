@@ -65,6 +65,8 @@ class Prepared:
     target_tokens: int
     vocab_size: int | tuple[int, int]
     """of both together, or of source and target"""
+    kind: str
+    """of the vocabulary: bytes | bpe | words"""
     dtype: str
     """of an id: uint16 | uint32"""
     files: dict[str, dict]
@@ -166,6 +168,7 @@ def prepare(
             blank=counts["train"] - found["pairs"],
             **found,
             vocab_size=vocab_size,
+            kind=vocabularies.target.kind,
             dtype=dtype,
             files={path.name: _sealed(path) for path in sorted(scratch.iterdir())},
         )
@@ -317,13 +320,16 @@ def _chunks(lines: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]
 
 
 def _copy_text(splits: dict[str, list[Path]], languages: list[str], to: Path) -> None:
+    """The other splits as they are, with further references (test.summary1, 2 ...)."""
     for split in splits.keys() - {"train"}:
         for path, language in zip(splits[split], languages, strict=True):
-            with (
-                OPENERS.get(path.suffix, open)(path, "rb") as text,
-                (to / f"{split}.{language}").open("wb") as plain,
-            ):
-                shutil.copyfileobj(text, plain)
+            name = f"{split}.{language}"
+            for each in [path, *path.parent.glob(f"{name}[0-9]*")]:
+                with (
+                    OPENERS.get(each.suffix, open)(each, "rb") as text,
+                    (to / (name if each == path else each.name)).open("wb") as plain,
+                ):
+                    shutil.copyfileobj(text, plain)
 
 
 def _sealed(path: Path) -> dict[str, int | str]:

@@ -47,6 +47,8 @@ class Vocabulary:
         options = {"vocab_size": vocab_size, "special_tokens": specials, "show_progress": False}
         if kind == "words":
             trainer = trainers.WordLevelTrainer(**options)
+            # counted as a word, the text's own <unk> would be given a second id
+            lines = (" ".join(w for w in line.split(" ") if w != "<unk>") for line in lines)
         elif kind == "bpe":
             trainer = trainers.BpeTrainer(**options, end_of_word_suffix=END)
         else:
@@ -96,6 +98,13 @@ class Vocabulary:
         return self._tokenizer.get_vocab_size()
 
     @property
+    def kind(self) -> str:
+        """bytes | bpe | words"""
+        if self.unknown is None:
+            return "bytes"
+        return "bpe" if hasattr(self._tokenizer.model, "end_of_word_suffix") else "words"
+
+    @property
     def unknown(self) -> int | None:
         """The id of <unk>; None when there is none, since bytes can spell everything."""
         return self._tokenizer.token_to_id("<unk>")
@@ -110,14 +119,15 @@ class Vocabulary:
     def decode(self, ids: Iterable[int]) -> str:
         """Text of some ids; <pad> and <eos> vanish, a line break becomes a space."""
         kept = [i for i in ids if i >= len(SPECIALS)]
-        if self.unknown is not None:
-            return " ".join(self.words(kept)).replace("@@ ", "")
-        return " ".join(self._tokenizer.decode(kept).removeprefix(" ").split("\n"))
+        if self.kind == "bytes":
+            return " ".join(self._tokenizer.decode(kept).removeprefix(" ").split("\n"))
+        text = " ".join(self.words(kept))
+        return f"{text} ".replace("@@ ", "").rstrip(" ") if self.kind == "bpe" else text
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """The type behind each id; in kind bpe `@@` ends a piece that its word goes on from."""
         types = [self._tokenizer.id_to_token(i) for i in ids]
-        if not getattr(self._tokenizer.model, "end_of_word_suffix", None):
+        if self.kind != "bpe":
             return types
         return [
             t if t in (*SPECIALS, "<unk>") else t.removesuffix(END) if t.endswith(END) else t + "@@"

@@ -160,16 +160,22 @@ def newest(
 ) -> tuple[Checkpoint, dict[str, Tensor], dict[str, Any]] | None:
     """The newest intact checkpoint that training left, with its weights and its state.
 
-    Damaged ones are said and passed over; None when there are no checkpoints. Raises UserError when
+    Damaged ones are said and given up; None when there are no checkpoints. Raises UserError when
     there are some, all damaged.
     """
     paths = [path for path in directories(run) if path.name.isdecimal()]
+    damaged = []
     for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
         try:
             found = opened(path)
-            return found, load_weights(found), load_state(found)
+            intact = found, load_weights(found), load_state(found)
         except UserError as error:
             say(f"{error}; going back to the checkpoint before it")
+            damaged.append(path)
+            continue
+        for later in damaged:  # or they would count as the newest
+            (later / "meta.json").unlink()
+        return intact
     if paths:
         raise UserError(f"{run}: no intact checkpoint; name another --run to begin anew")
     return None

@@ -12,7 +12,7 @@ from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.text import Prepared, Vocabularies
 from dynconv.train import checkpoint as checkpoints
-from dynconv.train.data import Corpus, ahead, held_out, training_text, works
+from dynconv.train.data import Corpus, HeldOut, ahead, held_out, training_text, works
 from dynconv.train.finite import overflow, stop
 from dynconv.train.log import Log, Silence, read
 from dynconv.train.precision import faster
@@ -55,6 +55,7 @@ def loop(
     text = training_text(corpus, recipe.data)
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(ranks.device)
+    check_lengths(valid, getattr(model, "max_positions", None))
     recipe = ranks.once(lambda: resolve(run, recipe, model, text, ranks))
     config = recipe.train
     state = begin(model, config, ranks.device)
@@ -139,6 +140,16 @@ def loop(
             log.event("average", done.updates, **mean._asdict())
             log.say(f"average: {mean}")
     return None
+
+
+def check_lengths(valid: HeldOut, most: int | None) -> None:
+    """UserError, before the first update, when validation would ask for positions beyond `most`."""
+    longest = int(valid.text.lengths(range(len(valid.text))).max())
+    if most is not None and longest > most:
+        raise UserError(
+            f"split valid has a line of {longest} tokens, <eos> included, and model.max_positions "
+            f"is {most}: raise it, or shorten the line"
+        )
 
 
 def due(updates: int, config: TrainConfig) -> bool:

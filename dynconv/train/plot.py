@@ -7,7 +7,7 @@ from dynconv.train.log import read
 PANELS = [
     ("train", "loss", "training loss (nats/token)"),
     ("valid", "loss", "validation loss (nats/token)"),
-    ("valid", "score", "validation score (greedy)"),
+    ("valid", "score", "validation score"),
     ("train", "lr", "learning rate"),
     ("train", "norm", "norm of the gradient"),
     ("train", "tokens_per_s", "target tokens a second"),
@@ -25,7 +25,7 @@ def plot(runs: list[Path], output: Path) -> None:
     for run in runs:
         events = read(run)
         for ax, (kind, value, label) in zip(axes.flat, PANELS, strict=True):
-            points = [(e["update"], e[value]) for e in events if e["event"] == kind]
+            points = [(e["update"], e[value]) for e in events if e["event"] == kind and value in e]
             x, y = zip(*points, strict=True) if points else ((), ())
             ax.plot(x, y, marker="o" if len(x) < 20 else None, ms=3, label=run.name)
             ax.set_ylabel(label)

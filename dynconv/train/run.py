@@ -96,7 +96,7 @@ def open_run(run: Path, recipe: Recipe, ranks: Ranks) -> tuple[Recipe, Prepared]
 def ready(run: Path, recipe: Recipe) -> Recipe:
     """Make a run directory ready, or check that the one that is there is of the same recipe."""
     if checkpoints.directories(run):
-        there = recipes.load(run / "recipe.yaml")
+        there = recipe_of(run)
         if recipe.train.precision == "auto":  # it was decided when the run began
             recipe = with_precision(recipe, there.train.precision)
         if changed := recipes.differences(recipe, there):
@@ -121,6 +121,14 @@ def ready(run: Path, recipe: Recipe) -> Recipe:
     return recipe
 
 
+def recipe_of(run: Path) -> Recipe:
+    """The resolved recipe of a run."""
+    try:
+        return recipes.load(run / "recipe.yaml")
+    except UserError as error:
+        raise UserError(f"{error}; if another version made this run, name another --run") from None
+
+
 def prepare_for(recipe: Recipe, out: Path) -> Prepared:
     """Encode the recipe's corpus, which is text, into a directory."""
     data = recipe.data
@@ -141,6 +149,11 @@ def check_text(corpus: Prepared, recipe: Recipe) -> None:
         raise UserError(
             f"{corpus.directory}: prepared for {corpus.source}-{corpus.target}, "
             f"the recipe has {data.source}-{data.target}: change data.source and data.target"
+        )
+    if corpus.kind != data.vocabulary:
+        raise UserError(
+            f"{corpus.directory}: prepared with a vocabulary of {corpus.kind}, the recipe has "
+            f"{data.vocabulary}: give data.vocabulary={corpus.kind}, or prepare it again"
         )
     if corpus.vocab_size != vocab_size:
         raise UserError(
@@ -189,7 +202,7 @@ def load_model(run: Path, which: str = "best") -> Trained:
     """
     if not (run / "recipe.yaml").exists():
         raise UserError(f"{run}: no run directory (it has no recipe.yaml)")
-    recipe = recipes.load(run / "recipe.yaml")
+    recipe = recipe_of(run)
     vocabularies = Vocabularies.load(run / "vocabulary.json")
     checkpoint = checkpoints.choose(run, which)
     checkpoints.check_vocabulary(checkpoint, vocabulary_hash(run))

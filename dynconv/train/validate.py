@@ -1,13 +1,12 @@
 """Loss and score on the validation split."""
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
 from dynconv.decode import greedy
-from dynconv.score import measure
+from dynconv.score import Perplexity, measure
 from dynconv.text import Vocabularies
 from dynconv.train.data import HeldOut, in_order
 from dynconv.train.ranks import Ranks
@@ -26,7 +25,8 @@ class Validation(NamedTuple):
 
     def __str__(self) -> str:
         if self.metric == "perplexity":
-            return f"validation loss {self.loss:.3f}, perplexity {math.exp(self.loss):.2f} a token"
+            per_token = Perplexity(self.loss, 1, 1).per_token
+            return f"validation loss {self.loss:.3f}, perplexity {per_token:.2f} a token"
         return f"validation loss {self.loss:.3f}, {self.metric} {self.score:.2f}"
 
 
