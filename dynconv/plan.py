@@ -85,9 +85,10 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
     else:
         tokens = text.target_tokens / text.batches * batches
         about = "" if text.exact else "about "
+        pieces = "pairs" if recipe.data.source else "excerpts"
         rows["target tokens"] = f"{tokens / batches:,.0f} a batch, {tokens:,.0f} an update (mean)"
         rows["epoch"] = (
-            f"{about}{text.batches / batches:,.1f} updates: {text.pairs:,} pairs in {about}"
+            f"{about}{text.batches / batches:,.1f} updates: {text.pairs:,} {pieces} in {about}"
             f"{text.batches:,} batches; {config.updates:,} updates are {about}"
             f"{config.updates * batches / text.batches:,.1f} epochs"
         )

@@ -86,6 +86,9 @@ def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
     line = fails(capsys, "train", yaml, f"data.corpus={out}", "--run", tmp_path / "other")
     assert "prepared with 320 types, the recipe has 300: give model.vocab_size=320" in line
     assert not (tmp_path / "other").exists()
+    other = [key for key in keys if "data.vocabulary" not in key] + ["data.vocabulary=words"]
+    line = fails(capsys, "train", yaml, *other, "--run", tmp_path / "other")
+    assert "prepared with a vocabulary of bytes, the recipe has words: give data.vocabulary" in line
     line = fails(capsys, "train", yaml, *keys, "data.source=en", "--run", tmp_path / "other")
     assert "prepared for de-en, the recipe has en-en" in line
 

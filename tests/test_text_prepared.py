@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -352,3 +353,25 @@ def test_opening_takes_no_memory(out):
     (out / "prepared.json").write_text(json.dumps(meta))
     os.truncate(out / "train.tokens", 1 << 33)  # sparse: no room on the disk, either
     assert traced(lambda: open_prepared(out, verify=False)[0]) < 1 << 20
+
+
+def test_a_vocabulary_of_each_side(tmp_path, corpus):
+    found = prepare(str(corpus), "de", "en", (280, 270), tmp_path / "out")
+    assert found.vocab_size == found.vocabularies().sizes == (280, 270)
+    text = load_parallel(str(corpus), "de", "en", "train")
+    source, target = found.vocabularies()
+    assert (source.decode(found[3][0]), target.decode(found[3][1])) == (
+        text.source[3],
+        text.target[3],
+    )
+    with pytest.raises(UserError, match=r"train.de: .*ask for \d+; train.en: .*ask for \d+"):
+        prepare(str(corpus), "de", "en", (999, 998), tmp_path / "other", "words")
+
+
+def test_further_references_come_along(tmp_path, corpus):
+    folder = tmp_path / "text"
+    shutil.copytree(corpus, folder)
+    (folder / "test.en1").write_text("x\n" * 20)
+    found = prepare(str(folder), "de", "en", 270, tmp_path / "out")
+    assert (found.directory / "test.en1").read_text() == "x\n" * 20
+    assert "test.en1" in found.files

@@ -1,6 +1,7 @@
 """Unknown words: replaced by attention and a dictionary, and where that comes from."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from dynconv.decode.unknown import learn_dictionary, read_dictionary, replace_un
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.text import EOS, UNK, Vocabularies, Vocabulary, pad
+from dynconv.train import train
 
 ATTENTION = [[0.1, 0.6, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.1, 0.6], [0.25] * 4]
 
@@ -93,6 +95,17 @@ def model(vocabularies):
     )
     torch.nn.init.constant_(model.output.bias[UNK], 2.0)
     return model.eval()
+
+
+def test_a_missing_dictionary_is_told_before_training(recipe, tmp_path):
+    stack = ConvStackConfig(1, 8, 3)
+    model = ConvS2SConfig(vocab_size=30, embedding=8, encoder=stack, decoder=stack)
+    decode = replace(recipe.decode, replace_unknown=True, dictionary="nope.tsv")
+    data = replace(recipe.data, vocabulary="words")
+    words = replace(recipe, data=data, model=model, decode=decode)
+    with pytest.raises(UserError, match="nope.tsv: no such file"):
+        train(words, tmp_path)
+    assert not (tmp_path / "log.jsonl").exists()
 
 
 def test_translate_replaces_unknown_words(model, vocabularies, tmp_path):

@@ -227,12 +227,15 @@ def _learn(
     if isinstance(vocab_size, int):
         both = Vocabulary.learn(_sample(paths, lines, kind), vocab_size, kind)
         return Vocabularies(both, both)
-    return Vocabularies(
-        *(
-            Vocabulary.learn(_sample([path], lines, kind), size, kind)
-            for path, size in zip(paths, vocab_size, strict=True)
-        )
-    )
+    learned, mistakes = [], []
+    for path, size in zip(paths, vocab_size, strict=True):
+        try:
+            learned.append(Vocabulary.learn(_sample([path], lines, kind), size, kind))
+        except UserError as error:
+            mistakes.append(f"{path.name}: {error}")
+    if mistakes:  # of both sides, since learning takes its time
+        raise UserError("; ".join(mistakes))
+    return Vocabularies(*learned)
 
 
 def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from dynconv.config import Recipe, TrainConfig
+from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.text import Prepared, Vocabularies
@@ -50,6 +51,8 @@ def loop(
     recipe: Recipe, run: Path, corpus: Prepared, ranks: Ranks, watch: Watch
 ) -> signal.Signals | None:
     """Updates, validations and checkpoints until the recipe's number of updates, or a signal."""
+    if recipe.decode.dictionary:  # not after training
+        read_dictionary(Path(recipe.decode.dictionary))
     vocabularies = Vocabularies.load(run / "vocabulary.json")
     valid = held_out(corpus, recipe.data, vocabularies, "valid")
     text = training_text(corpus, recipe.data)
