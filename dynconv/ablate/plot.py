@@ -4,9 +4,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from dynconv import style
 from dynconv.ablate.run import DIVERGES
 from dynconv.ablate.table import numbers
-from dynconv.teach import style
 
 
 def plot(found: dict[str, Any], output: Path) -> None:

@@ -1,6 +1,7 @@
 """What only lessons and their tests use."""
 
-from dynconv.teach import check, style
+from dynconv import style
+from dynconv.teach import check
 from dynconv.teach.check import same
 from dynconv.teach.mixing import draw_mixing, mixing_matrix
 from dynconv.teach.show import show

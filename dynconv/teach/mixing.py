@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from dynconv.teach.style import COLORS
+from dynconv.style import COLORS
 
 
 @torch.no_grad()
