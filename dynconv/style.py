@@ -1,4 +1,4 @@
-"""How every figure looks, in the book and of a command: one size, one font size, one colour for each role."""
+"""How every figure looks, of the book or of a command: its size, fonts, a colour for each role."""
 
 # Chosen so that all pairs stay apart for normal, red-blind and green-blind sight, and so that the
 # seven differ in lightness, which is all that a grey print keeps.
