@@ -79,7 +79,9 @@ def parser() -> argparse.ArgumentParser:
         "Encode a corpus once into files that training maps into memory.",
         data,
     )
-    prepare.add_argument("corpus", metavar="NAME", help="a shipped corpus, or a directory of text")
+    prepare.add_argument(
+        "corpus", metavar="NAME", help="a corpus of data list, or a directory of text"
+    )
     prepare.add_argument(
         "--languages",
         nargs="+",

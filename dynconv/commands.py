@@ -32,15 +32,15 @@ def data_prepare(options) -> None:
     from dynconv.text.catalog import sides
     from dynconv.text.sets import SETS, text_of
 
+    *source, target = sides(options.corpus, options.languages)
+    source = source[0] if source else None
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
     text = options.corpus
     if text in SETS:
-        text, splits = text_of(options.corpus, options.raw, out.with_name(f"{out.name}-text"))
+        text, splits = text_of(options.corpus, options.raw, out.with_name(f"{options.corpus}-text"))
         if "train" not in splits:
             print(f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test")
             return
-    *source, target = options.languages or sides(options.corpus)
-    source = source[0] if source else None
     given = options.reuse and Vocabularies.load(options.reuse).sizes
     asked = options.vocab_size and (*options.vocab_size,)
     size = (asked if asked and len(asked) == 2 else asked and asked[0]) or given

@@ -13,6 +13,7 @@ from dynconv.errors import UserError
 from dynconv.text import archive
 from dynconv.text.archive import stem, unpack
 
+FULL = "No space left on device; make room, then the same command"
 FILES = {"set/train.de": b"eins\n" * 9000, "set/deep/train.en": os.urandom(90_000)}
 
 
@@ -159,10 +160,17 @@ def test_after_a_kill_it_starts_anew(folder, monkeypatch):
     assert sorted(p.name for p in (folder / "a").iterdir()) == ["set"]
 
 
+def test_what_another_process_has_unpacked_stays(folder):
+    (folder / "a").mkdir(parents=True)
+    (folder / "a" / "theirs").touch()
+    unpack(made(folder / "a.tgz"), folder / "a")
+    assert sorted(p.name for p in folder.rglob("*")) == ["a", "a.tgz", "theirs"]
+
+
 def test_a_full_disk(folder, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
     path = made(folder / "a.zip")
     monkeypatch.setattr(archive.zipfile.ZipFile, "extractall", full)
-    assert refusal(path).endswith(f"into {path.parent / 'x'}: No space left on device")
+    assert refusal(path).endswith(f"into {path.parent / 'x'}: {FULL}")

@@ -18,6 +18,8 @@ from server import Served, serving
 from dynconv import cli
 from dynconv.errors import UserError
 from dynconv.text import catalog, download
+from dynconv.text import fetch as fetching
+from dynconv.text.disk import locked
 from dynconv.text.fetch import fetched
 
 CONTENT = random.Random(1).randbytes(300_000)
@@ -41,6 +43,7 @@ def manifest(tmp_path, monkeypatch):
     data = tmp_path / "data"
     data.mkdir()
     monkeypatch.setattr(catalog, "data_dir", lambda: data)
+    monkeypatch.setattr(catalog, "raw_dir", lambda: data / "raw")
 
     def write(*files, name="small", note=""):
         corpus = {"name": name, "languages": ["de"], "sentences": None, "files": list(files)}
@@ -153,6 +156,75 @@ def test_a_short_answer_that_the_library_takes_for_whole(server, manifest, monke
     assert (raw / "a.tgz").read_bytes() == CONTENT
 
 
+def test_an_answer_that_is_too_long_is_not_kept(server, manifest, monkeypatch):
+    def lenient(response, *args, **more):
+        yield from stream(response, *args, **more)
+        if len(server.requests) == 1:
+            yield b"more"
+
+    stream = urllib3.HTTPResponse.stream
+    monkeypatch.setattr(urllib3.HTTPResponse, "stream", lenient)
+    server.files["a.tgz"] = Served(CONTENT, headers={"ETag": '"v1"'})
+    raw = manifest(described(f"{server.url}/a.tgz", sha256=None))
+    assert fetch() == 0
+    assert (raw / "a.tgz").read_bytes() == CONTENT
+    assert server.requests == [("a.tgz", None)] * 2
+
+
+def test_two_at_once(server, manifest, capsys):
+    """Of fetching and unpacking, in one directory, one goes on; the other says why it does not."""
+    content = io.BytesIO()
+    tarfile.open(fileobj=content, mode="w:gz").close()
+    server.files["a.tgz"] = Served(content.getvalue())
+    raw = manifest(described(f"{server.url}/a.tgz", content=content.getvalue()))
+    raw.mkdir(parents=True)
+    told = f"{raw}: another process fetches or unpacks there: wait for it to end"
+    with locked(raw / ".lock", "-"):
+        assert told in failure(capsys)
+    assert fetch() == 0
+    with locked(raw / ".lock", "-"), pytest.raises(UserError, match=told):
+        fetched("small")
+    fetched("small")
+    with locked(raw / ".lock", "-"):
+        fetched("small")  # which has nothing to do
+    assert names(raw) == ["a", "a.tgz"]
+
+
+def test_the_size_is_told_before(server, manifest, capsys):
+    files = [described(f"{server.url}/{name}", name=name, sha256=None) for name in "ab"]
+    server.files |= {"a": Served(CONTENT), "b": Served(CONTENT)}
+    manifest(files[0] | {"bytes": len(CONTENT)}, files[1])
+    assert fetch() == 0
+    assert "\nsmall: 0.3 MB to fetch, and files of unknown size\n" in capsys.readouterr().out
+    assert fetching._size(6_640_000_000) == "6.6 GB"
+
+
+def test_dead_files_do_not_stop_the_others(server, manifest, capsys):
+    server.files["there"] = Served(CONTENT)
+    files = [described(f"{server.url}/{name}", name=name) for name in ("x", "there", "y")]
+    raw = manifest(*files)
+    message = failure(capsys)
+    assert names(raw) == ["there"]
+    for name in "xy":
+        assert f"could not fetch {name}: {server.url}/{name}: 404 Not Found; " in message
+    assert message.endswith("tries again; or get these files elsewhere and add --from DIR\n")
+
+
+def test_a_read_only_place_names_another(manifest, tmp_path, capsys, monkeypatch):
+    def refuse(*_):
+        raise OSError(30, "Read-only file system")
+
+    raw = manifest(described())
+    (tmp_path / "a.tgz").write_bytes(CONTENT)
+    assert fetch("--from", tmp_path) == 0
+    monkeypatch.setattr(fetching, "locked", refuse)
+    told = "Read-only file system; give data fetch --out DIR, and data prepare --raw DIR"
+    with pytest.raises(UserError, match=f"small cannot be unpacked in {raw}: {told}"):
+        fetched("small")
+    (raw / "a.tgz").unlink()
+    assert f"cannot save small in {raw}: {told}" in failure(capsys, "--from", tmp_path)
+
+
 def test_a_host_that_stalls(server, manifest, monkeypatch, capsys):
     monkeypatch.setattr(download, "TIMEOUT", (1, 0.05))
     server.files |= {"stalls": Served(CONTENT, stalls=0.2), "holds": Served(CONTENT)}
@@ -196,7 +268,7 @@ def test_a_later_command_goes_on(server, manifest, capsys):
     message = failure(capsys)
     kept = (raw / "a.tgz.part").stat().st_size
     assert 100_000 < kept <= 150_000
-    assert f"; the same command tries again and goes on after {kept:,} bytes; or get" in message
+    assert f" ({kept:,} bytes of it are kept); the same command tries again; or get" in message
     assert len(server.requests) == download.TRIES
     assert fetch() == 0
     assert server.requests[-1] == ("a.tgz", f"bytes={kept}-")
@@ -280,7 +352,10 @@ def test_a_wrong_size_is_refused_before_it_is_fetched(server, manifest, capsys):
     assert fetch() == 0
 
 
-@pytest.mark.parametrize("page", [b"<!DOCTYPE html><title>Google Drive", b"\n <HTML lang=de>"])
+PAGES = [b"<!DOCTYPE html><title>Google Drive", b"\n <HTML lang=de>", b"<?xml version='1.0'?>"]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_not_the_archive(server, manifest, capsys, page):
     server.files |= {"page": Served(page, chunked=True), "file": Served(CONTENT)}
     urls = [f"{server.url}/page", f"{server.url}/file"]
@@ -325,7 +400,10 @@ def test_a_changed_file_is_fetched_again(server, manifest, capsys):
     (raw / "a.tgz").write_bytes(WRONG)
     assert fetch() == 0
     out = capsys.readouterr().out
-    assert f"sha256 is {sha256(WRONG)}, the manifest says {sha256(CONTENT)}; it is replaced" in out
+    assert (
+        f"sha256 is {sha256(WRONG)}, the manifest says {sha256(CONTENT)}; it will be fetched again"
+        in out
+    )
     assert (raw / "a.tgz").read_bytes() == CONTENT
 
 
@@ -344,8 +422,8 @@ def test_a_full_disk(server, manifest, capsys, monkeypatch):
     )
     server.files["a.tgz"] = Served(CONTENT)
     raw = manifest(described(f"{server.url}/a.tgz"))
-    told = f"cannot save small in {raw}: No space left on device; what is there is kept, and the"
-    assert told in failure(capsys)
+    told = f"cannot save small in {raw}: No space left on device; make room, then the same command"
+    assert f"{told}; what is there is kept\n" in failure(capsys)
     kept = (raw / "a.tgz.part").stat().st_size
     assert kept == 65_536
     monkeypatch.setattr(pathlib.Path, "open", opened)

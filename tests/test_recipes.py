@@ -93,13 +93,15 @@ def test_what_a_base_says_is_not_said_again(path):
     assert {key: base[key] for key in said if base.get(key) == ours[key]} == {}
 
 
+PREPARE = r"#   (dynconv data prepare [^\\\n]*--vocab[^\\\n]*(\\\n#.*)?)"
+"""a command in the head of a recipe, which may go over two lines"""
+
+
 def test_preparations_have_the_vocabulary_of_their_recipe():
     """The command in the comment makes what data and model ask for."""
     commands = 0
     for path, name in zip(PATHS, NAMES, strict=True):
-        command = re.search(
-            r"#   (dynconv data prepare [^\\\n]*(\\\n#.*)?)", path.read_text("utf-8")
-        )
+        command = re.search(PREPARE, path.read_text("utf-8"))
         if command is None:
             continue
         commands += 1

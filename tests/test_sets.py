@@ -2,7 +2,9 @@
 
 import os
 import re
+import shutil
 import tarfile
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from raw_sets import lines, put
 from dynconv import cli
 from dynconv.errors import UserError
 from dynconv.text import open_prepared, sets
+from dynconv.text.disk import locked
 from dynconv.text.sets import iwslt, parallel
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.parallel import parallel as in_parallel
@@ -223,11 +226,20 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
         source.decode(corpus[9][0])
         == lines(tmp_path / "prepared/iwslt14-de-en-text", "train.de")[9]
     )
+    more = ["--vocab-size", "90", "--out", "prepared/more"]
+    assert cli.main([*prepare, *more, "--languages", "de", "fr"]) == 2
+    assert "iwslt14-de-en has no side fr: it has de, en" in capsys.readouterr().err
+    assert cli.main([*prepare, *more]) == 0
+    said = capsys.readouterr()
+    assert "prepared/iwslt14-de-en-text: text of an earlier preparation\n" in said.out
+    assert "the same? remove prepared/iwslt14-de-en-text to make it again\n" in said.err
+    made = ["iwslt14-de-en", "iwslt14-de-en-text", "more"]
+    assert sorted(path.name for path in (tmp_path / "prepared").iterdir()) == made
     assert cli.main([*prepare, "--vocab-size", "80"]) == 2
     assert "a prepared corpus is there" in capsys.readouterr().err
     assert cli.main([*prepare[:3], "--raw", "nowhere", "--out", "elsewhere"]) == 2
     assert (
-        "nowhere has no de-en.tgz: dynconv data fetch iwslt14-de-en first"
+        "nowhere has no de-en.tgz: dynconv data fetch iwslt14-de-en --out nowhere first"
         in capsys.readouterr().err
     )
 
@@ -248,6 +260,43 @@ def test_a_missing_raw_file_is_named_with_the_remedy(tmp_path):
     find(raw, "IWSLT14.TED.tst2012.de-en.en.xml").unlink()
     assert "no IWSLT14.TED.tst2012.de-en.en.xml there" in build_fails(raw, out)
     assert not (tmp_path / "out.part" / "stages").exists()  # before any work
+
+
+def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    talks(tmp_path / "de-en", numbered(30))
+    raw, text = tmp_path / "raw", tmp_path / "text"
+    with tarfile.open(tmp_path / "de-en.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "de-en", "de-en")
+    fetch = ["data", "fetch", "iwslt14-de-en", "--from", str(tmp_path), "--out", str(raw)]
+    assert cli.main(fetch) == 0
+    find(sets.fetched("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
+    message = build_fails(raw, text)
+    assert (
+        f"in {raw} remove the folder de-en; then dynconv data fetch iwslt14-de-en --out {raw}, or"
+        in message
+    )
+    assert message.endswith("; should that not help, remove de-en.tgz, too")
+    shutil.rmtree(raw / "de-en")
+    assert cli.main(fetch) == 0
+    assert sets.text_of("iwslt14-de-en", raw, text)[1]["test"] == 10
+
+
+def test_two_preparations_at_once(tmp_path, monkeypatch):
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    talks(raw, numbered(30))
+    with locked(tmp_path / "out.lock", "-"):
+        assert f"{out}: another preparation makes it: wait" in build_fails(raw, out)
+
+    @contextmanager
+    def late(*_):  # the lock of one that has just ended
+        monkeypatch.undo()
+        sets.build("iwslt14-de-en", raw, out)
+        yield
+
+    monkeypatch.setattr(sets, "locked", late)
+    assert sets.build("iwslt14-de-en", tmp_path / "nowhere", out)["test"] == 10
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "raw"]
 
 
 def test_another_language_pair_is_recognised(tmp_path):
@@ -277,7 +326,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(iwslt, "write", full)
     message = build_fails(tmp_path / "raw", tmp_path / "out")
-    assert message.endswith("cannot write there: No space left on device")
+    assert message.endswith("there: No space left on device; make room, then the same command")
 
 
 class Killed(BaseException):

@@ -63,7 +63,9 @@ def test_cnn_dailymail_is_built_as_by_hand(tmp_path):
 def test_a_missing_story_is_named_by_its_address(tmp_path):
     newspapers(tmp_path / "raw")
     put(tmp_path / "raw", "all_test.txt", "http://nowhere")
-    with pytest.raises(UserError, match="the story of http://nowhere: dynconv data fetch cnn-dail"):
+    with pytest.raises(
+        UserError, match="the story of http://nowhere: in .*raw remove the folder cnn_st"
+    ):
         sets.build("cnn-dailymail", tmp_path / "raw", tmp_path / "out")
 
 

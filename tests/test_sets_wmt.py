@@ -110,17 +110,15 @@ def test_wmt17_zh_en_segments_chinese(tmp_path, monkeypatch):
     chinese(raw)
     pairs = SimpleNamespace(cut=lambda text: [text[i : i + 2] for i in range(0, len(text), 2)])
     monkeypatch.setitem(sys.modules, "jieba", pairs)
-    monkeypatch.setattr("dynconv.text.sets.wmt.find_spec", lambda name: name == "jieba")
     assert sets.build("wmt17-zh-en", raw, out) == {"train": 5, "valid": 1, "test": 1}
     assert lines(out, "train.zh")[3:] == ["你好 世界", "书"]
     assert lines(out, "train.en")[2:] == ["en 3 .", "hello world", "book"]
 
 
 def test_chinese_without_jieba_is_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("dynconv.text.sets.wmt.find_spec", lambda name: None)
-    chinese(tmp_path / "raw")
-    with pytest.raises(UserError, match="pip install jieba"):
-        sets.build("wmt17-zh-en", tmp_path / "raw", tmp_path / "out")
+    monkeypatch.setattr(sets, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'dynconv\[chinese\]'"):
+        sets.text_of("wmt17-zh-en", tmp_path / "raw", tmp_path / "out")  # nothing is unpacked
 
 
 @pytest.mark.parametrize("gone", ["commoncrawl.fr-en.fr", "newstest2014-fren-ref.fr.sgm"])

@@ -24,6 +24,7 @@ def manifest(tmp_path, monkeypatch):
     data = tmp_path / "data"
     (data / "small").mkdir(parents=True)
     monkeypatch.setattr(catalog, "data_dir", lambda: data)
+    monkeypatch.setattr(catalog, "raw_dir", lambda: data / "raw")
 
     def write(*files, **fields):
         corpus = dict.fromkeys(["kind", "licence", "description", "citation"], "-")
@@ -108,6 +109,18 @@ def test_an_unknown_name(name, hint):
     with pytest.raises(UserError) as error:
         catalog.find(name)
     assert f"no corpus {name!r} in the manifest; {hint}" in str(error.value)
+
+
+def test_sides_are_those_asked_for_where_the_corpus_has_them(tmp_path):
+    assert catalog.sides("gigaword") == ("article", "summary")
+    assert catalog.sides("wmt16-en-de", ["de", "en"]) == ["de", "en"]
+    assert catalog.sides(str(tmp_path), ["x"]) == ["x"]
+    with pytest.raises(UserError, match="^wmt16-en-de has no side fr or x: it has en, de$"):
+        catalog.sides("wmt16-en-de", ["fr", "en", "x"])
+    with pytest.raises(UserError, match="did you mean wikitext-103?"):
+        catalog.sides("wikitext103")
+    with pytest.raises(UserError, match="of which languages?"):
+        catalog.sides(str(tmp_path))
 
 
 def test_missing_yaml_is_named(monkeypatch):

@@ -3,12 +3,20 @@
 import gzip
 import lzma
 import re
+from pathlib import Path
 
 import pytest
 
 from dynconv.errors import UserError
 from dynconv.text import corpus
-from dynconv.text.corpus import corpus_dir, data_dir, find_split, load_parallel, read_lines
+from dynconv.text.corpus import (
+    corpus_dir,
+    data_dir,
+    find_split,
+    load_parallel,
+    raw_dir,
+    read_lines,
+)
 
 PAIRS = [
     ("libreoffice-de-en", "de", {"train": 27_910, "valid": 1_000, "test": 1_000}),
@@ -96,6 +104,21 @@ def test_data_dir_without_any_data(tmp_path, monkeypatch):
     place_package(tmp_path, monkeypatch)
     with pytest.raises(UserError, match="no shipped corpora: no manifest.yaml in"):
         data_dir()
+
+
+def test_raw_files_go_to_the_checkout_or_below_the_working_directory(tmp_path, monkeypatch):
+    place_package(tmp_path, monkeypatch)
+    (tmp_path / "dynconv" / "data" / "manifest.yaml").touch()
+    assert raw_dir() == Path("data/raw")  # an installed package
+    (tmp_path / "data" / "manifest.yaml").touch()
+    (tmp_path / "pyproject.toml").touch()
+    assert raw_dir() == tmp_path / "data" / "raw"
+
+
+def test_what_is_not_prepared_names_the_commands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="no directory prepared/x; to make it: dynconv data fetch"):
+        corpus_dir("prepared/x")
 
 
 def test_corpus_dir_by_name_and_by_path(tmp_path):

@@ -9,8 +9,10 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from dynconv.errors import UserError
+from dynconv.text.disk import refusal
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
+ELSEWHERE = "give data fetch --out DIR, and data prepare --raw DIR"
 CORRUPT = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
 
 
@@ -22,9 +24,13 @@ def stem(name: str) -> str:
 def unpack(archive: Path, into: Path) -> None:
     """Unpack a .tar, .tar.gz, .tgz, .zip or .gz into a new directory, which appears when whole.
 
+    One process at a time: what another has begun is removed.
+
     Raises UserError where an entry leads out of the directory or is a device, where the archive is
     truncated or corrupt, and where the disk does not take it.
     """
+    if into.is_dir():  # another process was first
+        return
     part = into.with_name(into.name + ".part")
     shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
     try:
@@ -44,7 +50,8 @@ def unpack(archive: Path, into: Path) -> None:
             f"{archive}: truncated or corrupt ({error}); remove it and fetch it again"
         ) from None
     except OSError as error:
-        raise UserError(f"{archive}: cannot be unpacked into {into}: {error.strerror}") from None
+        why = refusal(error, ELSEWHERE)
+        raise UserError(f"{archive}: cannot be unpacked into {into}: {why}") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

@@ -1,12 +1,13 @@
 """What corpora there are, which of them are here, and what their files must be."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dynconv.errors import UserError, nearest
 from dynconv.text.archive import stem
-from dynconv.text.corpus import data_dir
+from dynconv.text.corpus import data_dir, raw_dir
 
 SPLITS = ("train", "valid", "test")
 
@@ -68,7 +69,7 @@ class Entry:
     @property
     def directory(self) -> Path:
         """Where its files are, or will be once fetched."""
-        return data_dir() / self.name if self.shipped else data_dir() / "raw" / self.name
+        return (data_dir() if self.shipped else raw_dir()) / self.name
 
     @property
     def status(self) -> str:
@@ -130,12 +131,22 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def sides(corpus: str) -> tuple[str, ...]:
-    """The endings of a known corpus's files: source and target, or a language model's text."""
-    for entry in entries():
-        if entry.name == corpus:
-            return entry.sides or entry.languages
-    raise UserError(f"{corpus}: of which languages? give --languages SOURCE TARGET")
+def sides(corpus: str, asked: Sequence[str] | None = None) -> Sequence[str]:
+    """The endings of a corpus's files, source and target, or a language model's text: those asked
+    for, else all of them.
+
+    Raises UserError where a known corpus lacks one, or they are to be known of another's directory.
+    """
+    known = {entry.name: entry.sides or entry.languages for entry in entries()}
+    if corpus in known:
+        if lacking := " or ".join(side for side in asked or () if side not in known[corpus]):
+            raise UserError(f"{corpus} has no side {lacking}: it has {', '.join(known[corpus])}")
+        return asked or known[corpus]
+    if not asked:
+        if not Path(corpus).is_dir():
+            find(corpus)
+        raise UserError(f"{corpus}: of which languages? give --languages SOURCE TARGET")
+    return asked
 
 
 def find(name: str) -> Entry:

@@ -31,6 +31,13 @@ def data_dir() -> Path:
     raise UserError(f"no shipped corpora: no manifest.yaml in {places[0]} or {places[1]}")
 
 
+def raw_dir() -> Path:
+    """Where raw files go: `data/raw` of the checkout, else, of an installed package, of the working
+    directory."""
+    data = data_dir()
+    return (data if (data.parent / "pyproject.toml").is_file() else Path("data")) / "raw"
+
+
 def read_lines(path: Path) -> list[str]:
     """The lines of a UTF-8 file, plain, .xz or .gz.
 
@@ -69,6 +76,11 @@ def corpus_dir(corpus: str) -> Path:
         return shipped[corpus]
     if Path(corpus).is_dir():
         return Path(corpus)
+    if Path(corpus).parent.name == "prepared":
+        raise UserError(
+            f"no directory {corpus}; to make it: dynconv data fetch and dynconv data prepare, as "
+            "the head of the recipe, or of the one it is based on, says"
+        )
     hint = nearest(corpus, sorted(shipped), "shipped are")
     tried = Path(corpus).absolute()
     raise UserError(f"no corpus {corpus!r}: not shipped, and no directory {tried}; {hint}")

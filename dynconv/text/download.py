@@ -11,6 +11,7 @@ from dynconv.text.catalog import CorpusFile
 
 TRIES = 4  # of a mirror whose connection dies
 WAIT = 1.0  # seconds before its second try, doubled before each further one
+PAGES = (b"<!doctype html", b"<html", b"<?xml")
 TIMEOUT = (10, 60)  # seconds to connect, and between two pieces
 PIECE = 1 << 16  # bytes; of the piece in which a connection dies nothing is kept
 
@@ -28,7 +29,7 @@ def download(file: CorpusFile, directory: Path) -> Path:
 
     What came of it waits in NAME.part, with the mirror it came from in NAME.part.of; the next try,
     mirror or command goes on from there. Raises UserError when no mirror gives it, OSError as it
-    comes from the disk.
+    comes from the disk. For one process at a time.
     """
     target = directory / file.name
     part = directory / f"{file.name}.part"
@@ -42,11 +43,8 @@ def download(file: CorpusFile, directory: Path) -> Path:
             os.replace(part, target)
             _origin(part).unlink(missing_ok=True)
             return target
-    kept = f" and goes on after {part.stat().st_size:,} bytes" if part.exists() else ""
-    raise UserError(
-        f"could not fetch {file.name}: {'; '.join(reasons)}; the same command tries again{kept}; "
-        "or get the file elsewhere and add --from DIR"
-    )
+    kept = f" ({part.stat().st_size:,} bytes of it are kept)" if part.exists() else ""
+    raise UserError(f"could not fetch {file.name}: {'; '.join(reasons)}{kept}")
 
 
 def _from_mirror(url: str, file: CorpusFile, part: Path) -> None:
@@ -107,8 +105,11 @@ def _receive(url: str, file: CorpusFile, part: Path) -> None:
             for piece in pieces:
                 out.write(piece)
                 bar.update(len(piece))
-            if out.tell() < (total or 0):
-                raise Died(f"{out.tell():,} of {total:,} bytes came")
+            came = out.tell()
+        if total not in (None, came):
+            if came > total:
+                discard(part)
+            raise Died(f"{came:,} of {total:,} bytes came")
 
 
 def _rest(url: str, file: CorpusFile, part: Path) -> dict[str, str]:
@@ -135,7 +136,7 @@ def _pieces(response) -> Iterator[bytes]:
 def _start(url: str, response, pieces: Iterator[bytes], part: Path) -> Iterator[bytes]:
     """The same pieces, for a part that begins with them."""
     first = next(pieces, b"")
-    if first.lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
+    if first.lstrip()[:15].lower().startswith(PAGES):
         raise Refused("it sent a page, such as a warning or a log-in, not the file")
     discard(part)
     tag = response.headers.get("ETag", "W/")

@@ -2,11 +2,13 @@
 
 import os
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from dynconv.errors import UserError
-from dynconv.text.archive import stem, unpack
+from dynconv.text.archive import ELSEWHERE, stem, unpack
 from dynconv.text.catalog import CorpusFile, Entry, find
+from dynconv.text.disk import locked, refusal
 from dynconv.text.download import discard, download
 
 
@@ -29,11 +31,14 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> lis
             print(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
             print(f"{name}: please cite {entry.citation}")
             directory.mkdir(parents=True, exist_ok=True)
-            _take(entry, wanted, source, directory) if source else _get(entry, wanted, directory)
+            with _alone(directory):
+                if source:
+                    _take(entry, wanted, source, directory)
+                else:
+                    _get(entry, wanted, directory)
     except OSError as error:
         raise UserError(
-            f"cannot save {name} in {directory}: {error.strerror or error}; what is there is "
-            "kept, and the same command goes on from it"
+            f"cannot save {name} in {directory}: {refusal(error, ELSEWHERE)}; what is there is kept"
         ) from None
     return [directory / file.name for file in entry.files]
 
@@ -42,11 +47,15 @@ def _is_kept(file: CorpusFile, directory: Path) -> bool:
     path, unpacked = directory / file.name, directory / stem(file.name)
     if path.is_file():
         fault = file.fault(path)
-        print(f"{path}: {f'{fault}; it is replaced' if fault else file.verified(path)}")
+        print(f"{path}: {f'{fault}; it will be fetched again' if fault else file.verified(path)}")
         return not fault
     if unpacked.is_dir():
         print(f"{unpacked}: unpacked already")
     return unpacked.is_dir()
+
+
+def _alone(directory: Path) -> AbstractContextManager:
+    return locked(directory / ".lock", f"{directory}: another process fetches or unpacks there")
 
 
 def _get(entry: Entry, files: list[CorpusFile], directory: Path) -> None:
@@ -55,11 +64,28 @@ def _get(entry: Entry, files: list[CorpusFile], directory: Path) -> None:
             f"{entry.name} cannot be downloaded. {entry.note} Then: dynconv data fetch "
             f"{entry.name} --from DIR, with {licensed} in DIR"
         )
+    if known := sum(file.bytes or 0 for file in files):
+        more = "" if all(file.bytes for file in files) else ", and files of unknown size"
+        print(f"{entry.name}: {_size(known)} to fetch{more}", flush=True)
+    failures = []
     for file in files:  # another corpus may have it
         beside = entry.directory.parent.glob(f"*/{file.name}") if file.verifiable else ()
         same = next((path for path in beside if not file.fault(path)), None)
-        path = _link(same, directory / file.name) if same else download(file, directory)
-        print(f"{path}: {file.verified(path)}{f', from {same}' if same else ''}")
+        try:
+            path = _link(same, directory / file.name) if same else download(file, directory)
+        except UserError as error:
+            failures.append(str(error))
+        else:
+            print(f"{path}: {file.verified(path)}{f', from {same}' if same else ''}")
+    if failures:
+        raise UserError(
+            f"{'; '.join(failures)}; the same command tries again; or get "
+            f"{'the file' if len(failures) == 1 else 'these files'} elsewhere and add --from DIR"
+        )
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 def _take(entry: Entry, files: list[CorpusFile], source: Path, directory: Path) -> None:
@@ -109,10 +135,19 @@ def fetched(name: str, out: Path | None = None) -> Path:
     entry = find(name)
     directory = out or entry.directory
     if missing := ", ".join(file.name for file in entry.missing(directory)):
-        raise UserError(f"{directory} has no {missing}: dynconv data fetch {name} first")
-    for archive in (directory / file.name for file in entry.files):
-        into = directory / stem(archive.name)
-        if into != archive and not into.is_dir():
-            print(f"{archive}: unpacking", flush=True)
-            unpack(archive, into)
+        where = f" --out {out}" if out else ""
+        raise UserError(f"{directory} has no {missing}: dynconv data fetch {name}{where} first")
+    pairs = [(directory / file.name, directory / stem(file.name)) for file in entry.files]
+    packed = [(file, into) for file, into in pairs if file != into and not into.is_dir()]
+    if not packed:
+        return directory
+    try:
+        with _alone(directory):
+            for archive, into in packed:
+                print(f"{archive}: unpacking", flush=True)
+                unpack(archive, into)
+    except OSError as error:
+        raise UserError(
+            f"{name} cannot be unpacked in {directory}: {refusal(error, ELSEWHERE)}"
+        ) from None
     return directory

@@ -5,10 +5,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from dynconv.errors import UserError, nearest
+from dynconv.text.archive import stem
 from dynconv.text.catalog import find
+from dynconv.text.disk import locked, refusal
 from dynconv.text.fetch import fetched
 from dynconv.text.sets import iwslt, language, summaries, wmt
 from dynconv.text.sets.raw import Missing
@@ -34,8 +37,13 @@ def text_of(name: str, raw: Path | None, out: Path) -> tuple[Path, dict[str, int
 
     raw  where its archives were fetched to; None: data/raw/NAME
     """
-    whole = (out / "counts.json").is_file()
-    return out, build(name, out if whole else fetched(name, raw), out)
+    if (out / "counts.json").is_file():
+        return out, build(name, out, out)
+    if name == "wmt17-zh-en" and find_spec("jieba") is None:
+        raise UserError(
+            "Chinese has no spaces between words; to find them: pip install 'dynconv[chinese]'"
+        )
+    return out, build(name, fetched(name, raw), out)
 
 
 def build(name: str, raw: Path, out: Path) -> dict[str, int]:
@@ -51,34 +59,56 @@ def build(name: str, raw: Path, out: Path) -> dict[str, int]:
     if name not in SETS:
         raise UserError(f"no data set {name!r} to prepare; {nearest(name, SETS, 'there are')}")
     record = out / "counts.json"
-    if record.is_file():
-        return json.loads(record.read_text(encoding="utf-8"))
-    if out.exists():
-        raise UserError(f"{out}: something else is there: remove it, or give another directory")
     part = out.with_name(out.name + ".part")
-    try:
-        part.mkdir(parents=True, exist_ok=True)
-        found = SETS[name](raw, part)
-        if not found:
-            raise Missing(f"{raw}: its files hold no usable line")
-        shutil.rmtree(part / "stages", ignore_errors=True)
-        (part / record.name).write_text(json.dumps(found), encoding="utf-8")
-        os.replace(part, out)
-    except Missing as error:
-        remedy = f"dynconv data fetch {name}, or the same with --from DIR for a copy of yours"
-        raise UserError(f"{error}: {remedy}") from None
-    except OSError as error:
-        raise UserError(f"{part}: cannot write there: {error.strerror or error}") from None
-    compare(name, found)
+    if record.is_file():
+        print(f"{out}: text of an earlier preparation")
+    elif out.exists():
+        raise UserError(f"{out}: something else is there: remove it, or give another directory")
+    else:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with locked(out.with_name(out.name + ".lock"), f"{out}: another preparation makes it"):
+                if not record.is_file():  # else it was made a moment ago
+                    _write(name, raw, part)
+                    os.replace(part, out)
+        except Missing as error:
+            raise UserError(f"{error}: {_remedy(name, raw)}") from None
+        except OSError as error:
+            why = refusal(error, "give another --out DIR")
+            raise UserError(f"{part}: cannot write there: {why}") from None
+    found = json.loads(record.read_text(encoding="utf-8"))
+    compare(name, found, out)
     return found
 
 
-def compare(name: str, found: dict[str, int]) -> None:
+def _write(name: str, raw: Path, part: Path) -> None:
+    part.mkdir(exist_ok=True)
+    found = SETS[name](raw, part)
+    if not found:
+        raise Missing(f"{raw}: its files hold no usable line")
+    shutil.rmtree(part / "stages", ignore_errors=True)
+    (part / "counts.json").write_text(json.dumps(found), encoding="utf-8")
+
+
+def _remedy(name: str, raw: Path) -> str:
+    """How to have raw files whole: `fetch` takes a folder that is there for an unpacked archive."""
+    entry = find(name)
+    archives = {stem(file.name): file for file in entry.files if (raw / stem(file.name)).is_dir()}
+    where = "" if raw == entry.directory else f" --out {raw}"
+    again = f"dynconv data fetch {name}{where}, or the same with --from DIR for a copy of yours"
+    if not archives:
+        return again
+    doubtful = [file.name for file in archives.values() if not file.verifiable]
+    more = f"; should that not help, remove {', '.join(doubtful)}, too" if doubtful else ""
+    return f"in {raw} remove the folder {' or '.join(archives)}; then {again}{more}"
+
+
+def compare(name: str, found: dict[str, int], out: Path) -> None:
     """A warning on stderr for each split whose number of lines is known to be another."""
     for split, known in (find(name).sentences or {}).items():
         if found.get(split, 0) != known:
             print(
                 f"dynconv: {name}: {found.get(split, 0):,} lines in split {split}, {known:,} are "
-                "known: are the raw files the same?",
+                f"known: are the raw files the same? remove {out} to make it again",
                 file=sys.stderr,
             )

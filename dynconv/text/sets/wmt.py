@@ -1,11 +1,9 @@
 """The news translation tasks of WMT, from the parts that their organisers publish."""
 
 from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
-from dynconv.errors import UserError
 from dynconv.text.corpus import stream_lines, stream_parallel
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.raw import find, segments, words
@@ -67,8 +65,6 @@ def wmt17_zh_en(raw: Path, out: Path) -> dict[str, int]:
     Hassan et al. 2018 filtered these 25 million pairs to 20 million by models of their own, which
     are not published. Ours: up to 175 words, ratio 1.5, Chinese words by jieba.
     """
-    if find_spec("jieba") is None:
-        raise UserError("Chinese has no spaces between words; to find them: pip install jieba")
     names = ["training/news-commentary-v12.zh-en.{}", "UNv1.0.en-zh.{}"]
     train = [_sides(raw, name, zh="zh", en="en") for name in names]
     train += [_cwmt(english) for english in sorted(raw.rglob("[!.]*_en.txt"))]
