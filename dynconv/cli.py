@@ -145,7 +145,7 @@ def parser() -> argparse.ArgumentParser:
         "ablate",
         "Train and score the rows of a table, with several seeds. The same command again goes on.",
     )
-    ablate.add_argument("name", help="a shipped ablation's name, or a YAML file")
+    ablate.add_argument("name", metavar="NAME", help="a shipped ablation's name, or a YAML file")
     changes(ablate, "replace an entry in the recipes of all rows: train.updates=100")
     ablate.add_argument(
         "--seeds", type=positive, default=3, metavar="N", help="1 to N (default: 3)"

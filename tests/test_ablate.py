@@ -199,6 +199,21 @@ def test_a_score_that_is_no_number_diverges(small, trained, monkeypatch, tmp_pat
     assert [row["scores"] for row in small.found["rows"]] == [["diverges"]] * 2
 
 
+def test_a_model_whose_validation_is_no_number_diverges(small, trained, monkeypatch):
+    """It is not decoded: it would find nothing."""
+    load = run.load_model
+
+    def spoilt(directory):
+        found = load(directory)
+        meta = {**found.checkpoint.meta, "loss": float("nan")}
+        return found._replace(checkpoint=found.checkpoint._replace(meta=meta))
+
+    monkeypatch.setattr(run, "load_model", spoilt)
+    monkeypatch.setattr(run, "evaluate", None)
+    assert small("--seeds", "1") == 0
+    assert [row["scores"] for row in small.found["rows"]] == [["diverges"]] * 2
+
+
 def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
     model = {"architecture": "language-model", "vocab_size": 300, "channels": 32, "ffn": 32}
     model |= {"heads": 2, "decoder": {"layers": 1, "mixer": "talk", "kernel": 3}}

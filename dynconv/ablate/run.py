@@ -80,13 +80,16 @@ class Run(NamedTuple):
 
     def _evaluate(self) -> dict[str, Any]:
         trained = load_model(self.directory)
+        loss = trained.checkpoint.meta["loss"]
+        if not math.isfinite(loss):
+            return {"score": DIVERGES, "valid_loss": None}
         deque(evaluate(self.directory, trained, SPLIT), maxlen=0)  # its report is not shown
         path = self.directory / f"{SPLIT}.scores.json"
         scores = json.loads(path.read_text(encoding="utf-8"))
         score = scores["per_word"] if "per_word" in scores else scores["scores"][0]["value"]
         return {
             "score": score if math.isfinite(score) else DIVERGES,
-            "valid_loss": trained.checkpoint.meta["loss"],
+            "valid_loss": loss,
         }
 
     def _seconds(self, starts: list[float]) -> float | None:
