@@ -4,6 +4,7 @@ Imports are inside: a command loads what it needs and no more.
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,8 +33,7 @@ def data_prepare(options) -> None:
     from dynconv.text.catalog import sides
     from dynconv.text.sets import SETS, text_of
 
-    *source, target = sides(options.corpus, options.languages)
-    source = source[0] if source else None
+    source, target = pair(sides(options.corpus, options.languages), "--languages")
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
     text = options.corpus
     if text in SETS:
@@ -41,10 +41,13 @@ def data_prepare(options) -> None:
         if "train" not in splits:
             print(f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test")
             return
-    given = options.reuse and Vocabularies.load(options.reuse).sizes
-    asked = options.vocab_size and (*options.vocab_size,)
-    size = (asked if asked and len(asked) == 2 else asked and asked[0]) or given
-    size = size or ModelConfig.vocab_size
+    if options.vocab_size:
+        of_source, of_target = pair(options.vocab_size, "--vocab-size")
+        size = (of_source, of_target) if of_source else of_target
+    elif options.reuse:
+        size = Vocabularies.load(options.reuse).sizes
+    else:
+        size = ModelConfig.vocab_size
     corpus = prepare(str(text), source, target, size, out, options.vocabulary, options.reuse)
     sizes = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
     tokens = f"{corpus.source_tokens:,} {source} and " if source else ""
@@ -53,6 +56,15 @@ def data_prepare(options) -> None:
         f"with data.corpus={out} data.source={source or 'null'} data.target={target} "
         f"data.vocabulary={corpus.kind} model.vocab_size={sizes}"
     )
+
+
+def pair(values: Sequence, option: str) -> tuple:
+    """Source's and target's; of one value, None and that."""
+    from dynconv.errors import UserError
+
+    if len(values) > 2:
+        raise UserError(f"{option} {' '.join(map(str, values))}: one value, or two, not more")
+    return (None, *values) if len(values) == 1 else tuple(values)
 
 
 def train_list() -> None:

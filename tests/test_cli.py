@@ -83,6 +83,8 @@ def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
     again = [*prepare[:-1], str(tmp_path / "again"), "--reuse", str(out / "vocabulary.json")]
     assert cli.main(again) == 0  # with as many types as that has
     assert "model.vocab_size=320" in capsys.readouterr().out
+    line = fails(capsys, *prepare[:-1], tmp_path / "three", "--vocab-size", "300", "301", "302")
+    assert "--vocab-size 300 301 302: one value, or two, not more" in line
     line = fails(capsys, "train", yaml, f"data.corpus={out}", "--run", tmp_path / "other")
     assert "prepared with 320 types, the recipe has 300: give model.vocab_size=320" in line
     assert not (tmp_path / "other").exists()
