@@ -351,4 +351,4 @@ def test_the_list(capsys):
     text = capsys.readouterr().out
     assert text == ablate.listing() + "\n"
     assert "wu2019-table3      12 rows  Wu et al. 2019, Table 3\n" in text
-    assert len(text.splitlines()) == len(SHIPPED) == 9
+    assert len(text.splitlines()) == len(SHIPPED) == 10
