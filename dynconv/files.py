@@ -1,10 +1,18 @@
-"""Files that are whole or not there, and their checksums."""
+"""Files: whole or not there, checksums, YAML, locks between processes, and what a disk refuses."""
 
+import errno
 import hashlib
 import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dynconv.errors import UserError
+
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -28,7 +36,56 @@ def write_through(path: Path, data) -> None:
         os.fsync(file.fileno())
 
 
+def read_yaml(path: Path) -> Any:
+    """What a YAML file holds. Raises UserError with one line when it cannot be read."""
+    import yaml
+
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not readable YAML: {' '.join(str(error).split())}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
 def sha256(path: Path) -> str:
     """The checksum of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def refusal(error: OSError, elsewhere: str) -> str:
+    """What the disk says; where it can be mended, the remedy, `elsewhere` for one that is
+    read-only."""
+    says = error.strerror or str(error)
+    if error.errno in READ_ONLY:
+        return f"{says}; {elsewhere}"
+    return f"{says}; make room, then the same command" if error.errno in FULL else says
+
+
+@contextmanager
+def locked(
+    path: Path, told: str, remedy: str = "wait for it to end, then the same command"
+) -> Iterator[None]:
+    """Hold a lock file, which is gone afterwards. Nobody holds that of a killed process.
+
+    Raises UserError `told (process): remedy` where another process holds it.
+    """
+    import fcntl
+
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = os.path.samestat(os.fstat(file.fileno()), path.stat())
+        except (BlockingIOError, FileNotFoundError):
+            ours = False
+        if not ours:  # also where its holder has just removed the file
+            file.seek(0)
+            raise UserError(f"{told} ({file.read()}): {remedy}")
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)

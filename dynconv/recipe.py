@@ -7,6 +7,7 @@ from typing import Any
 
 from dynconv.config import MODELS, ModelConfig, Recipe
 from dynconv.errors import UserError, nearest
+from dynconv.files import read_yaml
 
 SHIPPED = Path(__file__).parent / "recipes"
 
@@ -45,14 +46,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def _tree(path: Path, above: tuple[Path, ...] = ()) -> Any:
     """The entries of a recipe upon those of its base."""
-    import yaml
-
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a readable recipe: {' '.join(str(error).split())}") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+    tree = read_yaml(path) or {}
     if not isinstance(tree, dict) or "base" not in tree:
         return tree
     name = tree.pop("base")

@@ -21,7 +21,7 @@ from dynconv.train.data import Place, works
 from dynconv.train.log import read
 from dynconv.train.progress import interval
 from dynconv.train.ranks import Ranks
-from dynconv.train.run import locked
+from dynconv.train.run import alone
 from dynconv.train.signals import signals
 from dynconv.train.update import DTYPES, TokenLoss, backward
 from dynconv.train.watch import WARM, Watch
@@ -115,13 +115,13 @@ def test_float16_goes_on_with_its_scale(recipe, tmp_path, monkeypatch):
 
 
 def test_two_trainings_in_one_directory(tmp_path):
-    with locked(tmp_path, Ranks()):
+    with alone(tmp_path, Ranks()):
         with pytest.raises(UserError, match=r"another training runs in it \(process \d+ on "):
-            with locked(tmp_path, Ranks()):
+            with alone(tmp_path, Ranks()):
                 pass
-        with locked(tmp_path, Ranks(rank=1, size=2)):  # one of the same training
+        with alone(tmp_path, Ranks(rank=1, size=2)):  # one of the same training
             pass
-    with locked(tmp_path, Ranks()):
+    with alone(tmp_path, Ranks()):
         pass
 
 
@@ -130,12 +130,12 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
 import os, signal
 from pathlib import Path
 from dynconv.train.ranks import Ranks
-from dynconv.train.run import locked
-with locked(Path({str(tmp_path)!r}), Ranks()):
+from dynconv.train.run import alone
+with alone(Path({str(tmp_path)!r}), Ranks()):
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
-    with locked(tmp_path, Ranks()):
+    with alone(tmp_path, Ranks()):
         pass
 
 

@@ -48,7 +48,7 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
         ("train: {updates: 0}", "updates 0 must be at least 1"),
         ("train: {average: 9}", "average 9 needs more than the 5 kept"),
         ("decode: {beam: 0}", "beam 0 must be at least 1"),
-        ("train: [", "not a readable recipe"),
+        ("train: [", "not readable YAML"),
         ("just words", "a recipe is a mapping"),
     ],
 )

@@ -12,8 +12,8 @@ from raw_sets import lines, put
 
 from dynconv import cli
 from dynconv.errors import UserError
+from dynconv.files import locked
 from dynconv.text import open_prepared, sets
-from dynconv.text.disk import locked
 from dynconv.text.sets import iwslt, parallel
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.parallel import parallel as in_parallel
@@ -286,7 +286,7 @@ def test_two_preparations_at_once(tmp_path, monkeypatch):
     raw, out = tmp_path / "raw", tmp_path / "out"
     talks(raw, numbered(30))
     with locked(tmp_path / "out.lock", "-"):
-        assert f"{out}: another preparation makes it: wait" in build_fails(raw, out)
+        assert f"{out}: another preparation makes it (process" in build_fails(raw, out)
 
     @contextmanager
     def late(*_):  # the lock of one that has just ended

@@ -14,7 +14,7 @@ from dynconv.errors import UserError
 from dynconv.files import replace_text
 from dynconv.listing import comment
 from dynconv.train.ranks import Ranks
-from dynconv.train.run import locked
+from dynconv.train.run import alone
 
 
 def ablate(
@@ -60,7 +60,7 @@ def ablate(
         plot(found, output.with_suffix(".png"))
         return found
 
-    with locked(folder, Ranks()):
+    with alone(folder, Ranks()):
         left = [run for run in runs if not run.finished]
         say(f"{len(runs)} runs in {folder}, {len(left)} to go")
         for number, run in enumerate(left, 1):

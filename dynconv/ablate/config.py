@@ -10,6 +10,7 @@ from typing import Any
 from dynconv import recipe as recipes
 from dynconv.config import Recipe
 from dynconv.errors import UserError, nearest
+from dynconv.files import read_yaml
 
 SHIPPED = Path(__file__).parents[1] / "ablations"
 
@@ -101,18 +102,13 @@ def find(name: str) -> Path:
 
 def load(path: Path) -> Ablation:
     """Read an ablation. Raises UserError with one line that names the key and its value."""
-    import yaml
     from pydantic import TypeAdapter, ValidationError
 
+    tree = read_yaml(path)
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
         return TypeAdapter(Ablation).validate_python(tree)
     except ValidationError as error:
         raise UserError(f"{path}: {explain(error.errors()[0])}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable YAML: {' '.join(str(error).split())}") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def explain(error: dict) -> str:

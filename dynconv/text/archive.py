@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 
 from dynconv.errors import UserError
-from dynconv.text.disk import refusal
+from dynconv.files import refusal
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
 ELSEWHERE = "give data fetch --out DIR, and data prepare --raw DIR"

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from dynconv.errors import UserError
+from dynconv.files import locked, refusal
 from dynconv.text.archive import ELSEWHERE, stem, unpack
 from dynconv.text.catalog import CorpusFile, Entry, find
-from dynconv.text.disk import locked, refusal
 from dynconv.text.download import discard, download
 
 

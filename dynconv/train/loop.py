@@ -20,7 +20,7 @@ from dynconv.train.precision import faster
 from dynconv.train.profile import profiling
 from dynconv.train.progress import Progress, interval
 from dynconv.train.ranks import Ranks, joined
-from dynconv.train.run import locked, open_run, record, with_precision
+from dynconv.train.run import alone, open_run, record, with_precision
 from dynconv.train.schedule import learning_rate, plateau
 from dynconv.train.signals import signals
 from dynconv.train.state import Done, begin, rate, resume, save
@@ -36,7 +36,7 @@ def train(recipe: Recipe, run: Path, watch: Watch | None = None) -> signal.Signa
     or SIGTERM) that ended it early, the work saved; None when it is finished. Raises UserError for
     what a user can mend. `watch` receives where the time went.
     """
-    with joined() as ranks, locked(run, ranks):
+    with joined() as ranks, alone(run, ranks):
         recipe, corpus = open_run(run, recipe, ranks)
         try:
             return loop(recipe, run, corpus, ranks, watch or Watch())

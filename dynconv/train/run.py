@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +26,7 @@ from torch import nn
 from dynconv import recipe as recipes
 from dynconv.config import Recipe
 from dynconv.errors import UserError
-from dynconv.files import replace_text, sha256
+from dynconv.files import locked, replace_text, sha256
 from dynconv.models import build
 from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, prepare
 from dynconv.train import checkpoint as checkpoints
@@ -36,33 +35,21 @@ from dynconv.train.ranks import Ranks, default_device
 
 
 @contextmanager
-def locked(run: Path, ranks: Ranks) -> Iterator[None]:
-    """Keep other trainings out of a run directory; a killed process leaves no lock behind."""
-    import fcntl
-
+def alone(run: Path, ranks: Ranks) -> Iterator[None]:
+    """Keep other trainings out of a run directory; it goes again when nothing has begun in it."""
     if not ranks.first:
         yield
         return
     made = not run.exists()
     run.mkdir(parents=True, exist_ok=True)
-    with (run / ".lock").open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.seek(0)
-            owner = file.read()
-            raise UserError(
-                f"{run}: another training runs in it ({owner}): end it, or name another --run"
-            ) from None
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        try:
+    told = f"{run}: another training runs in it"
+    try:
+        with locked(run / ".lock", told, "end it, or name another --run"):
             yield
-        except UserError:
-            if made and os.listdir(run) == [".lock"]:  # nothing has begun
-                shutil.rmtree(run)
-            raise
+    except UserError:
+        if made and not os.listdir(run):
+            run.rmdir()
+        raise
 
 
 def open_run(run: Path, recipe: Recipe, ranks: Ranks) -> tuple[Recipe, Prepared]:

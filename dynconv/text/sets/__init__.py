@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dynconv.errors import UserError, nearest
+from dynconv.files import locked, refusal
 from dynconv.text.archive import stem
 from dynconv.text.catalog import find
-from dynconv.text.disk import locked, refusal
 from dynconv.text.fetch import fetched
 from dynconv.text.sets import iwslt, language, summaries, wmt
 from dynconv.text.sets.raw import Missing

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dynconv.errors import UserError
-from dynconv.text.disk import locked, refusal
+from dynconv.files import locked, refusal
 
 
 @pytest.mark.parametrize(
@@ -25,10 +25,10 @@ def test_a_refusal_names_the_remedy(code, remedy):
 
 def test_one_process_holds_a_lock(tmp_path):
     path = tmp_path / ".lock"
-    path.touch()  # of a killed process
-    with locked(path, "-"), pytest.raises(UserError, match="^busy: wait for it to end"):
-        with locked(path, "busy"):
-            pass
+    path.write_text("of a killed process")
+    told = rf"^busy \(process {os.getpid()} on .+\): wait for it to end"
+    with locked(path, "-"), pytest.raises(UserError, match=told), locked(path, "busy"):
+        pass
     assert not path.exists()
     with locked(path, "busy"):
         assert path.exists()
