@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from dynconv.errors import UserError
-from dynconv.text import prepared
+from dynconv.text import preparation
 from dynconv.text.corpus import load_parallel, read_lines, stream_lines, stream_parallel
-from dynconv.text.prepared import is_prepared, open_prepared, prepare
+from dynconv.text.preparation import prepare
+from dynconv.text.prepared import is_prepared, open_prepared
 from dynconv.text.vocabulary import Vocabulary
 
 TYPES = 300
@@ -44,7 +45,7 @@ def out(corpus, tmp_path) -> Path:
 
 
 def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared, "CHUNK", 5_000)  # several of them
+    monkeypatch.setattr(preparation, "CHUNK", 5_000)  # several of them
     text = load_parallel(str(corpus), "de", "en", "train")
     text.source[0], text.target[7], text.source[399], text.target[399] = "", " \t", "", ""
     folder = write(tmp_path / "gaps", "train", *text)
@@ -71,7 +72,7 @@ def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
 @pytest.mark.parametrize("sample", [1, 30, 100])
 def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypatch, sample):
     learned = []
-    monkeypatch.setattr(prepared, "SAMPLE", sample)
+    monkeypatch.setattr(preparation, "SAMPLE", sample)
     known = Vocabulary.load(bpe)
     monkeypatch.setattr(
         Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
@@ -89,7 +90,7 @@ def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypat
 def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, bpe, monkeypatch):
     """Else memory would grow with every line: 100,000 such pairs took 1.6 GB."""
     learned = []
-    monkeypatch.setattr(prepared, "LONG_BYTES", 50 * 93)
+    monkeypatch.setattr(preparation, "LONG_BYTES", 50 * 93)
     known = Vocabulary.load(bpe)
     monkeypatch.setattr(
         Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
@@ -137,8 +138,8 @@ def test_lengths_count_eos(out):
 
 
 def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, monkeypatch):
-    assert np.iinfo(np.uint16).max == prepared.SHORT - 1
-    monkeypatch.setattr(prepared, "SHORT", TYPES - 1)
+    assert np.iinfo(np.uint16).max == preparation.SHORT - 1
+    monkeypatch.setattr(preparation, "SHORT", TYPES - 1)
     wide = prepare(str(corpus), "de", "en", TYPES, tmp_path / "wide")
     narrow = open_prepared(out, verify=False)
     assert (narrow[0][0].dtype, wide[0][0].dtype) == (np.uint16, np.uint32)
@@ -237,10 +238,10 @@ def test_what_is_at_the_place_stays(corpus, out, tmp_path):
 KILL = """
 import os, signal, sys
 from pathlib import Path
-from dynconv.text import prepared
+from dynconv.text import preparation
 from dynconv.text.vocabulary import Vocabulary
 
-prepared.CHUNK = 5_000
+preparation.CHUNK = 5_000
 encode, calls = Vocabulary.encode, []
 def killed(bpe, lines):
     calls.append(lines)
@@ -248,7 +249,7 @@ def killed(bpe, lines):
         os.kill(os.getpid(), signal.SIGKILL)
     return encode(bpe, lines)
 Vocabulary.encode = killed
-prepared.prepare(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
+preparation.prepare(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
 """
 
 
@@ -330,7 +331,7 @@ def traced(action) -> int:
 
 
 def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, monkeypatch):
-    monkeypatch.setattr(prepared, "CHUNK", 20_000)
+    monkeypatch.setattr(preparation, "CHUNK", 20_000)
     sizes, encode = [], Vocabulary.encode
     monkeypatch.setattr(
         Vocabulary,
