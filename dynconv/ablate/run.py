@@ -37,6 +37,7 @@ class Run(NamedTuple):
         valid_loss  nats a token of the checkpoint that was scored
         seconds     of updates in all; None when a start was killed
         precision   of the updates
+        threads     of the last start
         """
         path = self.directory / "ablation.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -68,8 +69,7 @@ class Run(NamedTuple):
             found["score"] = DIVERGES
         found["starts"] = [*found.get("starts", []), watch.training]
         if ended is None:
-            there = recipes.load(self.directory / "recipe.yaml")
-            found |= {"seconds": self._seconds(found["starts"]), "precision": there.train.precision}
+            found |= self._conditions(found["starts"])
         self._keep(found)
         if ended is None and "score" not in found:
             self._keep(found | self._evaluate())
@@ -92,7 +92,12 @@ class Run(NamedTuple):
             "valid_loss": loss,
         }
 
-    def _seconds(self, starts: list[float]) -> float | None:
-        """environment.json lists every start of the training, killed or not."""
+    def _conditions(self, starts: list[float]) -> dict[str, Any]:
+        there = recipes.load(self.directory / "recipe.yaml")
+        # every start of the training, killed or not
         known = json.loads((self.directory / "environment.json").read_text(encoding="utf-8"))
-        return sum(starts) if len(starts) == len(known) else None
+        return {
+            "seconds": sum(starts) if len(starts) == len(known) else None,
+            "precision": there.train.precision,
+            "threads": known[-1]["threads"],
+        }

@@ -13,7 +13,7 @@ from dynconv.config import AnyModelConfig, ConvS2SConfig
 from dynconv.models import build
 
 SECONDS = "of updates with their data and log, without validations and checkpoints; null: not known"
-KEPT = ("valid_loss", "seconds", "precision")
+KEPT = ("valid_loss", "seconds", "precision", "threads")
 """of what a run has found, beside its score"""
 
 
@@ -48,7 +48,6 @@ def results(ablation: Ablation, runs: list[Run]) -> dict[str, Any]:
         "date": date.today().isoformat(),
         "device": torch.cuda.get_device_name() if cuda else machine.device(),
         "versions": machine.versions(),
-        "threads": torch.get_num_threads(),
         "load": machine.load(),
         "seconds_are": SECONDS,
         "seeds": sorted({run.seed for run in runs}),
