@@ -114,8 +114,10 @@ def evaluate_language(run: Path, trained: Trained, split: str) -> Iterator[str]:
         "block": data.block,
         "context": config.context,
         **found._asdict(),
-        "per_token": found.per_token,
-        "per_word": found.per_word,
+        "scores": [
+            {"metric": "perplexity a word", "value": found.per_word},
+            {"metric": "perplexity a token", "value": found.per_token},
+        ],
     }
     replace_text(run / f"{split}.scores.json", json.dumps(record, indent=1))
 

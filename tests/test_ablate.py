@@ -97,7 +97,8 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
         for n, each in enumerate(row["scores"], 1):
             folder = small.folder / f"{row['name']}-{n}"
             scores = json.loads((folder / "test.scores.json").read_text())
-            assert each == scores["scores"][0]["value"]
+            assert each == scores["scores"][0]["value"] == row["metrics"][n - 1]["BLEU"]
+            assert row["metrics"][n - 1]["chrF2"] == scores["scores"][1]["value"]
             assert f"seed: {n}\n" in (folder / "recipe.yaml").read_text()
         assert row["mean"] == pytest.approx(mean(row["scores"]))
         assert row["deviation"] == pytest.approx(stdev(row["scores"]))
@@ -192,7 +193,9 @@ def test_the_summary_of_a_row(scores, said):
 
 def test_a_score_that_is_no_number_diverges(small, trained, monkeypatch, tmp_path):
     def evaluate(directory, *_):
-        (directory / "test.scores.json").write_text('{"per_word": Infinity}')
+        (directory / "test.scores.json").write_text(
+            '{"scores": [{"metric": "perplexity a word", "value": Infinity}]}'
+        )
         return ()
 
     monkeypatch.setattr(run, "evaluate", evaluate)
@@ -227,7 +230,9 @@ def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
     assert small("--seeds", "1") == 0
     scores = json.loads((small.folder / "talk-1" / "test.scores.json").read_text())
     (row,) = small.found["rows"]
-    assert row["scores"] == [scores["per_word"]] and row["mixer"] == "talk"
+    metrics = {each["metric"]: each["value"] for each in scores["scores"]}
+    assert row["metrics"] == [metrics] and row["mixer"] == "talk"
+    assert row["scores"] == [metrics["perplexity a word"]]
 
 
 def test_a_finished_run_of_another_recipe(small, trained, capsys):

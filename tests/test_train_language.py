@@ -98,7 +98,8 @@ def test_perplexity_of_a_run_is_that_of_its_validation(language, tmp_path, capsy
     scores = json.loads((run / "valid.scores.json").read_text())
     loss = load_model(run).checkpoint.meta["loss"]
     assert scores["nats"] / scores["tokens"] == pytest.approx(loss, rel=1e-5)
-    assert scores["per_word"] == pytest.approx(scores["per_token"])  # each word is a token
+    by_word, by_token = scores["scores"]
+    assert by_word["value"] == pytest.approx(by_token["value"])  # each word is a token
 
 
 def test_resuming_changes_nothing(language, tmp_path):

@@ -34,6 +34,7 @@ class Run(NamedTuple):
 
         starts      seconds of updates, of each start that was not killed
         score       the recipe's metric on the test split, or DIVERGES; missing: not finished
+        metrics     that and its companions by name: BLEU and chrF2, perplexity a word and a token
         valid_loss  nats a token of the checkpoint that was scored
         seconds     of updates in all; None when a start was killed
         precision   of the updates
@@ -85,10 +86,11 @@ class Run(NamedTuple):
             return {"score": DIVERGES, "valid_loss": None}
         deque(evaluate(self.directory, trained, SPLIT), maxlen=0)  # its report is not shown
         path = self.directory / f"{SPLIT}.scores.json"
-        scores = json.loads(path.read_text(encoding="utf-8"))
-        score = scores["per_word"] if "per_word" in scores else scores["scores"][0]["value"]
+        first, *others = json.loads(path.read_text(encoding="utf-8"))["scores"]
+        metrics = {m["metric"]: m["value"] for m in (first, *others) if math.isfinite(m["value"])}
         return {
-            "score": score if math.isfinite(score) else DIVERGES,
+            "score": metrics.get(first["metric"], DIVERGES),
+            "metrics": metrics,
             "valid_loss": loss,
         }
 

@@ -13,7 +13,7 @@ from dynconv.config import AnyModelConfig, ConvS2SConfig
 from dynconv.models import build
 
 SECONDS = "of updates with their data and log, without validations and checkpoints; null: not known"
-KEPT = ("valid_loss", "seconds", "precision", "threads")
+KEPT = ("metrics", "valid_loss", "seconds", "precision", "threads")
 """of what a run has found, beside its score"""
 
 
