@@ -1,7 +1,11 @@
-# make demo   train a small DynamicConv on German-English text, translate, score: ten minutes
-# make test   check everything
+# make demo      train a small DynamicConv on German-English text, translate, score: ten minutes
+# make test      check everything
+# make book      the lessons as pages, in book/_build/html; make serve shows them
+# make lab       the lessons in JupyterLab
+# make lessons   run those whose text has changed, and store their outputs
+# make student   the lessons without solutions, in student/, to work in
 #
-# Both work from a bare clone: they make .venv first, from constraints.txt.
+# All work from a bare clone: they make .venv first, from constraints.txt.
 #
 # On Linux the torch of PyPI brings gigabytes of CUDA. For a laptop without a GPU take the CPU build:
 #     make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
@@ -10,7 +14,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test clean .venv
+.PHONY: demo test book serve lab lessons student clean .venv
 
 demo: .venv
 	.venv/bin/dynconv train help-de-en-dynamic --run runs/demo
@@ -20,6 +24,21 @@ demo: .venv
 test: .venv
 	.venv/bin/ruff check .
 	.venv/bin/python -m pytest -q
+
+book: .venv
+	.venv/bin/python -m dynconv.teach.book
+
+serve: book
+	.venv/bin/python -m http.server --bind 127.0.0.1 --directory book/_build/html
+
+lab: .venv
+	.venv/bin/jupyter lab lessons
+
+lessons: .venv
+	.venv/bin/python -m dynconv.teach.lessons run
+
+student: .venv
+	.venv/bin/python -m dynconv.teach.student lessons/*.md --out student
 
 .venv: .venv/installed
 
@@ -35,4 +54,4 @@ test: .venv
 
 # runs/ stays: what took training to make is not rubbish.
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache book/_build dist
+	rm -rf .venv .pytest_cache .ruff_cache book/_build student dist

@@ -27,23 +27,26 @@ def bounds(*extras: str) -> dict[str, SpecifierSet]:
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
     found = {canonicalize_name(r.name): r.specifier for r in map(Requirement, lines)}
-    found.pop("dynconv", None)  # dynconv[lessons] inside the extra "test"
+    found.pop("dynconv", None)  # dynconv[lessons,book] inside the extra "test"
     return found
 
 
 def conda(file: str) -> dict[str, SpecifierSet]:
     """Name and bounds of a conda environment's packages, Python among them."""
     lines = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))["dependencies"]
-    assert lines.pop() == {"pip": ["-e ."]}
+    editable, *others = lines.pop()["pip"]
+    assert editable == "-e ."
     pairs = [line.partition(" ") for line in lines]
-    return {name: SpecifierSet(bound) for name, _, bound in pairs}
+    return {name: SpecifierSet(bound) for name, _, bound in pairs} | {
+        r.name: r.specifier for r in map(Requirement, others)
+    }
 
 
 @pytest.mark.parametrize(
     ("file", "extras", "names", "more"),
     [
-        ("environment.yml", ["lessons", "test"], CONDA_CPU, {}),
-        ("environment-gpu.yml", ["lessons", "test", "gpu"], CONDA_GPU, CUDA),
+        ("environment.yml", ["lessons", "book", "test"], CONDA_CPU, {}),
+        ("environment-gpu.yml", ["lessons", "book", "test", "gpu"], CONDA_GPU, CUDA),
     ],
     ids=["cpu", "gpu"],
 )
@@ -57,7 +60,7 @@ def test_constraints_pin_every_dependency_within_its_bounds():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     pins = {canonicalize_name(name): version for name, version in pins.items()}
-    for name, bound in bounds("lessons", "test").items():
+    for name, bound in bounds("lessons", "book", "test").items():
         assert name in pins, f"{name} has no pin in constraints.txt"
         assert pins[name] in bound, f"{name}=={pins[name]} is outside {bound}"
 

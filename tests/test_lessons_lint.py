@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 from collections import defaultdict
 from pathlib import Path
 from statistics import median, quantiles
@@ -10,7 +11,7 @@ import jupytext
 import nbformat
 import pytest
 
-from dynconv.teach.lessons import LESSONS, check
+from dynconv.teach.lessons import LESSONS, check, run
 
 HEADINGS = [
     "Question",
@@ -28,7 +29,12 @@ HEADINGS = [
 KINDS = ("predict", "derive", "implement", "measure", "find the bug", "open")
 PACKAGE = LESSONS.parent / "dynconv"
 
-each_lesson = pytest.mark.parametrize("text", sorted(LESSONS.glob("*.md")), ids=lambda p: p.stem)
+TEXTS = sorted(LESSONS.glob("*.md"))
+TEMPLATE = LESSONS.parent / "book/lesson_template.md"
+"""what a new lesson begins as"""
+
+each_lesson = pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
+each_text = pytest.mark.parametrize("text", [*TEXTS, TEMPLATE], ids=lambda path: path.stem)
 
 
 def cells(text: Path, kind: str) -> list:
@@ -58,7 +64,13 @@ def test_pair_agrees_and_has_run(text):
     check(text)
 
 
-@each_lesson
+def test_the_template_runs(tmp_path):
+    text = Path(shutil.copy(TEMPLATE, tmp_path / "99_template.md"))
+    run(text)
+    check(text)
+
+
+@each_text
 def test_opening_and_headings(text):
     source = prose(text)
     assert re.match(r"\(lesson-[a-z-]+\)=\n# \S", source), "a label and a title come first"
@@ -67,20 +79,20 @@ def test_opening_and_headings(text):
     assert re.findall(r"^## (.+)$", source, re.MULTILINE) == HEADINGS
 
 
-@each_lesson
+@each_text
 def test_equations_are_labelled(text):
     source = prose(text)
     blocks = re.findall(r"^```\{math\}\n(.*)$", source, re.MULTILINE)
     assert blocks and all(first.startswith(":label: eq-") for first in blocks)
 
 
-@each_lesson
+@each_text
 def test_recap_is_short(text):
     recap = prose(text).partition("\n## Recap\n")[2].partition("\n## ")[0]
     assert 1 <= len(re.findall(r"^- ", recap, re.MULTILINE)) <= 5
 
 
-@each_lesson
+@each_text
 def test_code_cells_are_short(text):
     lengths = [lines(cell) for cell in cells(text, "code")]
     assert median(lengths) <= 6
@@ -88,7 +100,7 @@ def test_code_cells_are_short(text):
     assert max(lengths) <= 30
 
 
-@each_lesson
+@each_text
 def test_prose_stands_between_longer_cells(text):
     all_cells = jupytext.read(text).cells
     for above, below in zip(all_cells, all_cells[1:], strict=False):
@@ -96,21 +108,21 @@ def test_prose_stands_between_longer_cells(text):
             assert min(lines(above), lines(below)) <= 5, below.source
 
 
-@each_lesson
+@each_text
 def test_first_cell_imports_and_sets_the_style(text):
     *imports, last = ast.parse(cells(text, "code")[0].source).body
     assert all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in imports)
     assert ast.unparse(last) == "style.use()"
 
 
-@each_lesson
+@each_text
 def test_figures_have_a_size_and_are_shown(text):
     for cell in cells(text, "code"):
         if "plt.subplots" in cell.source or "plt.figure" in cell.source:
             assert "figsize=" in cell.source and cell.source.endswith("plt.show()"), cell.source
 
 
-@each_lesson
+@each_text
 def test_claims_are_asserted(text):
     trees = [ast.parse(cell.source) for cell in cells(text, "code")]
     assert sum(isinstance(node, ast.Assert) for tree in trees for node in ast.walk(tree)) >= 3
@@ -128,7 +140,7 @@ def test_outputs_are_the_same_on_every_machine(text):
                 assert not re.search(r"0x[0-9a-f]{6}|/home/|/tmp/|site-packages", printed), printed
 
 
-@each_lesson
+@each_text
 def test_exercises_have_solutions(text):
     source = prose(text)
     kinds = re.findall(r"^`{3,}\{exercise(?:-start)?\} (.*)$", source, re.MULTILINE)
@@ -143,7 +155,7 @@ def test_exercises_have_solutions(text):
     assert source.count("{solution-end}") == len(solutions)
 
 
-@each_lesson
+@each_text
 def test_solution_code_is_tagged(text):
     inside = False
     for cell in jupytext.read(text).cells:

@@ -166,6 +166,21 @@ def test_runner_stores_outputs_and_writes_the_same_bytes_again(lesson):
     assert stored.read_bytes() == first
 
 
+def test_run_takes_what_has_changed_or_is_named(lesson, monkeypatch):
+    ran = []
+    monkeypatch.setattr(runner, "LESSONS", lesson.parent)
+    monkeypatch.setattr(
+        runner, "run", lambda text, run=runner.run: (ran.append(text.stem), run(text))
+    )
+    for arguments, expected in [([], 1), ([], 1), (["01"], 2), ([], 2), ("edit", 3)]:
+        if arguments == "edit":
+            lesson.write_text(lesson.read_text("utf-8").replace("question", "riddle"), "utf-8")
+            arguments = []
+        monkeypatch.setattr(sys, "argv", ["lessons", "run", *arguments])
+        runner.main()
+        assert ran == ["01_title"] * expected
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

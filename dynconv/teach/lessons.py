@@ -3,8 +3,9 @@
     python -m dynconv.teach.lessons run [NAME ...]     text -> executed notebook
     python -m dynconv.teach.lessons check [NAME ...]   compare, execute nothing
 
-NAME is the beginning of a file name, such as 04; no NAME means all lessons. A second run writes
-the same bytes, but for the output of cells tagged timing.
+NAME is the beginning of a file name, such as 04. Without one, run takes the lessons whose notebook
+is not that of their text, and check takes all. A second run writes the same bytes, but for the
+output of cells tagged timing.
 """
 
 import argparse
@@ -74,19 +75,31 @@ def check(text: Path) -> None:
     assert not errors, f"{stored.name} holds errors: {errors}"
 
 
+def is_current(text: Path) -> bool:
+    try:
+        check(text)
+    except AssertionError:
+        return False
+    return True
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=["run", "check"])
-    parser.add_argument("names", nargs="*", default=[""], metavar="NAME")
+    parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
-    texts = sorted({text for name in arguments.names for text in LESSONS.glob(f"{name}*.md")})
+    names = arguments.names or [""]
+    texts = sorted({text for name in names for text in LESSONS.glob(f"{name}*.md")})
     if not texts:
-        sys.exit(f"no lesson begins with {' or '.join(arguments.names)}")
+        sys.exit(f"no lesson begins with {' or '.join(names)}")
     for text in texts:
-        try:
-            {"run": run, "check": check}[arguments.action](text)
-        except AssertionError as error:
-            sys.exit(str(error))
+        if arguments.action == "check":
+            try:
+                check(text)
+            except AssertionError as error:
+                sys.exit(str(error))
+        elif arguments.names or not is_current(text):
+            run(text)
         print(f"{text.stem}: ok")
 
 

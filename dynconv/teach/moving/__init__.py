@@ -1,0 +1,79 @@
+"""Figures that move: small custom elements, fed by the reader's tensors, that need no server."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from dynconv.style import COLORS
+
+FOLDER = Path(__file__).parent
+
+
+class Moving:
+    """A figure for a notebook and its page; `print` shows what it was given."""
+
+    def __init__(self, **data: Any) -> None:
+        self.data = data
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{key}={value}" for key, value in self.data.items() if key != "color")
+        return f"{type(self).__name__}({given})"
+
+    def _repr_html_(self) -> str:
+        name = type(self).__name__
+        file = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)[1:]
+        tag = file.replace("_", "-")
+        code = "\n".join((FOLDER / f"{part}.js").read_text("utf-8") for part in ("base", file))
+        # A block, so that the second figure of a page may say const again.
+        define = f'customElements.get("{tag}") || customElements.define("{tag}", {name});'
+        data = escape(json.dumps(self.data, ensure_ascii=False))
+        return f'<script>{{\n{code}\n{define}\n}}</script>\n<{tag} data="{data}"></{tag}>'
+
+
+def rounded(x: Tensor) -> list:
+    """Numbers of four decimals, as nested lists: the same text on every machine."""
+    text = json.dumps(x.detach().double().tolist())
+    return json.loads(text, parse_float=lambda number: round(float(number), 4))
+
+
+class SlidingWindow(Moving):
+    """The window of a depthwise convolution over one channel.
+
+    x         (T) the channel
+    kernel    (K)
+    pad_left  zeros before position 0
+    """
+
+    def __init__(self, x: Tensor, kernel: Tensor, pad_left: int) -> None:
+        color = COLORS["depthwise"]
+        super().__init__(x=rounded(x), kernel=rounded(kernel), pad_left=pad_left, color=color)
+
+
+class KernelSoftmax(Moving):
+    """A LightConv kernel under a temperature and DropConnect, with its mixing matrix.
+
+    logits    (K) before the softmax
+    length    positions T of the sequence
+    pad_left  zeros before position 0
+    """
+
+    def __init__(self, logits: Tensor, length: int, pad_left: int) -> None:
+        color = COLORS["light"]
+        super().__init__(logits=rounded(logits), length=length, pad_left=pad_left, color=color)
+
+
+class WordKernels(Moving):
+    """The kernel of the word that one clicks, and its row of the mixing matrix.
+
+    words     T of them
+    kernels   (T, K) normalised weights of one head
+    pad_left  zeros before position 0
+    """
+
+    def __init__(self, words: Sequence[str], kernels: Tensor, pad_left: int) -> None:
+        data = {"words": list(words), "kernels": rounded(kernels), "pad_left": pad_left}
+        super().__init__(**data, color=COLORS["dynamic"])

@@ -1,0 +1,30 @@
+// One kernel for all positions: how sharp the softmax makes it, and what DropConnect takes from it.
+class KernelSoftmax extends Moving {
+  controls() {
+    return slider("temperature", "temperature", -1, 1, 0.05, 0) + slider("p", "p", 0, 0.9, 0.1, 0)
+      + '<button type="button">another mask</button>';
+  }
+  connectedCallback() {
+    this.seed = 1;
+    super.connectedCallback();
+    this.root.querySelector("button").addEventListener("click", () => { this.seed++; this.draw(); });
+  }
+  draw() {
+    const { logits, length: T, pad_left: padLeft } = this.data;
+    const temperature = 10 ** this.value("temperature"), p = this.value("p");
+    const scaled = logits.map(l => l / temperature), most = Math.max(...scaled);
+    const powers = scaled.map(l => Math.exp(l - most)), sum = powers.reduce((a, b) => a + b, 0);
+    const kernel = powers.map(v => v / sum);
+    let state = this.seed * 2654435761 >>> 0;  // the same masks for every reader
+    const draw = () => (state = (state * 1664525 + 1013904223) >>> 0) / 2 ** 32;
+    const kernels = Array.from({ length: T }, () => kernel.map(k => draw() < p ? 0 : k / (1 - p)));
+    const M = band(kernels, padLeft), size = 300 / T, K = kernel.length;
+    const sums = M.map(row => row.reduce((a, b) => a + b, 0));
+    this.show(640, 320, "a kernel, its mixing matrix and the sums of the rows",
+      kernel.map((k, j) => bar(10 + j * 240 / K, 250, 240 / K - 3, k, 200, "role")
+        + text(10 + (j + .5) * 240 / K, 268, number(k))).join("")
+      + matrix(M, 280, 10, size)
+      + sums.map((s, t) => text(612, 10 + (t + .65) * size, number(s))).join(""),
+      `temperature ${number(temperature)}, each weight dropped with p = ${p.toFixed(1)}; right: sums of the rows`);
+  }
+}
