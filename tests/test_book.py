@@ -98,16 +98,17 @@ def test_a_page_is_light(html, name):
     assert path.stat().st_size + sum((path.parent / i).stat().st_size for i in images) < HEAVY
 
 
-def test_a_page_opens_in_a_second(html, browser):
-    """The longest, from disk; the best of three, since other tests run beside this one."""
+def test_a_page_shows_itself_in_a_second(html, browser):
+    """The longest, from disk; the best of three, since other tests may run beside this one."""
     longest = max(PAGES, key=lambda name: (html / f"{name}.html").stat().st_size)
     page, _ = opened(browser, html, longest)
     times = []
     for _ in range(3):
         page.reload()
-        times.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
+        page.wait_for_timeout(100)
+        times.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]"))
     page.close()
-    assert min(times) < 1000
+    assert min(time["startTime"] for time in times) < 1000
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
