@@ -1,7 +1,6 @@
 // What the moving figures share: styles that follow the page's scheme, and a few SVG shapes.
 const STYLE = `
-  :host { display: block; margin: 1rem 0; font: 14px system-ui, sans-serif; max-width: 40rem;
-          color: var(--pst-color-text-base, var(--jp-ui-font-color1, CanvasText)); }
+  :host { display: block; margin: 1rem 0; font: 14px system-ui, sans-serif; max-width: 40rem; }
   svg { width: 100%; height: auto; display: block; }
   text { fill: currentColor; font-size: 12px; text-anchor: middle; }
   label { display: inline-flex; gap: .4rem; align-items: center; margin: 0 1rem .4rem 0; }
