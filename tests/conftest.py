@@ -38,6 +38,15 @@ def golden() -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium; the test is skipped where there is none."""
+    from browser import chromium
+
+    with chromium() as found:
+        yield found
+
+
 def numbers(count: int, seed: int) -> list[tuple[str, str]]:
     """Sentences of one to four numbers: "drei und zwanzig" is "twenty three"."""
     draw = random.Random(seed)

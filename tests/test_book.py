@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from browser import chromium, watch
+from browser import watch
 from conftest import ROOT
 
 TOC = yaml.safe_load((ROOT / "book/_toc.yml").read_text(encoding="utf-8"))
@@ -32,12 +32,6 @@ def html(tmp_path_factory) -> Path:
     )
     assert built.returncode == 0, built.stdout + built.stderr
     return out / "_build/html"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 def test_every_lesson_is_in_the_book():
@@ -126,5 +120,7 @@ def test_search_finds_a_word(html, browser):
     """Without a server; the excerpts under the links are what a browser refuses then."""
     page = browser.new_page()
     page.goto((html / "search.html").as_uri() + "?q=depthwise")
-    page.locator("#search-results li a[href*=depthwise]").first.wait_for(timeout=10_000)
+    hit = page.locator("#search-results li a[href*=depthwise]").first
+    hit.wait_for(timeout=10_000)
+    assert "Dense, depthwise, separable" in hit.text_content()
     page.close()

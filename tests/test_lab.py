@@ -10,7 +10,6 @@ import urllib.request
 
 import nbformat
 import pytest
-from browser import chromium
 from conftest import ROOT
 
 LESSON = "04_depthwise"
@@ -66,23 +65,26 @@ def lab(folder):
         server.wait(20)
 
 
-def test_run_all_and_save(folder, lab):
+@pytest.mark.skipif(
+    "DYNCONV_LAB" not in os.environ,
+    reason="at times JupyterLab does not start to run the cells: DYNCONV_LAB=1 tries it",
+)
+def test_run_all_and_save(folder, lab, browser):
     text = (folder / f"{LESSON}.md").read_bytes()
-    with chromium() as browser:
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.goto(f"{lab}/lab/workspaces/test/tree/{LESSON}.ipynb", timeout=120_000)
-        page.wait_for_selector(IDLE, timeout=60_000)
-        page.click(".lm-MenuBar-item:has-text('Run')")
-        page.click(".lm-Menu-item:has-text('Run All Cells'):visible >> nth=0")
-        page.wait_for_timeout(1000)
-        page.wait_for_function(RAN, timeout=120_000)
-        page.keyboard.press("Control+s")
-        path = folder / f"{LESSON}.ipynb"
-        for _ in range(100):
-            cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
-            if all(cell.execution_count for cell in cells):
-                break
-            page.wait_for_timeout(200)
+    page = browser.new_page(viewport={"width": 1400, "height": 1000})
+    page.goto(f"{lab}/lab/workspaces/test/tree/{LESSON}.ipynb", timeout=120_000)
+    page.wait_for_selector(IDLE, timeout=60_000)
+    page.click(".lm-MenuBar-item:has-text('Run')")
+    page.click(".lm-Menu-item:has-text('Run All Cells'):visible >> nth=0")
+    page.wait_for_timeout(1000)
+    page.wait_for_function(RAN, timeout=120_000)
+    page.keyboard.press("Control+s")
+    path = folder / f"{LESSON}.ipynb"
+    for _ in range(100):
+        cells = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+        if all(cell.execution_count for cell in cells):
+            break
+        page.wait_for_timeout(200)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert not [o for cell in cells for o in cell.outputs if o.output_type == "error"]
     assert (folder / f"{LESSON}.md").read_bytes() == text  # its pair, written at the same time

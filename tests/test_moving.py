@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from browser import chromium, watch
+from browser import watch
 
 from dynconv import ops
 from dynconv.teach.moving import KernelSoftmax, SlidingWindow, WordKernels
@@ -16,12 +16,6 @@ FIGURES = [
     KernelSoftmax(torch.tensor([0.0, 1.0, 0.0]), length=9, pad_left=1),
     WordKernels(WORDS, KERNELS, pad_left=1),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture(params=["light", "dark"])

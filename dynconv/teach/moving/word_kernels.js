@@ -2,7 +2,7 @@
 class WordKernels extends Moving {
   controls() {
     return `<div role="group" aria-label="words">${this.data.words.map((word, t) =>
-      `<button type="button" data-t="${t}">${word.replace(/[&<>]/g, c => `&#${c.charCodeAt()};`)}</button>`).join("")}</div>`;
+      `<button type="button" data-t="${t}">${escaped(word)}</button>`).join("")}</div>`;
   }
   connectedCallback() {
     this.t = 0;
@@ -22,7 +22,7 @@ class WordKernels extends Moving {
     this.show(640, 300, "the kernel of one word, and the mixing matrix with its row",
       row.map((k, s) => bar(10 + s * w + 2, 200, w - 4, k, 180 / most, "role")).join("")
       + `<line class="line" x1="10" x2="330" y1="200" y2="200"/>`
-      + words.map((word, s) => `<text transform="translate(${10 + (s + .6) * w} 210) rotate(60)" style="text-anchor: start">${word.replace(/[&<>]/g, c => `&#${c.charCodeAt()};`)}</text>`).join("")
+      + words.map((word, s) => `<text transform="translate(${10 + (s + .6) * w} 210) rotate(60)" style="text-anchor: start">${escaped(word)}</text>`).join("")
       + matrix(M.map(r => r.map(k => k / most)), 350, 10, size, this.t),
       `“${words[this.t]}” takes ${seen.map(([k, word]) => `${number(k)} ${word}`).join(", ")}`);
   }
