@@ -10,15 +10,10 @@ import torch
 from matplotlib.figure import Figure
 
 from dynconv import ops
-from dynconv.teach import check, draw_mixing, mixing_matrix, same, show, student, style
+from dynconv.teach import draw_mixing, mixing_matrix, same, show, student, style
 from dynconv.teach import lessons as runner
 
 KERNEL = torch.tensor([[0.2, 0.3, 0.5]])
-EXERCISES = {
-    "depthwise": ops.depthwise_conv,
-    "light": ops.light_conv,
-    "dynamic": ops.dynamic_conv,
-}
 
 
 def test_mixing_matrix_has_outputs_as_rows():
@@ -69,42 +64,6 @@ def test_same_accepts_equal_functions(capsys):
 def test_same_names_the_first_difference(theirs, message):
     with pytest.raises(AssertionError, match=message):
         same(lambda x: x * 1.0, theirs, torch.tensor([1.0, 2.0, 3.0]))
-
-
-@pytest.mark.parametrize("name", EXERCISES)
-def test_exercise_accepts_the_right_and_rejects_the_shifted(name):
-    verify, op = getattr(check, name), EXERCISES[name]
-    verify(op)
-    with pytest.raises(AssertionError, match=r"T = 5, pad_left = 2: values differ first at"):
-        verify(lambda x, weight, pad_left: op(x, weight, pad_left=pad_left - (x.shape[1] > 1)))
-
-
-def test_dilated_exercise_accepts_the_right_and_rejects_the_undilated():
-    def dilated(x, weight, pad_left, dilation):
-        wide = torch.zeros(weight.shape[0], (weight.shape[1] - 1) * dilation + 1).to(weight)
-        wide[:, ::dilation] = weight
-        return ops.depthwise_conv(x, wide, pad_left=pad_left)
-
-    check.dilated(dilated)
-    with pytest.raises(AssertionError, match="dilation = 3"):
-        check.dilated(
-            partial(lambda x, weight, dilation, pad_left: dilated(x, weight, pad_left, 1))
-        )
-
-
-def test_an_exercise_accepts_a_loop_that_no_tap_enters():
-    """At T = 1 and dilation 3 the output is zeros that know nothing of the input."""
-
-    def loop(x, weight, pad_left, dilation):
-        out = torch.zeros_like(x)
-        for t in range(x.shape[1]):
-            for j in range(weight.shape[1]):
-                s = t + j * dilation - pad_left
-                if 0 <= s < x.shape[1]:
-                    out[:, t] = out[:, t] + weight[:, j] * x[:, s]
-        return out
-
-    check.dilated(loop)
 
 
 def test_show_prints_the_source(capsys):

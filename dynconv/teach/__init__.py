@@ -2,7 +2,7 @@
 
 from dynconv import style
 from dynconv.teach import check
-from dynconv.teach.check import same
+from dynconv.teach.compare import same
 from dynconv.teach.mixing import draw_mixing, mixing_matrix
 from dynconv.teach.show import show
 
