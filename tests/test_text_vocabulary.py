@@ -1,5 +1,9 @@
 """Vocabularies: lossless, learned on what it is given, with clear errors."""
 
+import json
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -127,3 +131,14 @@ def test_a_word_that_is_cut_off_loses_its_mark():
     assert vocabulary.decode(ids[:-1]) == "the mat"
     words = Vocabulary.learn(["a foo@@ bar"], 6, "words")
     assert words.decode(words.encode(["foo@@ bar"])[0]) == "foo@@ bar"
+
+
+def test_bpe_is_the_same_in_every_process():
+    """The library numbers the last letters of words in the order of a table that differs."""
+    learn = (
+        "from test_text_vocabulary import TRAIN; from dynconv.text import Vocabulary\n"
+        "print(Vocabulary.learn(TRAIN.source[:300], 400, 'bpe')._tokenizer.to_str())"
+    )
+    run = partial(subprocess.run, [sys.executable, "-c", learn], cwd=Path(__file__).parent)
+    first, second = (run(capture_output=True, check=True).stdout for _ in range(2))
+    assert first == second and len(json.loads(first)["model"]["merges"]) > 100

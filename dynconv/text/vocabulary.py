@@ -50,6 +50,12 @@ class Vocabulary:
             # counted as a word, the text's own <unk> would be given a second id
             lines = (" ".join(w for w in line.split(" ") if w != "<unk>") for line in lines)
         elif kind == "bpe":
+            lines = list(lines)
+            letters = set().union(*lines) - {" "}
+            last = {word[-1] + END for line in lines for word in line.split(" ") if word}
+            # The trainer would number the last letters in the order of a hash table, another one in
+            # each process, and merge equally frequent pairs in the order of these numbers.
+            options["special_tokens"] = [*specials, *sorted(letters), *sorted(last)]
             trainer = trainers.BpeTrainer(**options, end_of_word_suffix=END)
         else:
             trainer = trainers.BpeTrainer(**options, initial_alphabet=_alphabet())
@@ -60,6 +66,9 @@ class Vocabulary:
             raise UserError(
                 f"{problem} {found} types, not vocab_size {vocab_size}: ask for {found}"
             )
+        if kind == "bpe":
+            model = json.loads(tokenizer.to_str())["model"]
+            return cls._of_merges(model["vocab"], [tuple(pair) for pair in model["merges"]])
         return cls(tokenizer)
 
     @classmethod
@@ -68,17 +77,22 @@ class Vocabulary:
 
         `codes` has the line `#version: 0.2` and then a merge a line, `th e</w>`.
         """
-        from tokenizers import models
-
         first, *merges = codes.read_text(encoding="utf-8").splitlines()
         if first != "#version: 0.2":
             raise UserError(f"{codes}: begins with {first!r}, not #version: 0.2")
         pairs = [tuple(merge.split(" ")) for merge in merges]
-        tokenizer, specials = _empty("bpe")
         characters = sorted(set().union(*lines) - {" "})
         singles = [c + end for c in characters for end in ("", END)]
         parts = [part for pair in pairs for part in (*pair, "".join(pair))]
-        types = {name: i for i, name in enumerate(dict.fromkeys([*specials, *singles, *parts]))}
+        names = [*SPECIALS, "<unk>", *singles, *parts]
+        return cls._of_merges({name: i for i, name in enumerate(dict.fromkeys(names))}, pairs)
+
+    @classmethod
+    def _of_merges(cls, types: dict[str, int], pairs: list[tuple[str, str]]) -> "Vocabulary":
+        """Kind bpe."""
+        from tokenizers import models
+
+        tokenizer, _ = _empty("bpe")
         tokenizer.model = models.BPE(
             vocab=types, merges=pairs, unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END
         )
