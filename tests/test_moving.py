@@ -1,11 +1,14 @@
 """The figures that move show the numbers of the package, by mouse and by keyboard."""
 
+import json
+
 import pytest
 import torch
 from browser import watch
 
 from dynconv import ops
-from dynconv.teach.moving import KernelSoftmax, SlidingWindow, WordKernels
+from dynconv.teach.moving import KernelSoftmax, PairMerges, SlidingWindow, WordKernels
+from dynconv.text import Vocabulary
 
 X = torch.tensor([1.0, 3, 2, -1, 0, 2, 4, 1])
 KERNEL = torch.tensor([0.2, 0.3, 0.5])
@@ -15,7 +18,13 @@ FIGURES = [
     SlidingWindow(X, KERNEL, pad_left=2),
     KernelSoftmax(torch.tensor([0.0, 1.0, 0.0]), length=9, pad_left=1),
     WordKernels(WORDS, KERNELS, pad_left=1),
+    PairMerges([(97, 98), (256, 256), (32, 97)], range(256), 256, text='abab "ab"'),
 ]
+
+VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+HIDDEN = [b for b in range(256) if b not in VISIBLE]
+BYTES = {chr(b): b for b in VISIBLE} | {chr(256 + i): b for i, b in enumerate(HIDDEN)}
+"""the characters that a saved vocabulary shows the bytes as"""
 
 
 @pytest.fixture(params=["light", "dark"])
@@ -66,6 +75,37 @@ def test_a_word_shows_its_kernel(page):
     assert (
         figure.locator("output").text_content() == '“the "chart"” takes 0.20 of, 0.20 the "chart"'
     )
+
+
+def test_typed_text_falls_into_the_tokens_of_the_package(page):
+    lines = ["der Drucker öffnet, don't wait 🙂 12", "aaaaa", "two  spaces"]
+    vocabulary = Vocabulary.learn([*lines * 3, "aa aa der die"], 300)
+    figure = PairMerges(*merges_of(vocabulary), text=lines[0])
+    page.set_content(figure._repr_html_())
+    for line in lines:
+        page.locator("[name=text]").fill(line)
+        boxes = page.locator("svg text").all_text_contents()
+        types = vocabulary.words(vocabulary.encode([line])[0])
+        assert [spelled(t) for t in types] == boxes
+    page.locator("[name=done]").press("Home")
+    assert len(page.locator("svg text").all_text_contents()) == len(" two  spaces")
+    assert "after 0 of 42 merges: 12 tokens" in page.locator("output").text_content()
+
+
+def merges_of(vocabulary):
+    """The table, the ids of the bytes and the id of merge 0."""
+    model = json.loads(vocabulary._tokenizer.to_str())["model"]
+    pairs = [tuple(model["vocab"][part] for part in pair) for pair in model["merges"]]
+    letters = {byte: letter for letter, byte in BYTES.items()}
+    return pairs, [model["vocab"][letters[b]] for b in range(256)], 258
+
+
+def spelled(type_: str) -> str:
+    spelling = bytes(BYTES[letter] for letter in type_)
+    try:
+        return spelling.decode().replace(" ", "␣")
+    except UnicodeDecodeError:
+        return spelling.hex(" ")
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)

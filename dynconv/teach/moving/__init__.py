@@ -53,6 +53,21 @@ class SlidingWindow(Moving):
         super().__init__(x=rounded(x), kernel=rounded(kernel), pad_left=pad_left, color=color)
 
 
+class PairMerges(Moving):
+    """The tokens of what one types, after so many merges of a byte-pair encoding.
+
+    merges    pairs of ids; pair r is type first + r
+    byte_ids  those of the 256 bytes
+    text      to begin with
+    """
+
+    def __init__(
+        self, merges: Sequence[tuple[int, int]], byte_ids: Sequence[int], first: int, text: str
+    ) -> None:
+        data = {"merges": list(merges), "byte_ids": list(byte_ids), "first": first, "text": text}
+        super().__init__(**data, color="currentColor")
+
+
 class KernelSoftmax(Moving):
     """A LightConv kernel under a temperature and DropConnect, with its mixing matrix.
 

@@ -16,7 +16,7 @@ const STYLE = `
 const rect = (x, y, width, height, kind, more = "") =>
   `<rect x="${x}" y="${y}" width="${Math.max(width, 0)}" height="${Math.max(height, 0)}" class="${kind}" ${more}/>`;
 const text = (x, y, content) => `<text x="${x}" y="${y}">${content}</text>`;
-const escaped = word => word.replace(/[&<>]/g, c => `&#${c.charCodeAt()};`);
+const escaped = word => word.replace(/[&<>"]/g, c => `&#${c.charCodeAt()};`);
 const number = value => (Math.abs(value) < 0.005 ? 0 : value).toFixed(2);
 
 // A bar that grows up from `zero` for value > 0, and down for value < 0.
