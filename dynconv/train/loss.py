@@ -7,9 +7,9 @@ from torch import Tensor
 def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
     """Sum over N tokens of cross-entropy with a smoothed target (Vaswani et al. 2017, sec. 5.4).
 
-    logits (N, V), target (N,) int64. As in the papers' code the correct type has probability
-    1 - smoothing and each of the V - 1 others smoothing / (V - 1); PyTorch spreads its smoothing
-    over all V types, hence the factor.
+    logits (N, V), target (N,) int64. The correct type has probability 1 - smoothing and each of
+    the V - 1 others smoothing / (V - 1), as in later versions of fairseq; PyTorch and earlier
+    versions spread the smoothing over all V types, hence the factor.
     """
     V = logits.shape[-1]
     smoothing = smoothing * V / (V - 1)
