@@ -1,24 +1,36 @@
 """The figures that move show the numbers of the package, by mouse and by keyboard."""
 
 import json
+import re
 
 import pytest
 import torch
 from browser import watch
 
 from dynconv import ops
-from dynconv.teach.moving import KernelSoftmax, PairMerges, SlidingWindow, WordKernels
+from dynconv.style import COLORS
+from dynconv.teach.moving import (
+    KernelSoftmax,
+    MixingRow,
+    PairMerges,
+    SlidingWindow,
+    WordKernels,
+)
 from dynconv.text import Vocabulary
 
 X = torch.tensor([1.0, 3, 2, -1, 0, 2, 4, 1])
 KERNEL = torch.tensor([0.2, 0.3, 0.5])
 WORDS = ["the", "<type>", "of", 'the "chart"']
 KERNELS = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25], [0.6, 0.3, 0.1], [0.2, 0.2, 0.6]])
+MATRIX = torch.tensor(
+    [[0.5, 0.25, 0.25, 0], [0, 1, 0, 0], [-0.5, 0, 0.125, 0.75], [0, 0, 0, 0]],
+)
 FIGURES = [
     SlidingWindow(X, KERNEL, pad_left=2),
     KernelSoftmax(torch.tensor([0.0, 1.0, 0.0]), length=9, pad_left=1),
     WordKernels(WORDS, KERNELS, pad_left=1),
     PairMerges([(97, 98), (256, 256), (32, 97)], range(256), 256, text='abab "ab"'),
+    MixingRow(WORDS, MATRIX, COLORS["depthwise"]),
 ]
 
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -106,6 +118,41 @@ def spelled(type_: str) -> str:
         return spelling.decode().replace(" ", "␣")
     except UnicodeDecodeError:
         return spelling.hex(" ")
+
+
+def test_a_row_of_the_mixing_matrix_by_keyboard_and_by_click(page):
+    figure = page.locator("mixing-row").nth(1)
+    said, slider = figure.locator("output"), figure.locator("input")
+    row = 'output 2, “of” = − 0.50 the + 0.13 of + 0.75 the "chart"; the weights sum to 0.38'
+    assert said.text_content() == row
+    ribbons = figure.locator("path")
+    assert ribbons.count() == 3 and figure.locator("path[stroke-dasharray]").count() == 1
+    widths = [float(w.get_attribute("stroke-width")) for w in ribbons.all()]
+    assert widths == [1 + 12 * 0.5, 1 + 12 * 0.125, 1 + 12 * 0.75]  # the largest entry is 1
+    slider.press("ArrowRight")
+    assert said.text_content() == 'output 3, “the "chart"” = 0; the weights sum to 0.00'
+    slider.press("Home")
+    assert slider.get_attribute("aria-valuetext") == "0, the"
+    figure.locator("[data-t='1']").click()
+    assert said.text_content() == "output 1, “<type>” = 1.00 <type>; the weights sum to 1.00"
+    assert slider.input_value() == "1" and slider.get_attribute("aria-valuetext") == "1, <type>"
+
+
+def test_the_darkest_role_is_lighter_on_a_dark_page(browser, tmp_path):
+    figure = MixingRow(WORDS, MATRIX, COLORS["average"])._repr_html_()
+    look = "<style>:root { color-scheme: light dark; color: light-dark(#222, #ddd) }</style>"
+    (tmp_path / "page.html").write_text(f"<meta charset=utf-8>{look}{figure}", "utf-8")
+    drawn = {}
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme, viewport={"width": 390, "height": 800})
+        page.goto((tmp_path / "page.html").as_uri())
+        ribbon = page.locator("mixing-row path").first
+        drawn[scheme] = ribbon.evaluate("path => getComputedStyle(path).stroke")
+        assert page.evaluate("document.documentElement.scrollWidth") == 390
+        page.close()
+    assert drawn["light"] == "rgb(78, 39, 0)"  # COLORS["average"]
+    red, green, blue = map(float, re.findall(r"0\.\d+", drawn["dark"]))  # color(srgb ...)
+    assert red > 0.5 and green > 0.4 and blue > 0.3
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)

@@ -2,14 +2,18 @@
 
 from dynconv.teach.check.attention import window_attention
 from dynconv.teach.check.convolutions import depthwise, dilated, dynamic, light, light_gradient
+from dynconv.teach.check.environment import environment
+from dynconv.teach.check.mixing import mixing_matrix
 from dynconv.teach.check.text import respell, resumable
 
 __all__ = [
     "depthwise",
     "dilated",
     "dynamic",
+    "environment",
     "light",
     "light_gradient",
+    "mixing_matrix",
     "respell",
     "resumable",
     "window_attention",

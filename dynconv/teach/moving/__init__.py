@@ -92,3 +92,15 @@ class WordKernels(Moving):
     def __init__(self, words: Sequence[str], kernels: Tensor, pad_left: int) -> None:
         data = {"words": list(words), "kernels": rounded(kernels), "pad_left": pad_left}
         super().__init__(**data, color=COLORS["dynamic"])
+
+
+class MixingRow(Moving):
+    """A mixing matrix by rows: how much of each input word goes into the output one chooses.
+
+    words  T of them
+    M      (T, T), rows are outputs
+    color  of the mixer, from `style.COLORS`
+    """
+
+    def __init__(self, words: Sequence[str], M: Tensor, color: str = COLORS["attention"]) -> None:
+        super().__init__(words=list(words), M=rounded(M.round(decimals=3)), color=color)
