@@ -37,8 +37,9 @@ class AverageAttention(nn.Module):
     def step(
         self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # bfloat16 counts to 256
         if state is None:
-            state = x.new_zeros(x.shape[0], 1, x.shape[2]), x.new_zeros(x.shape[0], 1, 1)
-        total = state[0] + x.cumsum(dim=1)
+            state = wide.new_zeros(x.shape[0], 1, x.shape[2]), wide.new_zeros(x.shape[0], 1, 1)
+        total = state[0] + wide.cumsum(dim=1)
         count = state[1] + torch.arange(1, x.shape[1] + 1, device=x.device).view(1, -1, 1)
-        return self._gated(x, total / count), (total[:, -1:], count[:, -1:])
+        return self._gated(x, (total / count).to(x.dtype)), (total[:, -1:], count[:, -1:])

@@ -1,6 +1,7 @@
 """The checks of the exercises: each says "right", or where and how an answer is not."""
 
 from dynconv.teach.check.attention import window_attention
+from dynconv.teach.check.averaging import exponential_average
 from dynconv.teach.check.convolutions import depthwise, dilated, dynamic, light, light_gradient
 from dynconv.teach.check.environment import environment
 from dynconv.teach.check.mixing import mixing_matrix
@@ -11,6 +12,7 @@ __all__ = [
     "dilated",
     "dynamic",
     "environment",
+    "exponential_average",
     "light",
     "light_gradient",
     "mixing_matrix",
