@@ -5,6 +5,7 @@ from dynconv.teach.check.averaging import exponential_average
 from dynconv.teach.check.convolutions import depthwise, dilated, dynamic, light, light_gradient
 from dynconv.teach.check.environment import environment
 from dynconv.teach.check.mixing import mixing_matrix
+from dynconv.teach.check.softmax import renormalised, softmax_gradient
 from dynconv.teach.check.text import respell, resumable
 
 __all__ = [
@@ -16,7 +17,9 @@ __all__ = [
     "light",
     "light_gradient",
     "mixing_matrix",
+    "renormalised",
     "respell",
     "resumable",
+    "softmax_gradient",
     "window_attention",
 ]
