@@ -4,6 +4,7 @@ from dynconv.teach.check.attention import window_attention
 from dynconv.teach.check.averaging import exponential_average
 from dynconv.teach.check.convolutions import depthwise, dilated, dynamic, light, light_gradient
 from dynconv.teach.check.environment import environment
+from dynconv.teach.check.gates import scaled_gradient
 from dynconv.teach.check.mixing import mixing_matrix
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
 from dynconv.teach.check.text import respell, resumable
@@ -20,6 +21,7 @@ __all__ = [
     "renormalised",
     "respell",
     "resumable",
+    "scaled_gradient",
     "softmax_gradient",
     "window_attention",
 ]
