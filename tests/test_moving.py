@@ -71,10 +71,46 @@ def test_temperature_and_dropped_weights(page):
     figure.locator("[name=temperature]").press("Home")  # a tenth: almost one weight alone
     assert texts.all_text_contents()[:3] == ["0.00", "1.00", "0.00"]
     figure.locator("[name=p]").fill("0.5")
-    first = texts.all_text_contents()[3:]
-    assert set(first) <= {"0.00", "2.00"} and len(set(first)) == 2  # dropped, or doubled
-    figure.locator("button").click()
-    assert texts.all_text_contents()[3:] != first
+    dropped, masks = {"0.00", "2.00"}, set()  # what is not dropped is doubled
+    for _ in range(9):  # one draw for the weight: all rows keep it, or none does
+        figure.locator("button").click()
+        (sums,) = {*texts.all_text_contents()[3:]}
+        masks.add(sums)
+    assert masks == dropped
+    for name in ("entry", "input (dropout)"):
+        figure.get_by_label(name).check()
+        assert {*texts.all_text_contents()[3:]} == dropped
+        assert f"one draw for each {name};" in figure.locator("output").text_content()
+
+
+def test_what_shares_a_draw(page):
+    """A uniform kernel of three at p = 0.5: which squares of the matrix vanish together."""
+    figure = page.locator("kernel-softmax").first
+    figure.locator("[name=temperature]").press("End")
+    figure.locator("[name=p]").fill("0.5")
+    cells = figure.locator("svg .cell")
+
+    def matrix():
+        fills = cells.evaluate_all("all => all.map(cell => cell.getAttribute('fill') != 'none')")
+        return torch.tensor(fills).view(9, 9)
+
+    def constant(M, key):
+        """Whether all squares of the band with the same key are alike."""
+        band = [(t, s) for t in range(9) for s in range(9) if abs(t - s) <= 1]
+        seen = {(key(t, s), M[t, s].item()) for t, s in band}
+        return len(seen) == len({k for k, _ in seen})
+
+    keys = {"weight": lambda t, s: s - t, "input (dropout)": lambda t, s: s}
+    for name in ("weight", "input (dropout)", "entry"):
+        figure.get_by_label(name).check()
+        for _ in range(5):
+            figure.locator("button").click()
+            M = matrix()
+            assert not M[(torch.arange(9) - torch.arange(9)[:, None]).abs() > 1].any()
+            for law, key in keys.items():
+                assert constant(M, key) or law != name
+        if name == "entry":
+            assert not constant(M, keys["weight"]) and not constant(M, keys["input (dropout)"])
 
 
 def test_a_word_shows_its_kernel(page):

@@ -3,6 +3,7 @@
 from dynconv.teach.check.attention import window_attention
 from dynconv.teach.check.averaging import exponential_average
 from dynconv.teach.check.convolutions import depthwise, dilated, dynamic, light, light_gradient
+from dynconv.teach.check.dropconnect import dropconnect_mask
 from dynconv.teach.check.environment import environment
 from dynconv.teach.check.gates import scaled_gradient
 from dynconv.teach.check.mixing import mixing_matrix
@@ -12,6 +13,7 @@ from dynconv.teach.check.text import respell, resumable
 __all__ = [
     "depthwise",
     "dilated",
+    "dropconnect_mask",
     "dynamic",
     "environment",
     "exponential_average",

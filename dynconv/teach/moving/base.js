@@ -40,7 +40,6 @@ class Moving extends HTMLElement {
     this.data = JSON.parse(this.getAttribute("data"));
     this.root = this.shadowRoot || this.attachShadow({ mode: "open" });
     this.root.innerHTML = `<style>${STYLE}</style>${this.controls()}<svg role="img"></svg><output></output>`;
-    this.style.setProperty("--role", this.data.color);
     for (const input of this.root.querySelectorAll("input")) {
       input.addEventListener("input", () => this.draw());
     }
@@ -48,6 +47,9 @@ class Moving extends HTMLElement {
   }
   value(name) { return Number(this.root.querySelector(`[name=${name}]`).value); }
   show(width, height, label, shapes, said) {
+    // Some roles are too dark for a dark page, whose text is light.
+    const light = getComputedStyle(this).color.match(/[\d.]+/g).slice(0, 3).reduce((sum, c) => sum + Number(c), 0) > 384;
+    this.style.setProperty("--role", light ? `color-mix(in srgb, ${this.data.color} 65%, white)` : this.data.color);
     const svg = this.root.querySelector("svg");
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("aria-label", label);

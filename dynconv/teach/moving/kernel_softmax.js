@@ -1,7 +1,13 @@
-// One kernel for all positions: how sharp the softmax makes it, and what DropConnect takes from it.
+// One kernel for all positions: how sharp the softmax makes it, and what is dropped from its matrix.
+const LAWS = [
+  ["weight", (t, j) => j],
+  ["entry", (t, j, K) => t * K + j],
+  ["input (dropout)", (t, j) => t + j],
+];
 class KernelSoftmax extends Moving {
   controls() {
     return slider("temperature", "temperature", -1, 1, 0.05, 0) + slider("p", "p", 0, 0.9, 0.1, 0)
+      + "<div>one draw for each " + LAWS.map(([name], i) => `<label><input type="radio" name="law" value="${i}" ${i ? "" : "checked"}> ${name}</label>`).join("") + "</div>"
       + '<button type="button">another mask</button>';
   }
   connectedCallback() {
@@ -16,15 +22,18 @@ class KernelSoftmax extends Moving {
     const powers = scaled.map(l => Math.exp(l - most)), sum = powers.reduce((a, b) => a + b, 0);
     const kernel = powers.map(v => v / sum);
     let state = this.seed * 2654435761 >>> 0;  // the same masks for every reader
-    const draw = () => (state = (state * 1664525 + 1013904223) >>> 0) / 2 ** 32;
-    const kernels = Array.from({ length: T }, () => kernel.map(k => draw() < p ? 0 : k / (1 - p)));
-    const M = band(kernels, padLeft), size = 300 / T, K = kernel.length;
+    const K = kernel.length, size = 300 / T, [name, at] = LAWS[this.root.querySelector(":checked").value];
+    const draws = Array.from({ length: T * K },
+      () => (state = (state * 1664525 + 1013904223) >>> 0) / 2 ** 32);
+    const kernels = Array.from({ length: T }, (_, t) =>
+      kernel.map((k, j) => draws[at(t, j, K)] < p ? 0 : k / (1 - p)));
+    const M = band(kernels, padLeft);
     const sums = M.map(row => row.reduce((a, b) => a + b, 0));
     this.show(640, 320, "a kernel, its mixing matrix and the sums of the rows",
       kernel.map((k, j) => bar(10 + j * 240 / K, 250, 240 / K - 3, k, 200, "role")
         + text(10 + (j + .5) * 240 / K, 268, number(k))).join("")
       + matrix(M, 280, 10, size)
       + sums.map((s, t) => text(612, 10 + (t + .65) * size, number(s))).join(""),
-      `temperature ${number(temperature)}, each weight dropped with p = ${p.toFixed(1)}; right: sums of the rows`);
+      `temperature ${number(temperature)}, p = ${p.toFixed(1)}, one draw for each ${name}; right: sums of the rows`);
   }
 }

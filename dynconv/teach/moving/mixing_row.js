@@ -18,9 +18,6 @@ class MixingRow extends Moving {
       font-size: ${Math.min(14, 170 / words[s].length)}px; font-weight: ${anchor === "start" && s === t ? 700 : 400}">${escaped(words[s])}</text>`;
     const ribbon = (k, s) => k ? `<path d="M106 ${at(s)} C 145 ${at(s)}, 145 ${at(t)}, 184 ${at(t)}" fill="none"
       stroke="var(--role)" stroke-width="${1 + 12 * Math.abs(k) / most}" ${k < 0 ? 'stroke-dasharray="4 3"' : ""}/>` : "";
-    // Some roles are too dark for a dark page, whose text is light.
-    const [red, green, blue] = getComputedStyle(this).color.match(/[\d.]+/g).map(Number), { color } = this.data;
-    this.style.setProperty("--role", red + green + blue > 384 ? `color-mix(in srgb, ${color} 65%, white)` : color);
     const terms = row.map((k, s) => [k, `${number(Math.abs(k))} ${words[s]}`]).filter(([k]) => k);
     const said = terms.map(([k, term], i) => (k < 0 ? "− " : i ? "+ " : "") + term).join(" ") || "0";
     this.root.querySelector("input").setAttribute("aria-valuetext", `${t}, ${words[t]}`);
