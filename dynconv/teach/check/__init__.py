@@ -7,6 +7,7 @@ from dynconv.teach.check.dropconnect import dropconnect_mask
 from dynconv.teach.check.environment import environment
 from dynconv.teach.check.gates import scaled_gradient
 from dynconv.teach.check.mixing import mixing_matrix
+from dynconv.teach.check.module import folded
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
 from dynconv.teach.check.text import respell, resumable
 
@@ -17,6 +18,7 @@ __all__ = [
     "dynamic",
     "environment",
     "exponential_average",
+    "folded",
     "light",
     "light_gradient",
     "mixing_matrix",
