@@ -73,7 +73,7 @@ def test_the_template_runs(tmp_path):
 @each_text
 def test_opening_and_headings(text):
     source = prose(text)
-    assert re.match(r"\(lesson-[a-z-]+\)=\n# \S", source), "a label and a title come first"
+    assert re.match(r"\(lesson-[a-z0-9-]+\)=\n# \S", source), "a label and a title come first"
     for promise in ("You will build", "Time", "GPU", "Needs"):
         assert f"**{promise}**" in source.partition("\n## ")[0], f"no line **{promise}**"
     assert re.findall(r"^## (.+)$", source, re.MULTILINE) == HEADINGS

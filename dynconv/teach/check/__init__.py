@@ -8,6 +8,7 @@ from dynconv.teach.check.environment import environment
 from dynconv.teach.check.gates import scaled_gradient
 from dynconv.teach.check.mixing import mixing_matrix
 from dynconv.teach.check.module import folded
+from dynconv.teach.check.normalizers import sparsemax
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
 from dynconv.teach.check.text import respell, resumable
 
@@ -27,5 +28,6 @@ __all__ = [
     "resumable",
     "scaled_gradient",
     "softmax_gradient",
+    "sparsemax",
     "window_attention",
 ]
