@@ -1,5 +1,6 @@
 """The tools of the lessons say what is so, and fail where they should."""
 
+import subprocess
 import sys
 from functools import partial
 
@@ -7,6 +8,7 @@ import jupytext
 import nbformat
 import pytest
 import torch
+from conftest import ROOT
 from matplotlib.figure import Figure
 
 from dynconv import ops
@@ -177,3 +179,12 @@ def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch):
     student.main()
     notebook = nbformat.read(tmp_path / "out" / "01_title.ipynb", as_version=4)
     assert [cell.source for cell in notebook.cells] == ["# Title", 'print("question")', "after"]
+
+
+@pytest.mark.parametrize("tool", ["lessons", "student"])
+def test_a_tool_names_the_package_that_is_missing(tool):
+    start = f"import sys; sys.modules['jupytext'] = None; import dynconv.teach.{tool}"
+    command = [sys.executable, "-c", start]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 1
+    assert done.stderr == "jupytext is missing: pip install 'dynconv[lessons]'\n"

@@ -14,10 +14,13 @@ import os
 import sys
 from pathlib import Path
 
-import jupytext
-import nbformat
-from jupytext.compare import NotebookDifference, compare_notebooks
-from nbclient import NotebookClient
+try:
+    import jupytext
+    import nbformat
+    from jupytext.compare import NotebookDifference, compare_notebooks
+    from nbclient import NotebookClient
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is missing: pip install 'dynconv[lessons]'")
 
 LESSONS = Path(__file__).parents[2] / "lessons"
 ENVIRONMENT = {

@@ -5,10 +5,14 @@ python -m dynconv.teach.student lessons/04*.md -o out/
 
 import argparse
 import re
+import sys
 from pathlib import Path
 
-import jupytext
-import nbformat
+try:
+    import jupytext
+    import nbformat
+except ModuleNotFoundError as missing:
+    sys.exit(f"{missing.name} is missing: pip install 'dynconv[lessons]'")
 
 SOLUTION = re.compile(
     r"^```\{solution-start\}.*?^```\{solution-end\}\n```\n", re.DOTALL | re.MULTILINE
