@@ -10,6 +10,7 @@ from statistics import median, quantiles
 import jupytext
 import nbformat
 import pytest
+import yaml
 
 from dynconv.teach.lessons import LESSONS, check, run
 
@@ -77,6 +78,19 @@ def test_opening_and_headings(text):
     for promise in ("You will build", "Time", "GPU", "Needs"):
         assert f"**{promise}**" in source.partition("\n## ")[0], f"no line **{promise}**"
     assert re.findall(r"^## (.+)$", source, re.MULTILINE) == HEADINGS
+
+
+@each_lesson
+def test_contents_and_readme_name_it(text):
+    """Lessons speak of each other by number, and the book's contents show it."""
+    source, number = prose(text), text.name[:2]
+    title = re.search(r"^# (.+)$", source, re.MULTILINE)[1]
+    minutes = re.search(r"^\*\*Time\*\* (\d+) minutes", source, re.MULTILINE)[1]
+    readme = (LESSONS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"| {number} | [{title}](lessons/{text.name}) | {minutes} |" in readme
+    contents = yaml.safe_load((LESSONS.parent / "book/_toc.yml").read_text(encoding="utf-8"))
+    pages = [page for part in contents["parts"] for page in part["chapters"]]
+    assert {"file": f"lessons/{text.stem}.ipynb", "title": f"{number} {title}"} in pages
 
 
 @each_text
