@@ -81,16 +81,23 @@ def test_opening_and_headings(text):
 
 
 @each_lesson
-def test_contents_and_readme_name_it(text):
-    """Lessons speak of each other by number, and the book's contents show it."""
+def test_readme_has_its_title_and_minutes(text):
     source, number = prose(text), text.name[:2]
     title = re.search(r"^# (.+)$", source, re.MULTILINE)[1]
     minutes = re.search(r"^\*\*Time\*\* (\d+) minutes", source, re.MULTILINE)[1]
     readme = (LESSONS.parent / "README.md").read_text(encoding="utf-8")
     assert f"| {number} | [{title}](lessons/{text.name}) | {minutes} |" in readme
+
+
+def test_contents_number_the_lessons_as_their_files():
+    """Hence equation (11.2) is the second one of lesson 11."""
     contents = yaml.safe_load((LESSONS.parent / "book/_toc.yml").read_text(encoding="utf-8"))
-    pages = [page for part in contents["parts"] for page in part["chapters"]]
-    assert {"file": f"lessons/{text.stem}.ipynb", "title": f"{number} {title}"} in pages
+    first, *others = [part for part in contents["parts"] if part["caption"] != "Back matter"]
+    assert [page["file"][:11] for page in first["chapters"]] == ["lessons/00_"]
+    assert "numbered" not in first and all(part["numbered"] == 1 for part in others)
+    pages = [page["file"] for part in others for page in part["chapters"]]
+    numbers = [int(re.match(r"lessons/(\d\d)_", page)[1]) for page in pages]
+    assert numbers == list(range(1, len(TEXTS)))
 
 
 @each_text
