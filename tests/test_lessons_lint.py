@@ -107,6 +107,35 @@ def test_equations_are_labelled(text):
     assert blocks and all(first.startswith(":label: eq-") for first in blocks)
 
 
+CITED = {
+    "layers/attention.py": ["eq-attention-score", "eq-attention"],
+    "layers/average.py": ["eq-averaging-mean", "eq-averaging-gates"],
+    "layers/convs2s.py": ["eq-gates-conv", "eq-gates-attend"],
+    "ops/average.py": ["eq-averaging-mean"],
+    "ops/depthwise.py": ["eq-depthwise"],
+    "ops/dynamicconv.py": ["eq-dynamic"],
+    "ops/lightconv.py": ["eq-sharing"],
+    "ops/normalize.py": ["eq-softmax-kernel"],
+    "train/loss.py": ["eq-batches-loss"],
+}
+"""the equations of the book that a module's docstrings name by number, as (11.3)"""
+
+
+def test_docstrings_cite_the_equations_they_mean():
+    numbered = {}
+    for text in TEXTS[1:]:
+        labels = re.findall(r"^```\{math\}\n:label: (eq-.*)$", prose(text), re.MULTILINE)
+        for n, label in enumerate(labels, start=1):
+            numbered[f"{int(text.name[:2])}.{n}"] = label
+    found = {}
+    for module in PACKAGE.rglob("*.py"):
+        source = module.read_text(encoding="utf-8")
+        numbers = re.findall(r"\((\d+\.\d+)\)", source)
+        if numbers and "of the book" in source:
+            found[module.relative_to(PACKAGE).as_posix()] = [numbered[n] for n in numbers]
+    assert found == CITED
+
+
 @each_text
 def test_recap_is_short(text):
     recap = prose(text).partition("\n## Recap\n")[2].partition("\n## ")[0]

@@ -1,4 +1,5 @@
-"""Multi-head attention, softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2)."""
+"""Multi-head attention, softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2;
+equations (3.2) to (3.4) of the book)."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Averaging attention (Zhang et al. 2018, section 3)."""
+"""Averaging attention (Zhang et al. 2018, section 3; equations (13.1) to (13.3) of the book)."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""The layers of ConvS2S (Gehring et al. 2017, section 3).
+"""The layers of ConvS2S (Gehring et al. 2017, section 3; equations (5.1) to (5.6) of the book).
 
 Every weight but those of the embeddings is g v / |v|, with one length g and one direction v for
 each output (Salimans and Kingma 2016). At the start each layer keeps the variance of its input;

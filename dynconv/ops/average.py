@@ -2,7 +2,7 @@
 
     out[b, t, c] = (1 / (t + 1)) sum_{s <= t} x[b, s, c]
 
-Every position of the past counts alike; there are no weights.
+equation (13.1) of the book. Every position of the past counts alike; there are no weights.
 """
 
 import math

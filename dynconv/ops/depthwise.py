@@ -2,8 +2,8 @@
 
     out[b, t, c] = sum_j weight[c, j] * x[b, t + j - pad_left, c],   x = 0 outside [0, T)
 
-The paper counts j from 1 and writes i + j - ceil((k + 1) / 2): with j -> j + 1 and odd k that is
-t + j - k // 2, the centred window.
+equation (4.2) of the book. The paper counts j from 1 and writes i + j - ceil((k + 1) / 2): with
+j -> j + 1 and odd k that is t + j - k // 2, the centred window.
 """
 
 import torch

@@ -2,7 +2,7 @@
 
     out[b, t, c] = sum_j weight[head(c), j] * x[b, t + j - pad_left, c],   x = 0 outside [0, T)
 
-with head(c) = c // (C // H), so that neighbouring channels share a kernel.
+equation (6.1) of the book, with head(c) = c // (C // H): neighbouring channels share a kernel.
 """
 
 import torch

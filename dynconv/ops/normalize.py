@@ -1,4 +1,5 @@
-"""Normalising a kernel over its K taps (Wu et al. 2019, section 3 and the ten rows of Table 6).
+"""Normalising a kernel over its K taps (Wu et al. 2019, section 3 and the ten rows of Table 6;
+equation (7.1) of the book, and its lesson 12).
 
     softmax   softmax(w)              non-negative, sums to 1
     none      w
