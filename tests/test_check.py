@@ -96,6 +96,14 @@ def test_respell_accepts_the_right_and_rejects_what_is_half_done(capsys):
     with pytest.raises(AssertionError, match="a NoneType, not a list"):
         check.respell(lambda *case: None)
 
+    def endless(ids, allowed, table, first):
+        """Looks for the parts of a basic type, too."""
+        apart = ([i] if i in allowed else endless(table[i - 4], allowed, table, 4) for i in ids)
+        return [i for part in apart for i in part]
+
+    with pytest.raises(AssertionError, match="it does not end; ids below 4 stay"):
+        check.respell(endless)
+
 
 def masked_window(q, k, v, H, K):
     """Right, but by a T x T matrix."""

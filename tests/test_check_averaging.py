@@ -21,6 +21,10 @@ def by_matrix(x, decay):
     return ((1 - decay) * (decay**age).tril()) @ x
 
 
+def by_matrix_in_float32(x, decay):
+    return by_matrix(torch.eye(x.shape[1]), decay).to(x.dtype) @ x
+
+
 def in_a_loop(x, decay):
     rows, mean = [], 0 * x[:, 0]
     for t in range(x.shape[1]):
@@ -44,6 +48,8 @@ def test_accepts(right, capsys):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        (lambda x, decay: None, "a NoneType, not a tensor"),
+        (by_matrix_in_float32, r"T = 1, .*; as float32 they agree"),
         (in_a_loop, "T = 2000: .* a loop over positions"),
         (by_running_sum, r"T = 2000, decay = 0.5: .* mine (-?inf|nan)"),
         (lambda x, decay: doubling(x, decay) / (1 - decay), r"T = 1, .* first at \[0, 0, 0\]"),
@@ -51,8 +57,18 @@ def test_accepts(right, capsys):
         (lambda x, decay: doubling(x.flip(1), decay).flip(1), r"T = 5, .* first at \[0, 0, 0\]"),
         (lambda x, decay: doubling(x, decay)[:, -1:], r"T = 5, .* shape \(2, 1, 3\)"),
     ],
-    ids=["loop", "overflow", "not an average", "weights exchanged", "future", "last only"],
+    ids=[
+        "nothing",
+        "float32",
+        "loop",
+        "overflow",
+        "not an average",
+        "weights exchanged",
+        "future",
+        "last only",
+    ],
 )
 def test_rejects(wrong, message):
-    with pytest.raises(AssertionError, match=message):
+    with pytest.raises(AssertionError, match=message) as error:
         check.exponential_average(wrong)
+    assert ("float32" in str(error.value)) == ("float32" in message)

@@ -37,10 +37,16 @@ def exponential_average(mine: Callable[..., Tensor]) -> None:
     cases = [(1, 0.9), (5, 0.9), (12, 0.5), (2000, 0.5)]  # 0.5 ** -2000 is no float64
     for T, decay in cases:
         x = torch.randn(2, T, 3, generator=torch.Generator().manual_seed(T))
+        out = mine(x.double(), decay=decay)
+        if not isinstance(out, Tensor):
+            raise AssertionError(f"it returns a {type(out).__name__}, not a tensor")
         try:
             compare(partial(mine, decay=decay), partial(theirs, decay=decay), x)
         except AssertionError as error:
-            raise AssertionError(f"T = {T}, decay = {decay}: {error}") from None
+            right = theirs(x.double(), decay)
+            near = out.shape == right.shape and torch.allclose(out.double(), right, 1e-5, 1e-6)
+            why = "; as float32 they agree: mind the dtype" if near else ""
+            raise AssertionError(f"T = {T}, decay = {decay}: {error}{why}") from None
     with _Operations() as operations:
         mine(torch.zeros(1, 2000, 1), decay=0.5)
     if operations.count > MOST:

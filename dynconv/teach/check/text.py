@@ -22,16 +22,17 @@ def respell(mine: Callable[..., list[int]]) -> None:
     for allowed in cases:
         for ids in ([3, 7, 0, 5, 5], [6], []):
             theirs = [j for i in ids for j in apart(i, allowed)]
-            got = mine(list(ids), set(allowed), list(table), 4)
+            case = f"ids {ids}, allowed {sorted(allowed)}, table {table}, first 4: "
+            try:
+                got = mine(list(ids), set(allowed), list(table), 4)
+            except RecursionError:
+                raise AssertionError(case + "it does not end; ids below 4 stay") from None
             if not isinstance(got, list):
                 raise AssertionError(f"it returns a {type(got).__name__}, not a list")
             if got != theirs:
                 pairs = enumerate(zip(got, theirs, strict=False))
                 at = next((i for i, (a, b) in pairs if a != b), min(len(got), len(theirs)))
-                raise AssertionError(
-                    f"ids {ids}, allowed {sorted(allowed)}, table {table}, first 4: "
-                    f"differ first at [{at}]: mine {got}, theirs {theirs}"
-                )
+                raise AssertionError(case + f"differ first at [{at}]: mine {got}, theirs {theirs}")
     print(f"right: {len(cases)} sets of allowed types")
 
 
