@@ -58,12 +58,14 @@ def test_accepts_the_right_whatever_it_draws(seed):
         (lambda own, p, **n: drawn(set(own) - {"T"}, p, **n), "positions share their draws"),
         (swapped, "own = '', p = 0.2: sentences should share"),
         (seeded, "the second call drops the same"),
+        (lambda own, p, **n: drawn(own, p, **n) > 0, "the mask is torch.bool, not"),
+        (lambda own, p, **n: None, "the mask is NoneType, not"),
         (
             lambda own, p, **n: drawn(own, p, **n)[:, :1],
             r"shape \(4, 1, 6, 9\), not \(4, 25, 6, 9\)",
         ),
     ],
-    ids="unscaled kept share nan own shared no-B no-T swapped seeded unexpanded".split(),
+    ids="unscaled kept share nan own shared no-B no-T swapped seeded bool none unexpanded".split(),
 )
 def test_rejects(wrong, message):
     with pytest.raises(AssertionError, match=message):

@@ -32,6 +32,9 @@ def dropconnect_mask(mine: Callable[..., Tensor]) -> None:
 
 def _check(mask: Tensor, again: Tensor, own: str, p: float) -> None:
     shape = tuple(SIZES.values())
+    if not isinstance(mask, Tensor) or not mask.is_floating_point():
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise AssertionError(f"the mask is {got}, not a tensor of floating numbers")
     if tuple(mask.shape) != shape:
         raise AssertionError(f"the mask has shape {tuple(mask.shape)}, not {shape}")
     kept = 1 / (1 - p)
