@@ -165,6 +165,16 @@ def with_one_generator(lengths, budget, seed, place):
         epoch, done = epoch + 1, 0
 
 
+def counted_anew(lengths, budget, seed, place):
+    """Goes on where it stopped, but counts its batches from there."""
+    epoch, done = place
+    while True:
+        rest = buckets(lengths, budget, (seed, epoch))[done:]
+        for n, batch in enumerate(rest):
+            yield batch, (epoch, n + 1)
+        epoch, done = epoch + 1, 0
+
+
 def same_epoch(lengths, budget, seed, place):
     """Every epoch in the order of the first."""
     batches = buckets(lengths, budget, seed)
@@ -186,9 +196,21 @@ def test_resumable_exercise_accepts_the_right(capsys):
         (lambda *given: itertools.islice(endless(*given), 20), "ends after 20 batches"),
         (lambda *given: (([b[0]] * len(b), p) for b, p in endless(*given)), "again in epoch 0"),
         (same_epoch, "epoch 1 repeats"),
+        (counted_anew, r"from \(0, 1\) on, the place after batch 0 is \(0, 1\), and was \(0, 2\)"),
+        (lambda *given: endless(*given[:2], 1, given[3]), "seed 2 gives the batches of seed 1"),
         (lambda *given: (([], p) for _, p in endless(*given)), "batch 0 is empty"),
     ],
-    ids=["one generator", "from its start", "budget", "finite", "twice", "one order", "empty"],
+    ids=[
+        "one generator",
+        "from its start",
+        "budget",
+        "finite",
+        "twice",
+        "one order",
+        "second stop",
+        "one seed",
+        "empty",
+    ],
 )
 def test_resumable_exercise_rejects(wrong, message):
     with pytest.raises(AssertionError, match=message):

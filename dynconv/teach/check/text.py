@@ -45,8 +45,10 @@ def resumable(mine: Callable[..., Iterator]) -> None:
     """
     lengths, budget = np.random.default_rng(0).integers(2, 30, (60, 2)), 100
 
-    def take(count: int, place: tuple[int, int]) -> list[tuple[list[int], tuple[int, int]]]:
-        found = islice(mine(lengths, budget, 1, place), count)
+    def take(
+        count: int, place: tuple[int, int], seed: int = 1
+    ) -> list[tuple[list[int], tuple[int, int]]]:
+        found = islice(mine(lengths, budget, seed, place), count)
         return [([int(i) for i in indices], after) for indices, after in found]
 
     stream = take(100, (0, 0))
@@ -56,11 +58,18 @@ def resumable(mine: Callable[..., Iterator]) -> None:
     epochs = _epochs(batches, lengths, budget)
     if epochs[0] == epochs[1]:
         raise AssertionError("epoch 1 repeats the batches of epoch 0 in the same order")
+    if batches[:5] == [indices for indices, _ in take(5, (0, 0), seed=2)]:
+        raise AssertionError("seed 2 gives the batches of seed 1 in the same order")
+
     for n, (_, place) in enumerate(stream[:50], start=1):
-        again = [indices for indices, _ in take(5, place)]
-        for k, (found, right) in enumerate(zip(again, batches[n : n + 5], strict=True)):
+        pairs = zip(take(5, place), stream[n : n + 5], strict=True)
+        for k, ((found, after), (right, right_after)) in enumerate(pairs):
             if found != right:
                 raise AssertionError(f"from {place} on, batch {k} is {found}, and was {right}")
+            if after != right_after:
+                raise AssertionError(
+                    f"from {place} on, the place after batch {k} is {after}, and was {right_after}"
+                )
     print(f"right: {len(epochs)} epochs, each the same from 50 places")
 
 
