@@ -22,8 +22,11 @@ def sparsemax(mine: Callable[[Tensor], Tensor]) -> None:
 def _conditions(mine: Callable[[Tensor], Tensor], a: Tensor, seed: torch.Generator) -> None:
     """w >= 0, sum 1, and a - w the same on all taps with weight, no more on those without."""
     w = mine(a)
+    if not isinstance(w, Tensor):
+        raise AssertionError(f"mine returns {type(w).__name__}, not a tensor")
     if w.shape != a.shape:
         raise AssertionError(f"mine has shape {tuple(w.shape)}, not {tuple(a.shape)}")
+    _refuse(w.isnan(), w, "a weight is not a number")
     _refuse(w < 0, w, "a weight is negative")
     sums = w.sum(dim=-1)
     _refuse((sums - 1).abs() > 1e-9, sums, "the weights of a kernel do not sum to 1")
@@ -44,4 +47,5 @@ def _conditions(mine: Callable[[Tensor], Tensor], a: Tensor, seed: torch.Generat
 def _refuse(wrong: Tensor, values: Tensor, what: str) -> None:
     if wrong.any():
         at = wrong.nonzero()[0].tolist()
-        raise AssertionError(f"{what}, first at {at}: mine {values[tuple(at)]:.6g}")
+        where = f", first at {at}" if at else ""  # a single kernel has one sum
+        raise AssertionError(f"{what}{where}: mine {values[tuple(at)]:.6g}")
