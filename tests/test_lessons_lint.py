@@ -29,6 +29,7 @@ HEADINGS = [
 ]
 KINDS = ("predict", "derive", "implement", "measure", "find the bug", "open")
 PACKAGE = LESSONS.parent / "dynconv"
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
 TEXTS = sorted(LESSONS.glob("*.md"))
 TEMPLATE = LESSONS.parent / "book/lesson_template.md"
@@ -56,8 +57,7 @@ def lines(cell) -> int:
 
 def definitions(source: str) -> set[str]:
     """Names of the functions and classes at the top of a module or cell."""
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    return {node.name for node in ast.parse(source).body if isinstance(node, kinds)}
+    return {node.name for node in ast.parse(source).body if isinstance(node, DEFINITIONS)}
 
 
 @each_lesson
@@ -213,6 +213,22 @@ def test_solution_code_is_tagged(text):
             assert ("solution" in tags(cell)) == inside, cell.source
         for mark in re.findall(r"^`{3,}\{solution-(start|end)\}", cell.source, re.MULTILINE):
             inside = mark == "start"
+
+
+@each_text
+def test_nothing_leans_on_a_solution(text):
+    """The student edition has none, and must run all the same."""
+    given, solved = set(), set()
+    for cell in cells(text, "code"):
+        nodes = list(ast.walk(ast.parse(cell.source)))
+        made = {node.name for node in nodes if isinstance(node, DEFINITIONS)}
+        made |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        if "solution" in tags(cell):
+            solved |= made
+        else:
+            given |= made
+            used = {node.id for node in nodes if isinstance(node, ast.Name)}
+            assert not used & (solved - given), cell.source
 
 
 def test_no_lesson_defines_what_the_package_or_another_lesson_defines():
