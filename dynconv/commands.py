@@ -232,9 +232,10 @@ def bench_cuda_kernels(options) -> int:
 
 
 def bench_training(options) -> None:
-    from dynconv import recipe as recipes
     from dynconv.bench import bench_train
 
-    path = recipes.find(options.recipe)
-    recipe = recipes.load(path, options.overrides)
-    print(bench_train(path.stem, recipe, options.updates, options.synthetic, options.output))
+    print(
+        bench_train(
+            options.recipe, options.overrides, options.updates, options.synthetic, options.output
+        )
+    )

@@ -1,6 +1,7 @@
 """`dynconv ablate`: rows times seeds, resumed, recorded, drawn; and the tables that are shipped."""
 
 import json
+import shlex
 import signal
 from statistics import mean, stdev
 
@@ -11,9 +12,8 @@ from test_cli import fails
 from test_published import CONVS2S, ROWS, TALK, WU
 from test_train import stop_after
 
-from dynconv import ablate, cli
+from dynconv import ablate, cli, ledger
 from dynconv.ablate import command, config, run, table
-from dynconv.bench import machine
 from dynconv.config import ConvS2SConfig
 from dynconv.models import build
 from dynconv.train import train
@@ -81,16 +81,17 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
     # a seed for all rows before the next
     assert trained == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
     found = small.found
-    assert (found["ablation"], found["what"]) == ("numbers", "What it is.")
-    assert found["source"] == "Nobody 2021, Table 1" and found["overrides"] == list(LEARN)
+    assert (found["numbers"]["ablation"], found["what"]) == ("numbers", "What it is.")
+    assert found["numbers"]["source"] == "Nobody 2021, Table 1"
+    assert found["command"] == shlex.join(["dynconv", "ablate", "numbers", *LEARN, "--seeds", "2"])
     assert found["seeds"] == [1, 2]
     assert {"device", "versions", "date", "load"} <= found.keys()
 
-    dynamic, attention = found["rows"]
+    dynamic, attention = found["numbers"]["rows"]
     assert (dynamic["row"], dynamic["published"]) == ("DynamicConv", "26.9 ± 0.2")
     assert (dynamic["mixer"], attention["mixer"]) == ("dynamic", "attention")
     assert dynamic["parameters"] < attention["parameters"]
-    for row in found["rows"]:
+    for row in found["numbers"]["rows"]:
         assert min(row["scores"]) > 0 and row["scores"][0] != row["scores"][1]
         assert row["updates"] == 60 and row["precision"] == ["float32"] * 2
         assert row["threads"] == [torch.get_num_threads()] * 2
@@ -115,12 +116,12 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
     assert small("--seeds", "2", *LEARN) == 0  # nothing is trained, all is written again
     assert len(trained) == 4
     again = small.found
-    assert again["rows"] == found["rows"]
+    assert again["numbers"]["rows"] == found["numbers"]["rows"]
 
 
 def test_more_seeds_train_only_those(small, trained):
     assert small("--seeds", "1") == 0
-    assert small.found["rows"][0]["deviation"] is None
+    assert small.found["numbers"]["rows"][0]["deviation"] is None
     assert small("--seeds", "2") == 0
     assert trained == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
 
@@ -129,11 +130,11 @@ def test_more_seeds_train_only_those(small, trained):
 def test_a_signal_ends_it_and_the_same_command_goes_on(small, trained, monkeypatch, number):
     stop_after(9, monkeypatch, number)  # the third update of the second run
     assert small("--seeds", "1") == 128 + number
-    dynamic, attention = small.found["rows"]
+    dynamic, attention = small.found["numbers"]["rows"]
     assert dynamic["mean"] is not None and attention["scores"] == [None]
     monkeypatch.undo()
     assert small("--seeds", "1") == 0
-    dynamic, attention = small.found["rows"]
+    dynamic, attention = small.found["numbers"]["rows"]
     assert attention["scores"][0] is not None
     starts = json.loads((small.folder / "attention-1" / "ablation.json").read_text())["starts"]
     assert len(starts) == 2 and attention["seconds"] == [sum(starts)]
@@ -155,14 +156,14 @@ def test_killed_between_training_and_its_score(small, trained, monkeypatch):
                 patch.setattr(run.Run, "_keep", die)
             small("--seeds", "1")
         assert small("--seeds", "1") == 0
-        row = small.found["rows"][0]
+        row = small.found["numbers"]["rows"][0]
         assert row["scores"][0] is not None and (row["seconds"][0] is not None) == seconds
 
 
 def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys):
     small.write([{"name": "wild", "changes": {"train": {"lr": 1e30, "warmup": 0}}}, *TWO])
     assert small("--seeds", "2", "train.skip=0") == 0
-    wild, *others = small.found["rows"]
+    wild, *others = small.found["numbers"]["rows"]
     assert wild["scores"] == ["diverges"] * 2
     assert wild["mean"] is None and wild["valid_loss"] == [None] * 2
     assert all(isinstance(score, float) for row in others for score in row["scores"])
@@ -200,7 +201,7 @@ def test_a_score_that_is_no_number_diverges(small, trained, monkeypatch, tmp_pat
 
     monkeypatch.setattr(run, "evaluate", evaluate)
     assert small("--seeds", "1") == 0
-    assert [row["scores"] for row in small.found["rows"]] == [["diverges"]] * 2
+    assert [row["scores"] for row in small.found["numbers"]["rows"]] == [["diverges"]] * 2
 
 
 def test_a_model_whose_validation_is_no_number_diverges(small, trained, monkeypatch):
@@ -215,7 +216,7 @@ def test_a_model_whose_validation_is_no_number_diverges(small, trained, monkeypa
     monkeypatch.setattr(run, "load_model", spoilt)
     monkeypatch.setattr(run, "evaluate", None)
     assert small("--seeds", "1") == 0
-    assert [row["scores"] for row in small.found["rows"]] == [["diverges"]] * 2
+    assert [row["scores"] for row in small.found["numbers"]["rows"]] == [["diverges"]] * 2
 
 
 def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
@@ -229,7 +230,7 @@ def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
     small.write([{"name": "talk"}])
     assert small("--seeds", "1") == 0
     scores = json.loads((small.folder / "talk-1" / "test.scores.json").read_text())
-    (row,) = small.found["rows"]
+    (row,) = small.found["numbers"]["rows"]
     metrics = {each["metric"]: each["value"] for each in scores["scores"]}
     assert row["metrics"] == [metrics] and row["mixer"] == "talk"
     assert row["scores"] == [metrics["perplexity a word"]]
@@ -243,7 +244,7 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
         assert f"dynamic-1 holds the run of another recipe ({key} {float(value):g}, not" in line
     small.write([TWO[0] | {"published": "27.0"}, TWO[1]])  # no part of what is trained
     assert small("--seeds", "1") == 0
-    assert small.found["rows"][0]["published"] == "27.0" and len(trained) == 2
+    assert small.found["numbers"]["rows"][0]["published"] == "27.0" and len(trained) == 2
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ def test_more_mistakes(small, trained, capsys, tmp_path):
 
 
 def test_results_without_a_place_go_to_the_data_folder(small, trained, monkeypatch, tmp_path):
-    monkeypatch.setattr(machine, "data_dir", lambda: tmp_path / "data")
+    monkeypatch.setattr(ledger, "data_dir", lambda: tmp_path / "data")
     (tmp_path / "data" / "results").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert cli.main(["ablate", "numbers.yaml", "--seeds", "1"]) == 0

@@ -16,7 +16,9 @@ def test_bench_train(yaml, tmp_path, capsys, monkeypatch, text):
     arguments = ["bench", "train", str(yaml), "--updates", "6", "--output", str(output), *text]
     assert cli.main(arguments) == 0
     shown = capsys.readouterr().out
-    found = json.loads(output.read_text(encoding="utf-8"))
+    record = json.loads(output.read_text(encoding="utf-8"))
+    assert record["command"].startswith("dynconv bench train tiny --updates 6")
+    found = record["numbers"]
     assert found["seconds"].keys() == {"data", "forward", "backward", "optimizer", "log"}
     assert all(seconds > 0 for seconds in found["seconds"].values())
     assert found["recipe"] == "tiny" and found["precision"] == "float32" and found["updates"] == 6

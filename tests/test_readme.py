@@ -1,7 +1,6 @@
 """What the README shows is what there is: figure, code, commands, lessons and numbers."""
 
 import base64
-import json
 import re
 import shlex
 
@@ -10,12 +9,11 @@ import pytest
 from conftest import ROOT
 from torch.distributed import run as torchrun
 
+from dynconv import ledger
 from dynconv.cli import parser
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-RESULTS = json.loads((ROOT / "data/results/help-de-en.json").read_text(encoding="utf-8"))
-BENCH = json.loads((ROOT / "data/results/bench-ops.json").read_text(encoding="utf-8"))
-TRAINING = json.loads((ROOT / "data/results/training.json").read_text(encoding="utf-8"))
+BENCH = ledger.read("bench-ops")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
@@ -64,16 +62,15 @@ def test_its_torchrun_lines_are_the_same_command():
 
 
 def test_its_numbers_on_training_are_the_recorded_ones():
-    differences = [
-        d for mixer in ("dynamic", "attention", "talk") for d in TRAINING["ranks"][mixer].values()
-    ]
+    names = "ranks", "kills", "loop", "time-left", "prepare"
+    ranks, kills, loop, left, prepare = (ledger.read(name)["numbers"] for name in names)
+    differences = [d for mixer in ranks["largest difference"].values() for d in mixer.values()]
     assert f"more than {max(differences):.1e}".replace("e-0", "e-") in " ".join(README.split())
-    kills = TRAINING["kills"]
     assert kills["one process"]["kills"] == kills["one of two processes"]["kills"] == 50
-    assert f"add {TRAINING['loop']['bfloat16']['overhead']:.1%}" in " ".join(README.split())
-    said, took = (TRAINING["time_left"][name][0] for name in ("said_s", "took_s"))
+    assert f"add {loop['bfloat16']['overhead']:.1%}" in " ".join(README.split())
+    said, took = (left[name][0] for name in ("said_s", "took_s"))
     assert f"({abs(said / took - 1):.0%} off after 100 updates" in README
-    assert f"{TRAINING['prepare']['peak_mb'] / 1e3:.1f} GB" in README
+    assert f"{prepare['peak_mb'] / 1e3:.1f} GB" in README
 
 
 def test_it_lists_every_lesson():
@@ -87,7 +84,7 @@ def test_its_links_lead_somewhere():
 
 
 def test_its_signature_is_that_of_the_recorded_runs():
-    assert RESULTS["signature"] in README
+    assert ledger.read("demo")["numbers"]["signature"] in README
 
 
 OPERATORS = {"LightConv": "light_conv", "DynamicConv": "dynamic_conv", "TaLK": "talk_conv"}
@@ -95,7 +92,9 @@ OPERATORS = {"LightConv": "light_conv", "DynamicConv": "dynamic_conv", "TaLK": "
 
 def bench(operator: str, impl: str, T: int) -> dict:
     """A row of the recorded bench."""
-    (shape,) = (shape for shape in BENCH["shapes"] if (shape["T"], shape["C"]) == (T, 1024))
+    (shape,) = (
+        shape for shape in BENCH["numbers"]["shapes"] if (shape["T"], shape["C"]) == (T, 1024)
+    )
     rows = shape["results"]
     (row,) = (row for row in rows if (row["operator"], row["impl"]) == (operator, impl))
     return row

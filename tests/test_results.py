@@ -1,22 +1,19 @@
 """The tables of results, of the book and of the README: their numbers are the recorded ones."""
 
-import json
 import re
 from statistics import mean
 
 import pytest
 from conftest import ROOT
 
+from dynconv import ledger
 from dynconv.ablate import config
 from dynconv.ablate.table import summary
 
 PAGE = (ROOT / "book/results.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TABLES = ("help-de-en-mixers", "austen-mixers", "synopsis-mixers")
-RECORDS = {
-    name: json.loads((ROOT / f"data/results/ablate-{name}.json").read_text(encoding="utf-8"))
-    for name in TABLES
-}
+RECORDS = {name: ledger.read(f"ablate-{name}")["numbers"] for name in TABLES}
 
 
 def expected(name: str) -> dict[str, list[str]]:

@@ -1,17 +1,16 @@
 """`dynconv ablate`: every row with every seed, and after each run the whole table anew."""
 
-import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
 
+from dynconv import ledger
 from dynconv.ablate import config
 from dynconv.ablate.plot import plot
 from dynconv.ablate.run import Run
 from dynconv.ablate.table import results, shown, table
-from dynconv.bench import machine
 from dynconv.errors import UserError
-from dynconv.files import replace_text
 from dynconv.listing import comment
 from dynconv.train.ranks import Ranks
 from dynconv.train.run import alone
@@ -40,7 +39,7 @@ def ablate(
     ablation = config.load(path)
     if any(text.startswith("train.seed=") for text in overrides):
         raise UserError("train.seed is set for each run: give --seeds how many there are to be")
-    output = machine.results(f"ablate-{path.stem}", output)
+    output = ledger.path(f"ablate-{path.stem}", output)
     folder = folder or Path("runs") / path.stem
     runs = [
         Run(
@@ -53,11 +52,13 @@ def ablate(
         for row in ablation.rows
     ]
 
+    command = shlex.join(["dynconv", "ablate", path.stem, *overrides, "--seeds", str(seeds)])
+    found = ledger.entry(comment(path), command, {}, seeds=range(1, seeds + 1))
+
     def write() -> dict:
-        about = {"ablation": path.stem, "what": comment(path), "overrides": list(overrides)}
-        found = about | results(ablation, runs)
-        replace_text(output, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-        plot(found, output.with_suffix(".png"))
+        found["numbers"] = {"ablation": path.stem, **results(ablation, runs)}
+        ledger.write(output, found)
+        plot(found["numbers"], output.with_suffix(".png"))
         return found
 
     with alone(folder, Ranks()):

@@ -1,6 +1,5 @@
 """The results of an ablation: as numbers, and as text."""
 
-from datetime import date
 from statistics import mean, stdev
 from typing import Any
 
@@ -8,7 +7,6 @@ import torch
 
 from dynconv.ablate.config import Ablation
 from dynconv.ablate.run import DIVERGES, Run
-from dynconv.bench import machine
 from dynconv.config import AnyModelConfig, ConvS2SConfig
 from dynconv.models import build
 
@@ -41,16 +39,10 @@ def results(ablation: Ablation, runs: list[Run]) -> dict[str, Any]:
                 **{key: [each.get(key) for each in found] for key in KEPT},
             }
         )
-    cuda = torch.cuda.is_available()
     return {
         "source": ablation.source,
         "metric": ablation.metric,
-        "date": date.today().isoformat(),
-        "device": torch.cuda.get_device_name() if cuda else machine.device(),
-        "versions": machine.versions(),
-        "load": machine.load(),
         "seconds_are": SECONDS,
-        "seeds": sorted({run.seed for run in runs}),
         "rows": rows,
     }
 
@@ -86,9 +78,10 @@ def summary(row: dict[str, Any]) -> str:
 
 def table(found: dict[str, Any]) -> str:
     """A line a row: parameters, mean and deviation, each seed, mean seconds, what was published."""
-    head = ("", "parameters", "mean", *(f"seed {n}" for n in found["seeds"]), "s", "published")
+    numbers, seeds = found["numbers"], (f"seed {n}" for n in found["seeds"])
+    head = ("", "parameters", "mean", *seeds, "s", "published")
     lines = [head]
-    for row in found["rows"]:
+    for row in numbers["rows"]:
         times = [t for t in row["seconds"] if t is not None]
         lines.append(
             (
@@ -101,7 +94,7 @@ def table(found: dict[str, Any]) -> str:
             )
         )
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [f"{found['ablation']}: {found['source']}", found["metric"]]
+    text = [f"{numbers['ablation']}: {numbers['source']}", numbers["metric"]]
     for name, *cells, last in lines:
         middle = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:-1], strict=True))
         text.append("  ".join([f"{name:{widths[0]}}", *middle, last]).rstrip())

@@ -3,9 +3,9 @@
 import time
 from statistics import median
 
-from dynconv.bench.machine import load
 from dynconv.decode import translate
 from dynconv.decode.state import Incremental, Recompute
+from dynconv.ledger import load
 from dynconv.text import load_parallel
 from dynconv.train import Trained
 

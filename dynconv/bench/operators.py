@@ -1,19 +1,17 @@
 """Every implementation of every operator, beside a copy and beside attention."""
 
-import json
 import os
 from collections.abc import Iterator, Sequence
-from datetime import date
 from pathlib import Path
 from statistics import median
 
 import torch
 
-from dynconv.bench import machine, table
+from dynconv import ledger
+from dynconv.bench import table
 from dynconv.bench.cases import Shape, cases, foretell, parse_shape, pick
 from dynconv.bench.measure import Times, by_turns, peak, ratio, saving
 from dynconv.errors import UserError
-from dynconv.files import replace_text
 from dynconv.ops.registry import OPERATORS
 
 LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes
@@ -92,28 +90,19 @@ def bench_ops(
         raise UserError(f"kernel size {kernel_size} must be odd and at least 3")
     sizes = [parse_shape(text) for text in shapes]
     chosen = pick(operators or list(OPERATORS), impls)
-    output = machine.results("bench-ops", output)
-    threads, before = torch.get_num_threads(), machine.load()
+    output = ledger.path("bench-ops", output)
+    threads = torch.get_num_threads()
     command = ["dynconv bench ops", "--shapes", ",".join(shapes), "--operators", ",".join(chosen)]
     command += ["--impl", ",".join(impls)] if impls else []
     command += [f"--kernel-size {kernel_size} --rounds {rounds} --threads {threads}"]
-    report = {
-        "what": "operators, forward and with backward to all inputs, beside a copy and attention",
-        "command": " ".join(command),
-        "date": date.today().isoformat(),
-        "device": machine.device(),
-        "versions": machine.versions(),
-        "threads": threads,
-        "dtype": "float32",
-        "kernel_size": kernel_size,
-        "load": {"before": before},
-        "shapes": [],
-    }
+    numbers = {"threads": threads, "dtype": "float32", "kernel_size": kernel_size, "shapes": []}
+    what = "operators, forward and with backward to all inputs, beside a copy and attention"
+    report = ledger.entry(what, " ".join(command), numbers)
     yield table.header(report, rounds)
     for shape in sizes:
         found = measure(shape, kernel_size, chosen, rounds)
-        report["shapes"].append(found)
+        numbers["shapes"].append(found)
         yield table.block(found)
-    report["load"]["after"] = machine.load()
-    replace_text(output, json.dumps(report, indent=1) + "\n")
-    yield f"\nload {before} before, {report['load']['after']} after; written to {output}"
+    ledger.write(output, report)
+    load = report["load"]
+    yield f"\nload {load['before']} before, {load['after']} after; written to {output}"

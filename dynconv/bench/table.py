@@ -1,6 +1,7 @@
 """The numbers of `bench ops` as text, 100 columns wide."""
 
 from dynconv.bench.measure import SLOW
+from dynconv.ledger import source
 
 NAME, MS, RATIO, MEMORY, ROUNDS = 29, 9, 7, 6, 7  # widths of columns
 TIMES = MS + 2 * RATIO
@@ -8,13 +9,13 @@ TIMES = MS + 2 * RATIO
 
 def header(report: dict, rounds: int) -> str:
     """Where and how the numbers came about, and what the columns mean."""
-    K, threads = report["kernel_size"], report["threads"]
-    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    numbers = report["numbers"]
+    K, threads = numbers["kernel_size"], numbers["threads"]
     return "\n".join(
         [
-            f"{report['device']}, {threads} thread{'s' if threads > 1 else ''}",
-            f"{versions}, {report['date']}, load {report['load']['before']}",
-            f"{report['dtype']}, K = {K} centred on each position, attention without a mask",
+            source(report),
+            f"{threads} thread{'s' if threads > 1 else ''}, load {report['load']['before']}",
+            f"{numbers['dtype']}, K = {K} centred on each position, attention without a mask",
             f"ms: medians of {rounds} rounds by turns, of 1 for a call of more than {SLOW:g} s",
             "x copy, faster: medians over common rounds of time / copy's, of attention's / time;",
             "        with fewer than 3 common rounds, of the medians",

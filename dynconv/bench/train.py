@@ -1,9 +1,8 @@
 """Where the time of training goes, and how near the device's peak it comes."""
 
-import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,12 +11,11 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from dynconv import ledger
 from dynconv import recipe as recipes
-from dynconv.bench import machine
 from dynconv.bench.measure import seconds
 from dynconv.config import Recipe
 from dynconv.errors import UserError
-from dynconv.files import replace_text
 from dynconv.models import build
 from dynconv.text import open_prepared
 from dynconv.train import train
@@ -35,15 +33,25 @@ SIDE = 4096
 
 
 def bench_train(
-    name: str, recipe: Recipe, updates: int, synthetic: int | None, output: Path | None
+    name: str,
+    overrides: Sequence[str],
+    updates: int,
+    synthetic: int | None,
+    output: Path | None,
 ) -> str:
     """Train by a recipe in a scratch directory, one process, and measure `updates` updates.
 
     synthetic: so many pairs of random words instead of the recipe's corpus. Writes all numbers to
     `output`, by default data/results/bench-train.json; returns what to print.
     """
-    output = machine.results("bench-train", output)
-    ranks, load = Ranks(), machine.load()
+    output = ledger.path("bench-train", output)
+    path = recipes.find(name)
+    recipe = recipes.load(path, overrides)
+    command = shlex.join(["dynconv", "bench", "train", path.stem, *overrides])
+    command += f" --updates {updates}" + (f" --synthetic {synthetic}" if synthetic else "")
+    what = "training by one process: seconds of each part of an update, and its arithmetic"
+    found = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    ranks = Ranks()
     watch = Watch(torch.cuda.synchronize if ranks.device.type == "cuda" else lambda: None)
     with TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
@@ -67,15 +75,10 @@ def bench_train(
     each_token = flops(resolved, some, ranks) / sum(work.tokens for work in some)
     save, computing = watch.seconds["save"], sum(each[lap] for lap in UPDATE)
     speed = tokens / sum(each.values())
-    found = {
-        "what": "training by one process: seconds of each part of an update, and its arithmetic",
-        "recipe": name,
+    found["numbers"] = {
+        "recipe": path.stem,
         "synthetic_pairs": synthetic,
-        "date": date.today().isoformat(),
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else machine.device(),
-        "versions": machine.versions(),
         "threads": torch.get_num_threads(),
-        "load": {"before": load, "after": machine.load()},
         "precision": precision,
         "updates": updates,
         "seconds": each,
@@ -89,7 +92,7 @@ def bench_train(
         "flop_per_s": each_token * speed,
         "peak_flop_per_s": peak(precision, ranks.device),
     }
-    replace_text(output, json.dumps(found, indent=1) + "\n")
+    ledger.write(output, found)
     return report(found, recipe.train.validate_every) + f"\nwritten to {output}"
 
 
@@ -135,26 +138,27 @@ def random_text(folder: Path, pairs: int) -> Path:
 
 def report(found: dict, validate_every: int) -> str:
     """The numbers of bench train as text."""
-    each, total = found["seconds"], sum(found["seconds"].values())
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    share = found["flop_per_s"] / found["peak_flop_per_s"]
+    numbers, load = found["numbers"], found["load"]
+    each, total = numbers["seconds"], sum(numbers["seconds"].values())
+    share = numbers["flop_per_s"] / numbers["peak_flop_per_s"]
     return "\n".join(
         [
-            f"{found['recipe']}, {found['precision']}, {found['updates']} updates after {WARM}",
-            f"{found['device']}, {found['threads']} threads, {versions}, {found['date']}, "
-            f"load {found['load']['before']} before, {found['load']['after']} after",
+            f"{numbers['recipe']}, {numbers['precision']}, "
+            f"{numbers['updates']} updates after {WARM}",
+            ledger.source(found),
+            f"{numbers['threads']} threads, load {load['before']} before, {load['after']} after",
             "",
             f"{'':12}{'ms':>10}{'share':>9}",
             *(f"{lap:12}{s * 1e3:10.2f}{s / total:9.1%}" for lap, s in each.items()),
             f"{'an update':12}{total * 1e3:10.2f}{1:9.0%}",
             "",
-            f"a validation: {found['validation_s']:.2f} s; a checkpoint: "
-            f"{found['checkpoint_s']:.2f} s, every {validate_every} updates",
-            f"the loop itself (data, log, checkpoints): {found['overhead']:.2%} of the computing",
-            f"{found['target_tokens_per_s']:,.0f} target tokens/s, "
-            f"{found['target_tokens_an_update']:,.0f} an update; "
-            f"{found['memory_gb']:.2f} GB at most",
-            f"{found['flop_per_s'] / 1e12:.3g} TFLOP/s in matrix products, {share:.0%} of this "
-            f"device's {found['peak_flop_per_s'] / 1e12:.3g} (a product of {SIDE} x {SIDE})",
+            f"a validation: {numbers['validation_s']:.2f} s; a checkpoint: "
+            f"{numbers['checkpoint_s']:.2f} s, every {validate_every} updates",
+            f"the loop itself (data, log, checkpoints): {numbers['overhead']:.2%} of the computing",
+            f"{numbers['target_tokens_per_s']:,.0f} target tokens/s, "
+            f"{numbers['target_tokens_an_update']:,.0f} an update; "
+            f"{numbers['memory_gb']:.2f} GB at most",
+            f"{numbers['flop_per_s'] / 1e12:.3g} TFLOP/s in matrix products, {share:.0%} of this "
+            f"device's {numbers['peak_flop_per_s'] / 1e12:.3g} (a product of {SIDE} x {SIDE})",
         ]
     )

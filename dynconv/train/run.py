@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -23,6 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from dynconv import ledger
 from dynconv import recipe as recipes
 from dynconv.config import Recipe
 from dynconv.errors import UserError
@@ -162,8 +162,8 @@ def record(run: Path, recipe: Recipe, ranks: Ranks) -> None:
     start = {
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
-        "commit": _commit(),
-        "device": torch.cuda.get_device_name(ranks.device) if cuda else _processor(),
+        "commit": ledger.commit(),
+        "device": torch.cuda.get_device_name(ranks.device) if cuda else ledger.processor(),
         "threads": torch.get_num_threads(),
         "processes": ranks.size,
     }
@@ -201,25 +201,3 @@ def load_model(run: Path, which: str = "best") -> Trained:
 def vocabulary_hash(run: Path) -> str:
     """sha256 of vocabulary.json: weights mean nothing with another vocabulary."""
     return sha256(run / "vocabulary.json")
-
-
-def _commit() -> str | None:
-    """The commit of dynconv's working tree, with `+changes`; None when git does not track it."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
-
-    try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # fails inside another's repository
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "HEAD") + ("+changes" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -4,17 +4,15 @@ Only a kernel that agrees with float64 arithmetic is timed. Beside each stand it
 attention, PyTorch's ways and the ladder's first kernel.
 """
 
-import json
 import re
 import time
 from collections.abc import Callable, Sequence
-from datetime import date
 from itertools import groupby
 from pathlib import Path
 
 import torch
 
-from dynconv.bench import machine
+from dynconv import ledger
 from dynconv.bench.cases import Shape, parse_shape
 from dynconv.bench.cuda import floors
 from dynconv.bench.cuda.contest import Bench
@@ -23,7 +21,6 @@ from dynconv.bench.cuda.gpu import Gpu
 from dynconv.bench.cuda.plan import plan as tell_plan
 from dynconv.bench.cuda.tables import header, layer_table, table
 from dynconv.errors import UserError
-from dynconv.files import replace_text
 from dynconv.kernels import launch
 from dynconv.kernels.launch import NUMBERS
 
@@ -89,21 +86,15 @@ def measure(
 
     gpu = bench.gpu
     slug = re.sub("[^a-z0-9]+", "-", gpu.name.lower()).strip("-")
-    output = machine.results(f"kernels-{slug}", output)
-    report = {
-        "what": "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch",
-        "command": command,
-        "date": date.today().isoformat(),
-        **gpu.about(),
-        "load": {"before": machine.load()},
-        "rows": [],
-        "layer": [],
-    }
+    output = ledger.path(f"kernels-{slug}", output)
+    numbers = {"rows": [], "layer": []}
+    what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
+    report = ledger.entry(what, command, numbers, **gpu.about())
 
     def tell(rows: list[dict], where: str = "rows") -> None:
-        report[where] += rows
-        report["copy_gb_per_s"], report["load"]["after"] = bench.copied, machine.load()
-        replace_text(output, json.dumps(report, indent=1) + "\n")
+        numbers[where] += rows
+        numbers["copy_gb_per_s"] = bench.copied
+        ledger.write(output, report)
         bar.clear()
         say(layer_table(rows) if where == "layer" else table(rows))
         bar.update()
@@ -128,6 +119,6 @@ def measure(
             for shape in LAYER:
                 for dtype in (torch.float32, torch.bfloat16):
                     tell(bench.layer(shape, dtype), "layer")
-    wrong = [row for row in report["rows"] if row["right"] is False]
+    wrong = [row for row in numbers["rows"] if row["right"] is False]
     say(f"\n{len(wrong)} wrong; load {report['load']['after']}; written to {output}")
     return len(wrong)

@@ -9,7 +9,6 @@ from shutil import which
 
 import torch
 
-from dynconv.bench import machine
 from dynconv.kernels import launch
 
 
@@ -34,11 +33,8 @@ class Gpu:
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         found = which(query[0]) and subprocess.run(query, capture_output=True, text=True).stdout
         more = {"cuda": torch.version.cuda, "cupy": launch.cupy().__version__}
-        return {
-            "device": self.name,
-            "driver": found.split()[0] if found else None,
-            "versions": machine.versions() | more,
-        }
+        driver = {"driver": found.split()[0]} if found else {}
+        return {"device": self.name, "versions": more | driver}
 
     def working(self):
         """The context in which all work is done."""

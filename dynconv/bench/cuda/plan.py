@@ -1,15 +1,13 @@
 """`dynconv bench kernels --plan`: floors, expectations and resources, without a GPU."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import date
 from itertools import chain, groupby
 from math import prod
 from pathlib import Path
 from textwrap import fill
 
-from dynconv.bench import machine
+from dynconv import ledger
 from dynconv.bench.cuda.floors import (
     CLOCK,
     COPY,
@@ -23,7 +21,6 @@ from dynconv.bench.cuda.floors import (
 )
 from dynconv.bench.table import digits
 from dynconv.errors import UserError
-from dynconv.files import replace_text
 from dynconv.kernels import launch, nvrtc
 
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 228 * 1024, 2048, 32  # of a multiprocessor of sm_90
@@ -81,17 +78,13 @@ def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[s
     """
     if reason := nvrtc.missing():
         raise UserError(f"the kernels cannot be compiled: {reason}")
-    output = machine.results("kernels-plan", output)
+    output = ledger.path("kernels-plan", output)
     rows = [
         case.named() | {"direction": direction} | of
         for case in cases
         for direction, of in known(case).items()
     ]
-    report = {
-        "what": "expected, not measured: floors of the CUDA kernels on an H200, and what they take",
-        "command": command,
-        "date": date.today().isoformat(),
-        "versions": machine.versions() | {"nvrtc": nvrtc.version()},
+    numbers = {
         "assumed": {
             "copy_bytes_per_s": COPY,
             "float32_operations_per_s": FMA,
@@ -102,10 +95,12 @@ def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[s
         },
         "rows": rows,
     }
+    what = "expected, not measured: floors of the CUDA kernels on an H200, and what they take"
+    report = ledger.entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})
     yield floors_table(rows)
-    report["kernels"] = resources(cases)
-    replace_text(output, json.dumps(report, indent=1) + "\n")
-    yield resources_table(report["kernels"])
+    numbers["kernels"] = resources(cases)
+    ledger.write(output, report)
+    yield resources_table(numbers["kernels"])
     yield f"\nwritten to {output}"
 
 

@@ -5,11 +5,11 @@ from textwrap import wrap
 
 from dynconv.bench.cuda.plan import size
 from dynconv.bench.table import digits
+from dynconv.ledger import source
 
 
 def header(report: dict, copied: float | None) -> str:
     """Where the numbers come from, and what the columns mean."""
-    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     about = (
         "us: medians of graphs played by turns, each after L2 was emptied; GB/s: by the bytes of "
         "the floor; copy: share of the copy's GB/s; floor: times the floor; attn, eager: times "
@@ -18,8 +18,8 @@ def header(report: dict, copied: float | None) -> str:
         "launch: a graph of one number. PyTorch's ways with DropConnect draw in the graph: two "
         "kernels more."
     )
-    where = f"{report['device']}, driver {report['driver']}, {versions}, {report['date']}, load "
-    where += f"{report['load']['before']}; a copy moves {digits(copied).strip()} GB/s"
+    where = f"{source(report)}, load {report['load']['before']}; a copy moves "
+    where += f"{digits(copied).strip()} GB/s"
     return "\n".join([*wrap(where, 100), "", *wrap(about, 100)])
 
 
