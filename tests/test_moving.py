@@ -13,6 +13,7 @@ from dynconv.teach.moving import (
     KernelSoftmax,
     MixingRow,
     PairMerges,
+    PrefixScan,
     SlidingWindow,
     WordKernels,
 )
@@ -31,6 +32,7 @@ FIGURES = [
     WordKernels(WORDS, KERNELS, pad_left=1),
     PairMerges([(97, 98), (256, 256), (32, 97)], range(256), 256, text='abab "ab"'),
     MixingRow(WORDS, MATRIX, COLORS["depthwise"]),
+    PrefixScan(X),
 ]
 
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -172,6 +174,52 @@ def test_a_row_of_the_mixing_matrix_by_keyboard_and_by_click(page):
     figure.locator("[data-t='1']").click()
     assert said.text_content() == "output 1, “<type>” = 1.00 <type>; the weights sum to 1.00"
     assert slider.input_value() == "1" and slider.get_attribute("aria-valuetext") == "1, <type>"
+
+
+SCANS = {  # additions and depth after each step, for 8 cells
+    "one after another": ([0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 5, 6, 7]),
+    "log-step": ([0, 7, 13, 17], [0, 1, 2, 3]),
+    "work-efficient": ([0, 4, 6, 7, 7, 8, 10, 14], [0, 1, 2, 3, 3, 4, 5, 6]),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_a_scan_ends_in_the_cumulative_sum(page, name):
+    figure = page.locator("prefix-scan").nth(1)
+    figure.get_by_label(name, exact=True).check()
+    said, slider = figure.locator("output"), figure.locator("[name=step]")
+    last = len(SCANS[name][0]) - 1
+    for step, (additions, depth) in enumerate(zip(*SCANS[name], strict=True)):
+        counts = f"{name}, step {step} of {last}: {additions} additions, depth {depth}"
+        assert said.text_content().startswith(counts)
+        assert figure.locator("svg .add").count() == additions
+        assert slider.get_attribute("aria-valuetext") == counts
+        slider.press("ArrowRight")
+    rows = [float(number) for number in figure.locator("svg text").all_text_contents()[8:]]
+    sums = [0, *X.cumsum(dim=0).tolist()]
+    ends = sums if name == "work-efficient" else sums[1:]
+    assert rows[:8] == X.tolist() and rows[-len(ends) :] == ends
+    assert said.text_content().endswith(f"the last row is S[{9 - len(ends)}] to S[8]")
+
+
+def test_what_a_scan_adds_in_its_second_step(page):
+    figure = page.locator("prefix-scan").first
+    figure.get_by_label("log-step").check()
+    figure.locator("[name=step]").fill("2")
+    rows = [float(number) for number in figure.locator("svg text").all_text_contents()[8:]]
+    assert rows[8:16] == [(X[max(t - 1, 0) : t + 1]).sum() for t in range(8)]  # windows of two
+    assert rows[16:] == [(X[max(t - 3, 0) : t + 1]).sum() for t in range(8)]  # and of four
+    figure.get_by_label("work-efficient").check()  # begins anew
+    assert "step 0 of 7" in figure.locator("output").text_content()
+    figure.locator("[name=step]").fill("2")
+    rows = [float(number) for number in figure.locator("svg text").all_text_contents()[8:]]
+    assert rows[19] == X[:4].sum() and rows[23] == X[4:].sum()
+    assert rows[16:19] == [X[0], X[:2].sum(), X[2]]
+
+
+def test_a_scan_wants_a_power_of_two():
+    with pytest.raises(ValueError, match="a scan of 6 cells: .* a power of two"):
+        PrefixScan(X[:6])
 
 
 def test_the_darkest_role_is_lighter_on_a_dark_page(browser, tmp_path):

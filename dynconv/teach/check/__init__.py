@@ -9,6 +9,7 @@ from dynconv.teach.check.gates import scaled_gradient
 from dynconv.teach.check.mixing import mixing_matrix
 from dynconv.teach.check.module import folded
 from dynconv.teach.check.normalizers import sparsemax
+from dynconv.teach.check.prefix_sums import summed_area
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
 from dynconv.teach.check.text import respell, resumable
 
@@ -29,5 +30,6 @@ __all__ = [
     "scaled_gradient",
     "softmax_gradient",
     "sparsemax",
+    "summed_area",
     "window_attention",
 ]

@@ -104,3 +104,16 @@ class MixingRow(Moving):
 
     def __init__(self, words: Sequence[str], M: Tensor, color: str = COLORS["attention"]) -> None:
         super().__init__(words=list(words), M=rounded(M.round(decimals=3)), color=color)
+
+
+class PrefixScan(Moving):
+    """Prefix sums made in steps: which cells are added, how many additions, how deep.
+
+    x  (T) the numbers, T a power of two; 8 fit well
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        T = len(x)
+        if T < 2 or T & (T - 1):
+            raise ValueError(f"a scan of {T} cells: their number must be a power of two")
+        super().__init__(x=rounded(x), color=COLORS["talk"])
