@@ -3,6 +3,7 @@
 import json
 import re
 
+import numpy as np
 import pytest
 import torch
 from browser import watch
@@ -10,6 +11,7 @@ from browser import watch
 from dynconv import ops
 from dynconv.style import COLORS
 from dynconv.teach.moving import (
+    BlockTrace,
     KernelSoftmax,
     MixingRow,
     PairMerges,
@@ -17,6 +19,7 @@ from dynconv.teach.moving import (
     SlidingWindow,
     WordKernels,
 )
+from dynconv.teach.trace import ACCESS
 from dynconv.text import Vocabulary
 
 X = torch.tensor([1.0, 3, 2, -1, 0, 2, 4, 1])
@@ -26,6 +29,30 @@ KERNELS = torch.tensor([[0.1, 0.2, 0.7], [0.5, 0.25, 0.25], [0.6, 0.3, 0.1], [0.
 MATRIX = torch.tensor(
     [[0.5, 0.25, 0.25, 0], [0, 1, 0, 0], [-0.5, 0, 0.125, 0.75], [0, 0, 0, 0]],
 )
+
+
+def block() -> np.ndarray:
+    """Three threads take x[0 ... 4] into a tile of which element 0 is padding; then two taps."""
+    steps = [  # phase, site, array, write, and the elements of threads 0, 1 and 2
+        (0, 0, 0, False, [None, 0, 1]),
+        (0, 1, -1, True, [0, 1, 2]),
+        (0, 0, 0, False, [2]),
+        (0, 1, -1, True, [3]),
+        (1, 2, -1, False, [0, 1, 2]),
+        (1, 2, -1, False, [1, 2, 3]),
+        (1, 3, 2, True, [0, 1, 2]),
+        (1, 4, 1, False, [0, 0, 0]),  # of an array that is not drawn
+    ]
+    told = [
+        (7, thread, array, at, 4 * at, 4, write, site, 0, step, phase)
+        for step, (phase, site, array, write, elements) in enumerate(steps)
+        for thread, at in enumerate(elements)
+        if at is not None
+    ]
+    return np.array(sorted(told, key=lambda a: (a[-1], a[1])), ACCESS)  # as a trace has them
+
+
+ROWS = [("x<b>", 0, 5), ("tile", -1, 4), ("y", 2, 5)]
 FIGURES = [
     SlidingWindow(X, KERNEL, pad_left=2),
     KernelSoftmax(torch.tensor([0.0, 1.0, 0.0]), length=9, pad_left=1),
@@ -33,6 +60,7 @@ FIGURES = [
     PairMerges([(97, 98), (256, 256), (32, 97)], range(256), 256, text='abab "ab"'),
     MixingRow(WORDS, MATRIX, COLORS["depthwise"]),
     PrefixScan(X),
+    BlockTrace(block(), ROWS, halo=(1, 0)),
 ]
 
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -220,6 +248,75 @@ def test_what_a_scan_adds_in_its_second_step(page):
 def test_a_scan_wants_a_power_of_two():
     with pytest.raises(ValueError, match="a scan of 6 cells: .* a power of two"):
         PrefixScan(X[:6])
+
+
+def test_a_block_steps_through_its_tile(page):
+    figure = page.locator("block-trace").nth(1)
+    said, slider = figure.locator("output"), figure.locator("input")
+    lit = figure.locator("svg text[style]")
+    wanted = [
+        ("0 barriers: 2 threads read x<b>, 8 bytes", (8, 0, 0, 0), ["1", "2"]),
+        ("0 barriers: 3 threads write tile, 12 bytes", (8, 0, 0, 12), ["0", "1", "2"]),
+        ("0 barriers: 1 thread reads x<b>, 4 bytes", (12, 0, 0, 12), ["0"]),
+        ("0 barriers: 1 thread writes tile, 4 bytes", (12, 0, 0, 16), ["0"]),
+        ("1 barrier: 3 threads read tile, 12 bytes", (12, 0, 12, 16), ["0", "1", "2"]),
+        ("1 barrier: 3 threads read tile, 12 bytes", (12, 0, 24, 16), ["0", "1", "2"]),
+        ("1 barrier: 3 threads write y, 12 bytes", (12, 12, 24, 16), ["0", "1", "2"]),
+    ]
+    for i, (what, moved, threads) in enumerate(wanted, 1):
+        counted = "global {} bytes loaded, {} stored, shared {} loaded, {} stored".format(*moved)
+        assert said.text_content() == f"step {i} of 7, after {what}; so far {counted}"
+        assert lit.all_text_contents() == threads
+        assert slider.get_attribute("aria-valuetext") == f"{i} of 7"
+        slider.press("ArrowRight")
+    touched = figure.locator("svg rect.bar, svg rect.role").count()
+    assert touched == 3 + 4 + 3 + 7  # three of x, the tile, three of y, all steps
+    assert figure.locator("svg rect[stroke-dasharray]").count() == 1  # the halo
+    for word in ("halo", "barrier", "x<b>"):
+        assert figure.get_by_text(word, exact=True).count() == 1
+    slider.press("Home")
+    assert said.text_content().startswith("step 1 of 7")
+
+
+def test_a_block_plays_and_pauses(page):
+    page.clock.install()
+    page.reload()
+    figure = page.locator("block-trace").first
+    said, play = figure.locator("output"), figure.locator("button")
+    play.press("Enter")
+    for i in range(1, 4):
+        assert said.text_content().startswith(f"step {i} of 7")
+        page.clock.run_for(900)
+    play.click()
+    page.clock.run_for(5000)
+    assert said.text_content().startswith("step 4 of 7")
+    assert play.get_attribute("aria-pressed") == "false"
+    play.click()
+    page.clock.run_for(5000)
+    assert said.text_content().startswith("step 7 of 7")
+    assert play.get_attribute("aria-pressed") == "false"
+    play.click()  # once more, from the first
+    assert said.text_content().startswith("step 1 of 7")
+    page.clock.run_for(900)
+    figure.locator("input").press("ArrowRight")  # by hand: it stops
+    page.clock.run_for(5000)
+    assert said.text_content().startswith("step 3 of 7")
+
+
+def test_cells_of_vectors_and_of_several_threads(page):
+    wide = np.zeros(3, ACCESS)
+    wide["thread"], wide["bytes"] = range(3), 8
+    wide["index"], wide["offset"] = [0, 2, 2], [0, 8, 8]
+    page.set_content(BlockTrace(wide, [("x", 0, 6)])._repr_html_())
+    lit = page.locator("svg text[style]").all_text_contents()
+    assert lit == ["0", "0", "2×", "2×"]
+
+
+def test_a_trace_of_two_blocks_is_refused():
+    two = np.concatenate([block(), block()])
+    two["block"][:5] = 3
+    with pytest.raises(ValueError, match=r"accesses of blocks \[3, 7\]: pass those of one block"):
+        BlockTrace(two, ROWS)
 
 
 def test_the_darkest_role_is_lighter_on_a_dark_page(browser, tmp_path):

@@ -192,6 +192,23 @@ def test_gradients_are_those_of_finite_differences(name, impl):
         assert gradcheck(partial(op, impl), inputs)
 
 
+@pytest.mark.parametrize("impl", ops.implementations("talk_conv"))
+def test_talk_offset_has_no_gradient_where_its_distance_is_whole(impl):
+    """As in the paper's equation 6; also at the ends of the sequence, and beyond the reaches."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 9, 6, dtype=F64)
+    for offset in (0.0, 0.25, 0.5, 1.0, 1.25, -0.3, 0.3):
+        left, right = torch.full((2, 2, 9, 3), offset, dtype=F64).requires_grad_()
+        out = ops.talk_conv(x, left, right, max_left=4, max_right=8, impl=impl)
+        t = torch.arange(9.0)
+        grads = torch.autograd.grad(out.sum(), (left, right))
+        for grad, reach, room in zip(grads, (4, 8), (t, 8 - t), strict=True):
+            moves = torch.full((9,), offset * reach > 0 and offset * reach % 1 > 0)
+            moves &= offset * reach < room
+            assert torch.equal((grad != 0).all((0, 2)), moves), (offset, reach)
+            assert torch.equal((grad != 0).any(2).any(0), moves), (offset, reach)
+
+
 def off_the_grid(offsets: torch.Tensor, reach: int) -> torch.Tensor:
     """Offsets whose distances end in 0.2 to 0.8."""
     return ((offsets * reach).floor() + 0.2 + 0.6 * torch.rand_like(offsets)) / max(1, reach)

@@ -34,8 +34,8 @@ __device__ __forceinline__ void narrow(float x, bfloat16& y) {  // to nearest, t
 }
 
 #ifdef SIMULATED
-inline float widen(float16 x) { return __builtin_bit_cast(_Float16, x.bits); }
-inline void narrow(float x, float16& y) {
+__forceinline__ float widen(float16 x) { return __builtin_bit_cast(_Float16, x.bits); }
+__forceinline__ void narrow(float x, float16& y) {
   y.bits = __builtin_bit_cast(unsigned short, (_Float16)x);
 }
 #else

@@ -530,8 +530,10 @@ simulated::Shared<U> shared_cast(simulated::Shared<T> p) {
     struct alignas(16) name##4 {                                                         \
         type x, y, z, w;                                                                 \
     };                                                                                   \
-    inline name##2 make_##name##2(type x, type y) { return {x, y}; }                     \
-    inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
+    __forceinline__ name##2 make_##name##2(type x, type y) { return {x, y}; }            \
+    __forceinline__ name##4 make_##name##4(type x, type y, type z, type w) {             \
+        return {x, y, z, w};                                                             \
+    }
 SIMULATED_VECTORS(float, float)
 SIMULATED_VECTORS(double, double)
 SIMULATED_VECTORS(int, int)
@@ -614,7 +616,7 @@ T atomicMin(T* target, std::type_identity_t<T> value) {
     return simulated::change(target, [=](T old) { return value < old ? value : old; });
 }
 template <class T>
-T __ldg(const T* p) {
+__forceinline__ T __ldg(const T* p) {
     return *p;
 }
 inline unsigned __float_as_uint(float x) { return simulated::bits<unsigned>(x); }

@@ -76,12 +76,16 @@ class Module:
     names:    name expressions, such as "light_conv<float, 4>", of the kernels to compile
     checked:  check each index of arrays whose size is known, which costs little or nothing, but
               up to 4 times the time where GCC leaves loops over registers as they are
+    flags:    more for the compiler, after its usual ones
     """
 
-    def __init__(self, code: str, names: Sequence[str], *, checked: bool = True):
+    def __init__(
+        self, code: str, names: Sequence[str], *, checked: bool = True, flags: Sequence[str] = ()
+    ):
         compiler, processor, checks = toolchain()
+        command = [compiler, *processor, *checks[not checked :], *COMPILE.split(), *flags]
         self.names = tuple(names)
-        self.library = load(code, self.names, [compiler, *processor, *checks[not checked :]])
+        self.library = load(code, self.names, command)
 
     def get_function(self, name: str) -> "Function":
         """The kernel of this name, which must be one of `names`."""
@@ -108,6 +112,7 @@ class Function:
         args: Sequence[np.generic],
         shared_mem: int = 0,
         order: str | int = "forward",
+        workers: int | None = None,
     ) -> None:
         """Run the kernel to its end; KernelFault if it, or the launch, is wrong.
 
@@ -117,6 +122,7 @@ class Function:
         shared_mem:  bytes of dynamic shared memory, filled with NaN before each block
         order:       in which order the threads of a block run: "forward", "backward", or the seed
                      of a shuffle. A missing barrier gives different answers in different orders.
+        workers:     threads of this CPU that blocks are spread over; PyTorch's number without it
         """
         grid = extent("grid", grid, MOST_BLOCKS)
         block = extent("block", block, MOST_THREADS)
@@ -131,7 +137,7 @@ class Function:
             grid=grid,
             block=block,
             shared=shared_mem,
-            workers=min(torch.get_num_threads(), prod(grid)),
+            workers=min(workers or torch.get_num_threads(), prod(grid)),
             order=seed,
             arguments=self.pack(args),
             error=ctypes.addressof(error := ctypes.create_string_buffer(1024)),
@@ -191,7 +197,8 @@ def toolchain() -> tuple[str, list[str], list[str]]:
         for processor, checks in product(PROCESSOR, CHECKS):
             found = compiler, processor.split(), checks.split()
             try:
-                library = load(PROBE, ("probe",), [compiler, *found[1], *found[2]])
+                command = [compiler, *found[1], *found[2], *COMPILE.split()]
+                library = load(PROBE, ("probe",), command)
             except CompileError as error:
                 reason = f"{compiler} cannot build them: {error}"
                 continue
@@ -217,7 +224,6 @@ extern "C" [[gnu::visibility("default")]] void launch_{i}(simulated::Launch* lau
     simulated::launch<kernel_{i}>(launch, kernel_{i}); }}
 extern "C" [[gnu::visibility("default")]] void describe_{i}(char* text, size_t room) {{
     simulated::describe(text, room, kernel_{i}); }}"""
-    command = [*command, *COMPILE.split()]
     parts = (source, *command, native.processor())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     path = native.cache_directory() / f"{key}-cuda.so"

@@ -27,14 +27,21 @@ def edges(
     """Distances (B, T, H) from each position to its window's edges, cut at the sequence's ends.
 
     Distances, not places: t - left * max_left would round away the fraction at a large t.
-    At least float32, for the same reason.
+    At least float32, for the same reason. A whole distance has the gradient 0, as in equation 6.
     """
     T = left.shape[1]
     left = left.to(torch.promote_types(left.dtype, torch.float32))
     t = torch.arange(T, device=left.device, dtype=left.dtype)[:, None]  # (T, 1)
     to_left = torch.minimum((left * max_left).clamp(min=0), t)
     to_right = torch.zeros_like(left) if right is None else (right * max_right).clamp(min=0)
-    return to_left, torch.minimum(to_right, T - 1 - t)
+    return held_if_whole(to_left), held_if_whole(torch.minimum(to_right, T - 1 - t))
+
+
+def held_if_whole(distance: Tensor) -> Tensor:
+    """The same distance. Where it is whole its edge cuts no token, and autograd must not guess:
+    through clips and minima it would give a number that is the derivative of neither side.
+    """
+    return torch.where(distance == distance.floor(), distance.detach(), distance)
 
 
 def talk_conv_loop(

@@ -4,18 +4,26 @@ from dynconv.teach.check.attention import window_attention
 from dynconv.teach.check.averaging import exponential_average
 from dynconv.teach.check.convolutions import depthwise, dilated, dynamic, light, light_gradient
 from dynconv.teach.check.dropconnect import dropconnect_mask
+from dynconv.teach.check.dynamicconv_kernels import dropconnect_kernel
 from dynconv.teach.check.environment import environment
 from dynconv.teach.check.gates import scaled_gradient
+from dynconv.teach.check.kernels import depthwise_kernel
+from dynconv.teach.check.lightconv_kernels import weight_gradient_kernel
 from dynconv.teach.check.mixing import mixing_matrix
 from dynconv.teach.check.module import folded
 from dynconv.teach.check.normalizers import sparsemax
 from dynconv.teach.check.prefix_sums import summed_area
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
+from dynconv.teach.check.talk_gradients import talk_gradient
+from dynconv.teach.check.talk_kernels import chunked_scan_kernel
 from dynconv.teach.check.text import respell, resumable
 
 __all__ = [
+    "chunked_scan_kernel",
     "depthwise",
+    "depthwise_kernel",
     "dilated",
+    "dropconnect_kernel",
     "dropconnect_mask",
     "dynamic",
     "environment",
@@ -31,5 +39,7 @@ __all__ = [
     "softmax_gradient",
     "sparsemax",
     "summed_area",
+    "talk_gradient",
+    "weight_gradient_kernel",
     "window_attention",
 ]

@@ -6,6 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from dynconv.style import COLORS
@@ -117,3 +118,53 @@ class PrefixScan(Moving):
         if T < 2 or T & (T - 1):
             raise ValueError(f"a scan of {T} cells: their number must be a power of two")
         super().__init__(x=rounded(x), color=COLORS["talk"])
+
+
+class BlockTrace(Moving):
+    """A block of CUDA threads at work: what they read and write, one instruction after the other.
+
+    accesses  of one block, from `dynconv.teach.trace.trace`
+    rows      what is drawn: a name, the array's number in the accesses (-1 for shared memory, whose
+              elements are words of 4 bytes), and its length in elements
+    halo      so many elements at the two ends of shared memory are the neighbours' as well
+
+    All threads of the block go in step. In a cell stands the thread that uses it, or how many do.
+    """
+
+    def __init__(
+        self,
+        accesses: np.ndarray,
+        rows: Sequence[tuple[str, int, int]],
+        halo: tuple[int, int] = (0, 0),
+    ) -> None:
+        blocks = np.unique(accesses["block"]).tolist()
+        if len(blocks) != 1:
+            raise ValueError(f"accesses of blocks {blocks}: pass those of one block")
+        drawn = [(name, int(array < 0), length) for name, array, length in rows]
+        steps = in_step(accesses, [array for _, array, _ in rows])
+        super().__init__(rows=drawn, halo=halo, steps=steps, color=COLORS["light"])
+
+
+def in_step(accesses: np.ndarray, arrays: Sequence[int]) -> list[list]:
+    """What a block does to these arrays, all its threads in step.
+
+    Returns for each step: phase, row of the array, write, bytes, width of an access in elements,
+    and pairs of a thread and the element that it begins with.
+    """
+    drawn = accesses[np.isin(accesses["array"], arrays)]
+    drawn = drawn[np.lexsort((drawn["thread"], drawn["site"], drawn["step"]))]
+    ends = np.flatnonzero(np.diff(drawn["site"]) | np.diff(drawn["step"]))
+    out = []
+    for a in np.split(drawn, ends + 1):
+        phase, array, write = (a[field][0].item() for field in ("phase", "array", "write"))
+        width = a["bytes"][0].item() // element(drawn[drawn["array"] == array])
+        cells = np.stack([a["thread"], a["index"]], axis=1).tolist()
+        total = a["bytes"].sum().item()
+        out.append([phase, arrays.index(array), int(write), total, max(1, width), cells])
+    return out
+
+
+def element(accesses: np.ndarray) -> int:
+    """Bytes of an element of the one array that these accesses hit: words in shared memory."""
+    first = accesses[accesses["index"] > 0][:1] if accesses["array"][0] >= 0 else []
+    return (first["offset"] // first["index"]).item() if len(first) else 4

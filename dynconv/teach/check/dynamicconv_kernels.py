@@ -1,0 +1,97 @@
+"""The check of the exercise on DropConnect in a CUDA kernel."""
+
+import numpy as np
+
+from dynconv.kernels import simulate
+
+CODE = """
+__global__ void factors(unsigned long long seed, unsigned long long first, float p, int n,
+                        float* out) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = factor(seed, first + i, p);
+}
+"""
+COUNT = 2**16
+"""factors of a launch, where nothing else is said"""
+SIGMAS = 5
+"""how far a share may be from the expected one, in standard deviations"""
+SEEDS = 0, 1, 2, 3, 2**63 - 1
+
+
+def dropconnect_kernel(source: str) -> None:
+    """source is CUDA C++ with a function
+
+        __device__ float factor(unsigned long long seed, unsigned long long i, float p)
+
+    of the weight number i: 0 with probability p, else 1 / (1 - p); it depends on nothing else.
+    Runs on the simulator.
+    """
+    if not isinstance(source, str):
+        raise AssertionError(f"it is a {type(source).__name__}, not a string of CUDA source")
+    try:
+        launch = simulate.Module(source + CODE, ["factors"]).get_function("factors")
+    except simulate.CompileError as error:
+        raise AssertionError(f"it does not compile: {error}") from None
+
+    def draw(seed: int, first: int = 0, p: float = 0.25, n: int = COUNT, block: int = 256):
+        out = np.full(n, np.nan, np.float32)
+        numbers = np.uint64(seed), np.uint64(first), np.float32(p), np.int32(n)
+        launch((-(-n // block),), (block,), [*numbers, np.uint64(out.ctypes.data)])
+        return out
+
+    for p in (0.0, 0.1, 0.25, 0.5):
+        _values(draw(1, p=p), p)
+    whole = draw(1)
+    if not np.array_equal(draw(1), whole):
+        raise AssertionError(
+            "a second call draws another mask: the backward pass would not find the first again"
+        )
+    if not np.array_equal(draw(1, first=1000, n=5000, block=96), whole[1000:6000]):
+        raise AssertionError(
+            "another launch draws another factor for the same weight: it must depend on i, not on "
+            "the thread or the block"
+        )
+    masks = {seed: draw(seed) for seed in SEEDS}
+    for seed, mask in masks.items():
+        _values(mask, 0.25, f"seed {seed}: ")
+    swapped = masks[2].reshape(-1, 2)[:, ::-1].ravel()
+    pairs = {
+        "seeds 1 and 2": (masks[1], masks[2]),
+        "seeds 0 and 2^63 - 1": (masks[0], masks[2**63 - 1]),
+        "seeds 2^32 apart": (whole, draw(1 + 2**32)),
+        "weights 2^32 apart": (whole, draw(1, first=2**32)),
+        "weight i of seed 3 and weight i + 1 of seed 2": (masks[3][:-1], masks[2][1:]),
+        "weight i of seed 3 and weight i ^ 1 of seed 2": (masks[3], swapped),
+    }
+    for apart in (1, 2, 7, 31, 1024):
+        pairs[f"weights {apart} apart"] = whole[apart:], whole[:-apart]
+    for which, (a, b) in pairs.items():  # first, as it says more
+        if np.array_equal(a, b):
+            raise AssertionError(f"{which} have the same draws")
+    for which, (a, b) in pairs.items():
+        _independent(a, b, which)
+    print(f"right: values, shares and independence of {COUNT:,} weights, {len(SEEDS)} seeds")
+
+
+def _values(mask: np.ndarray, p: float, where: str = "") -> None:
+    kept = 1 / (1 - p)
+    strange = np.flatnonzero(~(np.isclose(mask, kept, rtol=1e-6, atol=0) | (mask == 0)))  # NaN, too
+    if len(strange):
+        i = strange[0]
+        raise AssertionError(
+            f"{where}p = {p}: factor {i} is {mask[i]:.4g}, and should be 0 or {kept:.4g}"
+        )
+    share, sigma = (mask == 0).mean(), (p * (1 - p) / len(mask)) ** 0.5
+    if abs(share - p) > SIGMAS * sigma:
+        raise AssertionError(f"{where}p = {p}: {share:.1%} of the factors are 0, not {p:.1%}")
+
+
+def _independent(a: np.ndarray, b: np.ndarray, which: str, p: float = 0.25) -> None:
+    """Both are 0 at p^2 of the places, if they have nothing to do with each other."""
+    both, expected = ((a == 0) & (b == 0)).mean(), p * p
+    sigma = (expected * (1 - expected) / len(a)) ** 0.5
+    if abs(both - expected) > SIGMAS * sigma:
+        raise AssertionError(
+            f"{which} are not independent: both are 0 at {both:.1%} of the places, "
+            f"not at {expected:.1%}"
+        )

@@ -1,0 +1,265 @@
+"""Which bytes a CUDA kernel reads and writes: it runs on the simulator, and each access is told.
+
+The kernel is compiled without optimization: the trace has each access as the source writes it. What
+a compiler would merge, such as two loads of one number, is told twice; and what it would round once
+is rounded twice.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+import torch
+
+from dynconv.kernels import cuda, launch, simulate
+
+HEADER = Path(__file__).with_name("trace.h")
+GCC = "-fsanitize=thread -fsanitize-coverage=trace-pc -fno-omit-frame-pointer -O0"
+# Clang leaves out what follows from the rest: branches, and the read of y[i] += 1
+CLANG = GCC.replace("trace-pc", "trace-pc,no-prune") + (
+    " -mllvm -tsan-instrument-read-before-write=1"
+)
+SECTOR = 32  # bytes that memory gives at least
+WARP = 32  # threads
+WORD = 4  # bytes, as wide as a bank of shared memory
+NEVER = 2**62
+SHARED, STATIC, BARRIER, BACK = -1, -2, -3, -4  # in place of an array's number
+
+RAW = np.dtype(  # what trace.h calls Access
+    [("site", "u8"), ("place", "u8"), ("offset", "i8")]
+    + [(field, "i4") for field in ("block", "thread", "array", "bytes", "write")],
+    align=True,
+)
+ACCESS = np.dtype(
+    [(field, "i4") for field in ("block", "thread", "array")]
+    + [("index", "i8"), ("offset", "i8"), ("bytes", "i4"), ("write", "?")]
+    + [(field, "i4") for field in ("site", "nth", "step", "phase")]
+)
+
+
+def trace(
+    code: str,
+    name: str,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    args: Sequence[np.ndarray | torch.Tensor | np.generic],
+    shared_mem: int = 0,
+    most: int = 4_000_000,
+) -> np.ndarray:
+    """Run kernel `name` of the CUDA source `code` on the simulator; its accesses to memory.
+
+    grid, block, shared_mem  as for a launch of `simulate.Module`
+    args                     arrays and CPU tensors, contiguous, for pointers: the kernel writes
+                             into them; else NumPy scalars
+    most                     accesses and jumps back, 48 bytes each; one more is a KernelFault
+
+    Returns one record for each access, in the order of the program: block by block, a thread until
+    it waits, then the next. Its fields:
+
+    block   number of the block: x + gridDim.x * (y + gridDim.y * z)
+    thread  number in the block: x + blockDim.x * (y + blockDim.y * z)
+    array   the first of `args` that has these bytes; -1 is shared memory
+    index   of the first element in that array; in shared memory of the word of 4 bytes, so that
+            index % 32 is the bank
+    offset  the same in bytes
+    bytes   of this access
+    write   or read; an atomic function does both
+    site    number of the instruction, in order of first use
+    nth     how often the block has been there before, all its threads in step
+    step    number of the moment at which that is so, in its block
+    phase   how many __syncthreads() this thread has passed
+
+    Accesses of a warp at one site with the same nth are one instruction. Threads are in step as on
+    a GPU: those that skip a branch, or a round of a loop, wait for those that do not.
+
+    Within a statement the order is the compiler's. Not told: local variables, and memory of which
+    `args` has but the address. Static __shared__ arrays, told on Linux alone, come after the
+    dynamic memory, from the first byte that is touched.
+    """
+    arrays = {i: extent(i, a) for i, a in enumerate(args) if not isinstance(a, np.generic)}
+    values = [np.uint64(arrays[i][0]) if i in arrays else a for i, a in enumerate(args)]
+    flags = GCC if simulate.toolchain()[2] == simulate.CHECKS[0].split() else CLANG
+    source = f'#line 1 "trace.h"\n{HEADER.read_text("utf-8")}\n#line 1 "kernel.cu"\n{code}'
+    entry = f"simulated::trace::Traced<{name}>::run"
+    module = simulate.Module(source, [entry], flags=flags.split())
+    kernel = module.get_function(entry)
+    kernel.name = name
+    trace_into = module.library.trace_into
+    trace_into.argtypes = ctypes.c_void_p, ctypes.c_long, ctypes.c_void_p, ctypes.c_long
+    trace_into.restype = ctypes.c_long
+
+    ranges = np.array([arrays[i][:2] for i in arrays], np.uint64)
+    raw = np.empty(most, RAW)
+    trace_into(ranges.ctypes.data, len(ranges), raw.ctypes.data, most)
+    try:
+        kernel(grid, block, values, shared_mem=shared_mem, workers=1)
+    finally:
+        length = trace_into(None, 0, None, 0)
+    return accesses(raw[:length], arrays, shared_mem)
+
+
+def extent(i: int, array: np.ndarray | torch.Tensor) -> tuple[int, int, int]:
+    """Address, bytes, and bytes of an element, of argument i."""
+    if isinstance(array, torch.Tensor):
+        if array.device.type != "cpu":
+            raise ValueError(f"args[{i}] is on {array.device}, the trace runs on the CPU: .cpu()")
+        if not array.is_contiguous():
+            raise ValueError(f"args[{i}] is not contiguous: pass args[{i}].contiguous()")
+        return array.data_ptr(), array.nbytes, array.itemsize
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"args[{i}] is {type(array)}: pass an array, a tensor, np.int32 or such")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"args[{i}] is not contiguous: pass np.ascontiguousarray(...)")
+    return array.ctypes.data, array.nbytes, array.itemsize
+
+
+def accesses(
+    raw: np.ndarray, arrays: dict[int, tuple[int, int, int]], shared_mem: int
+) -> np.ndarray:
+    """The records that `trace` returns.
+
+    raw     what trace.h has kept
+    arrays  for each array's position in `args` its `extent`
+    """
+    step, phase = in_step(raw)
+    real = raw["bytes"] > 0
+    raw, step, phase = raw[real], step[real], phase[real]
+    out = np.empty(len(raw), ACCESS)
+    for field in ("block", "thread", "offset", "bytes", "write"):
+        out[field] = raw[field]
+    out["phase"], out["step"] = phase, np.unique(step, return_inverse=True)[1]
+
+    static = raw["array"] == STATIC
+    first = raw["offset"][static].min(initial=2**62)
+    out["offset"][static] += -(-shared_mem // 16) * 16 - first
+    positions = np.array([*arrays, SHARED, SHARED])  # STATIC and SHARED count from the end
+    sizes = np.array([*(size for _, _, size in arrays.values()), WORD, WORD])
+    out["array"] = positions[raw["array"]]
+    out["index"] = out["offset"] // sizes[raw["array"]]
+
+    both = raw["place"] * np.uint64(31) + raw["site"]
+    _, used, site = np.unique(both, return_index=True, return_inverse=True)
+    out["site"] = used.argsort().argsort()[site]
+    order, start = groups(out["block"], out["site"], then=out["step"])
+    new = np.diff(out["step"][order], prepend=-1) != 0
+    visits = np.cumsum(new)
+    out["nth"][order] = visits - visits[start]
+    return out
+
+
+def in_step(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """When each of the records happens if the threads of a block go in step; and its phase.
+
+    Those that are farthest behind in the source go on, together, and a jump back waits until all
+    others have come as far: so a thread that leaves something out waits for those that do not. Of
+    jumps from one place, that of the inner loop, which goes less far, is the first.
+    """
+    order, start = groups(raw["block"], raw["thread"])
+    passed = np.cumsum(raw["array"][order] == BARRIER)
+    before = passed[start] - (raw["array"][order][start] == BARRIER)
+    phase, step = np.empty((2, len(raw)), np.int64)
+    phase[order] = passed - before
+    start_of_code = raw["place"].min(initial=2**63)
+    place, site = ((raw[field] - start_of_code).astype(np.int64) for field in ("place", "site"))
+    place = (place << 32) + np.where(raw["array"] == BACK, 2**32 - 1 - site, 0)
+    place = np.unique(place, return_inverse=True)[1]
+    key = np.append(place[order], NEVER)
+    at = np.flatnonzero(start == np.arange(len(raw)))  # each thread's next record, in this order
+    end = np.append(at[1:], len(raw))
+    threads = raw["block"][order][at]
+    blocks = np.flatnonzero(np.diff(threads, prepend=-1))
+    sizes = np.diff(blocks, append=len(at))
+    for now in count():
+        wanted = key[np.where(at < end, at, -1)]
+        least = np.repeat(np.minimum.reduceat(wanted, blocks), sizes)
+        go = (wanted == least) & (wanted < NEVER)
+        if not go.any():
+            return step, phase
+        step[order[at[go]]] = now
+        at[go] += 1
+
+
+def number(*keys: np.ndarray) -> np.ndarray:
+    """One number for several of at least 0, in the same order."""
+    return np.ravel_multi_index(keys, [int(key.max(initial=0)) + 1 for key in keys])
+
+
+def groups(*keys: np.ndarray, then: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The order that brings equal keys together; for each place in it, where its group starts.
+
+    then  what a group is sorted by; without it, the order stays
+    """
+    key = number(*keys)
+    order = np.argsort(key, kind="stable") if then is None else np.lexsort((then, key))
+    new = np.diff(key[order], prepend=-1) != 0
+    return order, np.maximum.accumulate(np.where(new, np.arange(len(key)), 0))
+
+
+def trace_launches(run: Callable[[], object]) -> list[tuple[str, np.ndarray]]:
+    """Name and trace of each kernel that `run` launches by functions of `dynconv.kernels.cuda`.
+
+    For instance run=lambda: cuda.mix(x, weight, pad_left), with contiguous tensors of the CPU.
+    """
+    kept = []
+
+    def traced(source: str, kernel: str, how: launch.Launch, device: torch.device, *arguments):
+        args = [a if isinstance(a, torch.Tensor) else launch.convert(a) for a in arguments]
+        code = launch.code(source)
+        kept.append((kernel, trace(code, kernel, (how.blocks,), how.block, args, how.shared)))
+
+    with mock.patch.object(cuda, "launch", traced):
+        run()
+    return kept
+
+
+class Traffic(NamedTuple):
+    """What a kernel asks of one array.
+
+    loaded    bytes that its threads read
+    stored    bytes that they write
+    touched   different bytes among them
+    requests  instructions of a warp that read or write here
+    sectors   of 32 bytes, that the requests ask for: each costs as many as it touches. 0 for
+              shared memory, which has banks instead
+    """
+
+    loaded: int
+    stored: int
+    touched: int
+    requests: int
+    sectors: int
+
+
+def traffic(accesses: np.ndarray) -> dict[int, Traffic]:
+    """For each array of a `trace`, or of some of its records, what is asked of it.
+
+    The base of each array counts as aligned.
+    """
+    arrays = np.unique(accesses["array"]).tolist()
+    return {array: one_array(accesses[accesses["array"] == array]) for array in arrays}
+
+
+def one_array(a: np.ndarray) -> Traffic:
+    """The traffic of accesses to one array."""
+    key = number(a["block"], a["thread"] // WARP, a["site"], a["nth"])
+    requests, request = np.unique(key, return_inverse=True)
+    begin, end = a["offset"], a["offset"] + a["bytes"]
+    touched = np.zeros(end.max(), bool)
+    for k in range(a["bytes"].max()):
+        touched[(begin + k)[begin + k < end]] = True
+    first, last = begin // SECTOR, (end - 1) // SECTOR
+    request = request * (last.max() + 1)  # a request's sectors are apart from those of others
+    spans = range((last - first).max() + 1)
+    sectors = np.sort(np.concatenate([(request + first + k)[first + k <= last] for k in spans]))
+    different = 1 + np.count_nonzero(np.diff(sectors))  # np.unique takes ten times as long
+    return Traffic(
+        loaded=int(a["bytes"][~a["write"]].sum()),
+        stored=int(a["bytes"][a["write"]].sum()),
+        touched=int(touched.sum()),
+        requests=len(requests),
+        sectors=0 if a["array"][0] == SHARED else int(different),
+    )
