@@ -10,6 +10,7 @@ from browser import watch
 
 from dynconv import ops
 from dynconv.style import COLORS
+from dynconv.teach import mixing_matrix
 from dynconv.teach.moving import (
     BlockTrace,
     KernelSoftmax,
@@ -17,6 +18,7 @@ from dynconv.teach.moving import (
     PairMerges,
     PrefixScan,
     SlidingWindow,
+    TalkWindow,
     WordKernels,
 )
 from dynconv.teach.trace import ACCESS
@@ -53,6 +55,7 @@ def block() -> np.ndarray:
 
 
 ROWS = [("x<b>", 0, 5), ("tile", -1, 4), ("y", 2, 5)]
+OFFSETS = torch.tensor([[0.0, 0.25, 0.5, 0.45], [0.5, 0.25, 1.0, 0.75]])  # left, right
 FIGURES = [
     SlidingWindow(X, KERNEL, pad_left=2),
     KernelSoftmax(torch.tensor([0.0, 1.0, 0.0]), length=9, pad_left=1),
@@ -61,6 +64,7 @@ FIGURES = [
     MixingRow(WORDS, MATRIX, COLORS["depthwise"]),
     PrefixScan(X),
     BlockTrace(block(), ROWS, halo=(1, 0)),
+    TalkWindow(WORDS, X[2:6], *OFFSETS, max_left=2, max_right=3),
 ]
 
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -317,6 +321,85 @@ def test_a_trace_of_two_blocks_is_refused():
     two["block"][:5] = 3
     with pytest.raises(ValueError, match=r"accesses of blocks \[3, 7\]: pass those of one block"):
         BlockTrace(two, ROWS)
+
+
+def shown(figure):
+    """The shares in the cells, and what the line under the figure says."""
+    texts = figure.locator("svg text").all_text_contents()
+    return [float(share) for share in texts[1:12:3]], figure.locator("output").text_content()
+
+
+def packages(left, right, t, max_left=2, max_right=3):
+    """The same by the package: shares, their sum, and the output of word t."""
+    given = [z if z is None else torch.tensor(z).view(1, 4, 1) for z in (left, right)]
+    reaches = {"max_left": max_left, "max_right": max_right}
+    M = mixing_matrix(lambda x: ops.talk_conv(x, *given, **reaches), 4)  # (T, T)
+    out, K = M[t] @ X[2:6], max_left + max_right + 1
+    return [
+        round(m, 2) for m in (M[t] * K).tolist()
+    ], f" = {out * K:.2f}; divided by {K}: {out:.2f}"
+
+
+def test_the_window_of_a_word_and_its_sum(page):
+    figure = page.locator("talk-window").nth(1)
+    word, left, right = (figure.locator(f"[name={name}]") for name in ("t", "left", "right"))
+    offsets = OFFSETS.tolist()
+    for t in (2, 0, 1, 3):  # it begins with word 2
+        word.fill(str(t))
+        assert word.get_attribute("aria-valuetext") == WORDS[t]
+        for a, b in [(None, None), (0, 0), (1, 1), (0.35, 0.5), (0.9, 0.15)]:
+            if a is not None:
+                left.fill(str(a))
+                right.fill(str(b))
+                offsets[0][t], offsets[1][t] = a, b
+            shares, end = packages(*offsets, t)
+            seen, said = shown(figure)
+            assert seen == shares and said.endswith(end.replace("-0.00", "0.00"))
+    left.press("ArrowLeft")
+    assert left.input_value() == "0.89"
+    figure.locator("[data-t='0']").click()
+    word.press("ArrowRight")  # what one has set stays with its word
+    assert (left.input_value(), right.input_value()) == ("0.9", "0.15")
+    start = page.locator("talk-window").first.locator("output").text_content()
+    assert start.endswith(packages(*OFFSETS.tolist(), 2)[1])
+    assert start == (
+        "“of”, places 1.00 to 4.00: 1.00 × -1 + 1.00 × 0 + 1.00 × 2"
+        " = S(4.00) − S(1.00) = 3.00 − 2.00 = 1.00; divided by 6: 0.17"
+    )
+
+
+def test_an_edge_is_dragged(page):
+    figure = page.locator("talk-window").first
+    figure.scroll_into_view_if_needed()
+    box = figure.locator("svg").bounding_box()
+    unit = box["width"] / (80 + 50 * 4)
+
+    def at(p):
+        return box["x"] + unit * (60 + 50 * p), box["y"] + unit * 60
+
+    page.mouse.move(*at(1.2))  # the nearest edge is the left one, at 1
+    page.mouse.down()
+    page.mouse.move(*at(0.5))
+    page.mouse.up()
+    page.mouse.move(*at(2.0))  # nothing is held any more
+    assert float(figure.locator("[name=left]").input_value()) == pytest.approx(0.75, abs=0.011)
+    page.mouse.move(*at(3.8))
+    page.mouse.down()
+    page.mouse.move(*at(-1.0))  # not beyond the word itself
+    assert figure.locator("[name=right]").input_value() == "0"
+    page.mouse.move(*at(3.6))
+    page.mouse.up()
+    assert float(figure.locator("[name=right]").input_value()) == pytest.approx(0.2, abs=0.011)
+
+
+def test_a_causal_window_has_one_edge(page):
+    figure = TalkWindow(WORDS, X[2:6], OFFSETS[0], None, max_left=4, max_right=0)
+    page.set_content(figure._repr_html_())
+    assert page.locator("[name=right]").count() == 0
+    page.locator("[name=t]").press("End")
+    shares, end = packages(OFFSETS[0].tolist(), None, 3, 4, 0)
+    seen, said = shown(page)
+    assert seen == shares and said.endswith(end)
 
 
 def test_the_darkest_role_is_lighter_on_a_dark_page(browser, tmp_path):

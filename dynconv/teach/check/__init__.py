@@ -16,6 +16,7 @@ from dynconv.teach.check.prefix_sums import summed_area
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
 from dynconv.teach.check.talk_gradients import talk_gradient
 from dynconv.teach.check.talk_kernels import chunked_scan_kernel
+from dynconv.teach.check.talk_windows import talk
 from dynconv.teach.check.text import respell, resumable
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "softmax_gradient",
     "sparsemax",
     "summed_area",
+    "talk",
     "talk_gradient",
     "weight_gradient_kernel",
     "window_attention",

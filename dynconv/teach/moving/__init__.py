@@ -168,3 +168,32 @@ def element(accesses: np.ndarray) -> int:
     """Bytes of an element of the one array that these accesses hit: words in shared memory."""
     first = accesses[accesses["index"] > 0][:1] if accesses["array"][0] >= 0 else []
     return (first["offset"] // first["index"]).item() if len(first) else 4
+
+
+class TalkWindow(Moving):
+    """TaLK's window of one word, whose edges one drags, and the two look-ups that sum it.
+
+    words      T of them
+    x          (T) the channel that is summed
+    left       (T) offsets to begin with, from 0 to 1, rounded to hundredths
+    right      (T), or None if max_right is 0
+    max_left, max_right  reaches of the offset 1, in words
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        x: Tensor,
+        left: Tensor,
+        right: Tensor | None,
+        max_left: int,
+        max_right: int,
+    ) -> None:
+        offsets = {
+            side: None if offset is None else rounded(offset.round(decimals=2))
+            for side, offset in (("left", left), ("right", right))
+        }
+        reaches = {"max_left": max_left, "max_right": max_right}
+        super().__init__(
+            words=list(words), x=rounded(x), **offsets, **reaches, color=COLORS["talk"]
+        )
