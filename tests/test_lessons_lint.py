@@ -118,6 +118,11 @@ CITED = {
     "ops/dynamicconv.py": ["eq-dynamic"],
     "ops/lightconv.py": ["eq-sharing"],
     "ops/normalize.py": ["eq-softmax-kernel"],
+    "ops/talk.py": [
+        "eq-windows-share",
+        "eq-talk-gradients-dx",
+        "eq-talk-gradients-doffset",
+    ],
     "train/loss.py": ["eq-batches-loss"],
 }
 """the equations of the book that a module's docstrings name by number, as (11.3)"""

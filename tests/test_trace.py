@@ -212,6 +212,8 @@ def test_kernels_that_belong_together_are_told_in_turn():
     names, seen = zip(*trace_launches(lambda: cuda.gradients(g, x, w, 1)), strict=True)
     assert [name.partition("<")[0] for name in names] == ["light_conv_grad", "sum_rows"]
     assert all(traffic(a)[1] for a in seen)
+    means = trace_launches(lambda: cuda.cumulative_mean(x, backward=False))
+    assert [set(a["bytes"].tolist()) for _, a in means] == [{16}, {16}]  # four channels each
 
 
 def test_shared_memory_and_barriers():
@@ -362,4 +364,5 @@ def test_what_cannot_be_traced_is_said_in_one_line():
     refused(
         CompileError, "^kernel.cu:1:.*'missing'", code="__global__ void f() { missing; }", name="f"
     )
-    copied(x, x, 4, 4)  # and goes on afterwards
+    fits = trace(COPY, "copy<float>", (1,), (4,), [x, x, n, np.int32(1)], most=8)
+    assert len(fits) == 8  # and it goes on after the faults

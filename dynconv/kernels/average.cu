@@ -60,7 +60,8 @@ struct Piece {
   // sum += x[t], or g[t] / (t + 1)
   __device__ __forceinline__ void add(int t, Sum<Number> (&sum)[V]) const {
     Sum<Number> y[V];
-    widen(*reinterpret_cast<const Pack<Number, V>*>(x + t * x_time), y);
+    const auto pack = *reinterpret_cast<const Pack<Number, V>*>(x + t * x_time);
+    widen(pack, y);
 #pragma unroll
     for (int v = 0; v < V; ++v) sum[v] += BACKWARD ? y[v] / (t + 1) : y[v];
   }

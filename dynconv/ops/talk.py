@@ -6,6 +6,8 @@ that an edge cuts through in part (equation 5) and is divided by the largest win
 
     out[b, t, c] = 1 / (max_left + max_right + 1)
                    * sum_s min(clip(1 - (a_l - s), 0, 1), clip(1 - (s - a_r), 0, 1)) * x[b, s, c]
+
+Equation (15.5) of the book; its gradients are (16.2) and (16.4).
 """
 
 import math
