@@ -16,6 +16,7 @@ from dynconv.teach.check.prefix_sums import summed_area
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
 from dynconv.teach.check.talk_gradients import talk_gradient
 from dynconv.teach.check.talk_kernels import chunked_scan_kernel
+from dynconv.teach.check.talk_layer import true_width
 from dynconv.teach.check.talk_windows import talk
 from dynconv.teach.check.text import respell, resumable
 
@@ -42,6 +43,7 @@ __all__ = [
     "summed_area",
     "talk",
     "talk_gradient",
+    "true_width",
     "weight_gradient_kernel",
     "window_attention",
 ]
