@@ -12,6 +12,7 @@ from dynconv.teach.check.lightconv_kernels import weight_gradient_kernel
 from dynconv.teach.check.mixing import mixing_matrix
 from dynconv.teach.check.module import folded
 from dynconv.teach.check.normalizers import sparsemax
+from dynconv.teach.check.positions import moved_positions
 from dynconv.teach.check.prefix_sums import summed_area
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
 from dynconv.teach.check.talk_gradients import talk_gradient
@@ -34,6 +35,7 @@ __all__ = [
     "light",
     "light_gradient",
     "mixing_matrix",
+    "moved_positions",
     "renormalised",
     "respell",
     "resumable",
