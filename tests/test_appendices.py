@@ -1,0 +1,54 @@
+"""The appendices say what the manifest of the data and the lessons say."""
+
+import re
+
+from conftest import ROOT
+
+from dynconv.text.catalog import SPLITS, Entry, entries
+
+DATA = (ROOT / "book/data.md").read_text(encoding="utf-8")
+READING = (ROOT / "book/reading.md").read_text(encoding="utf-8")
+KINDS = {
+    "translation": "translation",
+    "language-model": "language models",
+    "summarisation": "summaries",
+}
+
+
+def line(entry: Entry) -> str:
+    known = entry.sentences or {}
+    counts = ", ".join(f"{known[split]:,}" if split in known else "–" for split in SPLITS)
+    return f"| `{entry.name}` | {KINDS[entry.kind]} | {counts} | {entry.licence} |"
+
+
+def test_the_tables_are_the_manifests():
+    ours, theirs = DATA.partition("## What the papers used")[::2]
+    for text, shipped in ((ours, True), (theirs, False)):
+        lines = re.findall(r"^\| `.*$", text, re.MULTILINE)
+        assert lines == [line(entry) for entry in entries() if entry.shipped == shipped]
+
+
+def test_what_is_without_an_address_is_named():
+    lacking = [
+        entry.name
+        for entry in entries()
+        if not entry.shipped and not all(file.urls for file in entry.files)
+    ]
+    assert lacking == ["duc-2004"] and "`duc-2004` has no address" in DATA
+
+
+CITE = r"\{cite:[tp]\}`([^`]+)`"
+
+
+def test_the_reading_list_is_that_of_the_lessons():
+    listed = {
+        label: re.findall(CITE, line)
+        for label, line in re.findall(r"^- \{ref\}`([\w-]+)`:(.*)$", READING, re.MULTILINE)
+    }
+    expected = {}
+    for lesson in sorted((ROOT / "lessons").glob("*.md")):
+        text = lesson.read_text(encoding="utf-8")
+        label = re.search(r"^\((lesson-[\w-]+)\)=$", text, re.MULTILINE)[1]
+        keys = ",".join(re.findall(CITE, text.partition("\n## References\n")[2])).split(",")
+        expected[label] = list(dict.fromkeys(key.strip() for key in keys))
+    assert listed == expected and list(listed) == list(expected)
