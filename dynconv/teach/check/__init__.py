@@ -20,6 +20,7 @@ from dynconv.teach.check.talk_kernels import chunked_scan_kernel
 from dynconv.teach.check.talk_layer import true_width
 from dynconv.teach.check.talk_windows import talk
 from dynconv.teach.check.text import respell, resumable
+from dynconv.teach.check.training import schedule
 
 __all__ = [
     "chunked_scan_kernel",
@@ -40,6 +41,7 @@ __all__ = [
     "respell",
     "resumable",
     "scaled_gradient",
+    "schedule",
     "softmax_gradient",
     "sparsemax",
     "summed_area",
