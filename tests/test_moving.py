@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ import torch
 from browser import watch
 
 from dynconv import ops
+from dynconv.decode import beam_search
 from dynconv.style import COLORS
 from dynconv.teach import mixing_matrix
 from dynconv.teach.moving import (
+    BeamGrowth,
     BlockTrace,
     KernelSoftmax,
     MixingRow,
@@ -22,7 +25,7 @@ from dynconv.teach.moving import (
     WordKernels,
 )
 from dynconv.teach.trace import ACCESS
-from dynconv.text import Vocabulary
+from dynconv.text import EOS, Vocabulary
 
 X = torch.tensor([1.0, 3, 2, -1, 0, 2, 4, 1])
 KERNEL = torch.tensor([0.2, 0.3, 0.5])
@@ -56,6 +59,16 @@ def block() -> np.ndarray:
 
 ROWS = [("x<b>", 0, 5), ("tile", -1, 4), ("y", 2, 5)]
 OFFSETS = torch.tensor([[0.0, 0.25, 0.5, 0.45], [0.5, 0.25, 1.0, 0.75]])  # left, right
+RECORD = [  # a beam of two, in the order in which a search has ranked its candidates
+    (("<b>",), -0.5, "live", None),
+    (("two",), -1.0, "live", None),
+    (("<eos>",), -2.5, "pruned", None),
+    (("two", "<eos>"), -1.25, "finished", -0.625),
+    (("<b>", "past"), -1.5, "live", None),
+    (("two", "thirty"), -2.0, "live", None),
+    (("<b>", "past", "<eos>"), -1.5, "finished", -0.5),
+    (("two", "thirty", "<eos>"), -2.75, "pruned", None),
+]
 FIGURES = [
     SlidingWindow(X, KERNEL, pad_left=2),
     KernelSoftmax(torch.tensor([0.0, 1.0, 0.0]), length=9, pad_left=1),
@@ -65,6 +78,7 @@ FIGURES = [
     PrefixScan(X),
     BlockTrace(block(), ROWS, halo=(1, 0)),
     TalkWindow(WORDS, X[2:6], *OFFSETS, max_left=2, max_right=3),
+    BeamGrowth(RECORD),
 ]
 
 VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -400,6 +414,64 @@ def test_a_causal_window_has_one_edge(page):
     shares, end = packages(OFFSETS[0].tolist(), None, 3, 4, 0)
     seen, said = shown(page)
     assert seen == shares and said.endswith(end)
+
+
+def test_a_beam_grows_by_keyboard(page):
+    figure = page.locator("beam-growth").nth(1)
+    said, slider = figure.locator("output"), figure.locator("input")
+    assert said.text_content() == (
+        "step 3: nothing goes on; finished 2, the best “<b> past” with score -0.50"
+    )
+    faint = figure.locator("g[data-kept=false] text:first-child")
+    assert sorted(faint.all_text_contents()) == ["<eos>", "<eos>", "thirty"]
+    slider.press("ArrowLeft")
+    assert said.text_content() == (
+        "step 2: goes on with “<b> past” -1.50, “two thirty” -2.00; "
+        "finished 1, the best “two” with score -0.63"
+    )
+    assert faint.all_text_contents() == ["<eos>"]
+    slider.press("Home")
+    assert said.text_content() == "step 0: goes on with “” 0.00; nothing has finished"
+    slider.press("ArrowRight")
+    assert "“<b>” -0.50, “two” -1.00; nothing" in said.text_content()
+    numbers = figure.locator("g text:last-child").all_text_contents()
+    assert numbers == ["0.00", "-0.50", "-1.00", "-2.50"]
+
+
+def test_a_beam_of_the_package_is_shown_as_it_was_searched(page):
+    """What is finished, and its scores: of a beam search with a table for a model."""
+    torch.manual_seed(2)
+    logp = torch.randn(6, 6).log_softmax(1)
+
+    class Table:
+        def __init__(self, model, source, pad_mask):
+            pass
+
+        def __call__(self, tokens):
+            return logp[tokens]
+
+        def keep(self, sentences, rows):
+            pass
+
+    source, pad_mask = torch.tensor([[3, 1]]), torch.zeros(1, 2, dtype=torch.bool)
+    found = beam_search(None, source, pad_mask, beam=4, max_length=5, stepper=Table)[0]
+    record = {}
+    for tokens, score in found:
+        ids, total = [*tokens, EOS], 0.0
+        for n, (last, token) in enumerate(pairwise([EOS, *ids]), start=1):
+            total += logp[last].log_softmax(0)[token].item()
+            ended = token == EOS
+            words = tuple(map(str, ids[:n]))
+            record[words] = (words, total, "finished" if ended else "live", None)
+        record[words] = (words, total, "finished", score)
+    page.set_content(BeamGrowth(sorted(record.values(), key=lambda h: len(h[0])))._repr_html_())
+    scores = page.locator("g text:last-child").all_text_contents()
+    assert sorted(s for s in scores if s.startswith("s ")) == sorted(
+        f"s {h.score:.2f}" for h in found
+    )
+    best = " ".join(map(str, found[0].tokens))
+    assert f"with score {found[0].score:.2f}" in page.locator("output").text_content()
+    assert best in page.locator("output").text_content()
 
 
 def test_the_darkest_role_is_lighter_on_a_dark_page(browser, tmp_path):

@@ -14,6 +14,7 @@ from dynconv.teach.check.module import folded
 from dynconv.teach.check.normalizers import sparsemax
 from dynconv.teach.check.positions import moved_positions
 from dynconv.teach.check.prefix_sums import summed_area
+from dynconv.teach.check.search import block_trigrams
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
 from dynconv.teach.check.talk_gradients import talk_gradient
 from dynconv.teach.check.talk_kernels import chunked_scan_kernel
@@ -23,6 +24,7 @@ from dynconv.teach.check.text import respell, resumable
 from dynconv.teach.check.training import schedule
 
 __all__ = [
+    "block_trigrams",
     "chunked_scan_kernel",
     "depthwise",
     "depthwise_kernel",

@@ -197,3 +197,19 @@ class TalkWindow(Moving):
         super().__init__(
             words=list(words), x=rounded(x), **offsets, **reaches, color=COLORS["talk"]
         )
+
+
+class BeamGrowth(Moving):
+    """A beam that grows step by step: kept hypotheses, pruned ones, finished ones.
+
+    record  (words, log p, fate, score) of each candidate that a search has ranked, step by step: a
+            candidate of step t has t words; fate is "live", "pruned" or "finished", and score,
+            None but for the finished, is log p over the length penalty
+    """
+
+    def __init__(self, record: Sequence[tuple[Sequence[str], float, str, float | None]]) -> None:
+        nodes = [
+            [list(words), round(logp, 4), fate, None if score is None else round(score, 4)]
+            for words, logp, fate, score in record
+        ]
+        super().__init__(record=nodes, color="currentColor")
