@@ -2,6 +2,7 @@
 
 from dynconv.teach.check.attention import window_attention
 from dynconv.teach.check.averaging import exponential_average
+from dynconv.teach.check.bleu import chrf
 from dynconv.teach.check.convolutions import depthwise, dilated, dynamic, light, light_gradient
 from dynconv.teach.check.dropconnect import dropconnect_mask
 from dynconv.teach.check.dynamicconv_kernels import dropconnect_kernel
@@ -25,6 +26,7 @@ from dynconv.teach.check.training import schedule
 
 __all__ = [
     "block_trigrams",
+    "chrf",
     "chunked_scan_kernel",
     "depthwise",
     "depthwise_kernel",
