@@ -4,6 +4,7 @@ from dynconv import style
 from dynconv.teach import check
 from dynconv.teach.compare import same
 from dynconv.teach.mixing import draw_mixing, mixing_matrix
+from dynconv.teach.processes import Processes
 from dynconv.teach.show import show
 
-__all__ = ["check", "draw_mixing", "mixing_matrix", "same", "show", "style"]
+__all__ = ["Processes", "check", "draw_mixing", "mixing_matrix", "same", "show", "style"]

@@ -4,10 +4,12 @@ from dynconv.teach.check.attention import window_attention
 from dynconv.teach.check.averaging import exponential_average
 from dynconv.teach.check.bleu import chrf
 from dynconv.teach.check.convolutions import depthwise, dilated, dynamic, light, light_gradient
+from dynconv.teach.check.distributed import ring_all_reduce
 from dynconv.teach.check.dropconnect import dropconnect_mask
 from dynconv.teach.check.dynamicconv_kernels import dropconnect_kernel
 from dynconv.teach.check.environment import environment
 from dynconv.teach.check.gates import scaled_gradient
+from dynconv.teach.check.iwslt import cleaned
 from dynconv.teach.check.kernels import depthwise_kernel
 from dynconv.teach.check.lightconv_kernels import weight_gradient_kernel
 from dynconv.teach.check.mixing import mixing_matrix
@@ -28,6 +30,7 @@ __all__ = [
     "block_trigrams",
     "chrf",
     "chunked_scan_kernel",
+    "cleaned",
     "depthwise",
     "depthwise_kernel",
     "dilated",
@@ -44,6 +47,7 @@ __all__ = [
     "renormalised",
     "respell",
     "resumable",
+    "ring_all_reduce",
     "scaled_gradient",
     "schedule",
     "softmax_gradient",

@@ -1,0 +1,173 @@
+"""Processes that a notebook talks to: each call runs one function on all of them."""
+
+import ast
+import importlib
+import inspect
+import multiprocessing
+import os
+import pickle
+import textwrap
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from types import FunctionType, ModuleType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+START = 180.0
+"""seconds in which a process must have started, on a machine that is busy with other things"""
+LIMIT = 90.0
+"""seconds after which a call is over: its processes are killed"""
+WAIT = 40.0
+"""seconds that one process waits for another within a call"""
+
+
+class Processes:
+    """`run(n, function, ...)` calls the function in n processes, which know each other by gloo.
+
+    Each is one program of its own, with one thread, started once and used for all calls. Within a
+    call `torch.distributed` is set up as after torchrun: rank, world size and a default group. No
+    port is fixed, and what a process prints is lost: it returns what it has to say.
+    """
+
+    def __init__(self, most: int = 4):
+        self.most = most
+        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self.calls = 0
+        self.ends: list[Connection] = []
+        self.children: list[Any] = []
+        self.ready = 0
+        """how many have said that they have started"""
+
+    def start(self, size: int) -> None:
+        """Start so many, unless they run already; does not wait for them."""
+        if not 1 <= size <= self.most:
+            raise ValueError(f"size {size}: these are {self.most} processes")
+        spawn = multiprocessing.get_context("spawn")
+        while len(self.children) < size:
+            mine, theirs = spawn.Pipe()
+            child = spawn.Process(target=_serve, args=(theirs, self.store.port), daemon=True)
+            child.start()
+            theirs.close()
+            self.ends.append(mine)
+            self.children.append(child)
+
+    def stop(self) -> None:
+        """Kill them; the next call starts others."""
+        for child in self.children:
+            child.kill()
+        for child, end in zip(self.children, self.ends, strict=True):
+            child.join()
+            end.close()
+        self.children, self.ends, self.ready = [], [], 0
+
+    def run(
+        self, size: int, function: Callable, *arguments, limit: float = LIMIT, wait: float = WAIT
+    ) -> list:
+        """What `function(*arguments)` returns on each of `size` ranks, in their order.
+
+        The function may use others of its notebook, and modules and values that it imports or
+        holds. RuntimeError says which rank failed first in their order, and with what.
+        """
+        self.start(size)
+        self.calls += 1
+        work = pickle.dumps((_carried(function), function.__name__, arguments))
+        answers: list[tuple[Any, str | None]] = []
+        try:
+            end = time.monotonic() + START
+            while self.ready < size:
+                self._hear(self.ready, end, f"start within {START:g} s")
+                self.ready += 1
+            end = time.monotonic() + limit
+            for rank in range(size):
+                self.ends[rank].send_bytes(pickle.dumps((self.calls, rank, size, wait, work)))
+            for rank in range(size):
+                answers.append(self._hear(rank, end, f"end within {limit:g} s"))
+        except (EOFError, ConnectionError):
+            self.stop()
+            raise RuntimeError(f"process {len(answers)} of {size} died") from None
+        except BaseException:  # ctrl-C too: an answer must not wait for the next call
+            self.stop()
+            raise
+        for rank, (_, error) in enumerate(answers):
+            if error:
+                raise RuntimeError(f"process {rank} of {size}: {error}")
+        return [result for result, _ in answers]
+
+    def _hear(self, rank: int, end: float, what: str) -> Any:
+        """The next message of a process."""
+        if not self.ends[rank].poll(max(0, end - time.monotonic())):
+            raise TimeoutError(f"process {rank} did not {what}")
+        return pickle.loads(self.ends[rank].recv_bytes())
+
+
+def _carried(function: FunctionType) -> list[tuple[str, str, Any]]:
+    """(name, kind, what) for the function and all that it uses: a notebook cannot be imported."""
+    found: dict[str, tuple[str, Any]] = {}
+
+    def follow(each: FunctionType) -> None:
+        source = textwrap.dedent(inspect.getsource(each))
+        found[each.__name__] = ("source", source)
+        for name in (_names(source) & each.__globals__.keys()) - found.keys():
+            value = each.__globals__[name]
+            if isinstance(value, ModuleType):
+                found[name] = ("module", value.__name__)
+            elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
+                follow(value)
+            else:
+                found[name] = ("value", value)
+
+    follow(function)
+    return [(name, *rest) for name, rest in found.items()]
+
+
+def _names(source: str) -> set[str]:
+    """Those that a function's source mentions, its defaults included."""
+    return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+
+
+def _serve(end: Connection, port: int) -> None:
+    """One process: answer calls until the notebook is gone."""
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)  # gloo prints on its own
+    os.dup2(quiet, 2)
+    torch.set_num_threads(1)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    end.send_bytes(pickle.dumps("ready"))
+    while True:
+        try:
+            call, rank, size, wait, work = pickle.loads(end.recv_bytes())
+        except (EOFError, ConnectionError):
+            return
+        try:
+            result, error = (
+                _answer(dist.PrefixStore(f"{call}", store), rank, size, wait, work),
+                None,
+            )
+        except Exception as problem:
+            last = traceback.extract_tb(problem.__traceback__)[-1].name
+            result, error = None, f"{type(problem).__name__} in {last}: {problem}"
+        finally:
+            if dist.is_initialized():
+                dist.destroy_process_group()
+        end.send_bytes(pickle.dumps((result, error)))
+
+
+def _answer(store: dist.Store, rank: int, size: int, wait: float, work: bytes) -> Any:
+    carried, name, arguments = pickle.loads(work)
+    space: dict[str, Any] = {"__name__": "notebook"}
+    for each, kind, what in carried:
+        if kind == "module":
+            space[each] = importlib.import_module(what)
+        elif kind == "value":
+            space[each] = what
+    for _, kind, what in carried:
+        if kind == "source":
+            exec(what, space)
+    time_out = timedelta(seconds=wait)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=time_out)
+    return space[name](*arguments)
