@@ -25,8 +25,10 @@ from dynconv.teach.check.talk_layer import true_width
 from dynconv.teach.check.talk_windows import talk
 from dynconv.teach.check.text import respell, resumable
 from dynconv.teach.check.training import schedule
+from dynconv.teach.check.wmt import accumulation
 
 __all__ = [
+    "accumulation",
     "block_trigrams",
     "chrf",
     "chunked_scan_kernel",
