@@ -1,12 +1,16 @@
-"""The appendices say what the manifest of the data and the lessons say."""
+"""The appendices say what the manifest of the data, the lessons and the simulator say."""
 
 import re
+import sys
 
+import pytest
 from conftest import ROOT
 
+from dynconv.kernels import simulate
 from dynconv.text.catalog import SPLITS, Entry, entries
 
 DATA = (ROOT / "book/data.md").read_text(encoding="utf-8")
+CUDA = (ROOT / "book/cuda_on_a_cpu.md").read_text(encoding="utf-8")
 READING = (ROOT / "book/reading.md").read_text(encoding="utf-8")
 KINDS = {
     "translation": "translation",
@@ -52,3 +56,17 @@ def test_the_reading_list_is_that_of_the_lessons():
         keys = ",".join(re.findall(CITE, text.partition("\n## References\n")[2])).split(",")
         expected[label] = list(dict.fromkeys(key.strip() for key in keys))
     assert listed == expected and list(listed) == list(expected)
+
+
+def test_the_cuda_example(capsys):
+    if simulate.missing():
+        pytest.skip(simulate.missing())
+    blocks = re.findall(r"^```python\n(.*?)^```$", CUDA, re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(compile("\n".join(blocks), "cuda_on_a_cpu.md", "exec"), names)
+    said = capsys.readouterr().out.replace("float[", "float [")  # Clang has no space
+    shown = re.search(r"^```text\n(.*?)^```$", CUDA, re.MULTILINE | re.DOTALL)[1]
+    assert len(blocks) == 5 and said.split() == shown.split()
+    if sys.platform == "linux":  # elsewhere static shared memory is not filled with NaN
+        right = (~names["backward"].isnan()).nonzero().flatten()
+        assert right.tolist() == [0, 64]
