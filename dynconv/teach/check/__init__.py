@@ -11,6 +11,7 @@ from dynconv.teach.check.environment import environment
 from dynconv.teach.check.gates import scaled_gradient
 from dynconv.teach.check.iwslt import cleaned
 from dynconv.teach.check.kernels import depthwise_kernel
+from dynconv.teach.check.language import adaptive_argmax
 from dynconv.teach.check.lightconv_kernels import weight_gradient_kernel
 from dynconv.teach.check.mixing import mixing_matrix
 from dynconv.teach.check.module import folded
@@ -19,6 +20,7 @@ from dynconv.teach.check.positions import moved_positions
 from dynconv.teach.check.prefix_sums import summed_area
 from dynconv.teach.check.search import block_trigrams
 from dynconv.teach.check.softmax import renormalised, softmax_gradient
+from dynconv.teach.check.summaries import rouge_l
 from dynconv.teach.check.talk_gradients import talk_gradient
 from dynconv.teach.check.talk_kernels import chunked_scan_kernel
 from dynconv.teach.check.talk_layer import true_width
@@ -29,6 +31,7 @@ from dynconv.teach.check.wmt import accumulation
 
 __all__ = [
     "accumulation",
+    "adaptive_argmax",
     "block_trigrams",
     "chrf",
     "chunked_scan_kernel",
@@ -50,6 +53,7 @@ __all__ = [
     "respell",
     "resumable",
     "ring_all_reduce",
+    "rouge_l",
     "scaled_gradient",
     "schedule",
     "softmax_gradient",
