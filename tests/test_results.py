@@ -42,7 +42,7 @@ def lines(text: str) -> dict[str, list[str]]:
 
 def test_every_run_of_the_tables_is_finished():
     """Three seeds of each way to translate; one of the others."""
-    for name, seeds in {"help-de-en-mixers": 3, "austen-mixers": 1}.items():
+    for name, seeds in {"help-de-en-mixers": 3, "austen-mixers": 1, "synopsis-mixers": 1}.items():
         for row in RECORDS[name]["rows"]:
             assert sum(isinstance(score, float) for score in row["scores"]) >= seeds, row["name"]
 
@@ -62,8 +62,9 @@ def test_its_picture_is_on_the_page(name):
 
 
 def test_summaries_are_better_than_the_first_words():
-    """The first 12 words: tests/test_score.py."""
-    assert any(row["mean"] for row in RECORDS["synopsis-mixers"]["rows"])
+    """The first 12 words: tests/test_score.py. Attention is worse, and the page says so."""
+    first = {"ROUGE-1": 34.2, "ROUGE-2": 15.7, "ROUGE-L": 29.5}
     for row in RECORDS["synopsis-mixers"]["rows"]:
-        for found in filter(None, row["metrics"]):
-            assert found["ROUGE-1"] > 34.2 and found["ROUGE-2"] > 15.7 and found["ROUGE-L"] > 29.5
+        for found in row["metrics"]:
+            better = [found[metric] > score for metric, score in first.items()]
+            assert better == [row["name"] != "attention"] * 3
