@@ -12,7 +12,7 @@ from dynconv.teach.compare import compare
 from dynconv.text.corpus import load_parallel
 
 NOT_IN_LESSONS = {"tensorboard", "requests", "jupyterlab", "nbval", "cupy"}
-PACKAGES = {"numpy", *WANTED} - NOT_IN_LESSONS
+PACKAGES = {"numpy", "sacremoses", "nltk", *WANTED} - NOT_IN_LESSONS  # nltk is of rouge-score
 
 
 def environment() -> None:
