@@ -144,10 +144,8 @@ def _serve(end: Connection, port: int) -> None:
         except (EOFError, ConnectionError):
             return
         try:
-            result, error = (
-                _answer(dist.PrefixStore(f"{call}", store), rank, size, wait, work),
-                None,
-            )
+            own = dist.PrefixStore(f"{call}", store)
+            result, error = _answer(own, rank, size, wait, work), None
         except Exception as problem:
             last = traceback.extract_tb(problem.__traceback__)[-1].name
             result, error = None, f"{type(problem).__name__} in {last}: {problem}"

@@ -5,22 +5,12 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from dynconv.teach.check.cost import Cost
 from dynconv.teach.compare import compare
 
 MOST = 500
 """tensor operations, for 2,000 positions"""
-
-
-class _Operations(TorchDispatchMode):
-    """Counts the tensor operations inside `with`."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += 1
-        return func(*args, **(kwargs or {}))
 
 
 def exponential_average(mine: Callable[..., Tensor]) -> None:
@@ -47,8 +37,8 @@ def exponential_average(mine: Callable[..., Tensor]) -> None:
             near = out.shape == right.shape and torch.allclose(out.double(), right, 1e-5, 1e-6)
             why = "; as float32 they agree: mind the dtype" if near else ""
             raise AssertionError(f"T = {T}, decay = {decay}: {error}{why}") from None
-    with _Operations() as operations:
+    with Cost() as cost:
         mine(torch.zeros(1, 2000, 1), decay=0.5)
-    if operations.count > MOST:
-        raise AssertionError(f"T = 2000: {operations.count:,} operations, a loop over positions")
+    if cost.operations > MOST:
+        raise AssertionError(f"T = 2000: {cost.operations:,} operations, a loop over positions")
     print(f"right: values and 1 gradient agree on {len(cases)} cases, and no loop over positions")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dynconv.kernels import simulate
+from dynconv.teach.check.compiled import compiled
 
 CODE = """
 __global__ void factors(unsigned long long seed, unsigned long long first, float p, int n,
@@ -28,10 +28,7 @@ def dropconnect_kernel(source: str) -> None:
     """
     if not isinstance(source, str):
         raise AssertionError(f"it is a {type(source).__name__}, not a string of CUDA source")
-    try:
-        launch = simulate.Module(source + CODE, ["factors"]).get_function("factors")
-    except simulate.CompileError as error:
-        raise AssertionError(f"it does not compile: {error}") from None
+    launch = compiled(source + CODE, "factors")
 
     def draw(seed: int, first: int = 0, p: float = 0.25, n: int = COUNT, block: int = 256):
         out = np.full(n, np.nan, np.float32)

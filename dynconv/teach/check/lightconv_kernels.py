@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import launch, simulate
+from dynconv.teach.check.compiled import compiled
 from dynconv.teach.trace import trace, traffic
 
 NAME = "weight_tile<double>"
@@ -60,10 +61,7 @@ def weight_gradient_kernel(source: str) -> None:
     """
     header = launch.code("number.cuh")
     code = f'{header}#line 1 "your source"\n{source.removeprefix(header)}'
-    try:
-        kernel = simulate.Module(code, [NAME]).get_function(NAME)
-    except simulate.CompileError as error:
-        raise AssertionError(f"it does not compile: {error}") from None
+    kernel = compiled(code, NAME)
     for case in CASES:
         try:
             judge_case(kernel, case)

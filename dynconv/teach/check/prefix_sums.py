@@ -5,27 +5,14 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from dynconv.teach.check.cost import Cost
 from dynconv.teach.compare import compare
 
 MOST = 500
 """tensor operations, for 2,000 boxes"""
 LARGEST = 40_000
 """numbers in one tensor, for 2,000 boxes in an image of 40 x 50"""
-
-
-class _Cost(TorchDispatchMode):
-    """Counts the tensor operations inside `with`, and the bytes of the largest result."""
-
-    operations = largest = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        self.operations += 1
-        if isinstance(out, Tensor):
-            self.largest = max(self.largest, out.untyped_storage().nbytes())
-        return out
 
 
 def summed_area(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
@@ -43,7 +30,7 @@ def summed_area(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
         except AssertionError as error:
             raise AssertionError(f"{where}: {error}") from None
     image, boxes = _inputs(40, 50, 2000)
-    with _Cost() as cost:
+    with Cost() as cost:
         mine(image, boxes)
     if cost.operations > MOST:
         raise AssertionError(f"2,000 boxes: {cost.operations:,} operations, a loop over the boxes")

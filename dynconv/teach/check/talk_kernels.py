@@ -4,7 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynconv.kernels.simulate import CompileError, Function, KernelFault, Module
+from dynconv.kernels.simulate import Function, KernelFault
+from dynconv.teach.check.compiled import compiled
 
 CASES = ((1, 32), (33, 32), (64, 32), (100, 64), (200, 64), (1000, 96), (3000, 1024))
 """lengths of a row, and threads of a block"""
@@ -22,10 +23,7 @@ def chunked_scan_kernel(source: str) -> None:
     """
     if not isinstance(source, str):
         raise AssertionError(f"it is a {type(source).__name__}, not CUDA source as text")
-    try:
-        kernel = Module(source, ["chunked_scan"]).get_function("chunked_scan")
-    except CompileError as error:
-        raise AssertionError(f"it does not compile: {error}") from None
+    kernel = compiled(source, "chunked_scan")
     for T, threads in CASES:
         # Whole numbers, whose sums are exact in whatever order they are added.
         x = torch.randint(1, 10, (3, T), generator=torch.Generator().manual_seed(T)).float()
