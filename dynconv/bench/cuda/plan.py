@@ -96,7 +96,8 @@ def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[s
         "rows": rows,
     }
     what = "expected, not measured: floors of the CUDA kernels on an H200, and what they take"
-    report = ledger.entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})
+    device, versions = "NVIDIA H200, as assumed", {"nvrtc": nvrtc.version()}
+    report = ledger.entry(what, command, numbers, device=device, versions=versions)
     yield floors_table(rows)
     numbers["kernels"] = resources(cases)
     ledger.write(output, report)
