@@ -174,7 +174,18 @@ FAULTS = {
         wrong("Number sum = 0;\n    for (int a", "Number sum = 0\n    for (int a"),
         r"your source:\d+:.*error",
     ),
-    "another name": (wrong("void weight_tile", "void weights"), "does not compile.*weight_tile"),
+    "another name": (
+        wrong("void weight_tile", "void weights"),
+        "it has no kernel weight_tile<double>$",
+    ),
+    "no template": (
+        wrong("template <typename Number>", "typedef double Number;"),
+        "it has no kernel weight_tile<double>$",
+    ),
+    "sums in float": (
+        wrong("Number sum = 0;\n    for (int a", "float sum = 0;\n    for (int a"),
+        r"the plain sum.*partial.* is (\S+), not \1; only later digits differ",
+    ),
 }
 
 

@@ -87,7 +87,7 @@ FIRST_BARRIER = "totals[warp] = v;\n    __syncthreads();"
 WRONG = {
     "no text": (None, "a NoneType, not CUDA source"),
     "syntax": (without("float carry = 0;", "float carry = 0"), "does not compile: .*error"),
-    "other name": (without("void chunked_scan", "void scan"), "does not compile: .*chunked_scan"),
+    "other name": (without("void chunked_scan", "void scan"), "no kernel chunked_scan$"),
     "other type": (without("int T)", "long long T)"), r"args\[2\] is int32"),
     "empty": (
         "__global__ void chunked_scan(const float* x, float* sums, int T) {}",

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.kernels import simulate
+from dynconv.teach.check.compiled import compiled
 from dynconv.teach.trace import trace
 
 SIGNATURE = (
@@ -55,7 +56,9 @@ def depthwise_kernel(code: str) -> None:
 
     x and out (B, C, T), weight (C, K): out[b, c, t] = sum_j weight[c, j] x[b, c, t + j - pad]
     """
-    kernel = _compiled(code)
+    kernel = compiled(code, "depthwise", SIGNATURE)
+    if kernel.parameters != PARAMETERS:
+        raise AssertionError(f"its parameters are not those of {SIGNATURE}")
     for run in RUNS:
         for order in ORDERS:
             try:
@@ -65,18 +68,6 @@ def depthwise_kernel(code: str) -> None:
                 raise AssertionError(f"{run}{last}: {error}") from None
     _shared_out(code, RUNS[-2])
     print(f"right: {len(RUNS)} launches, each with its threads in {len(ORDERS)} orders")
-
-
-def _compiled(code: str) -> simulate.Function:
-    try:
-        kernel = simulate.Module(code, ["depthwise"]).get_function("depthwise")
-    except simulate.CompileError as error:
-        if str(error).startswith("names:"):
-            raise AssertionError(f"no kernel is named depthwise: {SIGNATURE}") from None
-        raise AssertionError(f"it does not compile: {error}") from None
-    if kernel.parameters != PARAMETERS:
-        raise AssertionError(f"its parameters are not those of {SIGNATURE}")
-    return kernel
 
 
 def _judge(kernel: simulate.Function, run: Run, order: str | int) -> None:
@@ -151,6 +142,9 @@ def _reasons(out: Tensor, x: Tensor, weight: Tensor, pad: int) -> Iterator[str]:
     mistakes = {
         "the taps are in the order of a mirror": _convolved(x, weight.flip(1), pad),
         "pad counts zeros before position 0, not after the end": _convolved(x, weight, K - 1 - pad),
+        "weight is (C, K): the taps of a channel lie side by side": _convolved(
+            x, weight.view(K, C).T, pad
+        ),
         "every channel has its own K weights": _convolved(x, weight[:1].expand(C, K), pad),
         "x is (B, C, T): time lies side by side": _convolved(
             x.view(B, T, C).mT, weight, pad

@@ -137,7 +137,10 @@ def judge_case(kernel: simulate.Function, case: Case) -> None:
     wrong = ~torch.isclose(found[0], wanted, rtol=1e-9, atol=1e-12)
     if wrong.any():
         mine, theirs = value_at(found[0], wrong), value_at(wanted, wrong)
-        raise AssertionError(f"{case}: {name_place(wrong)} is {mine}, not {theirs}")
+        later = "; only later digits differ: add up in Number, not in float"
+        raise AssertionError(
+            f"{case}: {name_place(wrong)} is {mine}, not {theirs}{later * (mine == theirs)}"
+        )
 
 
 def name_place(where: Tensor) -> str:
