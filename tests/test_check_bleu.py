@@ -3,6 +3,7 @@
 from collections import Counter
 from functools import partial
 
+import numpy as np
 import pytest
 
 from dynconv.score import chrf
@@ -10,7 +11,7 @@ from dynconv.teach import check
 from dynconv.teach.check.bleu import FAULTS, _chrf, _Way
 
 
-def by_counters(hypotheses, references):
+def by_counters(hypotheses, references, weight=4):
     P, R = [], []
     for n in range(1, 7):
         counts = [0, 0, 0]
@@ -22,7 +23,7 @@ def by_counters(hypotheses, references):
             P.append(counts[0] / counts[1])
             R.append(counts[0] / counts[2])
     p, r = sum(P) / len(P), sum(R) / len(R)
-    return 500 * p * r / (4 * p + r) if p + r else 0
+    return 100 * (1 + weight) * p * r / (weight * p + r) if p + r else 0
 
 
 def by_ticking_off(hypotheses, references):
@@ -47,7 +48,11 @@ def by_the_package(hypotheses, references):
     return chrf(hypotheses, references).value
 
 
-@pytest.mark.parametrize("right", [by_counters, by_ticking_off, by_the_package])
+def in_float32(hypotheses, references):
+    return np.float32(by_counters(hypotheses, references))
+
+
+@pytest.mark.parametrize("right", [by_counters, by_ticking_off, by_the_package, in_float32])
 def test_accepts(right, capsys):
     check.chrf(right)
     assert capsys.readouterr().out.startswith("right: ")
@@ -64,11 +69,12 @@ def test_names_the_fault(message):
     ("wrong", "message"),
     [
         (lambda h, r: by_counters(h, r) / 100, "it goes from 0 to 1, and should to 100"),
+        (lambda h, r: by_counters(h, r, weight=2), "the 2 of the formula is not squared"),
         (lambda h, r: None, "it does not return a number"),
         (lambda h, r: by_counters(r, h), "mine .*, theirs "),
         (lambda h, r: 1 / 0, "division by zero"),
     ],
-    ids=["share", "nothing", "sides exchanged", "zero"],
+    ids=["share", "not squared", "nothing", "sides exchanged", "zero"],
 )
 def test_rejects(wrong, message):
     with pytest.raises(AssertionError, match=message):

@@ -84,6 +84,11 @@ def forbids_nothing_more(logp, prefixes):
     return in_loops(logp, prefixes).where(logp > -torch.inf, torch.zeros(()))
 
 
+def a_large_number(logp, prefixes):
+    """Blocks with -1e9."""
+    return logp.where(in_loops(logp, prefixes) == logp, torch.tensor(-1e9))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -99,6 +104,7 @@ def forbids_nothing_more(logp, prefixes):
         (the_last_too, r"\[5, 5\]: 5 is blocked, and 5 5 5 is no repetition"),
         (lambda *given: in_loops(*given).exp(), r"prefix \[\]: log p of 0 is .*, and was"),
         (lambda *given: in_loops(*given).clamp(min=-1e9), "is -1e"),
+        (a_large_number, "7 makes 5 6 7 again, and is not blocked: log p -1e\\+09, not -inf"),
         (forbids_nothing_more, "log p of 2 is 0, and was -inf"),
     ],
     ids=[
@@ -113,6 +119,7 @@ def forbids_nothing_more(logp, prefixes):
         "short prefixes",
         "not made yet",
         "probabilities",
+        "clamped",
         "a large number",
         "undone",
     ],

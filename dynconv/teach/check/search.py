@@ -53,7 +53,8 @@ def _entry(ids: list[int], token: int, had: set, got: float, given: float) -> No
     spelled = " ".join(map(str, new))
     if len(new) == 3 and new in had:
         if got != -torch.inf:
-            raise AssertionError(f"prefix {ids}: {token} makes {spelled} again, and is not blocked")
+            why = f"makes {spelled} again, and is not blocked: log p {got:.3g}, not -inf"
+            raise AssertionError(f"prefix {ids}: {token} {why}")
     elif got == -torch.inf and given != -torch.inf:
         raise AssertionError(f"prefix {ids}: {token} is blocked, and {spelled} is no repetition")
     elif got != given:
