@@ -112,7 +112,29 @@ def by_masks(image, boxes):
     return ((rows[:, :, None] & columns[:, None]) * image).sum(dim=(1, 2))
 
 
-@pytest.mark.parametrize("right", [four_look_ups, flat_look_ups, table_by_rows_looked_up])
+def corners(table=table_of, order=(0, 1, 2, 3), far=(1, 1), strip=(1, 1)):
+    """The solution with a mistake."""
+
+    def answer(image, boxes):
+        S, (top, left, low, right) = table(image), boxes[:, order].T
+        strips = S[top, right + strip[1]] + S[low + strip[0], left]
+        return S[low + far[0], right + far[1]] - strips + S[top, left]
+
+    return answer
+
+
+def changes(which):
+    def answer(*given):
+        out = four_look_ups(*given)
+        given[which].add_(1)
+        return out
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "right", [four_look_ups, corners(), flat_look_ups, table_by_rows_looked_up]
+)
 def test_accepts(right, capsys):
     check.summed_area(right)
     assert capsys.readouterr().out == "right: values and gradients on 3 images\n"
@@ -131,6 +153,15 @@ def test_accepts(right, capsys):
         (exchanged, "7 x 7, .* rows and columns are exchanged"),
         (exchanged_in_a_rectangle, "5 x 9: it looks outside its table: index"),
         (rows_only, r"7 x 7, rows 0 to 6, columns 0 to 6: mine [-.\d]+, not [-.\d]+$"),
+        (corners(order=(0, 2, 1, 3)), "7 x 7, .*: a box is first row, first column, last row"),
+        (corners(far=(0, 1), strip=(0, 1)), "7 x 7, .*: the last row belongs to the box"),
+        (corners(far=(1, 0), strip=(1, 0)), "7 x 7, .*: the last column belongs to the box"),
+        (corners(strip=(0, 0)), "7 x 7, .*: a strip, too, ends with the last row or column"),
+        (corners(lambda z: F.pad(table_of(z)[1:, 1:], (0, 1, 0, 1))), "zeros stand before the"),
+        (corners(lambda z: F.pad(z.cumsum(0), (1, 0, 1, 0))), "along dim 0 only: along dim 1"),
+        (corners(lambda z: F.pad(z.cumsum(1), (1, 0, 1, 0))), "along dim 1 only: along dim 0"),
+        (changes(0), "7 x 7: it changes `image` in place"),
+        (changes(1), "7 x 7: it changes `boxes` in place"),
         (in_float32, "as float32 they agree: mind the dtype"),
         (lambda image, boxes: four_look_ups(image.detach(), boxes), "7 x 7: gradients"),
         (loop_over_boxes, "2,000 boxes: .* a loop over the boxes"),
@@ -148,6 +179,15 @@ def test_accepts(right, capsys):
         "exchanged",
         "exchanged in a rectangle",
         "rows only",
+        "order",
+        "last row left out",
+        "last column left out",
+        "short strips",
+        "zeros behind",
+        "down only",
+        "along only",
+        "image changed",
+        "boxes changed",
         "float32",
         "detached",
         "loop",

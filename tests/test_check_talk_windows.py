@@ -51,16 +51,45 @@ def other_reaches(x, left, right, max_left, max_right):
     return by_table(x, left, right, *reaches)
 
 
+def kernel_with(share=lambda z: z.clamp(0, 1), pad=lambda L, R: L, reach=lambda L, R: (L, R)):
+    """The solution with a mistake."""
+
+    def answer(x, left, right, L, R):
+        d, (by_left, by_right) = torch.arange(-L, R + 1), reach(L, R)
+        right = torch.zeros_like(left) if right is None else right
+        smaller = torch.minimum(
+            1 + d + left[..., None] * by_left, 1 - d + right[..., None] * by_right
+        )
+        return ops.dynamic_conv(x, share(smaller) / len(d), pad_left=pad(L, R))
+
+    return answer
+
+
+def offsets_rounded(x, left, right, L, R):
+    right = torch.zeros_like(left) if right is None else (right * R).round() / max(R, 1)
+    return by_table(x, (left * L).round() / L, right, L, R)
+
+
+def changes(which):
+    def answer(*given):
+        out = as_kernel(*given)
+        given[which].mul_(2)
+        return out
+
+    return answer
+
+
 @pytest.mark.parametrize(
     "right",
     [
         as_kernel,
+        kernel_with(),
         by_table,
         ops.talk.talk_conv_window,
         ops.talk.talk_conv_blocked,
         lambda *given: by_table(*given).float(),
     ],
-    ids=["kernel", "table", "window", "blocked", "float32"],
+    ids=["kernel", "other kernel", "table", "window", "blocked", "float32"],
 )
 def test_accepts(right, capsys):
     check.talk(right)
@@ -81,6 +110,17 @@ WHOLE, INSIDE = "windows of whole words: differs first", "edges inside of words:
         (other_reaches, "^max_left 4, max_right 2: .*; max_left and max_right are exchanged"),
         (partial(by_table, edge=torch.floor), f"{INSIDE}.*; an edge is rounded"),
         (partial(by_table, edge=torch.round), f"{INSIDE}.*; an edge is rounded"),
+        (offsets_rounded, f"{INSIDE}.*; an edge is rounded"),
+        (kernel_with(reach=lambda L, R: (1, 1)), f"{WHOLE}.*; an offset is a share of max_left"),
+        (kernel_with(pad=lambda L, R: R), "^max_left 4, max_right 2: .*; .* pad_left is max_left"),
+        (kernel_with(pad=lambda L, R: 0), f"{WHOLE}.*; .* pad_left is max_left"),
+        (kernel_with(pad=lambda L, R: L + R), f"{WHOLE}.*; .* pad_left is max_left"),
+        (kernel_with(share=lambda z: z), f"{WHOLE}.*; the share of a word lies between 0 and 1"),
+        (kernel_with(share=lambda z: z.clamp(max=1)), f"{WHOLE}.*lies between 0 and 1"),
+        (kernel_with(share=lambda z: z.clamp(min=0)), f"{WHOLE}.*lies between 0 and 1"),
+        (changes(0), "words: it changes `x` in place"),
+        (changes(1), "words: it changes `left` in place"),
+        (changes(2), "words: it changes `right` in place"),
         (partial(by_table, repeat="bthr->btrh"), "two heads: .*; channel c belongs to head c // "),
         (partial(by_table, clamp=False), "beyond both ends: .*; only where a window leaves"),
         (lambda x, a, b, L, R: by_table(x, a, b * 1, L, R), "causal: it raises TypeError: .*None"),
@@ -97,6 +137,17 @@ WHOLE, INSIDE = "windows of whole words: differs first", "edges inside of words:
         "reaches exchanged",
         "rounded down",
         "rounded",
+        "offsets rounded",
+        "offsets as words",
+        "pad_left max_right",
+        "pad_left 0",
+        "pad_left K - 1",
+        "share not clipped",
+        "share below 0",
+        "share above 1",
+        "x changed",
+        "left changed",
+        "right changed",
         "heads interleaved",
         "not clamped",
         "causal forgotten",

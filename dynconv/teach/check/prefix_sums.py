@@ -68,7 +68,8 @@ def _faults(image: Tensor, boxes: Tensor) -> dict[str, Tensor]:
         return S[low, right] - S[top, right] - S[low, left] + both * S[top, left]
 
     inside = top, left, low + 1, right + 1
-    swapped = image.T if image.shape[0] == image.shape[1] else None
+    along = [F.pad(image.cumsum(dim=dim), (1, 0, 1, 0)) for dim in (0, 1)]
+    strips = padded[top, right] + padded[low, left]
     faults = {
         "the corner before the box is in both strips: add it back": corners(padded, *inside, 0),
         "the corner before the box is in both strips: add it back, do not take it away": corners(
@@ -81,17 +82,34 @@ def _faults(image: Tensor, boxes: Tensor) -> dict[str, Tensor]:
         "index -1 is the last row or column of the table, not a row of zeros": corners(
             table, top - 1, left - 1, low, right
         ),
+        "the last row belongs to the box": corners(padded, top, left, low, right + 1),
+        "the last column belongs to the box": corners(padded, top, left, low + 1, right),
+        "a strip, too, ends with the last row or column of the box": (
+            padded[low + 1, right + 1] - strips + padded[top, left]
+        ),
+        "the zeros stand before the table, not behind it": corners(
+            F.pad(table, (0, 1, 0, 1)), *inside
+        ),
+        "the table is summed along dim 0 only: along dim 1, too": corners(along[0], *inside),
+        "the table is summed along dim 1 only: along dim 0, too": corners(along[1], *inside),
     }
-    if swapped is not None:
-        faults["rows and columns are exchanged"] = _by_slices(swapped, boxes)
+    if image.shape[0] == image.shape[1]:
+        faults["rows and columns are exchanged"] = _by_slices(image.T, boxes)
+        faults["a box is first row, first column, last row, last column"] = corners(
+            padded, top, low, left + 1, right + 1
+        )
     return faults
 
 
 def _compare_values(mine, image: Tensor, boxes: Tensor, where: str) -> None:
+    given = {"image": image.clone(), "boxes": boxes.clone()}
     try:
-        got = mine(image, boxes)
+        got = mine(*given.values())
     except IndexError as error:
         raise AssertionError(f"{where}: it looks outside its table: {error}") from None
+    for name, before in {"image": image, "boxes": boxes}.items():
+        if not torch.equal(given[name], before):
+            raise AssertionError(f"{where}: it changes `{name}` in place")
     if not isinstance(got, Tensor):
         raise AssertionError(f"it returns a {type(got).__name__}, not a tensor")
     right = _by_slices(image, boxes)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.ops.talk import talk_conv_loop
@@ -43,10 +44,19 @@ def window_ends(
 
 def summed(x: Tensor, begin: Tensor, end: Tensor, *, interleaved: bool = False) -> Tensor:
     """The sum of what lies between places (B, T, H), word s being the cell from s to s + 1."""
-    s, R = torch.arange(x.shape[1]), x.shape[2] // begin.shape[2]
-    overlap = torch.minimum(end[..., None], s + 1) - torch.maximum(begin[..., None], s)
-    heads = [c % begin.shape[2] if interleaved else c // R for c in range(x.shape[2])]
-    return torch.einsum("btcs,bsc->btc", overlap.clamp(min=0)[:, :, heads], x)
+    return weighted(x, overlap(begin, end).clamp(min=0), interleaved=interleaved)
+
+
+def overlap(begin: Tensor, end: Tensor) -> Tensor:
+    """(B, T, H, T): how far the window and a cell overlap; negative where they do not."""
+    s = torch.arange(begin.shape[1])
+    return torch.minimum(end[..., None], s + 1) - torch.maximum(begin[..., None], s)
+
+
+def weighted(x: Tensor, share: Tensor, *, interleaved: bool = False) -> Tensor:
+    C, H = x.shape[2], share.shape[2]
+    heads = [c % H if interleaved else c // (C // H) for c in range(C)]
+    return torch.einsum("btcs,bsc->btc", share[:, :, heads], x)
 
 
 def faults(
@@ -56,7 +66,8 @@ def faults(
     causal, K = right is None, max_left + max_right + 1
     right = torch.zeros_like(left) if causal else right
     begin, end = window_ends(left, right, max_left, max_right)
-    total, R = summed(x, begin, end), x.shape[2] // left.shape[2]
+    total, T, R = summed(x, begin, end), x.shape[1], x.shape[2] // left.shape[2]
+    s, t = torch.arange(T), torch.arange(T)[:, None]
     own = (end - begin).repeat_interleave(R, dim=2)
     yield "it is not divided by max_left + max_right + 1", total
     yield "it is divided by max_left + max_right: the word itself counts, too", total / (K - 1)
@@ -73,6 +84,17 @@ def faults(
     for low in (torch.floor, torch.ceil, torch.round):
         for high in (torch.floor, torch.ceil, torch.round):
             yield cut, summed(x, low(begin), high(end)) / K
+    yield cut, summed(x, t - (t - begin).round(), t + 1 + (end - t - 1).round()) / K
+    scale = "an offset is a share of max_left or max_right: multiply them"
+    yield scale, summed(x, *window_ends(left, right, 1, 1)) / K
+    moved = "tap j meets the word t + j - max_left: pad_left is max_left"
+    for pad_left in {0, max_right, K // 2, K - 1} - {max_left}:
+        late = min(max(max_left - pad_left, -T), T)
+        yield moved, summed(F.pad(x, (0, 0, -late, late)), begin, end) / K
+    reached = ((s >= t - max_left) & (s <= t + max_right))[:, None]  # (T, 1, T)
+    smaller = torch.minimum(s + 1 - begin[..., None], end[..., None] - s)
+    for share in (overlap(begin, end), smaller, smaller.clamp(min=0), smaller.clamp(max=1)):
+        yield "the share of a word lies between 0 and 1", weighted(x, share * reached) / K
     other = "channel c belongs to head c // (C // H), not c % H"
     yield other, summed(x, begin, end, interleaved=True) / K
 
@@ -99,6 +121,9 @@ def talk(mine: Callable[..., Tensor]) -> None:
         except (IndexError, RuntimeError, TypeError) as error:
             said = str(error).partition("\n")[0]
             raise AssertionError(f"{name}: it raises {type(error).__name__}: {said}") from None
+        for what, copy, z in zip(("x", "left", "right"), copies, given, strict=False):
+            if z is not None and not torch.equal(copy, z):
+                raise AssertionError(f"{name}: it changes `{what}` in place")
         if not isinstance(out, Tensor):
             raise AssertionError(f"{name}: it returns a {type(out).__name__}, not a tensor")
         if out.shape != right.shape:
