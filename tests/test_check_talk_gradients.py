@@ -97,6 +97,13 @@ def mirrored(g, x, left, right, max_left, max_right):
     return dx, dright, dleft
 
 
+def in_place(g, x, left, right, max_left, max_right):
+    found = by_autograd(g, x, left, right, max_left, max_right)
+    with torch.no_grad():
+        left *= max_left
+    return found
+
+
 def without_reach(g, x, left, right, max_left, max_right):
     dx, dleft, dright = by_autograd(g, x, left, right, max_left, max_right)
     return dx, dleft / max_left, dright / max_right
@@ -107,6 +114,8 @@ WRONG = {
     "two tensors": (lambda *z: by_autograd(*z)[:2], "return three tensors"),
     "None": (changed(dright=lambda z, K: None), "dright is a NoneType"),
     "shape": (changed(dleft=lambda z, K: z[..., 0]), r"dleft has shape \(2, 7\), not"),
+    "float32": (changed(dx=lambda z, K: z.float()), "dx is torch.float32, not torch.float64"),
+    "in place": (in_place, "left is changed in place"),
     "dx not divided": (changed(dx=lambda z, K: z * K), "dx .*; divide by"),
     "dx turned": (changed(dx=lambda z, K: -z), "dx .*; the sign"),
     "untransposed": (untransposed, "T = 7.*dx .*; transpose the shares"),

@@ -51,6 +51,16 @@ def test_accepts(right, capsys):
     assert capsys.readouterr().out.startswith("right: ")
 
 
+def by_K_again(x, *window):
+    return by_ones(x, *window) / (window[2] + window[3] + 1)
+
+
+def in_place(x, left, *rest):
+    y = by_ones(x, left, *rest)
+    left *= 0.5
+    return y
+
+
 def rounded(x, left, *rest):
     width = (sum(distances(left, *rest)) + 1).round()
     return sums(x, left, *rest) / width.repeat_interleave(x.shape[2] // left.shape[2], 2)
@@ -65,11 +75,27 @@ def rounded(x, left, *rest):
         (lambda *a: by_edges(*a, cut=False), "which no end of the sentence cuts"),
         (lambda *a: by_edges(*a, itself=0), "lacks the word itself"),
         (rounded, "rounded to whole words"),
-        (lambda *a: by_edges(*a, spread=lambda w, R: w.repeat(1, 1, R)), "H = 3, .*: values"),
-        (no_gradient, "gradients of floating input 1 differ"),
+        (by_K_again, "H = 1, .*: this divides by K as well as by the width"),
+        (lambda *a: by_edges(*a, spread=lambda w, R: w.repeat(1, 1, R)), "H = 3, .*: each head"),
+        (no_gradient, "gradients of left differ .* too: is it detached"),
+        (lambda *a: by_ones(*a).float(), "it returns torch.float32 for an x of torch.float64"),
+        (in_place, "left is changed in place"),
         (lambda *a: by_ones(*a)[:, -1:], r"values: mine has shape \(2, 1, 6\)"),
     ],
-    ids=["nothing", "sum", "K", "uncut", "itself", "rounded", "heads", "detached", "shape"],
+    ids=[
+        "nothing",
+        "sum",
+        "K",
+        "uncut",
+        "itself",
+        "rounded",
+        "K again",
+        "heads",
+        "detached",
+        "float32",
+        "in place",
+        "shape",
+    ],
 )
 def test_rejects(wrong, message):
     with pytest.raises(AssertionError, match=message):

@@ -22,9 +22,13 @@ def talk_gradient(mine: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> None:
         if T == 9:
             left, right = ((8 * offset).round() / 8 for offset in (left, right))
         inputs = (g, x, left, right, max_left, max_right)
-        found = mine(*(z.clone() for z in inputs[:4]), max_left, max_right)
+        given = [z.clone() for z in inputs[:4]]
+        found = mine(*given, max_left, max_right)
         try:
             _compare(found, inputs)
+            for name, z, before in zip(("g", "x", "left", "right"), given, inputs, strict=False):
+                if not torch.equal(z, before):
+                    raise AssertionError(f"{name} is changed in place: work on a copy")
         except AssertionError as error:
             case = f"T = {T}, H = {H}, max_left = {max_left}, max_right = {max_right}"
             raise AssertionError(f"{case}: {error}") from None
@@ -39,7 +43,9 @@ def _compare(found, inputs: tuple) -> None:
             raise AssertionError(f"{name} is a {type(a).__name__}, not a tensor")
         if a.shape != b.shape:
             raise AssertionError(f"{name} has shape {tuple(a.shape)}, not {tuple(b.shape)}")
-        a = a.detach().double()
+        if a.dtype != b.dtype:
+            raise AssertionError(f"{name} is {a.dtype}, not {b.dtype}: x.new_zeros keeps the type")
+        a = a.detach()
         wrong = ~_near(a, b)
         if wrong.any():
             at = tuple(wrong.nonzero()[0].tolist())

@@ -33,15 +33,29 @@ def _check(mine: Callable[..., Tensor], inputs: list[Tensor], max_left: int, max
     def call(f: Callable[..., Tensor], x: Tensor, left: Tensor, right: Tensor | None = None):
         return f(x, left, right, max_left, max_right)
 
-    out, right_one = call(mine, *inputs), call(_divided, *inputs)
+    names, given = ("x", "left", "right"), [z.clone() for z in inputs]
+    out, right_one = call(mine, *given), call(_divided, *inputs)
     if not isinstance(out, Tensor):
         raise AssertionError(f"it returns a {type(out).__name__}, not a tensor")
+    if out.dtype != inputs[0].dtype:
+        raise AssertionError(f"it returns {out.dtype} for an x of {inputs[0].dtype}")
+    for name, z, before in zip(names, given, inputs, strict=False):
+        if not torch.equal(z, before):
+            raise AssertionError(f"{name} is changed in place: work on a copy")
     for fault, wrong in FAULTS.items():
         instead = call(wrong, *inputs)
-        if out.shape == instead.shape and torch.allclose(out.double(), instead, atol=1e-6):
+        if out.shape == instead.shape and torch.allclose(out, instead, atol=1e-6):
             if not torch.allclose(right_one, instead, atol=1e-6):
                 raise AssertionError(fault)
-    compare(partial(call, mine), partial(call, _divided), *inputs)
+    try:
+        compare(partial(call, mine), partial(call, _divided), *inputs)
+    except AssertionError as error:
+        message = str(error)
+        for i, name in enumerate(names):
+            message = message.replace(f"gradients of floating input {i}", f"gradients of {name}")
+        if message.startswith(("gradients of left", "gradients of right")):
+            message += "; the width depends on the offsets, too: is it detached?"
+        raise AssertionError(message) from None
 
 
 def _divided(x, left, right, max_left, max_right, width=None):
@@ -60,6 +74,13 @@ def _uncut(left, right, max_left, max_right):
     return left * max_left + (0 if right is None else right * max_right) + 1
 
 
+def _mixed_heads(x, left, *rest):
+    """The width of head c % H for channel c."""
+    R = x.shape[2] // left.shape[2]
+    width = _true(left, *rest)
+    return _divided(x, left, *rest) * width.repeat_interleave(R, dim=2) / width.repeat(1, 1, R)
+
+
 FAULTS = {
     "this is the sum, not divided": partial(
         _divided, width=lambda left, *rest: torch.ones_like(left)
@@ -70,6 +91,10 @@ FAULTS = {
     "the width is that of a window which no end of the sentence cuts": partial(
         _divided, width=_uncut
     ),
+    "this divides by K as well as by the width: talk_conv has divided by K": partial(
+        _divided, width=lambda left, r, *reach: _true(left, r, *reach) * (sum(reach) + 1)
+    ),
+    "each head has widths of its own, for the R channels next to each other": _mixed_heads,
     "the width lacks the word itself: add 1": partial(
         _divided, width=lambda *a: _true(*a) - 1
     ),
