@@ -23,10 +23,8 @@ def factor(body: str, before: str = SCRAMBLE) -> str:
 
 
 CHAIN = """
-  unsigned h = scramble((unsigned)seed);
-  h = scramble(h ^ (unsigned)(seed >> 32));
-  h = scramble(h ^ (unsigned)i);
-  h = scramble(h ^ (unsigned)(i >> 32) ^ (unsigned)seed);
+  const unsigned first = seed, second = scramble(seed >> 32 ^ scramble(first));
+  const unsigned h = scramble(scramble((unsigned)i ^ first) ^ second ^ (unsigned)(i >> 32));
 """
 RESULT = "  return h < p * 4294967296.0 ? 0 : 1 / (1 - p);"
 LONG = """
@@ -60,7 +58,7 @@ WRONG = {
     ),
     "half the range": (
         factor(CHAIN + "return h < p * 2147483648.0 ? 0 : 1 / (1 - p);"),
-        "p = 0.1: 5.0% of the factors are 0, not 10.0%",
+        "p = 0.1: 4.9% of the factors are 0, not 10.0%",
     ),
     "nan": (
         factor(CHAIN + "return p > 0 && h % 9 == 0 ? 0.f / 0.f : 1 / (1 - p);"),
@@ -88,7 +86,7 @@ WRONG = {
         "weights 2\\^32 apart have the same draws",
     ),
     "no hash": (
-        factor("unsigned h = 2654435769u * i + scramble(scramble(seed) ^ seed >> 32 ^ i >> 32);"
+        factor("unsigned h = 2654435769u * i + scramble(scramble(seed >> 32) ^ seed ^ i >> 32);"
                + RESULT),
         "not independent: both are 0 at",
     ),
@@ -99,6 +97,24 @@ WRONG = {
     "exchanged": (
         factor("auto z = i ^ seed; unsigned h = scramble(scramble(z) ^ z >> 32);" + RESULT),
         r"weight i of seed 3 and weight i \^ 1 of seed 2 have the same draws",
+    ),
+    "upper halves exchanged": (
+        factor(CHAIN.replace("second ^", "scramble(first) ^ seed >> 32 ^") + RESULT),
+        r"weight i of seed 1 \+ 2\^32 and weight i \+ 2\^32 of seed 1 have the same draws",
+    ),
+    "the seed's hash beside the number": (
+        factor(CHAIN.replace("i ^ first) ^ second", "i ^ second)") + RESULT),
+        r"seeds 1 and 2 have one mask .* weight i \^ \d+ of seed 2 have the same",
+    ),
+    "the seed's hash added": (
+        factor("unsigned h = scramble(i + scramble(seed)) ^ scramble(seed >> 32) ^ i >> 32;"
+               "h = scramble(h);" + RESULT),
+        r"seeds 1 and 2 have one mask .* weight i [+-] \d+ of seed 2 have the same",
+    ),
+    "the upper half only in front": (
+        factor("unsigned h = scramble(scramble(scramble(seed) ^ seed >> 32) ^ (unsigned)i);"
+               "h = scramble(h ^ i >> 32 ^ (unsigned)seed);" + RESULT),
+        r"seeds 1 and 1 \+ 2\^32 have one mask .* weight i \^ \d+ of seed 1 \+ 2\^32",
     ),
 }  # fmt: skip
 

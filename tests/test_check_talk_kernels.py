@@ -87,8 +87,13 @@ FIRST_BARRIER = "totals[warp] = v;\n    __syncthreads();"
 WRONG = {
     "no text": (None, "a NoneType, not CUDA source"),
     "syntax": (without("float carry = 0;", "float carry = 0"), "does not compile: .*error"),
-    "other name": (without("void chunked_scan", "void scan"), "no kernel chunked_scan$"),
-    "other type": (without("int T)", "long long T)"), r"args\[2\] is int32"),
+    "other name": (without("void chunked_scan", "void scan"), "does not compile: .*chunked_scan"),
+    "other type": (without("int T)", "long long T)"), "does not compile: .*chunked_scan takes"),
+    "double": (RIGHT.replace("float", "double"), "does not compile: .*chunked_scan takes"),
+    "reads behind x": (
+        without("t < T ? x[t] : 0", "x[t]"),
+        r"T = 40, .*reads x\[103\], but the last of 2 rows ends at x\[79\]",
+    ),
     "empty": (
         "__global__ void chunked_scan(const float* x, float* sums, int T) {}",
         r"T = 1, .*sums\[0, 0\] is nan.*not written",

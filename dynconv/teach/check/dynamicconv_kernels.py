@@ -1,14 +1,17 @@
 """The check of the exercise on DropConnect in a CUDA kernel."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from dynconv.teach.check.compiled import compiled
 
 CODE = """
-__global__ void factors(unsigned long long seed, unsigned long long first, float p, int n,
-                        float* out) {
+__global__ void factors(unsigned long long seed, unsigned long long first,
+                        unsigned long long stride, int each, float p, int n, float* out) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) out[i] = factor(seed, first + i, p);
+  if (i < n)
+    for (int k = 0; k < each; ++k) out[i * each + k] = factor(seed, first + i * stride + k, p);
 }
 """
 COUNT = 2**16
@@ -16,6 +19,10 @@ COUNT = 2**16
 SIGMAS = 5
 """how far a share may be from the expected one, in standard deviations"""
 SEEDS = 0, 1, 2, 3, 2**63 - 1
+WORD = 64
+"""draws in a row that say whether two places of two masks are the same"""
+WORDS = 2**13
+"""words of a mask that are looked at: its square, times WORD, is 2**32"""
 
 
 def dropconnect_kernel(source: str) -> None:
@@ -30,10 +37,12 @@ def dropconnect_kernel(source: str) -> None:
         raise AssertionError(f"it is a {type(source).__name__}, not a string of CUDA source")
     launch = compiled(source + CODE, "factors")
 
-    def draw(seed: int, first: int = 0, p: float = 0.25, n: int = COUNT, block: int = 256):
-        out = np.full(n, np.nan, np.float32)
-        numbers = np.uint64(seed), np.uint64(first), np.float32(p), np.int32(n)
-        launch((-(-n // block),), (block,), [*numbers, np.uint64(out.ctypes.data)])
+    def draw(seed, first=0, p=0.25, n=COUNT, block=256, stride=1, each=1):
+        """Factors of the weights first + i * stride + k, for i < n and k < each."""
+        out = np.full(n * each, np.nan, np.float32)
+        places = np.uint64(seed), np.uint64(first), np.uint64(stride), np.int32(each)
+        rest = np.float32(p), np.int32(n), np.uint64(out.ctypes.data)
+        launch((-(-n // block),), (block,), [*places, *rest])
         return out
 
     for p in (0.0, 0.1, 0.25, 0.5):
@@ -51,14 +60,16 @@ def dropconnect_kernel(source: str) -> None:
     masks = {seed: draw(seed) for seed in SEEDS}
     for seed, mask in masks.items():
         _values(mask, 0.25, f"seed {seed}: ")
+    next_seed, next_weight = draw(1 + 2**32), draw(1, first=2**32)
     swapped = masks[2].reshape(-1, 2)[:, ::-1].ravel()
     pairs = {
         "seeds 1 and 2": (masks[1], masks[2]),
         "seeds 0 and 2^63 - 1": (masks[0], masks[2**63 - 1]),
-        "seeds 2^32 apart": (whole, draw(1 + 2**32)),
-        "weights 2^32 apart": (whole, draw(1, first=2**32)),
+        "seeds 2^32 apart": (whole, next_seed),
+        "weights 2^32 apart": (whole, next_weight),
         "weight i of seed 3 and weight i + 1 of seed 2": (masks[3][:-1], masks[2][1:]),
         "weight i of seed 3 and weight i ^ 1 of seed 2": (masks[3], swapped),
+        "weight i of seed 1 + 2^32 and weight i + 2^32 of seed 1": (next_seed, next_weight),
     }
     for apart in (1, 2, 7, 31, 1024):
         pairs[f"weights {apart} apart"] = whole[apart:], whole[:-apart]
@@ -67,6 +78,12 @@ def dropconnect_kernel(source: str) -> None:
             raise AssertionError(f"{which} have the same draws")
     for which, (a, b) in pairs.items():
         _independent(a, b, which)
+    for name, seed in (("2", 2), ("1 + 2^32", 1 + 2**32)):
+        if where := _same_elsewhere(draw, 1, seed):
+            raise AssertionError(
+                f"seeds 1 and {name} have one mask in another order: weight i of seed 1 and weight "
+                f"{where} of seed {name} have the same draws"
+            )
     print(f"right: values, shares and independence of {COUNT:,} weights, {len(SEEDS)} seeds")
 
 
@@ -92,3 +109,30 @@ def _independent(a: np.ndarray, b: np.ndarray, which: str, p: float = 0.25) -> N
             f"{which} are not independent: both are 0 at {both:.1%} of the places, "
             f"not at {expected:.1%}"
         )
+
+
+def _same_elsewhere(draw: Callable, one: int, two: int) -> str | None:
+    """Where the first 2**32 weights of seed two have the draws of weight i of seed one.
+
+    i + d or i ^ d with one number d, or None. Of seed one, all words at the beginning; of seed
+    two, a word in each stretch as long as that: one of these is one of those.
+    """
+    long = WORD * WORDS
+    begin = draw(one, p=0.5, n=WORDS + 1, stride=WORD, each=WORD) == 0
+    words = _packed(draw(two, p=0.5, n=WORDS, stride=long, each=WORD) == 0)
+    places = np.arange(WORD)
+    for shift in range(WORD):
+        for sign, moved in (
+            ("+", begin[shift : shift + long]),
+            ("^", begin[:long].reshape(-1, WORD)[:, places ^ shift]),
+        ):
+            _, here, there = np.intersect1d(_packed(moved), words, return_indices=True)
+            if len(here) == 1:
+                i, j = here.item() * WORD + shift, there.item() * long
+                return f"i ^ {i ^ j}" if sign == "^" else f"i + {j - i}".replace("+ -", "- ")
+    return None
+
+
+def _packed(draws: np.ndarray) -> np.ndarray:
+    """A number for each WORD of them."""
+    return np.packbits(draws.ravel()).view(np.uint64)

@@ -6,9 +6,15 @@ from torch import Tensor
 
 from dynconv.kernels.simulate import Function, KernelFault
 from dynconv.teach.check.compiled import compiled
+from dynconv.teach.trace import trace
 
 CASES = ((1, 32), (33, 32), (64, 32), (100, 64), (200, 64), (1000, 96), (3000, 1024))
 """lengths of a row, and threads of a block"""
+
+SIGNATURE = """
+static_assert(__is_same(decltype(&chunked_scan), void (*)(const float*, float*, int)),
+              "chunked_scan takes (const float* x, float* sums, int T)");
+"""
 
 ORDERS = ("forward", "backward", 0, 1)
 GUARD = 64
@@ -23,7 +29,7 @@ def chunked_scan_kernel(source: str) -> None:
     """
     if not isinstance(source, str):
         raise AssertionError(f"it is a {type(source).__name__}, not CUDA source as text")
-    kernel = compiled(source, "chunked_scan")
+    kernel = compiled(source + SIGNATURE, "chunked_scan")
     for T, threads in CASES:
         # Whole numbers, whose sums are exact in whatever order they are added.
         x = torch.randint(1, 10, (3, T), generator=torch.Generator().manual_seed(T)).float()
@@ -43,6 +49,7 @@ def chunked_scan_kernel(source: str) -> None:
                 )
         if why := fault_of(found[0], x, threads):
             raise AssertionError(f"{case}: {why}")
+    stay_inside(source)
     print(f"right: {len(CASES)} lengths, each in {len(ORDERS)} orders of the threads")
 
 
@@ -59,6 +66,19 @@ def run(kernel: Function, x: Tensor, threads: int, order: str | int) -> Tensor:
     if not torch.equal(given[GUARD:-GUARD], x.flatten()):
         raise KernelFault("it writes to x")
     return out[GUARD:-GUARD].view(rows, T)
+
+
+def stay_inside(source: str) -> None:
+    """AssertionError if it reads behind x, where the sums do not show it."""
+    rows, T = 2, 40
+    x, out = torch.ones(rows * T + GUARD), torch.empty(rows * T)
+    read = trace(source, "chunked_scan", (rows,), (32,), [x, out, np.int32(T)])
+    last = read["index"][read["array"] == 0].max()
+    if last >= rows * T:
+        raise AssertionError(
+            f"T = {T}, 32 threads: it reads x[{last}], but the last of {rows} rows ends at "
+            f"x[{rows * T - 1}]: on a GPU that is somebody else's memory"
+        )
 
 
 def fault_of(sums: Tensor, x: Tensor, threads: int) -> str | None:
