@@ -54,6 +54,10 @@ def silent(x, rank, size, send, receive):
     return x
 
 
+def without_first(x, rank, size, send, receive):
+    return ring(0 * x if rank == 0 else x, rank, size, send, receive)
+
+
 def unread(x, rank, size, send, receive):
     out = ring(x, rank, size, send, receive)
     if rank == 0:
@@ -75,6 +79,8 @@ def test_accepts(right, capsys):
         (one_round, r"^2 processes, 6 numbers: rank 0 has \d+ at \[0\], not \d+"),
         (lambda *a: ring(*a) / a[2], r"^2 processes, 6 numbers: rank 0 has"),
         (lambda *a: ring(*a, start=-1), r"^2 processes, 6 numbers: rank 0 has"),
+        (without_first, r"rank 0 has 0 at \[0\], not 1: rank r holds 1 \* 10\^r there"),
+        (lambda *a: ring(*a).half(), "rank 0 returns torch.float16, and x is torch.float64"),
         (lambda *a: ring(*a)[:2], r"rank 0 has shape \(2,\), not \(5,\)"),
         (silent, "rank . waits, and no message comes"),
         (unread, "rank 1 leaves 1 messages unread|rank 0 leaves 1 messages unread"),
@@ -87,6 +93,8 @@ def test_accepts(right, capsys):
         "half of it",
         "mean",
         "wrong part",
+        "a rank left out",
+        "dtype",
         "shape",
         "silent",
         "unread",

@@ -39,6 +39,21 @@ def written(count=lambda side: len(side.split()), *, two_sided=True, strict=Fals
     return clean
 
 
+def whole_ratio(pairs, longest, ratio):
+    sides = [(p, *sorted(len(s.split()) for s in p)) for p in by_package(pairs, longest, 9)]
+    return [pair for pair, low, high in sides if high // low <= ratio]
+
+
+def long_lines(pairs, longest, ratio):
+    return [p for p in by_package(pairs, longest, ratio) if max(map(len, p)) <= 1000]
+
+
+def in_place(pairs, longest, ratio):
+    for pair in set(pairs) - set(by_package(pairs, longest, ratio)):
+        pairs.remove(pair)
+    return pairs
+
+
 def divides_first(pairs, longest, ratio):
     sides = [(pair, *(len(side.split()) for side in pair)) for pair in pairs]
     return [pair for pair, n, m in sides if 1 / ratio <= n / m <= ratio and 0 < n <= longest >= m]
@@ -84,6 +99,9 @@ def test_accepts(right, capsys):
         (written(lambda side: len(side.split(" "))), "both sides blank: it keeps the pair"),
         (written(two_sided=False), "the target twice as long: it keeps the pair"),
         (written(strict=True), "exactly 1.5, the source longer: it drops"),
+        (whole_ratio, "three words and five: it keeps"),
+        (long_lines, "two words of 600 characters: it drops"),
+        (in_place, "one side blank: it changes the list that it is given"),
         (written(words=False), "a word of 1,001 characters: it keeps"),
         (source_only, "one word too many on the target side: it keeps"),
         (either_side, "one word too many on the source side: it keeps"),
@@ -103,6 +121,9 @@ def test_accepts(right, capsys):
         "split at each space",
         "one-sided ratio",
         "strict ratio",
+        "ratio cut to an integer",
+        "long lines",
+        "in place",
         "long words",
         "source only",
         "either side",

@@ -19,8 +19,9 @@ def ring_all_reduce(mine: Callable[..., Tensor]) -> None:
     """
     cases = [(1, 5), (2, 6), (3, 12), (4, 8), (4, 10), (5, 3)]
     for size, length in cases:
-        case = f"{size} processes, {length} numbers: "
-        vectors = torch.randint(1, 100, (size, length), generator=torch.Generator().manual_seed(1))
+        case = f"{size} process{'es' * (size > 1)}, {length} numbers: "
+        # one decimal digit for each rank, so that a wrong sum tells which ranks are in it
+        vectors = 10.0 ** torch.arange(size)[:, None] * (1 + torch.arange(length) % 9)
         ring = _Ring(mine, vectors.double())
         if ring.problems:
             first = min(ring.problems, key=lambda problem: "no message" in problem[1])
@@ -90,4 +91,9 @@ def _compare(case: str, results: list, right: Tensor) -> None:
         wrong = (result.double() != right).nonzero()
         if len(wrong):
             at = int(wrong[0])
-            raise AssertionError(f"{where}has {result[at]:g} at [{at}], not {right[at]:g}")
+            raise AssertionError(
+                f"{where}has {result[at]:g} at [{at}], not {right[at]:g}: rank r holds "
+                f"{at % 9 + 1} * 10^r there"
+            )
+        if result.dtype != right.dtype:
+            raise AssertionError(f"{where}returns {result.dtype}, and x is {right.dtype}")

@@ -14,10 +14,12 @@ CASES = {
     "a ratio of exactly 1.5, the target longer": ("eins zwei", "one two three"),
     "the source twice as long": ("a b c d", "a b"),
     "the target twice as long": ("a b", "a b c d"),
+    "three words and five": ("a b c", "a b c d e"),
     "as many words as may be": ("a b c d e f", "a b c d e f"),
     "one word too many on the source side": ("a b c d e f g", "a b c d e f"),
     "one word too many on the target side": ("a b c d e f", "a b c d e f g"),
     "many characters, few words": ("donaudampfschifffahrtsgesellschaft", "company"),
+    "two words of 600 characters": (f"{'x' * 600} {'y' * 600}", "x y"),
     "several spaces between two words": ("eins    zwei", "one two"),
     "a word of 1,000 characters": ("x" * 1000, "y"),
     "a word of 1,001 characters": ("y", "x" * 1001),
@@ -52,13 +54,16 @@ def cleaned(mine: Callable[[Sequence[Pair], int, float], Sequence[Pair]]) -> Non
 
 
 def _kept(mine, pairs: list[Pair], longest: int, ratio: float, about: str) -> list[Pair]:
+    given = list(pairs)
     try:
-        found = mine(list(pairs), longest, ratio)
+        found = mine(given, longest, ratio)
     except ZeroDivisionError:
         raise AssertionError(f"{about}: it divides by the length of an empty side") from None
     if found is None:
         raise AssertionError("it returns None, not a list of pairs")
     found = list(found)
+    if given != pairs:
+        raise AssertionError(f"{about}: it changes the list that it is given")
     if not all(isinstance(each, (tuple, list)) and len(each) == 2 for each in found):
         raise AssertionError(f"{about}: it returns {_short(found)}, not pairs (source, target)")
     return [tuple(each) for each in found]
