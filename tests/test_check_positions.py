@@ -43,6 +43,14 @@ def test_accepts(right, capsys):
     assert capsys.readouterr().out.startswith("right: ")
 
 
+def signs(p, k, plus, minus):
+    """turned, for plus = 1 and minus = -1."""
+    b = k * rates(p.shape[1] // 2)
+    sine, cosine = p.chunk(2, dim=1)
+    up = sine * b.cos() + plus * cosine * b.sin()
+    return torch.cat([up, cosine * b.cos() + minus * sine * b.sin()], dim=1)
+
+
 def neighbours(p, k):
     b = k * rates(p.shape[1] // 2)
     sine, cosine = p[:, ::2], p[:, 1::2]
@@ -60,6 +68,8 @@ def neighbours(p, k):
         (lambda p, k: p.roll(-k, 0), "turn each row, do not shift them"),
         (lambda p, k: turned(p, -k), "moved by -2, not 2: it turns the wrong way"),
         (lambda p, k: p + sinusoids(torch.tensor([k]), p.shape[1]), "not sin a"),
+        (lambda p, k: signs(p, k, 1, 1), "mind the minus"),
+        (lambda p, k: signs(p, k, -1, -1), "mind the plus"),
         (lambda p, k: sinusoids(torch.arange(len(p)) + k, p.shape[1]), r"\[7, 8, 9\].*position 0"),
         (lambda p, k: turned(p, k, last=0), r"not i / \(C / 2 - 1\)"),
         (neighbours, r"C / 2 \+ i, not its neighbour"),
@@ -74,6 +84,8 @@ def neighbours(p, k):
         "rolled back",
         "backwards",
         "added",
+        "sign of the cosine",
+        "sign of the sine",
         "from zero",
         "rates",
         "neighbours",

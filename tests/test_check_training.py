@@ -55,6 +55,39 @@ def warm_again(done, lr, lr_end, warmup, period, grow):
     return restarts(done, lr, lr_end, warmup, period, grow)
 
 
+def place(done, warmup, period, grow):
+    """How many updates of its cycle are done, and how many it has."""
+    u = done - warmup
+    while u >= period:
+        u, period = u - period, period * grow
+    return u, period
+
+
+def until_last(done, lr, lr_end, warmup, period, grow):
+    if done < warmup:
+        return lr * done / warmup
+    u, period = place(done, warmup, period, grow)
+    return lr_end + (lr - lr_end) * (1 + math.cos(math.pi * u / (period - 1))) / 2
+
+
+def no_half(done, lr, lr_end, warmup, period, grow):
+    if done < warmup:
+        return lr * done / warmup
+    u, period = place(done, warmup, period, grow)
+    return lr_end + (lr - lr_end) * (1 + math.cos(math.pi * u / period))
+
+
+def warm_ahead(done, lr, lr_end, warmup, *cycles):
+    ahead = lr * (done + 1) / warmup if done < warmup else None
+    return ahead or restarts(done, lr, lr_end, warmup, *cycles)
+
+
+def warm_from_end(done, lr, lr_end, warmup, *cycles):
+    if done < warmup:
+        return lr_end + (lr - lr_end) * done / warmup
+    return restarts(done, lr, lr_end, warmup, *cycles)
+
+
 def began_early(done, lr, lr_end, warmup, period, grow):
     return restarts(done, lr, lr_end, warmup if done < warmup else 0, period, grow)
 
@@ -69,16 +102,20 @@ def test_accepts(right, capsys):
     ("wrong", "message"),
     [
         (lambda *a: None, "a NoneType, not a number"),
-        (single, "after 8 updates .*: no cycle follows the first"),
-        (lambda *a: single(*a, clamp=True), "after 8 updates .*: no cycle follows the first"),
-        (late, "after 8 updates .*, not 1: a cycle ends one update late"),
+        (single, "at done = 8 .*: no cycle follows the first"),
+        (lambda *a: single(*a, clamp=True), "at done = 8 .*: no cycle follows the first"),
+        (late, "at done = 8 .*, not 1: a cycle ends one update late"),
         (lambda *a: restarts(*a[:5], 1), "grow 2.*: every cycle is as long as the first"),
         (lambda u, lr, end, *a: restarts(u, lr, 0, *a), "the lowest rate is 0, not lr_end"),
-        (lambda u, *a: restarts(u + 1, *a), "after 0 updates .* the update after"),
+        (until_last, "lr_end belongs to the update after a cycle's last"),
+        (no_half, "2, not 1: 1 \\+ cos goes up to 2"),
+        (warm_ahead, "at done = 0 .*: the warm-up begins at 0, not at lr / warmup"),
+        (warm_from_end, "at done = 0 .*: the warm-up begins at 0, not at lr_end"),
+        (lambda u, *a: restarts(u + 1, *a), "at done = 0 .* the update after"),
         (lambda u, lr, end, w, *a: restarts(u, lr, end, 0, *a), "there is no warm-up"),
         (warm_again, "every cycle has a warm-up, not only the first"),
         (began_early, "began before the end of the warm-up"),
-        (lambda *a: 2 * restarts(*a), r"after 0 updates \(lr 1, lr_end 0.*\): 2, not 1$"),
+        (lambda *a: 2 * restarts(*a), r"at done = 0 \(lr 1, lr_end 0.*\): 2, not 1$"),
     ],
     ids=[
         "nothing",
@@ -87,6 +124,10 @@ def test_accepts(right, capsys):
         "late",
         "equal cycles",
         "down to 0",
+        "to the last",
+        "no half",
+        "warm-up one ahead",
+        "warm-up from lr_end",
         "one ahead",
         "cold",
         "warm again",

@@ -37,12 +37,21 @@ def moved_positions(mine: Callable[[Tensor, int], Tensor]) -> None:
             raise AssertionError(f"{case}shape {tuple(out.shape)}, not {tuple(right.shape)}")
         pairs = p.unflatten(1, (-1, 2)).mT.flatten(1)  # as if sine and cosine stood side by side
         neighbours = _turned(pairs, _sinusoids(by, C)).unflatten(1, (2, -1)).mT.flatten(1)
+        (s, c), (a, b) = p.chunk(2, dim=1), _sinusoids(by, C).chunk(2, dim=1)
         faults = [
             (p, "nothing has moved"),
             (p.roll(-k, 0), "rows are not neighbours in time: turn each row, do not shift them"),
             (p.roll(k, 0), "rows are not neighbours in time: turn each row, do not shift them"),
             (_sinusoids(t - k, C), f"moved by {-k}, not {k}: it turns the wrong way"),
             (p + _sinusoids(by, C), "sin(a + b) is not sin a + sin b"),
+            (
+                torch.cat([s * b + c * a, c * b + s * a], dim=1),
+                "cos(a + b) is cos a cos b - sin a sin b: mind the minus",
+            ),
+            (
+                torch.cat([s * b - c * a, c * b - s * a], dim=1),
+                "sin(a + b) is sin a cos b + cos a sin b: mind the plus",
+            ),
             (_sinusoids(torch.arange(len(t)) + k, C), "the first row need not be position 0"),
             (
                 _turned(p, _sinusoids(by, C, last=0)),

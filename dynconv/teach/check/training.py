@@ -18,15 +18,6 @@ def _cosine(lr: float, lr_end: float, p: float) -> float:
     return lr_end + (lr - lr_end) * (1 + math.cos(math.pi * p)) / 2
 
 
-def _restarts(done: int, lr: float, lr_end: float, warmup: int, period: int, grow: int) -> float:
-    if done < warmup:
-        return lr * done / warmup
-    done -= warmup
-    while done >= period:
-        done, period = done - period, period * grow
-    return _cosine(lr, lr_end, done / period)
-
-
 def _again_and_again(done, lr, lr_end, warmup, period, grow):
     length = warmup + period
     while done >= length:
@@ -34,16 +25,23 @@ def _again_and_again(done, lr, lr_end, warmup, period, grow):
     return _restarts(done, lr, lr_end, warmup, period, grow)
 
 
-def _until(ends: Callable[[int, int], bool]) -> Schedule:
+def _varied(
+    warm=lambda done, lr, lr_end, warmup: lr * done / warmup,
+    ends=lambda done, period: done >= period,
+    rate=lambda done, lr, lr_end, period: _cosine(lr, lr_end, done / period),
+) -> Schedule:
     def schedule(done, lr, lr_end, warmup, period, grow):
         if done < warmup:
-            return lr * done / warmup
+            return warm(done, lr, lr_end, warmup)
         done -= warmup
         while ends(done, period):
             done, period = done - period, period * grow
-        return _cosine(lr, lr_end, done / period)
+        return rate(done, lr, lr_end, period)
 
     return schedule
+
+
+_restarts = _varied()
 
 
 def _after_warmup(p: Callable[[int, int, int], float]) -> Schedule:
@@ -56,7 +54,23 @@ def _after_warmup(p: Callable[[int, int, int], float]) -> Schedule:
 FAULTS: list[tuple[str, Schedule]] = [
     ("no cycle follows the first", _after_warmup(lambda u, w, d: (u - w) / d)),
     ("no cycle follows the first", _after_warmup(lambda u, w, d: min((u - w) / d, 1.0))),
-    ("a cycle ends one update late", _until(lambda u, d: u > d)),
+    ("a cycle ends one update late", _varied(ends=lambda u, d: u > d)),
+    (
+        "lr_end belongs to the update after a cycle's last",
+        _varied(rate=lambda u, lr, end, d: _cosine(lr, end, u / (d - 1))),
+    ),
+    (
+        "1 + cos goes up to 2: half of it is missing",
+        _varied(rate=lambda u, lr, end, d: end + 2 * (_cosine(lr, end, u / d) - end)),
+    ),
+    (
+        "the warm-up begins at 0, not at lr / warmup",
+        _varied(warm=lambda u, lr, end, w: lr * (u + 1) / w),
+    ),
+    (
+        "the warm-up begins at 0, not at lr_end",
+        _varied(warm=lambda u, lr, end, w: end + (lr - end) * u / w),
+    ),
     ("every cycle is as long as the first", lambda u, *a: _restarts(u, *a[:4], 1)),
     ("the lowest rate is 0, not lr_end", lambda u, lr, _, *a: _restarts(u, lr, 0.0, *a)),
     ("it is the rate of the update after", lambda u, *a: _restarts(u + 1, *a)),
@@ -80,7 +94,7 @@ def schedule(mine: Schedule) -> None:
             names = ("lr", "lr_end", "warmup", "period", "grow")
             case = ", ".join(f"{name} {x:g}" for name, x in zip(names, point[1:], strict=True))
             raise AssertionError(
-                f"after {point[0]} updates ({case}): {rate:.4g}, not {right:.4g}{_why(found)}"
+                f"at done = {point[0]} ({case}): {rate:.4g}, not {right:.4g}{_why(found)}"
             )
     print(f"right: {len(POINTS)} rates of {len(CASES)} schedules")
 
@@ -90,7 +104,7 @@ def _number(rate, done: int) -> float:
         return float(rate)
     except (TypeError, ValueError):
         raise AssertionError(
-            f"after {done} updates it returns a {type(rate).__name__}, not a number"
+            f"at done = {done} it returns a {type(rate).__name__}, not a number"
         ) from None
 
 
