@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import chain
 
+import numpy as np
+
 Text = list[list[str]]
 """sentences of words"""
 
@@ -12,7 +14,10 @@ CASES = {
     "the order counts": (["c b a"], ["a b c"]),
     "sentences in another order": (["d e f", "a b c"], ["a b c", "d e f"]),
     "two sentences share one": (["a d x", "b d y z"], ["a b c d"]),
+    "the first match is not the best": (["d a b c"], ["a b c d"]),
     "one word for two": (["a x"], ["a b", "a c"]),
+    "all in common": (["a b", "a c"], ["a b", "a c"]),
+    "two words for two": (["a a"], ["a b", "a c"]),
     "two references share one": (["a b c d e"], ["a b w", "d e v"]),
     "nothing in common": (["a b"], ["c"]),
     "no words": ([], ["a b"]),
@@ -26,11 +31,14 @@ def rouge_l(mine: Callable[[Text, Text], Sequence[float]]) -> None:
     for name, pair in CASES.items():
         hypothesis, reference = ([line.split() for line in side] for side in pair)
         case = f"{name}: hypothesis {pair[0]}, reference {pair[1]}: "
+        given = [[[*words] for words in side] for side in (hypothesis, reference)]
         try:
-            got = mine([[*words] for words in hypothesis], [[*words] for words in reference])
+            got = mine(*given)
         except ZeroDivisionError:
             raise AssertionError(case + "division by zero; all three are 0 there") from None
-        if not isinstance(got, (tuple, list)) or len(got) != 3:
+        if given != [hypothesis, reference]:
+            raise AssertionError(f"{case}it changes them to {given[0]} and {given[1]}")
+        if not isinstance(got, (tuple, list, np.ndarray)) or len(got) != 3:
             raise AssertionError(f"it returns {got!r}, not precision, recall and F")
         theirs = _parts(_hits(hypothesis, reference), hypothesis, reference)
         for what, a, b in zip(("precision", "recall", "F"), got, theirs, strict=True):
@@ -55,6 +63,8 @@ def _why(got: Sequence[float], theirs: Sequence[float], hypothesis: Text, refere
         "the order of the words does not count": (bags[0] & bags[1]).total(),
         "only the best sentence counts, not the union": sum(max(row, default=0) for row in each),
         "a place of the reference counts more than once": sum(map(sum, each)),
+        "places of the hypothesis are united": _hits(reference, hypothesis),
+        "a word that occurs twice counts once": len(_found(hypothesis, reference)),
     }
     for fault, hits in faults.items():
         known = _parts(hits, hypothesis, reference) if hits is not None else theirs[1::-1]
@@ -71,11 +81,17 @@ def _parts(hits: int, hypothesis: Text, reference: Text) -> tuple[float, float, 
 
 def _hits(hypothesis: Text, reference: Text, clip: bool = True) -> int:
     """The words of the reference that are in a longest common subsequence with some sentence."""
+    found = _found(hypothesis, reference)
+    return (found & Counter(chain(*hypothesis)) if clip else found).total()
+
+
+def _found(hypothesis: Text, reference: Text) -> Counter[str]:
+    """The words at the united places, not clipped."""
     found = Counter()
     for sentence in reference:
         places = set().union(*(_places(words, sentence) for words in hypothesis))
         found.update(sentence[i] for i in places)
-    return (found & Counter(chain(*hypothesis)) if clip else found).total()
+    return found
 
 
 def _places(hypothesis: list[str], reference: list[str]) -> set[int]:

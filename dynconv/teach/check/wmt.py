@@ -20,7 +20,10 @@ def accumulation(mine: Callable[[int, int, int], tuple[int, int]]) -> None:
     batch with which it does not hold more."""
     for update, gpus, most in CASES:
         case = f"{update:,} tokens, {gpus} GPUs, at most {most:,} a batch"
-        answer = mine(update, gpus, most)
+        try:
+            answer = mine(update, gpus, most)
+        except ZeroDivisionError:
+            raise AssertionError(f"{case}: division by zero; it takes a batch at least") from None
         try:
             accumulate, size = answer
         except (TypeError, ValueError):
@@ -29,17 +32,20 @@ def accumulation(mine: Callable[[int, int, int], tuple[int, int]]) -> None:
             raise AssertionError(f"{case}: {answer!r}: both must be int")
         if accumulate < 1 or size < 1:
             raise AssertionError(f"{case}: {answer}: both must be at least 1")
+        fewest = -(-update // (gpus * most))
+        largest = update // (gpus * fewest)
+        if (accumulate, size) == (largest, fewest):
+            raise AssertionError(f"{case}: {answer}: the number of batches comes first")
         if size > most:
             raise AssertionError(f"{case}: a batch of {size:,} does not fit: more batches")
         together = accumulate * size * gpus
         product = f"{accumulate} x {size:,} x {gpus} = {together:,}"
         if together > update:
             raise AssertionError(f"{case}: {product} is too much")
-        fewest = -(-update // (gpus * most))
         if accumulate > fewest:
             raise AssertionError(f"{case}: {accumulate} batches, {fewest} would do")
         if accumulate < fewest:
             raise AssertionError(f"{case}: {product} is too little, it takes {fewest} batches")
-        if together + accumulate * gpus <= update:
+        if size < largest:
             raise AssertionError(f"{case}: {product}, a larger batch leaves less out")
     print(f"right: {len(CASES)} plans fit, and none of them could do with fewer batches")
