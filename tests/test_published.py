@@ -5,7 +5,9 @@ self-attention systems that it compares with; columns of speed, which `dynconv b
 Figure 2 of Gehring et al., which prints no numbers.
 """
 
+import nbformat
 import pytest
+from conftest import ROOT
 
 from dynconv import recipe as recipes
 
@@ -200,3 +202,14 @@ def test_what_a_recipe_cannot_say_is_a_row_that_none_claims(published):
     for reason, rows in NOT_SAID.items():
         assert printed >= set(rows), reason
         assert claimed.isdisjoint(rows), f"{reason}: no longer so"
+
+
+def test_the_last_lesson_shows_every_row():
+    cells = nbformat.read(ROOT / "lessons/31_findings.ipynb", as_version=4).cells
+    outputs = [out for cell in cells for out in cell.get("outputs", ()) if "data" in out]
+    shown = [cell.source for cell in cells] + [out.data.get("text/markdown", "") for out in outputs]
+    printed = {line for text in shown for line in text.splitlines() if line.startswith("| ")}
+    for source, rows in ROWS.items():
+        for row, value, _ in rows:
+            start = f"| {row.replace('|', chr(92) + '|')} | {value} | not run"
+            assert any(line.startswith(start) for line in printed), (source, row)

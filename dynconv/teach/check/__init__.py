@@ -8,6 +8,7 @@ from dynconv.teach.check.distributed import ring_all_reduce
 from dynconv.teach.check.dropconnect import dropconnect_mask
 from dynconv.teach.check.dynamicconv_kernels import dropconnect_kernel
 from dynconv.teach.check.environment import environment
+from dynconv.teach.check.findings import seeds_needed
 from dynconv.teach.check.gates import scaled_gradient
 from dynconv.teach.check.iwslt import cleaned
 from dynconv.teach.check.kernels import depthwise_kernel
@@ -56,6 +57,7 @@ __all__ = [
     "rouge_l",
     "scaled_gradient",
     "schedule",
+    "seeds_needed",
     "softmax_gradient",
     "sparsemax",
     "summed_area",

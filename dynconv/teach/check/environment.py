@@ -12,7 +12,8 @@ from dynconv.teach.compare import compare
 from dynconv.text.corpus import load_parallel
 
 NOT_IN_LESSONS = {"tensorboard", "requests", "jupyterlab", "nbval", "cupy"}
-PACKAGES = {"numpy", "sacremoses", "nltk", *WANTED} - NOT_IN_LESSONS  # nltk is of rouge-score
+PACKAGES = {"IPython", "nltk", "numpy", "sacremoses", *WANTED} - NOT_IN_LESSONS
+"""nltk is of rouge-score, IPython of jupyterlab"""
 
 
 def environment() -> None:
