@@ -70,6 +70,12 @@ def test_page(html, browser, name, width):
     assert not wrong and not faults
 
 
+def test_tables_that_cells_put_out_are_tables(html, browser):
+    page, _ = opened(browser, html, "lessons/31_findings")
+    assert page.locator(".cell_output td", has_text="not run").count() == 99
+    page.close()
+
+
 @pytest.mark.parametrize("name", LESSONS)
 def test_solutions_are_shut_and_open(html, browser, name):
     page, _ = opened(browser, html, name)
