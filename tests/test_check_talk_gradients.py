@@ -115,7 +115,7 @@ WRONG = {
     "None": (changed(dright=lambda z, K: None), "dright is a NoneType"),
     "shape": (changed(dleft=lambda z, K: z[..., 0]), r"dleft has shape \(2, 7\), not"),
     "float32": (changed(dx=lambda z, K: z.float()), "dx is torch.float32, not torch.float64"),
-    "in place": (in_place, "left is changed in place"),
+    "in place": (in_place, "it changes `left` in place"),
     "dx not divided": (changed(dx=lambda z, K: z * K), "dx .*; divide by"),
     "dx turned": (changed(dx=lambda z, K: -z), "dx .*; the sign"),
     "untransposed": (untransposed, "T = 7.*dx .*; transpose the shares"),

@@ -79,7 +79,7 @@ def rounded(x, left, *rest):
         (lambda *a: by_edges(*a, spread=lambda w, R: w.repeat(1, 1, R)), "H = 3, .*: each head"),
         (no_gradient, "gradients of left differ .* too: is it detached"),
         (lambda *a: by_ones(*a).float(), "it returns torch.float32 for an x of torch.float64"),
-        (in_place, "left is changed in place"),
+        (in_place, "it changes `left` in place"),
         (lambda *a: by_ones(*a)[:, -1:], r"values: mine has shape \(2, 1, 6\)"),
     ],
     ids=[

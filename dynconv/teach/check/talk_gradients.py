@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.ops.talk import edges
+from dynconv.teach.check.inputs import left_alone
 
 CASES = [(7, 1, 3, 2), (9, 2, 4, 12), (5, 3, 15, 7), (1, 2, 3, 3)]
 """(T, H, max_left, max_right); in the second, windows have whole and half distances"""
@@ -26,9 +27,7 @@ def talk_gradient(mine: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> None:
         found = mine(*given, max_left, max_right)
         try:
             _compare(found, inputs)
-            for name, z, before in zip(("g", "x", "left", "right"), given, inputs, strict=False):
-                if not torch.equal(z, before):
-                    raise AssertionError(f"{name} is changed in place: work on a copy")
+            left_alone(("g", "x", "left", "right"), given, inputs[:4])
         except AssertionError as error:
             case = f"T = {T}, H = {H}, max_left = {max_left}, max_right = {max_right}"
             raise AssertionError(f"{case}: {error}") from None
