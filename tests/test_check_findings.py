@@ -4,7 +4,9 @@ from functools import partial
 from math import ceil
 from statistics import NormalDist
 
+import numpy as np
 import pytest
+import torch
 
 from dynconv.teach import check
 from dynconv.teach.check.findings import FAULTS, _seeds, _Way
@@ -26,7 +28,15 @@ def by_a_float(delta, sigma, power=0.8):
     return float(by_hand(delta, sigma, power))
 
 
-@pytest.mark.parametrize("right", [by_hand, by_trying, by_a_float])
+def by_numpy(delta, sigma, power=0.8):
+    return np.int64(by_hand(delta, sigma, power))
+
+
+def by_torch(delta, sigma, power=0.8):
+    return torch.tensor(by_hand(delta, sigma, power))
+
+
+@pytest.mark.parametrize("right", [by_hand, by_trying, by_a_float, by_numpy, by_torch])
 def test_accepts(right, capsys):
     check.seeds_needed(right)
     assert capsys.readouterr().out.startswith("right: ")

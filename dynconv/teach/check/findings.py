@@ -11,6 +11,8 @@ class _Way(NamedTuple):
 
     recipes: int = 2
     """whose means scatter; 1 forgets one of them"""
+    sign: int = 1
+    """of z_power"""
     sides: int = 2
     square: int = 2
     power: float | None = None
@@ -26,10 +28,13 @@ FAULTS = {
     "the power is not used; half of the experiments would miss the difference": {"power": 0.5},
     "the power is taken as 0.8, whatever is asked for": {"power": 0.8},
     "sigma / delta is not squared": {"square": 1},
+    "sigma / delta is upside down": {"square": -2},
+    "z_power is subtracted, or is that of 1 - power; add it": {"sign": -1},
     "z_0.975 and z_power are squared one by one; add them first": {"sum_of_squares": True},
     "not rounded up; n has to be at least as large as the right side": {"whole": int},
     "not a whole number; round up": {"whole": float},
     "one seed has no deviation; two at least": {"least": 1},
+    "these are the seeds of both recipes; n is of each": {"whole": lambda n: 2 * ceil(n)},
 }
 
 CASES = [(0.05, 0.36, 0.9), (0.3, 0.36, 0.8), (0.1, 0.36, 0.8), (0.5, 0.2, 0.95), (5.0, 0.1, 0.8)]
@@ -40,6 +45,7 @@ def seeds_needed(mine: Callable[[float, float, float], int]) -> None:
     for delta, sigma, power in CASES:
         case = f"delta {delta}, sigma {sigma}, power {power}: "
         got = mine(delta, sigma, power)
+        got = got.item() if hasattr(got, "item") else got  # of NumPy or PyTorch
         if not isinstance(got, (int, float)):
             raise AssertionError(case + f"it returns {got!r}, not a number")
         right = _seeds(delta, sigma, power, _Way())
@@ -52,6 +58,6 @@ def seeds_needed(mine: Callable[[float, float, float], int]) -> None:
 
 def _seeds(delta: float, sigma: float, power: float, way: _Way) -> float:
     z = NormalDist().inv_cdf
-    false, true = z(1 - 0.05 / way.sides), z(way.power or power)
+    false, true = z(1 - 0.05 / way.sides), way.sign * z(way.power or power)
     both = false**2 + true**2 if way.sum_of_squares else (false + true) ** 2
     return max(way.least, way.whole(way.recipes * both * (sigma / delta) ** way.square))
