@@ -237,6 +237,9 @@ def parser() -> argparse.ArgumentParser:
     decode.add_argument("directory", type=Path, metavar="RUN")
     decode.add_argument("--sentences", type=positive, help="default: all of the test split")
     decode.add_argument("--rounds", type=positive, default=3, help="default: 3")
+    decode.add_argument(
+        "--output", type=Path, metavar="FILE", help="JSON (default: data/results/bench-decode.json)"
+    )
     decoding(decode)
     operators = command(
         commands.bench_operators,

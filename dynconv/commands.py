@@ -195,7 +195,8 @@ def score_files(options) -> None:
 def bench_decoding(options) -> None:
     from dynconv.bench import bench_decode
 
-    print(bench_decode(translator(options), options.sentences, options.rounds))
+    given = options.directory, options.sentences, options.rounds, options.output
+    print(bench_decode(translator(options), *given))
 
 
 def bench_operators(options) -> None:

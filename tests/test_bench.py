@@ -46,7 +46,9 @@ def test_the_command_prints_a_table_and_writes_every_number(tmp_path, capsys):
             name = f"{row['operator']} {row['impl'] or ''}".strip()
             assert f"\n{name} " in text
             assert row["forward"]["ms"] > 0 and row["forward"]["rounds"] == 2
-            assert all(number == float(f"{number:.4g}") for number in row["forward"].values())
+            low, high = row["forward"]["ms_range"]
+            assert low <= row["forward"]["ms"] <= high
+            assert low == float(f"{low:.4g}") and high == float(f"{high:.4g}")
             if name == "copy":
                 assert "forward_backward" not in row and row["forward"]["times_copy"] == 1
             else:
@@ -149,10 +151,15 @@ def test_all_implementations_of_an_operator_get_the_same_task():
 
 def test_ratios_are_medians_over_common_rounds():
     # The quotient of the medians would be 4 / 2.
-    assert measure.ratio([1.0, 4.0, 9.0], [1.0, 2.0, 3.0]) == 2
-    assert measure.ratio([1.0, 4.0, 9.0], [2.0, 1.0, 3.0]) == 3
-    assert measure.ratio([6.0], [2.0, 1.0, 1.0]) == 6  # one common round: by the medians
-    assert measure.ratio([], [2.0]) is None
+    assert measure.ratios([1.0, 4.0, 9.0], [1.0, 2.0, 3.0]) == [1, 2, 3]
+    assert measure.ratios([1.0, 4.0, 9.0], [2.0, 1.0, 3.0]) == [0.5, 4, 3]
+    assert measure.ratios([6.0], [2.0, 1.0, 1.0]) == [6]  # one common round: by the medians
+    assert measure.ratios([], [2.0]) == []
+
+
+def test_a_spread_is_a_median_with_the_least_and_the_most():
+    assert measure.spread("x", [0.5, 4.0, 3.0]) == {"x": 3, "x_range": [0.5, 4]}
+    assert measure.spread("x", []) == {"x": None, "x_range": None}
 
 
 def test_turns_alternate_and_slow_runs_have_one_round(monkeypatch):

@@ -65,8 +65,14 @@ def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsy
     assert cli.main(["plot", str(run)]) == 0
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
 
-    assert cli.main(["bench", "decode", str(run), "--sentences", "4", "--rounds", "1"]) == 0
+    bench = ["bench", "decode", str(run), "--sentences", "4", "--rounds", "2"]
+    assert cli.main([*bench, "--output", str(tmp_path / "decode.json")]) == 0
     assert "4 of 4 translations are equal" in capsys.readouterr().out
+    written = json.loads((tmp_path / "decode.json").read_text())
+    assert written["command"].startswith(f"dynconv {' '.join(bench)} --checkpoint ")
+    measured = written["numbers"]
+    assert measured["sentences"] == measured["equal"] == 4
+    assert all(len(measured[f"{name}_range"]) == 2 for name in ("incremental_s", "recompute_s"))
 
 
 def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):

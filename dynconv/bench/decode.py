@@ -1,27 +1,40 @@
 """Measurements that a user can repeat."""
 
+import shlex
 import time
-from statistics import median
+from pathlib import Path
 
+import torch
+
+from dynconv import ledger
+from dynconv.bench.measure import ratios, spread
 from dynconv.decode import translate
 from dynconv.decode.state import Incremental, Recompute
-from dynconv.ledger import load
 from dynconv.text import load_parallel
 from dynconv.train import Trained
 
 
-def bench_decode(trained: Trained, sentences: int | None, rounds: int) -> str:
+def bench_decode(
+    trained: Trained, directory: Path, sentences: int | None, rounds: int, output: Path | None
+) -> str:
     """Translate the first test sentences with and without incremental state, in turns.
 
     Both search alike and encode the source once; without state the decoder runs over the whole
-    prefix at each step. The report gives medians and their ratio.
+    prefix at each step. Writes medians and ranges to `output`, by default
+    data/results/bench-decode.json; returns what to print.
     """
-    recipe, vocabularies, model, _ = trained
+    output = ledger.path("bench-decode", output)
+    recipe, vocabularies, model, checkpoint = trained
     data, config = recipe.data, recipe.decode
     lines = load_parallel(data.corpus, data.source, data.target, "test").source[:sentences]
     steppers = {"incremental": Incremental, "recompute": Recompute}
     seconds: dict[str, list[float]] = {name: [] for name in steppers}
     outputs = {}
+    command = shlex.join(["dynconv", "bench", "decode", str(directory)])
+    command += f" --sentences {len(lines)} --rounds {rounds} --checkpoint {checkpoint.path.name}"
+    command += f" --beam {config.beam} --lenpen {config.lenpen:g}"
+    what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
+    found = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
     for _ in range(rounds):
         for name, stepper in steppers.items():
             start = time.perf_counter()
@@ -36,13 +49,24 @@ def bench_decode(trained: Trained, sentences: int | None, rounds: int) -> str:
             seconds[name].append(time.perf_counter() - start)
     same = sum(a == b for a, b in zip(*outputs.values(), strict=True))
     words = sum(len(line.split()) for line in outputs["incremental"])
-    fast, slow = (median(seconds[name]) for name in steppers)
+    fast, slow = seconds.values()
+    numbers = found["numbers"]
+    numbers |= {"sentences": len(lines), "words": words, "equal": same, "rounds": rounds}
+    numbers |= {"threads": torch.get_num_threads(), **spread("incremental_s", fast)}
+    numbers |= spread("recompute_s", slow) | spread("ratio", ratios(slow, fast))
+    ledger.write(output, found)
+
+    def row(name: str) -> str:
+        low, high = numbers[f"{name}_range"]
+        return f"{numbers[name]:8.2f} ({low:.2f} to {high:.2f})"
+
     return "\n".join(
         [
             f"{len(lines)} sentences ({words} words out), beam {config.beam}, "
-            f"medians of {rounds} rounds in turns, load {load()}",
-            f"incremental  {fast:8.2f} s  {len(lines) / fast:8.1f} sentences/s",
-            f"recompute    {slow:8.2f} s  {len(lines) / slow:8.1f} sentences/s",
-            f"ratio        {slow / fast:8.2f}    {same} of {len(lines)} translations are equal",
+            f"medians and ranges of {rounds} rounds in turns, load {found['load']['before']}",
+            f"incremental  {row('incremental_s')} s",
+            f"recompute    {row('recompute_s')} s",
+            f"ratio        {row('ratio')}    {same} of {len(lines)} translations are equal",
+            f"written to {output}",
         ]
     )

@@ -43,15 +43,20 @@ def by_turns(runs: Runs, rounds: int, done: Callable[[], object]) -> Times:
     return times
 
 
-def ratio(above: list[float], below: list[float]) -> float | None:
-    """The median, over the rounds that both took part in, of one time by the other.
+def ratios(above: list[float], below: list[float]) -> list[float]:
+    """One time by the other, in each round that both took part in.
 
     With fewer than three such rounds, one slow moment would decide: then one median by the other.
     """
-    ratios = [a / b for a, b in zip(above, below, strict=False)]
-    if len(ratios) in (1, 2):
-        return median(above) / median(below)
-    return median(ratios) if ratios else None
+    found = [a / b for a, b in zip(above, below, strict=False)]
+    return [median(above) / median(below)] if len(found) in (1, 2) else found
+
+
+def spread(name: str, values: list[float]) -> dict:
+    """The median of the rounds under `name`, the least and the most under `name_range`."""
+    if not values:
+        return {name: None, f"{name}_range": None}
+    return {name: median(values), f"{name}_range": [min(values), max(values)]}
 
 
 def peak(run: Callable[[], object]) -> int:

@@ -3,14 +3,13 @@
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
 
 import torch
 
 from dynconv import ledger
 from dynconv.bench import table
 from dynconv.bench.cases import Shape, cases, foretell, parse_shape, pick
-from dynconv.bench.measure import Times, by_turns, peak, ratio, saving
+from dynconv.bench.measure import Times, by_turns, peak, ratios, saving, spread
 from dynconv.errors import UserError
 from dynconv.ops.registry import OPERATORS
 
@@ -55,22 +54,25 @@ def measure(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> 
 
 
 def numbers(times: Times, name: str, part: str) -> dict:
-    """The time of one run, and its medians of ratios by rounds; None without attention."""
-    mine = times[name, part]
+    """Median and range, over the rounds, of a run's time and ratios; None without attention."""
+    mine, attention = times[name, part], times.get(("attention", part), [])
     return {
-        "ms": median(mine) * 1e3,
+        **spread("ms", [second * 1e3 for second in mine]),
         "rounds": len(mine),
-        "times_copy": ratio(mine, times["copy", "forward"]),
-        "attention_by_this": ratio(times.get(("attention", part), []), mine),
+        **spread("times_copy", ratios(mine, times["copy", "forward"])),
+        **spread("attention_by_this", ratios(attention, mine)),
     }
 
 
 def four_digits(values: dict) -> dict:
     """More than a time is good for."""
-    return {
-        name: float(f"{value:.4g}") if isinstance(value, float) else value
-        for name, value in values.items()
-    }
+
+    def rounded(value):
+        if isinstance(value, list):
+            return [rounded(each) for each in value]
+        return float(f"{value:.4g}") if isinstance(value, float) else value
+
+    return {name: rounded(value) for name, value in values.items()}
 
 
 def bench_ops(
