@@ -3,6 +3,8 @@
 import base64
 import re
 import shlex
+from itertools import product
+from statistics import median
 
 import nbformat
 import pytest
@@ -90,14 +92,19 @@ def test_its_signature_is_that_of_the_recorded_runs():
 OPERATORS = {"LightConv": "light_conv", "DynamicConv": "dynamic_conv", "TaLK": "talk_conv"}
 
 
-def bench(operator: str, impl: str, T: int) -> dict:
-    """A row of the recorded bench."""
-    (shape,) = (
-        shape for shape in BENCH["numbers"]["shapes"] if (shape["T"], shape["C"]) == (T, 1024)
-    )
-    rows = shape["results"]
-    (row,) = (row for row in rows if (row["operator"], row["impl"]) == (operator, impl))
-    return row
+LENGTHS = (10, 100, 1000, 10_000)
+
+
+def speeds(operator: str, T: int, key: str = "attention_by_this", record: dict = BENCH) -> list:
+    """Of our C kernel, forward and with backward, as it is recorded."""
+    found = [
+        [row["forward"][key], row["forward_backward"][key]]
+        for shape in record["numbers"]["shapes"]
+        for row in shape["results"]
+        if (shape["T"], row["operator"], row["impl"]) == (T, operator, "native")
+    ]
+    assert len(found) == 1
+    return found[0]
 
 
 @pytest.mark.parametrize("title", OPERATORS)
@@ -105,10 +112,25 @@ def test_its_speeds_are_those_of_the_recorded_bench(title):
     (row,) = re.findall(rf"^\| {title} \|.*$", README, re.MULTILINE)
     cells = [cell.strip() for cell in row.strip("|").split("|")][1:]
     expected = []
-    for T in (10, 100, 1000, 10000):
-        measured = bench(OPERATORS[title], "native", T)
-        ratios = [measured[way]["attention_by_this"] for way in ("forward", "forward_backward")]
+    for T in LENGTHS:
+        ratios = speeds(OPERATORS[title], T)
         digits = (f"{ratio:.2g}" if ratio < 100 else f"{ratio:.0f}" for ratio in ratios)
         expected.append(", ".join(digits))
     assert cells == expected
     assert BENCH["device"].split(" (")[0] in README and BENCH["date"] in README
+
+
+def test_it_says_how_far_the_rounds_and_another_day_are_off():
+    day_before = ledger.read("bench-ops-2026-11-21")
+    off, shares = [], []
+    for operator, T in product(OPERATORS.values(), LENGTHS):
+        medians = speeds(operator, T)
+        before = speeds(operator, T, record=day_before)
+        shares += [old / new for old, new in zip(before, medians, strict=True)]
+        if T < 10_000:
+            ranges = speeds(operator, T, "attention_by_this_range")
+            pairs = zip(ranges, medians, strict=True)
+            off += [abs(edge / middle - 1) for edges, middle in pairs for edge in edges]
+    text = " ".join(README.split())
+    assert f"within {median(off):.0%} of the median, the furthest {max(off):.0%} away" in text
+    assert f"came to {min(shares):.0%} to {max(shares):.0%} of these" in text
