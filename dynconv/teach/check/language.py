@@ -85,19 +85,19 @@ def _faults(hidden: Tensor, bands: _Bands, edges: tuple[int, ...]) -> dict[str, 
     right = _log_probabilities(hidden, bands).argmax(-1)
     head = torch.cat([words, classes], dim=-1)
     inner = [tail.log_softmax(-1) for tail in tails]
-    greedy = head.argmax(-1)
+    greedy = chosen = head.argmax(-1)
     for i, tail in enumerate(tails):
-        own = head.argmax(-1) == edges[1] + i
+        own = chosen == edges[1] + i
         greedy = torch.where(own, edges[i + 1] + tail.argmax(-1), greedy)
     first = torch.tensor(edges)
     start = first[torch.bucketize(right, first, right=True) - 1]
     behind = right >= edges[1]
     leads = classes == classes.amax(-1, keepdim=True)
-    one = torch.cat([words, classes], dim=-1).log_softmax(-1)
+    one = head.log_softmax(-1)
     one[:, edges[1] :].masked_fill_(~leads, -torch.inf)
     logits = [classes[:, i, None] + tail for i, tail in enumerate(tails)]
     return {
-        "the row of a class in the head is not a type": head.argmax(-1),
+        "the row of a class in the head is not a type": chosen,
         "the band's first type is to be added to the place in the band": right - start,
         "each tail begins where the one before it ends":
             torch.where(behind, right - start + edges[1], right),
