@@ -95,7 +95,7 @@ def recipe(corpus) -> Recipe:
 @pytest.fixture
 def yaml(recipe, tmp_path) -> Path:
     """That recipe in a file."""
-    from dynconv.recipe import dump
+    from dynconv.config.load import dump
 
     path = tmp_path / "tiny.yaml"
     path.write_text(dump(recipe), encoding="utf-8")

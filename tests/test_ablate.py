@@ -12,9 +12,11 @@ from test_cli import fails
 from test_published import CONVS2S, ROWS, TALK, WU
 from test_train import stop_after
 
-from dynconv import ablate, cli, ledger
-from dynconv.ablate import command, config, run, table
+from dynconv import cli
 from dynconv.config import ConvS2SConfig
+from dynconv.lab import experiments as ablate
+from dynconv.lab import ledger
+from dynconv.lab.experiments import command, config, run, table
 from dynconv.models import build
 from dynconv.train import train
 

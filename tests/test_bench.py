@@ -6,9 +6,10 @@ from collections import defaultdict
 import pytest
 import torch
 
-from dynconv import cli, ledger, ops
-from dynconv.bench import cases, measure, operators, table
-from dynconv.bench.cases import Shape
+from dynconv import cli, ops
+from dynconv.lab import ledger
+from dynconv.lab.bench import cases, measure, operators, table
+from dynconv.lab.bench.cases import Shape
 from dynconv.ops.registry import OPERATORS
 
 TINY = ["bench", "ops", "--shapes", "2x9x8x2", "--kernel-size", "3", "--rounds", "2"]

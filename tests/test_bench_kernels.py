@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from dynconv import cli, ops
-from dynconv.bench.cases import Shape
-from dynconv.bench.cuda import command, competitors, contest, floors, gate, gpu, plan, tables
-from dynconv.bench.cuda.competitors import Run
-from dynconv.bench.cuda.contest import Bench
-from dynconv.bench.cuda.floors import Case
 from dynconv.kernels import cuda, launch, nvrtc, simulate
+from dynconv.lab.bench.cases import Shape
+from dynconv.lab.bench.cuda import command, competitors, contest, floors, gate, gpu, plan, tables
+from dynconv.lab.bench.cuda.competitors import Run
+from dynconv.lab.bench.cuda.contest import Bench
+from dynconv.lab.bench.cuda.floors import Case
 
 F32, F64, HALF = torch.float32, torch.float64, torch.bfloat16
 SMALL = Shape(2, 12, 8, 2)

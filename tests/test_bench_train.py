@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dynconv import cli
-from dynconv.bench import train as module
+from dynconv.lab.bench import train as module
 from dynconv.train.update import DTYPES
 
 

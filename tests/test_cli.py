@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dynconv import cli
-from dynconv import recipe as recipes
+from dynconv.config import load as recipes
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import train
 from dynconv.train.log import read

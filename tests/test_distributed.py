@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dynconv import recipe as recipes
+from dynconv.config import load as recipes
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.log import read
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.doctor import doctor
+from dynconv.cli.doctor import doctor
 from dynconv.kernels import native
 
 X, WEIGHT = torch.randn(2, 5, 16), torch.randn(2, 3)

@@ -17,8 +17,8 @@ import yaml
 from server import Served, serving
 
 from dynconv import cli
+from dynconv.config.files import locked
 from dynconv.errors import UserError
-from dynconv.files import locked
 from dynconv.text import catalog, download
 from dynconv.text import fetch as fetching
 from dynconv.text.fetch import fetched

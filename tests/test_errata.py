@@ -8,8 +8,8 @@ import pytest
 from conftest import ROOT
 from test_models import CNNDM, IWSLT, millions
 
-from dynconv import recipe as recipes
 from dynconv.config import ModelConfig, StackConfig
+from dynconv.config import load as recipes
 from dynconv.train import learning_rate
 
 TEXT = (ROOT / "book/errata.md").read_text(encoding="utf-8")

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from dynconv.config.files import locked, refusal
 from dynconv.errors import UserError
-from dynconv.files import locked, refusal
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.bench.cases import Shape
-from dynconv.bench.cuda import floors
 from dynconv.kernels import cuda, launch, nvrtc, simulate
+from dynconv.lab.bench.cases import Shape
+from dynconv.lab.bench.cuda import floors
 from dynconv.layers import DynamicConv
 from dynconv.ops import auto
 from dynconv.ops.registry import OPERATORS
@@ -248,7 +248,7 @@ def test_what_cupy_misses_is_told(monkeypatch):
 
 
 def test_doctor_tries_a_kernel(monkeypatch):
-    from dynconv import doctor
+    from dynconv.cli import doctor
 
     ones, outcome = torch.ones, []
     monkeypatch.setattr(launch, "missing", lambda: None)

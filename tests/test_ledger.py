@@ -10,9 +10,10 @@ from statistics import mean
 import pytest
 from conftest import ROOT
 
-from dynconv import ledger, recipe
-from dynconv.ablate import config as ablations
 from dynconv.cli import parser
+from dynconv.config import load as recipe
+from dynconv.lab import ledger
+from dynconv.lab.experiments import config as ablations
 
 FILES = sorted((ROOT / "data/results").glob("*.json"))
 FIELDS = ["what", "command", "commit", "date", "device", "versions", "load", "seeds", "numbers"]

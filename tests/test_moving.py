@@ -11,7 +11,7 @@ from browser import watch
 
 from dynconv import ops
 from dynconv.decode import beam_search
-from dynconv.style import COLORS
+from dynconv.lab.style import COLORS
 from dynconv.teach import mixing_matrix
 from dynconv.teach.moving import (
     BeamGrowth,

@@ -8,13 +8,24 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dynconv import plan as planning
-from dynconv import recipe as recipes
-from dynconv.bench import measure
 from dynconv.config import Recipe, StackConfig
+from dynconv.config import load as recipes
 from dynconv.errors import UserError
+from dynconv.lab import plan as planning
+from dynconv.lab.bench import measure
+from dynconv.lab.plan import (
+    LikeGpu,
+    Live,
+    Shape,
+    count,
+    hours,
+    largest,
+    most,
+    plan,
+    trace,
+    trace_all,
+)
 from dynconv.models import build
-from dynconv.plan import LikeGpu, Live, Shape, count, hours, largest, most, plan, trace, trace_all
 from dynconv.text import Batch, Vocabulary, buckets, load_parallel, prepare
 from dynconv.train import data
 from dynconv.train.update import TokenLoss

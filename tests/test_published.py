@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from conftest import ROOT
 
-from dynconv import recipe as recipes
+from dynconv.config import load as recipes
 
 WU = "Wu et al. 2019, Table "
 TALK = "Lioutas and Guo 2020, Table "

@@ -11,8 +11,8 @@ import pytest
 from conftest import ROOT
 from torch.distributed import run as torchrun
 
-from dynconv import ledger
 from dynconv.cli import parser
+from dynconv.lab import ledger
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BENCH = ledger.read("bench-ops")

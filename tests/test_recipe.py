@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dynconv import recipe as recipes
 from dynconv.config import ConvS2SConfig, Recipe, StackConfig
+from dynconv.config import load as recipes
 from dynconv.errors import UserError
 
 

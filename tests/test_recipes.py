@@ -9,9 +9,9 @@ import torch
 import yaml
 
 from dynconv import cli
-from dynconv import recipe as recipes
+from dynconv.cli.listing import WIDTH, comment, listing
 from dynconv.config import Recipe
-from dynconv.listing import WIDTH, comment, listing
+from dynconv.config import load as recipes
 from dynconv.models import build
 from dynconv.text.catalog import Entry, entries
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dynconv import cli
-from dynconv import recipe as recipes
-from dynconv.rehearse import narrow, rehearse
+from dynconv.config import load as recipes
+from dynconv.lab.rehearse import narrow, rehearse
 
 SHIPPED = sorted(path.stem for path in recipes.SHIPPED.glob("*.yaml"))
 

@@ -6,9 +6,9 @@ from statistics import mean
 import pytest
 from conftest import ROOT
 
-from dynconv import ledger
-from dynconv.ablate import config
-from dynconv.ablate.table import summary
+from dynconv.lab import ledger
+from dynconv.lab.experiments import config
+from dynconv.lab.experiments.table import summary
 
 PAGE = (ROOT / "book/results.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ import pytest
 from raw_sets import lines, put
 
 from dynconv import cli
+from dynconv.config.files import locked
 from dynconv.errors import UserError
-from dynconv.files import locked
 from dynconv.text import open_prepared, sets
 from dynconv.text.sets import iwslt, parallel
 from dynconv.text.sets.moses import normalize, tokenize

@@ -9,8 +9,8 @@ import pytest
 
 from dynconv import cli
 from dynconv.config import DataConfig, LanguageModelConfig, Recipe, StackConfig
+from dynconv.config.load import dump
 from dynconv.errors import UserError
-from dynconv.recipe import dump
 from dynconv.text import EOS, Excerpts, Vocabulary, prepare
 from dynconv.train import load_model, train
 from dynconv.train.log import read

@@ -1,4 +1,4 @@
-"""The schema of a recipe: frozen dataclasses that YAML fills (`dynconv.recipe`)."""
+"""The schema of a recipe: frozen dataclasses that YAML fills (`dynconv.config.load`)."""
 
 from dynconv.config.convs2s import ConvS2SConfig, ConvStackConfig
 from dynconv.config.data import DataConfig

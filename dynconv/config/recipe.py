@@ -39,7 +39,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a training run; YAML fills it (`dynconv.recipe`)."""
+    """All that decides a training run; YAML fills it (`dynconv.config.load`)."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

@@ -1,6 +1,6 @@
 """What only lessons and their tests use."""
 
-from dynconv import style
+from dynconv.lab import style
 from dynconv.teach import check
 from dynconv.teach.compare import same
 from dynconv.teach.mixing import draw_mixing, mixing_matrix

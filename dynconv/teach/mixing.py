@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from dynconv.style import COLORS
+from dynconv.lab.style import COLORS
 
 
 @torch.no_grad()

@@ -8,8 +8,8 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
+from dynconv.config.files import refusal
 from dynconv.errors import UserError
-from dynconv.files import refusal
 
 SUFFIXES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
 ELSEWHERE = "give data fetch --out DIR, and data prepare --raw DIR"

@@ -5,8 +5,8 @@ import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from dynconv.config.files import locked, refusal
 from dynconv.errors import UserError
-from dynconv.files import locked, refusal
 from dynconv.text.archive import ELSEWHERE, stem, unpack
 from dynconv.text.catalog import CorpusFile, Entry, find
 from dynconv.text.download import discard, download

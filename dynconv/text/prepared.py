@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dynconv.config.files import sha256
 from dynconv.errors import UserError
-from dynconv.files import sha256
 from dynconv.text.batching import Batch, collate
 from dynconv.text.vocabulary import Vocabularies
 

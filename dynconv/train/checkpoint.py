@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from dynconv.config.files import replace_text, write_through
 from dynconv.errors import UserError
-from dynconv.files import replace_text, write_through
 
 FORMAT = "dynconv checkpoint 3"
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dynconv.config.files import replace_text
 from dynconv.errors import UserError
-from dynconv.files import replace_text
 from dynconv.text import Vocabularies
 from dynconv.train.data import Corpus, Work
 from dynconv.train.ranks import Ranks

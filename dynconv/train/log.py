@@ -6,8 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dynconv.config.files import replace_text
 from dynconv.errors import UserError
-from dynconv.files import replace_text
 
 
 def read(run: Path) -> list[dict[str, Any]]:

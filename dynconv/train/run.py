@@ -22,11 +22,11 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from dynconv import ledger
-from dynconv import recipe as recipes
 from dynconv.config import Recipe
+from dynconv.config import load as recipes
+from dynconv.config.files import locked, replace_text, sha256
 from dynconv.errors import UserError
-from dynconv.files import locked, replace_text, sha256
+from dynconv.lab import ledger
 from dynconv.models import build
 from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, prepare
 from dynconv.train import checkpoint as checkpoints

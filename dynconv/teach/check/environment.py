@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import torch
 
 from dynconv import ops
-from dynconv.doctor import WANTED
+from dynconv.cli.doctor import WANTED
 from dynconv.errors import UserError
 from dynconv.teach.compare import compare
 from dynconv.text.corpus import load_parallel

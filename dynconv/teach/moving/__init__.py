@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from dynconv.style import COLORS
+from dynconv.lab.style import COLORS
 
 FOLDER = Path(__file__).parent
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+from dynconv.config.files import locked, refusal
 from dynconv.errors import UserError, nearest
-from dynconv.files import locked, refusal
 from dynconv.text.archive import stem
 from dynconv.text.catalog import find
 from dynconv.text.fetch import fetched

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dynconv.bench.cases import Shape, attention
-from dynconv.bench.cuda import floors
-from dynconv.bench.cuda.competitors import (
+from dynconv.lab.bench.cases import Shape, attention
+from dynconv.lab.bench.cuda import floors
+from dynconv.lab.bench.cuda.competitors import (
     Run,
     backend,
     both,
@@ -24,10 +24,10 @@ from dynconv.bench.cuda.competitors import (
     turns,
     ways,
 )
-from dynconv.bench.cuda.floors import Case
-from dynconv.bench.cuda.gate import DROPOUT, draw, name_of
-from dynconv.bench.cuda.gpu import Gpu, first_line
-from dynconv.bench.operators import four_digits
+from dynconv.lab.bench.cuda.floors import Case
+from dynconv.lab.bench.cuda.gate import DROPOUT, draw, name_of
+from dynconv.lab.bench.cuda.gpu import Gpu, first_line
+from dynconv.lab.bench.operators import four_digits
 from dynconv.layers import DynamicConv
 
 COMPILED, COMPILING = 1000, 90  # the length T for which PyTorch compiles, and seconds for all that

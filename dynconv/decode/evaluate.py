@@ -8,9 +8,9 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+from dynconv.config.files import replace_text
 from dynconv.decode import surprisal, translate
 from dynconv.errors import UserError
-from dynconv.files import replace_text
 from dynconv.score import measure, perplexity
 from dynconv.score.report import RESAMPLES
 from dynconv.text import Excerpts, load_parallel, read_lines

@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from dynconv.ablate.config import Ablation
-from dynconv.ablate.run import DIVERGES, Run
 from dynconv.config import AnyModelConfig, ConvS2SConfig
+from dynconv.lab.experiments.config import Ablation
+from dynconv.lab.experiments.run import DIVERGES, Run
 from dynconv.models import build
 
 SECONDS = "of updates with their data and log, without validations and checkpoints; null: not known"

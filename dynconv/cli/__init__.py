@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynconv import commands
+from dynconv.cli import commands
+from dynconv.cli.tuning import tune_cpu
 from dynconv.errors import UserError
-from dynconv.tuning import tune_cpu
 
 INTERRUPTED = 130
 

@@ -11,8 +11,8 @@ from unittest import mock
 
 import torch
 
-from dynconv.bench.cases import Shape
 from dynconv.kernels import cuda, launch
+from dynconv.lab.bench.cases import Shape
 
 COPY = 4.3e12  # bytes a second, read and written
 FMA = 60e12  # operations a second on float32; half as many on float64

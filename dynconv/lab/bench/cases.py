@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.bench.measure import peak
 from dynconv.errors import UserError
+from dynconv.lab.bench.measure import peak
 from dynconv.ops.registry import OPERATORS
 
 POSITIONS = 10_000  # the most in a batch of Table 6; the last column of the paper has 100,000

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import torch
 
-from dynconv import ledger
-from dynconv.bench.cases import Shape, parse_shape
-from dynconv.bench.cuda import floors
-from dynconv.bench.cuda.contest import Bench
-from dynconv.bench.cuda.floors import DRAWN, Case
-from dynconv.bench.cuda.gpu import Gpu
-from dynconv.bench.cuda.plan import plan as tell_plan
-from dynconv.bench.cuda.tables import header, layer_table, table
 from dynconv.errors import UserError
 from dynconv.kernels import launch
 from dynconv.kernels.launch import NUMBERS
+from dynconv.lab import ledger
+from dynconv.lab.bench.cases import Shape, parse_shape
+from dynconv.lab.bench.cuda import floors
+from dynconv.lab.bench.cuda.contest import Bench
+from dynconv.lab.bench.cuda.floors import DRAWN, Case
+from dynconv.lab.bench.cuda.gpu import Gpu
+from dynconv.lab.bench.cuda.plan import plan as tell_plan
+from dynconv.lab.bench.cuda.tables import header, layer_table, table
 
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in NUMBERS}
 OPERATORS = ["light_conv", "dynamic_conv", DRAWN, "talk_conv"]

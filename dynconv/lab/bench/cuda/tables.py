@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from textwrap import wrap
 
-from dynconv.bench.cuda.plan import size
-from dynconv.bench.table import digits
-from dynconv.ledger import source
+from dynconv.lab.bench.cuda.plan import size
+from dynconv.lab.bench.table import digits
+from dynconv.lab.ledger import source
 
 
 def header(report: dict, copied: float | None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def doctor(options) -> None:
-    from dynconv.doctor import doctor
+    from dynconv.cli.doctor import doctor
 
     print(doctor())
 
@@ -68,18 +68,18 @@ def pair(values: Sequence, option: str) -> tuple:
 
 
 def train_list() -> None:
-    from dynconv.listing import listing
+    from dynconv.cli.listing import listing
 
     print(listing())
 
 
 def train_run(options) -> int:
-    from dynconv import recipe as recipes
+    from dynconv.config import load as recipes
 
     path = recipes.find(options.recipe)
     recipe = recipes.load(path, options.overrides)
     if options.dry_run:
-        from dynconv.rehearse import rehearse
+        from dynconv.lab.rehearse import rehearse
 
         print(recipes.dump(recipe))
         for line in rehearse(recipe):
@@ -97,13 +97,13 @@ def train_run(options) -> int:
 
 
 def ablate_list() -> None:
-    from dynconv.ablate import listing
+    from dynconv.lab.experiments import listing
 
     print(listing())
 
 
 def ablate_run(options) -> int:
-    from dynconv.ablate import ablate
+    from dynconv.lab.experiments import ablate
 
     signal = ablate(
         options.name,
@@ -117,8 +117,8 @@ def ablate_run(options) -> int:
 
 
 def plan_run(options) -> None:
-    from dynconv import recipe as recipes
-    from dynconv.plan import plan
+    from dynconv.config import load as recipes
+    from dynconv.lab.plan import plan
 
     recipe = recipes.load(recipes.find(options.recipe), options.overrides)
     print(plan(recipe, options.gpus, options.memory, options.tokens_per_s))
@@ -170,7 +170,7 @@ def translate_file(options) -> None:
 
 
 def evaluate_run(options) -> None:
-    from dynconv.evaluate import evaluate
+    from dynconv.decode.evaluate import evaluate
 
     for line in evaluate(options.directory, trained(options), options.split, options.corpus):
         print(line, flush=True)
@@ -193,7 +193,7 @@ def score_files(options) -> None:
 
 
 def bench_decoding(options) -> None:
-    from dynconv.bench import bench_decode
+    from dynconv.lab.bench import bench_decode
 
     given = options.directory, options.sentences, options.rounds, options.output
     print(bench_decode(translator(options), *given))
@@ -202,7 +202,7 @@ def bench_decoding(options) -> None:
 def bench_operators(options) -> None:
     import torch
 
-    from dynconv.bench import bench_ops
+    from dynconv.lab.bench import bench_ops
 
     torch.set_num_threads(options.threads)
     for text in bench_ops(
@@ -217,7 +217,7 @@ def bench_operators(options) -> None:
 
 
 def bench_cuda_kernels(options) -> int:
-    from dynconv.bench.cuda.command import bench_kernels
+    from dynconv.lab.bench.cuda.command import bench_kernels
 
     wrong = bench_kernels(
         options.shapes,
@@ -233,7 +233,7 @@ def bench_cuda_kernels(options) -> int:
 
 
 def bench_training(options) -> None:
-    from dynconv.bench import bench_train
+    from dynconv.lab.bench import bench_train
 
     print(
         bench_train(

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from dynconv import recipe as recipes
 from dynconv.config import Recipe
+from dynconv.config import load as recipes
+from dynconv.config.files import read_yaml
 from dynconv.errors import UserError, nearest
-from dynconv.files import read_yaml
 
-SHIPPED = Path(__file__).parents[1] / "ablations"
+SHIPPED = Path(__file__).parents[2] / "ablations"
 
 
 @dataclass(frozen=True)

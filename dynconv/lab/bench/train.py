@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dynconv import ledger
-from dynconv import recipe as recipes
-from dynconv.bench.measure import seconds
 from dynconv.config import Recipe
+from dynconv.config import load as recipes
 from dynconv.errors import UserError
+from dynconv.lab import ledger
+from dynconv.lab.bench.measure import seconds
 from dynconv.models import build
 from dynconv.text import open_prepared
 from dynconv.train import train

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from dynconv.config import MODELS, ModelConfig, Recipe
+from dynconv.config.files import read_yaml
 from dynconv.errors import UserError, nearest
-from dynconv.files import read_yaml
 
-SHIPPED = Path(__file__).parent / "recipes"
+SHIPPED = Path(__file__).parents[1] / "recipes"
 
 
 def find(name: str) -> Path:

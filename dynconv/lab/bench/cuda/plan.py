@@ -7,8 +7,10 @@ from math import prod
 from pathlib import Path
 from textwrap import fill
 
-from dynconv import ledger
-from dynconv.bench.cuda.floors import (
+from dynconv.errors import UserError
+from dynconv.kernels import launch, nvrtc
+from dynconv.lab import ledger
+from dynconv.lab.bench.cuda.floors import (
     CLOCK,
     COPY,
     FMA,
@@ -19,9 +21,7 @@ from dynconv.bench.cuda.floors import (
     known,
     started,
 )
-from dynconv.bench.table import digits
-from dynconv.errors import UserError
-from dynconv.kernels import launch, nvrtc
+from dynconv.lab.bench.table import digits
 
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 228 * 1024, 2048, 32  # of a multiprocessor of sm_90
 RESERVED = 1024  # bytes of shared memory that CUDA takes for itself in each block

@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.bench.cuda import floors
-from dynconv.bench.cuda.floors import DRAWN, Case
-from dynconv.bench.cuda.gate import ALLOWED, DROPOUT, error, gate, name_of, poisoned
-from dynconv.bench.cuda.gpu import first_line
 from dynconv.kernels import cuda, launch
 from dynconv.kernels.launch import NUMBERS, Launch
+from dynconv.lab.bench.cuda import floors
+from dynconv.lab.bench.cuda.floors import DRAWN, Case
+from dynconv.lab.bench.cuda.gate import ALLOWED, DROPOUT, error, gate, name_of, poisoned
+from dynconv.lab.bench.cuda.gpu import first_line
 
 LOOSE = ALLOWED | {"float32": 1e-4}  # for v1, which adds a kernel's gradient up in one long sum
 SLOW = 50  # milliseconds; what takes longer is timed three times

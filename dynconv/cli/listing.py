@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dynconv.config import Recipe
-from dynconv.recipe import SHIPPED, load
+from dynconv.config.load import SHIPPED, load
 
 WIDTH = 140
 """most characters of a line"""

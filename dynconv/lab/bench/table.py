@@ -1,7 +1,7 @@
 """The numbers of `bench ops` as text, 100 columns wide."""
 
-from dynconv.bench.measure import SLOW
-from dynconv.ledger import source
+from dynconv.lab.bench.measure import SLOW
+from dynconv.lab.ledger import source
 
 NAME, MS, RATIO, MEMORY, ROUNDS = 29, 9, 7, 6, 7  # widths of columns
 TIMES = MS + 2 * RATIO

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from dynconv import ledger
-from dynconv.bench.measure import ratios, spread
 from dynconv.decode import translate
 from dynconv.decode.state import Incremental, Recompute
+from dynconv.lab import ledger
+from dynconv.lab.bench.measure import ratios, spread
 from dynconv.text import load_parallel
 from dynconv.train import Trained
 

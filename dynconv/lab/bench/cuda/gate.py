@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.bench.cuda import floors
-from dynconv.bench.cuda.floors import DRAWN, Case
 from dynconv.kernels import cuda
+from dynconv.lab.bench.cuda import floors
+from dynconv.lab.bench.cuda.floors import DRAWN, Case
 
 DROPOUT = 0.1  # the share of DropConnect
 ALLOWED = {"float32": 5e-7, "bfloat16": 2**-8, "float16": 2**-10, "float64": 1e-12}

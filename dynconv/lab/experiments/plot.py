@@ -4,9 +4,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from dynconv import style
-from dynconv.ablate.run import DIVERGES
-from dynconv.ablate.table import numbers
+from dynconv.lab import style
+from dynconv.lab.experiments.run import DIVERGES
+from dynconv.lab.experiments.table import numbers
 
 
 def plot(found: dict[str, Any], output: Path) -> None:

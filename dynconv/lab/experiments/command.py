@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
 
-from dynconv import ledger
-from dynconv.ablate import config
-from dynconv.ablate.plot import plot
-from dynconv.ablate.run import Run
-from dynconv.ablate.table import results, shown, table
+from dynconv.cli.listing import comment
 from dynconv.errors import UserError
-from dynconv.listing import comment
+from dynconv.lab import ledger
+from dynconv.lab.experiments import config
+from dynconv.lab.experiments.plot import plot
+from dynconv.lab.experiments.run import Run
+from dynconv.lab.experiments.table import results, shown, table
 from dynconv.train.ranks import Ranks
 from dynconv.train.run import alone
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, NamedTuple
 
-from dynconv import recipe as recipes
 from dynconv.config import Recipe
+from dynconv.config import load as recipes
+from dynconv.config.files import replace_text
+from dynconv.decode.evaluate import evaluate
 from dynconv.errors import UserError
-from dynconv.evaluate import evaluate
-from dynconv.files import replace_text
 from dynconv.train import load_model, train
 from dynconv.train.run import with_precision
 from dynconv.train.watch import Watch

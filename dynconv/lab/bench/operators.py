@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
-from dynconv import ledger
-from dynconv.bench import table
-from dynconv.bench.cases import Shape, cases, foretell, parse_shape, pick
-from dynconv.bench.measure import Times, by_turns, peak, ratios, saving, spread
 from dynconv.errors import UserError
+from dynconv.lab import ledger
+from dynconv.lab.bench import table
+from dynconv.lab.bench.cases import Shape, cases, foretell, parse_shape, pick
+from dynconv.lab.bench.measure import Times, by_turns, peak, ratios, saving, spread
 from dynconv.ops.registry import OPERATORS
 
 LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes

@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
+from dynconv.config.files import replace_text
 from dynconv.errors import UserError
-from dynconv.files import replace_text
 from dynconv.text.corpus import data_dir
 
 

@@ -23,7 +23,7 @@ from dynconv.config import (
     LanguageModelConfig,
     Recipe,
 )
-from dynconv.evaluate import evaluate
+from dynconv.decode.evaluate import evaluate
 from dynconv.models import build
 from dynconv.text.corpus import corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train

@@ -1,0 +1,1 @@
+"""Around the system: measuring, planning, experiments, and CUDA kernels on a CPU."""
