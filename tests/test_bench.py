@@ -2,14 +2,17 @@
 
 import json
 from collections import defaultdict
+from contextlib import nullcontext
 
 import pytest
 import torch
 
 from dynconv import cli, ops
 from dynconv.lab import ledger
-from dynconv.lab.bench import cases, measure, operators, table
+from dynconv.lab.bench import cases, competitors, measure, operators, table
 from dynconv.lab.bench.cases import Shape
+from dynconv.lab.bench.competitors import choose, predict_peaks
+from dynconv.lab.bench.measure import Run
 from dynconv.ops.registry import OPERATORS
 
 TINY = ["bench", "ops", "--shapes", "2x9x8x2", "--kernel-size", "3", "--rounds", "2"]
@@ -136,12 +139,12 @@ def test_shapes_of_table_6():
 
 def test_all_implementations_of_an_operator_get_the_same_task():
     outputs = defaultdict(list)
-    for case in cases.cases(Shape(2, 9, 8, 2), 3, cases.pick(list(OPERATORS), None)):
-        outputs[case.operator].append(case.forward())
-        if case.gradient is not None:
-            gradients = case.both()
-            assert [g.shape for g in gradients] == [tensor.shape for tensor in case.inputs]
-            assert all(tensor.grad is None for tensor in case.inputs)
+    for one in competitors.competitors(Shape(2, 9, 8, 2), 3, choose(list(OPERATORS), None)):
+        outputs[one.operator].append(one.forward())
+        if one.gradient is not None:
+            gradients = one.forward_backward()
+            assert [g.shape for g in gradients] == [tensor.shape for tensor in one.inputs]
+            assert all(tensor.grad is None for tensor in one.inputs)
     for operator in OPERATORS:
         first, *others = outputs[operator]
         assert others
@@ -163,20 +166,37 @@ def test_a_spread_is_a_median_with_the_least_and_the_most():
     assert measure.spread("x", []) == {"x": None, "x_range": None}
 
 
-def test_turns_alternate_and_slow_runs_have_one_round(monkeypatch):
-    order, done = [], []
-    cost = {"a": 1.0, "b": measure.SLOW + 1, "c": 2.0}
+@pytest.mark.parametrize(
+    ("least", "order"), [(1, "abcd dca acd dca acd"), (3, "abcd dcba abcd dca acd")]
+)
+def test_turns_alternate_and_slow_runs_have_the_least(least, order):
+    cost = {"a": 0.5, "b": 1.5, "c": 0.2, "d": 1.0}
+    runs = [Run(name, "forward", print) for name in cost]
+    taken = ""
+    for run in measure.take_turns([*runs, Run("e", "forward", note="left out")], 5, 1.0, least):
+        run.times.append(cost[run.impl])
+        taken += run.impl
+    assert taken == order.replace(" ", "")
+    assert [len(run.times) for run in runs] == [5, least, 5, 5]
 
-    def timed(run):
-        order.append(run())
-        return cost[order[-1]]
 
-    monkeypatch.setattr(measure, "seconds", timed)
-    runs = {(name, "forward"): lambda name=name: name for name in cost}
-    times = measure.by_turns(runs, 3, lambda: done.append(1))
-    assert order == ["a", "b", "c", "c", "a", "a", "c"]
-    assert len(done) == 9  # the progress bar ends at its end
-    assert times["b", "forward"] == [measure.SLOW + 1] and len(times["a", "forward"]) == 3
+def test_the_progress_bar_ends_at_its_end_even_if_a_run_is_slow(monkeypatch):
+    bars = []
+
+    class Bar(nullcontext):
+        def __init__(self, total, **_):
+            bars.append([total, 0])
+            super().__init__(self)
+
+        def update(self, count=1):
+            bars[-1][1] += count
+
+    monkeypatch.setattr("tqdm.tqdm", Bar)
+    monkeypatch.setattr(operators, "seconds", lambda call: operators.SLOW + 1)
+    found = operators.measure(Shape(2, 9, 8, 2), 3, {"cumulative_mean": ["auto"]}, 3)
+    assert [row["forward"]["rounds"] for row in found["results"]] == [1, 1, 1]
+    ((total, done),) = bars
+    assert total == done == (1 + 3) * 5
 
 
 def test_short_calls_are_repeated_and_long_ones_are_not(monkeypatch):
@@ -208,18 +228,30 @@ def test_memory_is_counted_beyond_the_inputs(capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_memory_of_long_sequences_is_foretold(monkeypatch):
-    monkeypatch.setattr(cases, "PROBES", (32, 64, 96))
-    chosen = cases.pick(["dynamic_conv", "talk_conv"], ["band", "window", "unfold", "shifted"])
+def test_memory_of_long_sequences_is_predicted(monkeypatch):
+    monkeypatch.setattr(competitors, "PROBES", (32, 64, 96))
+    chosen = choose(["dynamic_conv", "talk_conv"], ["band", "window", "unfold", "shifted"])
     shape = Shape(2, 256, 16, 2)
-    needs = cases.foretell(shape, 5, chosen)
-    made = cases.cases(shape, 5, chosen)
+    needs = predict_peaks(shape, 5, chosen)
+    entered = competitors.competitors(shape, 5, chosen)
     assert needs[0] == 0  # the copy
-    for case, need in list(zip(made, needs, strict=True))[1:]:
-        assert need == pytest.approx(measure.peak(case.both), rel=0.1), case.name
+    for one, need in list(zip(entered, needs, strict=True))[1:]:
+        assert need == pytest.approx(measure.peak(one.forward_backward), rel=0.1), one
 
 
 def test_numbers_have_three_digits_in_their_columns():
     numbers = [0.0123, 0.5, 1.234, 12.34, 123.4, 12345.6, None]
     texts = "0.012 0.50 1.23 12.3 123 12,346 -".split()
     assert [table.digits(number, 9) for number in numbers] == [f"{text:>9}" for text in texts]
+
+
+def test_a_table_aligns_every_kind_of_value_and_wraps_notes():
+    columns = [table.Column(key, 7, lambda row, key=key: row.get(key)) for key in "abc"]
+    rows = [{"n": "x", "a": 1234, "b": 0.5, "c": "1/2"}, {"n": "y", "note": "because " * 20}]
+    blank, title, titles, first, second, *notes = table.table(
+        "A title", lambda row: row["n"], 4, columns, rows
+    ).splitlines()
+    assert blank == "" and title == "A title" and titles == "          a      b      c"
+    assert first == "x     1,234   0.50    1/2" and second == "y         -      -      -"
+    assert notes[0].startswith("- y: because") and len(notes) == 2
+    assert max(map(len, notes)) <= 100

@@ -13,11 +13,10 @@ import torch
 
 from dynconv import cli, ops
 from dynconv.kernels import cuda, launch, nvrtc, simulate
-from dynconv.lab.bench.cases import Shape
+from dynconv.lab.bench.cases import Case, Shape, draw, dtype_name
 from dynconv.lab.bench.cuda import command, competitors, contest, floors, gate, gpu, plan, tables
-from dynconv.lab.bench.cuda.competitors import Run
+from dynconv.lab.bench.cuda.competitors import KernelRun
 from dynconv.lab.bench.cuda.contest import Bench
-from dynconv.lab.bench.cuda.floors import Case
 
 F32, F64, HALF = torch.float32, torch.float64, torch.bfloat16
 SMALL = Shape(2, 12, 8, 2)
@@ -130,7 +129,7 @@ def test_every_kernel_has_a_limit_of_its_own(operator):
 def test_a_direction_moves_its_inputs_and_its_outputs():
     for operator in command.OPERATORS:
         case = Case(operator, 3, HALF, SMALL)
-        inputs, g, _ = gate.draw(case, torch.device("cpu"))
+        inputs, g, _ = draw(case, torch.device("cpu"))
         read = sum(z.nbytes for z in inputs)
         assert floors.moved(case)["forward"] == read + g.nbytes
         assert floors.moved(case)["backward"] == 2 * read + g.nbytes
@@ -140,7 +139,7 @@ def test_a_direction_moves_its_inputs_and_its_outputs():
 def test_windows_end_within_a_token(K):
     """Where the gradient of an offset does not jump, whatever the rounding."""
     case = Case("talk_conv", K, HALF, Shape(4, 50, 8, 4))
-    (x, *offsets), _, _ = gate.draw(case, torch.device("cpu"))
+    (x, *offsets), _, _ = draw(case, torch.device("cpu"))
     assert x.dtype == HALF
     for offset in offsets:
         distance = offset * (K // 2)
@@ -246,13 +245,13 @@ def unwritten(out):
 
 def errors(fake, operator: str, dtype=F64, K: int = 3, B: int = 3) -> dict:
     case = Case(operator, K, dtype, Shape(B, 40, 16, 2))
-    inputs, g, seed = gate.draw(case, torch.device("cpu"))
+    inputs, g, seed = draw(case, torch.device("cpu"))
     return gate.gate(fake, case, inputs, g, seed)[0]
 
 
 def passes(found: list[float], dtype=F64) -> bool:
-    run = Run("cuda", "forward", None)
-    run.judge(found, gate.ALLOWED[gate.name_of(dtype)])
+    run = KernelRun("cuda", "forward")
+    run.judge(found, gate.ALLOWED[dtype_name(dtype)])
     assert (run.note is None) == run.right
     return run.right
 
@@ -330,7 +329,7 @@ def test_the_mask_has_its_share_and_is_the_same_backward():
 @pytest.mark.parametrize("K", [3, 15, 31])  # of 8 channels a head: one, two, four lots of them
 def test_the_mask_is_read_off_the_kernels(K):
     case, fake = Case("dynamic_conv_softmax", K, F64, Shape(2, 20, 16, 2)), Honest()
-    (_, logits), _, seed = gate.draw(case, torch.device("cpu"))
+    (_, logits), _, seed = draw(case, torch.device("cpu"))
     kept, _ = gate.mask(fake, case, logits, seed)
     wanted = fake.factor(logits, seed, gate.DROPOUT) != 0
     s = torch.arange(20)[:, None] + torch.arange(K) - K // 2
@@ -339,10 +338,10 @@ def test_the_mask_is_read_off_the_kernels(K):
 
 
 def test_nan_never_passes():
-    run = Run("cuda", "backward", None)
+    run = KernelRun("cuda", "backward")
     run.judge([0.0, nan, 1.0], 1e-6)
     assert run.right is False and isnan(run.error) and "nan" in run.note
-    run = Run("cuda", "backward", None)
+    run = KernelRun("cuda", "backward")
     run.judge([1e-7, 1e-6], 1e-6)
     assert run.right is True and run.error == pytest.approx(1e-6) and run.note is None
     assert gate.error(torch.zeros(3), torch.zeros(3).double()) == 0
@@ -360,7 +359,7 @@ def test_memory_is_poisoned_as_long_as_the_kernels_write():
 def test_the_cuda_sources_pass_on_the_cpu(operator):
     """The kernels in use and v1, through the simulator."""
     case = Case(operator, 3, F32, SMALL)
-    inputs, g, seed = gate.draw(case, torch.device("cpu"))
+    inputs, g, seed = draw(case, torch.device("cpu"))
     runs = competitors.kernel_runs(cuda, case, inputs, g, seed)
     directions = ["forward", "backward"] if operator in ("light_conv", "talk_conv") else ["forward"]
     assert [run.direction for run in runs if run.impl == "v1"] == directions
@@ -392,25 +391,14 @@ class OnCpu:
     def capture(self, call):
         return call, None
 
-    def milliseconds(self, play):
+    def seconds(self, call):
         start = time.perf_counter()
-        play()
-        return (time.perf_counter() - start) * 1e3
+        call()
+        return time.perf_counter() - start
 
     def kernel_times(self, step, steps):
         step()
         return {"nvjet_hsh_128": 30.0, "softmax_conv<bfloat16, 4>": 10.0}
-
-
-def test_turns_alternate_and_slow_runs_have_three():
-    cost = {"a": 1.0, "b": competitors.SLOW + 1.0, "c": 2.0}
-    runs = [Run(name, "forward", None, play=print) for name in cost] + [Run("d", "forward", None)]
-    order = ""
-    for run in competitors.turns(runs, 5):
-        run.times.append(cost[run.impl])
-        order += run.impl
-    assert order == "abc cba abc ca ac".replace(" ", "")
-    assert [len(run.times) for run in runs] == [5, 3, 5, 0]
 
 
 def test_names_of_matrix_products():
@@ -443,11 +431,11 @@ def test_what_fails_becomes_a_note():
     def made(why):
         return lambda: (lambda: fail(why), 0)
 
-    full = Run("unfold", "forward", made(torch.OutOfMemoryError("CUDA out of memory")))
-    broken = Run("compiled", "forward", made(KeyError("inductor")))
-    ours = Run("cuda", "forward", made(RuntimeError("no image\nmore")), right=True)
-    fine = Run("band", "forward", lambda: (lambda: None, 256))
-    wrong = Run("cuda", "backward", None, right=False, note="WRONG")
+    full = KernelRun("unfold", "forward", make=made(torch.OutOfMemoryError("CUDA out of memory")))
+    broken = KernelRun("compiled", "forward", make=made(KeyError("inductor")))
+    ours = KernelRun("cuda", "forward", make=made(RuntimeError("no image\nmore")), right=True)
+    fine = KernelRun("band", "forward", make=lambda: (lambda: None, 256))
+    wrong = KernelRun("cuda", "backward", right=False, note="WRONG")
     bench.time([full, broken, ours, fine, wrong], 256)
     assert full.note.startswith("left out") and "half" in full.note
     assert broken.note == "failed: 'inductor'" and broken.right is None
@@ -460,12 +448,14 @@ def test_what_fails_becomes_a_note():
 def test_a_row_has_its_ratios():
     bench = Bench(OnCpu(), Honest(), 2)
     bench.copied, bench.attention = 2000.0, {"forward": 8.0}
-    run = Run("cuda", "forward", None, right=True, error=1e-7, peak=1.0, times=[1.0, 2.0, 9.0])
+    run = KernelRun(
+        "cuda", "forward", right=True, error=1e-7, peak=1.0, times=[0.001, 0.002, 0.009]
+    )
     row = bench.row({"operator": "x"}, run, 10**9, 1000.0, 3.0)
     assert row["ms"] == 2 and row["gb_per_s"] == 500 and row["copy_share"] == 0.25
     assert row["times_floor"] == 2 and row["attention_by_this"] == 4 and row["eager_by_this"] == 1.5
     assert row["rounds"] == 3 and row["right"] and row["operator"] == "x"
-    run = Run("cuda", "forward", None, right=False, error=nan, note="WRONG")
+    run = KernelRun("cuda", "forward", right=False, error=nan, note="WRONG")
     row = json.loads(json.dumps(bench.row({}, run, 10**9, 1000.0, None), allow_nan=False))
     assert row["ms"] is None and row["copy_share"] is None and row["error"] == "nan"
 
@@ -474,12 +464,14 @@ def test_tables_are_100_columns_wide():
     bench = Bench(OnCpu(), Honest(), 2)
     bench.copied, bench.attention = 4300.0, {"forward": 700.0}
     named = Case("dynamic_conv_softmax", 31, HALF, Shape(1000, 10_000, 1024, 16)).named()
-    run = Run("channels_last", "backward", None, error=1e-3, peak=97.6, times=[9_999.9] * 30)
+    run = KernelRun("channels_last", "backward", error=1e-3, peak=97.6, times=[9.9999] * 30)
     run.note = "not captured, timed with Python's overhead: " + "a reason " * 20
-    small = Run("cuda", "forward", None, right=False, error=nan, note="WRONG", times=[0.002])
+    small = KernelRun("cuda", "forward", right=False, error=nan, note="WRONG", times=[2e-6])
     rows = [bench.row(named, one, 10**7, 0.1, 1e-3) for one in (run, small)]
-    assert width(tables.table(rows)) <= 100 and "a reason" in tables.table(rows)
-    assert all(part in tables.table(rows) for part in ("channels_last  backward", "nan", "WRONG"))
+    assert width(tables.operator_table(rows)) <= 100 and "a reason" in tables.operator_table(rows)
+    assert all(
+        part in tables.operator_table(rows) for part in ("channels_last  backward", "nan", "WRONG")
+    )
     about = {"device": "NVIDIA H200", "date": "2026-11-21"}
     about |= {"versions": {"torch": "2.11.0+cu130", "cuda": "13.0", "driver": "580.159.04"}}
     assert width(tables.header(about | {"load": {"before": "0.1, 0.2, 0.3"}}, 4311.2)) <= 100
@@ -708,7 +700,7 @@ def test_a_first_version_that_fails_stops_nobody(monkeypatch):
         raise OSError("no room in the cache")
 
     case = Case("light_conv", 3, F32, Shape(1, 8, 4, 2))
-    inputs, g, seed = gate.draw(case, torch.device("cpu"))
+    inputs, g, seed = draw(case, torch.device("cpu"))
     monkeypatch.setattr(competitors, "ladder", lambda *arguments: {"forward": fail})
     runs = competitors.kernel_runs(cuda, case, inputs, g, seed)
     assert [(run.impl, run.right) for run in runs[:2]] == [("cuda", True)] * 2

@@ -1,4 +1,4 @@
-"""Measurements that a user can repeat."""
+"""Measurements that a user can repeat: the `dynconv bench` commands."""
 
 from dynconv.lab.bench.decode import bench_decode
 from dynconv.lab.bench.operators import bench_ops

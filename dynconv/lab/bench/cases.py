@@ -1,22 +1,15 @@
-"""What `bench ops` lets compete: shapes, the operators with their inputs, attention, a copy."""
+"""Cases: the operators, sizes and dtypes at which implementations are measured."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from math import prod
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv import ops
 from dynconv.errors import UserError
-from dynconv.lab.bench.measure import peak
-from dynconv.ops.registry import OPERATORS
 
-POSITIONS = 10_000  # the most in a batch of Table 6; the last column of the paper has 100,000
-PROBES = 256, 512, 768  # lengths from which the memory of longer sequences is foretold
+POSITIONS = 10_000  # at most so many in a batch of Table 6, but for its last column of 100,000
+SEEDED = "dynamic_conv_softmax"  # the operator with DropConnect: its kernels take a seed
 
 
 class Shape(NamedTuple):
@@ -32,7 +25,10 @@ IWSLT = Shape(B=100, T=32, C=512, H=4)
 
 
 def parse_shape(text: str) -> Shape:
-    """`n`, a column of Table 6 (Lioutas and Guo 2020); `iwslt`; or `BxTxCxH`."""
+    """Return the shape that a user names.
+
+    text: a length n, which is a column of Table 6 (Lioutas and Guo 2020); "iwslt"; or "BxTxCxH"
+    """
     if text == "iwslt":
         return IWSLT
     numbers = text.split("x")
@@ -49,95 +45,65 @@ def parse_shape(text: str) -> Shape:
     return shape
 
 
-@dataclass(frozen=True)
-class Case:
-    """One competitor with its inputs and, if it has a backward pass, the gradient of its output."""
+class Case(NamedTuple):
+    """One operator at one size. All implementations of a case get the same inputs."""
 
     operator: str
-    impl: str
-    function: Callable[..., Tensor]
-    inputs: Sequence[Tensor]
-    gradient: Tensor | None
+    K: int
+    dtype: torch.dtype
+    shape: Shape
 
-    @property
-    def name(self) -> str:
-        return f"{self.operator} {self.impl}".strip()
+    def named(self) -> dict:
+        """Return the case as entries of a row in a results file."""
+        names = {"operator": self.operator, "K": self.K}
+        return names | {"dtype": dtype_name(self.dtype)} | self.shape._asdict()
 
-    def forward(self) -> Tensor:
-        return self.function(*self.inputs)
+    def inputs(self) -> list[tuple[tuple[int, ...], torch.dtype]]:
+        """Return the shape and dtype of every input: x, then the kernels, logits or offsets."""
+        (B, T, C, H), K = self.shape, self.K
+        x = ((B, T, C), self.dtype)
+        if self.operator == "talk_conv":
+            # in half precision an offset could not place the edge of a window
+            return [x, *[((B, T, H), torch.promote_types(self.dtype, torch.float32))] * 2]
+        kernels = {"depthwise_conv": [(C, K)], "light_conv": [(H, K)], "cumulative_mean": []}
+        return [x, *((size, self.dtype) for size in kernels.get(self.operator, [(B, T, H, K)]))]
 
-    def both(self) -> Sequence[Tensor]:
-        """Forward and backward, to all inputs; nothing is added up in `.grad`."""
-        with torch.enable_grad():
-            return torch.autograd.grad(self.forward(), self.inputs, self.gradient)
+    def options(self) -> dict[str, int]:
+        """Return the keyword arguments that centre the operator's window on each position."""
+        if self.operator == "cumulative_mean":
+            return {}
+        names = ("max_left", "max_right") if self.operator == "talk_conv" else ("pad_left",)
+        return dict.fromkeys(names, self.K // 2)
+
+
+def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Return random inputs, a gradient of the output, and a seed for DropConnect, an int64 of (1,).
+
+    The same case gets the same numbers in every call.
+    """
+    generator = torch.Generator(device).manual_seed(1)
+    how = {"generator": generator, "device": device}
+    (size, _), *others = case.inputs()
+    x, g = (torch.randn(size, **how).to(case.dtype) for _ in range(2))
+    inputs, reach = [x], case.K // 2
+    for size, dtype in others:
+        if case.operator == "talk_conv":
+            # Windows end 1/4 to 3/4 into a token: at a token's end the gradient of the offset
+            # jumps, and rounding would decide which side of the jump an implementation sees.
+            edge = torch.randint(reach, size, **how) + 0.25 + 0.5 * torch.rand(size, **how)
+            inputs.append((edge / reach).to(dtype))
+        else:
+            logits = torch.randn(size, **how)
+            inputs.append((logits if case.operator == SEEDED else logits.softmax(-1)).to(dtype))
+    return inputs, g, torch.randint(2**63 - 1, (1,), **how)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
-    """Unmasked attention between (B, T, C) and (B, T, C), without projections."""
+    """Return unmasked attention between (B, T, C) and (B, T, C), without projections."""
     q, k, v = (z.unflatten(2, (heads, -1)).transpose(1, 2) for z in (q, k, v))  # (B, H, T, R)
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
-def cases(shape: Shape, K: int, chosen: dict[str, list[str]]) -> list[Case]:
-    """A copy, attention, and the chosen implementations of each operator, on the same x."""
-    B, T, C, H = shape
-    draw = torch.Generator().manual_seed(1)
-    x, k, v, gradient = (torch.randn(B, T, C, generator=draw) for _ in range(4))
-    kernels = {
-        "depthwise_conv": (C, K),
-        "light_conv": (H, K),
-        "dynamic_conv": (B, T, H, K),
-        "dynamic_conv_softmax": (B, T, H, K),
-    }
-    made = [
-        Case("copy", "", torch.empty_like(x).copy_, [x], None),
-        Case("attention", "", partial(attention, heads=H), [x, k, v], gradient),
-    ]
-    for operator, impls in chosen.items():
-        inputs, sizes = [x], {}
-        if operator in kernels:
-            inputs += [torch.randn(kernels[operator], generator=draw).softmax(-1)]
-            sizes = {"pad_left": K // 2}
-        elif operator == "talk_conv":
-            inputs += [torch.rand(B, T, H, generator=draw) for _ in range(2)]
-            sizes = {"max_left": K // 2, "max_right": K // 2}
-        for impl in impls:
-            function = partial(getattr(ops, operator), **sizes, impl=impl)
-            made.append(Case(operator, impl, function, inputs, gradient))
-    for case in made[1:]:
-        for tensor in case.inputs:
-            tensor.requires_grad_()
-    return made
-
-
-def pick(operators: Sequence[str], impls: Sequence[str] | None) -> dict[str, list[str]]:
-    """The implementations to measure of each operator; without names, all but the oracle."""
-    chosen = {}
-    for operator in operators:
-        if operator not in OPERATORS:
-            raise UserError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
-        known = ["auto", *ops.implementations(operator)]
-        chosen[operator] = [impl for impl in known if (impl in impls if impls else impl != "loop")]
-    for impl in impls or ():
-        if not any(impl in found for found in chosen.values()):
-            known = sorted({impl for name in operators for impl in ops.implementations(name)})
-            raise UserError(f"no implementation {impl!r} here: there are auto, {', '.join(known)}")
-    return chosen
-
-
-def foretell(shape: Shape, K: int, chosen: dict[str, list[str]]) -> list[float]:
-    """About how many bytes each case needs at its peak, in the order of `cases`.
-
-    Measured on one sentence of three short lengths: the parabola through their peaks knows of
-    T x T matrices and of K copies.
-    """
-    lengths = PROBES if shape.T > max(PROBES) else (shape.T,)
-    shares = [prod((shape.T - b) / (a - b) for b in lengths if b != a) for a in lengths]  # Lagrange
-    peaks = [
-        [peak(case.both) if case.gradient is not None else 0 for case in short]
-        for short in (cases(shape._replace(B=1, T=T), K, chosen) for T in lengths)
-    ]
-    return [
-        shape.B * sum(share * found for share, found in zip(shares, of_case, strict=True))
-        for of_case in zip(*peaks, strict=True)
-    ]
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return "float32" for torch.float32."""
+    return str(dtype).removeprefix("torch.")

@@ -1,7 +1,8 @@
-"""Measurements that a user can repeat."""
+"""`dynconv bench decode`: the time that decoding saves by keeping state between steps."""
 
 import shlex
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from dynconv.decode import translate
 from dynconv.decode.state import Incremental, Recompute
 from dynconv.lab import ledger
-from dynconv.lab.bench.measure import ratios, spread
+from dynconv.lab.bench.measure import Run, ratios, spread, take_turns
 from dynconv.text import load_parallel
 from dynconv.train import Trained
 
@@ -17,39 +18,32 @@ from dynconv.train import Trained
 def bench_decode(
     trained: Trained, directory: Path, sentences: int | None, rounds: int, output: Path | None
 ) -> str:
-    """Translate the first test sentences with and without incremental state, in turns.
+    """Translate the first test sentences with and without incremental state; returns what to print.
 
-    Both search alike and encode the source once; without state the decoder runs over the whole
-    prefix at each step. Writes medians and ranges to `output`, by default
-    data/results/bench-decode.json; returns what to print.
+    Both search in the same way and encode the source once, but without state the decoder runs over
+    the whole prefix at each step. They take turns, `rounds` times. Writes medians and ranges to
+    `output`, by default data/results/bench-decode.json.
     """
     output = ledger.path("bench-decode", output)
     recipe, vocabularies, model, checkpoint = trained
     data, config = recipe.data, recipe.decode
     lines = load_parallel(data.corpus, data.source, data.target, "test").source[:sentences]
     steppers = {"incremental": Incremental, "recompute": Recompute}
-    seconds: dict[str, list[float]] = {name: [] for name in steppers}
+    search = partial(translate, model, vocabularies, lines, config, max_source=data.max_source)
+    runs = [Run(name, "forward", partial(search, stepper=s)) for name, s in steppers.items()]
     outputs = {}
     command = shlex.join(["dynconv", "bench", "decode", str(directory)])
     command += f" --sentences {len(lines)} --rounds {rounds} --checkpoint {checkpoint.path.name}"
     command += f" --beam {config.beam} --lenpen {config.lenpen:g}"
     what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
     found = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
-    for _ in range(rounds):
-        for name, stepper in steppers.items():
-            start = time.perf_counter()
-            outputs[name] = translate(
-                model,
-                vocabularies,
-                lines,
-                config,
-                max_source=data.max_source,
-                stepper=stepper,
-            )
-            seconds[name].append(time.perf_counter() - start)
+    for run in take_turns(runs, rounds):
+        start = time.perf_counter()
+        outputs[run.impl] = run.call()
+        run.times.append(time.perf_counter() - start)
     same = sum(a == b for a, b in zip(*outputs.values(), strict=True))
     words = sum(len(line.split()) for line in outputs["incremental"])
-    fast, slow = seconds.values()
+    fast, slow = (run.times for run in runs)
     numbers = found["numbers"]
     numbers |= {"sentences": len(lines), "words": words, "equal": same, "rounds": rounds}
     numbers |= {"threads": torch.get_num_threads(), **spread("incremental_s", fast)}

@@ -1,4 +1,4 @@
-"""Every implementation of every operator, beside a copy and beside attention."""
+"""`dynconv bench ops`: every implementation of every operator against a copy and attention."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -8,71 +8,23 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.lab import ledger
-from dynconv.lab.bench import table
-from dynconv.lab.bench.cases import Shape, cases, foretell, parse_shape, pick
-from dynconv.lab.bench.measure import Times, by_turns, peak, ratios, saving, spread
+from dynconv.lab.bench.cases import Shape, parse_shape
+from dynconv.lab.bench.competitors import choose, competitors, predict_peaks
+from dynconv.lab.bench.measure import (
+    Run,
+    four_digits,
+    peak,
+    ratios,
+    saving,
+    seconds,
+    spread,
+    take_turns,
+)
+from dynconv.lab.bench.table import Column, digits, table
 from dynconv.ops.registry import OPERATORS
 
 LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes
-
-
-def measure(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> dict:
-    """The numbers of one shape, as they are written to the file."""
-    from tqdm import tqdm
-
-    needs = foretell(shape, K, chosen)
-    entered = cases(shape, K, chosen)
-    size = entered[0].inputs[0].nbytes
-    fit = [case for case, need in zip(entered, needs, strict=True) if need <= LIMIT]
-    runs, memory = {}, {}
-    total = len(fit) + rounds * sum(1 + (case.gradient is not None) for case in fit)
-    bar = tqdm(total=total, unit=" runs", disable=None, leave=False, desc=f"T = {shape.T:,}")
-    with torch.no_grad(), bar:
-        for case in fit:  # the first runs: they warm up, too
-            forward, both = (case.name, "forward"), (case.name, "forward_backward")
-            runs[forward] = case.forward
-            memory[forward] = {"peak": peak(case.forward) / size}
-            if case.gradient is not None:
-                runs[both] = case.both
-                with saving(case.inputs) as kept:
-                    memory[both] = {"peak": peak(case.both) / size}
-                memory[both]["saved"] = sum(kept.values()) / size
-            bar.update()
-        times = by_turns(runs, rounds, bar.update)
-    results = []
-    for case, need in zip(entered, needs, strict=True):
-        row: dict = {"operator": case.operator, "impl": case.impl or None}
-        if need > LIMIT:
-            row["left_out"] = f"needs about {need / 1e9:.3g} GB, more than {LIMIT / 1e9:.3g} GB"
-        row |= {
-            part: four_digits(numbers(times, name, part) | memory[name, part])
-            for name, part in times
-            if name == case.name
-        }
-        results.append(row)
-    return {**shape._asdict(), "x_bytes": size, "results": results}
-
-
-def numbers(times: Times, name: str, part: str) -> dict:
-    """Median and range, over the rounds, of a run's time and ratios; None without attention."""
-    mine, attention = times[name, part], times.get(("attention", part), [])
-    return {
-        **spread("ms", [second * 1e3 for second in mine]),
-        "rounds": len(mine),
-        **spread("times_copy", ratios(mine, times["copy", "forward"])),
-        **spread("attention_by_this", ratios(attention, mine)),
-    }
-
-
-def four_digits(values: dict) -> dict:
-    """More than a time is good for."""
-
-    def rounded(value):
-        if isinstance(value, list):
-            return [rounded(each) for each in value]
-        return float(f"{value:.4g}") if isinstance(value, float) else value
-
-    return {name: rounded(value) for name, value in values.items()}
+SLOW = 2.0  # seconds of a call after which it is not made again
 
 
 def bench_ops(
@@ -84,14 +36,16 @@ def bench_ops(
     rounds: int,
     output: Path | None,
 ) -> Iterator[str]:
-    """Measure shape by shape, and write all numbers to `output`; yields what to print.
+    """Measure shape by shape and write all numbers to `output`; yields what to print.
 
-    The file is data/results/bench-ops.json by default, outside the repository bench-ops.json.
+    output: by default data/results/bench-ops.json, or bench-ops.json outside the repository
+
+    Raises UserError for a shape, operator, implementation or kernel size that cannot be measured.
     """
     if kernel_size < 3 or kernel_size % 2 == 0:
         raise UserError(f"kernel size {kernel_size} must be odd and at least 3")
     sizes = [parse_shape(text) for text in shapes]
-    chosen = pick(operators or list(OPERATORS), impls)
+    chosen = choose(operators or list(OPERATORS), impls)
     output = ledger.path("bench-ops", output)
     threads = torch.get_num_threads()
     command = ["dynconv bench ops", "--shapes", ",".join(shapes), "--operators", ",".join(chosen)]
@@ -100,11 +54,120 @@ def bench_ops(
     numbers = {"threads": threads, "dtype": "float32", "kernel_size": kernel_size, "shapes": []}
     what = "operators, forward and with backward to all inputs, beside a copy and attention"
     report = ledger.entry(what, " ".join(command), numbers)
-    yield table.header(report, rounds)
+    yield header(report, rounds)
     for shape in sizes:
         found = measure(shape, kernel_size, chosen, rounds)
         numbers["shapes"].append(found)
-        yield table.block(found)
+        yield shape_table(found)
     ledger.write(output, report)
     load = report["load"]
     yield f"\nload {load['before']} before, {load['after']} after; written to {output}"
+
+
+def measure(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> dict:
+    """Return the numbers of one shape, as they are written to the file."""
+    from tqdm import tqdm
+
+    needs = predict_peaks(shape, K, chosen)
+    entered = list(competitors(shape, K, chosen))
+    size = entered[0].inputs[0].nbytes
+    runs_of = [
+        one.runs() if need <= LIMIT else [] for one, need in zip(entered, needs, strict=True)
+    ]
+    runs = [run for of_one in runs_of for run in of_one]
+    total = (1 + rounds) * len(runs)
+    with tqdm(total=total, disable=None, leave=False, desc=f"T = {shape.T:,}") as bar:
+        with torch.no_grad():
+            for one, of_one in zip(entered, runs_of, strict=True):
+                for run in of_one:
+                    with saving(one.inputs) as kept:
+                        run.peak = peak(run.call) / size  # the first call also warms up
+                    run.saved = sum(kept.values()) / size
+                    bar.update()
+            for run in take_turns(runs, rounds, SLOW, least=1):
+                run.times.append(seconds(run.call))
+                # a slow run gives up its later turns
+                bar.update(1 if run.times[-1] <= SLOW else rounds - len(run.times) + 1)
+    copy, attention = ({run.direction: run.times for run in of_one} for of_one in runs_of[:2])
+    results = []
+    for one, need, of_one in zip(entered, needs, runs_of, strict=True):
+        row: dict = {"operator": one.operator, "impl": one.impl or None}
+        if not of_one:
+            row["left_out"] = f"needs about {need / 1e9:.3g} GB, more than {LIMIT / 1e9:.3g} GB"
+        for run in of_one:
+            rival = attention.get(run.direction, [])
+            row[run.direction] = four_digits(numbers_of(run, copy["forward"], rival))
+        results.append(row)
+    return {**shape._asdict(), "x_bytes": size, "results": results}
+
+
+def numbers_of(run: Run, copy: list[float], attention: list[float]) -> dict:
+    """Return a run's time, its ratios to the times of a copy and of attention, and its memory.
+
+    Times and ratios are medians over the rounds, each with its range; ratios are None without
+    attention.
+    """
+    memory = {"peak": run.peak}
+    if run.direction == "forward_backward":
+        memory["saved"] = run.saved
+    return {
+        **spread("ms", [second * 1e3 for second in run.times]),
+        "rounds": len(run.times),
+        **spread("times_copy", ratios(run.times, copy)),
+        **spread("attention_by_this", ratios(attention, run.times)),
+        **memory,
+    }
+
+
+def header(report: dict, rounds: int) -> str:
+    """Return where and how the numbers were measured, and what the columns mean."""
+    numbers = report["numbers"]
+    K, threads = numbers["kernel_size"], numbers["threads"]
+    return "\n".join(
+        [
+            ledger.source(report),
+            f"{threads} thread{'s' if threads > 1 else ''}, load {report['load']['before']}",
+            f"{numbers['dtype']}, K = {K} centred on each position, attention without a mask",
+            f"ms: medians of {rounds} rounds by turns, of 1 for a call of more than {SLOW:g} s",
+            "x copy, faster: medians over common rounds of time / copy's, of attention's / time;",
+            "        with fewer than 3 common rounds, of the medians",
+            "memory: multiples of x beyond the inputs; PyTorch's peak forward and with backward,",
+            "        and what is saved between the two",
+        ]
+    )
+
+
+def shape_table(shape: dict) -> str:
+    """Return the table of one shape: a line for each implementation, a note if it was left out."""
+    B, T, C, H = (f"{shape[size]:,}" for size in "BTCH")
+    directions = "forward", "forward_backward"
+
+    def column(title: str, width: int, key: str, direction: str) -> Column:
+        return Column(title, width, lambda row: row.get(direction, {}).get(key))
+
+    def rounds(row: dict) -> str | None:
+        return "/".join(str(row[one]["rounds"]) for one in directions if one in row) or None
+
+    columns = []
+    for direction in directions:
+        columns += [
+            column("ms", 9, "ms", direction),
+            column("x copy", 7, "times_copy", direction),
+            column("faster", 7, "attention_by_this", direction),
+        ]
+    columns += [
+        column("fwd", 6, "peak", "forward"),
+        column("both", 6, "peak", "forward_backward"),
+        column("saved", 6, "saved", "forward_backward"),
+        Column("rounds", 7, rounds),
+    ]
+    title = f"B = {B}, T = {T}, C = {C}, H = {H}; x has {digits(shape['x_bytes'] / 1e6)} MB\n"
+    title += f"{'':29}{'forward':>23}{'forward + backward':>23}{'memory':>18}"
+    return table(
+        title,
+        lambda row: f"{row['operator']} {row['impl'] or ''}".strip(),
+        29,
+        columns,
+        shape["results"],
+        note="left_out",
+    )

@@ -16,16 +16,15 @@ from dynconv.errors import UserError
 from dynconv.kernels import launch
 from dynconv.kernels.launch import NUMBERS
 from dynconv.lab import ledger
-from dynconv.lab.bench.cases import Shape, parse_shape
+from dynconv.lab.bench.cases import SEEDED, Case, Shape, parse_shape
 from dynconv.lab.bench.cuda import floors
 from dynconv.lab.bench.cuda.contest import Bench
-from dynconv.lab.bench.cuda.floors import DRAWN, Case
 from dynconv.lab.bench.cuda.gpu import Gpu
 from dynconv.lab.bench.cuda.plan import plan as tell_plan
-from dynconv.lab.bench.cuda.tables import header, layer_table, table
+from dynconv.lab.bench.cuda.tables import header, layer_table, operator_table
 
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in NUMBERS}
-OPERATORS = ["light_conv", "dynamic_conv", DRAWN, "talk_conv"]
+OPERATORS = ["light_conv", "dynamic_conv", SEEDED, "talk_conv"]
 LAYER = Shape(112, 32, 1024, 16), Shape(10, 1000, 1024, 16)
 
 
@@ -96,7 +95,7 @@ def measure(
         numbers["copy_gb_per_s"] = bench.copied
         ledger.write(output, report)
         bar.clear()
-        say(layer_table(rows) if where == "layer" else table(rows))
+        say(layer_table(rows) if where == "layer" else operator_table(rows))
         bar.update()
 
     with torch.no_grad(), gpu.working():

@@ -1,8 +1,8 @@
 """What a kernel competes with: PyTorch's ways, and the ladder's first kernel; and their times."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
@@ -13,13 +13,14 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.kernels import cuda, launch
 from dynconv.kernels.launch import NUMBERS, Launch
+from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
 from dynconv.lab.bench.cuda import floors
-from dynconv.lab.bench.cuda.floors import DRAWN, Case
-from dynconv.lab.bench.cuda.gate import ALLOWED, DROPOUT, error, gate, name_of, poisoned
+from dynconv.lab.bench.cuda.gate import ALLOWED, DROPOUT, error, gate, poisoned
 from dynconv.lab.bench.cuda.gpu import first_line
+from dynconv.lab.bench.measure import Run
 
 LOOSE = ALLOWED | {"float32": 1e-4}  # for v1, which adds a kernel's gradient up in one long sum
-SLOW = 50  # milliseconds; what takes longer is timed three times
+SLOW = 0.05  # seconds; what takes longer is timed three times
 
 FIRST = {
     "light_conv": ("lightconv.cu", "light_conv_v1"),
@@ -34,7 +35,7 @@ def ladder(
 ) -> dict[str, Callable[[], list[Tensor]]]:
     """The first version, v1, of each direction that the ladder has whole."""
     x, *others = inputs
-    pad, drawn = case.K // 2, case.operator == DRAWN
+    pad, drawn = case.K // 2, case.operator == SEEDED
     sizes = *case.shape, pad if case.operator == "talk_conv" else case.K, pad
 
     def start(source: str, name: str, like: Tensor, *arguments) -> None:
@@ -66,24 +67,19 @@ def ladder(
 
 
 @dataclass
-class Run:
-    """One direction of one competitor, its times in milliseconds, or a note why there are none."""
+class KernelRun(Run):
+    """One direction of one competitor on a GPU, and whether it is right."""
 
-    impl: str
-    direction: str
-    make: Callable[[], tuple[Callable[[], object], int]]
+    make: Callable[[], tuple[Callable[[], object], int]] | None = None
     """returns what is timed, and the bytes of an output that it keeps alive"""
     right: bool | None = None
-    """None is for those that are not checked"""
+    """None for those that are not checked"""
     error: float | None = None
-    note: str | None = None
-    peak: float | None = None
-    play: Callable[[], object] | None = None
-    times: list[float] = field(default_factory=list)
 
     @property
     def ms(self) -> float | None:
-        return median(self.times) if self.times else None
+        """The median of its times, in milliseconds."""
+        return median(self.times) * 1e3 if self.times else None
 
     def judge(self, errors: Sequence[float], allowed: float) -> None:
         """Keep the worst error. NaN is worse than any, and never right."""
@@ -93,7 +89,9 @@ class Run:
             self.note = f"WRONG, not timed: error {self.error:.2g}, allowed {allowed:.2g}"
 
 
-def both(impl: str, function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor) -> list[Run]:
+def both(
+    impl: str, function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor
+) -> list[KernelRun]:
     """Forward without a graph of autograd, and backward on one that was recorded before."""
 
     def backward():
@@ -103,10 +101,13 @@ def both(impl: str, function: Callable[..., Tensor], inputs: list[Tensor], g: Te
         return partial(torch.autograd.grad, out, leaves, g, retain_graph=True), out.nbytes
 
     forward = partial(function, *inputs), 0
-    return [Run(impl, "forward", lambda: forward), Run(impl, "backward", backward)]
+    return [
+        KernelRun(impl, "forward", make=lambda: forward),
+        KernelRun(impl, "backward", make=backward),
+    ]
 
 
-def compiled(function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor) -> list[Run]:
+def compiled(function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor) -> list[KernelRun]:
     """By torch.compile. Forward is that of training, so that it is compiled once for both."""
     import torch._functorch.config
 
@@ -119,38 +120,40 @@ def compiled(function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor) -
         with torch.enable_grad():
             return fast(*leaves)
 
-    return [Run("compiled", "forward", lambda: (forward, 0)), both("compiled", fast, inputs, g)[1]]
+    first = KernelRun("compiled", "forward", make=lambda: (forward, 0))
+    return [first, both("compiled", fast, inputs, g)[1]]
 
 
 def ways(case: Case) -> dict[str, Callable[..., Tensor]]:
     """PyTorch's, by name. For dynamic_conv_softmax they make the weights first; "separate" goes on
     with the CUDA kernel of dynamic_conv, "shifted" without.
     """
-    pad, operator = case.K // 2, case.operator
-    sizes = {"max_left": pad, "max_right": pad} if operator == "talk_conv" else {"pad_left": pad}
-    sizes |= {"dropout": DROPOUT} if operator == DRAWN else {}
+    operator, sizes = case.operator, case.options()
+    sizes |= {"dropout": DROPOUT} if operator == SEEDED else {}
     names = [n for n in ops.implementations(operator) if n not in ("loop", "native", "cuda")]
     found = {name: partial(getattr(ops, operator), **sizes, impl=name) for name in names}
 
     def shifted(x: Tensor, logits: Tensor) -> Tensor:
         weight = F.dropout(ops.normalize_kernel(logits), DROPOUT)
-        return ops.dynamic_conv(x, weight, pad_left=pad, impl="shifted")
+        return ops.dynamic_conv(x, weight, **case.options(), impl="shifted")
 
-    return found | ({"shifted": shifted} if operator == DRAWN else {})
+    return found | ({"shifted": shifted} if operator == SEEDED else {})
 
 
-def kernel_runs(kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tensor) -> list[Run]:
+def kernel_runs(
+    kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tensor
+) -> list[KernelRun]:
     """The kernels in use, called like any operator of PyTorch, and v1, with the gate's verdict."""
-    how = (seed, DROPOUT) if case.operator == DRAWN else ()
+    how = (seed, DROPOUT) if case.operator == SEEDED else ()
     errors, expected = gate(kernels, case, inputs, g, seed)
     forward = partial(floors.forward, kernels, case, inputs, *how)
     backward = partial(floors.backward, kernels, case, g, inputs, *how)
     runs = []
     for direction, call in {"forward": forward, "backward": backward}.items():
-        runs.append(Run("cuda", direction, lambda call=call: (call, 0)))
-        runs[-1].judge(errors[direction], ALLOWED[name_of(case.dtype)])
+        runs.append(KernelRun("cuda", direction, make=lambda call=call: (call, 0)))
+        runs[-1].judge(errors[direction], ALLOWED[dtype_name(case.dtype)])
     for direction, call in ladder(case, inputs, g, seed).items():
-        runs.append(Run("v1", direction, lambda call=call: (call, 0)))
+        runs.append(KernelRun("v1", direction, make=lambda call=call: (call, 0)))
         try:
             with poisoned():
                 found = call()
@@ -158,20 +161,12 @@ def kernel_runs(kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tens
             runs[-1].note = f"failed: {first_line(why)}"
             continue
         wanted = expected[:1] if direction == "forward" else expected[1:]
-        runs[-1].judge(list(map(error, found, wanted)), LOOSE[name_of(case.dtype)])
+        runs[-1].judge(list(map(error, found, wanted)), LOOSE[dtype_name(case.dtype)])
     return runs
 
 
-def copying(x: Tensor) -> Run:
-    return Run("", "forward", lambda: (lambda: torch.empty_like(x).copy_(x), 0))
-
-
-def turns(runs: Sequence[Run], rounds: int) -> Iterator[Run]:
-    """Whose turn it is: in the reverse order every other round, the slow ones three times."""
-    for number in range(rounds):
-        for run in runs[:: -1 if number % 2 else 1]:
-            if run.play and (len(run.times) < 3 or max(run.times) <= SLOW):
-                yield run
+def copying(x: Tensor) -> KernelRun:
+    return KernelRun("", "forward", make=lambda: (lambda: torch.empty_like(x).copy_(x), 0))
 
 
 def backend(out: Tensor) -> str:

@@ -12,22 +12,21 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dynconv.lab.bench.cases import Shape, attention
+from dynconv.lab.bench.cases import Case, Shape, attention, draw, dtype_name
 from dynconv.lab.bench.cuda import floors
 from dynconv.lab.bench.cuda.competitors import (
-    Run,
+    SLOW,
+    KernelRun,
     backend,
     both,
     compiled,
     copying,
     kernel_runs,
-    turns,
     ways,
 )
-from dynconv.lab.bench.cuda.floors import Case
-from dynconv.lab.bench.cuda.gate import DROPOUT, draw, name_of
+from dynconv.lab.bench.cuda.gate import DROPOUT
 from dynconv.lab.bench.cuda.gpu import Gpu, first_line
-from dynconv.lab.bench.operators import four_digits
+from dynconv.lab.bench.measure import four_digits, take_turns
 from dynconv.layers import DynamicConv
 
 COMPILED, COMPILING = 1000, 90  # the length T for which PyTorch compiles, and seconds for all that
@@ -48,7 +47,7 @@ class Bench:
         self.copied: float | None = None  # GB/s of a copy at the largest shape
         self.attention: dict[str, float | None] = {}  # milliseconds of each direction
 
-    def prepare(self, run: Run, size: int) -> None:
+    def prepare(self, run: KernelRun, size: int) -> None:
         """Warm up, count memory in multiples of `size`, capture. What fails becomes a note."""
         try:
             start = time.perf_counter()
@@ -57,27 +56,32 @@ class Bench:
             before = self.gpu.used()
             call, kept = run.make()
             run.peak = (self.gpu.peak(call) - before - kept) / size
-            run.play, run.note = self.gpu.capture(call)
+            run.call, run.note = self.gpu.capture(call)
         except torch.OutOfMemoryError:
             run.note = "left out: with the others it needs more than half of the GPU's memory"
         except Exception as why:  # of many kinds where PyTorch compiles
             run.note = f"failed: {first_line(why)}"
-        run.right = run.right and run.play is not None
+        run.right = run.right and run.call is not None
 
-    def time(self, runs: Sequence[Run], size: int) -> None:
+    def time(self, runs: Sequence[KernelRun], size: int) -> None:
         """By turns, those that have no note yet."""
         for run in runs:
             if run.note is None:
                 self.prepare(run, size)
-        for run in turns(runs, self.rounds):
+        for run in take_turns(runs, self.rounds, SLOW, least=3):
             try:
-                run.times.append(self.gpu.milliseconds(run.play))
+                run.times.append(self.gpu.seconds(run.call))
             except Exception as why:
-                run.play, run.times, run.note = None, [], f"failed: {first_line(why)}"
+                run.call, run.times, run.note = None, [], f"failed: {first_line(why)}"
                 run.right = run.right and False
 
     def row(
-        self, named: dict, run: Run, moved: int | None, floor_us: float | None, best: float | None
+        self,
+        named: dict,
+        run: KernelRun,
+        moved: int | None,
+        floor_us: float | None,
+        best: float | None,
     ) -> dict:
         """A row of the file; moved: bytes of the floor, best: the best eager way's milliseconds."""
         speed = over(moved, run.ms and run.ms * 1e6)
@@ -100,7 +104,7 @@ class Bench:
         a kernel, whichever is faster.
         """
         x = torch.randn(shape[:3], device=self.gpu.device).to(dtype)
-        runs = [copying(x), Run("", "forward", lambda: (lambda: torch.neg(x), 0))]
+        runs = [copying(x), KernelRun("", "forward", make=lambda: (lambda: torch.neg(x), 0))]
         self.time(runs, x.nbytes)
         fastest = min((run.ms for run in runs if run.ms), default=None)
         self.copied = over(2 * x.nbytes, fastest and fastest * 1e6)
@@ -120,13 +124,13 @@ class Bench:
         with suppress(RuntimeError), torch.enable_grad():
             chosen = backend(attend(q[:1].detach().requires_grad_(), k[:1], v[:1]))
         one = torch.zeros(1, device=self.gpu.device)
-        launched = Run("", "forward", lambda: (one.zero_, 0))
+        launched = KernelRun("", "forward", make=lambda: (one.zero_, 0))
         launched, copy, *others = runs = [
             launched, copying(q), *both(chosen, attend, [q, k, v], g)
         ]  # fmt: skip
         self.time(runs, q.nbytes)
         self.attention = {run.direction: run.ms for run in others}
-        named = {"K": None, "dtype": name_of(dtype)} | shape._asdict()
+        named = {"K": None, "dtype": dtype_name(dtype)} | shape._asdict()
         rows = [
             self.row({"operator": "attention"} | named, run, None, None, None) for run in others
         ]
@@ -145,14 +149,14 @@ class Bench:
         except Exception as why:  # it does not compile, or float64 does not fit
             note = f"not checked, not timed: {first_line(why)}"
             both_ways = "forward", "backward"
-            runs = [Run("cuda", way, None, right=False, note=note) for way in both_ways]
+            runs = [KernelRun("cuda", way, right=False, note=note) for way in both_ways]
         eager = ways(case)
         B, T, _, H = case.shape
         square = B * H * T**2 * case.dtype.itemsize
         for name, function in eager.items():
             if name in ("band", "window") and square > SQUARE:
                 note = f"left out: T x T for each head is {square / 1e9:.0f} GB"
-                runs += [Run(name, way, None, note=note) for way in ("forward", "backward")]
+                runs += [KernelRun(name, way, note=note) for way in ("forward", "backward")]
             else:
                 runs += both(name, function, inputs, g)
         if case.shape.T == COMPILED and "shifted" in eager:
@@ -193,7 +197,7 @@ class Bench:
             total = sum(spent.values())
             other = sum(us for kernel, us in spent.items() if not MATRIX.search(kernel))
             most = sorted(spent.items(), key=lambda item: -item[1])[:10]
-            row = {"layer": "DynamicConv", "K": 31, "dtype": name_of(dtype)} | shape._asdict()
+            row = {"layer": "DynamicConv", "K": 31, "dtype": dtype_name(dtype)} | shape._asdict()
             row |= four_digits({"us": total, "other_share": over(other, total)})
             top = [four_digits({"us": us, "kernel": kernel}) for kernel, us in most]
             rows.append(row | {"direction": name, "most": top})

@@ -12,47 +12,20 @@ from unittest import mock
 import torch
 
 from dynconv.kernels import cuda, launch
-from dynconv.lab.bench.cases import Shape
+from dynconv.lab.bench.cases import SEEDED, Case
 
 COPY = 4.3e12  # bytes a second, read and written
 FMA = 60e12  # operations a second on float32; half as many on float64
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
 LAUNCH = 2.5e-6  # seconds
 REACHED = 0.85  # of the nearest limit
-DRAWN = "dynamic_conv_softmax"  # the operator with DropConnect, for which a seed is drawn
-
-
-class Case(NamedTuple):
-    """One operator at one size."""
-
-    operator: str
-    K: int
-    dtype: torch.dtype
-    shape: Shape
-
-    def named(self) -> dict:
-        """Its entries in a row of the file."""
-        names = {"operator": self.operator, "K": self.K, "dtype": str(self.dtype)[6:]}
-        return names | self.shape._asdict()
-
-    def sizes(self) -> list[tuple[int, ...]]:
-        """Of the inputs beside x."""
-        (B, T, _, H), K = self.shape, self.K
-        offsets = [(B, T, H)] * 2
-        return {"light_conv": [(H, K)], "talk_conv": offsets}.get(self.operator, [(B, T, H, K)])
-
-    def dtypes(self) -> list[torch.dtype]:
-        """Of the same; of offsets that of the sums, since half precision cannot place an edge."""
-        if self.operator == "talk_conv":
-            return [cuda.accumulator(self.dtype)] * 2
-        return [self.dtype]
 
 
 def forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
     """Call the kernels, of torch.ops.dynconv or of dynconv.kernels.cuda; returns the output."""
     if case.operator == "talk_conv":
         return kernels.talk(*inputs, case.K // 2, case.K // 2)
-    if case.operator == DRAWN:
+    if case.operator == SEEDED:
         return kernels.softmax_mix(*inputs, seed, dropout, case.K // 2)
     return kernels.mix(*inputs, case.K // 2)
 
@@ -61,17 +34,15 @@ def backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: float
     """The same for the gradients of all inputs."""
     if case.operator == "talk_conv":
         return kernels.talk_backward(g, *inputs, case.K // 2, case.K // 2)
-    if case.operator == DRAWN:
+    if case.operator == SEEDED:
         return kernels.softmax_mix_backward(g, *inputs, seed, dropout, case.K // 2)
     return kernels.gradients(g, *inputs, case.K // 2)
 
 
 def moved(case: Case) -> dict[str, int]:
-    """Bytes: each input is read once, each output written once. Backward reads g, too."""
-    x = prod(case.shape[:3]) * case.dtype.itemsize
-    sizes = zip(case.sizes(), case.dtypes(), strict=True)
-    others = sum(prod(size) * dtype.itemsize for size, dtype in sizes)
-    return {"forward": 2 * x + others, "backward": 3 * x + 2 * others}
+    """Return the bytes of each direction: inputs and g are read once, outputs written once."""
+    x, *others = (prod(size) * dtype.itemsize for size, dtype in case.inputs())
+    return {"forward": 2 * x + sum(others), "backward": 3 * x + 2 * sum(others)}
 
 
 def operations(case: Case) -> dict[str, int]:
@@ -149,9 +120,7 @@ class Started(NamedTuple):
 
 def started(case: Case) -> dict[str, list[Started]]:
     """What each direction launches, by the code that does it, on tensors without memory."""
-    sizes, dtypes = [case.shape[:3], *case.sizes()], [case.dtype, *case.dtypes()]
-    both = zip(sizes, dtypes, strict=True)
-    inputs = [torch.empty(size, dtype=dtype, device="meta") for size, dtype in both]
+    inputs = [torch.empty(size, dtype=dtype, device="meta") for size, dtype in case.inputs()]
     found: dict[str, list[Started]] = {}
     for direction, run, g in ("forward", forward, []), ("backward", backward, inputs[:1]):
         every: list[Started] = []

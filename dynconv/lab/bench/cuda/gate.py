@@ -1,4 +1,4 @@
-"""Whether a kernel is right: inputs, what float64 arithmetic makes of them, and the difference."""
+"""Whether a kernel is right: its results against float64 arithmetic on the same inputs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,34 +9,12 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.kernels import cuda
+from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.cuda import floors
-from dynconv.lab.bench.cuda.floors import DRAWN, Case
 
 DROPOUT = 0.1  # the share of DropConnect
 ALLOWED = {"float32": 5e-7, "bfloat16": 2**-8, "float16": 2**-10, "float64": 1e-12}
 PART = 2**24  # numbers of x that are looked at in float64 at a time
-
-
-def name_of(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
-    """Inputs, a gradient and DropConnect's seed."""
-    generator = torch.Generator(device).manual_seed(1)
-    how = {"generator": generator, "device": device}
-    x, g = (torch.randn(case.shape[:3], **how).to(case.dtype) for _ in range(2))
-    inputs, reach = [x], case.K // 2
-    for size, dtype in zip(case.sizes(), case.dtypes(), strict=True):
-        if case.operator == "talk_conv":
-            # Edges at 1/4 to 3/4 of a token: at its end, gradients jump, and rounding decides.
-            edge = torch.randint(reach, size, **how) + 0.25 + 0.5 * torch.rand(size, **how)
-            inputs.append((edge / reach).to(dtype))
-        else:
-            logits = torch.randn(size, **how)
-            raw = case.operator == DRAWN
-            inputs.append((logits if raw else logits.softmax(-1)).to(dtype))
-    return inputs, g, torch.randint(2**63 - 1, (1,), **how)
 
 
 @contextmanager
@@ -72,7 +50,7 @@ def reference(
             if case.operator == "talk_conv":
                 impl = "window" if T <= 1000 else "table"  # T x T numbers a head, or T
                 out = ops.talk_conv(*leaves, max_left=pad, max_right=pad, impl=impl)
-            elif case.operator == DRAWN:
+            elif case.operator == SEEDED:
                 weight = leaves[1].softmax(-1) * (1 if factor is None else factor[rows])
                 out = ops.dynamic_conv(leaves[0], weight, pad_left=pad, impl="shifted")
             else:
@@ -114,7 +92,7 @@ def gate(
     kernels: torch.ops.dynconv, or dynconv.kernels.cuda
     """
     errors: dict[str, list[float]] = {"forward": [], "backward": []}
-    for dropped in (False, True) if case.operator == DRAWN else (False,):
+    for dropped in (False, True) if case.operator == SEEDED else (False,):
         how, factor = (seed, DROPOUT) if dropped else (None, 0.0), None
         with poisoned():
             out = floors.forward(kernels, case, inputs, *how)

@@ -97,8 +97,8 @@ class Gpu:
         torch.cuda.synchronize()  # uploaded; and what is wrong is told here
         return play, None
 
-    def milliseconds(self, play: Callable[[], object]) -> float:
-        """Of one play that finds nothing of its own in L2.
+    def seconds(self, play: Callable[[], object]) -> float:
+        """Return the seconds of one replay with a cold L2.
 
         Writing puts out what is there; reading then has it written back before the clock starts.
         Meanwhile Python gets ahead of the GPU.
@@ -110,7 +110,7 @@ class Gpu:
         play()
         end.record()
         end.synchronize()
-        return start.elapsed_time(end)
+        return start.elapsed_time(end) / 1e3
 
     def kernel_times(self, step: Callable[[], object], steps: int) -> dict[str, float]:
         """Microseconds that a step spends in each kernel."""

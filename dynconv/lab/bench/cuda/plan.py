@@ -4,12 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain, groupby
 from math import prod
+from operator import itemgetter
 from pathlib import Path
 from textwrap import fill
 
 from dynconv.errors import UserError
 from dynconv.kernels import launch, nvrtc
 from dynconv.lab import ledger
+from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.cuda.floors import (
     CLOCK,
     COPY,
@@ -17,11 +19,10 @@ from dynconv.lab.bench.cuda.floors import (
     LAUNCH,
     MULTIPROCESSORS,
     REACHED,
-    Case,
     known,
     started,
 )
-from dynconv.lab.bench.table import digits
+from dynconv.lab.bench.table import Column, table
 
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 228 * 1024, 2048, 32  # of a multiprocessor of sm_90
 RESERVED = 1024  # bytes of shared memory that CUDA takes for itself in each block
@@ -112,24 +113,27 @@ def size(row: dict) -> str:
 
 def floors_table(rows: Sequence[dict]) -> str:
     """A block for each shape and dtype, a line for each operator, K and direction."""
-    titles = "MB", "GFLOP", "bytes", "FLOP", "shared", "launches", "expected"
     about = (
         f"Expected on an H200, not measured: {COPY / 1e12:g} TB/s copied, {FMA / 1e12:g} TFLOP/s, "
         f"{MULTIPROCESSORS} multiprocessors with {CLOCK / 1e9:g} GHz. Microseconds that the "
         "bytes, the operations, and the pipeline to L1 and shared memory take at least; expected: "
         f"the longest of them / {REACHED:g}, and {LAUNCH * 1e6:g} for each launch."
     )
-    lines = [fill(about, 100)]
-    for title, block in groupby(rows, size):
-        lines += ["", title, f"{'':34}" + "".join(f"{name:>9}" for name in titles)]
-        for row in block:
-            numbers = row["bytes"] / 1e6, row["operations"] / 1e9, *row["us"].values()
-            lines.append(
-                f"{row['operator']:21}{row['K']:>3} {row['direction']:9}"
-                + "".join(digits(number, 9) for number in numbers)
-                + f"{row['launches']:>9}{digits(row['expected_us'], 9)}"
-            )
-    return "\n".join(lines)
+    columns = [
+        Column("MB", 9, lambda row: row["bytes"] / 1e6),
+        Column("GFLOP", 9, lambda row: row["operations"] / 1e9),
+        Column("bytes", 9, lambda row: row["us"]["bytes"]),
+        Column("FLOP", 9, lambda row: row["us"]["operations"]),
+        Column("shared", 9, lambda row: row["us"]["shared"]),
+        Column("launches", 9, itemgetter("launches")),
+        Column("expected", 9, itemgetter("expected_us")),
+    ]
+
+    def label(row: dict) -> str:
+        return f"{row['operator']:21}{row['K']:>3} {row['direction']}"
+
+    blocks = [table(title, label, 34, columns, list(block)) for title, block in groupby(rows, size)]
+    return "\n".join([fill(about, 100), *blocks])
 
 
 def resources_table(kernels: Sequence[dict]) -> str:

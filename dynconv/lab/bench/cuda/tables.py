@@ -1,10 +1,11 @@
 """The rows as text, 100 columns wide."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 from textwrap import wrap
 
 from dynconv.lab.bench.cuda.plan import size
-from dynconv.lab.bench.table import digits
+from dynconv.lab.bench.table import Column, digits, table
 from dynconv.lab.ledger import source
 
 
@@ -19,29 +20,37 @@ def header(report: dict, copied: float | None) -> str:
         "kernels more."
     )
     where = f"{source(report)}, load {report['load']['before']}; a copy moves "
-    where += f"{digits(copied).strip()} GB/s"
+    where += f"{digits(copied)} GB/s"
     return "\n".join([*wrap(where, 100), "", *wrap(about, 100)])
 
 
-def table(rows: Sequence[dict]) -> str:
-    """The rows of one operator, and below the lines their notes."""
+def operator_table(rows: Sequence[dict]) -> str:
+    """Return the rows of one operator as a table, with their notes below."""
     first = rows[0]
     title = f"{first['operator']} {first['K']}" if first["K"] else "copy and attention"
-    names = "us", "GB/s", "copy", "floor", "attn", "eager", "memory", "error", "rounds"
-    widths = 11, 8, 7, 10, 8, 7, 7, 9, 7
-    titles = "".join(f"{name:>{width}}" for name, width in zip(names, widths, strict=True))
-    lines, notes = ["", f"{title}, {size(first)}", f"{'':24}" + titles], []
-    keys = "gb_per_s", "copy_share", "times_floor", "attention_by_this", "eager_by_this", "peak"
-    for row in rows:
-        name = row["impl"] or row["operator"]
-        error = row["error"]
-        cells = [digits(row["ms"] and row["ms"] * 1e3, widths[0])]
-        cells += [digits(row[key], width) for key, width in zip(keys, widths[1:], strict=False)]
-        cells.append(f"{error:9.1e}" if isinstance(error, float) else f"{error or '-':>9}")
-        lines.append(f"{name:15}{row['direction']:9}" + "".join(cells) + f"{row['rounds']:7}")
-        if row["note"]:
-            notes += wrap(f"- {name} {row['direction']}: {row['note']}", 100)
-    return "\n".join(lines + notes)
+
+    def error(row: dict) -> str | None:
+        value = row["error"]
+        return f"{value:.1e}" if isinstance(value, float) else value
+
+    columns = [
+        Column("us", 11, lambda row: row["ms"] and row["ms"] * 1e3),
+        Column("GB/s", 8, itemgetter("gb_per_s")),
+        Column("copy", 7, itemgetter("copy_share")),
+        Column("floor", 10, itemgetter("times_floor")),
+        Column("attn", 8, itemgetter("attention_by_this")),
+        Column("eager", 7, itemgetter("eager_by_this")),
+        Column("memory", 7, itemgetter("peak")),
+        Column("error", 9, error),
+        Column("rounds", 7, itemgetter("rounds")),
+    ]
+    return table(
+        f"{title}, {size(first)}",
+        lambda row: f"{row['impl'] or row['operator']:15}{row['direction']}",
+        24,
+        columns,
+        rows,
+    )
 
 
 def layer_table(rows: Sequence[dict]) -> str:
