@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -128,6 +129,28 @@ def test_translate_reads_stdin_and_writes_a_line_for_each_line(run):
     lines = done.stdout.split("\n")
     assert len(lines) == 4 and lines[1] == lines[3] == ""
     assert done.stderr == ""  # no progress bar in a pipe
+
+
+@pytest.mark.parametrize("kind", ["socket", "pipe", "/dev/null"])
+def test_translate_reads_any_standard_input(run, kind):
+    """A socket cannot be opened by a name; nothing in gives nothing out."""
+    text = b"" if kind == "/dev/null" else "ein und dreißig\n".encode()
+    if kind == "socket":
+        ours, theirs = socket.socketpair()
+        ours.sendall(text)
+        ours.shutdown(socket.SHUT_WR)
+        options = {"stdin": theirs}
+    else:
+        options = {"input": text} if text else {"stdin": subprocess.DEVNULL}
+    done = subprocess.run([*COMMAND, "translate", run], capture_output=True, **options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(b"\n") == text.count(b"\n")
+
+
+def test_standard_input_that_is_not_utf_8_is_told(run):
+    done = subprocess.run([*COMMAND, "translate", run], input=b"gut\n\xff\n", capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"dynconv: standard input, line 2: not valid UTF-8")
 
 
 def test_over_long_lines_are_cut_with_a_warning(run, tmp_path, capsys):

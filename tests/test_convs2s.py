@@ -194,6 +194,12 @@ def test_known_convolutions(golden, monkeypatch, pattern, count, causal):
             close(torch.cat(steps, dim=1), case["step_outs"].swapaxes(0, 1), name)
 
 
+def test_only_a_causal_convolution_steps():
+    layer = GatedConv(4, 4, 3, causal=False, dropout=0.0)
+    with pytest.raises(ValueError, match=r"^GatedConv\.step .* causal=True"):
+        layer.step(torch.zeros(1, 1, 4))
+
+
 def test_known_weight_norm_of_a_linear_layer(golden):
     ((_, _, case),) = load(golden, "weightnorm_linear.npz", 1)
     layer = normalised_linear(5, 7).double()

@@ -54,6 +54,22 @@ def test_steps_equal_the_whole(name, chunks):
     torch.testing.assert_close(torch.cat(parts, 1), layer(x))
 
 
+@pytest.mark.parametrize("name", BUILD)
+def test_only_causal_layers_step(name):
+    layer = layer_of(name, False)
+    with pytest.raises(ValueError, match=rf"^{type(layer).__name__}\.step .* causal=True"):
+        layer.step(tokens(1))
+
+
+@pytest.mark.parametrize("name", BUILD)
+def test_states_select_rows(name):
+    """A row goes on from the state of another one, and one state may serve several rows."""
+    layer, x, rows = layer_of(name, True), tokens(9), torch.tensor([1, 0, 0])
+    _, state = layer.step(x[:, :4])
+    y, _ = layer.step(x[rows, 4:], state.select(rows))
+    torch.testing.assert_close(y, layer(x)[rows, 4:])
+
+
 @pytest.mark.parametrize("name", sorted(set(BUILD) - {"attention"}))
 def test_state_does_not_grow(name):
     layer, state, sizes = layer_of(name, True), None, set()

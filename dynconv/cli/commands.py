@@ -4,6 +4,7 @@ Imports are inside: a command loads what it needs and no more.
 """
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -158,9 +159,13 @@ def translator(options):
 def translate_file(options) -> None:
     from dynconv.decode import translate
     from dynconv.text import read_lines
+    from dynconv.text.corpus import decode_lines
 
     recipe, vocabularies, model, _ = translator(options)
-    lines = read_lines(Path("/dev/stdin" if options.input == "-" else options.input))
+    if options.input == "-":
+        lines = list(decode_lines(sys.stdin.buffer, "standard input"))
+    else:
+        lines = read_lines(Path(options.input))
     found = translate(model, vocabularies, lines, recipe.decode, max_source=recipe.data.max_source)
     text = "".join(f"{line}\n" for line in found)
     if options.output == "-":

@@ -1,10 +1,13 @@
 """Multi-head attention, softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2;
 equations (3.2) to (3.4) of the book)."""
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynconv.layers.history import require_causal
 from dynconv.layers.projection import linear
 from dynconv.ops.checks import require_heads
 
@@ -37,6 +40,17 @@ def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
     biases = list(layer.bias.chunk(parts))
     biases[-2] = biases[-2].detach()
     return F.linear(x, layer.weight, torch.cat(biases)).chunk(parts, dim=-1)
+
+
+class KeysValues(NamedTuple):
+    """The keys and values (N, S, C) of earlier positions, which decoding attends to."""
+
+    keys: Tensor
+    values: Tensor
+
+    def select(self, rows: Tensor) -> "KeysValues":
+        """Those of these rows; a row may appear several times."""
+        return KeysValues(*(part.index_select(0, rows) for part in self))
 
 
 class SelfAttention(nn.Module):
@@ -86,17 +100,16 @@ class SelfAttention(nn.Module):
         heads = (split_heads(x, self.heads) for x in (query, key, value))
         return self.out_proj(attend(*heads, mask, self.dropout))
 
-    def step(
-        self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def step(self, x: Tensor, state: KeysValues | None = None) -> tuple[Tensor, KeysValues]:
+        require_causal(self, self.causal)
         query, key, value = project(self.in_proj, x, 3)
         if state is not None:
-            key, value = torch.cat([state[0], key], 1), torch.cat([state[1], value], 1)
+            key, value = torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1)
         mask = self._forbidden(x.shape[1], key.shape[1], x.device)
         y = self._attend(query, key, value, mask)
         keep = key.shape[1] if self.kernel_size is None else self.kernel_size - 1
         start = max(0, key.shape[1] - keep)
-        return y, (key[:, start:], value[:, start:])
+        return y, KeysValues(key[:, start:], value[:, start:])
 
 
 class CrossAttention(nn.Module):

@@ -1,10 +1,24 @@
 """Averaging attention (Zhang et al. 2018, section 3; equations (13.1) to (13.3) of the book)."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
 from dynconv import ops
+from dynconv.layers.history import require_causal
 from dynconv.layers.projection import linear
+
+
+class RunningSum(NamedTuple):
+    """The sum (N, 1, C) of the positions so far and their number (N, 1, 1)."""
+
+    total: Tensor
+    count: Tensor
+
+    def select(self, rows: Tensor) -> "RunningSum":
+        """That of these rows; a row may appear several times."""
+        return RunningSum(*(part.index_select(0, rows) for part in self))
 
 
 class AverageAttention(nn.Module):
@@ -13,7 +27,7 @@ class AverageAttention(nn.Module):
         g_t = FFN(mean(x_1 .. x_t));  i, f = sigmoid(W [x_t; g_t]);  y_t = i * x_t + f * g_t
 
     A layer that is not causal takes the mean of the whole sentence (not published). Decoding
-    keeps the running sum and the number of positions: two tensors, (B, 1, C) and (B, 1, 1).
+    keeps the running sum and the number of positions.
     """
 
     def __init__(self, channels: int, ffn: int, *, causal: bool = False):
@@ -34,12 +48,12 @@ class AverageAttention(nn.Module):
         mean = (x * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
         return self._gated(x, mean.to(x.dtype).expand_as(x))
 
-    def step(
-        self, x: Tensor, state: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def step(self, x: Tensor, state: RunningSum | None = None) -> tuple[Tensor, RunningSum]:
+        require_causal(self, self.causal)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # bfloat16 counts to 256
         if state is None:
-            state = wide.new_zeros(x.shape[0], 1, x.shape[2]), wide.new_zeros(x.shape[0], 1, 1)
-        total = state[0] + wide.cumsum(dim=1)
-        count = state[1] + torch.arange(1, x.shape[1] + 1, device=x.device).view(1, -1, 1)
-        return self._gated(x, (total / count).to(x.dtype)), (total[:, -1:], count[:, -1:])
+            N, _, C = x.shape
+            state = RunningSum(wide.new_zeros(N, 1, C), wide.new_zeros(N, 1, 1))
+        total = state.total + wide.cumsum(dim=1)
+        count = state.count + torch.arange(1, x.shape[1] + 1, device=x.device).view(1, -1, 1)
+        return self._gated(x, (total / count).to(x.dtype)), RunningSum(total[:, -1:], count[:, -1:])

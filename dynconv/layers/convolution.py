@@ -2,7 +2,8 @@
 
 Each keeps, for decoding, the K - 1 last inputs of its convolution in a `History`: `step(x, state)`
 takes any number n of new positions and returns their outputs and the next state. A state of None is
-the start of a sentence. `step` is for causal layers in eval mode; no gradient flows through states.
+the start of a sentence. `step` is for causal layers in eval mode (it raises ValueError for others);
+no gradient flows through states.
 """
 
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.layers.history import History
+from dynconv.layers.history import History, require_causal
 from dynconv.layers.projection import InputProjection, linear
 from dynconv.ops.checks import require_heads
 from dynconv.ops.dynamicconv import pad_time
@@ -30,7 +31,7 @@ class DenseConv(nn.Module):
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
         super().__init__()
         self.kernel_size = kernel_size
-        self.pad_left = left_padding(kernel_size, causal)
+        self.causal, self.pad_left = causal, left_padding(kernel_size, causal)
         self.conv = nn.Conv1d(channels, channels, kernel_size)
         nn.init.xavier_uniform_(self.conv.weight)
         nn.init.zeros_(self.conv.bias)
@@ -40,6 +41,7 @@ class DenseConv(nn.Module):
         return self._mix(pad_time(x, self.kernel_size, self.pad_left))
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        require_causal(self, self.causal)
         size = self.kernel_size - 1
         state = History.extend(state, x, size)
         return self._mix(state.window(size + x.shape[1])), state
@@ -62,7 +64,7 @@ class DepthwiseConv(nn.Module):
         input_dropout: float = 0.0,
     ):
         super().__init__()
-        self.pad_left = left_padding(kernel_size, causal)
+        self.causal, self.pad_left = causal, left_padding(kernel_size, causal)
         self.weight_dropout = weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(channels, kernel_size)))
@@ -74,6 +76,7 @@ class DepthwiseConv(nn.Module):
         return self.out_proj(ops.depthwise_conv(x, weight, pad_left=self.pad_left))
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        require_causal(self, self.causal)
         x = self.in_proj(x)
         state = History.extend(state, x, self.weight.shape[1] - 1)
         return self.out_proj(state.mix(same_kernel(x, self.weight))), state
@@ -99,7 +102,7 @@ class LightConv(nn.Module):
     ):
         super().__init__()
         require_heads(heads, channels)
-        self.pad_left = left_padding(kernel_size, causal)
+        self.causal, self.pad_left = causal, left_padding(kernel_size, causal)
         self.normalize, self.weight_dropout = normalize, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
@@ -114,6 +117,7 @@ class LightConv(nn.Module):
         return self.out_proj(ops.light_conv(x, self._kernel(x.dtype), pad_left=self.pad_left))
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        require_causal(self, self.causal)
         x = self.in_proj(x)
         state = History.extend(state, x, self.weight.shape[1] - 1)
         return self.out_proj(state.mix(same_kernel(x, self._kernel(x.dtype)))), state
@@ -141,7 +145,7 @@ class DynamicConv(nn.Module):
         super().__init__()
         require_heads(heads, channels)
         self.heads, self.kernel_size = heads, kernel_size
-        self.pad_left = left_padding(kernel_size, causal)
+        self.causal, self.pad_left = causal, left_padding(kernel_size, causal)
         self.normalize, self.weight_dropout = normalize, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)
@@ -163,6 +167,7 @@ class DynamicConv(nn.Module):
         return self.out_proj(y)
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        require_causal(self, self.causal)
         x = self.in_proj(x)
         state = History.extend(state, x, self.kernel_size - 1)
         kernel = ops.normalize_kernel(self._logits(x), self.normalize).to(x.dtype)

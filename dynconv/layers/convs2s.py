@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from dynconv.errors import UserError
-from dynconv.layers.history import History
+from dynconv.layers.history import History, require_causal
 from dynconv.ops.dynamicconv import pad_time
 
 HALVE = 0.5**0.5
@@ -79,7 +79,7 @@ class GatedConv(nn.Module):
         self, inputs: int, outputs: int, kernel_size: int, *, causal: bool, dropout: float
     ):
         super().__init__()
-        self.kernel_size = kernel_size
+        self.causal, self.kernel_size = causal, kernel_size
         self.pad_left = kernel_size - 1 if causal else (kernel_size - 1) // 2
         self.dropout = nn.Dropout(dropout)
         # a gate of inputs near zero is near 1/2: it quarters the variance
@@ -91,6 +91,7 @@ class GatedConv(nn.Module):
         return self._gated(pad_time(x, self.kernel_size, self.pad_left))
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        require_causal(self, self.causal)
         size = self.kernel_size - 1
         state = History.extend(state, x, size)
         return self._gated(state.window(size + x.shape[1])), state

@@ -1,10 +1,19 @@
 """What a convolution remembers while it decodes: its last inputs."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dynconv.ops.dynamicconv import window_mix
 from dynconv.ops.step import step_mix
+
+
+def require_causal(layer: nn.Module, causal: bool) -> None:
+    """Raise ValueError when `step` is called on a layer that looks at later positions."""
+    if not causal:
+        raise ValueError(
+            f"{type(layer).__name__}.step decodes from left to right, but this layer also looks at "
+            "later positions: build it with causal=True (TaLKConv with max_right=0)"
+        )
 
 
 class Slots:

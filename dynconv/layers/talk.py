@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.layers.history import History
+from dynconv.layers.history import History, require_causal
 from dynconv.layers.projection import InputProjection, linear
 from dynconv.ops.checks import require_heads
 
@@ -55,6 +55,7 @@ class TaLKConv(nn.Module):
         return y if self.normalize else y * (self.max_left + self.max_right + 1)
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        require_causal(self, self.max_right == 0)
         # Zeros before the sentence change no sum, so the window's own start needs no care.
         x = self.in_proj(x)
         state = History.extend(state, x, self.max_left)

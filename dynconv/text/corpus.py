@@ -4,7 +4,7 @@ import codecs
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -49,24 +49,33 @@ def read_lines(path: Path) -> list[str]:
 
 def stream_lines(path: Path) -> Iterator[str]:
     """The same lines, read while they are used: one at a time is in memory."""
-    line = b""
+    empty = True
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if number == 1:
-                    line = line.removeprefix(codecs.BOM_UTF8)
-                if line:  # else the file is a byte-order mark and nothing else
-                    yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+            for line in decode_lines(file, str(path)):
+                empty = False
+                yield line
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: truncated or corrupt {path.suffix} file: {error}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}, line {number}: not valid UTF-8 ({error.reason})") from None
-    if not line:
+    if empty:
         raise UserError(f"{path}: the file is empty")
+
+
+def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
+    """Decode the lines of an open binary file as `read_lines` does; `name` is for its errors."""
+    for number, line in enumerate(file, 1):
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if not line:  # the file is a byte-order mark and nothing else
+            return
+        try:
+            yield line.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{name}, line {number}: not valid UTF-8 ({error.reason})") from None
 
 
 def corpus_dir(corpus: str) -> Path:
