@@ -11,28 +11,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Served:
     """A file of the server."""
 
-    content: bytes
-    dies: list[int] = field(default_factory=list)
-    """after how many bytes the connection breaks, request by request; then it holds"""
-    ranges: bool = True
-    block: int = 1
-    """a part begins at a multiple of it, as that of some caches does"""
+    content: bytes = b""
+    dies_after: int | None = None
+    """bytes of the content after which the connection breaks"""
     stalls: float = 0.0
     """seconds between the header and the content"""
     chunked: bool = False
-    """the length is not told"""
+    """whether the header lacks the length"""
+    status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
-    """such as ETag"""
+    """further ones, such as Content-Type"""
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`, by name; what it was asked is in `requests`."""
+    """Serves `files` by name and lists the names it was asked for in `requests`."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, Served] = {}
-        self.requests: list[tuple[str, str | None]] = []
-        """name and Range of each"""
+        self.requests: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -41,34 +38,21 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         name = self.path.removeprefix("/")
-        asked = self.headers.get("Range")
-        self.server.requests.append((name, asked))
+        self.server.requests.append(name)
         self.close_connection = True
         if name not in self.server.files:
             return self.send_error(404)
         file = self.server.files[name]
-        start, size = 0, len(file.content)
-        version = self.headers.get("If-Range")
-        if asked and file.ranges and version in (None, *file.headers.values()):
-            start = int(asked.removeprefix("bytes=").removesuffix("-")) // file.block * file.block
-        if start >= size > 0:
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{size}")
-            self.send_header("Content-Length", "0")
-            return self.end_headers()
-        self.send_response(206 if start else 200)
-        if start:
-            self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
+        self.send_response(file.status)
         if not file.chunked:
-            self.send_header("Content-Length", str(size - start))
+            self.send_header("Content-Length", str(len(file.content)))
         self.send_header("Connection", "close")
         for header, value in file.headers.items():
             self.send_header(header, value)
         self.end_headers()
         time.sleep(file.stalls)
-        end = file.dies.pop(0) if file.dies else size
-        with suppress(OSError):  # who asked has gone
-            self.wfile.write(file.content[start : start + end])
+        with suppress(OSError):  # the client has gone
+            self.wfile.write(file.content[: file.dies_after])
 
     def log_message(self, *args):
         pass
@@ -76,7 +60,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving():
-    """A server that runs in a thread."""
+    """Run a server in a thread."""
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()

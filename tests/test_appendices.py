@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 from dynconv.kernels import simulate
-from dynconv.text.catalog import SPLITS, Entry, entries
+from dynconv.text.catalog import SPLITS, Entry, read_manifest
 
 DATA = (ROOT / "book/data.md").read_text(encoding="utf-8")
 CUDA = (ROOT / "book/cuda_on_a_cpu.md").read_text(encoding="utf-8")
@@ -29,13 +29,13 @@ def test_the_tables_are_the_manifests():
     ours, theirs = DATA.partition("## What the papers used")[::2]
     for text, shipped in ((ours, True), (theirs, False)):
         lines = re.findall(r"^\| `.*$", text, re.MULTILINE)
-        assert lines == [line(entry) for entry in entries() if entry.shipped == shipped]
+        assert lines == [line(entry) for entry in read_manifest() if entry.shipped == shipped]
 
 
 def test_what_is_without_an_address_is_named():
     lacking = [
         entry.name
-        for entry in entries()
+        for entry in read_manifest()
         if not entry.shipped and not all(file.urls for file in entry.files)
     ]
     assert lacking == ["duc-2004"] and "`duc-2004` has no address" in DATA

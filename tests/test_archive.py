@@ -1,4 +1,4 @@
-"""Archives: what they hold, and that nothing of a bad one leaves the directory or stays in it."""
+"""Archives are unpacked whole or refused, and no entry lands outside the directory."""
 
 import gzip
 import io
@@ -10,10 +10,8 @@ import zipfile
 import pytest
 
 from dynconv.errors import UserError
-from dynconv.text import archive
-from dynconv.text.archive import stem, unpack
+from dynconv.text.archive import unpack
 
-FULL = "No space left on device; make room, then the same command"
 FILES = {"set/train.de": b"eins\n" * 9000, "set/deep/train.en": os.urandom(90_000)}
 
 
@@ -44,18 +42,14 @@ def made(path, files=FILES, members=()):
 
 
 def refusal(path) -> str:
-    """The one line; and nothing of the archive is anywhere."""
-    before = {p for p in path.parent.parent.rglob("*")}
+    """The one line; and nothing has been written but below the directory that was asked for."""
+    top, into = path.parent.parent, path.parent / "x"
+    before = set(top.rglob("*"))
     with pytest.raises(UserError) as error:
-        unpack(path, path.parent / "x")
-    assert {p for p in path.parent.parent.rglob("*")} == before
+        unpack(path, into)
+    assert {p for p in top.rglob("*") if not p.is_relative_to(into)} == before
     assert "\n" not in str(error.value) and str(error.value).startswith(f"{path}: ")
     return str(error.value)
-
-
-def test_stems():
-    names = ["a.tgz", "a.b.tar.gz", "a.tar", "a.txt.zip", "a.en.gz", "a.txt", "a.txt.xz"]
-    assert [*map(stem, names)] == ["a", "a.b", "a", "a.txt", "a.en", "a.txt", "a.txt.xz"]
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tgz", "a.zip"])
@@ -144,33 +138,3 @@ def test_changed_bytes(folder, name, place):
     archived[place : place + 9] = bytes(9)
     path.write_bytes(archived)
     assert "truncated or corrupt" in refusal(path)
-
-
-def test_after_a_kill_it_starts_anew(folder, monkeypatch):
-    path = made(folder / "a.tgz")
-    monkeypatch.setattr(archive.os, "replace", lambda *_: os._exit(9))  # all is unpacked, but
-    if (child := os.fork()) == 0:
-        unpack(path, folder / "a")
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    assert sorted(p.name for p in folder.iterdir()) == ["a.part", "a.tgz"]
-    (folder / "a.part" / "of the killed run").touch()
-    monkeypatch.undo()
-    unpack(path, folder / "a")
-    assert sorted(p.name for p in folder.iterdir()) == ["a", "a.tgz"]
-    assert sorted(p.name for p in (folder / "a").iterdir()) == ["set"]
-
-
-def test_what_another_process_has_unpacked_stays(folder):
-    (folder / "a").mkdir(parents=True)
-    (folder / "a" / "theirs").touch()
-    unpack(made(folder / "a.tgz"), folder / "a")
-    assert sorted(p.name for p in folder.rglob("*")) == ["a", "a.tgz", "theirs"]
-
-
-def test_a_full_disk(folder, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    path = made(folder / "a.zip")
-    monkeypatch.setattr(archive.zipfile.ZipFile, "extractall", full)
-    assert refusal(path).endswith(f"into {path.parent / 'x'}: {FULL}")

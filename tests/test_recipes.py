@@ -13,7 +13,7 @@ from dynconv.cli.listing import WIDTH, comment, listing
 from dynconv.config import Recipe
 from dynconv.config import load as recipes
 from dynconv.models import build
-from dynconv.text.catalog import Entry, entries
+from dynconv.text.catalog import Entry, read_manifest
 
 PATHS = sorted(recipes.SHIPPED.glob("*.yaml"))
 NAMES = [path.stem for path in PATHS]
@@ -36,7 +36,7 @@ def loaded(name: str) -> Recipe:
 
 @cache
 def manifest() -> dict[str, Entry]:
-    return {entry.name: entry for entry in entries()}
+    return {entry.name: entry for entry in read_manifest()}
 
 
 def laptop(name: str) -> bool:

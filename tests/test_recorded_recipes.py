@@ -11,9 +11,9 @@ from functools import cache
 import pytest
 import torch
 from conftest import ROOT
+from dynconv.ablate import config as ablations
 
 from dynconv import recipe as recipes
-from dynconv.ablate import config as ablations
 from dynconv.config import Recipe
 from dynconv.models import build
 

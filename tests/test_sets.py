@@ -202,8 +202,10 @@ def test_a_set_that_is_there_is_not_built_again(tmp_path):
 
 def test_known_numbers_of_lines_pass_without_a_warning(tmp_path, capsys, monkeypatch):
     talks(tmp_path / "raw", numbered(30))
-    entry = replace(sets.find("iwslt14-de-en"), sentences={"train": 31, "valid": 1, "test": 10})
-    monkeypatch.setattr(sets, "find", lambda name: entry)
+    entry = replace(
+        sets.find_corpus("iwslt14-de-en"), sentences={"train": 31, "valid": 1, "test": 10}
+    )
+    monkeypatch.setattr(sets, "find_corpus", lambda name: entry)
     sets.build("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
     assert capsys.readouterr().err == ""
 
@@ -270,7 +272,7 @@ def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, mon
         archive.add(tmp_path / "de-en", "de-en")
     fetch = ["data", "fetch", "iwslt14-de-en", "--from", str(tmp_path), "--out", str(raw)]
     assert cli.main(fetch) == 0
-    find(sets.fetched("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
+    find(sets.unpack_corpus("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
     message = build_fails(raw, text)
     assert (
         f"in {raw} remove the folder de-en; then dynconv data fetch iwslt14-de-en --out {raw}, or"

@@ -9,7 +9,7 @@ from dynconv import cli
 from dynconv.decode.evaluate import all_references
 from dynconv.errors import UserError
 from dynconv.text import sets
-from dynconv.text.catalog import entries
+from dynconv.text.catalog import read_manifest
 
 ODD = "a\u2028b\x0c c\u00a0"
 
@@ -110,7 +110,7 @@ def test_nothing_there_names_the_file_and_the_remedy(tmp_path, name):
 
 
 def test_every_set_is_one_of_the_manifest_that_is_not_shipped():
-    there = {entry.name: entry for entry in entries() if not entry.shipped}
+    there = {entry.name: entry for entry in read_manifest() if not entry.shipped}
     assert sets.SETS.keys() == there.keys()
     assert all(entry.sentences["test"] for name, entry in there.items() if name != "billion-word")
 

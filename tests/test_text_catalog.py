@@ -1,7 +1,6 @@
 """The manifest, its table, and the checksums of what is shipped."""
 
 import hashlib
-import sys
 
 import pytest
 import yaml
@@ -11,7 +10,6 @@ from dynconv.text import catalog
 from dynconv.text.corpus import data_dir, find_split, read_lines
 
 CONTENT = b"eins\nzwei\n"
-RIGHT = hashlib.sha256(CONTENT).hexdigest()
 PAPERS = {
     *("iwslt14-de-en", "wmt16-en-de", "wmt14-en-de", "wmt14-en-fr", "wmt17-zh-en", "wmt16-en-ro"),
     *("billion-word", "wikitext-103", "cnn-dailymail", "gigaword", "duc-2004"),
@@ -36,7 +34,7 @@ def manifest(tmp_path, monkeypatch):
 
 
 def test_entries_describe_what_is_shipped():
-    shipped = {entry.name: entry for entry in catalog.entries() if entry.shipped}
+    shipped = {entry.name: entry for entry in catalog.read_manifest() if entry.shipped}
     on_disk = {path.parent.name for path in data_dir().glob("*/*.xz")}
     assert set(shipped) == on_disk
     assert len(on_disk) == 4
@@ -49,7 +47,7 @@ def test_entries_describe_what_is_shipped():
 
 
 def test_the_papers_data_sets_are_listed():
-    remote = {entry.name: entry for entry in catalog.entries() if not entry.shipped}
+    remote = {entry.name: entry for entry in catalog.read_manifest() if not entry.shipped}
     assert set(remote) == PAPERS
     for entry in remote.values():
         assert entry.licence and entry.citation and entry.description
@@ -69,14 +67,14 @@ def test_the_papers_data_sets_are_listed():
 
 
 def test_a_file_of_several_corpora_is_the_same_in_each():
-    files = [file for entry in catalog.entries() if not entry.shipped for file in entry.files]
+    files = [file for entry in catalog.read_manifest() if not entry.shipped for file in entry.files]
     assert len({file.name for file in files}) == len(set(files)) < len(files)
 
 
 def test_listing_is_a_table_with_every_corpus():
-    head, *rows = catalog.listing().split("\n")
+    head, *rows = catalog.corpus_table().split("\n")
     assert head.split()[:3] == ["name", "kind", "languages"]
-    assert [row.split()[0] for row in rows] == [entry.name for entry in catalog.entries()]
+    assert [row.split()[0] for row in rows] == [entry.name for entry in catalog.read_manifest()]
     table = dict(zip([row.split()[0] for row in rows], rows, strict=True))
     german = table["libreoffice-de-en"]
     for cell in ("translation", "de-en", "27,910 / 1,000 / 1,000", "MPL-2.0"):
@@ -91,15 +89,15 @@ def test_listing_is_a_table_with_every_corpus():
 def test_listing_says_what_is_fetched(manifest):
     files = [{"name": name, "urls": ["http://127.0.0.1/x"]} for name in ("a.tgz", "b.txt")]
     raw = manifest(*files) / "raw" / "small"
-    assert catalog.listing().endswith("not counted                 -        to fetch")
+    assert catalog.corpus_table().endswith("not counted                 -        to fetch")
     (raw / "a").mkdir(parents=True)  # what was in a.tgz
-    assert catalog.listing().endswith("  partly fetched")
+    assert catalog.corpus_table().endswith("  partly fetched")
     (raw / "b.txt").touch()
-    assert catalog.listing().endswith("  fetched")
+    assert catalog.corpus_table().endswith("  fetched")
     manifest(*files, {"name": "c.txt", "urls": []})
-    assert catalog.listing().endswith("  partly fetched")
+    assert catalog.corpus_table().endswith("  partly fetched")
     manifest({"name": "c.txt", "urls": []})
-    assert catalog.listing().endswith("  by licence")
+    assert catalog.corpus_table().endswith("  by licence")
 
 
 @pytest.mark.parametrize(
@@ -107,39 +105,43 @@ def test_listing_says_what_is_fetched(manifest):
 )
 def test_an_unknown_name(name, hint):
     with pytest.raises(UserError) as error:
-        catalog.find(name)
+        catalog.find_corpus(name)
     assert f"no corpus {name!r} in the manifest; {hint}" in str(error.value)
 
 
 def test_sides_are_those_asked_for_where_the_corpus_has_them(tmp_path):
-    assert catalog.sides("gigaword") == ("article", "summary")
-    assert catalog.sides("wmt16-en-de", ["de", "en"]) == ["de", "en"]
-    assert catalog.sides(str(tmp_path), ["x"]) == ["x"]
+    assert catalog.corpus_sides("gigaword") == ("article", "summary")
+    assert catalog.corpus_sides("wmt16-en-de", ["de", "en"]) == ["de", "en"]
+    assert catalog.corpus_sides(str(tmp_path), ["x"]) == ["x"]
     with pytest.raises(UserError, match="^wmt16-en-de has no side fr or x: it has en, de$"):
-        catalog.sides("wmt16-en-de", ["fr", "en", "x"])
+        catalog.corpus_sides("wmt16-en-de", ["fr", "en", "x"])
     with pytest.raises(UserError, match="did you mean wikitext-103?"):
-        catalog.sides("wikitext103")
+        catalog.corpus_sides("wikitext103")
     with pytest.raises(UserError, match="of which languages?"):
-        catalog.sides(str(tmp_path))
+        catalog.corpus_sides(str(tmp_path))
 
 
-def test_missing_yaml_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(UserError, match="pip install pyyaml$"):
-        catalog.entries()
+def test_stems():
+    names = ["a.tgz", "a.b.tar.gz", "a.tar", "a.txt.zip", "a.en.gz", "a.txt", "a.txt.xz"]
+    stems = ["a", "a.b", "a", "a.txt", "a.en", "a.txt", "a.txt.xz"]
+    assert [catalog.CorpusFile(name).stem for name in names] == stems
 
 
-def test_check_accepts_what_is_shipped():
-    catalog.check()
+def test_shipped_files_are_those_of_the_manifest():
+    for entry in catalog.read_manifest():
+        for file in entry.files if entry.shipped else ():
+            assert file.sha256 and file.mismatch(entry.directory / file.name) is None
 
 
-def test_check_finds_a_changed_and_a_missing_file(manifest):
-    data = manifest({"path": "train.de.xz", "sha256": RIGHT})
-    file = data / "small" / "train.de.xz"
-    with pytest.raises(UserError, match=r"train\.de\.xz: no such file, but the manifest lists"):
-        catalog.check()
-    file.write_bytes(CONTENT)
-    catalog.check()
-    file.write_bytes(CONTENT + b"!")
-    with pytest.raises(UserError, match=rf"train\.de\.xz: sha256 is .*, the manifest says {RIGHT}"):
-        catalog.check()
+def test_a_mismatch_names_what_differs(tmp_path):
+    path = tmp_path / "train.de"
+    path.write_bytes(CONTENT)
+    right, md5 = hashlib.sha256(CONTENT).hexdigest(), hashlib.md5(CONTENT).hexdigest()
+    assert catalog.CorpusFile("train.de", (), len(CONTENT), right, md5).mismatch(path) is None
+    path.write_bytes(CONTENT[:-1] + b"!")
+    of_size = catalog.CorpusFile("train.de", bytes=5, sha256=right).mismatch(path)
+    assert of_size == "it has 10 bytes, the manifest says 5"
+    for wanted in ({"sha256": right}, {"md5": md5}):
+        [(kind, known)] = wanted.items()
+        told = catalog.CorpusFile("train.de", **wanted).mismatch(path)
+        assert told.startswith(f"{kind} is ") and told.endswith(f", the manifest says {known}")

@@ -9,7 +9,7 @@ import torch
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, DecodeConfig, ModelConfig, StackConfig
 from dynconv.decode import beam_search, translate
-from dynconv.decode.unknown import learn_dictionary, read_dictionary, replace_unknown
+from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.text import EOS, UNK, Vocabularies, Vocabulary, pad
@@ -59,24 +59,6 @@ def test_a_dictionary_that_is_none(text, problem, tmp_path):
 def test_no_dictionary(tmp_path):
     with pytest.raises(UserError, match="no such file"):
         read_dictionary(tmp_path / "words.tsv")
-
-
-def test_the_target_word_that_a_word_is_most_often_aligned_to():
-    source = ["das Haus", "ein Haus", "das Haus", "Haus Tor"]
-    target = ["the house", "a building", "the house", "gate home"]
-    alignments = ["0-0 1-1", "0-0 1-1", "1-1", "1-0 0-1"]
-    expected = {"das": "the", "ein": "a", "Haus": "house", "Tor": "gate"}
-    assert learn_dictionary(source, target, alignments) == expected
-    # "a" and "b" once each: the first met
-    assert learn_dictionary(["x x"], ["a b"], ["0-0 1-1"]) == {"x": "a"}
-    assert learn_dictionary(["x y z"], ["a b"], ["2-0 1-1 0-1"]) == {"x": "b", "y": "b", "z": "a"}
-    assert learn_dictionary(["x"], ["a"], [""]) == {}
-
-
-@pytest.mark.parametrize("link", ["0-2", "2-0", "0", "a-b", "0-0-0"])
-def test_an_alignment_that_is_none(link):
-    with pytest.raises(UserError, match=f"alignment, line 2: '{link}' is no pair i-j of the 2"):
-        learn_dictionary(["x", "x y"], ["a", "a b"], ["0-0", f"0-0 {link}"])
 
 
 @pytest.fixture

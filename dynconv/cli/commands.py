@@ -17,9 +17,9 @@ def doctor(options) -> None:
 
 
 def data_list(options) -> None:
-    from dynconv.text.catalog import listing
+    from dynconv.text.catalog import corpus_table
 
-    print(listing())
+    print(corpus_table())
 
 
 def data_fetch(options) -> None:
@@ -31,10 +31,10 @@ def data_fetch(options) -> None:
 def data_prepare(options) -> None:
     from dynconv.config import ModelConfig
     from dynconv.text import Vocabularies, prepare
-    from dynconv.text.catalog import sides
+    from dynconv.text.catalog import corpus_sides
     from dynconv.text.sets import SETS, text_of
 
-    source, target = pair(sides(options.corpus, options.languages), "--languages")
+    source, target = pair(corpus_sides(options.corpus, options.languages), "--languages")
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
     text = options.corpus
     if text in SETS:

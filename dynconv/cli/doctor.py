@@ -20,7 +20,7 @@ WANTED = {
     "pydantic": "recipes",
     "matplotlib": "figures",
     "tensorboard": "curves in TensorBoard",
-    "requests": "data fetch",
+    "pooch": "data fetch",
     "jupyterlab": "the lessons: pip install 'dynconv[lessons]'",
     "nbval": "the tests: pip install 'dynconv[test]'",
     "cupy": "CUDA kernels: pip install 'dynconv[gpu]'",

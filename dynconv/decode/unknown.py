@@ -4,8 +4,7 @@ As Gehring et al. (2017, section 4.3) have it: <unk> becomes the dictionary's en
 word that it attends to most, or that word itself where there is no entry.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -47,27 +46,3 @@ def read_dictionary(path: Path) -> dict[str, str]:
             raise UserError(f"{path}, line {number}: {source!r} has an entry already: keep one")
         dictionary[source] = target
     return dictionary
-
-
-def learn_dictionary(
-    source: Iterable[str], target: Iterable[str], alignments: Iterable[str]
-) -> dict[str, str]:
-    """The target word that each source word is aligned to most often; the first met of several.
-
-    Lines of tokenised text, and of `i-j` pairs as fast_align writes them: source word i belongs to
-    target word j, both from 0.
-    """
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    lines = zip(source, target, alignments, strict=True)
-    for number, (s, t, alignment) in enumerate(lines, 1):
-        sources, targets = s.split(), t.split()
-        for link in alignment.split():
-            try:
-                i, j = map(int, link.split("-"))
-                counts[sources[i]][targets[j]] += 1
-            except (ValueError, IndexError):
-                raise UserError(
-                    f"alignment, line {number}: {link!r} is no pair i-j of the "
-                    f"{len(sources)} source and {len(targets)} target words there"
-                ) from None
-    return {word: found.most_common(1)[0][0] for word, found in counts.items()}

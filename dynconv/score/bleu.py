@@ -2,14 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from types import ModuleType
-from typing import TYPE_CHECKING
 
-from dynconv.errors import UserError
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.bleu import BLEUScore
+
 from dynconv.score.base import Score, check_pairs
-
-if TYPE_CHECKING:
-    from sacrebleu.metrics.bleu import BLEUScore
 
 COMPOUND = re.compile(r"(\S)-(\S)")
 
@@ -57,10 +54,9 @@ def bleu_parts(
     tokenized: bool,
     compound_split: bool,
     bootstrap: int,
-) -> "tuple[Score, BLEUScore]":
+) -> tuple[Score, BLEUScore]:
     """`bleu`, and beside it sacreBLEU's own result with precisions, brevity penalty and lengths."""
     check_pairs(hypotheses, references)
-    BLEU = _metrics("BLEU").BLEU
     if tokenized or compound_split:
         # multi-bleu.perl does not smooth: no matching 4-gram means BLEU 0.
         metric = BLEU(lowercase=lowercase, tokenize="none", smooth_method="none", force=True)
@@ -80,7 +76,7 @@ def bleu_parts(
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int = 0) -> Score:
     """Corpus chrF2: F-score of character 1- to 6-grams; `bootstrap` as for `bleu`."""
     check_pairs(hypotheses, references)
-    metric = _metrics("chrF").CHRF()
+    metric = CHRF()
     # Among resamples a score of 0 is a float, the others numpy.float32: statistics.mean, by which
     # sacreBLEU averages them, refuses the mixture.
     compute = metric._compute_f_score
@@ -94,11 +90,3 @@ def _interval(result, bootstrap: int) -> tuple[float | None, float | None]:
     if bootstrap < 2:
         return None, None
     return float(result._mean - result._ci), float(result._mean + result._ci)
-
-
-def _metrics(name: str) -> ModuleType:
-    try:
-        from sacrebleu import metrics
-    except ImportError as error:
-        raise UserError(f"{name} needs sacrebleu: pip install sacrebleu") from error
-    return metrics

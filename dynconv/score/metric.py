@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from dynconv.errors import UserError
 from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf
 from dynconv.score.rouge import rouge
@@ -47,9 +46,7 @@ def measure(
 
 def detokenized(lines: Sequence[str], language: str) -> list[str]:
     """Moses's tokens joined to plain text."""
-    try:
-        from sacremoses import MosesDetokenizer
-    except ImportError as error:
-        raise UserError("joining tokens needs sacremoses: pip install sacremoses") from error
+    from sacremoses import MosesDetokenizer
+
     joiner = MosesDetokenizer(language)
     return [joiner.detokenize(line.split()) for line in lines]

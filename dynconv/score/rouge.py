@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from dynconv.errors import UserError
 from dynconv.score.base import Score, check_pairs
 
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
@@ -33,11 +32,9 @@ def rouge(
     headlines, their input prepared in some other way, are 0.1 to 0.4 points lower.
     """
     check_pairs(hypotheses, references)
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-        from rouge_score.tokenizers import DefaultTokenizer
-    except ImportError as error:
-        raise UserError("ROUGE needs rouge-score: pip install rouge-score") from error
+    from rouge_score.rouge_scorer import RougeScorer
+    from rouge_score.tokenizers import DefaultTokenizer
+
     tokenizer = DefaultTokenizer(use_stemmer=stem)
     scorer = RougeScorer(list(KINDS), tokenizer=tokenizer)
 

@@ -1,4 +1,4 @@
-"""What corpora there are, which of them are here, and what their files must be."""
+"""The manifest of corpora: their files, checksums and licences, and which of them are here."""
 
 import hashlib
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dynconv.errors import UserError, nearest
-from dynconv.text.archive import stem
 from dynconv.text.corpus import data_dir, raw_dir
 
 SPLITS = ("train", "valid", "test")
+ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,24 @@ class CorpusFile:
     """of the three, None where no public source states it"""
 
     @property
-    def verifiable(self) -> bool:
-        return bool(self.sha256 or self.md5)
+    def stem(self) -> str:
+        """The name without the suffix of an archive; the name itself for another file."""
+        ends = (end for end in ARCHIVES if self.name.endswith(end))
+        return self.name.removesuffix(next(ends, ""))
 
-    def fault(self, path: Path) -> str | None:
-        """How the file at `path` differs from the description; None where it does not."""
+    @property
+    def known_hash(self) -> str | None:
+        """The checksum as pooch expects it, "sha256:..." or "md5:..."; None where none is known."""
+        if self.sha256:
+            return f"sha256:{self.sha256}"
+        return f"md5:{self.md5}" if self.md5 else None
+
+    def is_packed(self, directory: Path) -> bool:
+        """Whether it is an archive that is not unpacked in a directory."""
+        return self.stem != self.name and not (directory / self.stem).is_dir()
+
+    def mismatch(self, path: Path) -> str | None:
+        """Say how the file at `path` differs from this description; None if it does not."""
         size = path.stat().st_size
         if self.bytes not in (None, size):
             return f"it has {size:,} bytes, the manifest says {self.bytes:,}"
@@ -40,9 +53,9 @@ class CorpusFile:
         return None
 
     def verified(self, path: Path) -> str:
-        """What is known of a file without fault, for the user."""
-        if self.verifiable:
-            return f"{'sha256' if self.sha256 else 'md5'} verified"
+        """Say how the file at `path`, which has no mismatch, was verified."""
+        if self.known_hash:
+            return f"{self.known_hash.partition(':')[0]} verified"
         return f"sha256 {checksum(path, 'sha256')}, not verified: the manifest records none"
 
 
@@ -76,28 +89,25 @@ class Entry:
         """shipped | fetched | partly fetched | to fetch | by licence"""
         if self.shipped:
             return "shipped"
-        missing = self.missing(self.directory)
+        missing = self.missing_files(self.directory)
         if not missing:
             return "fetched"
         if len(missing) < len(self.files):
             return "partly fetched"
         return "to fetch" if all(file.urls for file in missing) else "by licence"
 
-    def missing(self, directory: Path) -> list[CorpusFile]:
-        """The files that are neither in a directory nor, as archives, unpacked there."""
+    def missing_files(self, directory: Path) -> list[CorpusFile]:
+        """Return the files that are neither in a directory nor, as archives, unpacked there."""
         return [
             file
             for file in self.files
-            if not (directory / file.name).is_file() and not (directory / stem(file.name)).is_dir()
+            if not (directory / file.name).is_file() and not (directory / file.stem).is_dir()
         ]
 
 
-def entries() -> list[Entry]:
-    """The corpora of the manifest, in its order."""
-    try:
-        import yaml
-    except ImportError:
-        raise UserError("the list of corpora needs PyYAML: pip install pyyaml") from None
+def read_manifest() -> list[Entry]:
+    """Return the corpora of data/manifest.yaml, in its order."""
+    import yaml
 
     manifest = yaml.safe_load((data_dir() / "manifest.yaml").read_text(encoding="utf-8"))
     return [_entry(fields) for fields in manifest["corpora"]]
@@ -117,10 +127,10 @@ def _entry(fields: dict) -> Entry:
     return Entry(**{**fields, **changed, "files": tuple(files), "shipped": shipped})
 
 
-def listing() -> str:
-    """The table of all corpora, one a line under a heading."""
+def corpus_table() -> str:
+    """Return the table of all corpora that `dynconv data list` prints, one per line."""
     rows = [("name", "kind", "languages", "train / valid / test lines", "licence", "status")]
-    for entry in entries():
+    for entry in read_manifest():
         lines = entry.sentences or {}
         counts = [f"{lines[split]:,}" if split in lines else "-" for split in SPLITS]
         counts = " / ".join(counts) if lines else "not counted"
@@ -131,44 +141,34 @@ def listing() -> str:
     return "\n".join(lines)
 
 
-def sides(corpus: str, asked: Sequence[str] | None = None) -> Sequence[str]:
-    """The endings of a corpus's files, source and target, or a language model's text: those asked
-    for, else all of them.
+def corpus_sides(corpus: str, asked: Sequence[str] | None = None) -> Sequence[str]:
+    """Return the sides of a corpus, the endings of its files: those asked for, else all of them.
 
-    Raises UserError where a known corpus lacks one, or they are to be known of another's directory.
+    They are source and target, or the one side of a language model's text. Raises UserError when a
+    corpus of the manifest lacks a side, or when none is asked for and the corpus is a directory.
     """
-    known = {entry.name: entry.sides or entry.languages for entry in entries()}
+    known = {entry.name: entry.sides or entry.languages for entry in read_manifest()}
     if corpus in known:
-        if lacking := " or ".join(side for side in asked or () if side not in known[corpus]):
-            raise UserError(f"{corpus} has no side {lacking}: it has {', '.join(known[corpus])}")
+        if absent := " or ".join(side for side in asked or () if side not in known[corpus]):
+            raise UserError(f"{corpus} has no side {absent}: it has {', '.join(known[corpus])}")
         return asked or known[corpus]
     if not asked:
         if not Path(corpus).is_dir():
-            find(corpus)
+            find_corpus(corpus)
         raise UserError(f"{corpus}: of which languages? give --languages SOURCE TARGET")
     return asked
 
 
-def find(name: str) -> Entry:
-    known = {entry.name: entry for entry in entries()}
+def find_corpus(name: str) -> Entry:
+    """Return a corpus of the manifest by its name; UserError with the nearest name if unknown."""
+    known = {entry.name: entry for entry in read_manifest()}
     if name in known:
         return known[name]
     hint = nearest(name, known, "there are")
     raise UserError(f"no corpus {name!r} in the manifest; {hint}")
 
 
-def check() -> None:
-    """Verify the checksum of every shipped file, without a network."""
-    for entry in filter(lambda entry: entry.shipped, entries()):
-        for file in entry.files:
-            path = entry.directory / file.name
-            if not path.is_file():
-                raise UserError(f"{path}: no such file, but the manifest lists it as shipped")
-            if fault := file.fault(path):
-                raise UserError(f"{path}: {fault}")
-
-
 def checksum(path: Path, kind: str) -> str:
-    """The "sha256" or "md5" of a file, in hexadecimal digits."""
+    """Return the "sha256" or "md5" of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, kind).hexdigest()

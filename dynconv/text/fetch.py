@@ -1,52 +1,90 @@
-"""The raw files of a corpus: from mirrors or local copies into one directory, unpacked there."""
+"""The raw files of a corpus: downloaded by pooch or copied from a directory, then unpacked.
+
+pooch downloads and verifies one file from one address; trying the mirrors in turn and keeping a
+second process out is done here. An interrupted download starts again: pooch cannot resume it.
+"""
 
 import os
 import shutil
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dynconv.config.files import locked, refusal
 from dynconv.errors import UserError
-from dynconv.text.archive import ELSEWHERE, stem, unpack
-from dynconv.text.catalog import CorpusFile, Entry, find
-from dynconv.text.download import discard, download
+from dynconv.text.archive import unpack
+from dynconv.text.catalog import CorpusFile, Entry, find_corpus
+
+TIMEOUT = (10, 60)
+"""seconds to connect, and to wait for the next bytes"""
 
 
 def fetch(name: str, out: Path | None = None, source: Path | None = None) -> list[Path]:
-    """Get a corpus into `out` (default: data/raw/NAME) from its mirrors, or from local copies.
+    """Fetch the files of a corpus into `out` (default: data/raw/NAME) and return their paths.
 
-    Files that are there and without fault are kept. `source` is a directory that has the files by
-    the names of the manifest, or in place of the archive STEM.tgz a directory STEM of what is in
-    it; with it nothing is downloaded. Raises UserError when a file cannot be had, which says what
-    to do next; what was fetched stays.
+    Files that are there and match the manifest are kept. The others are downloaded, each from the
+    first mirror that serves it; or, with `source`, copied from that directory, which holds them
+    under the names of the manifest, or a directory STEM in place of the archive STEM.tgz.
+
+    Raises UserError, which says what to do next, when a file cannot be had; the others are kept.
     """
-    entry = find(name)
+    entry = find_corpus(name)
     if entry.shipped:
         print(f"{name} is shipped with dynconv and needs no fetching: {entry.directory}")
         return [entry.directory / file.name for file in entry.files]
     directory = out or entry.directory
-    try:
-        wanted = [file for file in entry.files if not _is_kept(file, directory)]
-        if wanted:
-            print(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
-            print(f"{name}: please cite {entry.citation}")
-            directory.mkdir(parents=True, exist_ok=True)
-            with _alone(directory):
-                if source:
-                    _take(entry, wanted, source, directory)
-                else:
-                    _get(entry, wanted, directory)
-    except OSError as error:
-        raise UserError(
-            f"cannot save {name} in {directory}: {refusal(error, ELSEWHERE)}; what is there is kept"
-        ) from None
+    wanted = [file for file in entry.files if not _is_kept(file, directory)]
+    if wanted:
+        print(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
+        print(f"{name}: please cite {entry.citation}")
+        with _scratch(name, directory) as scratch:
+            _fetch_files(entry, wanted, source, scratch)
     return [directory / file.name for file in entry.files]
 
 
+def unpack_corpus(name: str, out: Path | None = None) -> Path:
+    """Unpack each archive STEM.tgz of a fetched corpus into STEM/ and return their directory.
+
+    `out` is where `fetch` put them. Raises UserError when a file is missing; nothing is fetched.
+    """
+    entry = find_corpus(name)
+    directory = out or entry.directory
+    if missing := ", ".join(file.name for file in entry.missing_files(directory)):
+        where = f" --out {out}" if out else ""
+        raise UserError(f"{directory} has no {missing}: dynconv data fetch {name}{where} first")
+    packed = [file for file in entry.files if file.is_packed(directory)]
+    if packed:
+        with _scratch(name, directory) as scratch:
+            for file in packed:
+                print(f"{directory / file.name}: unpacking", flush=True)
+                unpack(directory / file.name, scratch / file.stem)
+                os.replace(scratch / file.stem, directory / file.stem)
+    return directory
+
+
+@contextmanager
+def _scratch(name: str, directory: Path) -> Iterator[Path]:
+    """Lock a directory and yield a folder in it for files that are not whole yet."""
+    scratch = directory / ".part"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with locked(directory / ".lock", f"{directory}: another process fetches or unpacks there"):
+            shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
+            scratch.mkdir()
+            try:
+                yield scratch
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    except OSError as error:
+        why = refusal(error, "give data fetch --out DIR, and data prepare --raw DIR")
+        raise UserError(f"cannot save {name} in {directory}: {why}; the rest is kept") from None
+
+
 def _is_kept(file: CorpusFile, directory: Path) -> bool:
-    path, unpacked = directory / file.name, directory / stem(file.name)
+    path, unpacked = directory / file.name, directory / file.stem
     if path.is_file():
-        fault = file.fault(path)
+        fault = file.mismatch(path)
         print(f"{path}: {f'{fault}; it will be fetched again' if fault else file.verified(path)}")
         return not fault
     if unpacked.is_dir():
@@ -54,100 +92,111 @@ def _is_kept(file: CorpusFile, directory: Path) -> bool:
     return unpacked.is_dir()
 
 
-def _alone(directory: Path) -> AbstractContextManager:
-    return locked(directory / ".lock", f"{directory}: another process fetches or unpacks there")
+def _fetch_files(entry: Entry, files: list[CorpusFile], source: Path | None, scratch: Path) -> None:
+    """Copy or download files, via `scratch`, into the directory above it."""
+    from tqdm import tqdm
 
-
-def _get(entry: Entry, files: list[CorpusFile], directory: Path) -> None:
-    if licensed := ", ".join(file.name for file in files if not file.urls):
-        raise UserError(
-            f"{entry.name} cannot be downloaded. {entry.note} Then: dynconv data fetch "
-            f"{entry.name} --from DIR, with {licensed} in DIR"
-        )
-    if known := sum(file.bytes or 0 for file in files):
+    if (size := sum(file.bytes or 0 for file in files)) and not source:
         more = "" if all(file.bytes for file in files) else ", and files of unknown size"
-        print(f"{entry.name}: {_size(known)} to fetch{more}", flush=True)
-    failures = []
-    for file in files:  # another corpus may have it
-        beside = entry.directory.parent.glob(f"*/{file.name}") if file.verifiable else ()
-        same = next((path for path in beside if not file.fault(path)), None)
-        try:
-            path = _link(same, directory / file.name) if same else download(file, directory)
-        except UserError as error:
-            failures.append(str(error))
-        else:
-            print(f"{path}: {file.verified(path)}{f', from {same}' if same else ''}")
-    if failures:
-        raise UserError(
-            f"{'; '.join(failures)}; the same command tries again; or get "
-            f"{'the file' if len(failures) == 1 else 'these files'} elsewhere and add --from DIR"
-        )
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
-
-
-def _take(entry: Entry, files: list[CorpusFile], source: Path, directory: Path) -> None:
-    lacking = []
+        print(f"{entry.name}: {tqdm.format_sizeof(size, 'B')} to fetch{more}", flush=True)
+    failures = {}
     for file in files:
-        given, unpacked = source / file.name, source / stem(file.name)
-        if given.is_file():
-            if fault := file.fault(given):
-                raise UserError(f"{given}: {fault}; it is damaged, or another file of that name")
-            print(f"{_link(given, directory / file.name)}: {file.verified(given)}")
-        elif unpacked.is_dir():
-            part = directory / f"{unpacked.name}.part"
-            shutil.rmtree(part, ignore_errors=True)
-            shutil.copytree(unpacked, part, copy_function=_second_name)
-            os.replace(part, directory / unpacked.name)
-            print(f"{directory / unpacked.name}: what is in {unpacked}, not verified")
+        try:
+            other = None if source else _another_corpus_with(file, entry)
+            local = source or other
+            got = _copy(file, local, scratch) if local else _download(file, scratch)
+        except UserError as error:
+            failures[file] = str(error)
         else:
-            lacking.append(file)
-    if lacking:
-        names = ", ".join(file.name for file in lacking)
-        public = all(file.urls for file in lacking)
-        advice = f"dynconv data fetch {entry.name} downloads the rest" if public else entry.note
-        raise UserError(f"{source} has no {names}; what it has is taken. {advice}")
+            path = scratch.parent / got.name
+            os.replace(got, path)
+            verified = file.verified(path) if path.is_file() else "copied, not verified"
+            print(f"{path}: {verified}{f', from {other}' if other else ''}")
+    if failures:
+        names = ", ".join(file.name for file in failures)
+        if not all(file.urls for file in failures):
+            remedy = f"{entry.note} Then add --from DIR, a directory with {names}"
+        elif source:
+            remedy = f"dynconv data fetch {entry.name} downloads the rest"
+        else:
+            remedy = f"the same command tries again; or add --from DIR, a directory with {names}"
+        raise UserError(f"{'; '.join(failures.values())}; {remedy}")
 
 
-def _link(path: Path, target: Path) -> Path:
-    """Give a file a second name, which is there when the file is whole."""
-    part = target.with_name(target.name + ".part")
-    discard(part)
-    _second_name(path, part)
-    os.replace(part, target)
-    return target
+def _another_corpus_with(file: CorpusFile, entry: Entry) -> Path | None:
+    """The directory of another corpus that has the same file: some share their archives."""
+    others = entry.directory.parent.glob(f"*/{file.name}") if file.known_hash else ()
+    return next((path.parent for path in others if not file.mismatch(path)), None)
 
 
-def _second_name(path: str | Path, target: str | Path) -> None:
+def _copy(file: CorpusFile, source: Path, scratch: Path) -> Path:
+    """Copy a file from a directory, or what is in it if the directory has it unpacked."""
+    given, unpacked = source / file.name, source / file.stem
+    if given.is_file():
+        if fault := file.mismatch(given):
+            raise UserError(f"{given}: {fault}; it is damaged, or another file of that name")
+        _link_or_copy(given, scratch / file.name)
+        return scratch / file.name
+    if unpacked.is_dir():
+        return shutil.copytree(unpacked, scratch / file.stem, copy_function=_link_or_copy)
+    raise UserError(f"{source} has no {file.name}")
+
+
+def _link_or_copy(path: str | Path, target: str | Path) -> None:
     try:
         os.link(os.path.realpath(path), target)
-    except OSError:  # the file system has none, or this is another one
+    except OSError:  # another file system, or one without links
         shutil.copyfile(path, target)
 
 
-def fetched(name: str, out: Path | None = None) -> Path:
-    """The directory of a fetched corpus: each archive STEM.tgz is unpacked into STEM/ there.
+def _download(file: CorpusFile, scratch: Path) -> Path:
+    """Download a file from the first mirror that serves it intact."""
+    import pooch
+    from requests import RequestException
 
-    `out` is where `fetch` put it. Nothing is fetched; raises UserError when a file is missing.
-    """
-    entry = find(name)
-    directory = out or entry.directory
-    if missing := ", ".join(file.name for file in entry.missing(directory)):
-        where = f" --out {out}" if out else ""
-        raise UserError(f"{directory} has no {missing}: dynconv data fetch {name}{where} first")
-    pairs = [(directory / file.name, directory / stem(file.name)) for file in entry.files]
-    packed = [(file, into) for file, into in pairs if file != into and not into.is_dir()]
-    if not packed:
-        return directory
-    try:
-        with _alone(directory):
-            for archive, into in packed:
-                print(f"{archive}: unpacking", flush=True)
-                unpack(archive, into)
-    except OSError as error:
-        raise UserError(
-            f"{name} cannot be unpacked in {directory}: {refusal(error, ELSEWHERE)}"
-        ) from None
-    return directory
+    def download(url: str, path: str, _) -> None:
+        os.unlink(path)  # pooch has made it unreadable for others; now the umask decides
+        http(url, path, None)
+
+    http = pooch.HTTPDownloader(
+        progressbar=sys.stderr.isatty(),
+        chunk_size=1 << 16,
+        timeout=TIMEOUT,
+        headers={"User-Agent": "dynconv"},
+        hooks={"response": lambda response, **_: _check_response(response, file)},
+    )
+    pooch.get_logger().setLevel("WARNING")
+    reasons = []
+    for url in file.urls:
+        print(f"{file.name}: downloading from {url}", flush=True)
+        try:
+            pooch.retrieve(url, file.known_hash, file.name, scratch, downloader=download)
+            return scratch / file.name
+        except RequestException as error:
+            reasons.append(f"{url}: {_innermost(error)}")
+        except ValueError as error:  # a wrong checksum
+            reasons.append(f"{url}: {str(error).rstrip('.')}")
+    raise UserError(f"could not fetch {file.name}: {'; '.join(reasons) or 'it has no mirror'}")
+
+
+def _check_response(response, file: CorpusFile) -> None:
+    """Raise RequestException when what follows the headers cannot be the file."""
+    from requests import RequestException
+
+    if not response.ok:
+        raise RequestException(f"{response.status_code} {response.reason}")
+    if response.is_redirect:
+        return
+    if response.headers.get("Content-Type", "").startswith("text/html"):
+        raise RequestException("it sent a page, such as a warning or a log-in, not the file")
+    size = int(response.headers.get("Content-Length", file.bytes or 0))
+    if size != (file.bytes or size):
+        raise RequestException(f"it has {size:,} bytes, the manifest says {file.bytes:,}")
+    # Some servers declare a .tgz as a .tar in the encoding gzip, which requests would undo
+    response.raw.headers.pop("Content-Encoding", None)
+
+
+def _innermost(error: Exception) -> str:
+    """Words that requests and urllib3 wrap, such as "[Errno 111] Connection refused"."""
+    reason = getattr(error.args[0] if error.args else error, "reason", error)
+    return " ".join(str(reason).rpartition(": ")[2].split())

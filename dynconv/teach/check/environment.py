@@ -11,7 +11,7 @@ from dynconv.errors import UserError
 from dynconv.teach.compare import compare
 from dynconv.text.corpus import load_parallel
 
-NOT_IN_LESSONS = {"tensorboard", "requests", "jupyterlab", "nbval", "cupy"}
+NOT_IN_LESSONS = {"tensorboard", "pooch", "jupyterlab", "nbval", "cupy"}
 PACKAGES = {"IPython", "nltk", "numpy", "sacremoses", *WANTED} - NOT_IN_LESSONS
 """nltk is of rouge-score, IPython of jupyterlab"""
 

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from dynconv.config.files import locked, refusal
 from dynconv.errors import UserError, nearest
-from dynconv.text.archive import stem
-from dynconv.text.catalog import find
-from dynconv.text.fetch import fetched
+from dynconv.text.catalog import find_corpus
+from dynconv.text.fetch import unpack_corpus
 from dynconv.text.sets import iwslt, language, summaries, wmt
 from dynconv.text.sets.raw import Missing
 
@@ -43,7 +42,7 @@ def text_of(name: str, raw: Path | None, out: Path) -> tuple[Path, dict[str, int
         raise UserError(
             "Chinese has no spaces between words; to find them: pip install 'dynconv[chinese]'"
         )
-    return out, build(name, fetched(name, raw), out)
+    return out, build(name, unpack_corpus(name, raw), out)
 
 
 def build(name: str, raw: Path, out: Path) -> dict[str, int]:
@@ -92,20 +91,20 @@ def _write(name: str, raw: Path, part: Path) -> None:
 
 def _remedy(name: str, raw: Path) -> str:
     """How to have raw files whole: `fetch` takes a folder that is there for an unpacked archive."""
-    entry = find(name)
-    archives = {stem(file.name): file for file in entry.files if (raw / stem(file.name)).is_dir()}
+    entry = find_corpus(name)
+    archives = {file.stem: file for file in entry.files if (raw / file.stem).is_dir()}
     where = "" if raw == entry.directory else f" --out {raw}"
     again = f"dynconv data fetch {name}{where}, or the same with --from DIR for a copy of yours"
     if not archives:
         return again
-    doubtful = [file.name for file in archives.values() if not file.verifiable]
+    doubtful = [file.name for file in archives.values() if not file.known_hash]
     more = f"; should that not help, remove {', '.join(doubtful)}, too" if doubtful else ""
     return f"in {raw} remove the folder {' or '.join(archives)}; then {again}{more}"
 
 
 def compare(name: str, found: dict[str, int], out: Path) -> None:
     """A warning on stderr for each split whose number of lines is known to be another."""
-    for split, known in (find(name).sentences or {}).items():
+    for split, known in (find_corpus(name).sentences or {}).items():
         if found.get(split, 0) != known:
             print(
                 f"dynconv: {name}: {found.get(split, 0):,} lines in split {split}, {known:,} are "
