@@ -1,5 +1,6 @@
 """The command line, as a user meets it: results, exit codes and one-line errors."""
 
+import argparse
 import json
 import os
 import resource
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -284,27 +286,45 @@ def test_incomplete_commands_show_their_usage(arguments, capsys):
     assert "usage: dynconv" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "",
-        "doctor",
-        "data list",
-        "data fetch",
-        "train",
-        "translate",
-        "evaluate",
-        "score",
-        "plot",
-        "bench decode",
-        "bench ops",
-    ],
-)
-def test_every_command_has_help(command, capsys):
-    with pytest.raises(SystemExit) as exit:
-        cli.main([*command.split(), "--help"])
-    assert exit.value.code == 0
-    assert "usage: dynconv" in capsys.readouterr().out
+def commands(parser=None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command, beginning with those of none: `dynconv` itself."""
+    yield words
+    for action in (parser or cli.parser())._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from commands(inner, (*words, name))
+
+
+def test_every_command_has_help(capsys):
+    found = list(commands())
+    assert {(), ("doctor",), ("data", "fetch"), ("bench", "ops"), ("train",)} <= set(found)
+    for words in found:
+        with pytest.raises(SystemExit) as exit:
+            cli.main([*words, "--help"])
+        assert exit.value.code == 0
+        text = capsys.readouterr().out
+        assert text.startswith(" ".join(["usage: dynconv", *words, "[-h]"]))
+        assert "%%" not in text
+
+
+def test_help_imports_neither_torch_nor_numpy_and_takes_no_time():
+    """Python's own start is not counted; on a quiet machine help takes 0.1 s."""
+    program = f"""
+import sys, time
+start = time.process_time()
+from dynconv import cli
+for words in {list(commands())}:
+    try:
+        cli.main([*words, "--help"])
+    except SystemExit:
+        pass
+print(sorted({{"torch", "numpy", "pydantic", "yaml", "tqdm"}} & set(sys.modules)), file=sys.stderr)
+print(time.process_time() - start, file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8")
+    modules, seconds = done.stderr.splitlines()
+    assert modules == "[]"
+    assert float(seconds) < 0.5  # all of them together
 
 
 def test_unknown_options_are_refused(yaml, capsys):

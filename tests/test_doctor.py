@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.cli.doctor import doctor
+from dynconv.cli.doctor import report
 from dynconv.kernels import native
 
 X, WEIGHT = torch.randn(2, 5, 16), torch.randn(2, 3)
@@ -70,10 +70,10 @@ def native_is_refused(words: str) -> None:
 def test_no_compiler(machine):
     machine("/nonexistent/cc")
     native_is_refused(r"no C compiler \(/nonexistent/cc\): install one, .* 'apt install gcc'")
-    report = doctor()
-    assert f"The C kernels (impl='native') cannot run: {native.missing()}." in report
-    assert "Everything works without them, in PyTorch alone, but more slowly" in report
-    assert "of loop, window, table, blocked\n" in report
+    text = report()
+    assert f"The C kernels (impl='native') cannot run: {native.missing()}." in text
+    assert "Everything works without them, in PyTorch alone, but more slowly" in text
+    assert "of loop, window, table, blocked\n" in text
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_no_compiler(machine):
 def test_compiler_that_fails(machine, tmp_path, text, words):
     machine(script(tmp_path, text))
     native_is_refused(words)
-    assert f"cannot run: {native.missing()}." in doctor()
+    assert f"cannot run: {native.missing()}." in report()
     assert not list((tmp_path / "cache").rglob("*.so"))
 
 
@@ -103,7 +103,7 @@ class TestWithACompiler:
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
         native_is_refused("file/dynconv")
-        assert f"cannot run: {native.missing()}." in doctor()
+        assert f"cannot run: {native.missing()}." in report()
 
     def test_library_that_cannot_be_loaded(self, machine, monkeypatch):
         """Broken, or where no program may be run from."""
@@ -114,7 +114,7 @@ class TestWithACompiler:
 
         monkeypatch.setattr(native, "build", build)
         native_is_refused("float32.so")
-        assert f"cannot run: {native.missing()}." in doctor()
+        assert f"cannot run: {native.missing()}." in report()
 
     def test_library_is_built_once(self, machine, tmp_path):
         machine(quick(tmp_path))
@@ -125,8 +125,8 @@ class TestWithACompiler:
         assert torch.equal(ops.light_conv(X, WEIGHT, pad_left=2, impl="native"), out)
         assert [path] == list(native.cache_directory().iterdir())
         assert path.stat().st_mtime_ns == built
-        report = doctor()
-        assert native.find_compiler() in report and str(native.cache_directory()) in report
+        text = report()
+        assert native.find_compiler() in text and str(native.cache_directory()) in text
 
     def test_other_source_compiler_or_processor_is_another_library(
         self, machine, monkeypatch, tmp_path

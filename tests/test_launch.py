@@ -248,11 +248,11 @@ def test_what_cupy_misses_is_told(monkeypatch):
 
 
 def test_doctor_tries_a_kernel(monkeypatch):
-    from dynconv.cli import doctor
+    from dynconv.cli.doctor import report
 
     ones, outcome = torch.ones, []
     monkeypatch.setattr(launch, "missing", lambda: None)
-    monkeypatch.setattr(doctor.torch, "ones", lambda *shape, device: ones(*shape))
+    monkeypatch.setattr(torch, "ones", lambda *shape, device: ones(*shape))
 
     def light_conv(x, weight, *, pad_left, impl):
         if outcome:
@@ -261,10 +261,10 @@ def test_doctor_tries_a_kernel(monkeypatch):
         return x
 
     monkeypatch.setattr(ops, "light_conv", light_conv)
-    assert re.search(r"kernel was there after \d\.\d s; CuPy keeps", doctor.doctor())
+    assert re.search(r"kernel was there after \d\.\d s; CuPy keeps", report())
     outcome.append("no image for this architecture")
-    report = doctor.doctor()
-    assert "The CUDA kernels (impl='cuda') fail: no image for this architecture." in report
+    text = report()
+    assert "The CUDA kernels (impl='cuda') fail: no image for this architecture." in text
 
 
 @pytest.mark.parametrize(

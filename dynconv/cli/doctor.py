@@ -1,16 +1,11 @@
-"""What is installed here, what it is good for, and how to get what is missing."""
+"""`dynconv doctor`: what is installed here, what it is for, and how to get what is missing."""
 
 import platform
 import time
 from importlib import metadata
 from importlib.util import find_spec
 
-import torch
-
-from dynconv import ops
-from dynconv.kernels import launch, native
-from dynconv.ops.auto import RULES
-from dynconv.ops.registry import OPERATORS
+from dynconv.cli.options import add_command
 
 WANTED = {
     "torch": "everything",
@@ -27,8 +22,24 @@ WANTED = {
 }
 
 
-def doctor() -> str:
-    """The report, a line for each thing."""
+def add_parser(subparsers) -> None:
+    """Add `dynconv doctor`."""
+    add_command(subparsers, "doctor", run)
+
+
+def run(options) -> None:
+    """Show what is installed, and what is missing and how to get it."""
+    print(report())
+
+
+def report() -> str:
+    """Return the report, one line per thing."""
+    import torch
+
+    from dynconv import ops
+    from dynconv.ops.auto import RULES
+    from dynconv.ops.registry import OPERATORS
+
     lines = [
         f"dynconv {metadata.version('dynconv')}, Python {platform.python_version()}, "
         f"{torch.get_num_threads()} threads",
@@ -52,6 +63,8 @@ def doctor() -> str:
 
 def native_kernels() -> list[str]:
     """What the C kernels are good for here, or what is missed without them."""
+    from dynconv.kernels import native
+
     reason = native.missing()
     if reason is None:
         return [
@@ -67,6 +80,11 @@ def native_kernels() -> list[str]:
 
 def cuda_kernels() -> list[str]:
     """What the CUDA kernels are good for here, and how long one takes to compile."""
+    import torch
+
+    from dynconv import ops
+    from dynconv.kernels import launch
+
     elsewhere = "  For the rest, by the number T of positions and K of taps:"
     if reason := launch.missing():
         return [f"  The CUDA kernels (impl='cuda') cannot run: {reason}.", elsewhere]

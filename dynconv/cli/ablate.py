@@ -1,0 +1,52 @@
+"""`dynconv ablate`: train and score every row of a table."""
+
+from pathlib import Path
+
+from dynconv.cli.options import Show, add_command, add_output, add_overrides, positive, say
+
+
+def add_parser(subparsers) -> None:
+    """Add `dynconv ablate`."""
+    parser = add_command(subparsers, "ablate", run)
+    parser.add_argument("name", metavar="NAME", help="a shipped ablation's name, or a YAML file")
+    add_overrides(parser, "replace an entry in the recipes of all rows: train.updates=100")
+    parser.add_argument(
+        "--seeds",
+        type=positive,
+        default=3,
+        metavar="N",
+        help="train with seeds 1 to N (default: 3)",
+    )
+    parser.add_argument(
+        "--run",
+        dest="directory",
+        type=Path,
+        metavar="DIR",
+        help="where its runs ROW-SEED are (default: runs/NAME)",
+    )
+    add_output(parser, "data/results/ablate-NAME.json, with a plot beside it")
+    parser.add_argument(
+        "--list", action=Show, nargs=0, const=list_ablations, help="show all ablations, and stop"
+    )
+
+
+def list_ablations() -> str:
+    """Return the table of all ablations."""
+    from dynconv.lab.experiments import listing
+
+    return listing()
+
+
+def run(options) -> int:
+    """Train and score the rows of a table, with several seeds. The same command again resumes."""
+    from dynconv.lab.experiments import ablate
+
+    signal = ablate(
+        options.name,
+        options.overrides,
+        seeds=options.seeds,
+        folder=options.directory,
+        output=options.output,
+        say=say,
+    )
+    return 0 if signal is None else 128 + signal

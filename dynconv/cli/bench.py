@@ -1,0 +1,118 @@
+"""`dynconv bench`: measure decoding, operators, CUDA kernels and training."""
+
+from dynconv.cli.options import (
+    add_command,
+    add_decoding,
+    add_output,
+    add_recipe,
+    load_translator,
+    names,
+    positive,
+    say,
+)
+
+
+def add_parser(subparsers) -> None:
+    """Add `dynconv bench decode`, `ops`, `kernels` and `train`."""
+    bench = subparsers.add_parser("bench", help="Measure decoding, operators or training.")
+    commands = bench.add_subparsers(required=True, metavar="WHAT")
+
+    parser = add_command(commands, "decode", run_decode)
+    parser.add_argument("--sentences", type=positive, help="default: all of the test split")
+    parser.add_argument("--rounds", type=positive, default=3, help="default: 3")
+    add_output(parser, "data/results/bench-decode.json")
+    add_decoding(parser)
+
+    parser = add_command(commands, "ops", run_operators)
+    parser.add_argument(
+        "--shapes",
+        type=names,
+        default=["10", "100", "1000", "10000", "iwslt"],
+        help="lengths as in Table 6 of the TaLK paper (B = 10 or less, C = 1024, H = 16), iwslt, "
+        "or BxTxCxH (default: 10,100,1000,10000,iwslt)",
+    )
+    parser.add_argument("--operators", type=names, help="default: all")
+    parser.add_argument("--impl", type=names, help="default: all but loop")
+    parser.add_argument("--kernel-size", type=positive, default=31, help="default: 31")
+    parser.add_argument("--rounds", type=positive, default=5, help="default: 5")
+    parser.add_argument("--threads", type=positive, default=1, help="default: 1")
+    add_output(parser, "data/results/bench-ops.json")
+
+    parser = add_command(commands, "kernels", run_kernels)
+    parser.add_argument(
+        "--shapes",
+        type=names,
+        default=["10x10x1024x16", "10x100x1024x16", "10x1000x1024x16", "10x10000x1024x16"]
+        + ["iwslt", "112x32x1024x16"],
+        help="as for bench ops (default: Table 6 of the TaLK paper at B = 10, iwslt, and an update "
+        "of wmt16-en-de-dynamic)",
+    )
+    parser.add_argument(
+        "--dtypes", type=names, default=["float32", "bfloat16"], help="default: float32,bfloat16"
+    )
+    parser.add_argument("--operators", type=names, help="default: all that have CUDA kernels")
+    parser.add_argument("--kernel-sizes", type=names, default=["3", "31"], help="default: 3,31")
+    parser.add_argument("--rounds", type=positive, default=30, help="default: 30")
+    parser.add_argument(
+        "--plan", action="store_true", help="without a GPU: floors, and what the kernels will take"
+    )
+    add_output(parser, "data/results/kernels-DEVICE.json, kernels-plan.json with --plan")
+
+    parser = add_command(commands, "train", run_training)
+    add_recipe(parser)
+    parser.add_argument("--updates", type=positive, default=100, help="default: 100")
+    parser.add_argument(
+        "--synthetic", type=positive, metavar="PAIRS", help="random text instead of the corpus"
+    )
+    add_output(parser, "data/results/bench-train.json")
+
+
+def run_decode(options) -> None:
+    """Compare decoding with and without incremental state, measured in turns."""
+    from dynconv.lab.bench import bench_decode
+
+    given = options.directory, options.sentences, options.rounds, options.output
+    print(bench_decode(load_translator(options), *given))
+
+
+def run_operators(options) -> None:
+    """Measure every implementation of the operators against a copy and attention, in turns."""
+    import torch
+
+    from dynconv.lab.bench import bench_ops
+
+    torch.set_num_threads(options.threads)
+    for text in bench_ops(
+        options.shapes,
+        options.operators,
+        options.impl,
+        kernel_size=options.kernel_size,
+        rounds=options.rounds,
+        output=options.output,
+    ):
+        say(text)
+
+
+def run_kernels(options) -> int:
+    """Check the CUDA kernels, then time them against their floors, attention and PyTorch."""
+    from dynconv.lab.bench.cuda.command import bench_kernels
+
+    wrong = bench_kernels(
+        options.shapes,
+        options.dtypes,
+        options.operators,
+        options.kernel_sizes,
+        rounds=options.rounds,
+        plan=options.plan,
+        output=options.output,
+        say=say,
+    )
+    return 1 if wrong else 0
+
+
+def run_training(options) -> None:
+    """Train for some updates in a scratch directory, and show where the time goes."""
+    from dynconv.lab.bench import bench_train
+
+    given = options.recipe, options.overrides, options.updates, options.synthetic, options.output
+    print(bench_train(*given))

@@ -1,0 +1,109 @@
+"""What several commands share: groups of options, checked numbers, and loading a trained model."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+
+def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser:
+    """Add the command `name`, which calls `run(options)`, and return its parser.
+
+    The docstring of `run` is what --help says.
+    """
+    text = " ".join((run.__doc__ or "").split())
+    parser = subparsers.add_parser(name, help=text.replace("%", "%%"), description=text)
+    parser.set_defaults(run=run)
+    return parser
+
+
+class Show(argparse.Action):
+    """An option such as --list, which prints `const()` and exits, as --help does."""
+
+    def __call__(self, parser, *_) -> None:
+        print(self.const())
+        parser.exit()
+
+
+def add_recipe(parser: argparse.ArgumentParser) -> None:
+    """Add a recipe and changes of its entries."""
+    parser.add_argument("recipe", help="a shipped recipe's name, or a YAML file")
+    add_overrides(parser, "replace an entry: train.lr=5e-4")
+
+
+def add_overrides(parser: argparse.ArgumentParser, help: str) -> None:
+    """Add the positional arguments key=value."""
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help=help)
+
+
+def load_recipe(options):
+    """Return the recipe that `add_recipe`'s options name, with its entries replaced."""
+    from dynconv.config import load as recipes
+
+    return recipes.load(recipes.find(options.recipe), options.overrides)
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """Add a run directory and how to decode with its model."""
+    parser.add_argument("directory", type=Path, metavar="RUN")
+    parser.add_argument("--beam", type=positive, help="default: the recipe's decode.beam")
+    parser.add_argument("--lenpen", type=float, help="default: the recipe's decode.lenpen")
+    parser.add_argument(
+        "--checkpoint", default="best", help="best (default), last, or a name in RUN/checkpoints"
+    )
+
+
+def load_model(options):
+    """Return the model that `add_decoding`'s options name; they replace entries of its recipe."""
+    from dynconv.train import load_model
+
+    loaded = load_model(options.directory, options.checkpoint)
+    given = {name: getattr(options, name) for name in ("beam", "lenpen")}
+    decode = replace(loaded.recipe.decode, **{k: v for k, v in given.items() if v is not None})
+    return loaded._replace(recipe=replace(loaded.recipe, decode=decode))
+
+
+def load_translator(options):
+    """Return that model if it translates; raise UserError for a language model."""
+    from dynconv.errors import UserError
+
+    loaded = load_model(options)
+    if loaded.recipe.data.source is None:
+        raise UserError(
+            f"{options.directory}: a language model, which has nothing to translate from; "
+            "dynconv evaluate gives its perplexity"
+        )
+    return loaded
+
+
+def add_output(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add the file into which a command writes what it measured."""
+    parser.add_argument("--output", type=Path, metavar="FILE", help=f"JSON (default: {default})")
+
+
+def say(text: str) -> None:
+    """Print a line at once, also into a pipe."""
+    print(text, flush=True)
+
+
+def positive(text: str) -> int:
+    """Parse a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def amount(text: str) -> float:
+    """Parse a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
+def names(text: str) -> list[str]:
+    """Split names at commas."""
+    return text.split(",")

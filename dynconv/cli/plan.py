@@ -1,0 +1,23 @@
+"""`dynconv plan`: estimate what a recipe costs."""
+
+from dynconv.cli.options import add_command, add_recipe, amount, load_recipe, positive
+
+
+def add_parser(subparsers) -> None:
+    """Add `dynconv plan`."""
+    parser = add_command(subparsers, "plan", run)
+    add_recipe(parser)
+    parser.add_argument("--gpus", type=positive, default=1, help="default: 1")
+    parser.add_argument(
+        "--memory", type=amount, default=80.0, metavar="GB", help="per GPU; default: 80"
+    )
+    parser.add_argument(
+        "--tokens-per-s", type=amount, metavar="X", help="per GPU, as bench train measures it"
+    )
+
+
+def run(options) -> None:
+    """Estimate what a recipe needs: parameters, memory, updates and hours."""
+    from dynconv.lab.plan import plan
+
+    print(plan(load_recipe(options), options.gpus, options.memory, options.tokens_per_s))

@@ -1,0 +1,60 @@
+"""`dynconv train`: train a model by a recipe, or continue a run."""
+
+import os
+from pathlib import Path
+
+from dynconv.cli.options import Show, add_command, add_recipe
+
+
+def add_parser(subparsers) -> None:
+    """Add `dynconv train`."""
+    parser = add_command(subparsers, "train", run)
+    add_recipe(parser)
+    parser.add_argument(
+        "--list", action=Show, nargs=0, const=list_recipes, help="show all recipes, and stop"
+    )
+    parser.add_argument(
+        "--run",
+        "--run-dir",  # torchrun has options that begin with --run
+        dest="directory",
+        type=Path,
+        metavar="RUN",
+        help="default: runs/RECIPE; under torchrun write --run-dir",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the resolved recipe, count its parameters, rehearse it with a narrow copy of "
+        "the model on some shipped text, and stop",
+    )
+
+
+def list_recipes() -> str:
+    """Return the table of all recipes."""
+    from dynconv.cli.listing import listing
+
+    return listing()
+
+
+def run(options) -> int:
+    """Train by a recipe. The same command again resumes from the newest checkpoint."""
+    from dynconv.config import load as recipes
+
+    path = recipes.find(options.recipe)
+    recipe = recipes.load(path, options.overrides)
+    if options.dry_run:
+        from dynconv.lab.rehearse import rehearse
+
+        print(recipes.dump(recipe))
+        for line in rehearse(recipe):
+            print(f"# {line}", flush=True)  # so that all of it is a recipe
+        return 0
+    from dynconv.train import train
+
+    run = options.directory or Path("runs") / path.stem
+    signal = train(recipe, run)
+    if signal is not None:
+        return 128 + signal
+    if os.environ.get("RANK", "0") == "0":
+        print(f"run directory: {run} (curves: dynconv plot {run}, or tensorboard --logdir {run})")
+    return 0

@@ -1,0 +1,33 @@
+"""`dynconv translate`: translate lines of text."""
+
+import sys
+from pathlib import Path
+
+from dynconv.cli.options import add_command, add_decoding, load_translator
+
+
+def add_parser(subparsers) -> None:
+    """Add `dynconv translate`."""
+    parser = add_command(subparsers, "translate", run)
+    parser.add_argument("--input", default="-", metavar="FILE", help="default: stdin")
+    parser.add_argument("--output", default="-", metavar="FILE", help="default: stdout")
+    add_decoding(parser)
+
+
+def run(options) -> None:
+    """Translate text: one line out for each line in, in order."""
+    from dynconv.decode import translate
+    from dynconv.text import read_lines
+    from dynconv.text.corpus import decode_lines
+
+    recipe, vocabularies, model, _ = load_translator(options)
+    if options.input == "-":
+        lines = list(decode_lines(sys.stdin.buffer, "standard input"))
+    else:
+        lines = read_lines(Path(options.input))
+    found = translate(model, vocabularies, lines, recipe.decode, max_source=recipe.data.max_source)
+    text = "".join(f"{line}\n" for line in found)
+    if options.output == "-":
+        print(text, end="", flush=True)
+    else:
+        Path(options.output).write_text(text, encoding="utf-8")
