@@ -30,13 +30,15 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"{len(missed)} GPU TESTS NOT RUN: {reason}", red=True)
 
 
-@pytest.fixture
-def golden() -> Path:
-    """The folder of known answers; it lies beside the repository, not in it."""
-    folder = ROOT.parent / "shared" / "golden"
+@pytest.fixture(params=["chosen", "full"])
+def golden(request):
+    """Numbers of the released code: first those of the repository, then all, where they are."""
+    from released import CHOSEN, FULL, Golden
+
+    folder = {"chosen": CHOSEN, "full": FULL}[request.param]
     if not folder.is_dir():
-        pytest.skip("shared golden folder not present")
-    return folder
+        pytest.skip("the full set of released code's numbers is not present")
+    return Golden(folder)
 
 
 @pytest.fixture(scope="module")

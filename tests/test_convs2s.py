@@ -1,6 +1,5 @@
 """ConvS2S: known answers, steps, padding, limits, sizes, and what its start promises."""
 
-import json
 import math
 
 import numpy as np
@@ -12,7 +11,13 @@ from dynconv.config import ConvS2SConfig, ConvStackConfig
 from dynconv.decode import beam_search
 from dynconv.decode.state import Incremental, Recompute
 from dynconv.errors import UserError
-from dynconv.layers.convs2s import GatedConv, KeyedMemory, MultiStepAttention, normalised_linear
+from dynconv.layers.convs2s import (
+    GatedConv,
+    KeyedMemory,
+    MultiStepAttention,
+    PositionedEmbedding,
+    normalised_linear,
+)
 from dynconv.models import build
 from dynconv.text import EOS, collate, pad
 from dynconv.train import checkpoint
@@ -77,14 +82,6 @@ def tap_last(weight: torch.Tensor) -> torch.Tensor:
     return weight.permute(2, 1, 0) if weight.ndim == 3 else weight
 
 
-def load(golden, pattern: str, count: int):
-    files = sorted(golden.glob(pattern))
-    assert len(files) == count
-    for file in files:
-        case = np.load(file)
-        yield file.stem, json.loads(str(case["meta"])), case
-
-
 def close(actual, expected, name=""):
     if isinstance(expected, np.ndarray):
         expected = torch.from_numpy(expected)
@@ -96,10 +93,15 @@ def stack(layers: list[list[int]]) -> ConvStackConfig:
     return ConvStackConfig(len(rows), *map(tuple, zip(*rows, strict=True)))
 
 
-@pytest.mark.parametrize("padding", ["nopad", "rightpad", "leftpad"])
 @pytest.mark.parametrize("kind", ["basic", "evenk", "proj", "resid"])
-def test_the_released_models(golden, kind, padding):
-    ((_, meta, case),) = load(golden, f"fconv_model_{kind}_{padding}.npz", 1)
+def test_the_released_models(golden, kind):
+    """Without padding, with padding on the right and on the left."""
+    for name, meta, case in golden.cases(f"fconv_model_{kind}_*", chosen=1, full=3):
+        compare_with_released_model(name, meta, case)
+
+
+def compare_with_released_model(where: str, meta: dict, case: dict[str, np.ndarray]) -> None:
+    """The encoder's output, logits, attention, steps and gradients."""
     attention = meta["attention"]
     config = ConvS2SConfig(
         vocab_size=meta["V"],
@@ -124,24 +126,24 @@ def test_the_released_models(golden, kind, padding):
     pad_mask, real = source == 1, target != 1
     model.gradient_share /= 2  # the released code's 2
     memory = model.encode(source, pad_mask)
-    close(memory.states[~pad_mask], case["encoder_x"][~pad_mask.numpy()])
-    close(memory.values[~pad_mask], case["encoder_y"][~pad_mask.numpy()])
+    close(memory.states[~pad_mask], case["encoder_x"][~pad_mask.numpy()], where)
+    close(memory.values[~pad_mask], case["encoder_y"][~pad_mask.numpy()], where)
     logits = model.output(model.decode(target, memory))
-    close(logits[real], case["logits"][real.numpy()])
+    close(logits[real], case["logits"][real.numpy()], where)
     share = model.attention(target, memory) * sum(config.attends) / config.decoder.layers
-    close(share[real], case["avg_attn"][real.numpy()])
+    close(share[real], case["avg_attn"][real.numpy()], where)
 
     state = model.start(memory)
     for t in range(target.shape[1]):
         step, state = model.step(target[:, t : t + 1], memory, state)
-        close(step[real[:, t], 0], case["step_logits"][:, t][real[:, t].numpy()])
+        close(step[real[:, t], 0], case["step_logits"][:, t][real[:, t].numpy()], where)
 
     logits.backward(torch.from_numpy(case["grad_logits"]))
     for name, parameter in model.named_parameters():
         theirs = released(case, name, "grad", parameter)
         if "tokens" in name:  # the released code never learns padding's row
             parameter.grad[1] = theirs[1]
-        close(parameter.grad, theirs, name)
+        close(parameter.grad, theirs, f"{where} {name}")
 
 
 def set_weights(layer: nn.Module, case, prefix: str = "") -> None:
@@ -160,17 +162,17 @@ def set_weights(layer: nn.Module, case, prefix: str = "") -> None:
 @pytest.mark.parametrize(
     ("pattern", "count", "causal"),
     [
-        ("convtbc_*_K1_P0.npz", 1, False),
-        ("convtbc_*_K3_P1.npz", 1, False),
-        ("convtbc_*_K5_P2.npz", 1, False),
-        ("weightnorm_convtbc.npz", 1, False),
-        ("linearized_*.npz", 3, True),
+        ("convtbc_*_K1_P0", 1, False),
+        ("convtbc_*_K3_P1", 1, False),
+        ("convtbc_*_K5_P2", 1, False),
+        ("weightnorm_convtbc", 1, False),
+        ("linearized_*", 3, True),
     ],
 )
 def test_known_convolutions(golden, monkeypatch, pattern, count, causal):
     """Before the gate; the others of these files pad as no layer here does."""
     monkeypatch.setattr("torch.nn.functional.glu", lambda x, dim: x)
-    for name, _, case in load(golden, pattern, count):
+    for name, _, case in golden.cases(pattern, count, count):
         x = torch.from_numpy(case["x"]).transpose(0, 1).requires_grad_()  # stored as (T, B, C)
         inputs, outputs = x.shape[2], case["out"].shape[2]
         kernel = case["weight_v" if "weight_v" in case else "weight"].shape[0]
@@ -200,8 +202,21 @@ def test_only_a_causal_convolution_steps():
         layer.step(torch.zeros(1, 1, 4))
 
 
+def test_known_positions(golden):
+    """Padding, on either side, is not counted; the released code begins after padding's id."""
+    _, meta, case = golden.case("make_positions")
+    tokens, expected = (torch.from_numpy(case[key]) for key in ("tokens", "positions"))
+    pad_mask = tokens == meta["padding_idx"]
+    embedding = PositionedEmbedding(10, 1, tokens.shape[1], dropout=0.0)
+    with torch.no_grad():
+        embedding.tokens.weight.zero_()
+        embedding.positions.weight.copy_(torch.arange(tokens.shape[1])[:, None])
+    found = embedding(tokens, pad_mask=pad_mask).squeeze(2) + meta["padding_idx"] + 1
+    assert found[~pad_mask].tolist() == expected[~pad_mask].tolist()
+
+
 def test_known_weight_norm_of_a_linear_layer(golden):
-    ((_, _, case),) = load(golden, "weightnorm_linear.npz", 1)
+    case = golden.case("weightnorm_linear").arrays
     layer = normalised_linear(5, 7).double()
     set_weights(layer, case)
     close(layer.weight, case["weight_effective"])
@@ -214,7 +229,7 @@ def test_known_weight_norm_of_a_linear_layer(golden):
 
 
 def test_known_attention(golden):
-    for name, meta, case in load(golden, "fconv_attention_*.npz", 2):
+    for name, meta, case in golden.cases("fconv_attention_*", chosen=2, full=2):
         layer = MultiStepAttention(meta["C"], meta["E"]).double()
         set_weights(layer.query_proj, case, "sd.in_projection.")
         set_weights(layer.out_proj, case, "sd.out_projection.")

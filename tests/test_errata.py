@@ -45,8 +45,8 @@ def test_what_is_named_exists():
         assert name.startswith("test_") and name in functions(path), f"{path}::{name}"
 
 
-def test_skipped_tests_are_marked():
-    """⁺ follows exactly those that ask for the golden answers."""
+def test_comparisons_with_released_code_are_marked():
+    """⁺ follows exactly those that compare with the released code's numbers."""
     for path, name in TEST.findall(TEXT):
         tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
         test = next(node for node in tree.body if getattr(node, "name", "") == name)

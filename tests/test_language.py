@@ -1,6 +1,5 @@
 """Language models: sizes of the papers, adaptive embeddings and softmax, steps, gradients."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -142,8 +141,8 @@ def test_tied_parameters_are_shared_and_saved_once(cutoffs, embeddings, matrices
 
 def test_the_released_adaptive_input_and_softmax(golden):
     """They do not scale embeddings: the model multiplies by sqrt(C)."""
-    case = {k: v for k, v in np.load(golden / "adaptive_input_softmax.npz").items() if k != "meta"}
-    case = {name: torch.from_numpy(array) for name, array in case.items()}
+    arrays = golden.case("adaptive_input_softmax").arrays
+    case = {name: torch.from_numpy(array) for name, array in arrays.items()}
     edges, widths = (0, 5, 12, 20), (16, 4, 1)
     embedding = AdaptiveEmbedding(16, edges, widths).double()
     softmax = AdaptiveSoftmax(16, edges, widths, tied=embedding).double()

@@ -1,11 +1,8 @@
-"""Agreement with the released implementations, where their known answers are at hand.
+"""Agreement with the released implementations.
 
-Known answers are (time, batch, channel), TaLK's (time, batch * heads, channel of the head).
+Their numbers are (time, batch, channel), TaLK's (time, batch * heads, channel of the head).
 """
 
-import json
-
-import numpy as np
 import pytest
 import torch
 
@@ -13,17 +10,13 @@ from dynconv import ops
 from dynconv.layers import DynamicConv, LightConv, TaLKConv
 
 
-def load(folder, pattern: str, at_least: int) -> list[tuple[str, dict, dict]]:
-    """(name, meta, arrays batch first) of each file; arrays of one or two dimensions stay."""
-    files = sorted(folder.glob(pattern))
-    assert len(files) >= at_least, f"{len(files)} files {pattern}"
+def load(golden, pattern: str, chosen: int, full: int) -> list[tuple[str, dict, dict]]:
+    """(name, meta, arrays batch first) of each case; arrays of one or two dimensions stay."""
     found = []
-    for file in files:
-        arrays = dict(np.load(file))
-        meta = json.loads(str(arrays.pop("meta")))
-        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    for name, meta, arrays in golden.cases(pattern, chosen, full):
+        tensors = {key: torch.from_numpy(array) for key, array in arrays.items()}
         first = {k: z.transpose(0, 1) if z.dim() > 2 else z for k, z in tensors.items()}
-        found.append((file.stem, meta, first))
+        found.append((name, meta, first))
     return found
 
 
@@ -37,9 +30,9 @@ def close(a, b, where: str) -> None:
 def test_light_conv(golden, impl):
     """All paddings, kernels wider than the sentence, softmax or free weights, bias or none."""
     for name, meta, z in [
-        *load(golden, "lightconv_T*.npz", 84),
-        *load(golden, "lightconv_asym_*.npz", 6),
-        *load(golden, "lightconv_float32_*.npz", 1),
+        *load(golden, "lightconv_T*", chosen=17, full=84),
+        *load(golden, "lightconv_asym_*", chosen=6, full=6),
+        *load(golden, "lightconv_float32_*", chosen=1, full=1),
     ]:
         x, weight = z["x"].requires_grad_(), z["weight"].requires_grad_()
         kernel = ops.normalize_kernel(weight, "softmax" if meta["softmax"] else "none")
@@ -53,7 +46,7 @@ def test_light_conv(golden, impl):
 
 @pytest.mark.parametrize("impl", ["auto", *ops.implementations("dynamic_conv")])
 def test_dynamic_conv(golden, impl):
-    for name, meta, z in load(golden, "dynamicconv_op_*.npz", 10):
+    for name, meta, z in load(golden, "dynamicconv_op_*", chosen=5, full=10):
         x, weight = z["x"].requires_grad_(), z["filters"].requires_grad_()
         out = ops.dynamic_conv(x, weight, pad_left=meta["padding_l"], impl=impl)
         close(out, z["out"], name)
@@ -66,15 +59,14 @@ def test_dynamic_conv(golden, impl):
 def test_dynamic_conv_that_predicts_its_kernels(golden, impl):
     """From the convolved input, or from another sequence of its own width."""
     for name, meta, z in [
-        *load(golden, "dynamicconv_T*.npz", 60),
-        *load(golden, "dynamicconv_query_*.npz", 2),
+        *load(golden, "dynamicconv_T*", chosen=11, full=68),
+        *load(golden, "dynamicconv_query_*", chosen=1, full=2),
     ]:
         leaves = {"x": z["x"].requires_grad_(), "wl_weight": z["wl_weight"].requires_grad_()}
         query = leaves["x"]
         if "query" in z:
             query = leaves["query"] = z["query"].requires_grad_()
-        logits = query @ leaves["wl_weight"].T + z.get("wl_bias", 0)
-        logits = logits.unflatten(2, (meta["H"], meta["K"]))  # (B, T, H, K)
+        logits = predicted_kernel(z | leaves, meta, query)
         kernel = ops.normalize_kernel(logits, "softmax" if meta["softmax"] else "none")
         if "kernels" in z:
             close(kernel, z["kernels"], name)
@@ -87,7 +79,7 @@ def test_dynamic_conv_that_predicts_its_kernels(golden, impl):
 
 def test_heads_of_another_convention_differ(golden):
     """A channel's head is c // R; one of the released classes takes c % H instead."""
-    for name, meta, z in load(golden, "lightconv_bct_*.npz", 2):
+    for name, meta, z in load(golden, "lightconv_bct_*", chosen=1, full=2):
         x = z["x"].transpose(0, 1).transpose(1, 2)  # stored as (B, C, T)
         expected = z["out"].transpose(0, 1).transpose(1, 2) - z["bias"]
         kernel = ops.normalize_kernel(z["weight"])
@@ -97,6 +89,53 @@ def test_heads_of_another_convention_differ(golden):
         order = torch.arange(meta["C"]).view(R, meta["H"]).T.flatten()  # of channels, by c % H
         out = ops.light_conv(x[..., order], kernel, pad_left=meta["padding_l"])
         close(out, expected[..., order], name)
+
+
+def predicted_kernel(z: dict, meta: dict, query: torch.Tensor) -> torch.Tensor:
+    """Logits (B, T, H, K) of kernels, from z's linear layer."""
+    logits = query @ z["wl_weight"].T + z.get("wl_bias", 0)
+    return logits.unflatten(2, (meta["H"], meta["K"]))
+
+
+def in_range(meta: dict, length: int) -> torch.Tensor:
+    """(T, 1, K) bool: whether tap j of position t meets a token."""
+    t, j = torch.arange(length)[:, None], torch.arange(meta["K"])
+    s = t + j - meta["padding_l"]
+    return ((s >= 0) & (s < length))[:, None]
+
+
+def test_a_kernel_cut_before_its_softmax_differs(golden):
+    """One released path cuts a kernel longer than the sentence first: not as the paper has it."""
+    cases = load(golden, "dynamicconv_T*_sm1_*", chosen=8, full=34)
+    cut = [case for case in cases if "out_unfold_buggy" in case[2]]
+    assert cut and all(meta["K"] > meta["T"] for _, meta, _ in cut)
+    for name, meta, z in cut:
+        logits = predicted_kernel(z, meta, z["x"])
+        unlike = ops.dynamic_conv(z["x"], logits.softmax(-1), pad_left=meta["padding_l"])
+        expected = z["out_unfold_buggy"] - z.get("conv_bias", 0)
+        assert not torch.allclose(unlike, expected)
+        last = logits[..., -meta["T"] :].softmax(-1)
+        close(ops.dynamic_conv(z["x"], last, pad_left=meta["T"] - 1), expected, name)
+
+
+def test_kernels_renormalised_at_the_border_differ(golden):
+    """An option of the released code: a softmax over the taps that meet a token. Ours has none."""
+    for name, meta, z in load(golden, "dynamicconv_renorm_*", chosen=2, full=4):
+        logits = predicted_kernel(z, meta, z["x"])
+        unlike = ops.dynamic_conv(z["x"], logits.softmax(-1), pad_left=meta["padding_l"])
+        assert not torch.allclose(unlike, z["out"])
+        logits = logits.masked_fill(~in_range(meta, z["x"].shape[1]), -torch.inf)
+        out = ops.dynamic_conv(z["x"], logits.softmax(-1), pad_left=meta["padding_l"])
+        close(out, z["out"], name)
+
+
+def test_one_projection_for_input_and_kernels(golden):
+    """Another option: its first C outputs are convolved with kernels from the others."""
+    for name, meta, z in load(golden, "dynamicconv_inproj_*", chosen=1, full=2):
+        both = z["x"] @ z["wl_weight"].T + z["wl_bias"]
+        x, logits = both.split([meta["C"], meta["H"] * meta["K"]], dim=2)
+        kernel = logits.unflatten(2, (meta["H"], meta["K"])).softmax(-1)
+        close(ops.dynamic_conv(x, kernel, pad_left=meta["padding_l"]), z["out"], name)
 
 
 def identity(layer, bias: torch.Tensor) -> None:
@@ -123,7 +162,7 @@ def compare_steps(name: str, layer, meta: dict, z: dict) -> None:
 
 
 def test_light_conv_step_by_step(golden, monkeypatch):
-    for name, meta, z in load(golden, "lightconv_incremental_*.npz", 8):
+    for name, meta, z in load(golden, "lightconv_incremental_*", chosen=3, full=8):
         layer = LightConv(meta["C"], meta["H"], meta["K"], causal=True).double()
         identity(layer, z["bias"])
         layer.weight.data = z["weight"]
@@ -134,7 +173,7 @@ def test_light_conv_step_by_step(golden, monkeypatch):
 
 def test_dynamic_conv_step_by_step(golden):
     """The released code can also renormalise kernels at a sentence's start; ours never does."""
-    for name, meta, z in load(golden, "dynamicconv_incremental_*renorm0.npz", 3):
+    for name, meta, z in load(golden, "dynamicconv_incremental_*renorm0", chosen=2, full=3):
         layer = DynamicConv(meta["C"], meta["H"], meta["K"], causal=True).double()
         identity(layer, z["conv_bias"])
         layer.kernel_proj = torch.nn.Linear(meta["C"], meta["H"] * meta["K"])
@@ -152,7 +191,7 @@ def talk_layout(z: torch.Tensor, meta: dict) -> torch.Tensor:
 @pytest.mark.parametrize("side", ["enc", "dec"])
 def test_talk(golden, side, impl):
     """Random offsets, all 0, all 1, whole distances, and above 1."""
-    for name, meta, z in load(golden, f"talk_{side}_op_*.npz", 45):
+    for name, meta, z in load(golden, f"talk_{side}_op_*", chosen=10, full=45):
         x, g, expected, grad_x = (
             talk_layout(z[k], meta).flatten(2) for k in ("x", "grad_out", "out", "grad_x")
         )  # (B, T, C)
@@ -173,7 +212,7 @@ def test_talk(golden, side, impl):
 
 @pytest.mark.parametrize("side", ["enc", "dec"])
 def test_talk_layer(golden, side):
-    for name, meta, z in load(golden, f"talk_module_{side}_*.npz", 4):
+    for name, meta, z in load(golden, f"talk_module_{side}_*", chosen=2, full=4):
         layer = TaLKConv(meta["C"], meta["H"], meta["l_max"], meta["r_max"]).double()
         identity(layer, torch.zeros(meta["C"], dtype=torch.float64))
         layer.offset_proj.weight.data = z["offsets_weight"]

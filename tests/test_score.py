@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from dynconv.errors import UserError
@@ -107,7 +106,7 @@ def test_split_compounds(line, split):
 
 
 def test_split_compounds_golden(golden):
-    known = np.load(golden / "compound_split.npz")
+    known = golden.case("compound_split").arrays
     assert [split_compounds(str(line)) for line in known["inp"]] == list(known["out"])
 
 

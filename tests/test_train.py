@@ -36,8 +36,7 @@ def test_label_smoothing_by_hand():
 
 
 def test_label_smoothing_golden(golden):
-    case = np.load(golden / "label_smoothed_nll.npz")
-    meta = json.loads(str(case["meta"]))
+    _, meta, case = golden.case("label_smoothed_nll")
     logits = torch.tensor(case["logits"], requires_grad=True)
     target = torch.tensor(case["target"])
     real = target != meta["ignore_index"]
@@ -50,8 +49,7 @@ def test_label_smoothing_golden(golden):
 
 @pytest.mark.parametrize("name", ["inverse_sqrt_iwslt", "cosine_wmt16ende", "cosine_wmt14enfr"])
 def test_schedule_golden(golden, name):
-    case = np.load(golden / f"lr_{name}.npz")
-    meta = json.loads(str(case["meta"]))
+    _, meta, case = golden.case(f"lr_{name}")
     config = TrainConfig(
         updates=meta["warmup"] + meta.get("period", 10**6),
         lr=meta["lr"],
