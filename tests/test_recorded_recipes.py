@@ -11,10 +11,10 @@ from functools import cache
 import pytest
 import torch
 from conftest import ROOT
-from dynconv.ablate import config as ablations
 
-from dynconv import recipe as recipes
 from dynconv.config import Recipe
+from dynconv.config import load as recipes
+from dynconv.lab.experiments import config as ablations
 from dynconv.models import build
 
 RECORD = json.loads((ROOT / "tests" / "recorded_recipes.json").read_text(encoding="utf-8"))
