@@ -1,8 +1,10 @@
 """The command line, as a user meets it: results, exit codes and one-line errors."""
 
 import argparse
+import ast
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -10,13 +12,17 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 from dynconv import cli
+from dynconv.cli.packages import explain_missing
 from dynconv.config import load as recipes
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import train
@@ -153,6 +159,15 @@ def test_standard_input_that_is_not_utf_8_is_told(run):
     done = subprocess.run([*COMMAND, "translate", run], input=b"gut\n\xff\n", capture_output=True)
     assert done.returncode == 2
     assert done.stderr.startswith(b"dynconv: standard input, line 2: not valid UTF-8")
+
+
+def test_translate_an_empty_file_into_one(run, tmp_path):
+    empty, output = tmp_path / "empty.de", tmp_path / "out.en"
+    empty.touch()
+    output.write_text("of before\n")
+    assert cli.main(["translate", str(run), "--input", str(empty), "--output", str(output)]) == 0
+    assert output.read_bytes() == b""
+    assert sorted(tmp_path.glob("out*")) == [output]  # the temporary file is gone
 
 
 def test_over_long_lines_are_cut_with_a_warning(run, tmp_path, capsys):
@@ -302,9 +317,52 @@ def test_every_command_has_help(capsys):
         with pytest.raises(SystemExit) as exit:
             cli.main([*words, "--help"])
         assert exit.value.code == 0
-        text = capsys.readouterr().out
+        text = " ".join(capsys.readouterr().out.split())
         assert text.startswith(" ".join(["usage: dynconv", *words, "[-h]"]))
         assert "%%" not in text
+        assert ("--checkpoint NAME" in text) == ("last, which is the average" in text)
+
+
+@pytest.fixture
+def declared(monkeypatch) -> None:
+    """What pyproject.toml declares today; an editable install knows what it declared then."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = list(project["dependencies"])
+    for extra, needed in project["optional-dependencies"].items():
+        lines += [f'{line}; extra == "{extra}"' for line in needed]
+    monkeypatch.setattr(metadata, "requires", {"dynconv": lines}.get)
+
+
+@pytest.mark.parametrize(
+    ("module", "remedy"),
+    [
+        ("yaml", "yaml is not installed: pip install pyyaml"),
+        ("rouge_score", "rouge_score is not installed: pip install rouge-score"),
+        ("pydantic.types", "pydantic is not installed: pip install pydantic"),
+        ("cupy.cuda", "cupy is not installed: pip install 'dynconv[gpu]'"),
+        ("jieba", "jieba is not installed: pip install 'dynconv[chinese]'"),
+        ("_lzma", "this Python was built without its own module _lzma: install a complete one"),
+        ("nltk", "nltk is not installed, although .*: pip install --force-reinstall dynconv"),
+    ],
+)
+def test_a_missing_module_is_told_with_the_package_to_install(declared, module, remedy):
+    assert re.fullmatch(remedy.replace("[", r"\["), explain_missing(module))
+
+
+def test_every_module_that_the_package_imports_is_in_a_package_that_it_declares(declared):
+    trees = [ast.parse(path.read_text()) for path in Path(cli.__file__).parents[1].rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    tops = {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) - {"dynconv"}
+    assert {"torch", "yaml", "jieba"} <= tops
+    undeclared = {name for name in tops if "--force-reinstall" in explain_missing(name)}
+    assert undeclared == {"regex", "nbformat"}  # which sacremoses and nbclient bring
+
+
+def test_a_command_that_misses_a_module(yaml, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "yaml", None)  # importing it raises ModuleNotFoundError
+    assert "yaml is not installed: pip install pyyaml" in fails(capsys, "plan", yaml)
 
 
 def test_help_imports_neither_torch_nor_numpy_and_takes_no_time():
@@ -313,6 +371,7 @@ def test_help_imports_neither_torch_nor_numpy_and_takes_no_time():
 import sys, time
 start = time.process_time()
 from dynconv import cli
+from dynconv.cli.packages import explain_missing
 for words in {list(commands())}:
     try:
         cli.main([*words, "--help"])

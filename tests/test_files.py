@@ -1,12 +1,14 @@
-"""What is told of a disk that refuses, and locks between processes."""
+"""What is told of a disk that refuses, files that are replaced, and locks between processes."""
 
 import errno
 import fcntl
 import os
+import threading
 
 import pytest
 
-from dynconv.config.files import locked, refusal
+from dynconv.config import files
+from dynconv.config.files import locked, refusal, replace_text
 from dynconv.errors import UserError
 
 
@@ -21,6 +23,41 @@ from dynconv.errors import UserError
 )
 def test_a_refusal_names_the_remedy(code, remedy):
     assert refusal(OSError(code, "No."), "give --out DIR") == f"No.{remedy}"
+
+
+def test_a_file_that_could_not_be_written_whole_stays_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    replace_text(path, "old")
+
+    def fills_up(scratch, data):
+        scratch.write_bytes(data[:2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "write_through", fills_up)
+    with pytest.raises(UserError, match=r"file: cannot be written \(No space left"):
+        replace_text(path, "newer")
+    assert path.read_text() == "old"
+
+
+def test_replacing_a_link_leaves_it_a_link(tmp_path):
+    real, link = tmp_path / "folder" / "real", tmp_path / "link"
+    real.parent.mkdir()
+    link.symlink_to(real)
+    for text in "one", "two":  # at first what it names is not there
+        replace_text(link, text)
+        assert link.is_symlink() and real.read_text() == text
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path):
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    replace_text(pipe, "text")
+    reader.join(timeout=10)
+    assert read == ["text"] and pipe.is_fifo()
+    with pytest.raises(UserError, match="cannot be written"):
+        replace_text(tmp_path, "a directory")
 
 
 def test_one_process_holds_a_lock(tmp_path):

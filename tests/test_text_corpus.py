@@ -61,6 +61,7 @@ def test_read_lines_missing_and_unreadable_file(tmp_path):
 def test_read_lines_empty_file(tmp_path, suffix):
     with pytest.raises(UserError, match=rf"void{suffix}: the file is empty"):
         read_lines(write(tmp_path / f"void{suffix}", b""))
+    assert read_lines(tmp_path / f"void{suffix}", may_be_empty=True) == []
 
 
 @pytest.mark.parametrize("suffix", PACK)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from dynconv.cli import ablate, bench, data, doctor, evaluate, plan, plot, score, train, translate
+from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import tune_cpu
 from dynconv.errors import UserError
 
@@ -37,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return fail("interrupted", INTERRUPTED)
     except ModuleNotFoundError as error:
-        return fail(f"{error.name} is not installed: pip install {error.name}", 2)
+        if error.name is None or error.name.startswith("dynconv"):
+            raise
+        return fail(explain_missing(error.name), 2)
     except OSError as error:  # a full disk, a closed pipe, no permission
         return fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
 

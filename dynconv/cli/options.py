@@ -49,7 +49,11 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--beam", type=positive, help="default: the recipe's decode.beam")
     parser.add_argument("--lenpen", type=float, help="default: the recipe's decode.lenpen")
     parser.add_argument(
-        "--checkpoint", default="best", help="best (default), last, or a name in RUN/checkpoints"
+        "--checkpoint",
+        default="best",
+        metavar="NAME",
+        help="best (default); last, which is the average where the run made one; or a name in "
+        "RUN/checkpoints",
     )
 
 

@@ -16,6 +16,7 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Translate text: one line out for each line in, in order."""
+    from dynconv.config.files import replace_text
     from dynconv.decode import translate
     from dynconv.text import read_lines
     from dynconv.text.corpus import decode_lines
@@ -24,10 +25,10 @@ def run(options) -> None:
     if options.input == "-":
         lines = list(decode_lines(sys.stdin.buffer, "standard input"))
     else:
-        lines = read_lines(Path(options.input))
+        lines = read_lines(Path(options.input), may_be_empty=True)
     found = translate(model, vocabularies, lines, recipe.decode, max_source=recipe.data.max_source)
     text = "".join(f"{line}\n" for line in found)
     if options.output == "-":
         print(text, end="", flush=True)
     else:
-        Path(options.output).write_text(text, encoding="utf-8")
+        replace_text(Path(options.output), text)

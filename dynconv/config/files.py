@@ -18,12 +18,18 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 def replace_text(path: Path, text: str) -> None:
     """Write a file under a temporary name, then rename it over the old one.
 
-    Raises UserError when the disk does not take it; the old one stays.
+    A link stays a link: the file it names is replaced. What is no file, such as /dev/null or a
+    named pipe, cannot be replaced and is written to. Raises UserError when the disk does not take
+    it; the old file stays.
     """
-    scratch = path.with_name(path.name + ".part")
     try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+            return
+        whole = path.resolve()
+        scratch = whole.with_name(whole.name + ".part")
         write_through(scratch, text.encode())
-        os.replace(scratch, path)
+        os.replace(scratch, whole)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 

@@ -38,16 +38,18 @@ def raw_dir() -> Path:
     return (data if (data.parent / "pyproject.toml").is_file() else Path("data")) / "raw"
 
 
-def read_lines(path: Path) -> list[str]:
+def read_lines(path: Path, may_be_empty: bool = False) -> list[str]:
     """The lines of a UTF-8 file, plain, .xz or .gz.
 
     A line ends at "\\n" alone, or at "\\r\\n"; other separators (U+2028, form feed) are text, since
     splitting there would shift one side of a parallel text. A byte-order mark is dropped.
+
+    Raises UserError for an empty file, unless it `may_be_empty`.
     """
-    return list(stream_lines(path))
+    return list(stream_lines(path, may_be_empty))
 
 
-def stream_lines(path: Path) -> Iterator[str]:
+def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
     """The same lines, read while they are used: one at a time is in memory."""
     empty = True
     try:
@@ -61,7 +63,7 @@ def stream_lines(path: Path) -> Iterator[str]:
         raise UserError(f"{path}: truncated or corrupt {path.suffix} file: {error}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if empty:
+    if empty and not may_be_empty:
         raise UserError(f"{path}: the file is empty")
 
 
