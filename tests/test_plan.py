@@ -1,4 +1,4 @@
-"""`dynconv plan`: the memory it foretells is what PyTorch allocates, and its sums are right."""
+"""`dynconv plan`: the memory it predicts is what PyTorch allocates, and its sums are right."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,16 +14,16 @@ from dynconv.errors import UserError
 from dynconv.lab import plan as planning
 from dynconv.lab.bench import measure
 from dynconv.lab.plan import (
+    BatchShape,
     LikeGpu,
-    Live,
-    Shape,
-    count,
+    LiveBytes,
+    count_epoch,
     hours,
-    largest,
-    most,
+    largest_batch,
+    peak_bytes,
     plan,
-    trace,
-    trace_all,
+    trace_batch,
+    trace_batches,
 )
 from dynconv.models import build
 from dynconv.text import Batch, Vocabulary, buckets, load_parallel, prepare
@@ -46,7 +46,7 @@ def with_mixer(recipe: Recipe, mixer: str, precision: str) -> Recipe:
     return replace(recipe, model=model, train=replace(recipe.train, precision=precision))
 
 
-def allocated(recipe: Recipe, shape: Shape) -> int:
+def allocated(recipe: Recipe, shape: BatchShape) -> int:
     """The bytes that one batch really takes, by the allocator's account."""
     model = build(recipe.model)
     for parameter in model.parameters():
@@ -68,35 +68,35 @@ AS_IT_IS = [(nullcontext, "dynamic", "float32"), (nullcontext, "attention", "bfl
 def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, precision):
     recipe = with_mixer(recipe, mixer, precision)
     monkeypatch.setattr(planning, "LikeGpu", like)
-    for shape in (Shape(40, 10), Shape(4, 100)):
+    for shape in (BatchShape(40, 10), BatchShape(4, 100)):
         with like():
             real = allocated(recipe, shape)
         # an operator may allocate scratch space that its version without numbers does not
-        assert trace(recipe, shape).bytes == pytest.approx(real, rel=0.01)
+        assert trace_batch(recipe, shape).bytes == pytest.approx(real, rel=0.01)
 
 
 def test_gradients_that_are_there_already_are_not_counted(recipe):
     recipe = with_mixer(recipe, "dynamic", "float32")
-    shape = Shape(1, 5)  # the new gradients are more than the activations
+    shape = BatchShape(1, 5)  # the new gradients are more than the activations
     with LikeGpu():
         real = allocated(recipe, shape)
-    assert trace(recipe, shape).bytes == pytest.approx(real, rel=0.01)
+    assert trace_batch(recipe, shape).bytes == pytest.approx(real, rel=0.01)
 
 
 def test_logits_are_counted(recipe):
     recipe = with_mixer(recipe, "dynamic", "bfloat16")
     larger = replace(recipe, model=replace(recipe.model, vocab_size=4000))
-    shape = Shape(4, 100)
-    more = trace(larger, shape).bytes - trace(recipe, shape).bytes
+    shape = BatchShape(4, 100)
+    more = trace_batch(larger, shape).bytes - trace_batch(recipe, shape).bytes
     assert more > 400 * 3900 * 4 * 2  # in float32, and their gradient
     with LikeGpu():
         real = allocated(larger, shape)
-    assert trace(larger, shape).bytes == pytest.approx(real, rel=0.01)
+    assert trace_batch(larger, shape).bytes == pytest.approx(real, rel=0.01)
 
 
 def test_storages_count_once_and_until_they_end():
     x = torch.zeros(1000)
-    with Live() as live:
+    with LiveBytes() as live:
         y = x.exp()
         assert live.held == x.nbytes
         y = [y.view(10, 100), y.exp()]
@@ -121,7 +121,7 @@ def test_dropout_and_softmax_keep_what_a_gpu_keeps():
 
 
 def test_flops_are_those_of_all_matrix_products(recipe):
-    traced = trace(recipe, Shape(3, 7))
+    traced = trace_batch(recipe, BatchShape(3, 7))
     matrices = sum(p.numel() for p in build(recipe.model).parameters() if p.dim() == 2)
     attention = 2 * 3 * 7 * 7 * recipe.model.channels  # scores and sums, in one decoder layer
     # forward, and backward twice: by the weight and by the input; two to multiply and add
@@ -130,7 +130,7 @@ def test_flops_are_those_of_all_matrix_products(recipe):
 
 def test_wmt16_has_the_parameters_of_table_1():
     recipe = recipes.load(recipes.find("wmt16-en-de-dynamic"))
-    traced = trace(recipe, Shape(119, 30))
+    traced = trace_batch(recipe, BatchShape(119, 30))
     assert traced.parameters == 213_237_760
     assert traced.bytes > 119 * 30 * 32768 * 4 * 2
 
@@ -141,7 +141,7 @@ def test_a_language_model_with_an_adaptive_softmax():
     whole = recipes.load(
         recipes.find("wikitext-103-talk"), ["model.cutoffs=[]", "model.softmax_dropout=0"]
     )
-    banded, plain = (trace(each, Shape(2, 512)) for each in (recipe, whole))
+    banded, plain = (trace_batch(each, BatchShape(2, 512)) for each in (recipe, whole))
     V = recipe.model.vocab_size
     assert banded.bytes < plain.bytes - 2 * 512 * V * 4 < plain.bytes
     assert "0.97 GB, the velocity" in plan(recipe, 8, 80.0, None)
@@ -178,16 +178,16 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
 def test_too_long_pairs_are_left_out(recipe, tmp_path):
     corpus = prepare(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
     short = replace(recipe, data=replace(recipe.data, max_tokens=20))
-    text = count(corpus, short)
-    assert 0 < text.pairs < 400 and text.longest <= 20 < count(corpus, recipe).longest
+    text = count_epoch(corpus, short)
+    assert 0 < text.pairs < 400 and text.longest <= 20 < count_epoch(corpus, recipe).longest
 
 
 def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
     corpus = prepare(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
-    exact = count(corpus, recipe)
+    exact = count_epoch(corpus, recipe)
     monkeypatch.setattr(data, "POOL", 110)
     monkeypatch.setattr(data, "BLOCK", 10)
-    about = count(corpus, recipe)
+    about = count_epoch(corpus, recipe)
     assert exact.exact and not about.exact
     assert about.pairs == exact.pairs == 400
     # four sorted pools cannot pad less than one; their last batches are not full
@@ -214,21 +214,23 @@ def test_a_corpus_that_is_here_and_does_not_fit_the_recipe_is_an_error(recipe, t
 
 def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
     lengths = (10, 150)
-    used = most(trace_all(recipe, 400, lengths))
+    used = peak_bytes(trace_batches(recipe, 400, lengths))
     for room in (1.7 * used, 20.3 * used):  # in the first the straight line hits too high
-        text = largest(recipe, lengths, room, used)
+        text = largest_batch(recipe, lengths, room, used)
         size = int(text.removeprefix("train.batch_tokens=").removesuffix(" fits, about"))
         assert size % 64 == 0
         # whole sentences only: what is larger may be one of 150 away
-        assert most(trace_all(recipe, size, lengths)) <= room
-        assert most(trace_all(recipe, size + 64 + 150, lengths)) > room
-    assert "none fits" in largest(recipe, lengths, used / 4, used)
+        assert peak_bytes(trace_batches(recipe, size, lengths)) <= room
+        assert peak_bytes(trace_batches(recipe, size + 64 + 150, lengths)) > room
+    assert "none fits" in largest_batch(recipe, lengths, used / 4, used)
 
 
 def test_it_fits_or_not(recipe):
     away = replace(recipe, data=replace(recipe.data, corpus="nowhere"))
-    parameters = trace(away, Shape(13, 30)).parameters
-    needed = 16 * parameters + max(trace(away, Shape(*s)).bytes for s in ((13, 30), (1, 256)))
+    parameters = trace_batch(away, BatchShape(13, 30)).parameters
+    needed = 16 * parameters + max(
+        trace_batch(away, BatchShape(*s)).bytes for s in ((13, 30), (1, 256))
+    )
     assert ": fits into" in plan(away, 1, needed / 1e9 / 0.89, None)
     assert ": DOES NOT FIT into" in plan(away, 1, needed / 1e9 / 0.91, None)
 

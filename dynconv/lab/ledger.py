@@ -1,14 +1,14 @@
-"""The ledger: each file of data/results says what one command measured, where and when.
+"""The ledger: each file in data/results records what one command measured, where and when.
 
-what      in a sentence
-command   that measured it; of several, one a line
-commit    of the code that ran, with `+changes`; null outside its repository
-date      of the measurement
+what      what was measured, in a sentence
+command   the command that measured it; if there are several, one per line
+commit    the commit of the code that ran, with `+changes`; null outside its repository
+date      the day of the measurement
 device    processor or GPU
-versions  of what the numbers depend on
-load      processes that wanted a core, on average over 1, 5 and 15 minutes, "before" and "after"
-seeds     one a run; empty where nothing depends on one
-numbers   what was found, as the command has it
+versions  versions of what the numbers depend on
+load      load averages over 1, 5 and 15 minutes, "before" and "after" the measurement
+seeds     one per run; empty if nothing depends on a seed
+numbers   the results, in the command's own form
 """
 
 import json
@@ -36,10 +36,10 @@ def entry(
     device: str | None = None,
     versions: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """A file of the ledger, for `write`. Make it before measuring: it has the load from then.
+    """Return a new entry for `write`. Call it before measuring, because it records the load.
 
-    device    None: the GPU if there is one, else the processor
-    versions  beside those of Python and PyTorch
+    device    by default the GPU if there is one, else the processor
+    versions  versions to record in addition to those of Python and PyTorch
     """
     return {
         "what": what,
@@ -52,16 +52,16 @@ def entry(
             "torch": torch.__version__,
             **(versions or {}),
         },
-        "load": {"before": load()},
+        "load": {"before": load_average()},
         "seeds": list(seeds),
         "numbers": numbers,
     }
 
 
-def path(name: str, output: Path | None) -> Path:
-    """The file to write: `output`, or data/results/NAME.json, outside the repository NAME.json.
+def output_path(name: str, output: Path | None) -> Path:
+    """Return `output`, by default data/results/NAME.json, or NAME.json outside the repository.
 
-    Raises UserError when its directory is not there.
+    Raises UserError if its directory does not exist.
     """
     if output is None:
         folder = data_dir() / "results"
@@ -72,44 +72,44 @@ def path(name: str, output: Path | None) -> Path:
 
 
 def write(output: Path, found: dict[str, Any]) -> None:
-    """Write an entry, whole or not at all, with the load by now."""
-    found["load"]["after"] = load()
+    """Write an entry atomically, and record the load after the measurement."""
+    found["load"]["after"] = load_average()
     replace_text(output, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 
 def read(name: str) -> dict[str, Any]:
-    """data/results/NAME.json."""
+    """Return the entry in data/results/NAME.json."""
     return json.loads((data_dir() / f"results/{name}.json").read_text(encoding="utf-8"))
 
 
 def source(found: dict[str, Any]) -> str:
-    """Device, versions and date of an entry in a line."""
+    """Return the device, versions and date of an entry, in one line."""
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return f"{found['device']}, {versions}, {found['date']}"
 
 
 def this_device() -> str:
-    """The GPU; or the processor, the vector instructions that PyTorch uses, and the cores."""
+    """Return the GPU's name, or the processor's with its vector instructions and core count."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
     return f"{processor()} ({torch.backends.cpu.get_cpu_capability()}), {os.cpu_count()} cores"
 
 
 def processor() -> str:
-    """The model that the processor says it is."""
+    """Return the processor's model name."""
     cpuinfo = Path("/proc/cpuinfo")  # Linux
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def load() -> str:
-    """How many processes wanted a core, on average over 1, 5 and 15 minutes."""
+def load_average() -> str:
+    """Return the load averages over 1, 5 and 15 minutes: how many processes wanted a core."""
     return ", ".join(f"{x:.1f}" for x in os.getloadavg())
 
 
 def commit() -> str | None:
-    """The commit of dynconv's working tree, with `+changes`; None when git does not track it."""
+    """Return the commit of dynconv's working tree, with `+changes`; None if untracked by git."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]

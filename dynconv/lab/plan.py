@@ -1,9 +1,9 @@
-"""What a recipe needs before one buys it: parameters, memory, updates and hours.
+"""`dynconv plan`: the parameters, memory, updates and hours that a recipe will need.
 
-Memory is that of training on one GPU, without validation. One batch runs forward and backward on
-tensors that have no numbers, and whatever it allocates is added up. That needs no GPU: the CPU's
-operators run, and `LikeGpu` mends the two differences that matter. PyTorch's account of real
-batches on a CPU is the same, to the kilobyte; we have not compared it with a GPU's.
+Memory is what training takes on one GPU, without validation. One batch runs forward and backward on
+fake tensors, which have shapes but no data, and we add up what it allocates. This needs no GPU: the
+operators of the CPU run, and `LikeGpu` corrects the two differences that matter. For real batches
+on a CPU, PyTorch's own account is the same to the kilobyte; we have not compared it with a GPU's.
 """
 
 import weakref
@@ -33,36 +33,36 @@ from dynconv.train.update import TokenLoss
 GB = 1e9
 RESERVED = 0.1
 """share of a GPU's memory for what is not counted: fragmentation, the CUDA context, libraries"""
-KEPT = {"adam": (2, "AdamW's two moments"), "nag": (1, "the velocity")}
-"""tensors as large as the weights that an optimizer keeps"""
-TAIL = 1 / 8
-"""share of the tokens in each band of an adaptive softmax but the first; by Zipf's law the two of
+OPTIMIZER_STATE = {"adam": (2, "AdamW's two moments"), "nag": (1, "the velocity")}
+"""number and names of the tensors, as large as the weights, that an optimizer keeps"""
+TAIL_SHARE = 1 / 8
+"""share of the tokens in each tail band of an adaptive softmax; by Zipf's law the two tail bands of
 WikiText-103 have 9% and 12%"""
-USUAL = 30
-"""tokens of a sentence where the corpus is not known"""
+USUAL_LENGTH = 30
+"""tokens assumed per sentence when the corpus is not here"""
 MULTIPLE = 64
 """the largest batch_tokens that is proposed is a multiple of this"""
 NOT_HERE = "not known: the corpus is not here (dynconv data prepare)"
 
 
 def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None) -> str:
-    """The report, a line for each thing.
+    """Return the report, one line per quantity.
 
-    gpus          that train together, at least 1
-    memory_gb     of one GPU, in 1e9 bytes
-    tokens_per_s  target tokens a second of one GPU, as `dynconv bench train` prints it, or None
+    gpus          how many train together, at least 1
+    memory_gb     memory of one GPU, in units of 1e9 bytes
+    tokens_per_s  target tokens per second of one GPU, as `dynconv bench train` prints it, or None
 
     Raises UserError when the corpus is here but cannot be used.
     """
     config = recipe.train
-    text = survey(recipe)
-    usual, longest = recipe.data.block or USUAL, recipe.data.longest
-    lengths = (text.usual, text.longest) if text else (usual, longest)
-    traced = trace_all(recipe, config.batch_tokens, lengths)
-    parameters = traced[0].parameters
-    moments, keeps = KEPT[config.optimizer]
+    epoch = measure_corpus(recipe)
+    usual, longest = recipe.data.block or USUAL_LENGTH, recipe.data.longest
+    lengths = (epoch.usual, epoch.longest) if epoch else (usual, longest)
+    costs = trace_batches(recipe, config.batch_tokens, lengths)
+    parameters, activations = costs[0].parameters, peak_bytes(costs)
+    moments, state = OPTIMIZER_STATE[config.optimizer]
     fixed = (8 + 4 * moments) * parameters  # bytes: weights, gradients and moments in float32
-    total = fixed + most(traced)
+    total = fixed + activations
     room = (1 - RESERVED) * memory_gb * GB
     fits = "fits" if total <= room else "DOES NOT FIT"
     batches = config.accumulate * gpus
@@ -70,70 +70,72 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
         "parameters": f"{parameters:,}",
         "weights": f"{4 * parameters / GB:.2f} GB, float32",
         "gradients": f"{4 * parameters / GB:.2f} GB, float32; DDP keeps no second copy of them",
-        "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {keeps}, float32",
-        "activations": ", ".join(f"{each.bytes / GB:.2f} GB for {each.shape}" for each in traced)
-        + f", {precision(recipe)}",
+        "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {state}, float32",
+        "activations": ", ".join(f"{each.bytes / GB:.2f} GB for {each.shape}" for each in costs)
+        + f", {planned_precision(recipe)}",
         "in all": f"{total / GB:.2f} GB on each GPU: {fits} into {memory_gb:g} GB, "
         f"{RESERVED:.0%} left for fragmentation and CUDA",
-        "largest batch": largest(recipe, lengths, room - fixed, most(traced)),
+        "largest batch": largest_batch(recipe, lengths, room - fixed, activations),
         "one update": f"{config.batch_tokens * batches:,} tokens at most on either side "
         f"({config.batch_tokens:,} x {config.accumulate} x {gpus}), padding included",
-        "FLOPs": f"{traced[0].flops * batches:.2e} an update at most, matrix products alone",
+        "FLOPs": f"{costs[0].flops * batches:.2e} an update at most, matrix products alone",
     }
-    if text is None:
+    if epoch is None:
         rows |= dict.fromkeys(("target tokens", "epoch", "hours"), NOT_HERE)
     else:
-        tokens = text.target_tokens / text.batches * batches
-        about = "" if text.exact else "about "
+        tokens = epoch.target_tokens / epoch.batches * batches
+        about = "" if epoch.exact else "about "
         pieces = "pairs" if recipe.data.source else "excerpts"
         rows["target tokens"] = f"{tokens / batches:,.0f} a batch, {tokens:,.0f} an update (mean)"
         rows["epoch"] = (
-            f"{about}{text.batches / batches:,.1f} updates: {text.pairs:,} {pieces} in {about}"
-            f"{text.batches:,} batches; {config.updates:,} updates are {about}"
-            f"{config.updates * batches / text.batches:,.1f} epochs"
+            f"{about}{epoch.batches / batches:,.1f} updates: {epoch.pairs:,} {pieces} in {about}"
+            f"{epoch.batches:,} batches; {config.updates:,} updates are {about}"
+            f"{config.updates * batches / epoch.batches:,.1f} epochs"
         )
         rows["hours"] = hours(config.updates * tokens, gpus, tokens_per_s)
     return "\n".join(f"{name:<15}{value}" for name, value in rows.items())
 
 
 def hours(tokens: float, gpus: int, tokens_per_s: float | None) -> str:
-    """How long so many target tokens take."""
+    """Return how many hours it takes to train on `tokens` target tokens, as text."""
     if tokens_per_s is None:
         return "not measured: give --tokens-per-s; dynconv bench train RECIPE prints it"
     taken = tokens / (tokens_per_s * gpus) / 3600
     return f"{taken:,.1f} at {tokens_per_s:,.0f} target tokens/s a GPU, without validation"
 
 
-class Text(NamedTuple):
-    """What a corpus comes to: one epoch of it."""
+class Epoch(NamedTuple):
+    """The size of one epoch of a corpus."""
 
     pairs: int
-    """all but the too long ones"""
+    """without those that are too long"""
     batches: int
     target_tokens: int
     usual: int
-    """mean tokens of a pair's longer side, <eos> included"""
+    """tokens of a pair's longer side on average, <eos> included"""
     longest: int
     exact: bool
-    """else counted in one pool of several"""
+    """False if only the first of several pools was counted"""
 
 
-def survey(recipe: Recipe) -> Text | None:
-    """The recipe's corpus in batches, prepared for the moment if need be; None if it is missing."""
+def measure_corpus(recipe: Recipe) -> Epoch | None:
+    """Return the size of an epoch of the recipe's corpus, or None if the corpus is not here.
+
+    A corpus that is not prepared is prepared in a temporary directory.
+    """
     data = recipe.data
     try:
         directory = corpus_dir(data.corpus)
     except UserError:
         return None
     if is_prepared(directory):
-        return count(open_prepared(directory, verify=False), recipe)
+        return count_epoch(open_prepared(directory, verify=False), recipe)
     with TemporaryDirectory() as folder:
-        out = Path(folder) / "prepared"
-        return count(prepare_for(recipe, out), recipe)
+        return count_epoch(prepare_for(recipe, Path(folder) / "prepared"), recipe)
 
 
-def count(corpus: Prepared, recipe: Recipe) -> Text:
-    """The batches of the first epoch, or, when it has several pools, of the first one."""
+def count_epoch(corpus: Prepared, recipe: Recipe) -> Epoch:
+    """Count the batches of the first epoch; if it has several pools, extrapolate from the first."""
     check_text(corpus, recipe)
     config, chosen = recipe.train, []
     text = training_text(corpus, recipe.data)
@@ -144,7 +146,7 @@ def count(corpus: Prepared, recipe: Recipe) -> Text:
         chosen.append(pairs)
     lengths = text.lengths(np.concatenate(chosen))
     pools = len(pools_of(len(text), config.seed, 0))
-    return Text(
+    return Epoch(
         pairs=len(lengths) * pools,
         batches=len(chosen) * pools,
         target_tokens=int(lengths[:, 1].sum()) * pools,
@@ -154,8 +156,8 @@ def count(corpus: Prepared, recipe: Recipe) -> Text:
     )
 
 
-class Shape(NamedTuple):
-    """A batch in which all sentences are equally long, on both sides."""
+class BatchShape(NamedTuple):
+    """The shape of a batch whose sentences all have the same length, on both sides."""
 
     sentences: int
     length: int
@@ -164,38 +166,44 @@ class Shape(NamedTuple):
         return f"{self.sentences} x {self.length} tokens"
 
 
-class Traced(NamedTuple):
-    shape: Shape
+class BatchCost(NamedTuple):
+    """What forward and backward of one batch take."""
+
+    shape: BatchShape
     parameters: int
     bytes: int
-    """most that forward and backward hold at a time, beyond weights and their gradients"""
+    """the most that is held at a time, beyond weights and their gradients"""
     flops: int
     """of the matrix products, forward and backward"""
 
 
-def most(traced: list[Traced]) -> int:
-    """The bytes of the batch that needs most."""
-    return max(each.bytes for each in traced)
+def peak_bytes(costs: list[BatchCost]) -> int:
+    """Return the bytes of the batch that needs the most."""
+    return max(cost.bytes for cost in costs)
 
 
-def trace_all(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> list[Traced]:
-    """Full batches of sentences of these lengths; attention needs more the longer they are."""
-    shortened = [min(length, batch_tokens) for length in lengths]
-    return [trace(recipe, Shape(batch_tokens // length, length)) for length in shortened]
+def trace_batches(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> list[BatchCost]:
+    """Return the costs of full batches of sentences, one for each length.
 
-
-def trace(recipe: Recipe, shape: Shape) -> Traced:
-    """Forward and backward of one batch; takes about a second and no memory, whatever the sizes.
-
-    Up to one matrix V x C too much with a vast vocabulary and few tokens: the gradients of a shared
-    embedding are added up in place, but not when they have no numbers.
+    Several lengths matter because attention needs more memory for fewer, longer sentences.
     """
-    with FakeTensorMode(), Live() as live, LikeGpu():
+    shortened = [min(length, batch_tokens) for length in lengths]
+    return [trace_batch(recipe, BatchShape(batch_tokens // each, each)) for each in shortened]
+
+
+def trace_batch(recipe: Recipe, shape: BatchShape) -> BatchCost:
+    """Run one batch forward and backward on fake tensors and return what it would cost.
+
+    Takes about a second and no memory, whatever the sizes. With a vast vocabulary and few tokens
+    the result can be one V x C matrix too high: real gradients of a shared embedding are added in
+    place, fake ones are not.
+    """
+    with FakeTensorMode(), LiveBytes() as live, LikeGpu():
         model = build(recipe.model)
-        # they are there in all but the first batch of an update, in DDP's buckets even then
+        # gradients exist in all but the first batch of an update, and with DDP even then
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        loss_of = TokenLoss(model, recipe.train.label_smoothing, precision(recipe))
+        loss_of = TokenLoss(model, recipe.train.label_smoothing, planned_precision(recipe))
         ids, places = torch.zeros(shape, dtype=torch.int64), torch.arange(shape[0] * shape[1])
         source = ids[:, :0] if recipe.data.source is None else ids
         batch = Batch(source, source.bool(), ids.clone(), places.clone(), places)
@@ -203,17 +211,17 @@ def trace(recipe: Recipe, shape: Shape) -> Traced:
         with FlopCounterMode(display=False) as counter:
             loss_of(batch).backward()
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return Traced(shape, parameters, live.peak - before, counter.get_total_flops())
+    return BatchCost(shape, parameters, live.peak - before, counter.get_total_flops())
 
 
-def precision(recipe: Recipe) -> str:
-    """That of the recipe; auto will be bfloat16 on any recent GPU."""
+def planned_precision(recipe: Recipe) -> str:
+    """Return the recipe's precision; "auto" counts as bfloat16, which any recent GPU has."""
     asked = recipe.train.precision
     return "bfloat16" if asked == "auto" else asked
 
 
-class Live(TorchDispatchMode):
-    """Adds up the bytes of all tensors that are alive, those without numbers included."""
+class LiveBytes(TorchDispatchMode):
+    """Counts the bytes of all tensors that are alive, fake tensors included."""
 
     def __init__(self):
         super().__init__()
@@ -222,10 +230,10 @@ class Live(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._local_scalar_dense.default:
-            return 0.0  # TaLK asks how far its windows reach: no further than they may
-        if func is torch.ops.aten.nonzero.default:  # which targets are of a band
+            return 0.0  # TaLK asks how far its windows reach: assume their limit
+        if func is torch.ops.aten.nonzero.default:  # which targets belong to a tail band
             mask = args[0]
-            return torch.empty(round(mask.numel() * TAIL), mask.dim(), dtype=torch.int64)
+            return torch.empty(round(mask.numel() * TAIL_SHARE), mask.dim(), dtype=torch.int64)
         result = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
@@ -233,7 +241,7 @@ class Live(TorchDispatchMode):
         return result
 
     def follow(self, storage: torch.UntypedStorage) -> None:
-        """Count a storage from now to its end; views share one."""
+        """Count a storage until it is freed; views share one."""
         if id(storage) not in self.known:
             self.known.add(id(storage))
             self.held += storage.nbytes()
@@ -246,10 +254,10 @@ class Live(TorchDispatchMode):
 
 
 class LikeGpu(TorchFunctionMode):
-    """On a CPU, dropout and softmax that keep what a GPU's keep for the backward pass.
+    """Makes dropout and softmax on a CPU save the same for the backward pass as they do on a GPU.
 
-    Dropout on a GPU keeps a byte for each entry, on a CPU its factor; softmax under autocast
-    becomes float32 on a GPU and stays as it is on a CPU.
+    Dropout saves one byte per entry on a GPU, but a floating-point factor on a CPU. Under autocast,
+    softmax returns float32 on a GPU, but keeps its input's dtype on a CPU.
     """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
@@ -261,17 +269,21 @@ class LikeGpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def largest(recipe: Recipe, lengths: tuple[int, ...], room: float, used: int) -> str:
-    """The most batch_tokens whose activations fit into `room` bytes, where the recipe's use `used`.
+def largest_batch(recipe: Recipe, lengths: tuple[int, ...], room: float, used: int) -> str:
+    """Return, as text, the largest batch_tokens whose activations fit into `room` bytes.
 
-    They grow almost linearly: a straight line through two sizes, then downwards until it is true.
+    used: bytes of activations with the recipe's own batch_tokens
+
+    Activations grow almost linearly, so a straight line through two sizes gives the first guess.
+    The guess is then lowered until it fits.
     """
     first = recipe.train.batch_tokens
     second = max(2 * first, int(first * room / used))
-    slope = (most(trace_all(recipe, second, lengths)) - used) / (second - first)  # bytes a token
+    more = peak_bytes(trace_batches(recipe, second, lengths))
+    slope = (more - used) / (second - first)  # bytes per token
     size = int(first + (room - used) / slope) // MULTIPLE * MULTIPLE
     while size >= max(lengths):
-        over = most(trace_all(recipe, size, lengths)) - room
+        over = peak_bytes(trace_batches(recipe, size, lengths)) - room
         if over <= 0:
             return f"train.batch_tokens={size} fits, about"
         size -= max(1, int(over / slope / MULTIPLE)) * MULTIPLE

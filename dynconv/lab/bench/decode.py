@@ -24,7 +24,7 @@ def bench_decode(
     the whole prefix at each step. They take turns, `rounds` times. Writes medians and ranges to
     `output`, by default data/results/bench-decode.json.
     """
-    output = ledger.path("bench-decode", output)
+    output = ledger.output_path("bench-decode", output)
     recipe, vocabularies, model, checkpoint = trained
     data, config = recipe.data, recipe.decode
     lines = load_parallel(data.corpus, data.source, data.target, "test").source[:sentences]

@@ -46,7 +46,7 @@ def bench_ops(
         raise UserError(f"kernel size {kernel_size} must be odd and at least 3")
     sizes = [parse_shape(text) for text in shapes]
     chosen = choose(operators or list(OPERATORS), impls)
-    output = ledger.path("bench-ops", output)
+    output = ledger.output_path("bench-ops", output)
     threads = torch.get_num_threads()
     command = ["dynconv bench ops", "--shapes", ",".join(shapes), "--operators", ",".join(chosen)]
     command += ["--impl", ",".join(impls)] if impls else []

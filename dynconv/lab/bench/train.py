@@ -44,7 +44,7 @@ def bench_train(
     synthetic: so many pairs of random words instead of the recipe's corpus. Writes all numbers to
     `output`, by default data/results/bench-train.json; returns what to print.
     """
-    output = ledger.path("bench-train", output)
+    output = ledger.output_path("bench-train", output)
     path = recipes.find(name)
     recipe = recipes.load(path, overrides)
     command = shlex.join(["dynconv", "bench", "train", path.stem, *overrides])

@@ -39,7 +39,7 @@ def ablate(
     ablation = config.load(path)
     if any(text.startswith("train.seed=") for text in overrides):
         raise UserError("train.seed is set for each run: give --seeds how many there are to be")
-    output = ledger.path(f"ablate-{path.stem}", output)
+    output = ledger.output_path(f"ablate-{path.stem}", output)
     folder = folder or Path("runs") / path.stem
     runs = [
         Run(

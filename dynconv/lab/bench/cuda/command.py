@@ -85,7 +85,7 @@ def measure(
 
     gpu = bench.gpu
     slug = re.sub("[^a-z0-9]+", "-", gpu.name.lower()).strip("-")
-    output = ledger.path(f"kernels-{slug}", output)
+    output = ledger.output_path(f"kernels-{slug}", output)
     numbers = {"rows": [], "layer": []}
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
     report = ledger.entry(what, command, numbers, **gpu.about())

@@ -79,7 +79,7 @@ def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[s
     """
     if reason := nvrtc.missing():
         raise UserError(f"the kernels cannot be compiled: {reason}")
-    output = ledger.path("kernels-plan", output)
+    output = ledger.output_path("kernels-plan", output)
     rows = [
         case.named() | {"direction": direction} | of
         for case in cases
