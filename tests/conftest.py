@@ -110,3 +110,11 @@ def prepared(corpus, tmp_path_factory):
     from dynconv.text import prepare
 
     return prepare(str(corpus), "de", "en", 300, tmp_path_factory.mktemp("text") / "prepared")
+
+
+@pytest.fixture(scope="session")
+def pairs(prepared):
+    """Its pairs, as training reads them."""
+    from dynconv.text import Pairs
+
+    return Pairs.of(prepared)

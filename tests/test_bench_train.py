@@ -31,7 +31,7 @@ def test_bench_train(yaml, tmp_path, capsys, monkeypatch, text):
         assert words in shown
 
 
-def test_the_arithmetic_is_that_of_the_matrix_products(recipe, prepared):
+def test_the_arithmetic_is_that_of_the_matrix_products(recipe, pairs):
     """Forward and backward: three products of as many operations, 2 a weight and position."""
     from dataclasses import replace
     from itertools import islice
@@ -39,7 +39,7 @@ def test_the_arithmetic_is_that_of_the_matrix_products(recipe, prepared):
     from dynconv.train.data import Place, works
     from dynconv.train.ranks import Ranks
 
-    some = list(islice(works(prepared, 256, recipe.train, Place(), Ranks()), 2))
+    some = list(islice(works(pairs, 256, recipe.train, Place(), Ranks()), 2))
     counted = module.flops(recipe, some, Ranks())
     wider = replace(recipe, model=replace(recipe.model, ffn=2 * recipe.model.ffn))
     C, F = recipe.model.channels, recipe.model.ffn

@@ -65,11 +65,23 @@ def test_constraints_pin_every_dependency_within_its_bounds():
         assert pins[name] in bound, f"{name}=={pins[name]} is outside {bound}"
 
 
-def test_import_needs_torch_and_numpy_alone():
-    heavy = "matplotlib tokenizers sacrebleu yaml pydantic cupy tensorboard".split()
+@pytest.mark.parametrize(
+    ("modules", "absent"),
+    [
+        (
+            "dynconv, dynconv.ops, dynconv.layers, dynconv.models",
+            "matplotlib tokenizers sacrebleu yaml pydantic cupy tensorboard",
+        ),
+        (
+            "dynconv.cli, dynconv.text.catalog, dynconv.text.corpus, dynconv.text.fetch",
+            "torch tokenizers pydantic pooch",
+        ),
+    ],
+    ids=["models", "list of corpora"],
+)
+def test_import_loads_no_more_than_it_needs(modules, absent):
     code = (
-        "import sys, dynconv, dynconv.ops, dynconv.layers, dynconv.models;"
-        f"print([name for name in {heavy} if name in sys.modules])"
+        f"import sys, {modules};print([name for name in {absent.split()} if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

@@ -223,7 +223,7 @@ def test_a_full_gpu_is_told(recipe, tmp_path, monkeypatch):
         train(recipe, tmp_path)
 
 
-def test_gradients_are_exchanged_with_the_last_batch_alone(recipe, prepared):
+def test_gradients_are_exchanged_with_the_last_batch_alone(recipe, pairs):
     """no_sync encloses forward and backward of all others."""
 
     class Wrapped(torch.nn.Module):
@@ -244,7 +244,7 @@ def test_gradients_are_exchanged_with_the_last_batch_alone(recipe, prepared):
             return self.weight * len(batch.target)
 
     model, two = Wrapped(), Ranks(0, 2, device=torch.device("cpu"))
-    work = next(works(prepared, 256, replace(recipe.train, accumulate=3), Place(), two))
+    work = next(works(pairs, 256, replace(recipe.train, accumulate=3), Place(), two))
     losses = backward(model, work, torch.amp.GradScaler("cpu", enabled=False), two, Watch())
     others = [("forward", True), ("backward", True)] * 2
     assert model.calls == [*others, ("forward", False), ("backward", False)]
@@ -254,14 +254,14 @@ def test_gradients_are_exchanged_with_the_last_batch_alone(recipe, prepared):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("mixer", ["dynamic", "attention"])
-def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(recipe, prepared, mixer, precision):
+def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(recipe, pairs, mixer, precision):
     stack = replace(recipe.model.encoder, mixer=mixer, kernel=3 if mixer == "dynamic" else None)
     loss_of = TokenLoss(build(replace(recipe.model, encoder=stack)), 0.1, precision)
     norms = [part for part in loss_of.modules() if isinstance(part, torch.nn.LayerNorm)]
     seen = []
     for norm in norms:
         norm.register_forward_hook(lambda _, given, out: seen.append((given[0].dtype, out.dtype)))
-    work = next(works(prepared, 256, recipe.train, Place(), Ranks()))
+    work = next(works(pairs, 256, recipe.train, Place(), Ranks()))
     assert loss_of(work.batches[0]).dtype == torch.float32
     assert len(seen) == len(norms) == 7
     assert set(seen) == {(torch.float32, torch.float32)}

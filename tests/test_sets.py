@@ -13,7 +13,7 @@ from raw_sets import lines, put
 from dynconv import cli
 from dynconv.config.files import locked
 from dynconv.errors import UserError
-from dynconv.text import open_prepared, sets
+from dynconv.text import Pairs, open_prepared, sets
 from dynconv.text.sets import iwslt, parallel
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.parallel import parallel as in_parallel
@@ -225,7 +225,7 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
     corpus = open_prepared(tmp_path / "prepared" / "iwslt14-de-en", verify=True)
     source = corpus.vocabularies().source
     assert (
-        source.decode(corpus[9][0])
+        source.decode(Pairs.of(corpus)[9][0])
         == lines(tmp_path / "prepared/iwslt14-de-en-text", "train.de")[9]
     )
     more = ["--vocab-size", "90", "--out", "prepared/more"]

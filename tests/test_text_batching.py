@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dynconv.errors import UserError
-from dynconv.text import EOS, PAD, buckets, collate
+from dynconv.text import EOS, PAD, Pairs, buckets, collate
 
 LENGTHS = [tuple(pair) for pair in np.random.default_rng(0).integers(1, 30, (500, 2)).tolist()]
 
@@ -50,3 +50,15 @@ def test_a_sentence_over_the_budget_is_named():
     with pytest.raises(UserError, match="31 tokens exceeds the budget of 30"):
         buckets([(31, 2)], 30)
     assert buckets([], 30) == []
+
+
+@pytest.mark.parametrize("max_source", [1, 2, 9])
+def test_pairs_in_memory_are_those_of_the_lists(max_source):
+    lists = [([5, 6, 7], [8]), ([5], []), ([6, 7], [8, 9])]
+    whole = Pairs.from_ids(lists)
+    cut = Pairs(whole.tokens, whole.bounds, max_source)
+    expected = [(source[:max_source], target) for source, target in lists]
+    assert [(s.tolist(), t.tolist()) for s, t in cut] == expected
+    assert cut.lengths([2, 0]).tolist() == [[len(side) + 1 for side in expected[i]] for i in (2, 0)]
+    batches = cut.batch([2, 0, 1]), collate([expected[i] for i in (2, 0, 1)])
+    assert all(mine.equal(listed) for mine, listed in zip(*batches, strict=True))

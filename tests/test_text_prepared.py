@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from dynconv.errors import UserError
-from dynconv.text import preparation
+from dynconv.text import Pairs, encode
 from dynconv.text.corpus import load_parallel, read_lines, stream_lines, stream_parallel
-from dynconv.text.preparation import prepare
+from dynconv.text.encode import prepare
 from dynconv.text.prepared import is_prepared, open_prepared
 from dynconv.text.vocabulary import Vocabulary
 
@@ -45,7 +45,7 @@ def out(corpus, tmp_path) -> Path:
 
 
 def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation, "CHUNK", 5_000)  # several of them
+    monkeypatch.setattr(encode, "CHUNK", 5_000)  # several of them
     text = load_parallel(str(corpus), "de", "en", "train")
     text.source[0], text.target[7], text.source[399], text.target[399] = "", " \t", "", ""
     folder = write(tmp_path / "gaps", "train", *text)
@@ -53,8 +53,8 @@ def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
     bpe = Vocabulary.learn([*text.source, *text.target], TYPES)
     pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
     expected = [(s, t) for s, t in pairs if s and t]
-    assert [(s.tolist(), t.tolist()) for s, t in found] == expected
-    assert len(found) == found.pairs == 397 and found.blank == 3
+    assert [(s.tolist(), t.tolist()) for s, t in Pairs.of(found)] == expected
+    assert len(Pairs.of(found)) == found.pairs == 397 and found.blank == 3
     assert found.source_tokens == sum(len(s) for s, _ in expected)
     assert found.target_tokens == sum(len(t) for _, t in expected)
     assert found.vocabularies().source.encode(text.source) == bpe.encode(text.source)
@@ -72,7 +72,7 @@ def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
 @pytest.mark.parametrize("sample", [1, 30, 100])
 def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypatch, sample):
     learned = []
-    monkeypatch.setattr(preparation, "SAMPLE", sample)
+    monkeypatch.setattr(encode, "SAMPLE", sample)
     known = Vocabulary.load(bpe)
     monkeypatch.setattr(
         Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
@@ -90,7 +90,7 @@ def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypat
 def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, bpe, monkeypatch):
     """Else memory would grow with every line: 100,000 such pairs took 1.6 GB."""
     learned = []
-    monkeypatch.setattr(preparation, "LONG_BYTES", 50 * 93)
+    monkeypatch.setattr(encode, "LONG_BYTES", 50 * 93)
     known = Vocabulary.load(bpe)
     monkeypatch.setattr(
         Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
@@ -115,43 +115,44 @@ def test_files_and_bounds(out):
     )
     assert len(bounds) == 2 * found.pairs + 1 and bounds[0] == 0 and bounds[-1] == len(tokens)
     assert found.source_tokens + found.target_tokens == len(tokens)
+    pairs = Pairs.of(found)
     for i in (0, 123, 399):
-        source, target = found[i]
+        source, target = pairs[i]
         assert source.tolist() == tokens[bounds[2 * i] : bounds[2 * i + 1]].tolist()
         assert target.tolist() == tokens[bounds[2 * i + 1] : bounds[2 * i + 2]].tolist()
-    assert found[-1][0].tolist() == source.tolist()
+    assert pairs[-1][0].tolist() == source.tolist()
     assert source.base is not None and not source.flags.writeable  # of the map, not a copy
     with pytest.raises(IndexError):
-        found[400]
+        pairs[400]
     meta = json.loads((out / "prepared.json").read_text())
     assert meta["format"] == "dynconv prepared corpus 2"
     assert set(meta["files"]) == {path.name for path in out.iterdir()} - {"prepared.json"}
 
 
 def test_lengths_count_eos(out):
-    found = open_prepared(out, verify=False)
+    pairs = Pairs.of(open_prepared(out, verify=False))
     chosen = np.array([5, 0, 399, 5])
-    lengths = found.lengths(chosen)
-    assert lengths.tolist() == [[len(side) + 1 for side in found[i]] for i in chosen]
+    lengths = pairs.lengths(chosen)
+    assert lengths.tolist() == [[len(side) + 1 for side in pairs[i]] for i in chosen]
     assert lengths.dtype == np.int64
-    assert found.lengths(np.array([], int)).shape == (0, 2)
+    assert pairs.lengths(np.array([], int)).shape == (0, 2)
 
 
 def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, monkeypatch):
-    assert np.iinfo(np.uint16).max == preparation.SHORT - 1
-    monkeypatch.setattr(preparation, "SHORT", TYPES - 1)
+    assert np.iinfo(np.uint16).max == encode.SHORT - 1
+    monkeypatch.setattr(encode, "SHORT", TYPES - 1)
     wide = prepare(str(corpus), "de", "en", TYPES, tmp_path / "wide")
     narrow = open_prepared(out, verify=False)
-    assert (narrow[0][0].dtype, wide[0][0].dtype) == (np.uint16, np.uint32)
+    assert (narrow.tokens.dtype, wide.tokens.dtype) == (np.uint16, np.uint32)
     sizes = [found.files["train.tokens"]["bytes"] for found in (narrow, wide)]
     assert sizes[1] == 2 * sizes[0]
-    assert [s.tolist() for s, _ in wide] == [s.tolist() for s, _ in narrow]
+    assert wide.tokens.tolist() == narrow.tokens.tolist()
 
 
 def test_given_vocabulary(corpus, tmp_path, bpe):
     found = prepare(str(corpus), "de", "en", 270, tmp_path / "out", vocabulary=bpe)
     text = load_parallel(str(corpus), "de", "en", "train")
-    assert found[3][0].tolist() == Vocabulary.load(bpe).encode(text.source)[3]
+    assert Pairs.of(found)[3][0].tolist() == Vocabulary.load(bpe).encode(text.source)[3]
     with pytest.raises(UserError, match=r"given\.json: 270 types, not vocab_size 300"):
         prepare(str(corpus), "de", "en", 300, tmp_path / "other", vocabulary=bpe)
 
@@ -238,18 +239,18 @@ def test_what_is_at_the_place_stays(corpus, out, tmp_path):
 KILL = """
 import os, signal, sys
 from pathlib import Path
-from dynconv.text import preparation
+from dynconv.text import encode
 from dynconv.text.vocabulary import Vocabulary
 
-preparation.CHUNK = 5_000
-encode, calls = Vocabulary.encode, []
+encode.CHUNK = 5_000
+original, calls = Vocabulary.encode, []
 def killed(bpe, lines):
     calls.append(lines)
     if len(calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return encode(bpe, lines)
+    return original(bpe, lines)
 Vocabulary.encode = killed
-preparation.prepare(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
+encode.prepare(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
 """
 
 
@@ -261,7 +262,7 @@ def test_after_a_kill_it_is_prepared_again(corpus, tmp_path):
     assert (tmp_path / "out.part" / "train.tokens").exists() and not out.exists()
     (tmp_path / "out.part" / "left").touch()
     prepare(str(corpus), "de", "en", TYPES, out)
-    assert len(open_prepared(out, verify=True)) == 400
+    assert open_prepared(out, verify=True).pairs == 400
     assert not (out / "left").exists() and not (tmp_path / "out.part").exists()
 
 
@@ -331,12 +332,12 @@ def traced(action) -> int:
 
 
 def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, monkeypatch):
-    monkeypatch.setattr(preparation, "CHUNK", 20_000)
-    sizes, encode = [], Vocabulary.encode
+    monkeypatch.setattr(encode, "CHUNK", 20_000)
+    sizes, original = [], Vocabulary.encode
     monkeypatch.setattr(
         Vocabulary,
         "encode",
-        lambda v, lines: sizes.append(sum(map(len, lines))) or encode(v, lines),
+        lambda v, lines: sizes.append(sum(map(len, lines))) or original(v, lines),
     )
     text = load_parallel(str(corpus), "de", "en", "train")
     peaks = []
@@ -353,7 +354,7 @@ def test_opening_takes_no_memory(out):
     meta["files"]["train.tokens"]["bytes"] = 1 << 33
     (out / "prepared.json").write_text(json.dumps(meta))
     os.truncate(out / "train.tokens", 1 << 33)  # sparse: no room on the disk, either
-    assert traced(lambda: open_prepared(out, verify=False)[0]) < 1 << 20
+    assert traced(lambda: Pairs.of(open_prepared(out, verify=False))[0]) < 1 << 20
 
 
 def test_a_vocabulary_of_each_side(tmp_path, corpus):
@@ -361,10 +362,8 @@ def test_a_vocabulary_of_each_side(tmp_path, corpus):
     assert found.vocab_size == found.vocabularies().sizes == (280, 270)
     text = load_parallel(str(corpus), "de", "en", "train")
     source, target = found.vocabularies()
-    assert (source.decode(found[3][0]), target.decode(found[3][1])) == (
-        text.source[3],
-        text.target[3],
-    )
+    pair = Pairs.of(found)[3]
+    assert (source.decode(pair[0]), target.decode(pair[1])) == (text.source[3], text.target[3])
     with pytest.raises(UserError, match=r"train.de: .*ask for \d+; train.en: .*ask for \d+"):
         prepare(str(corpus), "de", "en", (999, 998), tmp_path / "other", "words")
 

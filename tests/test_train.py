@@ -110,11 +110,11 @@ def test_padding_does_not_reach_the_loss(recipe):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("mixer", MIXERS)
-def test_16_bits_give_nearly_the_same_gradient(recipe, prepared, mixer, precision):
+def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
     stack = StackConfig(2, mixer, None if mixer in ("attention", "average") else (3, 7))
     torch.manual_seed(0)
     model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
-    work = next(works(prepared, 256, recipe.train, Place(), Ranks()))
+    work = next(works(pairs, 256, recipe.train, Place(), Ranks()))
     exact = torch.cat([g.flatten() for g in gradients(model, work)])
     rough = torch.cat([g.flatten() for g in gradients(model, work, precision)])
     assert not torch.equal(exact, rough)
@@ -255,9 +255,9 @@ def test_nesterov_s_gradient_by_hand():
         assert model.weight.item() == pytest.approx(weight)
 
 
-def test_a_batch_has_no_more_sentences_than_asked(prepared, recipe):
+def test_a_batch_has_no_more_sentences_than_asked(pairs, recipe):
     config = replace(recipe.train, batch_sentences=3)
-    update = next(works(prepared, 256, config, Place(), Ranks(device=torch.device("cpu"))))
+    update = next(works(pairs, 256, config, Place(), Ranks(device=torch.device("cpu"))))
     assert len(update.batches[0].source) == 3
 
 
@@ -291,7 +291,7 @@ def test_auto_precision_is_decided_and_recorded(recipe, tmp_path):
 
 
 @pytest.mark.parametrize(("slow", "chosen"), [("float32", "bfloat16"), ("bfloat16", "float32")])
-def test_the_faster_precision_is_chosen(recipe, prepared, monkeypatch, slow, chosen):
+def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen):
     from time import sleep
 
     from dynconv.train import precision as module
@@ -301,9 +301,9 @@ def test_the_faster_precision_is_chosen(recipe, prepared, monkeypatch, slow, cho
         return [torch.zeros(())]
 
     monkeypatch.setattr(module, "backward", backward)
-    assert faster(build(recipe.model), prepared, recipe, torch.device("cpu")) == chosen
+    assert faster(build(recipe.model), pairs, recipe, torch.device("cpu")) == chosen
 
 
-def test_pairs_that_cannot_be_used_are_told(prepared, recipe):
+def test_pairs_that_cannot_be_used_are_told(pairs, recipe):
     with pytest.raises(UserError, match="no usable pair in split train: all have more than 2"):
-        next(works(prepared, 2, recipe.train, Place(), Ranks()))
+        next(works(pairs, 2, recipe.train, Place(), Ranks()))

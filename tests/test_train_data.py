@@ -44,9 +44,9 @@ def pooled(request, monkeypatch):
         monkeypatch.setattr(data, "BLOCK", 16)
 
 
-def test_every_pair_once_an_epoch_in_another_order_each_time(prepared, pooled):
-    first, second = epoch(prepared, 0), epoch(prepared, 1)
-    assert sorted(first) == sorted(second) == list(range(len(prepared)))
+def test_every_pair_once_an_epoch_in_another_order_each_time(pairs, pooled):
+    first, second = epoch(pairs, 0), epoch(pairs, 1)
+    assert sorted(first) == sorted(second) == list(range(len(pairs)))
     assert first != second
 
 
@@ -59,43 +59,43 @@ def test_a_pool_mixes_blocks_from_all_over(monkeypatch):
     assert max(np.diff(pool).sum() for pool in pools) <= 1000
 
 
-def test_the_same_place_gives_the_same_batches(prepared, pooled):
-    seen = list(islice(stream(prepared, 256, CONFIG, Place()), 120))
+def test_the_same_place_gives_the_same_batches(pairs, pooled):
+    seen = list(islice(stream(pairs, 256, CONFIG, Place()), 120))
     assert seen[-1][1].epoch >= 1
     for skip in (0, 7, 33, 90):
         place = seen[skip - 1][2] if skip else Place()
-        again = islice(stream(prepared, 256, CONFIG, place), 30)
-        for (pairs, *places), (same, *before) in zip(again, seen[skip:], strict=False):
-            assert pairs.tolist() == same.tolist()
+        again = islice(stream(pairs, 256, CONFIG, place), 30)
+        for (chosen, *places), (same, *before) in zip(again, seen[skip:], strict=False):
+            assert chosen.tolist() == same.tolist()
             assert places[1] == before[1]
 
 
-def test_long_pairs_are_left_out(prepared):
-    pairs = epoch(prepared, 0, longest=20)
-    lengths = prepared.lengths(np.arange(len(prepared))).max(1)
-    assert sorted(pairs) == np.flatnonzero(lengths <= 20).tolist()
-    assert 0 < len(pairs) < len(prepared)
+def test_long_pairs_are_left_out(pairs):
+    chosen = epoch(pairs, 0, longest=20)
+    lengths = pairs.lengths(np.arange(len(pairs))).max(1)
+    assert sorted(chosen) == np.flatnonzero(lengths <= 20).tolist()
+    assert 0 < len(chosen) < len(pairs)
 
 
-def test_long_sources_are_cut(prepared, tmp_path):
+def test_long_sources_are_cut(prepared, pairs):
     """In training, in validation, and before pairs that are too long are left out."""
     data = DataConfig(max_source=4)
     text = training_text(prepared, data)
-    everything = np.arange(len(prepared))
-    assert (text.lengths(everything)[:, 0] == prepared.lengths(everything)[:, 0].clip(max=5)).all()
+    everything = np.arange(len(pairs))
+    assert (text.lengths(everything)[:, 0] == pairs.lengths(everything)[:, 0].clip(max=5)).all()
     assert text.lengths(everything)[:, 0].max() == 5
     batch = text.batch([0, 1, 2])
-    assert batch.source[:, :4].tolist() == [prepared[i][0][:4].tolist() for i in range(3)]
-    assert all((text[i][1] == prepared[i][1]).all() for i in range(3))
+    assert batch.source[:, :4].tolist() == [pairs[i][0][:4].tolist() for i in range(3)]
+    assert all((text[i][1] == pairs[i][1]).all() for i in range(3))
     valid = held_out(prepared, data, prepared.vocabularies(), "valid")
     assert {len(source) for source, _ in valid.text} == {4}
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_ranks_share_what_one_would_do_with_more_accumulation(prepared, recipe, size):
+def test_ranks_share_what_one_would_do_with_more_accumulation(pairs, recipe, size):
     few = replace(recipe.train, accumulate=2)
-    alone = works(prepared, 256, replace(few, accumulate=2 * size), Place(), share(0, 1))
-    shares = [works(prepared, 256, few, Place(), share(rank, size)) for rank in range(size)]
+    alone = works(pairs, 256, replace(few, accumulate=2 * size), Place(), share(0, 1))
+    shares = [works(pairs, 256, few, Place(), share(rank, size)) for rank in range(size)]
     for _ in range(30):  # more than one epoch
         whole, parts = next(alone), [next(part) for part in shares]
         chosen = [c.tolist() for turn in zip(*(p.chosen for p in parts), strict=True) for c in turn]

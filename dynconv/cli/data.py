@@ -94,7 +94,7 @@ def run_prepare(options) -> None:
     sizes = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
     tokens = f"{corpus.source_tokens:,} {source} and " if source else ""
     print(
-        f"{out}: {len(corpus):,} lines, {tokens}{corpus.target_tokens:,} {target} tokens; train "
+        f"{out}: {corpus.pairs:,} lines, {tokens}{corpus.target_tokens:,} {target} tokens; train "
         f"with data.corpus={out} data.source={source or 'null'} data.target={target} "
         f"data.vocabulary={corpus.kind} model.vocab_size={sizes}"
     )

@@ -1,30 +1,23 @@
-"""From text files to batches of ids."""
+"""Text files to batches of token ids."""
 
-from dynconv.text.batching import Batch, buckets, collate, pad
-from dynconv.text.corpus import ParallelText, load_parallel, read_lines
-from dynconv.text.excerpts import Excerpts
-from dynconv.text.pairs import Pairs
-from dynconv.text.preparation import prepare
-from dynconv.text.prepared import Prepared, is_prepared, open_prepared
-from dynconv.text.vocabulary import EOS, PAD, UNK, Vocabularies, Vocabulary
+from importlib import import_module
 
-__all__ = [
-    "EOS",
-    "PAD",
-    "Batch",
-    "Excerpts",
-    "Pairs",
-    "ParallelText",
-    "Prepared",
-    "UNK",
-    "Vocabularies",
-    "Vocabulary",
-    "buckets",
-    "collate",
-    "is_prepared",
-    "load_parallel",
-    "open_prepared",
-    "pad",
-    "prepare",
-    "read_lines",
-]
+EXPORTS = {
+    "batching": ["Batch", "buckets", "collate", "pad"],
+    "corpus": ["ParallelText", "load_parallel", "read_lines"],
+    "encode": ["prepare"],
+    "excerpts": ["Excerpts"],
+    "pairs": ["Pairs"],
+    "prepared": ["Prepared", "is_prepared", "open_prepared"],
+    "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
+}
+_MODULE = {name: module for module, names in EXPORTS.items() for name in names}
+
+__all__ = list(_MODULE)
+
+
+def __getattr__(name: str):
+    """Import a name when it is first used, so that listing the corpora does not load PyTorch."""
+    if name not in _MODULE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE[name]}"), name)

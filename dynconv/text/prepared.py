@@ -1,19 +1,17 @@
-"""A corpus larger than memory: prepared once, then read memory-mapped by every process.
+"""Prepared corpora: encoded once, then memory-mapped by every process, so of any size.
 
-    prepared.json               what it was made of; size and sha256 of each other file
-    vocabulary.json             the vocabulary, or both
-    train.tokens                ids: of source, target, source, target ..., without <eos>; or, for a
-                                language model, of <eos>, line, <eos>, line, <eos> ...
-    train.bounds                int64 offsets: where each source and each target starts, and the
-                                end; or where each <eos> stands
+    prepared.json               what it was made from; size and sha256 of each other file
+    vocabulary.json             the vocabulary, or that of each side
+    train.tokens                the ids of source, target, source, target ..., without <eos>; or,
+                                for a language model, of <eos>, line, <eos>, line, <eos> ...
+    train.bounds                int64 offsets of each source and each target, and of the end; or of
+                                each <eos>
     {valid,test}.{source,target}        the text of the other splits, if there are any
 
 Numbers are little-endian; an id takes two bytes, or four when there are more than 65,536 types.
 """
 
 import json
-import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +20,6 @@ import numpy as np
 
 from dynconv.config.files import sha256
 from dynconv.errors import UserError
-from dynconv.text.batching import Batch, collate
 from dynconv.text.vocabulary import Vocabularies
 
 FORMAT = "dynconv prepared corpus 2"
@@ -30,16 +27,15 @@ FORMAT = "dynconv prepared corpus 2"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared training split; nothing of it is in memory but the pages that are read.
+    """A prepared training split, of which only the pages that are read are in memory.
 
-    Its pairs are those of a parallel text. A language model reads it through
-    `dynconv.text.excerpts`.
+    Training reads it as `Pairs`, or, for a language model, as `Excerpts`.
     """
 
     directory: Path
     corpus: str
     source: str | None
-    """None: the text of a language model, whose lines count as pairs"""
+    """None for the text of a language model, whose lines are counted as pairs"""
     target: str
     pairs: int
     blank: int
@@ -54,57 +50,34 @@ class Prepared:
     """of an id: uint16 | uint32"""
     files: dict[str, dict]
     """bytes and sha256 of each, by name"""
-    max_source: int = sys.maxsize
-    """tokens of a source that are read"""
 
     @cached_property
     def tokens(self) -> np.ndarray:
-        return _mapped(self.directory / "train.tokens", self.dtype)
+        return _memory_map(self.directory / "train.tokens", self.dtype)
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        return _mapped(self.directory / "train.bounds", "int64")
-
-    def __len__(self) -> int:
-        return self.pairs
-
-    def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of pair i's source and target, without <eos>: read-only views of the file."""
-        i = range(self.pairs)[i]  # IndexError beyond the end; -1 is the last
-        start, middle, end = self.bounds[2 * i : 2 * i + 3].tolist()
-        cut = min(middle, start + self.max_source)
-        return self.tokens[start:cut], self.tokens[middle:end]
-
-    def lengths(self, chosen: np.ndarray) -> np.ndarray:
-        """Tokens of source and target, <eos> included: (n) indices of pairs to (n, 2) int64."""
-        first = 2 * np.asarray(chosen, dtype=np.int64)
-        start, middle, end = (self.bounds[first + k] for k in range(3))
-        source = np.minimum(middle - start, self.max_source)
-        return np.stack([source, end - middle], axis=1) + 1
-
-    def batch(self, chosen: Iterable[int]) -> Batch:
-        """These pairs, to train with."""
-        return collate([self[i] for i in chosen])
+        return _memory_map(self.directory / "train.bounds", "int64")
 
     def vocabularies(self) -> Vocabularies:
-        """Those it was encoded with."""
+        """Load the vocabularies that it was encoded with."""
         return Vocabularies.load(self.directory / "vocabulary.json")
 
 
-def _mapped(path: Path, dtype: str) -> np.ndarray:
+def _memory_map(path: Path, dtype: str) -> np.ndarray:
     # as a plain array: slicing a np.memmap takes several times as long
     return np.asarray(np.memmap(path, np.dtype(dtype).newbyteorder("<"), "r"))
 
 
 def is_prepared(directory: Path) -> bool:
-    """Whether a directory holds a prepared corpus, rather than text."""
+    """Return whether a directory holds a prepared corpus, not text."""
     return (directory / "prepared.json").is_file()
 
 
 def open_prepared(directory: Path, *, verify: bool) -> Prepared:
-    """Open what `prepare` made, at once and in no memory, whatever its size.
+    """Open what `prepare` has written; this takes neither time nor memory, whatever its size.
 
-    verify  read all of it, to compare the checksums
+    verify: read all of it and compare the checksums
 
     Raises UserError when it is something else, or a file is missing, truncated or altered.
     """

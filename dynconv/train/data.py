@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -25,7 +24,7 @@ from dynconv.text.corpus import find_split
 from dynconv.train.ranks import Ranks
 
 T = TypeVar("T")
-Corpus = Prepared | Excerpts
+Corpus = Pairs | Excerpts
 """what training reads: pairs, or a language model's excerpts"""
 
 POOL = 1 << 20
@@ -147,7 +146,7 @@ def training_text(corpus: Prepared, data: DataConfig) -> Corpus:
     """What training reads of a prepared corpus."""
     if not corpus.source:
         return Excerpts.of(corpus, data.block)
-    return replace(corpus, max_source=data.max_source)
+    return Pairs.of(corpus, data.max_source)
 
 
 def held_out(corpus: Prepared, data: DataConfig, vocabularies: Vocabularies, split: str) -> HeldOut:
@@ -164,7 +163,7 @@ def held_out(corpus: Prepared, data: DataConfig, vocabularies: Vocabularies, spl
     kept = [(source[:most], target, line) for source, target, line in every if source and target]
     if not kept:
         raise UserError(f"{where}: no pair in split {split} without a blank side")
-    pairs = Pairs((s, t) for s, t, _ in kept)
+    pairs = Pairs.from_ids((s, t) for s, t, _ in kept)
     return HeldOut(pairs, [line for _, _, line in kept], corpus.target)
 
 

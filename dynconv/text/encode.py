@@ -1,0 +1,253 @@
+"""Prepare a corpus: read every line, learn a vocabulary, encode the training split to ids."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from dynconv.config.files import sha256
+from dynconv.errors import UserError
+from dynconv.text.corpus import OPENERS, corpus_dir, find_split, stream_lines, stream_parallel
+from dynconv.text.prepared import FORMAT, Prepared, is_prepared, open_prepared
+from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
+
+SAMPLE = 500_000
+"""the vocabulary is learned from at most this many pairs, which bounds the memory that takes"""
+PROBE = 10_000
+"""pairs from which the number of long words is estimated"""
+LONG = 30
+"""characters of a word that the learner has most likely not met before. Text without spaces
+(Chinese) consists of such words, so few of its pairs are learned from: segment it first, or give
+`vocabulary`"""
+LONG_BYTES = 4_000_000
+"""bytes of long words that are learned from at most"""
+CHUNK = 1 << 20
+"""characters to encode at a time; one pair may be longer"""
+SHORT = 1 << 16
+"""types whose ids still fit in two bytes"""
+
+Row = tuple[str, ...]
+"""a line of each side"""
+
+
+def prepare(
+    corpus: str,
+    source: str | None,
+    target: str,
+    vocab_size: int | tuple[int, int],
+    out: Path,
+    kind: str = "bytes",
+    vocabulary: Path | None = None,
+) -> Prepared:
+    """Encode the training split of a corpus into a new directory, in bounded memory.
+
+    corpus          a name or directory, as for `load_parallel`; valid and test may be missing
+    source, target  languages ("de", "en"); source is None for the text of a language model
+    vocab_size      types to learn from the training split: one number for a vocabulary of both
+                    sides, two for one of each; with `vocabulary`, the sizes of that file
+    out             the new directory; it appears under this name when it is complete
+    kind            kind of vocabulary, see `dynconv.text.vocabulary`
+    vocabulary      a vocabulary file to use instead of learning one
+
+    Raises UserError when `out` exists, the text cannot be read or has no usable pair, the
+    vocabulary has another size, or the disk cannot be written.
+    """
+    out = out.resolve()
+    _refuse_existing(out)
+    splits = _find_splits(corpus_dir(corpus), source, target)
+    given = vocabulary and Vocabularies.load(vocabulary)
+    if given and given.sizes != vocab_size:
+        raise UserError(
+            f"{vocabulary}: {given.sizes} types, not vocab_size {vocab_size}: give that number"
+        )
+    scratch = out.with_name(out.name + ".part")
+    shutil.rmtree(scratch, ignore_errors=True)  # of a preparation that was killed
+    try:
+        scratch.mkdir(parents=True)
+        # Every mistake in the text is found here, before the long part.
+        counts = {split: _count_rows(split, paths) for split, paths in splits.items()}
+        vocabularies = given or _learn(splits["train"], counts["train"], vocab_size, kind)
+        vocabularies.save(scratch / "vocabulary.json")
+        dtype = "uint16" if max(map(len, vocabularies)) <= SHORT else "uint32"
+        rows = _bar(_stream(splits["train"]), "encode", counts["train"])
+        if source is None:
+            chunks = _encode_lines(rows, vocabularies.target)
+            pairs, _, total = _write_ids(chunks, [EOS], scratch, dtype)
+            source_tokens, target_tokens = 0, total - pairs  # each line has one <eos>
+        else:
+            chunks = _encode_pairs(rows, vocabularies)
+            sides, source_tokens, total = _write_ids(chunks, [], scratch, dtype)
+            pairs, target_tokens = sides // 2, total - source_tokens
+        if not pairs:
+            raise UserError(f"{corpus}: no usable pair in split train: all have a blank side")
+        _copy_text(splits, [side for side in (source, target) if side], scratch)
+        prepared = Prepared(
+            directory=out,
+            corpus=corpus,
+            source=source,
+            target=target,
+            pairs=pairs,
+            blank=counts["train"] - pairs,
+            source_tokens=source_tokens,
+            target_tokens=target_tokens,
+            vocab_size=vocab_size,
+            kind=vocabularies.target.kind,
+            dtype=dtype,
+            files={path.name: _sync_file(path) for path in sorted(scratch.iterdir())},
+        )
+        fields = asdict(prepared)
+        del fields["directory"]
+        meta = scratch / "prepared.json"
+        meta.write_text(json.dumps({"format": FORMAT, **fields}, indent=1), encoding="utf-8")
+        _sync_file(meta)
+        os.replace(scratch, out)
+    except OSError as error:
+        raise UserError(f"{out}: cannot write there: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return open_prepared(out, verify=False)
+
+
+def _refuse_existing(out: Path) -> None:
+    if is_prepared(out):
+        raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
+    if out.is_dir() and not any(out.iterdir()):
+        return
+    if out.exists():
+        raise UserError(f"{out}: something else is there: give another --out")
+
+
+def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, list[Path]]:
+    """Find the files of each split; UserError if one has one side only, or train is missing."""
+    splits = {}
+    for split in ("train", "valid", "test"):
+        names = [f"{split}.{side}" for side in (source, target) if side]
+        here = [directory / (name + suffix) for name in names for suffix in ("", *OPENERS)]
+        if split == "train" or any(path.is_file() for path in here):
+            splits[split] = [find_split(directory, name) for name in names]
+    return splits
+
+
+def _stream(paths: list[Path]) -> Iterator[Row]:
+    return stream_parallel(*paths) if len(paths) == 2 else zip(stream_lines(*paths), strict=True)
+
+
+def _count_rows(split: str, paths: list[Path]) -> int:
+    return sum(1 for _ in _bar(_stream(paths), f"read {split}", None))
+
+
+def _bar(rows: Iterable[Row], what: str, total: int | None) -> Iterable[Row]:
+    from tqdm import tqdm
+
+    # disable=None: a bar on terminals only
+    return tqdm(rows, what, total, unit=" lines", unit_scale=True, disable=None)
+
+
+def _learn(
+    paths: list[Path], lines: int, vocab_size: int | tuple[int, int], kind: str
+) -> Vocabularies:
+    """Learn a vocabulary of all sides of the training text, or one of each."""
+    if isinstance(vocab_size, int):
+        both = Vocabulary.learn(_sample(paths, lines, kind), vocab_size, kind)
+        return Vocabularies(both, both)
+    learned, mistakes = [], []
+    for path, size in zip(paths, vocab_size, strict=True):
+        try:
+            learned.append(Vocabulary.learn(_sample([path], lines, kind), size, kind))
+        except UserError as error:
+            mistakes.append(f"{path.name}: {error}")
+    if mistakes:  # both at once, because learning takes long
+        raise UserError("; ".join(mistakes))
+    return Vocabularies(*learned)
+
+
+def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
+    """Sample lines to learn from, evenly spread over the text; words are counted in all lines."""
+    if kind == "words":
+        return chain.from_iterable(_spread(paths, lines, lines, "learn"))
+    probe = chain.from_iterable(_spread(paths, lines, PROBE, "probe"))
+    words = chain.from_iterable(line.split() for line in probe)
+    size = sum(len(word.encode()) for word in words if len(word) > LONG) / min(PROBE, lines)
+    sample = min(SAMPLE, int(LONG_BYTES / size)) if size else SAMPLE
+    return chain.from_iterable(_spread(paths, lines, sample, "learn"))
+
+
+def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[Row]:
+    sample = min(sample, lines)
+    numbered = enumerate(_bar(_stream(paths), what, lines))
+    return (row for i, row in numbered if i * sample // lines < (i + 1) * sample // lines)
+
+
+def _encode_pairs(rows: Iterable[Row], vocabularies: Vocabularies) -> Iterator[list[list[int]]]:
+    """Yield the ids of source, target, source ... of the pairs without a blank side, in chunks."""
+    for chunk in _chunks(row for row in rows if all(map(str.strip, row))):
+        texts = zip(*chunk, strict=True)
+        sides = (v.encode(text) for v, text in zip(vocabularies, texts, strict=True))
+        yield list(chain.from_iterable(zip(*sides, strict=True)))
+
+
+def _encode_lines(rows: Iterable[Row], vocabulary: Vocabulary) -> Iterator[list[list[int]]]:
+    """Yield the ids of lines, blank ones included, each followed by <eos>, in chunks."""
+    for chunk in _chunks(rows):
+        yield [[*ids, EOS] for ids in vocabulary.encode([line for (line,) in chunk])]
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield lists of rows that have CHUNK characters together."""
+    chunk, size = [], 0
+    for row in rows:
+        chunk.append(row)
+        size += sum(map(len, row))
+        if size >= CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _write_ids(
+    chunks: Iterable[list[list[int]]], first: list[int], scratch: Path, dtype: str
+) -> tuple[int, int, int]:
+    """Write train.tokens, which begins with the ids `first`, and train.bounds.
+
+    Returns how many sequences of ids there are, the tokens in every other one (the sources of
+    pairs), and the tokens in all of them.
+    """
+    count, alternate, end = 0, 0, 0
+    id_type = np.dtype(dtype).newbyteorder("<")
+    paths = scratch / "train.tokens", scratch / "train.bounds"
+    with paths[0].open("wb") as tokens, paths[1].open("wb") as bounds:
+        tokens.write(np.array(first, id_type))
+        bounds.write(np.zeros(1, "<i8"))
+        for ids in chunks:
+            lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+            tokens.write(np.fromiter(chain.from_iterable(ids), id_type, lengths.sum()))
+            bounds.write((end + lengths.cumsum()).astype("<i8"))
+            count, end = count + len(ids), end + int(lengths.sum())
+            alternate += int(lengths[::2].sum())
+    return count, alternate, end
+
+
+def _copy_text(splits: dict[str, list[Path]], languages: list[str], to: Path) -> None:
+    """Copy the text of the other splits, further references (test.summary1 ...) included."""
+    for split in splits.keys() - {"train"}:
+        for path, language in zip(splits[split], languages, strict=True):
+            name = f"{split}.{language}"
+            for each in [path, *path.parent.glob(f"{name}[0-9]*")]:
+                with (
+                    OPENERS.get(each.suffix, open)(each, "rb") as text,
+                    (to / (name if each == path else each.name)).open("wb") as plain,
+                ):
+                    shutil.copyfileobj(text, plain)
+
+
+def _sync_file(path: Path) -> dict[str, int | str]:
+    """Force a file to the disk and return its size in bytes and its sha256."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
