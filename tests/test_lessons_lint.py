@@ -11,8 +11,9 @@ import jupytext
 import nbformat
 import pytest
 import yaml
+from conftest import ROOT
 
-from dynconv.teach.lessons import LESSONS, check, run
+from dynconv.teach.lessons import check, run
 
 HEADINGS = [
     "Question",
@@ -28,11 +29,12 @@ HEADINGS = [
     "References",
 ]
 KINDS = ("predict", "derive", "implement", "measure", "find the bug", "open")
-PACKAGE = LESSONS.parent / "dynconv"
+LESSONS = ROOT / "lessons"
+PACKAGE = ROOT / "dynconv"
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
 TEXTS = sorted(LESSONS.glob("*.md"))
-TEMPLATE = LESSONS.parent / "book/lesson_template.md"
+TEMPLATE = ROOT / "book/lesson_template.md"
 """what a new lesson begins as"""
 
 each_lesson = pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
@@ -85,13 +87,13 @@ def test_readme_has_its_title_and_minutes(text):
     source, number = prose(text), text.name[:2]
     title = re.search(r"^# (.+)$", source, re.MULTILINE)[1]
     minutes = re.search(r"^\*\*Time\*\* (\d+) minutes", source, re.MULTILINE)[1]
-    readme = (LESSONS.parent / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"| {number} | [{title}](lessons/{text.name}) | {minutes} |" in readme
 
 
 def test_contents_number_the_lessons_as_their_files():
     """Hence equation (11.2) is the second one of lesson 11."""
-    contents = yaml.safe_load((LESSONS.parent / "book/_toc.yml").read_text(encoding="utf-8"))
+    contents = yaml.safe_load((ROOT / "book/_toc.yml").read_text(encoding="utf-8"))
     unnumbered = "Appendices", "Back matter"
     parts = [part for part in contents["parts"] if part["caption"] not in unnumbered]
     first, *others = parts

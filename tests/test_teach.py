@@ -1,6 +1,6 @@
 """The tools of the lessons say what is so, and fail where they should."""
 
-import subprocess
+import importlib
 import sys
 from functools import partial
 
@@ -8,12 +8,12 @@ import jupytext
 import nbformat
 import pytest
 import torch
-from conftest import ROOT
 from matplotlib.figure import Figure
 
 from dynconv import ops
-from dynconv.teach import draw_mixing, mixing_matrix, same, show, student, style
+from dynconv.teach import book, draw_mixing, mixing_matrix, same, show, student, style
 from dynconv.teach import lessons as runner
+from dynconv.teach.checkout import run_tool
 
 KERNEL = torch.tensor([[0.2, 0.3, 0.5]])
 
@@ -109,7 +109,8 @@ after
 
 @pytest.fixture
 def lesson(tmp_path):
-    text = tmp_path / "01_title.md"
+    text = tmp_path / "lessons" / "01_title.md"
+    text.parent.mkdir()
     text.write_text(LESSON, encoding="utf-8")
     return text
 
@@ -129,7 +130,7 @@ def test_runner_stores_outputs_and_writes_the_same_bytes_again(lesson):
 
 def test_run_takes_what_has_changed_or_is_named(lesson, monkeypatch):
     ran = []
-    monkeypatch.setattr(runner, "LESSONS", lesson.parent)
+    monkeypatch.setattr(runner, "checkout", lambda: lesson.parents[1])
     monkeypatch.setattr(
         runner, "run", lambda text, run=runner.run: (ran.append(text.stem), run(text))
     )
@@ -182,9 +183,17 @@ def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("tool", ["lessons", "student"])
-def test_a_tool_names_the_package_that_is_missing(tool):
-    start = f"import sys; sys.modules['jupytext'] = None; import dynconv.teach.{tool}"
-    command = [sys.executable, "-c", start]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 1
-    assert done.stderr == "jupytext is missing: pip install 'dynconv[lessons]'\n"
+def test_a_tool_names_the_package_that_is_missing(tool, monkeypatch):
+    name = f"dynconv.teach.{tool}"
+    monkeypatch.setitem(sys.modules, "jupytext", None)
+    monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(SystemExit, match="^jupytext is missing: pip install 'dynconv.lessons.'$"):
+        importlib.import_module(name)
+
+
+@pytest.mark.parametrize("tool", [runner, book])
+def test_a_tool_of_an_installed_package_asks_for_the_checkout(tool, monkeypatch, tmp_path):
+    installed = tmp_path / "dynconv" / "teach" / "checkout.py"
+    monkeypatch.setattr("dynconv.teach.checkout.__file__", str(installed))
+    with pytest.raises(SystemExit, match=f"^dynconv: no lessons .* in {tmp_path}: .*; clone .*$"):
+        run_tool(tool.main)

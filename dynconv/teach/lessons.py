@@ -3,9 +3,9 @@
     python -m dynconv.teach.lessons run [NAME ...]     text -> executed notebook
     python -m dynconv.teach.lessons check [NAME ...]   compare, execute nothing
 
-NAME is the beginning of a file name, such as 04. Without one, run takes the lessons whose notebook
-is not that of their text, and check takes all. A second run writes the same bytes, but for the
-output of cells tagged timing.
+NAME is the beginning of a file name, such as 04. Without a NAME, run executes the lessons whose
+notebook does not match their text, and check compares all. A second run writes the same bytes,
+except for the outputs of cells tagged timing.
 """
 
 import argparse
@@ -22,7 +22,9 @@ try:
 except ModuleNotFoundError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'dynconv[lessons]'")
 
-LESSONS = Path(__file__).parents[2] / "lessons"
+from dynconv.errors import UserError
+from dynconv.teach.checkout import checkout, run_tool
+
 ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
@@ -32,7 +34,7 @@ CELL_METADATA = ("tags", "mystnb")
 
 
 def name_cells(notebook) -> None:
-    """Ids from the cells' own text, so that a run changes none and an edit changes one."""
+    """Give each cell an id that depends on its text, so an edit changes no other cell's id."""
     seen = set()
     for cell in notebook.cells:
         text = cell.source
@@ -43,7 +45,7 @@ def name_cells(notebook) -> None:
 
 
 def run(text: Path) -> None:
-    """Execute the text of a lesson and store it, with outputs, as the notebook beside it."""
+    """Execute a lesson's text and store it, with outputs, as the notebook of the same name."""
     notebook = jupytext.read(text)
     name_cells(notebook)
     os.environ.update(ENVIRONMENT)
@@ -79,6 +81,7 @@ def check(text: Path) -> None:
 
 
 def is_current(text: Path) -> bool:
+    """Return whether the notebook matches the text, and has run."""
     try:
         check(text)
     except AssertionError:
@@ -87,14 +90,16 @@ def is_current(text: Path) -> bool:
 
 
 def main() -> None:
+    """Run or check the lessons that the command line names."""
+    folder = checkout() / "lessons"
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=["run", "check"])
     parser.add_argument("names", nargs="*", metavar="NAME")
     arguments = parser.parse_args()
     names = arguments.names or [""]
-    texts = sorted({text for name in names for text in LESSONS.glob(f"{name}*.md")})
+    texts = sorted({text for name in names for text in folder.glob(f"{name}*.md")})
     if not texts:
-        sys.exit(f"no lesson begins with {' or '.join(names)}")
+        raise UserError(f"no lesson begins with {' or '.join(names)}: see {folder}")
     for text in texts:
         if arguments.action == "check":
             try:
@@ -107,4 +112,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_tool(main)

@@ -1,4 +1,4 @@
-"""Write lessons without their solutions, as notebooks that have not run.
+"""Write lessons as notebooks without solutions and without outputs.
 
 python -m dynconv.teach.student lessons/04*.md -o out/
 """
@@ -20,11 +20,12 @@ SOLUTION = re.compile(
 
 
 def without_solutions(text: str) -> str:
-    """The MyST text of a lesson without what lies between solution-start and solution-end."""
+    """Return a lesson's MyST text without its solutions, from solution-start to solution-end."""
     return SOLUTION.sub("", text)
 
 
 def main() -> None:
+    """Write the lessons that the command line names, without solutions."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("lessons", nargs="+", type=Path, metavar="LESSON.md")
     parser.add_argument("-o", "--out", type=Path, required=True)

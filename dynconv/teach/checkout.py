@@ -1,0 +1,26 @@
+"""The checkout of the repository, which contains the lessons and the book; a wheel does not."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from dynconv.errors import UserError
+
+
+def checkout() -> Path:
+    """Return the root of the repository's checkout; UserError if dynconv runs without one."""
+    root = Path(__file__).parents[2]
+    if not (root / "book" / "_toc.yml").is_file():
+        raise UserError(
+            f"no lessons and no book in {root}: an installed package does not contain them; "
+            "clone the repository and pip install -e it"
+        )
+    return root
+
+
+def run_tool(main: Callable[[], None]) -> None:
+    """Run a tool; it ends with one line on stderr and exit code 1 if it raises UserError."""
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"dynconv: {error}")
