@@ -1,7 +1,8 @@
-"""A large vocabulary in bands of falling frequency, whose embeddings get narrower band by band.
+"""Embeddings and softmax for a large vocabulary, which give rare types fewer dimensions.
 
-Band i holds the types edges[i] <= w < edges[i + 1]. It has embeddings E_i (V_i, w_i) and a
-projection P_i (C, w_i); input and output may share both (Baevski and Auli 2019, section 3).
+The vocabulary is cut into bands of falling frequency. Band i contains the types w with
+edges[i] <= w < edges[i + 1]; it has embeddings E_i (V_i, w_i) and a projection P_i (C, w_i). Input
+and output may share both (Baevski and Auli 2019, section 3).
 """
 
 from itertools import pairwise
@@ -12,13 +13,13 @@ from torch import Tensor, nn
 
 
 class AdaptiveEmbedding(nn.Module):
-    """P_i E_i[w - edges[i]] for a type w of band i (Baevski and Auli 2019, section 3).
+    """Embeds a type w of band i as P_i E_i[w - edges[i]] (Baevski and Auli 2019, section 3).
 
     edges   0, the first type of the second, third ... band, and V
     widths  w_i of each band
 
     E_i is drawn from N(0, 1 / w_i), P_i is Xavier-uniform. The result is not scaled: the model
-    multiplies by sqrt(C), as it does with other embeddings.
+    multiplies it by sqrt(C), as it does with other embeddings.
     """
 
     def __init__(self, channels: int, edges: tuple[int, ...], widths: tuple[int, ...]):
@@ -28,24 +29,26 @@ class AdaptiveEmbedding(nn.Module):
         self.projections = band_projections(channels, widths)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """tokens (...) int64 to (..., C), in the parameters' dtype under autocast, too."""
+        """Embed tokens (...) int64 as (..., C), in the parameters' dtype even under autocast."""
         x = 0
         bands = zip(pairwise(self.edges), self.words, self.projections, strict=True)
         for (start, end), E, P in bands:
-            # all positions in all bands, zeros where a band is not theirs: no shape depends on data
+            # every band embeds all positions, and zeros those of other bands: this way no shape
+            # depends on the data
             own = F.embedding((tokens - start).clamp(0, end - start - 1), E)
             x = x + F.linear(own * inside(tokens, start, end).unsqueeze(-1), P)
         return x.to(E.dtype)
 
 
 class AdaptiveSoftmax(nn.Module):
-    """p(w | h) = p(band of w | h) p(w | band of w, h) (Grave et al. 2017, section 3.3).
+    """Computes p(w | h) = p(band of w | h) p(w | band of w, h) (Grave et al. 2017, section 3.3).
 
-    One softmax, the head, is over the types of the first band and a class for each further band,
-    the rows of [E_0; classes] h; each further band has a softmax over E_i P_i^T h. With `tied` E_i
-    and P_i are those of the input; its P_0 has no counterpart here, so E_0 must be C wide.
+    The first softmax, the head, chooses among the types of the first band and one class per further
+    band; its logits are [E_0; classes] h. Each further band has a softmax with logits E_i P_i^T h.
 
-    dropout  on P_i^T h
+    tied     use the E_i and P_i of this embedding; its P_0 has no counterpart here, so the first
+             band must be C wide
+    dropout  acts on P_i^T h
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class AdaptiveSoftmax(nn.Module):
         return wide(F.linear(self.dropout(projected), self.words[i + 1]))
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Log-probabilities (..., V) for hidden (..., C), in float32 or wider."""
+        """Return log-probabilities (..., V) for hidden (..., C), in float32 or wider."""
         head = self._head(hidden).log_softmax(-1)
         words, classes = head.split([self.edges[1], len(self.classes)], dim=-1)
         tails = [
@@ -83,10 +86,10 @@ class AdaptiveSoftmax(nn.Module):
         return torch.cat([words, *tails], dim=-1)
 
     def nats(self, hidden: Tensor, target: Tensor) -> Tensor:
-        """-log p (N,) of target (N,) int64 after hidden (N, C), in float32 or wider.
+        """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider.
 
-        A band's softmax is computed for the targets in it alone. Without any, its parameters still
-        get gradients, of zero.
+        A band's softmax is computed only for the targets in that band. If there are none, its
+        parameters get gradients of zero, not None.
         """
         tails = list(pairwise(self.edges[1:]))
         rows = [inside(target, start, end).nonzero().squeeze(1) for start, end in tails]
@@ -102,7 +105,7 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def band_words(edges: tuple[int, ...], widths: tuple[int, ...]) -> nn.ParameterList:
-    """E_i (V_i, w_i) of each band."""
+    """Return the embeddings E_i (V_i, w_i) of each band."""
     return nn.ParameterList(
         nn.Parameter(nn.init.normal_(torch.empty(end - start, width), std=width**-0.5))
         for (start, end), width in zip(pairwise(edges), widths, strict=True)
@@ -110,17 +113,17 @@ def band_words(edges: tuple[int, ...], widths: tuple[int, ...]) -> nn.ParameterL
 
 
 def band_projections(channels: int, widths: tuple[int, ...]) -> nn.ParameterList:
-    """P_i (C, w_i) of each band."""
+    """Return the projection P_i (C, w_i) of each band."""
     return nn.ParameterList(
         nn.Parameter(nn.init.xavier_uniform_(torch.empty(channels, width))) for width in widths
     )
 
 
 def inside(tokens: Tensor, start: int, end: int) -> Tensor:
-    """Which tokens are of the band from `start` to before `end`."""
+    """Return True where a token is in the band start <= token < end."""
     return (tokens >= start) & (tokens < end)
 
 
 def wide(x: Tensor) -> Tensor:
-    """In float32, or wider if it is."""
+    """Convert to float32, unless x is that wide already."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,5 +1,7 @@
-"""Multi-head attention, softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2;
-equations (3.2) to (3.4) of the book)."""
+"""Multi-head attention computes softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2).
+
+Equations (3.2) to (3.4) of the book.
+"""
 
 from typing import NamedTuple
 
@@ -13,16 +15,16 @@ from dynconv.ops.checks import require_heads
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """(B, T, C) to (B, H, T, d_k), a view; head h has channels h d_k to (h + 1) d_k."""
+    """View x (B, T, C) as (B, H, T, d_k); head h gets the channels from h d_k to (h + 1) d_k."""
     return x.unflatten(2, (heads, -1)).transpose(1, 2)
 
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout
 ) -> Tensor:
-    """Attention of query (B, H, T, d_k) over key and value (B, H, S, d_k); returns (B, T, C).
+    """Attend from query (B, H, T, d_k) to key and value (B, H, S, d_k); return (B, T, C).
 
-    mask, if any, is bool, broadcast to (B, H, T, S), True where attention is forbidden.
+    mask, if given, is bool, broadcasts to (B, H, T, S), and is True where attention is forbidden.
     """
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)  # (B, H, T, S)
     if mask is not None:
@@ -32,10 +34,11 @@ def attend(
 
 
 def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
-    """Keys and values, or queries, keys and values, of x (B, T, C): each (B, T, C).
+    """Project x (B, T, C) to keys and values, or to queries, keys and values: each (B, T, C).
 
-    The keys' bias adds one number to all scores of a query, which the softmax does not see. Its
-    gradient would be rounding errors alone, of which Adam makes full steps: it gets none.
+    The keys' bias adds the same number to all scores of a query, which cancels in the softmax. Its
+    gradient would consist of rounding errors, which Adam would scale up to full steps, so it gets
+    none.
     """
     biases = list(layer.bias.chunk(parts))
     biases[-2] = biases[-2].detach()
@@ -43,20 +46,20 @@ def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
 
 
 class KeysValues(NamedTuple):
-    """The keys and values (N, S, C) of earlier positions, which decoding attends to."""
+    """Keeps the keys and values (N, S, C) of earlier positions while decoding: a KV cache."""
 
     keys: Tensor
     values: Tensor
 
     def select(self, rows: Tensor) -> "KeysValues":
-        """Those of these rows; a row may appear several times."""
+        """Return the keys and values of these rows; a row may appear several times."""
         return KeysValues(*(part.index_select(0, rows) for part in self))
 
 
 class SelfAttention(nn.Module):
-    """Self-attention over the whole sentence, or within a window of `kernel_size` positions.
+    """Attends to the whole sentence, or only within a window of `kernel_size` positions.
 
-    The window is centred, or, when causal, the last `kernel_size` positions. Decoding keeps the
+    The window is centred on each position; a causal layer's window ends there. Decoding keeps the
     keys and values of the window, or of all positions so far.
     """
 
@@ -77,7 +80,7 @@ class SelfAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def _forbidden(self, T: int, S: int, device: torch.device) -> Tensor:
-        """(T, S), True where the last T of S positions must not look."""
+        """Return (T, S), True where the last T of S positions must not look."""
         ahead = torch.arange(S, device=device) - torch.arange(S - T, S, device=device)[:, None]
         K = self.kernel_size or 2 * S + 1
         if self.causal:
@@ -113,7 +116,7 @@ class SelfAttention(nn.Module):
 
 
 class CrossAttention(nn.Module):
-    """Source-target attention: the decoder's positions look at the encoder's output."""
+    """Lets the decoder's positions attend to the encoder's output."""
 
     def __init__(self, channels: int, heads: int, *, dropout: float = 0.0):
         super().__init__()
@@ -125,9 +128,9 @@ class CrossAttention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, H, S, d_k) of the encoder's output; decoding computes them once.
+        """Return keys and values (B, H, S, d_k) of the encoder's output; decoding needs them once.
 
-        They are made contiguous, since matrix products would copy them at each step.
+        They are made contiguous, because every step's matrix products would copy them otherwise.
         """
         key, value = project(self.memory_proj, memory, 2)
         return tuple(split_heads(part, self.heads).contiguous() for part in (key, value))
@@ -135,8 +138,11 @@ class CrossAttention(nn.Module):
     def forward(
         self, x: Tensor, projected: tuple[Tensor, Tensor], pad_mask: Tensor | None = None
     ) -> Tensor:
-        """x (N, T, C) over `projected` (B, H, S, d_k); N is B, or B x beam with a sentence's
-        beams side by side: they then share its keys and values."""
+        """Attend from x (N, T, C) to `projected` keys and values (B, H, S, d_k); return (N, T, C).
+
+        N is B, or B x beam, where the hypotheses of a sentence are consecutive rows and share its
+        keys and values.
+        """
         N, T, C = x.shape
         key, value = projected
         mask = None if pad_mask is None else pad_mask[:, None, None, :]

@@ -1,4 +1,4 @@
-"""Averaging attention (Zhang et al. 2018, section 3; equations (13.1) to (13.3) of the book)."""
+"""Average attention (Zhang et al. 2018, section 3; equations (13.1) to (13.3) of the book)."""
 
 from typing import NamedTuple
 
@@ -11,23 +11,24 @@ from dynconv.layers.projection import linear
 
 
 class RunningSum(NamedTuple):
-    """The sum (N, 1, C) of the positions so far and their number (N, 1, 1)."""
+    """Keeps the sum (N, 1, C) of the positions so far and their number (N, 1, 1)."""
 
     total: Tensor
     count: Tensor
 
     def select(self, rows: Tensor) -> "RunningSum":
-        """That of these rows; a row may appear several times."""
+        """Return the sums of these rows; a row may appear several times."""
         return RunningSum(*(part.index_select(0, rows) for part in self))
 
 
 class AverageAttention(nn.Module):
-    """The mean of the past through a feed-forward module, then an input and a forget gate.
+    """Averages the past, passes the mean through a feed-forward network, and gates the result.
 
         g_t = FFN(mean(x_1 .. x_t));  i, f = sigmoid(W [x_t; g_t]);  y_t = i * x_t + f * g_t
 
-    A layer that is not causal takes the mean of the whole sentence (not published). Decoding
-    keeps the running sum and the number of positions.
+    i is the input gate and f the forget gate. A layer that is not causal averages the whole
+    sentence, which the paper does not do. Decoding keeps the running sum and the number of
+    positions.
     """
 
     def __init__(self, channels: int, ffn: int, *, causal: bool = False):

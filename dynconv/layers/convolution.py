@@ -1,9 +1,6 @@
-"""The convolutions as layers: dense, depthwise, LightConv and DynamicConv.
+"""The convolutions of Wu et al. 2019 as layers: dense, depthwise, LightConv and DynamicConv.
 
-Each keeps, for decoding, the K - 1 last inputs of its convolution in a `History`: `step(x, state)`
-takes any number n of new positions and returns their outputs and the next state. A state of None is
-the start of a sentence. `step` is for causal layers in eval mode (it raises ValueError for others);
-no gradient flows through states.
+While decoding, each keeps the K - 1 last inputs of its convolution in a `History`.
 """
 
 import torch
@@ -19,14 +16,17 @@ from dynconv.ops.lightconv import same_kernel
 
 
 def left_padding(kernel_size: int, causal: bool) -> int:
-    """Zeros before position 0: K - 1 when causal, else K // 2; ValueError for an even K."""
+    """Return how many zeros precede position 0: K - 1 if causal, else K // 2. K must be odd."""
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise ValueError(f"kernel size {kernel_size} must be odd and positive")
     return kernel_size - 1 if causal else kernel_size // 2
 
 
 class DenseConv(nn.Module):
-    """A full convolution, C x C x K weights and no projections (Wu et al. 2019, Table 3, "CNN")."""
+    """Convolves all channels, with C x C x K weights (Wu et al., Table 3, "CNN").
+
+    It has no projections before or after the convolution.
+    """
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
         super().__init__()
@@ -51,7 +51,7 @@ class DenseConv(nn.Module):
 
 
 class DepthwiseConv(nn.Module):
-    """One free kernel a channel between two projections (Wu et al. 2019, Table 3)."""
+    """Convolves each channel with a kernel of its own, between projections (Wu et al., Table 3)."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class DepthwiseConv(nn.Module):
 
 
 class LightConv(nn.Module):
-    """LightConv (Wu et al. 2019, section 3): normalised kernels shared within heads.
+    """Convolves with H normalised kernels, shared by C / H channels each (Wu et al., section 3).
 
-    DropConnect drops entries of the normalised (H, K) weights, one mask for the whole batch.
+    DropConnect drops entries of the normalised (H, K) weights, with one mask for the whole batch.
     """
 
     def __init__(
@@ -124,10 +124,11 @@ class LightConv(nn.Module):
 
 
 class DynamicConv(nn.Module):
-    """DynamicConv (Wu et al. 2019, section 4): each position predicts its own H x K kernel.
+    """Convolves with kernels (H, K) that each position predicts (Wu et al., section 4).
 
-    The kernel comes from the projected (and gated, and masked) input, by W^Q of H * K rows without
-    bias; row h * K + j is tap j of head h. DropConnect masks each (b, t, h, j) by itself.
+    W^Q, of H * K rows and without bias, predicts them from the input as it is after projection,
+    gate and padding mask; row h * K + j gives tap j of head h. DropConnect draws a mask for each
+    position: entry (b, t, h, j) is dropped independently of all others.
     """
 
     def __init__(

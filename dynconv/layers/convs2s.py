@@ -1,8 +1,8 @@
 """The layers of ConvS2S (Gehring et al. 2017, section 3; equations (5.1) to (5.6) of the book).
 
-Every weight but those of the embeddings is g v / |v|, with one length g and one direction v for
-each output (Salimans and Kingma 2016). At the start each layer keeps the variance of its input;
-dropout has raised that to 1 / p, where p is the share retained (section 3.5).
+Except for the embeddings, weights are normalised: g v / |v|, with a length g and a direction v per
+output (Salimans and Kingma 2016). They are initialised to keep the variance of the layer's input,
+which dropout has raised to 1 / p, where p is the share it retains (section 3.5).
 """
 
 import math
@@ -18,25 +18,25 @@ from dynconv.layers.history import History, require_causal
 from dynconv.ops.dynamicconv import pad_time
 
 HALVE = 0.5**0.5
-"""times the sum of two tensors of one variance: halves the sum's variance back to theirs"""
+"""by which the sum of two tensors of equal variance is multiplied, to keep that variance"""
 
 
 def normalised(layer: nn.Linear | nn.Conv1d, gain: float) -> nn.Module:
-    """The layer weight-normalised, from N(0, sqrt(gain / n)) for n inputs a neuron, its bias 0."""
+    """Weight-normalise a layer, initialised from N(0, gain / n) for n inputs per output; bias 0."""
     nn.init.normal_(layer.weight, std=math.sqrt(gain / layer.weight[0].numel()))
     nn.init.zeros_(layer.bias)
     return weight_norm(layer)
 
 
 def normalised_linear(inputs: int, outputs: int, retained: float = 1.0) -> nn.Module:
-    """A linear layer whose input comes from dropout that retains this share."""
+    """Return a weight-normalised linear layer for inputs of which dropout retains this share."""
     return normalised(nn.Linear(inputs, outputs), gain=retained)
 
 
 class PositionedEmbedding(nn.Module):
-    """e_j = w_j + p_j: the token's embedding and its position's, both learned (section 3.1).
+    """Adds the learned embeddings of a token and of its position: e_j = w_j + p_j (section 3.1).
 
-    max_positions None leaves p out. Tables begin at N(0, 0.1).
+    Without max_positions there is no p. Both tables are initialised with standard deviation 0.1.
     """
 
     def __init__(self, vocab_size: int, width: int, max_positions: int | None, dropout: float):
@@ -48,7 +48,9 @@ class PositionedEmbedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, start: int = 0, pad_mask: Tensor | None = None) -> Tensor:
-        """tokens (B, T), the first at position `start`, to (B, T, C); padding has no position.
+        """Embed tokens (B, T), the first of them at position `start`, as (B, T, C).
+
+        With a pad_mask (B, T), True at padding, only the other tokens are counted as positions.
 
         Raises UserError for more tokens than there are positions.
         """
@@ -69,10 +71,11 @@ class PositionedEmbedding(nn.Module):
 
 
 class GatedConv(nn.Module):
-    """v(W X + b), v([A B]) = A * sigmoid(B): a convolution and its gate (section 3.2).
+    """Convolves to twice the channels and gates one half by the other (section 3.2).
 
-    Causal: zeros before the sentence. Otherwise (K - 1) // 2 of them before and K // 2 after it,
-    and padding is set to zero. Decoding keeps the K - 1 last inputs.
+    The output is A * sigmoid(B) for [A B] = W X + b. A causal layer has K - 1 zeros before the
+    sentence; another has (K - 1) // 2 before and K // 2 after it, and zeros in place of padding.
+    Decoding keeps the K - 1 last inputs.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class GatedConv(nn.Module):
         self.causal, self.kernel_size = causal, kernel_size
         self.pad_left = kernel_size - 1 if causal else (kernel_size - 1) // 2
         self.dropout = nn.Dropout(dropout)
-        # a gate of inputs near zero is near 1/2: it quarters the variance
+        # the gate of inputs near zero is near 1/2, which quarters the variance
         self.conv = normalised(nn.Conv1d(inputs, 2 * outputs, kernel_size), gain=4 * (1 - dropout))
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
@@ -101,9 +104,9 @@ class GatedConv(nn.Module):
 
 
 class KeyedMemory(NamedTuple):
-    """What the decoder attends to: the encoder's output z and values (z + e) sqrt(1/2), (B, S, C).
+    """Contains what the decoder attends to: the encoder's output z as keys, and values (B, S, C).
 
-    The paper's values are z + e; the factor is the released code's.
+    The values are (z + e) sqrt(1/2). The paper has z + e; the factor is in the released code.
     """
 
     states: Tensor
@@ -113,15 +116,15 @@ class KeyedMemory(NamedTuple):
 
 
 class MultiStepAttention(nn.Module):
-    """Attention of one decoder layer (section 3.3), its variance kept (section 3.4).
+    """Attends from one decoder layer to the source (section 3.3), keeping the variance (3.4).
 
         d_i = (W_d h_i + b_d + g_i) sqrt(1/2)
         a_ij = softmax_j(d_i . z_j)
         c_i = m sqrt(1/m) sum_j a_ij values_j
         h_i + c_i becomes (h_i + W_c c_i + b_c) sqrt(1/2)
 
-    for m source tokens. The paper has neither the sqrt(1/2) in d nor W_c, which c needs where h has
-    another width; both are the released code's.
+    for m source tokens. The sqrt(1/2) in d and W_c, without which c and h would need the same
+    width, are not in the paper but in the released code.
     """
 
     def __init__(self, channels: int, embedding: int):
@@ -130,9 +133,10 @@ class MultiStepAttention(nn.Module):
         self.out_proj = normalised_linear(embedding, channels)
 
     def forward(self, h: Tensor, g: Tensor, memory: KeyedMemory) -> tuple[Tensor, Tensor]:
-        """h (N, T, C), target embeddings g (N, T, E); returns h's successor and a (N, T, S).
+        """Return the next h (N, T, C) and a (N, T, S), from h and target embeddings g (N, T, E).
 
-        N is B, or B x beam with a sentence's beams side by side: they share its memory.
+        N is B, or B x beam, where the hypotheses of a sentence are consecutive rows and share its
+        memory.
         """
         N, T, _ = h.shape
         B, S, E = memory.states.shape

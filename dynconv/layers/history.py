@@ -1,4 +1,4 @@
-"""What a convolution remembers while it decodes: its last inputs."""
+"""The inputs that a convolution keeps while it decodes."""
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ def require_causal(layer: nn.Module, causal: bool) -> None:
 
 
 class Slots:
-    """A buffer (slots, rows, C) that fills up slot by slot; several histories may share it."""
+    """Fills a buffer (slots, rows, C) one slot at a time; several histories may share it."""
 
     def __init__(self, start: Tensor, slots: int):
         self.data = start.new_empty(slots, *start.shape[1:])
@@ -26,12 +26,14 @@ class Slots:
 
 
 class History:
-    """The last inputs of N rows, zeros at first. Nothing in it ever changes.
+    """Keeps the last inputs of N sequences, which are zeros at first.
 
-    `append` writes only the new positions, and `select`, the reordering of a beam search, moves
-    indices only: at (N, filled slots) says in which row of each slot an input lies. The buffer has
-    room for twice the window; when it is full, or another history has grown from the same point,
-    the window moves to a new one.
+    It is persistent: `append` and `select` return new histories and leave the old one as it was,
+    although they may share a buffer. `append` writes only the new positions. `select`, with which a
+    beam search reorders its hypotheses, copies only indices: at (N, filled slots) says which row of
+    each slot contains a sequence's input. The buffer has room for twice the window. When it is
+    full, or another history has already written past this one's end, the window is copied to a new
+    buffer.
     """
 
     def __init__(self, slots: Slots, at: Tensor):
@@ -39,7 +41,7 @@ class History:
 
     @classmethod
     def extend(cls, state: "History | None", x: Tensor, size: int) -> "History":
-        """`state` with x (N, n, C) appended; None stands for `size` zeros."""
+        """Return `state` with x (N, n, C) appended; a state of None stands for `size` zeros."""
         if state is None:
             N, _, C = x.shape
             at = torch.arange(N, device=x.device)[:, None].expand(N, size)
@@ -47,7 +49,7 @@ class History:
         return state.append(x, size)
 
     def append(self, x: Tensor, size: int) -> "History":
-        """With x (N, n, C) as the newest positions; `size` older ones must be kept."""
+        """Return the history with x (N, n, C) appended, and at least `size` older positions."""
         x = x.detach().transpose(0, 1)  # (n, N, C)
         n, N, _ = x.shape
         slots, at, end = self.slots, self.at, self.at.shape[1]
@@ -61,17 +63,17 @@ class History:
         return History(slots, torch.cat([at, own], dim=1))
 
     def select(self, rows: Tensor) -> "History":
-        """The history of these rows; a row may stand several times."""
+        """Return the history of these rows; a row may appear several times."""
         return History(self.slots, self.at.index_select(0, rows))
 
     def window(self, size: int) -> Tensor:
-        """The last `size` positions (N, size, C), copied together."""
+        """Return a copy of the last `size` positions (N, size, C)."""
         end = self.at.shape[1]
         at = self.at[:, end - size :]
         return self.slots.data[torch.arange(end - size, end, device=at.device), at]
 
     def mix(self, weight: Tensor) -> Tensor:
-        """The convolution at the last n positions: weight (N, n, H, K), result (N, n, C)."""
+        """Convolve at the last n positions: weight (N, n, H, K) gives (N, n, C)."""
         n, K = weight.shape[1], weight.shape[3]
         if n > 1:
             return window_mix(self.window(K - 1 + n), weight)

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
-    """A linear layer with Xavier-uniform weights and a bias of zero."""
+    """Return a linear layer with Xavier-uniform weights and a bias of zero."""
     layer = nn.Linear(inputs, outputs, bias)
     nn.init.xavier_uniform_(layer.weight)
     if bias:
@@ -14,10 +14,10 @@ def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
 
 
 class InputProjection(nn.Module):
-    """d -> d, or d -> 2d and a GLU: first half times sigmoid(second half) (Wu et al., Figure 2b).
+    """Projects C channels to C, or to 2 C that a GLU halves (Wu et al. 2019, Figure 2b).
 
-    Padding is set to zero *after* the projection, so that its bias cannot leak into the window
-    of a real position.
+    The GLU multiplies the first half by the sigmoid of the second. Padding is set to zero *after*
+    the projection, because otherwise its bias would leak into the windows of real positions.
     """
 
     def __init__(self, channels: int, glu: bool, dropout: float = 0.0):

@@ -11,11 +11,12 @@ from dynconv.ops.checks import require_heads
 
 
 class TaLKConv(nn.Module):
-    """Time-aware large kernels: each position and head predicts how far its window reaches.
+    """Sums windows whose edges each position and head predicts: time-aware large kernels.
 
-    Offsets are sigmoid(W x + b), H for the left edge and, unless causal (max_right == 0), H for
-    the right. Dropout acts on the offsets; what it scales up beyond 1 is cut back to 1, so that
-    no window outgrows max_left or max_right. Without `normalize` the sums are not divided by
+    The offsets sigmoid(W x + b) say how far a window reaches, as a share of max_left and of
+    max_right: H of them for the left edge and H for the right, or none if the layer is causal
+    (max_right == 0). Dropout acts on the offsets; those that it scales up beyond 1 are cut back to
+    1, so no window outgrows max_left or max_right. With `normalize`, sums are divided by
     max_left + max_right + 1. Decoding keeps the max_left last inputs.
     """
 
@@ -40,7 +41,7 @@ class TaLKConv(nn.Module):
         self.out_proj = linear(channels, channels)
 
     def _offsets(self, x: Tensor) -> Tensor:
-        """(B, T, H) or (B, T, 2 H), in at least float32."""
+        """Return the offsets (B, T, H) or (B, T, 2 H), in float32 or wider."""
         offsets = self.offset_proj(x).to(torch.promote_types(x.dtype, torch.float32)).sigmoid()
         return F.dropout(offsets, self.weight_dropout, self.training).clamp(max=1)
 

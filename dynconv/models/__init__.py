@@ -1,4 +1,4 @@
-"""Whole models, built from a configuration."""
+"""Models, which `build` makes from a configuration."""
 
 from dynconv.models.build import build
 from dynconv.models.convs2s import ConvS2S

@@ -1,4 +1,4 @@
-"""Blocks: sub-blocks, each with a residual connection and layer normalisation."""
+"""Blocks of the encoder and the decoder, whose sub-layers have residual connections."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from dynconv.layers.projection import linear
 
 
 class FeedForward(nn.Module):
-    """W2 act(W1 x + b1) + b2, the same at every position (Wu et al. 2019, section 5.1)."""
+    """Computes W2 act(W1 x + b1) + b2 at every position (Wu et al. 2019, section 5.1)."""
 
     def __init__(self, channels: int, ffn: int, activation: str, dropout: float = 0.0):
         super().__init__()
@@ -26,7 +26,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + dropout(f(x)), normalised after the sum ("post", the papers) or before f ("pre")."""
+    """Adds a sub-layer to its input, x + dropout(f(x)), and normalises.
+
+    The sum is normalised ("post", as in the papers), or the input of f is ("pre").
+    """
 
     def __init__(self, config: ModelConfig | LanguageModelConfig):
         super().__init__()
@@ -40,7 +43,7 @@ class Residual(nn.Module):
         return self.norm(x + self.dropout(sublayer(x)))
 
     def step(self, x: Tensor, sublayer: Callable, state) -> tuple[Tensor, Any]:
-        """The same around a sub-layer (z, state) -> (y, state); with the next state."""
+        """Do the same with a sub-layer (z, state) -> (y, state); return also the next state."""
 
         def stateless(z: Tensor) -> Tensor:
             nonlocal state
@@ -51,7 +54,7 @@ class Residual(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Mixer, then feed-forward."""
+    """Applies a mixer, then the feed-forward network."""
 
     def __init__(self, config: ModelConfig, mixer: nn.Module):
         super().__init__()
@@ -65,9 +68,9 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Causal mixer, source-target attention, feed-forward.
+    """Applies a causal mixer, attention to the source, and the feed-forward network.
 
-    The mixer needs no padding mask: padding stands at the end, and nothing looks ahead.
+    The mixer needs no padding mask, because padding is at the end and no position looks ahead.
     """
 
     def __init__(self, config: ModelConfig, mixer: nn.Module):
@@ -83,7 +86,10 @@ class DecoderBlock(nn.Module):
         return self._after_mixer(x, self.cross.project(memory), pad_mask)
 
     def step(self, x: Tensor, projected, pad_mask: Tensor | None, state):
-        """New positions x over the cached keys and values of the source; the next state."""
+        """Return the outputs at new positions x (N, n, C), and the next state of the mixer.
+
+        projected  the source's keys and values, from `cross.project`
+        """
         x, state = self.around_mixer.step(x, self.mixer.step, state)
         return self._after_mixer(x, projected, pad_mask), state
 
@@ -93,7 +99,7 @@ class DecoderBlock(nn.Module):
 
 
 class CausalBlock(nn.Module):
-    """Causal mixer, then feed-forward: a decoder block that attends to no source."""
+    """Applies a causal mixer, then the feed-forward network: a decoder block without a source."""
 
     def __init__(self, config: LanguageModelConfig, mixer: nn.Module):
         super().__init__()
@@ -107,6 +113,6 @@ class CausalBlock(nn.Module):
         return self.around_ffn(self.around_mixer(x, self.mixer), self.ffn)
 
     def step(self, x: Tensor, state) -> tuple[Tensor, Any]:
-        """New positions x (B, n, C); with the next state."""
+        """Return the outputs at new positions x (B, n, C), and the next state of the mixer."""
         x, state = self.around_mixer.step(x, self.mixer.step, state)
         return self.around_ffn(x, self.ffn), state

@@ -1,4 +1,4 @@
-"""ConvS2S, the convolutional encoder-decoder (Gehring et al. 2017, section 3)."""
+"""ConvS2S, the convolutional sequence-to-sequence model (Gehring et al. 2017, section 3)."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,11 @@ from dynconv.models.seq2seq import DecoderState
 
 
 class ConvBlock(nn.Module):
-    """One layer's convolution, attention if it attends, and what its residual connection needs."""
+    """Combines one layer: its convolution, its attention if it has one, its residual connection.
+
+    residual  how many layers back the connection starts; 0 for none
+    shortcut  maps the width there to the width here
+    """
 
     def __init__(
         self,
@@ -32,12 +36,15 @@ class ConvBlock(nn.Module):
         self.shortcut, self.residual = shortcut, residual
 
     def add(self, h: Tensor, outputs: list[Tensor]) -> Tensor:
-        """(h + what came out `residual` layers before) sqrt(1/2)."""
+        """Return (h + the output of `residual` layers before) sqrt(1/2)."""
         return (h + self.shortcut(outputs[-self.residual])) * HALVE if self.residual else h
 
 
 class ConvStack(nn.Module):
-    """A linear map to the first layer's width, the layers, a linear map to `output` channels."""
+    """Maps to the first layer's width, applies the layers, and maps to `output` channels.
+
+    attends  which layers have attention
+    """
 
     def __init__(
         self,
@@ -65,7 +72,11 @@ class ConvStack(nn.Module):
         self.leave = normalised_linear(widths[-1], output)
 
     def forward(self, x: Tensor, convolve: Callable, attend: Callable | None = None) -> Tensor:
-        """convolve(conv, x) and attend(attention, h) say what the layers see and remember."""
+        """Apply the stack to x; the callers decide how its parts are called.
+
+        convolve(conv, x) calls a convolution, on whole sequences or step by step, and
+        attend(attention, h) an attention.
+        """
         outputs = [self.enter(x)]
         for block in self.blocks:
             h = convolve(block.conv, outputs[-1])
@@ -76,10 +87,10 @@ class ConvStack(nn.Module):
 
 
 class ConvS2S(nn.Module):
-    """Tokens (B, S) and (B, T) to logits (B, T, V).
+    """Maps source (B, S) and target tokens (B, T) to logits (B, T, V).
 
-    `max_positions` is the most tokens of a source or a prefix, <eos> included, that its position
-    embeddings know (UserError beyond); None: it has none.
+    `max_positions` is the most tokens of a source or a target, <eos> included, for which there are
+    position embeddings (UserError for more), or None for a model without any.
     """
 
     def __init__(self, config: ConvS2SConfig):
@@ -104,10 +115,10 @@ class ConvS2S(nn.Module):
         self.gradient_share = 1 / sum(config.attends)
 
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> KeyedMemory:
-        """source (B, S) int64; pad_mask (B, S) bool, True where padding, at either end.
+        """Encode source (B, S) int64; pad_mask (B, S) bool is True at padding, at either end.
 
-        The encoder's gradient, though not that of e in the values, is divided by the number of
-        attending layers (section 3.4); the released code divides by twice that.
+        The gradient of z, though not that of e in the values, is divided by the number of layers
+        that attend (section 3.4). The released code divides by twice that number.
         """
         e = self.source_embedding(source, pad_mask=pad_mask)
         z = self.encoder(e, lambda conv, x: conv(x, pad_mask))
@@ -115,15 +126,15 @@ class ConvS2S(nn.Module):
         return KeyedMemory(z, (z + e) * HALVE, pad_mask)
 
     def decode(self, target: Tensor, memory: KeyedMemory) -> Tensor:
-        """Hidden states (B, T, C) for the target's prefixes (B, T), all positions at once."""
+        """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
         return self._decode(target, memory, lambda conv, x: conv(x))[0]
 
     def attention(self, target: Tensor, memory: KeyedMemory) -> Tensor:
-        """Attention (B, T, S) of each prefix to the source, its mean over the attending layers."""
+        """Return each prefix's attention (B, T, S) to the source, averaged over the layers."""
         return torch.stack(self._decode(target, memory, lambda conv, x: conv(x))[1]).mean(0)
 
     def _decode(self, target: Tensor, memory: KeyedMemory, convolve: Callable, start: int = 0):
-        """Hidden states, and the attention of each attending layer."""
+        """Return hidden states, and the attention of each layer that attends."""
         g = self.target_embedding(target, start)
         shares = []
 
@@ -135,17 +146,20 @@ class ConvS2S(nn.Module):
         return self.dropout(self.decoder(g, convolve, attend)), shares
 
     def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        """Logits (B, T, V) of the token after each prefix of `target`."""
+        """Return logits (B, T, V) of the token after each prefix of `target`."""
         return self.output(self.decode(target, self.encode(source, pad_mask)))
 
     def start(self, memory: KeyedMemory) -> DecoderState:
-        """The state before the first target position; the memory has the keys and values."""
+        """Return the state before the first target position; the memory has the keys and values."""
         return DecoderState(0, [None] * len(self.decoder.blocks), projected=[])
 
     def step(
         self, tokens: Tensor, memory: KeyedMemory, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        """Logits (N, n, V) after n new tokens (N, n); N is B, or B x beam."""
+        """Return logits (N, n, V) after n new tokens (N, n), and the next state.
+
+        N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
+        """
         before, mixers = iter(state.mixers), []
 
         def convolve(conv: GatedConv, x: Tensor) -> Tensor:
