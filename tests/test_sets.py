@@ -16,9 +16,9 @@ from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared, sets
 from dynconv.text.sets import iwslt, parallel
 from dynconv.text.sets.moses import normalize, tokenize
-from dynconv.text.sets.parallel import parallel as in_parallel
-from dynconv.text.sets.raw import find, segments
-from dynconv.text.sets.splits import fits, hold_out, write
+from dynconv.text.sets.parallel import parallel_map
+from dynconv.text.sets.raw import find_raw, read_segments
+from dynconv.text.sets.splits import fits, hold_out, write_splits
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_every_nth_line_is_held_out_counted_from_one():
 
 def test_separators_inside_a_line_do_not_break_it(tmp_path):
     odd = "a\u2028b\x0cc\x1cd\x85e"
-    assert write(tmp_path, ("de", "en"), [("train", (odd, "x")), ("train", ("y", odd))]) == {
+    assert write_splits(tmp_path, ("de", "en"), [("train", (odd, "x")), ("train", ("y", odd))]) == {
         "train": 2
     }
     assert lines(tmp_path, "train.de") == [odd, "y"]
@@ -105,25 +105,25 @@ def test_many_lines_go_to_processes_in_blocks_and_keep_their_order(monkeypatch):
     pools, pool = [], parallel._pool
     monkeypatch.setattr(parallel, "_pool", lambda: pools.append(pool()) or pools[0])
     left = iter(range(1, 17))  # two blocks and a rest
-    results = in_parallel(hex, left, "test")
+    results = parallel_map(hex, left, "test")
     assert next(results) == "0x1" and next(left) == 8  # no more than a block is read ahead
     assert ["0x1", *results] == [hex(n) for n in (*range(1, 8), *range(9, 17))]
     assert len(pools) == 1
 
 
 def test_a_raw_file_is_found_at_any_depth_plain_or_packed(tmp_path):
-    assert find(tmp_path, str(put(tmp_path, "one/two/a.de", "x").name)).parts[-2:] == (
+    assert find_raw(tmp_path, str(put(tmp_path, "one/two/a.de", "x").name)).parts[-2:] == (
         "two",
         "a.de",
     )
     packed = put(tmp_path, "b.de.gz", "x")
-    assert find(tmp_path, "b.de") == packed
+    assert find_raw(tmp_path, "b.de") == packed
     plain = put(tmp_path, "b.de/b.de", "x")  # unpacked into a directory of its own name
-    assert find(tmp_path, "b.de") == plain
+    assert find_raw(tmp_path, "b.de") == plain
     put(tmp_path, "other/a.de", "x")
-    assert find(tmp_path, "other/a.de").parent.name == "other"
+    assert find_raw(tmp_path, "other/a.de").parent.name == "other"
     with pytest.raises(UserError, match="which one"):
-        find(tmp_path, "a.de")
+        find_raw(tmp_path, "a.de")
 
 
 def test_segments_are_read_a_line_each(tmp_path):
@@ -131,7 +131,7 @@ def test_segments_are_read_a_line_each(tmp_path):
         tmp_path, "x.xml", "<doc>", "<title>No</title>", '<seg id="1"> It’s a &amp; b. </seg>',
         '  <seg id="22">two</seg>',
     )  # fmt: skip
-    assert [line.strip() for line in segments(path)] == ["It's a &amp; b.", "two"]
+    assert [line.strip() for line in read_segments(path)] == ["It's a &amp; b.", "two"]
 
 
 def talks(raw, pairs: list[tuple[str, str]]):
@@ -170,7 +170,7 @@ def test_iwslt_is_built_as_by_hand(tmp_path, capsys):
     ]  # cleaned away
     talks(tmp_path / "raw", pairs)
     out = tmp_path / "data" / "out"
-    counts = sets.build("iwslt14-de-en", tmp_path / "raw", out)
+    counts = sets.build_corpus("iwslt14-de-en", tmp_path / "raw", out)
     assert counts == {"train": 45, "valid": 2, "test": 10}
     # 2 + 45 clean lines: numbers 23 and 46 are the 21st and the 44th sentence
     assert lines(out, "valid.de") == ["satz nummer 21 .", "satz nummer 44 ."]
@@ -193,11 +193,11 @@ def test_iwslt_is_built_as_by_hand(tmp_path, capsys):
 
 def test_a_set_that_is_there_is_not_built_again(tmp_path):
     talks(tmp_path / "raw", numbered(30))
-    counts = sets.build("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
-    assert sets.build("iwslt14-de-en", tmp_path / "gone", tmp_path / "out") == counts
+    counts = sets.build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
+    assert sets.build_corpus("iwslt14-de-en", tmp_path / "gone", tmp_path / "out") == counts
     put(tmp_path, "mine/notes.txt", "x")
     with pytest.raises(UserError, match="something else is there"):
-        sets.build("iwslt14-de-en", tmp_path / "raw", tmp_path / "mine")
+        sets.build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "mine")
 
 
 def test_known_numbers_of_lines_pass_without_a_warning(tmp_path, capsys, monkeypatch):
@@ -206,7 +206,7 @@ def test_known_numbers_of_lines_pass_without_a_warning(tmp_path, capsys, monkeyp
         sets.find_corpus("iwslt14-de-en"), sentences={"train": 31, "valid": 1, "test": 10}
     )
     monkeypatch.setattr(sets, "find_corpus", lambda name: entry)
-    sets.build("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
+    sets.build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
     assert capsys.readouterr().err == ""
 
 
@@ -248,7 +248,7 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
 
 def build_fails(raw, out, name="iwslt14-de-en") -> str:
     with pytest.raises(UserError) as error:
-        sets.build(name, raw, out)
+        sets.build_corpus(name, raw, out)
     assert "\n" not in str(error.value) and not out.exists()
     return str(error.value)
 
@@ -259,7 +259,7 @@ def test_a_missing_raw_file_is_named_with_the_remedy(tmp_path):
     assert "no train.tags.de-en.de there: dynconv data fetch iwslt14-de-en" in message
     assert "--from DIR" in message
     talks(raw, numbered(30))
-    find(raw, "IWSLT14.TED.tst2012.de-en.en.xml").unlink()
+    find_raw(raw, "IWSLT14.TED.tst2012.de-en.en.xml").unlink()
     assert "no IWSLT14.TED.tst2012.de-en.en.xml there" in build_fails(raw, out)
     assert not (tmp_path / "out.part" / "stages").exists()  # before any work
 
@@ -272,7 +272,7 @@ def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, mon
         archive.add(tmp_path / "de-en", "de-en")
     fetch = ["data", "fetch", "iwslt14-de-en", "--from", str(tmp_path), "--out", str(raw)]
     assert cli.main(fetch) == 0
-    find(sets.unpack_corpus("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
+    find_raw(sets.unpack_corpus("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
     message = build_fails(raw, text)
     assert (
         f"in {raw} remove the folder de-en; then dynconv data fetch iwslt14-de-en --out {raw}, or"
@@ -281,7 +281,7 @@ def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, mon
     assert message.endswith("; should that not help, remove de-en.tgz, too")
     shutil.rmtree(raw / "de-en")
     assert cli.main(fetch) == 0
-    assert sets.text_of("iwslt14-de-en", raw, text)[1]["test"] == 10
+    assert sets.corpus_text("iwslt14-de-en", raw, text)[1]["test"] == 10
 
 
 def test_two_preparations_at_once(tmp_path, monkeypatch):
@@ -293,11 +293,11 @@ def test_two_preparations_at_once(tmp_path, monkeypatch):
     @contextmanager
     def late(*_):  # the lock of one that has just ended
         monkeypatch.undo()
-        sets.build("iwslt14-de-en", raw, out)
+        sets.build_corpus("iwslt14-de-en", raw, out)
         yield
 
     monkeypatch.setattr(sets, "locked", late)
-    assert sets.build("iwslt14-de-en", tmp_path / "nowhere", out)["test"] == 10
+    assert sets.build_corpus("iwslt14-de-en", tmp_path / "nowhere", out)["test"] == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "raw"]
 
 
@@ -310,7 +310,7 @@ def test_another_language_pair_is_recognised(tmp_path):
 def test_sides_of_unequal_length_are_an_error(tmp_path):
     raw = tmp_path / "raw"
     talks(raw, numbered(30))
-    english = find(raw, "train.tags.de-en.en")
+    english = find_raw(raw, "train.tags.de-en.en")
     english.write_bytes(english.read_bytes() + b"One more.\n")
     message = build_fails(raw, tmp_path / "out")
     assert re.search(r"train\.tags\.de-en\.de has 32 lines but .*de-en\.en has 33", message)
@@ -326,7 +326,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(iwslt, "write", full)
+    monkeypatch.setattr(iwslt, "write_splits", full)
     message = build_fails(tmp_path / "raw", tmp_path / "out")
     assert message.endswith("there: No space left on device; make room, then the same command")
 
@@ -339,7 +339,7 @@ class Killed(BaseException):
 def test_killed_anywhere_it_goes_on_from_the_finished_files(tmp_path, monkeypatch, after):
     raw, whole, out = tmp_path / "raw", tmp_path / "whole", tmp_path / "out"
     talks(raw, numbered(30))
-    sets.build("iwslt14-de-en", raw, whole)
+    sets.build_corpus("iwslt14-de-en", raw, whole)
     calls = []
 
     def counted(line, language):
@@ -350,11 +350,11 @@ def test_killed_anywhere_it_goes_on_from_the_finished_files(tmp_path, monkeypatc
 
     monkeypatch.setattr(iwslt, "tokenize", counted)  # 2 x 32 lines of training, then 20 of tests
     with pytest.raises(Killed):
-        sets.build("iwslt14-de-en", raw, out)
+        sets.build_corpus("iwslt14-de-en", raw, out)
     assert not out.exists()
     calls.clear()
     monkeypatch.setattr(iwslt, "tokenize", lambda *a: calls.append(a) or tokenize(*a))
-    sets.build("iwslt14-de-en", raw, out)
+    sets.build_corpus("iwslt14-de-en", raw, out)
     done = {20: 0, 40: 32, 70: 68}[after]  # lines of whole files, of 32 or 2, before the kill
     assert len(calls) == 2 * 32 + 5 * 2 * 2 - done
     for path in whole.iterdir():
@@ -366,5 +366,5 @@ def test_a_stage_older_than_its_raw_file_is_made_again(tmp_path):
     talks(raw, numbered(30))
     path = put(tmp_path, "out.part/stages/train.tags.de-en.de", *["old"] * 32)
     os.utime(path, (1, 1))
-    sets.build("iwslt14-de-en", raw, out)
+    sets.build_corpus("iwslt14-de-en", raw, out)
     assert "old" not in lines(out, "train.de")

@@ -46,7 +46,11 @@ def rebuilt(real: Path, tmp_path: Path) -> dict[str, list[tuple[str, str]]]:
         for number, name in enumerate(iwslt.TESTS):
             part = text["test"][number * 1350 : (number + 1) * 1350]
             sgm(raw, f"de-en/IWSLT14.{name}.de-en.{side}.xml", *part)
-    assert sets.build("iwslt14-de-en", raw, out) == {"train": 6967, "valid": 316, "test": 6750}
+    assert sets.build_corpus("iwslt14-de-en", raw, out) == {
+        "train": 6967,
+        "valid": 316,
+        "test": 6750,
+    }
     found = {f"test.{side}": lines(out, f"test.{side}") for side in iwslt.LANGUAGES}
     for side in iwslt.LANGUAGES:  # every 23rd of the clean pairs: put them back in their places
         valid, train = iter(lines(out, f"valid.{side}")), iter(lines(out, f"train.{side}"))

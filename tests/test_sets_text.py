@@ -23,7 +23,7 @@ def test_billion_word_takes_shards_in_order(tmp_path):
     for shard in range(3):
         name = f"news.en.heldout-{shard:05}-of-00050"
         put(raw, f"{top}/heldout-monolingual.tokenized.shuffled/{name}", f"Held {shard} .")
-    assert sets.build("billion-word", raw, out) == {"train": 6, "valid": 1, "test": 1}
+    assert sets.build_corpus("billion-word", raw, out) == {"train": 6, "valid": 1, "test": 1}
     assert lines(out, "train.txt") == ["Shard 1 .", ODD, "Shard 2 .", ODD, "Shard 99 .", ODD]
     assert lines(out, "test.txt") == ["Held 0 ."] and lines(out, "valid.txt") == ["Held 1 ."]
 
@@ -33,7 +33,7 @@ def test_wikitext_keeps_blank_lines(tmp_path):
     for split in ("train", "valid", "test"):
         text = (" ", f" = Title {split} = ", " ", " A @-@ b <unk> . ")
         put(raw, f"wikitext-103-v1/wikitext-103/wiki.{split}.tokens", *text)
-    assert sets.build("wikitext-103", raw, out) == {"train": 4, "valid": 4, "test": 4}
+    assert sets.build_corpus("wikitext-103", raw, out) == {"train": 4, "valid": 4, "test": 4}
     assert lines(out, "test.txt") == ["", "= Title test =", "", "A @-@ b <unk> ."]
 
 
@@ -54,7 +54,7 @@ def newspapers(raw):
 def test_cnn_dailymail_is_built_as_by_hand(tmp_path):
     raw, out = tmp_path / "raw", tmp_path / "out"
     newspapers(raw)
-    assert sets.build("cnn-dailymail", raw, out) == {"train": 1, "valid": 1, "test": 1}
+    assert sets.build_corpus("cnn-dailymail", raw, out) == {"train": 1, "valid": 1, "test": 1}
     assert lines(out, "train.article") == ["( cnn ) it 's a . no full stop ."]
     assert lines(out, "train.summary") == ["first one . second one !"]
     assert lines(out, "valid.article") == [" ".join(["w"] * 400)]
@@ -66,7 +66,7 @@ def test_a_missing_story_is_named_by_its_address(tmp_path):
     with pytest.raises(
         UserError, match="the story of http://nowhere: in .*raw remove the folder cnn_st"
     ):
-        sets.build("cnn-dailymail", tmp_path / "raw", tmp_path / "out")
+        sets.build_corpus("cnn-dailymail", tmp_path / "raw", tmp_path / "out")
 
 
 def gigaword(raw):
@@ -81,7 +81,7 @@ def gigaword(raw):
 def test_gigaword_is_copied_unchanged(tmp_path):
     raw, out = tmp_path / "raw", tmp_path / "out"
     gigaword(raw)
-    assert sets.build("gigaword", raw, out) == {"train": 2, "valid": 1, "test": 2}
+    assert sets.build_corpus("gigaword", raw, out) == {"train": 2, "valid": 1, "test": 2}
     assert lines(out, "train.article") == ["article ## .", "b"]
     assert lines(out, "valid.summary") == ["title"]
     assert lines(out, "test.article") == ["test article", "UNK"]
@@ -92,13 +92,13 @@ def test_duc_has_four_references(tmp_path):
     put(raw, "input.txt", "one", "two")
     for number in range(4):
         put(raw, f"task1_ref{number}.txt", f"head {number}", "h")
-    assert sets.build("duc-2004", raw, out) == {"test": 2}
+    assert sets.build_corpus("duc-2004", raw, out) == {"test": 2}
     assert lines(out, "test.article") == ["one", "two"]
     assert lines(out, "test.summary") == ["head 0", "h"]
     assert lines(out, "test.summary3") == ["head 3", "h"]
     put(raw, "task1_ref2.txt", "only one")
     with pytest.raises(UserError, match="input.txt has 2 lines but .*task1_ref2.txt has 1"):
-        sets.build("duc-2004", raw, tmp_path / "other")
+        sets.build_corpus("duc-2004", raw, tmp_path / "other")
 
 
 @pytest.mark.parametrize("name", sets.SETS)
@@ -106,7 +106,7 @@ def test_nothing_there_names_the_file_and_the_remedy(tmp_path, name):
     if name == "wmt17-zh-en":
         pytest.importorskip("jieba")
     with pytest.raises(UserError, match=f"dynconv data fetch {name}.*--from DIR"):
-        sets.build(name, tmp_path / "raw", tmp_path / "out")
+        sets.build_corpus(name, tmp_path / "raw", tmp_path / "out")
 
 
 def test_every_set_is_one_of_the_manifest_that_is_not_shipped():

@@ -73,13 +73,14 @@ def run_prepare(options) -> None:
     from dynconv.config import ModelConfig
     from dynconv.text import Vocabularies, prepare
     from dynconv.text.catalog import corpus_sides
-    from dynconv.text.sets import SETS, text_of
+    from dynconv.text.sets import SETS, corpus_text
 
     source, target = pair(corpus_sides(options.corpus, options.languages), "--languages")
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
     text = options.corpus
     if text in SETS:
-        text, splits = text_of(options.corpus, options.raw, out.with_name(f"{options.corpus}-text"))
+        made = out.with_name(f"{options.corpus}-text")
+        text, splits = corpus_text(options.corpus, options.raw, made)
         if "train" not in splits:
             print(f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test")
             return

@@ -1,4 +1,4 @@
-"""Scores for translations and summaries, each with the signature that makes it repeatable."""
+"""Scores of translations and summaries, each with a signature so that others can repeat it."""
 
 from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf, split_compounds

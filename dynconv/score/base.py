@@ -1,4 +1,4 @@
-"""What every metric shares: the result, and the check on the two lists of lines."""
+"""The result of a metric, and the check of its input."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from dynconv.errors import UserError
 
 
 class Score(NamedTuple):
-    """One metric over a whole corpus; `low` and `high` bound the 95% interval when asked for."""
+    """The value of a metric over a corpus; `low` and `high` bound the 95% interval, if computed."""
 
     metric: str
     value: float
@@ -22,7 +22,7 @@ class Score(NamedTuple):
 
 
 def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Raise `UserError` unless there is one reference for each hypothesis, and at least one."""
+    """Raise UserError unless there are lines, and as many references as hypotheses."""
     if len(hypotheses) != len(references):
         raise UserError(
             f"{len(hypotheses)} hypotheses but {len(references)} references: "

@@ -1,4 +1,4 @@
-"""BLEU in the three ways the papers measured it, and chrF, all computed by sacreBLEU."""
+"""BLEU in the three ways in which the papers measure it, and chrF, computed by sacreBLEU."""
 
 import re
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ def bleu(
     compound_split: bool = False,
     bootstrap: int = 0,
 ) -> Score:
-    """Corpus BLEU, one reference a line.
+    """Compute corpus BLEU with one reference per line.
 
     lowercase:       ignore case
-    tokenized:       take the lines as tokens (equals multi-bleu.perl) instead of tokenising by 13a
-    compound_split:  `split_compounds` on both sides first; implies tokenized
-    bootstrap:       resamples (2 or more) behind the 95% interval; sacreBLEU fixes their seed
+    tokenized:       use the tokens of the lines as they are, like multi-bleu.perl, not those of 13a
+    compound_split:  apply `split_compounds` to both sides first; implies tokenized
+    bootstrap:       resamples (2 or more) for the 95% interval; sacreBLEU fixes their seed
     """
     return bleu_parts(
         hypotheses,
@@ -55,7 +55,7 @@ def bleu_parts(
     compound_split: bool,
     bootstrap: int,
 ) -> tuple[Score, BLEUScore]:
-    """`bleu`, and beside it sacreBLEU's own result with precisions, brevity penalty and lengths."""
+    """Return `bleu` and sacreBLEU's own result: precisions, brevity penalty and lengths."""
     check_pairs(hypotheses, references)
     if tokenized or compound_split:
         # multi-bleu.perl does not smooth: no matching 4-gram means BLEU 0.
@@ -74,11 +74,11 @@ def bleu_parts(
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int = 0) -> Score:
-    """Corpus chrF2: F-score of character 1- to 6-grams; `bootstrap` as for `bleu`."""
+    """Compute corpus chrF2, the F-score of character 1- to 6-grams; `bootstrap` as for `bleu`."""
     check_pairs(hypotheses, references)
     metric = CHRF()
-    # Among resamples a score of 0 is a float, the others numpy.float32: statistics.mean, by which
-    # sacreBLEU averages them, refuses the mixture.
+    # sacreBLEU averages the resamples by statistics.mean, which refuses the mixture that they are:
+    # a score of 0 is a float, the others are numpy.float32.
     compute = metric._compute_f_score
     metric._compute_f_score = lambda counts: float(compute(counts))
     result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
@@ -86,7 +86,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int
 
 
 def _interval(result, bootstrap: int) -> tuple[float | None, float | None]:
-    """The interval that sacreBLEU prints as "mu = mean ± half-width"; it has no public name."""
+    """Return the interval that sacreBLEU prints as "mu = mean ± half-width"; it is not public."""
     if bootstrap < 2:
         return None, None
     return float(result._mean - result._ci), float(result._mean + result._ci)

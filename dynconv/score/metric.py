@@ -1,4 +1,4 @@
-"""The metrics that a recipe may name."""
+"""The metrics that a recipe can name."""
 
 from collections.abc import Sequence
 
@@ -14,19 +14,19 @@ def measure(
     language: str = "en",
     bootstrap: int = 0,
 ) -> list[Score]:
-    """The scores of a recipe's metric; the first is the one that decides.
+    """Compute the scores of a recipe's metric; checkpoints are compared by the first.
 
-    bleu              sacreBLEU of plain text, and chrF
-    bleu-tokenized    BLEU of the tokens as they are (as the papers have it), and sacreBLEU
-    bleu-split        the same with compounds split at hyphens, then without, then sacreBLEU
-    bleu-detokenized  of text in Moses's tokens: both sides joined to plain text, then as `bleu`
-    rouge             the mean F-score of ROUGE-1, 2 and L, then each; words stemmed, and " ." ends
-                      a sentence
-    rouge-75          the same of recall within the first 75 bytes (DUC-2004), where a line may have
+    bleu              sacreBLEU of plain text, then chrF
+    bleu-tokenized    BLEU of the tokens as they are, as in the papers, then sacreBLEU
+    bleu-split        BLEU of the tokens with compounds split at hyphens, then as bleu-tokenized
+    bleu-detokenized  Moses's tokens are joined to plain text on both sides, then as bleu
+    rouge             the mean F-score of ROUGE-1, 2 and L, then each of them; words are stemmed,
+                      and " ." ends a sentence
+    rouge-75          as rouge, but recall within the first 75 bytes (DUC-2004); a line may have
                       several references
 
-    language: of the text; only bleu-detokenized asks
-    bootstrap: resamples for the 95% intervals of BLEU and chrF; 0: no intervals
+    language: the language of the text, which only bleu-detokenized uses
+    bootstrap: resamples for the 95% intervals of BLEU and chrF; 0 for no intervals
     """
     if metric.startswith("rouge"):
         duc = {"recall": True, "limit": 75} if metric == "rouge-75" else {}
@@ -45,7 +45,7 @@ def measure(
 
 
 def detokenized(lines: Sequence[str], language: str) -> list[str]:
-    """Moses's tokens joined to plain text."""
+    """Join the tokens of Moses's tokeniser to plain text."""
     from sacremoses import MosesDetokenizer
 
     joiner = MosesDetokenizer(language)

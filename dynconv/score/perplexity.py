@@ -1,4 +1,4 @@
-"""Perplexity, by token and by word."""
+"""Perplexity per token and per word."""
 
 import math
 from collections.abc import Sequence
@@ -10,17 +10,17 @@ from dynconv.errors import UserError
 
 
 class Perplexity(NamedTuple):
-    """exp of the mean surprise of a text's tokens, or of its words.
+    """The perplexity of a text: exp of the mean negative log-likelihood per token or per word.
 
-    Words are what white space sets apart, and one <eos> a line, as the papers count. By word, two
-    models of the same text compare whatever their vocabularies, unless one takes many words for the
-    same <unk>; by token they do not. Of a text in which each word is a token both are the same.
+    As in the papers, words are separated by white space, and the <eos> of each line counts as one.
+    Perplexities per word of the same text compare across vocabularies, unless one of them replaces
+    many words by <unk>; perplexities per token do not. If each word is a token, both are equal.
     """
 
     nats: float
     """-log p of the whole text"""
     tokens: int
-    """of the vocabulary, <eos> included"""
+    """<eos> included"""
     words: int
     unknown: int = 0
     """tokens that are <unk>"""
@@ -44,8 +44,9 @@ class Perplexity(NamedTuple):
 
 
 def perplexity(nats: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perplexity:
-    """Of lines of text, from the nats (N,) of all their tokens (`dynconv.decode.surprisal`), of
-    which `unknown` are <unk>.
+    """Compute the perplexity of lines from the nats (N,) of their tokens.
+
+    nats: as from `dynconv.decode.surprisal`; `unknown` of the tokens are <unk>
 
     Raises UserError when there are no lines.
     """
@@ -56,5 +57,5 @@ def perplexity(nats: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perp
 
 
 def _exp(nats: float) -> float:
-    """A model that has diverged has a perplexity beyond all numbers, not an OverflowError."""
+    """Return exp(nats), or inf where math.exp would overflow, as for a diverged model."""
     return math.inf if nats > 700 else math.exp(nats)

@@ -1,4 +1,4 @@
-"""The text that `dynconv score` prints."""
+"""The report that `dynconv score` prints."""
 
 from collections.abc import Sequence
 
@@ -17,10 +17,11 @@ def report(
     compound_split: bool = False,
     rouge: bool = False,
 ) -> str:
-    """One line a metric: value, 95% interval, signature; under each BLEU what it is made of.
+    """Return a line for each metric, with value, 95% interval and signature.
 
-    sacreBLEU (13a) and chrF always; each flag adds its own line, ROUGE stemmed as in the papers.
-    `lowercase` applies to every BLEU; chrF keeps case.
+    sacreBLEU (13a) and chrF are always included; each flag adds its metric, ROUGE with stemming as
+    in the papers. `lowercase` applies to every BLEU, not to chrF. Below each BLEU are its n-gram
+    precisions, brevity penalty and lengths.
     """
     text = []
     ways = [(False, False)] + [(True, False)] * tokenized + [(True, True)] * compound_split

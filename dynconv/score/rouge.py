@@ -1,4 +1,4 @@
-"""ROUGE for summaries, computed by the rouge-score library, and the lead baseline."""
+"""ROUGE of summaries, computed by the rouge-score library, and the lead baseline."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -17,19 +17,20 @@ def rouge(
     limit: int | None = None,
     sentence_end: str = "\n",
 ) -> list[Score]:
-    """ROUGE-1, ROUGE-2 and ROUGE-L, each the mean over the lines, 0 to 100.
+    """Compute ROUGE-1, ROUGE-2 and ROUGE-L, each the mean over the lines, 0 to 100.
 
-    references:    one a line, or several: their matches, and their lengths, are added up
+    references:    one per line, or several, whose matches and lengths are added up
     stem:          reduce words by the Porter stemmer first
-    recall:        recall in place of the F-score
-    limit:         only the first bytes of hypothesis and reference count; 75 for DUC-2004
-    sentence_end:  what ends a sentence within a line, " ." in tokenised text; only ROUGE-L asks
+    recall:        compute recall, not the F-score
+    limit:         bytes of hypothesis and reference that are read; 75 for DUC-2004
+    sentence_end:  the end of a sentence within a line, " ." in tokenised text; only ROUGE-L uses it
 
-    ROUGE-1.5.5 does the same with options -n 2 -a and, in turn, -f A (its default), -m, -b. Over
-    two systems' outputs of 2,000 headlines its F-scores were within 0.03 points of these, as much
-    as its averages over random resamples move; stemmed up to 0.08 above, since -m also knows
-    irregular forms; so it was with several references and -b 75. Recorded runs over those
-    headlines, their input prepared in some other way, are 0.1 to 0.4 points lower.
+    ROUGE-1.5.5 does the same with the options -n 2 -a and, for references, stem and limit, -f A
+    (its default), -m and -b. On 2,000 headlines of two systems its F-scores were within 0.03 points
+    of these, which is how much its averages over random resamples vary. With stemming they were up
+    to 0.08 points higher, because -m also knows irregular forms; likewise with several references
+    and -b 75. Recorded runs on those headlines, whose input was prepared in some other way, score
+    0.1 to 0.4 points lower.
     """
     check_pairs(hypotheses, references)
     from rouge_score.rouge_scorer import RougeScorer
@@ -43,7 +44,7 @@ def rouge(
         return text.replace(sentence_end, "\n")
 
     def score(hypothesis: str, references: Sequence[str]) -> list[float]:
-        """The three values of one line."""
+        """Return the three values of one line."""
         found = [scorer.score(reference, hypothesis) for reference in references]
         words = [len(tokenizer.tokenize(reference)) for reference in references]
         values = []
@@ -72,5 +73,5 @@ def rouge(
 
 
 def lead(lines: Sequence[str], words: int) -> list[str]:
-    """The first words of each line: the baseline that a summary must beat."""
+    """Return the first words of each line: the baseline that a summary must beat."""
     return [" ".join(line.split()[:words]) for line in lines]

@@ -1,4 +1,4 @@
-"""Token-budget batches: sentences of similar length together, padding at the end."""
+"""Batches within a budget of tokens: sentences of similar length together, padded at the end."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,28 +15,28 @@ Pair = tuple[Ids, Ids]
 
 
 class Batch(NamedTuple):
-    """Ids (B, S) and (B, T), int64; the mask is bool, True where padding."""
+    """A batch of B pairs: int64 ids (B, S) and (B, T), and a bool mask, True at padding."""
 
     source: Tensor
     source_pad: Tensor
     prefix: Tensor
     """the decoder's input: <eos>, then the target"""
     target: Tensor
-    """(N,) int64, what it must predict, sentence after sentence: the target, then <eos>"""
+    """(N,) int64, the tokens to predict, sentence after sentence: the target, then <eos>"""
     real: Tensor
-    """(N,) int64, where those tokens stand among the B x T positions of `prefix`"""
+    """(N,) int64, the positions of those tokens among the B x T positions of `prefix`"""
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device; a GPU copies it while the CPU goes on."""
+        """Copy the batch to a device; to a GPU, without waiting for the copy."""
         if device.type == "cuda":
             return Batch(*(part.pin_memory().to(device, non_blocking=True) for part in self))
         return Batch(*(part.to(device) for part in self))
 
 
 def pad(sequences: Sequence[Ids], *, before: int = 0, after: int = 0) -> tuple[Tensor, Tensor]:
-    """Sequences as one (B, T) int64 tensor with PAD at the end, and its bool mask.
+    """Return sequences as one (B, T) int64 tensor, padded at the end, and its bool mask.
 
-    before, after: how many <eos> (0 or 1) to put at either end of each.
+    before, after: the number of <eos> (0 or 1) to put before and after each sequence
     """
     lengths = np.array([len(s) for s in sequences])[:, None]
     column = np.arange(before + int(lengths.max()) + after)
@@ -48,7 +48,7 @@ def pad(sequences: Sequence[Ids], *, before: int = 0, after: int = 0) -> tuple[T
 
 
 def collate(pairs: Sequence[Pair]) -> Batch:
-    """A batch of pairs of ids without <eos>; it is added to the source's end, too."""
+    """Make a batch of pairs of ids without <eos>, which is appended to source and target."""
     source, source_pad = pad([s for s, _ in pairs], after=1)
     targets = [t for _, t in pairs]
     prefix, _ = pad(targets, before=1)
@@ -58,7 +58,7 @@ def collate(pairs: Sequence[Pair]) -> Batch:
 
 
 def collate_text(excerpts: Sequence[Ids]) -> Batch:
-    """A batch without a source, of excerpts of a text, each after the token that precedes it."""
+    """Make a batch without a source of excerpts, each with the token before it."""
     prefix, _ = pad([ids[:-1] for ids in excerpts])
     target, target_pad = pad([ids[1:] for ids in excerpts])
     real = torch.from_numpy(np.flatnonzero(~target_pad.numpy()))
@@ -72,15 +72,15 @@ def buckets(
     seed: int | Sequence[int] | None = None,
     most: int | None = None,
 ) -> list[np.ndarray]:
-    """Indices of the pairs in each batch; each pair stands in exactly one.
+    """Distribute pairs of similar length over batches; return the indices of the pairs in each.
 
     lengths  (N, 2) tokens of source and target of each pair, <eos> included
-    budget   most tokens, padding included, on either side of a batch
-    seed     None: in order of length. Otherwise ties of length, and the batches' order, are
-             drawn from it: the same numbers give the same batches
-    most     sentences of a batch; None: as many as fit
+    budget   tokens, padding included, that either side of a batch may have
+    seed     None: batches in order of length. Otherwise it determines the order of the batches and
+             of pairs of equal length
+    most     sentences that a batch may have; None: as many as fit
 
-    Raises UserError when a pair alone is over the budget.
+    Raises UserError when a single pair exceeds the budget.
     """
     if not len(lengths):
         return []
@@ -94,7 +94,7 @@ def buckets(
     longer = lengths[order].max(1)
     batches, start = [], 0
     while start < len(order):
-        fit = budget // longer[start]  # no more can
+        fit = budget // longer[start]  # no more sentences can
         ahead = longer[start : start + min(fit, most or fit)]
         area = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
         end = start + int(np.searchsorted(area, budget, side="right"))

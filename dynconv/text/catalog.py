@@ -18,11 +18,11 @@ class CorpusFile:
 
     name: str
     urls: tuple[str, ...] = ()
-    """mirrors, in the order they are tried; none where it is shipped or given to licensees alone"""
+    """mirrors in the order in which they are tried; none if it is shipped or for licensees only"""
     bytes: int | None = None
     sha256: str | None = None
     md5: str | None = None
-    """of the three, None where no public source states it"""
+    """bytes, sha256 and md5 are None where no public source states them"""
 
     @property
     def stem(self) -> str:
@@ -68,20 +68,20 @@ class Entry:
     """translation | language-model | summarisation"""
     languages: tuple[str, ...]
     sentences: dict[str, int] | None
-    """lines of each split, of those that are known"""
+    """lines of each split, as far as they are known"""
     licence: str
     description: str
     citation: str
     files: tuple[CorpusFile, ...]
     shipped: bool
     sides: tuple[str, ...] = ()
-    """endings of source and target, or of a language model's text, where not the languages"""
+    """endings of the files of source and target, or of the one text, if not the languages"""
     note: str = ""
-    """what there is to know before it is fetched"""
+    """what to know before fetching it"""
 
     @property
     def directory(self) -> Path:
-        """Where its files are, or will be once fetched."""
+        """The directory of its files, which may not have been fetched yet."""
         return (data_dir() if self.shipped else raw_dir()) / self.name
 
     @property

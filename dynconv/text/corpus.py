@@ -1,4 +1,4 @@
-"""Lines of text from files: the shipped corpora and anybody's own, by the same code."""
+"""Read lines of text from files: of the shipped corpora, and of your own by the same code."""
 
 import codecs
 import gzip
@@ -14,15 +14,19 @@ from dynconv.errors import UserError, nearest
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 
 
+Row = tuple[str, ...]
+"""one line of each side of a corpus"""
+
+
 class ParallelText(NamedTuple):
-    """Line i of `source` translates into line i of `target`."""
+    """A parallel text: line i of `target` translates line i of `source`."""
 
     source: list[str]
     target: list[str]
 
 
 def data_dir() -> Path:
-    """The repository's `data/` beside the package, else the copy inside an installed package."""
+    """Return `data/` of the repository, or the copy of it inside an installed package."""
     package = Path(__file__).resolve().parent.parent
     places = [package.parent / "data", package / "data"]
     for place in places:
@@ -32,17 +36,17 @@ def data_dir() -> Path:
 
 
 def raw_dir() -> Path:
-    """Where raw files go: `data/raw` of the checkout, else, of an installed package, of the working
-    directory."""
+    """Return where raw files go: `data/raw` in the repository, or in the working directory if the
+    package is installed without it."""
     data = data_dir()
     return (data if (data.parent / "pyproject.toml").is_file() else Path("data")) / "raw"
 
 
 def read_lines(path: Path, may_be_empty: bool = False) -> list[str]:
-    """The lines of a UTF-8 file, plain, .xz or .gz.
+    """Read the lines of a UTF-8 file, plain, .xz or .gz.
 
-    A line ends at "\\n" alone, or at "\\r\\n"; other separators (U+2028, form feed) are text, since
-    splitting there would shift one side of a parallel text. A byte-order mark is dropped.
+    A line ends at "\\n" or "\\r\\n". Other separators (U+2028, form feed) are part of the text,
+    because splitting there would shift one side of a parallel text. A byte-order mark is dropped.
 
     Raises UserError for an empty file, unless it `may_be_empty`.
     """
@@ -50,7 +54,7 @@ def read_lines(path: Path, may_be_empty: bool = False) -> list[str]:
 
 
 def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
-    """The same lines, read while they are used: one at a time is in memory."""
+    """Yield the lines that `read_lines` returns, with one at a time in memory."""
     empty = True
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
@@ -81,7 +85,7 @@ def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 def corpus_dir(corpus: str) -> Path:
-    """The directory of a shipped corpus, by its name, or of a user's own text, by its path."""
+    """Return the directory of a corpus: a shipped one by its name, your own by its path."""
     shipped = {file.parent.name: file.parent for file in data_dir().glob("*/train.*.xz")}
     if corpus in shipped:
         return shipped[corpus]
@@ -98,7 +102,7 @@ def corpus_dir(corpus: str) -> Path:
 
 
 def find_split(directory: Path, name: str) -> Path:
-    """The file `name` ("train.de") in a directory: plain, else .xz, else .gz."""
+    """Find the file `name` ("train.de") in a directory: plain, else .xz, else .gz."""
     names = [name, *(name + suffix for suffix in OPENERS)]
     for each in names:
         if (directory / each).is_file():
@@ -107,7 +111,7 @@ def find_split(directory: Path, name: str) -> Path:
 
 
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:
-    """One split ("train") of a corpus in two languages ("de", "en"), blank lines included."""
+    """Read one split ("train") of a corpus in two languages ("de", "en"), with its blank lines."""
     directory = corpus_dir(corpus)
     paths = [find_split(directory, f"{split}.{language}") for language in (source, target)]
     pairs = list(stream_parallel(*paths))
@@ -115,9 +119,9 @@ def load_parallel(corpus: str, source: str, target: str, split: str) -> Parallel
 
 
 def stream_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """The pairs of lines of two files, read while they are used.
+    """Yield the pairs of lines of two files, with one at a time in memory.
 
-    Raises UserError at the end when one file has more lines than the other.
+    Raises UserError at the end if one file has more lines than the other.
     """
     lines = stream_lines(source), stream_lines(target)
     for number, (s, t) in enumerate(zip_longest(*lines)):

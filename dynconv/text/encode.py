@@ -12,7 +12,14 @@ import numpy as np
 
 from dynconv.config.files import sha256
 from dynconv.errors import UserError
-from dynconv.text.corpus import OPENERS, corpus_dir, find_split, stream_lines, stream_parallel
+from dynconv.text.corpus import (
+    OPENERS,
+    Row,
+    corpus_dir,
+    find_split,
+    stream_lines,
+    stream_parallel,
+)
 from dynconv.text.prepared import FORMAT, Prepared, is_prepared, open_prepared
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
@@ -30,9 +37,6 @@ CHUNK = 1 << 20
 """characters to encode at a time; one pair may be longer"""
 SHORT = 1 << 16
 """types whose ids still fit in two bytes"""
-
-Row = tuple[str, ...]
-"""a line of each side"""
 
 
 def prepare(

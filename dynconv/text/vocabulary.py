@@ -1,12 +1,13 @@
-"""Vocabularies: text to ids and back, by HF `tokenizers`, learned on the training split only.
+"""Vocabularies turn text into ids and back, by HF `tokenizers`; they learn from training text only.
 
-Three kinds, and the special tokens that come first in each:
+There are three kinds. The first ids of each are <pad>, <eos>, which also starts the decoder, and,
+except in the kind bytes, <unk>.
 
-bytes  byte-pair encoding of any text: it can all be encoded and comes back unchanged, but for
-       Unicode's composed form (NFC). <pad>, and <eos>, from which the decoder also starts
-bpe    the same of words that spaces set apart, as the papers have it (Sennrich et al. 2016), for
-       text that is tokenised already. A character that training never showed is <unk>
-words  those words themselves, the most frequent ones. Any other is <unk>
+bytes  byte-pair encoding of the bytes of any text. Decoding restores the text, except that Unicode
+       is composed (NFC)
+bpe    byte-pair encoding of the characters of words between spaces, as in the papers (Sennrich et
+       al. 2016), for tokenised text. A character that training text does not contain is <unk>
+words  the most frequent words between spaces; any other is <unk>
 """
 
 import json
@@ -21,11 +22,11 @@ SPECIALS = ["<pad>", "<eos>"]
 BYTES = 256
 KINDS = ("bytes", "bpe", "words")
 END = "</w>"
-"""ends the last piece of a word in kind bpe"""
+"""suffix of the last piece of a word in the kind bpe"""
 
 
 class Vocabulary:
-    """The types of one language, or of two together."""
+    """The vocabulary of one language, or of two together."""
 
     def __init__(self, tokenizer):
         tokenizer.encode_special_tokens = True  # "<eos>" in a text is text
@@ -33,7 +34,7 @@ class Vocabulary:
 
     @classmethod
     def learn(cls, lines: Iterable[str], vocab_size: int, kind: str = "bytes") -> "Vocabulary":
-        """Learn `vocab_size` types, the special ones included; for `kind` see above.
+        """Learn `vocab_size` types, the special ones included, of a kind described above.
 
         Raises UserError when the size is too small for the kind, or the text yields fewer types.
         """
@@ -73,9 +74,9 @@ class Vocabulary:
 
     @classmethod
     def from_codes(cls, codes: Path, lines: Iterable[str]) -> "Vocabulary":
-        """Kind bpe, with the merges of a file of subword-nmt and the characters of `lines`.
+        """Make a vocabulary of kind bpe from a file of subword-nmt and the characters of `lines`.
 
-        `codes` has the line `#version: 0.2` and then a merge a line, `th e</w>`.
+        `codes` begins with the line `#version: 0.2`; each other line is a merge, `th e</w>`.
         """
         first, *merges = codes.read_text(encoding="utf-8").splitlines()
         if first != "#version: 0.2":
@@ -89,7 +90,7 @@ class Vocabulary:
 
     @classmethod
     def _of_merges(cls, types: dict[str, int], pairs: list[tuple[str, str]]) -> "Vocabulary":
-        """Kind bpe."""
+        """Make a vocabulary of kind bpe."""
         from tokenizers import models
 
         tokenizer, _ = _empty("bpe")
@@ -100,7 +101,7 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
-        """Read what `save` wrote; UserError when it cannot be read."""
+        """Load a file that `save` wrote; UserError when it cannot be read."""
         return _parse(_read(path), path)
 
     def save(self, path: Path) -> None:
@@ -120,18 +121,18 @@ class Vocabulary:
 
     @property
     def unknown(self) -> int | None:
-        """The id of <unk>; None when there is none, since bytes can spell everything."""
+        """The id of <unk>; None for the kind bytes, which can spell everything."""
         return self._tokenizer.token_to_id("<unk>")
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """Ids of each line, without <eos>; a blank line gives no ids."""
+        """Encode each line to ids, without <eos>; a blank line gives no ids."""
         return [
             e.ids if line.strip() else []
             for line, e in zip(lines, self._tokenizer.encode_batch_fast(lines), strict=True)
         ]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of some ids; <pad> and <eos> vanish, a line break becomes a space."""
+        """Decode ids to text; <pad> and <eos> are dropped, a line break becomes a space."""
         kept = [i for i in ids if i >= len(SPECIALS)]
         if self.kind == "bytes":
             return " ".join(self._tokenizer.decode(kept).removeprefix(" ").split("\n"))
@@ -139,7 +140,7 @@ class Vocabulary:
         return f"{text} ".replace("@@ ", "").rstrip(" ") if self.kind == "bpe" else text
 
     def words(self, ids: Iterable[int]) -> list[str]:
-        """The type behind each id; in kind bpe `@@` ends a piece that its word goes on from."""
+        """Return the type of each id; in the kind bpe `@@` marks pieces that do not end a word."""
         types = [self._tokenizer.id_to_token(i) for i in ids]
         if self.kind != "bpe":
             return types
@@ -150,20 +151,20 @@ class Vocabulary:
 
 
 class Vocabularies(NamedTuple):
-    """Those of source and target; one and the same when they are learned together."""
+    """The vocabularies of source and target; a joint one is both."""
 
     source: Vocabulary
     target: Vocabulary
 
     @property
     def sizes(self) -> int | tuple[int, int]:
-        """As `model.vocab_size` has it: one number, or that of source and target."""
+        """The value of `model.vocab_size`: one number for a joint vocabulary, else one per side."""
         joint = self.source is self.target
         return len(self.target) if joint else (len(self.source), len(self.target))
 
     @classmethod
     def load(cls, path: Path) -> "Vocabularies":
-        """Read what `save` wrote; UserError when it cannot be read."""
+        """Load a file that `save` wrote; UserError when it cannot be read."""
         tree = _read(path)
         if isinstance(tree, dict) and tree.keys() == {"source", "target"}:
             return cls(*(_parse(tree[side], path) for side in cls._fields))
@@ -171,7 +172,7 @@ class Vocabularies(NamedTuple):
         return cls(both, both)
 
     def save(self, path: Path) -> None:
-        """Write them into one file: as `Vocabulary.save` does, or both by name."""
+        """Write one file: as `Vocabulary.save` does if it is joint, else both by side."""
         if self.source is self.target:
             self.target.save(path)
         else:
@@ -182,7 +183,7 @@ class Vocabularies(NamedTuple):
 
 
 def _empty(kind: str):
-    """A tokenizer of a kind before it has learned, and its special tokens."""
+    """Return an untrained tokenizer of a kind, and its special tokens."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     if kind not in KINDS:

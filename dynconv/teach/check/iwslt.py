@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from dynconv.text.sets.splits import Pair, fits
+from dynconv.text.corpus import Row
+from dynconv.text.sets.splits import fits
 
 LONGEST, RATIO = 6, 1.5
 CASES = {
@@ -27,7 +28,7 @@ CASES = {
 }
 
 
-def cleaned(mine: Callable[[Sequence[Pair], int, float], Sequence[Pair]]) -> None:
+def cleaned(mine: Callable[[Sequence[Row], int, float], Sequence[Row]]) -> None:
     """mine(pairs, longest, ratio) returns those of the pairs (source, target), unchanged and in
     order, of which each side has 1 to `longest` words, none over 1000 characters, and is at most
     `ratio` times as long as the other."""
@@ -53,7 +54,7 @@ def cleaned(mine: Callable[[Sequence[Pair], int, float], Sequence[Pair]]) -> Non
     print(f"right: it keeps {len(right)} of {len(pairs)} pairs, the same as the package")
 
 
-def _kept(mine, pairs: list[Pair], longest: int, ratio: float, about: str) -> list[Pair]:
+def _kept(mine, pairs: list[Row], longest: int, ratio: float, about: str) -> list[Row]:
     given = list(pairs)
     try:
         found = mine(given, longest, ratio)

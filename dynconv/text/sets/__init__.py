@@ -1,4 +1,4 @@
-"""The papers' data sets: from raw archives, unpacked, to clean words in plain files."""
+"""The papers' data sets: from unpacked raw archives to plain files of tokenised text."""
 
 import json
 import os
@@ -28,32 +28,33 @@ SETS: dict[str, Callable[[Path, Path], dict[str, int]]] = {
     "gigaword": summaries.gigaword,
     "duc-2004": summaries.duc_2004,
 }
-"""(raw, out) writes out/SPLIT.SUFFIX and returns the lines of each split"""
+"""each takes (raw, out), writes out/SPLIT.SUFFIX and returns the number of lines per split"""
 
 
-def text_of(name: str, raw: Path | None, out: Path) -> tuple[Path, dict[str, int]]:
-    """The directory of one of the SETS as text, built if need be, and the lines of each split.
+def corpus_text(name: str, raw: Path | None, out: Path) -> tuple[Path, dict[str, int]]:
+    """Build one of the SETS as text unless it is there; return its directory and line counts.
 
-    raw  where its archives were fetched to; None: data/raw/NAME
+    raw: where its archives were fetched to; None means data/raw/NAME
     """
     if (out / "counts.json").is_file():
-        return out, build(name, out, out)
+        return out, build_corpus(name, out, out)
     if name == "wmt17-zh-en" and find_spec("jieba") is None:
         raise UserError(
             "Chinese has no spaces between words; to find them: pip install 'dynconv[chinese]'"
         )
-    return out, build(name, unpack_corpus(name, raw), out)
+    return out, build_corpus(name, unpack_corpus(name, raw), out)
 
 
-def build(name: str, raw: Path, out: Path) -> dict[str, int]:
-    """Prepare one of the SETS; returns how many lines each split has.
+def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
+    """Build one of the SETS as text and return how many lines each split has.
 
     raw  the directory of its unpacked archives
-    out  it appears under this name only when it is whole. Until then it is OUT.part, and the same
-         command goes on from the raw files that were finished there
+    out  the new directory. Until it is complete it is named OUT.part, from which the same command
+         continues after an interruption
 
-    Raises UserError when a raw file is missing, is of other languages, or has more lines than its
-    other side; or when the disk does not take it. Other numbers of lines than published: a warning.
+    Raises UserError when a raw file is missing, is in another language, or has another number of
+    lines than its other side, and when the disk cannot be written. Prints a warning when a split
+    has another number of lines than published.
     """
     if name not in SETS:
         raise UserError(f"no data set {name!r} to prepare; {nearest(name, SETS, 'there are')}")
@@ -76,7 +77,7 @@ def build(name: str, raw: Path, out: Path) -> dict[str, int]:
             why = refusal(error, "give another --out DIR")
             raise UserError(f"{part}: cannot write there: {why}") from None
     found = json.loads(record.read_text(encoding="utf-8"))
-    compare(name, found, out)
+    warn_of_counts(name, found, out)
     return found
 
 
@@ -90,7 +91,7 @@ def _write(name: str, raw: Path, part: Path) -> None:
 
 
 def _remedy(name: str, raw: Path) -> str:
-    """How to have raw files whole: `fetch` takes a folder that is there for an unpacked archive."""
+    """Say how to get raw files again; `fetch` takes an existing folder for an unpacked archive."""
     entry = find_corpus(name)
     archives = {file.stem: file for file in entry.files if (raw / file.stem).is_dir()}
     where = "" if raw == entry.directory else f" --out {raw}"
@@ -102,8 +103,8 @@ def _remedy(name: str, raw: Path) -> str:
     return f"in {raw} remove the folder {' or '.join(archives)}; then {again}{more}"
 
 
-def compare(name: str, found: dict[str, int], out: Path) -> None:
-    """A warning on stderr for each split whose number of lines is known to be another."""
+def warn_of_counts(name: str, found: dict[str, int], out: Path) -> None:
+    """Warn on stderr about each split that has another number of lines than the manifest says."""
     for split, known in (find_corpus(name).sentences or {}).items():
         if found.get(split, 0) != known:
             print(

@@ -1,4 +1,4 @@
-"""What the scripts of Moses do to a line, by sacremoses.
+"""The tokeniser and the normaliser of Moses, from sacremoses.
 
 With the corrections below its tokeniser equals tokenizer.perl, with and without -a, on all but 2
 of 85,116 lines of German, French and English, and its normaliser normalize-punctuation.perl on
@@ -9,14 +9,14 @@ import re
 from functools import cache
 
 LAST_STOP = re.compile(r"(?<=[^ .])\.$")
-"""A full stop at the end of a line is a word whatever it follows: tokenizer.perl since 2017, with
-which IWSLT'14 and the later sets were made. The library still spares abbreviations there."""
+"""Since 2017 tokenizer.perl separates a full stop at the end of a line whatever precedes it.
+IWSLT'14 and the later sets were made so; the library still leaves it attached to abbreviations."""
 LETTERS = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
-"""Han and Hangul: letters to Perl, but each one a word of its own to the library"""
+"""Han and Hangul: Perl treats these as letters, the library as one word each"""
 
 
 def tokenize(line: str, language: str, *, aggressive: bool = False, escape: bool = True) -> str:
-    """Words set apart by one space: tokenizer.perl -l LANGUAGE.
+    """Separate the words of a line by single spaces, as tokenizer.perl -l LANGUAGE does.
 
     aggressive  -a: a hyphen between letters becomes the word "@-@"
     escape      & | < > ' " [ ] are written &amp; &#124; &lt; &gt; &apos; &quot; &#91; &#93;
@@ -28,7 +28,7 @@ def tokenize(line: str, language: str, *, aggressive: bool = False, escape: bool
 
 
 def normalize(line: str, language: str) -> str:
-    """normalize-punctuation.perl -l LANGUAGE, then remove-non-printing-char.perl."""
+    """Apply normalize-punctuation.perl -l LANGUAGE, then remove-non-printing-char.perl."""
     import regex  # comes with sacremoses; knows \p{C}
 
     # The scripts see the line break, too: after it, a quotation ."  becomes ". in German

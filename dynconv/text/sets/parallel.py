@@ -1,4 +1,4 @@
-"""A function of millions of lines, on all processors, in bounded memory."""
+"""Apply a function to millions of lines on all processors, in bounded memory."""
 
 import multiprocessing
 import signal
@@ -10,7 +10,7 @@ from typing import TypeVar
 BLOCK = 100_000
 """items in memory at a time"""
 FEW = 10_000
-"""fewer than these are done sooner than processes have started"""
+"""fewer items take less time than starting processes"""
 CHUNK = 500
 """items handed to a process at a time"""
 
@@ -18,10 +18,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def parallel(
+def parallel_map(
     function: Callable[[Item], Result], items: Iterable[Item], what: str
 ) -> Iterator[Result]:
-    """function(item) of each, in their order, with a progress bar on terminals."""
+    """Yield function(item) of each item, in order, with a progress bar on terminals."""
     from tqdm import tqdm
 
     items, pool = iter(items), None
@@ -37,6 +37,7 @@ def parallel(
 
 
 def _pool():
-    # spawn: a fork would copy the bar's and torch's threads half. Ctrl-C is for the parent alone.
+    # spawn, because fork does not copy the threads of the bar and of torch. Only the parent
+    # handles Ctrl-C.
     context = multiprocessing.get_context("spawn")
     return context.Pool(initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))

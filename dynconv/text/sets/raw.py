@@ -1,4 +1,4 @@
-"""Raw files: to find them, to read evaluation sets, to keep what became of each."""
+"""Find raw files, read evaluation sets, and keep the tokenised form of each file."""
 
 import os
 import re
@@ -8,20 +8,20 @@ from pathlib import Path
 
 from dynconv.errors import UserError
 from dynconv.text.corpus import stream_lines, stream_parallel
-from dynconv.text.sets.parallel import parallel
+from dynconv.text.sets.parallel import parallel_map
 
 LANGUAGE = re.compile(r"(?<=\.)[a-z]{2}(-[a-z]{2})?(?=\.|$)")
 SEGMENT = re.compile(r'<seg id="\d+">\s*|\s*</seg>\s*')
 
 
 class Missing(UserError):
-    """A raw file that is not there; `build` adds where to get it."""
+    """A raw file is missing; `build_corpus` adds where to get it."""
 
 
-def find(raw: Path, name: str) -> Path:
-    """The one file of this name (or end of a path, or pattern) below `raw`, plain or .gz.
+def find_raw(raw: Path, name: str) -> Path:
+    """Find the one file of this name (or end of a path, or pattern) below `raw`, plain or .gz.
 
-    Raises Missing, which also says whether there is that file of another language pair.
+    Raises Missing, which names the same file of another language pair if there is one.
     """
     for end in ("", ".gz"):
         found = sorted(path for path in raw.rglob(name + end) if path.is_file())
@@ -35,19 +35,19 @@ def find(raw: Path, name: str) -> Path:
     raise Missing(f"{raw}: no {name} there{hint}")
 
 
-def segments(path: Path) -> Iterator[str]:
-    """The sentences of an evaluation set in SGML or XML: a <seg> a line.
+def read_segments(path: Path) -> Iterator[str]:
+    """Read the sentences of an evaluation set in SGML or XML, which has one <seg> per line.
 
-    Entities stay as they are, and a curly apostrophe becomes straight, as in the papers' scripts.
+    As in the papers' scripts, entities stay and a curly apostrophe becomes straight.
     """
     lines = (line for line in stream_lines(path) if "<seg id" in line)
     return (SEGMENT.sub("", line).replace("’", "'") for line in lines)
 
 
-def stage(out: Path, file: Path, lines: Iterable[str]) -> Path:
-    """Write what became of a raw file; it is reused should the preparation be interrupted.
+def write_stage(out: Path, file: Path, lines: Iterable[str]) -> Path:
+    """Write the processed lines of a raw file, to be reused if the preparation is interrupted.
 
-    `lines` is not touched when a finished stage, not older than the raw file, is there.
+    `lines` is not read when such a file exists already and is not older than the raw file.
     """
     path = out / "stages" / file.name.removesuffix(".gz")
     if path.is_file() and path.stat().st_mtime >= file.stat().st_mtime:
@@ -60,20 +60,20 @@ def stage(out: Path, file: Path, lines: Iterable[str]) -> Path:
     return path
 
 
-def words(
+def tokenized_pairs(
     out: Path,
     files: Iterable[tuple[Path, str]],
     read: Callable[[Path], Iterator[str]],
     tokenized: Callable[[str, str], str],
 ) -> Iterator[tuple[str, ...]]:
-    """The pairs of lines of two raw files, tokenised on all processors, through a stage each.
+    """Yield the pairs of lines of two raw files, tokenised on all processors.
 
     files      the file of each side and its language
-    read       the lines of a file
-    tokenized  a line and its language to words
+    read       reads the lines of a file
+    tokenized  turns a line, given its language, into words separated by spaces
     """
     stages = []
     for file, language in files:
-        lines = parallel(partial(tokenized, language=language), read(file), file.name)
-        stages.append(stage(out, file, lines))
+        lines = parallel_map(partial(tokenized, language=language), read(file), file.name)
+        stages.append(write_stage(out, file, lines))
     yield from stream_parallel(*stages)

@@ -1,4 +1,4 @@
-"""Which pairs are kept, in which split, and the files that hold them."""
+"""Clean pairs by length, assign them to splits, and write the files of the splits."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -6,13 +6,15 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-Pair = tuple[str, ...]
-"""one line of each side"""
+from dynconv.text.corpus import Row
 
 
-def fits(pair: Pair, longest: int, ratio: float) -> bool:
-    """clean-corpus-n.perl -ratio RATIO 1 LONGEST: each side has 1 to LONGEST words, none of them
-    over 1000 characters, and is at most RATIO times as long as the other."""
+def fits(pair: Row, longest: int, ratio: float) -> bool:
+    """Return whether clean-corpus-n.perl -ratio RATIO 1 LONGEST keeps a pair.
+
+    It does if each side has 1 to LONGEST words, none of them over 1000 characters, and is at most
+    RATIO times as long as the other.
+    """
     sides = [side.split() for side in pair]
     shorter, longer = sorted(map(len, sides))
     if not 1 <= shorter <= longer <= longest:
@@ -20,14 +22,14 @@ def fits(pair: Pair, longest: int, ratio: float) -> bool:
     return longer / shorter <= ratio and max(len(w) for side in sides for w in side) <= 1000
 
 
-def hold_out(every: int, pairs: Iterable[Pair]) -> Iterator[tuple[str, Pair]]:
-    """Pair EVERY, 2 EVERY ... (the first is 1) goes to split valid, the others to train."""
+def hold_out(every: int, pairs: Iterable[Row]) -> Iterator[tuple[str, Row]]:
+    """Send every EVERYth pair (the first is number 1) to split valid, the others to train."""
     for number, pair in enumerate(pairs, 1):
         yield "train" if number % every else "valid", pair
 
 
-def write(out: Path, suffixes: Pair, lines: Iterable[tuple[str, Pair]]) -> dict[str, int]:
-    """Write each split's lines to out/SPLIT.SUFFIX; returns how many each has."""
+def write_splits(out: Path, suffixes: Row, lines: Iterable[tuple[str, Row]]) -> dict[str, int]:
+    """Write the lines of each split to out/SPLIT.SUFFIX and return how many each has."""
     counts = Counter()
     with ExitStack() as stack:
 

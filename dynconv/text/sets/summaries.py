@@ -1,4 +1,4 @@
-"""The summarisation corpora: an article a line, and its summary on the same line."""
+"""The summarisation corpora: one article per line, and its summary on the same line."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -6,68 +6,73 @@ from hashlib import sha1
 from itertools import chain
 from pathlib import Path
 
-from dynconv.text.corpus import stream_lines, stream_parallel
+from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import tokenize
-from dynconv.text.sets.parallel import parallel
-from dynconv.text.sets.raw import Missing, find
-from dynconv.text.sets.splits import Pair, write
+from dynconv.text.sets.parallel import parallel_map
+from dynconv.text.sets.raw import Missing, find_raw
+from dynconv.text.sets.splits import write_splits
 
 SIDES = ("article", "summary")
 LISTS = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt"}
 ARTICLE = 400
-"""words of an article that are kept"""
+"""words that are kept of an article"""
 ENDS = (".", "!", "?", "...", "'", "`", '"', "’", "”", ")")
 
 
 def cnn_dailymail(raw: Path, out: Path) -> dict[str, int]:
-    """The stories and splits of See et al. 2017, lower-cased, articles of at most 400 words.
+    """Build the stories and splits of See et al. 2017, lower-cased, articles cut to 400 words.
 
     Wu et al. 2019 trained on the version whose names are replaced by @entity1 and so on (footnote
-    8). Its summaries have no public archive, only questions made from them with a gap in each;
-    so this is the text itself, and its ROUGE is not theirs. Ours, too: Moses's words instead of
-    Stanford's. The 114 stories without text are left out.
+    8). There is no public archive of its summaries, only questions made from them with a gap in
+    each. So this is the text itself, whose ROUGE does not compare with theirs; and its words are
+    Moses's, not Stanford's. The 114 stories without text are left out.
     """
-    lists = {split: find(raw, name) for split, name in LISTS.items()}
+    lists = {split: find_raw(raw, name) for split, name in LISTS.items()}
     folders = sorted(path for path in raw.rglob("stories") if path.is_dir())
     if len(folders) != 2:
         raise Missing(f"{raw}: {len(folders)} folders named stories, not CNN's and Daily Mail's")
     read = partial(_story, folders=folders)
-    pairs = ((s, p) for s in lists for p in parallel(read, stream_lines(lists[s]), f"{s} stories"))
-    return write(out, SIDES, ((split, pair) for split, pair in pairs if all(pair)))
+    pairs = (
+        (s, p) for s in lists for p in parallel_map(read, stream_lines(lists[s]), f"{s} stories")
+    )
+    return write_splits(out, SIDES, ((split, pair) for split, pair in pairs if all(pair)))
 
 
 def gigaword(raw: Path, out: Path) -> dict[str, int]:
-    """First sentences and headlines as Rush et al. 2015 tokenised them, unchanged: lower case, #
-    for a digit, rare words <unk> in training and UNK in the test."""
+    """Copy the first sentences and headlines that Rush et al. 2015 tokenised.
+
+    They are in lower case, with # for a digit; rare words are <unk> in training, UNK in the test.
+    """
     names = {
         "train": ("train.article.txt", "train.title.txt"),
         "valid": ("valid.article.filter.txt", "valid.title.filter.txt"),
         "test": ("[Gg]iga/input.txt", "[Gg]iga/task1_ref0.txt"),
     }
-    files = {split: [find(raw, name) for name in pair] for split, pair in names.items()}
+    files = {split: [find_raw(raw, name) for name in pair] for split, pair in names.items()}
     pairs = chain.from_iterable(_pairs(split, *paths) for split, paths in files.items())
-    return write(out, SIDES, pairs)
+    return write_splits(out, SIDES, pairs)
 
 
 def duc_2004(raw: Path, out: Path) -> dict[str, int]:
-    """The first sentences of task 1 and four headlines of each, in the files of Rush et al. 2015.
+    """Copy the first sentences of task 1 and four headlines of each from Rush et al. 2015's files.
 
-    Only a test: test.article and test.summary; the other three headlines are test.summary1 to 3.
+    There is only a test: test.article and test.summary, and test.summary1 to 3 for the other three
+    headlines.
     """
-    article = find(raw, "input.txt")
-    headlines = [find(raw, f"task1_ref{number}.txt") for number in range(4)]
+    article = find_raw(raw, "input.txt")
+    headlines = [find_raw(raw, f"task1_ref{number}.txt") for number in range(4)]
     sides = [[headline for _, headline in stream_parallel(article, file)] for file in headlines]
     lines = zip(stream_lines(article), *sides, strict=True)
     suffixes = (*SIDES, *(f"summary{number}" for number in range(1, 4)))
-    return write(out, suffixes, (("test", line) for line in lines))
+    return write_splits(out, suffixes, (("test", line) for line in lines))
 
 
-def _pairs(split: str, article: Path, summary: Path) -> Iterator[tuple[str, Pair]]:
+def _pairs(split: str, article: Path, summary: Path) -> Iterator[tuple[str, Row]]:
     return ((split, pair) for pair in stream_parallel(article, summary))
 
 
-def _story(url: str, folders: list[Path]) -> Pair:
-    """Article and highlights of a .story, whose name is the hash of its address."""
+def _story(url: str, folders: list[Path]) -> Row:
+    """Read article and highlights of a .story file, whose name is the hash of its address."""
     name = sha1(url.strip().encode()).hexdigest() + ".story"
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
     if path is None:

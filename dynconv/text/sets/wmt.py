@@ -4,38 +4,44 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from dynconv.text.corpus import stream_lines, stream_parallel
+from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import normalize, tokenize
-from dynconv.text.sets.raw import find, segments, words
-from dynconv.text.sets.splits import Pair, fits, hold_out, write
+from dynconv.text.sets.raw import find_raw, read_segments, tokenized_pairs
+from dynconv.text.sets.splits import fits, hold_out, write_splits
 
 COMMA_BELOW = str.maketrans("ŞşŢţ", "ȘșȚț")
-"""Romanian letters that old fonts had with a cedilla, normalise-romanian.py (Sennrich et al.)"""
+"""turns Romanian letters with a cedilla, from old fonts, into those with a comma, as
+normalise-romanian.py (Sennrich et al.) does"""
 
 
 def wmt16_en_de(raw: Path, out: Path) -> dict[str, int]:
-    """The copy that Google prepared: its subwords joined to Moses's words again."""
+    """Build the copy that Google prepared, its subwords joined to Moses's words again."""
     names = {"train": "train.tok.clean", "valid": "newstest2013.tok", "test": "newstest2014.tok"}
     sides = {
-        split: [find(raw, f"{name}.bpe.32000.{language}") for language in ("en", "de")]
+        split: [find_raw(raw, f"{name}.bpe.32000.{language}") for language in ("en", "de")]
         for split, name in names.items()
     }
     pairs = ((split, pair) for split in sides for pair in stream_parallel(*sides[split]))
     joined = ((split, (en.replace("@@ ", ""), de.replace("@@ ", ""))) for split, (en, de) in pairs)
-    return write(out, ("en", "de"), joined)
+    return write_splits(out, ("en", "de"), joined)
 
 
 def wmt14_en_de(raw: Path, out: Path) -> dict[str, int]:
-    """fairseq's prepare-wmt14en2de.sh --icml17, for Gehring et al. 2017; but its cleaning, up to
-    250 subwords, counts words here, since subwords are learned later."""
+    """Build the data of Gehring et al. 2017 as fairseq's prepare-wmt14en2de.sh --icml17 does.
+
+    The script limits pairs to 250 subwords, and we to 250 words, as subwords are learned later.
+    """
     corpora = "training/europarl-v7.de-en", "commoncrawl.de-en", "training/news-commentary-v9.de-en"
     test = "test-full/newstest2014-deen"
     return _from_english(raw, out, "de", corpora, test, valid=100, longest=250, ratio=1.5)
 
 
 def wmt14_en_fr(raw: Path, out: Path) -> dict[str, int]:
-    """Gehring et al. 2017, section 4.1: up to 175 words, ratio 1.5. Every 1333rd pair validates
-    as in the released script, though Wu et al. 2019 name newstest2012 and 2013."""
+    """Build the data of Gehring et al. 2017, section 4.1: up to 175 words, ratio 1.5.
+
+    Every 1333rd pair goes to split valid, as in the released script, although Wu et al. 2019 name
+    newstest2012 and 2013.
+    """
     corpora = (
         "training/europarl-v7.fr-en",
         "commoncrawl.fr-en",
@@ -48,11 +54,12 @@ def wmt14_en_fr(raw: Path, out: Path) -> dict[str, int]:
 
 
 def wmt16_en_ro(raw: Path, out: Path) -> dict[str, int]:
-    """Gehring et al. 2017, section 4.1: preprocess.sh of Sennrich et al. 2016b, with their
-    back-translations, up to 175 words (and the ratio of 9 that is Moses's default).
+    """Build the data of Gehring et al. 2017, section 4.1, with back-translations.
 
-    Romanian is the target, so it keeps its diacritics (remove-diacritics.py is for sources). Not
-    published, thus ours: every 100th pair validates, and there is no truecasing to undo.
+    This is preprocess.sh of Sennrich et al. 2016b, up to 175 words and Moses's default ratio of 9.
+    Romanian is the target and keeps its diacritics: remove-diacritics.py is for sources. Two
+    choices are ours, as none is published: every 100th pair goes to split valid, and there is no
+    truecasing to undo.
     """
     corpora = "europarl-v8.ro-en", "SETIMES.en-ro", "corpus.bt.en-ro"
     test = "newstest2016-enro"
@@ -60,10 +67,10 @@ def wmt16_en_ro(raw: Path, out: Path) -> dict[str, int]:
 
 
 def wmt17_zh_en(raw: Path, out: Path) -> dict[str, int]:
-    """News Commentary 12, the UN corpus and CWMT; newsdev2017 validates.
+    """Build News Commentary 12, the UN corpus and CWMT, with newsdev2017 for validation.
 
-    Hassan et al. 2018 filtered these 25 million pairs to 20 million by models of their own, which
-    are not published. Ours: up to 175 words, ratio 1.5, Chinese words by jieba.
+    Hassan et al. 2018 filtered these 25 million pairs to 20 million by unpublished models of their
+    own. We keep pairs of up to 175 words and a ratio of 1.5; jieba finds the Chinese words.
     """
     names = ["training/news-commentary-v12.zh-en.{}", "UNv1.0.en-zh.{}"]
     train = [_sides(raw, name, zh="zh", en="en") for name in names]
@@ -71,53 +78,55 @@ def wmt17_zh_en(raw: Path, out: Path) -> dict[str, int]:
     valid = _news(raw, "newsdev2017-zhen", "zh", "en")
     test = _news(raw, "newstest2017-zhen", "zh", "en")
     kept = _clean((("train", pair) for pair in _train(out, train)), longest=175, ratio=1.5)
-    held = (("valid", pair) for pair in words(out, valid, segments, _words))
-    return write(out, ("zh", "en"), chain(kept, held, _test(out, test)))
+    held = (("valid", pair) for pair in tokenized_pairs(out, valid, read_segments, _words))
+    return write_splits(out, ("zh", "en"), chain(kept, held, _test(out, test)))
 
 
 def _from_english(
     raw: Path, out: Path, to: str, corpora: Iterable[str], test: str, *, valid: int, **limits
 ) -> dict[str, int]:
-    """Every `valid`th pair of the corpora validates; what `fits` within the limits is kept."""
+    """Send every `valid`th pair of the corpora to split valid, and clean by the limits."""
     train = [_sides(raw, f"{corpus}.{{}}", **{"en": "en", to: to}) for corpus in corpora]
     news = _news(raw, test, "en", to)
     kept = _clean(hold_out(valid, _train(out, train)), **limits)
-    return write(out, ("en", to), chain(kept, _test(out, news)))
+    return write_splits(out, ("en", to), chain(kept, _test(out, news)))
 
 
 Sides = list[tuple[Path, str]]
-"""the file and language of source and target"""
+"""the file and the language of source and target"""
 
 
 def _sides(raw: Path, name: str, **endings: str) -> Sides:
-    return [(find(raw, name.format(end)), language) for language, end in endings.items()]
+    return [(find_raw(raw, name.format(end)), language) for language, end in endings.items()]
 
 
 def _cwmt(english: Path) -> Sides:
-    """CASIA, CASICT, Datum and NEU: NAME_ch.txt or NAME_cn.txt beside NAME_en.txt."""
-    chinese = find(english.parent, english.name.replace("_en.txt", "_c[hn].txt"))
+    """Return the sides of CASIA, CASICT, Datum or NEU: NAME_ch.txt or NAME_cn.txt, NAME_en.txt."""
+    chinese = find_raw(english.parent, english.name.replace("_en.txt", "_c[hn].txt"))
     return [(chinese, "zh"), (english, "en")]
 
 
 def _news(raw: Path, name: str, source: str, target: str) -> Sides:
     files = f"{name}-src.{source}.sgm", f"{name}-ref.{target}.sgm"
-    return [(find(raw, file), side) for file, side in zip(files, (source, target), strict=True)]
+    return [(find_raw(raw, file), side) for file, side in zip(files, (source, target), strict=True)]
 
 
-def _train(out: Path, corpora: Iterable[Sides]) -> Iterator[Pair]:
-    return chain.from_iterable(words(out, sides, stream_lines, _normal) for sides in corpora)
+def _train(out: Path, corpora: Iterable[Sides]) -> Iterator[Row]:
+    return chain.from_iterable(
+        tokenized_pairs(out, sides, stream_lines, _normal) for sides in corpora
+    )
 
 
-def _test(out: Path, sides: Sides) -> Iterator[tuple[str, Pair]]:
-    return (("test", pair) for pair in words(out, sides, segments, _words))
+def _test(out: Path, sides: Sides) -> Iterator[tuple[str, Row]]:
+    return (("test", pair) for pair in tokenized_pairs(out, sides, read_segments, _words))
 
 
-def _clean(pairs: Iterable[tuple[str, Pair]], **limits) -> Iterator[tuple[str, Pair]]:
+def _clean(pairs: Iterable[tuple[str, Row]], **limits) -> Iterator[tuple[str, Row]]:
     return ((split, pair) for split, pair in pairs if fits(pair, **limits))
 
 
 def _normal(line: str, language: str) -> str:
-    """A line of training text; the scripts normalise no evaluation set."""
+    """Normalise and tokenise a line of training text; evaluation sets are not normalised."""
     return _words(normalize(line, language), language)
 
 
