@@ -47,7 +47,7 @@ def test_accepts(right, capsys):
 
 
 WRONG = {
-    "nothing": (None, "a NoneType, not a string"),
+    "nothing": (None, "None, not CUDA source"),
     "syntax": (factor(CHAIN + "return h"), r"does not compile: kernel.cu:\d+"),
     "no function": (SCRAMBLE, "does not compile: .*factor"),
     "all kept": (factor("return 1;"), r"p = 0.1: factor 0 is 1, and should be 0 or 1.111"),

@@ -12,7 +12,7 @@ from dynconv import ops
 from dynconv.errors import UserError
 from dynconv.teach import check
 
-module = import_module("dynconv.teach.check.environment")  # check.environment is its function
+module = import_module("dynconv.teach.check.start")
 LESSONS = Path(__file__).parents[1] / "lessons"
 
 
@@ -37,7 +37,8 @@ def test_environment_names_what_is_missing(monkeypatch):
     with pytest.raises(AssertionError) as raised:
         check.environment()
     assert str(raised.value).splitlines() == [
-        "A convolution goes wrong, and `dynconv doctor` may say why: the kernel fails.",
+        "A convolution goes wrong, and `dynconv doctor` may say why: it raises RuntimeError in "
+        "line 31 of broken: the kernel fails.",
         "The package tokenizers is missing: run pip install -e '.[lessons]' in the repository's "
         "folder.",
         "The text of the lessons cannot be read: no file test.de.",

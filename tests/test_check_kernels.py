@@ -119,7 +119,7 @@ PASSED_ON = (  # through shared memory, without a barrier
         (swapped(*PASSED_ON), r"order 'backward'.*out\[.* is NaN"),
         (swapped(("float sum = 0;", "float sum = 0")), r"does not compile: kernel.cu:\d"),
         (swapped(("depthwise(", "my_conv(")), r"no kernel __global__ void depthwise\("),
-        (None, "it is a NoneType, not CUDA source"),
+        (None, "it is None, not CUDA source"),
         (swapped(("int pad", "long long pad")), "its parameters are not those of __global__"),
         (swapped((", int pad", ""), (" - pad", "")), "its parameters are not those"),
     ],

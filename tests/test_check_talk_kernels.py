@@ -85,7 +85,7 @@ ROW_CARRY = "carry += row[blockDim.x - 1];"
 LAST_BARRIER = "carry += totals[w];\n    __syncthreads();"
 FIRST_BARRIER = "totals[warp] = v;\n    __syncthreads();"
 WRONG = {
-    "no text": (None, "a NoneType, not CUDA source"),
+    "no text": (None, "None, not CUDA source"),
     "syntax": (without("float carry = 0;", "float carry = 0"), "does not compile: .*error"),
     "other name": (without("void chunked_scan", "void scan"), "does not compile: .*chunked_scan"),
     "other type": (without("int T)", "long long T)"), "does not compile: .*chunked_scan takes"),

@@ -2,7 +2,7 @@
 
 from dynconv.lab import style
 from dynconv.teach import check
-from dynconv.teach.compare import same
+from dynconv.teach.judge import same
 from dynconv.teach.mixing import draw_mixing, mixing_matrix
 from dynconv.teach.processes import Processes
 from dynconv.teach.show import show

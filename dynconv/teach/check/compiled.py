@@ -1,18 +1,22 @@
 """Kernels that a reader has written, compiled for the simulator."""
 
 from dynconv.kernels import simulate
+from dynconv.teach.judge import Wrong, kind
 
 
-def compiled(code: str, name: str, signature: str = "") -> simulate.Function:
-    """Kernel `name` of the CUDA source; AssertionError with the compiler's first error.
+def compiled(
+    code: str, name: str, signature: str = "", before: str = "", after: str = ""
+) -> simulate.Function:
+    """Return kernel `name` of the CUDA source; raise `Wrong` with the compiler's first error.
 
-    signature  how to name the kernel where it is lacking
+    before, after  other source around it
+    signature  how to name the kernel if it is missing
     """
     if not isinstance(code, str):
-        raise AssertionError(f"it is a {type(code).__name__}, not CUDA source as text")
+        raise Wrong(f"it is {kind(code)}, not CUDA source as text")
     try:
-        return simulate.Module(code, [name]).get_function(name)
+        return simulate.Module(before + code + after, [name]).get_function(name)
     except simulate.CompileError as error:
         if str(error).startswith("names:"):
-            raise AssertionError(f"it has no kernel {signature or name}") from None
-        raise AssertionError(f"it does not compile: {error}") from None
+            raise Wrong(f"it has no kernel {signature or name}") from None
+        raise Wrong(f"it does not compile: {error}") from None

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dynconv.teach.check.compiled import compiled
+from dynconv.teach.judge import Wrong
 
 CODE = """
 __global__ void factors(unsigned long long seed, unsigned long long first,
@@ -33,9 +34,7 @@ def dropconnect_kernel(source: str) -> None:
     of the weight number i: 0 with probability p, else 1 / (1 - p); it depends on nothing else.
     Runs on the simulator.
     """
-    if not isinstance(source, str):
-        raise AssertionError(f"it is a {type(source).__name__}, not a string of CUDA source")
-    launch = compiled(source + CODE, "factors")
+    launch = compiled(source, "factors", after=CODE)
 
     def draw(seed, first=0, p=0.25, n=COUNT, block=256, stride=1, each=1):
         """Factors of the weights first + i * stride + k, for i < n and k < each."""
@@ -49,11 +48,11 @@ def dropconnect_kernel(source: str) -> None:
         _values(draw(1, p=p), p)
     whole = draw(1)
     if not np.array_equal(draw(1), whole):
-        raise AssertionError(
+        raise Wrong(
             "a second call draws another mask: the backward pass would not find the first again"
         )
     if not np.array_equal(draw(1, first=1000, n=5000, block=96), whole[1000:6000]):
-        raise AssertionError(
+        raise Wrong(
             "another launch draws another factor for the same weight: it must depend on i, not on "
             "the thread or the block"
         )
@@ -75,12 +74,12 @@ def dropconnect_kernel(source: str) -> None:
         pairs[f"weights {apart} apart"] = whole[apart:], whole[:-apart]
     for which, (a, b) in pairs.items():  # first, as it says more
         if np.array_equal(a, b):
-            raise AssertionError(f"{which} have the same draws")
+            raise Wrong(f"{which} have the same draws")
     for which, (a, b) in pairs.items():
         _independent(a, b, which)
     for name, seed in (("2", 2), ("1 + 2^32", 1 + 2**32)):
         if where := _same_elsewhere(draw, 1, seed):
-            raise AssertionError(
+            raise Wrong(
                 f"seeds 1 and {name} have one mask in another order: weight i of seed 1 and weight "
                 f"{where} of seed {name} have the same draws"
             )
@@ -92,12 +91,10 @@ def _values(mask: np.ndarray, p: float, where: str = "") -> None:
     strange = np.flatnonzero(~(np.isclose(mask, kept, rtol=1e-6, atol=0) | (mask == 0)))  # NaN, too
     if len(strange):
         i = strange[0]
-        raise AssertionError(
-            f"{where}p = {p}: factor {i} is {mask[i]:.4g}, and should be 0 or {kept:.4g}"
-        )
+        raise Wrong(f"{where}p = {p}: factor {i} is {mask[i]:.4g}, and should be 0 or {kept:.4g}")
     share, sigma = (mask == 0).mean(), (p * (1 - p) / len(mask)) ** 0.5
     if abs(share - p) > SIGMAS * sigma:
-        raise AssertionError(f"{where}p = {p}: {share:.1%} of the factors are 0, not {p:.1%}")
+        raise Wrong(f"{where}p = {p}: {share:.1%} of the factors are 0, not {p:.1%}")
 
 
 def _independent(a: np.ndarray, b: np.ndarray, which: str, p: float = 0.25) -> None:
@@ -105,7 +102,7 @@ def _independent(a: np.ndarray, b: np.ndarray, which: str, p: float = 0.25) -> N
     both, expected = ((a == 0) & (b == 0)).mean(), p * p
     sigma = (expected * (1 - expected) / len(a)) ** 0.5
     if abs(both - expected) > SIGMAS * sigma:
-        raise AssertionError(
+        raise Wrong(
             f"{which} are not independent: both are 0 at {both:.1%} of the places, "
             f"not at {expected:.1%}"
         )

@@ -10,6 +10,7 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.kernels import simulate
 from dynconv.teach.check.compiled import compiled
+from dynconv.teach.judge import Wrong
 from dynconv.teach.trace import trace
 
 SIGNATURE = (
@@ -58,14 +59,14 @@ def depthwise_kernel(code: str) -> None:
     """
     kernel = compiled(code, "depthwise", SIGNATURE)
     if kernel.parameters != PARAMETERS:
-        raise AssertionError(f"its parameters are not those of {SIGNATURE}")
+        raise Wrong(f"its parameters are not those of {SIGNATURE}")
     for run in RUNS:
         for order in ORDERS:
             try:
                 _judge(kernel, run, order)
-            except (simulate.KernelFault, AssertionError) as error:
+            except (simulate.KernelFault, Wrong) as error:
                 last = f", threads in the order {order!r}" if order != "forward" else ""
-                raise AssertionError(f"{run}{last}: {error}") from None
+                raise Wrong(f"{run}{last}: {error}") from None
     _shared_out(code, RUNS[-2])
     print(f"right: {len(RUNS)} launches, each with its threads in {len(ORDERS)} orders")
 
@@ -90,7 +91,7 @@ def _judge(kernel: simulate.Function, run: Run, order: str | int) -> None:
         if len(places):
             at = f"{name}[{places[0]}]"
             reason = f"out has {size} numbers" if name == "out" else "it is an input"
-            raise AssertionError(f"{at} is written, but {reason}")
+            raise Wrong(f"{at} is written, but {reason}")
     out = arrays["out"][GUARD : GUARD + x.numel()].view(B, C, T)
     right = _convolved(x, weight, pad)
     for wrong, what in (
@@ -101,9 +102,7 @@ def _judge(kernel: simulate.Function, run: Run, order: str | int) -> None:
         if wrong.any():
             at = tuple(wrong.nonzero()[0].tolist())
             values = f"is {out[at]:.4g}, not {right[at]:.4g}"
-            raise AssertionError(
-                f"out{list(at)} {what or values + next(_reasons(out, x, weight, pad), '')}"
-            )
+            raise Wrong(f"out{list(at)} {what or values + next(_reasons(out, x, weight, pad), '')}")
 
 
 def _shared_out(code: str, run: Run) -> None:
@@ -115,7 +114,7 @@ def _shared_out(code: str, run: Run) -> None:
     written = accesses[accesses["write"] & (accesses["array"] == 2)]
     made = len(np.unique(written[["block", "thread", "index"]]))
     if made != B * C * T:
-        raise AssertionError(
+        raise Wrong(
             f"{run}: right, but the threads make {made} numbers where out has {B * C * T}: from "
             "one number of a thread to its next it is gridDim.x * blockDim.x"
         )

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dynconv.kernels import launch, simulate
 from dynconv.teach.check.compiled import compiled
+from dynconv.teach.judge import Wrong
 from dynconv.teach.trace import trace, traffic
 
 NAME = "weight_tile<double>"
@@ -60,14 +61,15 @@ def weight_gradient_kernel(source: str) -> None:
     (H, tiles, B), a block (32, 8), and its dynamic shared memory 2 (N + K) - 1 rows of 32 numbers.
     """
     header = launch.code("number.cuh")
-    code = f'{header}#line 1 "your source"\n{source.removeprefix(header)}'
-    kernel = compiled(code, NAME)
+    source = source.removeprefix(header) if isinstance(source, str) else source
+    before = f'{header}#line 1 "your source"\n'
+    kernel = compiled(source, NAME, before=before)
     for case in CASES:
         try:
             judge_case(kernel, case)
         except simulate.KernelFault as fault:
-            raise AssertionError(f"{case}: {fault}") from None
-    g, x = count_loads(code)
+            raise Wrong(f"{case}: {fault}") from None
+    g, x = count_loads(before + source)
     cases = f"{len(CASES)} cases in {len(ORDERS)} orders"
     sizes = f"N = {TRACED.N} and K = {TRACED.K}"
     print(f"right: {cases}; loads of each number: {g:.2g} of g, {x:.2g} of x, at {sizes}")
@@ -120,7 +122,7 @@ def judge_case(kernel: simulate.Function, case: Case) -> None:
         outside = (memory.view(torch.int64) != UNWRITTEN).nonzero().flatten() - GUARD
         outside = outside[(outside < 0) | (outside >= wanted.numel())]
         if len(outside):
-            raise AssertionError(
+            raise Wrong(
                 f"{case}: it writes outside partial, which has {wanted.numel()} numbers, at "
                 f"number {outside[0]}"
             )
@@ -129,7 +131,7 @@ def judge_case(kernel: simulate.Function, case: Case) -> None:
         differ = (other != found[0]) & ~(other.isnan() & found[0].isnan())
         if differ.any():
             one, two = value_at(found[0], differ), value_at(other, differ)
-            raise AssertionError(
+            raise Wrong(
                 f"{case}: {name_place(differ)} is {one} with threads in the order {ORDERS[0]!r} "
                 f"and {two} in the order {order!r}: a __syncthreads() is missing between writing "
                 "shared memory and reading it, or sums are atomic"
@@ -138,7 +140,7 @@ def judge_case(kernel: simulate.Function, case: Case) -> None:
     if wrong.any():
         mine, theirs = value_at(found[0], wrong), value_at(wanted, wrong)
         later = "; only later digits differ: add up in Number, not in float"
-        raise AssertionError(
+        raise Wrong(
             f"{case}: {name_place(wrong)} is {mine}, not {theirs}{later * (mine == theirs)}"
         )
 
@@ -170,7 +172,7 @@ def count_loads(code: str) -> tuple[float, float]:
     counts = [found[i].loaded / g.nbytes for i in range(2)]
     for (name, most), count in zip(needed.items(), counts, strict=True):
         if count > 1.5 * most:
-            raise AssertionError(
+            raise Wrong(
                 f"the sums are right, but a number of {name} is loaded {count:.2g} times from "
                 f"global memory, at N = {case.N} and K = {case.K}; a tile needs {most:.2g}"
             )

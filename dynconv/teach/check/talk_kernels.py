@@ -6,6 +6,7 @@ from torch import Tensor
 
 from dynconv.kernels.simulate import Function, KernelFault
 from dynconv.teach.check.compiled import compiled
+from dynconv.teach.judge import Wrong
 from dynconv.teach.trace import trace
 
 CASES = ((1, 32), (33, 32), (64, 32), (100, 64), (200, 64), (1000, 96), (3000, 1024))
@@ -27,9 +28,7 @@ def chunked_scan_kernel(source: str) -> None:
     x and sums (rows, T); block b of a multiple of 32 threads makes the prefix sums of row b:
     sums[b, t] = x[b, 0] + ... + x[b, t]. T may be more than the threads.
     """
-    if not isinstance(source, str):
-        raise AssertionError(f"it is a {type(source).__name__}, not CUDA source as text")
-    kernel = compiled(source + SIGNATURE, "chunked_scan")
+    kernel = compiled(source, "chunked_scan", after=SIGNATURE)
     for T, threads in CASES:
         # Whole numbers, whose sums are exact in whatever order they are added.
         x = torch.randint(1, 10, (3, T), generator=torch.Generator().manual_seed(T)).float()
@@ -39,16 +38,16 @@ def chunked_scan_kernel(source: str) -> None:
             try:
                 found.append(run(kernel, x, threads, order))
             except KernelFault as fault:
-                raise AssertionError(f"{case}, order {order!r}: {fault}") from None
+                raise Wrong(f"{case}, order {order!r}: {fault}") from None
         for order, sums in zip(ORDERS[1:], found[1:], strict=True):
             if not torch.equal(sums.nan_to_num(-1), found[0].nan_to_num(-1)):
-                raise AssertionError(
+                raise Wrong(
                     f"{case}: the answers of the orders {ORDERS[0]!r} and {order!r} differ: "
                     "threads read what others have not yet written, or have overwritten; "
                     "a barrier is missing"
                 )
         if why := fault_of(found[0], x, threads):
-            raise AssertionError(f"{case}: {why}")
+            raise Wrong(f"{case}: {why}")
     stay_inside(source)
     print(f"right: {len(CASES)} lengths, each in {len(ORDERS)} orders of the threads")
 
@@ -75,7 +74,7 @@ def stay_inside(source: str) -> None:
     read = trace(source, "chunked_scan", (rows,), (32,), [x, out, np.int32(T)])
     last = read["index"][read["array"] == 0].max()
     if last >= rows * T:
-        raise AssertionError(
+        raise Wrong(
             f"T = {T}, 32 threads: it reads x[{last}], but the last of {rows} rows ends at "
             f"x[{rows * T - 1}]: on a GPU that is somebody else's memory"
         )

@@ -1,0 +1,344 @@
+"""Checks of the part on TaLK: prefix sums, windows, gradients and widths."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dynconv import ops
+from dynconv.ops.talk import edges, talk_conv_loop
+from dynconv.teach.check.cost import Cost
+from dynconv.teach.judge import FLOAT32, Faults, Wrong, judge, sizes
+
+MOST = 500
+"""tensor operations, for 2,000 boxes"""
+LARGEST = 40_000
+"""numbers in one tensor, for 2,000 boxes in an image of 40 x 50"""
+
+
+def summed_area(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """mine(image, boxes) sums each box of an image (Y, X) by a table, without a loop over boxes.
+
+    boxes (N, 4) are the first row, first column, last row and last column, all inside the box.
+    """
+
+    def box(image: Tensor, boxes: Tensor, at: tuple[int]) -> str:
+        top, left, low, right = boxes[at].tolist()
+        return f"rows {top} to {low}, columns {left} to {right}"
+
+    shapes = [(7, 7), (5, 9), (1, 6)]
+    judge(
+        mine,
+        sum_slices,
+        {f"an image of {Y} x {X}": image_and_boxes(Y, X, 40) for Y, X in shapes},
+        box_faults,
+        gradients=True,
+        place=box,
+        raises={IndexError: "it looks outside its table"},
+    )
+    with Cost() as cost:
+        mine(*image_and_boxes(40, 50, 2000))
+    if cost.operations > MOST:
+        raise Wrong(f"2,000 boxes: {cost.operations:,} operations, a loop over the boxes")
+    if cost.largest > 8 * LARGEST:
+        numbers = f"{cost.largest // 8:,} numbers"
+        raise Wrong(f"2,000 boxes in 40 x 50: a tensor of {numbers}; a box needs 4")
+    print(f"right: values and gradients on {len(shapes)} images")
+
+
+def image_and_boxes(Y: int, X: int, N: int) -> tuple[Tensor, Tensor]:
+    """Return a random image and N boxes: the whole of it, its corners and random ones."""
+    seed = torch.Generator().manual_seed(Y)
+    image = torch.randn(Y, X, generator=seed, dtype=torch.float64)
+    rows = torch.randint(Y, (N - 5, 2), generator=seed).sort(dim=1).values
+    columns = torch.randint(X, (N - 5, 2), generator=seed).sort(dim=1).values
+    some = torch.stack([rows[:, 0], columns[:, 0], rows[:, 1], columns[:, 1]], dim=1)
+    corners = [[y, x, y, x] for y in (0, Y - 1) for x in (0, X - 1)]
+    return image, torch.cat([torch.tensor([[0, 0, Y - 1, X - 1], *corners]), some])
+
+
+def sum_slices(image: Tensor, boxes: Tensor) -> Tensor:
+    """Return the sum of each box, from its own numbers."""
+    return torch.stack(
+        [image[top : low + 1, left : right + 1].sum() for top, left, low, right in boxes.tolist()]
+    )
+
+
+def box_faults(mine: Tensor, right: Tensor, image: Tensor, boxes: Tensor) -> Iterator:
+    """Yield what usual mistakes give."""
+    table = image.cumsum(dim=0).cumsum(dim=1)
+    padded = F.pad(table, (1, 0, 1, 0))
+    top, left, low, last = boxes.T
+    whole = top, left, low + 1, last + 1
+
+    def corners(S, top, left, low, last, both=1):
+        return S[low, last] - S[top, last] - S[low, left] + both * S[top, left]
+
+    add = "the corner before the box is in both strips: add it back"
+    yield add, corners(padded, *whole, both=0)
+    yield f"{add}, do not take it away", corners(padded, *whole, both=-1)
+    yield "the last row and column belong to the box", corners(padded, top, left, low, last)
+    inner = corners(padded, top + 1, left + 1, low + 1, last + 1)
+    yield "the first row and column belong to the box", inner
+    wrapped = corners(table, top - 1, left - 1, low, last)
+    yield "index -1 is the last row or column of the table, not a row of zeros", wrapped
+    yield "the last row belongs to the box", corners(padded, top, left, low, last + 1)
+    yield "the last column belongs to the box", corners(padded, top, left, low + 1, last)
+    strips = padded[top, last] + padded[low, left]
+    short = padded[low + 1, last + 1] - strips + padded[top, left]
+    yield "a strip, too, ends with the last row or column of the box", short
+    behind = corners(F.pad(table, (0, 1, 0, 1)), *whole)
+    yield "the zeros stand before the table, not behind it", behind
+    for dim in (0, 1):
+        along = F.pad(image.cumsum(dim=dim), (1, 0, 1, 0))
+        why = f"the table is summed along dim {dim} only: along dim {1 - dim}, too"
+        yield why, corners(along, *whole)
+    if image.shape[0] == image.shape[1]:
+        yield "rows and columns are exchanged", sum_slices(image.T, boxes)
+        order = "a box is first row, first column, last row, last column"
+        yield order, corners(padded, top, low, left + 1, last + 1)
+
+
+def talk(mine: Callable[..., Tensor]) -> None:
+    """mine(x, left, right, max_left, max_right) is a TaLK convolution: x (B, T, C), offsets
+    (B, T, H); right is None where max_right is 0."""
+    g = torch.Generator().manual_seed(15)
+
+    def case(T: int, H: int, max_left: int, max_right: int, steps: int, inside: bool = False):
+        """Offsets of so many steps from 0 to 1; `inside`: cut back to windows without clamping."""
+        x = torch.randn(2, T, 6, generator=g, dtype=torch.float64)
+        left, right = torch.randint(steps + 1, (2, 2, T, H), generator=g).double() / steps
+        if inside:
+            t = torch.arange(T)[:, None]
+            left = torch.minimum(left, t / max_left)
+            right = torch.minimum(right, (T - 1 - t) / max_right)
+        return x, left, right if max_right else None, max_left, max_right
+
+    cases = {
+        "windows of whole words": case(9, 1, 2, 2, steps=2, inside=True),
+        "edges inside of words": case(9, 1, 2, 2, steps=8, inside=True),
+        "max_left 4, max_right 2": case(9, 1, 4, 2, steps=8, inside=True),
+        "two heads": case(9, 2, 4, 2, steps=8, inside=True),
+        "windows beyond both ends": case(5, 2, 8, 4, steps=8),
+        "causal": case(9, 2, 4, 0, steps=8),
+        "a sentence of one word": case(1, 3, 4, 4, steps=8),
+    }
+    judge(mine, talk_conv_loop, cases, window_faults, tolerance=FLOAT32)
+    print(f"right: the values agree on {len(cases)} cases")
+
+
+def window_ends(
+    left: Tensor, right: Tensor, max_left: int, max_right: int
+) -> tuple[Tensor, Tensor]:
+    """Return the places (B, T, H) where each window begins and ends, inside of the sentence."""
+    T = left.shape[1]
+    t = torch.arange(T)[:, None]
+    return (t - left * max_left).clamp(min=0), (t + 1 + right * max_right).clamp(max=T)
+
+
+def overlap(begin: Tensor, end: Tensor) -> Tensor:
+    """Return (B, T, H, T): how far a window and word s, the cell from s to s + 1, overlap.
+
+    Negative where they do not.
+    """
+    s = torch.arange(begin.shape[1])
+    return torch.minimum(end[..., None], s + 1) - torch.maximum(begin[..., None], s)
+
+
+def window_faults(
+    mine: Tensor, expected: Tensor, x: Tensor, left: Tensor, right: Tensor | None, *reach: int
+) -> Iterator:
+    """Yield what usual mistakes return, and how to mend them."""
+    (max_left, max_right), causal, K = reach, right is None, sum(reach) + 1
+    right = torch.zeros_like(left) if causal else right
+    begin, end = window_ends(left, right, *reach)
+    (T, C), H = x.shape[1:], left.shape[2]
+    s, t = torch.arange(T), torch.arange(T)[:, None]
+
+    def weighted(share: Tensor, x: Tensor = x, interleaved: bool = False) -> Tensor:
+        heads = [c % H if interleaved else c // (C // H) for c in range(C)]
+        return torch.einsum("btcs,bsc->btc", share[:, :, heads], x) / K
+
+    def mean(begin: Tensor, end: Tensor, **options) -> Tensor:
+        return weighted(overlap(begin, end).clamp(min=0), **options)
+
+    y = mean(begin, end)
+    own = (end - begin).repeat_interleave(C // H, dim=2)
+    yield "it is not divided by max_left + max_right + 1", y * K
+    less = "it is divided by max_left + max_right: the word itself counts, too"
+    yield less, y * K / (K - 1)
+    yield "divide by max_left + max_right + 1, not by the window's own width", y * K / own
+    lost = "the word itself, the cell from t to t + 1, belongs to the window"
+    yield lost, mean(begin, end - 1)
+    yield lost, mean(begin + 1, end)
+    if not causal:
+        yield "left and right are exchanged", mean(*window_ends(right, left, *reach))
+        swapped = window_ends(left, right, max_right, max_left)
+        yield "max_left and max_right are exchanged", mean(*swapped)
+    cut = "an edge is rounded to whole words: a word that it cuts counts in part"
+    for low in (torch.floor, torch.ceil, torch.round):
+        for high in (torch.floor, torch.ceil, torch.round):
+            yield cut, mean(low(begin), high(end))
+    yield cut, mean(t - (t - begin).round(), t + 1 + (end - t - 1).round())
+    scale = "an offset is a share of max_left or max_right: multiply them"
+    yield scale, mean(*window_ends(left, right, 1, 1))
+    moved = "tap j meets the word t + j - max_left: pad_left is max_left"
+    for pad_left in {0, max_right, K // 2, K - 1} - {max_left}:
+        late = min(max(max_left - pad_left, -T), T)
+        yield moved, mean(begin, end, x=F.pad(x, (0, 0, -late, late)))
+    reached = ((s >= t - max_left) & (s <= t + max_right))[:, None]  # (T, 1, T)
+    smaller = torch.minimum(s + 1 - begin[..., None], end[..., None] - s)
+    for share in (overlap(begin, end), smaller, smaller.clamp(min=0), smaller.clamp(max=1)):
+        yield "the share of a word lies between 0 and 1", weighted(share * reached)
+    other = "channel c belongs to head c // (C // H), not c % H"
+    yield other, mean(begin, end, interleaved=True)
+    beyond = (t - left * max_left < 0) | (t + 1 + right * max_right > T)
+    leaves = beyond.repeat_interleave(C // H, dim=2)
+    ends = "only where a window leaves the sentence: cut it at places 0 and T"
+    yield ends, torch.where(leaves, mine.double(), expected)
+
+
+class Gradients(NamedTuple):
+    """What the backward pass of a TaLK convolution returns."""
+
+    dx: Tensor
+    dleft: Tensor
+    dright: Tensor
+
+
+def talk_gradient(mine: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> None:
+    """mine(g, x, left, right, max_left, max_right) is the gradients of x and of both offsets;
+    g and x (B, T, C), offsets (B, T, H)."""
+    cases = {}
+    for T, H, max_left, max_right in ((7, 1, 3, 2), (9, 2, 4, 12), (5, 3, 15, 7), (1, 2, 3, 3)):
+        seed = torch.Generator().manual_seed(T)
+        g, x = torch.randn(2, 2, T, 6, generator=seed, dtype=torch.float64)
+        left, right = torch.rand(2, 2, T, H, generator=seed, dtype=torch.float64)
+        if T == 9:  # windows have whole and half distances
+            left, right = ((8 * offset).round() / 8 for offset in (left, right))
+        label = sizes(T=T, H=H, max_left=max_left, max_right=max_right)
+        cases[label] = g, x, left, right, max_left, max_right
+    judge(mine, gradients_of, cases, gradient_faults, tolerance=(1e-9, 1e-11))
+    print(f"right: dx, dleft and dright agree on {len(cases)} cases")
+
+
+def gradients_of(g, x, left, right, max_left, max_right) -> Gradients:
+    """Return the three gradients, by autograd."""
+    inputs = [z.clone().requires_grad_() for z in (x, left, right)]
+    out = ops.talk_conv(*inputs, max_left=max_left, max_right=max_right, impl="loop")
+    return Gradients(*torch.autograd.grad(out, inputs, g))
+
+
+def gradient_faults(mine: Gradients, right: Gradients, *inputs) -> Iterator:
+    """Yield what a mistake makes of the first gradient that is wrong; the others stay as given."""
+    if not torch.allclose(mine.dx, right.dx, 1e-9, 1e-11):
+        for why, dx in dx_faults(right.dx, *inputs):
+            yield why, mine._replace(dx=dx)
+        return
+    name = "dright" if torch.allclose(mine.dleft, right.dleft, 1e-9, 1e-11) else "dleft"
+    pair = getattr(mine, name), getattr(right, name)
+    for why, offset in offset_faults(name, *pair, *inputs):
+        yield why, mine._replace(**{name: offset})
+
+
+def dx_faults(right: Tensor, g, x, left, right_offset, *reach: int) -> Iterator:
+    """Yield wrong gradients of x."""
+    offsets, H = (left, right_offset), left.shape[2]
+    yield "divide by max_left + max_right + 1", right * (1 + sum(reach))
+    yield "the sign is turned", -right
+    untransposed = ops.talk_conv(g, *offsets, max_left=reach[0], max_right=reach[1])
+    yield "transpose the shares: a token hears of the windows that hold it", untransposed
+    first = [offset[..., :1] for offset in offsets]
+    yield "each head has windows of its own", gradients_of(g, x, *first, *reach).dx
+    order = torch.arange(x.shape[2]).view(-1, H).T.flatten()  # channels with the same c % H
+    moved = gradients_of(g[..., order], x[..., order], *offsets, *reach).dx
+    yield "channel c belongs to head c // R, with R = C / H", moved[..., order.argsort()]
+
+
+def offset_faults(name: str, mine: Tensor, right: Tensor, g, x, *window) -> Iterator:
+    """Yield wrong gradients of one of the offsets."""
+    *offsets, max_left, max_right = window
+    side, sign = (0, -1) if name == "dleft" else (1, 1)
+    reach, K = window[2 + side], max_left + max_right + 1
+    (T, C), H = x.shape[1:], offsets[0].shape[2]
+    distance = edges(*offsets, max_left, max_right)[side]  # (B, T, H)
+    whole = distance == distance.floor()
+    yield "the sign is turned: a larger offset takes in more of its token", -right
+    yield "divide by max_left + max_right + 1", right * K
+    yield f"the edge moves {reach} tokens per unit of the offset", right / reach
+    summed = right.sum(2, keepdim=True).expand_as(right)
+    yield "a head has its own channels alone", summed
+    yield "sum over the channels of the head, instead of their mean", right * H / C
+    products = (g[:, :, None] * x[:, None]).unflatten(3, (H, -1)).sum(4)  # (B, T, T, H)
+    for further, why in ((0, "that token is in the window whole"), (2, "one token too far")):
+        token = torch.arange(T)[:, None] + sign * (distance.floor().long() + further)  # (B, T, H)
+        inside = (token >= 0) & (token < T) & ~whole
+        value = products.gather(2, token.clamp(0, T - 1)[:, :, None])[:, :, 0] * reach / K
+        yield why, value.where(inside, 0)
+    held = distance != (offsets[side] * reach).clamp(min=0)
+    yield "0 where the sentence ends before the window does", torch.where(held, mine, right)
+    yield "0 where the distance is whole", torch.where(whole, mine, right)
+
+
+def true_width(mine: Callable[..., Tensor]) -> None:
+    """mine(x, left, right, max_left, max_right) is the mean of each window: its sum, divided by
+    how many words, and parts of words, it holds; right is None if max_right == 0."""
+    cases = {}
+    # one head, several, causal, no window without a cut, one word
+    for T, H, *reach in ((9, 1, 4, 2), (9, 3, 4, 2), (9, 3, 5, 0), (5, 2, 15, 7), (1, 1, 2, 2)):
+        seed = torch.Generator().manual_seed(T)
+        x, left, right = (torch.rand(2, T, n, generator=seed).double() for n in (6, H, H))
+        label = f"T = {T}, H = {H}, reaches {reach[0]} and {reach[1]}"
+        cases[label] = x - 0.5, left, right if reach[1] else None, *reach
+    detached = "the width depends on the offsets, too: is it detached?"
+    hints = {"left": detached, "right": detached}
+    judge(mine, mean_of_window, cases, WIDTH_FAULTS, gradients=True, hints=hints)
+    print(f"right: values and the gradients of x and the offsets agree on {len(cases)} cases")
+
+
+def width(left, right, max_left, max_right):
+    """Return how many words (B, T, H) a window holds."""
+    return sum(edges(left, right, max_left, max_right)) + 1
+
+
+def uncut_width(left, right, max_left, max_right):
+    return left * max_left + (0 if right is None else right * max_right) + 1
+
+
+def mean_of_window(x, left, right, max_left, max_right, width=width):
+    """Return the sum, divided by `width`: a function of the offsets and the reaches."""
+    K = max_left + max_right + 1
+    total = K * ops.talk_conv(x, left, right, max_left=max_left, max_right=max_right, impl="window")
+    return total / width(left, right, max_left, max_right).repeat_interleave(
+        x.shape[2] // left.shape[2], dim=2
+    )
+
+
+def mean_with_mixed_heads(x, left, *rest):
+    """The width of head c % H for channel c."""
+    R, own = x.shape[2] // left.shape[2], width(left, *rest)
+    return mean_of_window(x, left, *rest) * own.repeat_interleave(R, dim=2) / own.repeat(1, 1, R)
+
+
+def divided_by(width: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return partial(mean_of_window, width=width)
+
+
+WIDTH_FAULTS: Faults = {
+    "this is the sum, not divided": divided_by(lambda left, *rest: torch.ones_like(left)),
+    "this divides by max_left + max_right + 1, as the paper does": divided_by(
+        lambda left, right, *reach: torch.full_like(left, sum(reach) + 1)
+    ),
+    "the width is that of a window which no end of the sentence cuts": divided_by(uncut_width),
+    "this divides by K as well as by the width: talk_conv has divided by K": divided_by(
+        lambda left, right, *reach: width(left, right, *reach) * (sum(reach) + 1)
+    ),
+    "each head has widths of its own, for the R channels next to each other": (
+        mean_with_mixed_heads
+    ),
+    "the width lacks the word itself: add 1": divided_by(lambda *a: width(*a) - 1),
+    "the width is rounded to whole words": divided_by(lambda *a: width(*a).round()),
+}

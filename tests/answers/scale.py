@@ -1,0 +1,224 @@
+"""Right and wrong answers to the exercises on training at scale."""
+
+import math
+import time
+
+import torch
+
+from dynconv.text.sets.splits import fits
+
+
+def ring(x, rank, size, send, receive, start=0, rounds=2):
+    parts = list(x.tensor_split(size))
+    for step in range(size - 1):
+        send(parts[(rank - step) % size])
+        k = (rank - step - 1) % size
+        parts[k] = parts[k] + receive(len(parts[k]))
+    for step in range(size - 1 if rounds == 2 else 0):
+        send(parts[(rank + 1 + start - step) % size])
+        k = (rank + start - step) % size
+        parts[k] = receive(len(parts[k]))
+    return torch.cat(parts)
+
+
+def ring_in_place(x, rank, size, send, receive):
+    parts = x.tensor_split(size)
+    for step in range(2 * size - 2):
+        send(parts[(rank - step) % size])
+        k = (rank - step - 1) % size
+        new = receive(len(parts[k]))
+        parts[k].copy_(new + parts[k] if step < size - 1 else new)
+    return x
+
+
+def whole_vectors(x, rank, size, send, receive):
+    total, passing = x, x
+    for _ in range(size - 1):
+        send(passing)
+        passing = receive(len(x))
+        total = total + passing
+    return total
+
+
+def silent(x, rank, size, send, receive):
+    if size > 1:
+        receive(1)
+    return x
+
+
+def unread(x, rank, size, send, receive):
+    out = ring(x, rank, size, send, receive)
+    if rank == 0:
+        send(x[:0])
+    return out
+
+
+def by_package(pairs, longest, ratio):
+    return [pair for pair in pairs if fits(pair, longest, ratio)]
+
+
+def by_products(pairs, longest, ratio):
+    """As a generator, without a division."""
+    for pair in pairs:
+        source, target = (side.split() for side in pair)
+        n, m = len(source), len(target)
+        short = all(len(word) <= 1000 for word in source + target)
+        if short and 1 <= min(n, m) and max(n, m) <= longest and n <= ratio * m and m <= ratio * n:
+            yield list(pair)
+
+
+def words(side):
+    return len(side.split())
+
+
+def written(count=words, *, two_sided=True, strict=False, long_words=True):
+    """A cleaning with a choice of faults."""
+
+    def clean(pairs, longest, ratio):
+        kept = []
+        for pair in pairs:
+            n, m = map(count, pair)
+            if not (1 <= n <= longest and 1 <= m <= longest):
+                continue
+            if long_words and max(len(word) for side in pair for word in side.split(" ")) > 1000:
+                continue
+            share = max(n, m) / min(n, m) if two_sided else n / m
+            if share < ratio or (share == ratio and not strict):
+                kept.append(pair)
+        return kept
+
+    return clean
+
+
+def cleaned_if(keep, longest=None, ratio=None):
+    """What the package keeps, with other limits, if keep(n, m, longest, ratio) of its words."""
+
+    def clean(pairs, own_longest, own_ratio):
+        kept = by_package(pairs, longest or own_longest, ratio or own_ratio)
+        return [pair for pair in kept if keep(*map(words, pair), own_longest, own_ratio)]
+
+    return clean
+
+
+def in_place(pairs, longest, ratio):
+    for pair in set(pairs) - set(by_package(pairs, longest, ratio)):
+        pairs.remove(pair)
+    return pairs
+
+
+def divides_first(pairs, longest, ratio):
+    sides = [(pair, *map(words, pair)) for pair in pairs]
+    return [pair for pair, n, m in sides if 1 / ratio <= n / m <= ratio and 0 < n <= longest >= m]
+
+
+def plan(update, gpus, most, batches=lambda u, g, m: -(-u // (g * m)), size=int):
+    """(accumulate, batch_tokens); the options make mistakes."""
+    accumulate = batches(update, gpus, most)
+    return accumulate, size(update / gpus / accumulate)
+
+
+def by_search(update, gpus, most):
+    accumulate = 1
+    while accumulate * gpus * most < update:
+        accumulate += 1
+    size = most
+    while accumulate * gpus * size > update:
+        size -= 1
+    return accumulate, size
+
+
+def rounded_down(update, gpus, most):
+    return max(1, update // (gpus * most))
+
+
+def capped(update, gpus, most):
+    accumulate, size = plan(update, gpus, most, rounded_down)
+    return accumulate, min(most, size)
+
+
+RIGHT = {
+    "ring_all_reduce": [ring, ring_in_place],
+    "cleaned": [by_package, by_products, written()],
+    "accumulation": [
+        plan,
+        by_search,
+        lambda u, g, m: ((n := -(-u // (g * m))), u // (g * n)),
+    ],
+}
+KEEPS, DROPS = "it keeps the pair, which goes", "it drops the pair, which stays"
+WRONG = {
+    "ring_all_reduce": [
+        (whole_vectors, r"^3 processes, 12 numbers: rank 0 sends 24 numbers, 16 are enough"),
+        (lambda *a: ring(*a, rounds=1), r"^2 processes, 6 numbers: rank 0 differs first at \[0\]"),
+        (lambda *a: ring(*a) / a[2], r"^2 processes, 6 numbers: rank 0 differs first at"),
+        (lambda *a: ring(*a, start=-1), r"^2 processes, 6 numbers: rank 0 differs first at"),
+        (
+            lambda x, rank, *a: ring(0 * x if rank == 0 else x, rank, *a),
+            r"rank 0 .* \[0\], where rank r has 1 \* 10\^r: mine 0, right 1",
+        ),
+        (lambda *a: ring(*a).half(), "rank 0 returns a tensor of torch.float16, not torch.float64"),
+        (lambda *a: ring(*a)[:2], r"rank 0 returns a tensor of shape \(2,\), not \(5,\)"),
+        (silent, "rank .: it waits, and no message comes"),
+        (unread, "rank [01] leaves 1 messages unread"),
+        (lambda x, r, n, s, g: s(x) or g(2), "asks for 2 numbers, and the message has 5"),
+        (lambda x, r, n, s, g: s(None), "rank 0: it sends None, not a tensor"),
+        (lambda x, r, n, s, g: x[99], "rank 0: it raises IndexError"),
+        (lambda x, *_: time.sleep(1), "rank 0: it does not end"),
+    ],
+    "cleaned": [
+        (lambda *_: [True], "not a list of pairs"),
+        (lambda pairs, *_: pairs, f"one side blank: .*{KEEPS} with at most 6 words"),
+        (lambda pairs, *_: [], f"same length: .*{DROPS} with at most 6 words"),
+        (lambda pairs, a, b: by_package(pairs, 6, 1.5), f"with other limits: .*{DROPS}"),
+        (divides_first, "other side blank: .*; it divides by the length of an empty side"),
+        (written(len), f"same length: .*{DROPS}"),
+        (written(lambda side: side.count(" ") + 1), f"both sides blank: .*{KEEPS}"),
+        (written(lambda side: len(side.split(" "))), f"both sides blank: .*{KEEPS}"),
+        (written(two_sided=False), f"the target twice as long: .*{KEEPS}"),
+        (written(strict=True), f"exactly 1.5, the source longer: .*{DROPS}"),
+        (
+            cleaned_if(lambda n, m, longest, ratio: max(n, m) // min(n, m) <= ratio, ratio=9),
+            f"three words and five: .*{KEEPS}",
+        ),
+        (
+            lambda *z: [p for p in by_package(*z) if max(map(len, p)) <= 1000],
+            f"two words of 600 characters: .*{DROPS}",
+        ),
+        (in_place, "one side blank: it changes `pairs` in place"),
+        (written(long_words=False), f"a word of 1,001 characters: .*{KEEPS}"),
+        (
+            cleaned_if(lambda n, m, longest, ratio: n <= longest, longest=99),
+            f"one word too many on the target side: .*{KEEPS}",
+        ),
+        (
+            cleaned_if(lambda n, m, longest, ratio: min(n, m) <= longest, longest=99),
+            f"one word too many on the source side: .*{KEEPS}",
+        ),
+        (lambda *z: list(dict.fromkeys(by_package(*z))), "is a repeated pair lost"),
+        (lambda *z: by_package(*z)[::-1], "all pairs together: .*; they are in another order"),
+        (lambda *z: [tuple(s.upper() for s in p) for p in by_package(*z)], "neither the pair nor"),
+    ],
+    "accumulation": [
+        (lambda u, g, m: plan(u, g, m)[0], r"it returns an int, not \(accumulate, batch_tokens\)"),
+        (lambda u, g, m: (u / g / m, m), "accumulate is a float, not an int"),
+        (lambda u, g, m: (u // (g * m), m), "at least 1"),
+        (lambda u, g, m: plan(u, g, m, lambda u, g, m: u // (g * m)), "division by zero; it takes"),
+        (lambda u, g, m: plan(u, g, m)[::-1], "the number of batches comes first"),
+        (lambda u, g, m: (math.ceil(u / (g * m)), m), "1 x 8,000 x 1 = 8,000 is too much"),
+        (lambda u, g, m: plan(u, 1, m), "8 GPUs, .*; 128 x 3,584 x 8 = 3,670,016 is too much"),
+        (lambda u, g, m: plan(u, g, m, rounded_down), "a batch of 57,344 does not fit"),
+        (capped, "1 x 41,856 x 8 = 334,848 is too little"),
+        (
+            lambda u, g, m: plan(u, g, m, size=math.ceil),
+            "3 GPUs, .*; 19 x 8,049 x 3 = 458,793 is too much",
+        ),
+        (
+            lambda u, g, m: plan(u, g, m, lambda u, g, m: u // (g * m) + 1),
+            "8 GPUs, at most 3,584 a batch: .*; 17 batches, 16 would do",
+        ),
+        (
+            lambda u, g, m: plan(u, g, m, size=lambda n: int(n) // 64 * 64 or int(n)),
+            "1 x 3,968 x 1 = 3,968, a larger batch",
+        ),
+    ],
+}
