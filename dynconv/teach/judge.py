@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import Parameter, signature
+from itertools import takewhile
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -115,10 +116,10 @@ def attempt(call: Callable[[], Any], raises: Mapping[type[Exception], str] | Non
 def parameters(function: Callable, count: int) -> tuple[list[str], set[str]]:
     """Return the names of the first `count` parameters, and which of them are keyword-only."""
     try:
-        found = list(signature(function).parameters.values())[:count]
+        found = signature(function).parameters.values()
     except ValueError:  # a built-in function
         found = []
-    found = [each for each in found if each.kind is not Parameter.VAR_POSITIONAL]
+    found = [*takewhile(lambda each: each.kind is not Parameter.VAR_POSITIONAL, found)][:count]
     names = [each.name for each in found] + [f"input {i}" for i in range(len(found), count)]
     return names, {each.name for each in found if each.kind is Parameter.KEYWORD_ONLY}
 
