@@ -1,6 +1,7 @@
 """The self-test of the first lesson says in a sentence what is missing."""
 
 import ast
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -36,9 +37,9 @@ def test_environment_names_what_is_missing(monkeypatch):
     monkeypatch.setattr(ops, "depthwise_conv", broken)
     with pytest.raises(AssertionError) as raised:
         check.environment()
-    assert str(raised.value).splitlines() == [
+    assert re.sub(r"line \d+", "line N", str(raised.value)).splitlines() == [
         "A convolution goes wrong, and `dynconv doctor` may say why: it raises RuntimeError in "
-        "line 31 of broken: the kernel fails.",
+        "line N of broken: the kernel fails.",
         "The package tokenizers is missing: run pip install -e '.[lessons]' in the repository's "
         "folder.",
         "The text of the lessons cannot be read: no file test.de.",
