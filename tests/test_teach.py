@@ -68,6 +68,10 @@ def test_same_names_the_first_difference(theirs, message):
         same(lambda x: x * 1.0, theirs, torch.tensor([1.0, 2.0, 3.0]))
 
 
+def test_same_compares_gradients_within_the_given_tolerance():
+    same(lambda x: x * x, lambda x: x * (x + 1e-6), torch.tensor([1.0, 2.0]), rtol=1e-4)
+
+
 def test_show_prints_the_source(capsys):
     show(ops.implementations)
     assert capsys.readouterr().out.startswith("def implementations(")

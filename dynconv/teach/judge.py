@@ -71,7 +71,7 @@ def judge(
             if text := difference(answer, expected, tolerance, where):
                 raise Wrong(text + explanation(answer, expected, faults, inputs, tolerance))
             if gradients:
-                compare_gradients(answer, expected, inputs, hints or {})
+                compare_gradients(answer, expected, inputs, hints or {}, tolerance)
         except Wrong as wrong:
             raise Wrong(f"{label}: {wrong}" if label else str(wrong)) from wrong.__cause__
 
@@ -244,7 +244,11 @@ def explanation(
 
 
 def compare_gradients(
-    mine: Tensor, right: Tensor, inputs: Mapping[str, Any], hints: Mapping[str, str]
+    mine: Tensor,
+    right: Tensor,
+    inputs: Mapping[str, Any],
+    hints: Mapping[str, str],
+    tolerance: tuple[float, float],
 ) -> None:
     """Raise `Wrong` unless both answers pass the same gradient on to each float64 input."""
     leaves = {k: z for k, z in inputs.items() if isinstance(z, Tensor) and z.requires_grad}
@@ -257,7 +261,7 @@ def compare_gradients(
 
     theirs = backward(right)
     for name, a, b in zip(leaves, attempt(lambda: backward(mine)), theirs, strict=True):
-        if text := difference(a, b, what=f"gradients of {name} differ"):
+        if text := difference(a, b, tolerance, what=f"gradients of {name} differ"):
             raise Wrong("; ".join([text, *([hints[name]] if name in hints else [])]))
 
 
