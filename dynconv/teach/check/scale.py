@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dynconv.teach.judge import Wrong, attempt, difference, judge, of_kind, short
-from dynconv.text.sets.splits import Pair, fits
+from dynconv.text.corpus import Row
+from dynconv.text.sets.splits import fits
 
 WAIT = 5.0
 """seconds after which a message that has not come will not come"""
@@ -123,12 +124,12 @@ PAIRS = {
 }
 
 
-def cleaned(mine: Callable[[Sequence[Pair], int, float], Sequence[Pair]]) -> None:
+def cleaned(mine: Callable[[Sequence[Row], int, float], Sequence[Row]]) -> None:
     """mine(pairs, longest, ratio) returns those of the pairs (source, target), unchanged and in
     order, of which each side has 1 to `longest` words, none over 1000 characters, and is at most
     `ratio` times as long as the other."""
 
-    def answer(pairs: list[Pair], longest: int, ratio: float) -> list:
+    def answer(pairs: list[Row], longest: int, ratio: float) -> list:
         kept = mine(pairs, longest, ratio)
         kept = list(kept) if isinstance(kept, tuple | Iterator) else kept
         for pair in kept if isinstance(kept, list) else []:
@@ -136,7 +137,7 @@ def cleaned(mine: Callable[[Sequence[Pair], int, float], Sequence[Pair]]) -> Non
                 raise Wrong(f"it returns {short(kept)}, not a list of pairs (source, target)")
         return [tuple(pair) for pair in kept] if isinstance(kept, list) else kept
 
-    def right(pairs: list[Pair], longest: int, ratio: float) -> list[Pair]:
+    def right(pairs: list[Row], longest: int, ratio: float) -> list[Row]:
         return [pair for pair in pairs if fits(pair, longest, ratio)]
 
     cases = {about: ([pair], LONGEST, RATIO) for about, pair in PAIRS.items()}
@@ -149,7 +150,7 @@ def cleaned(mine: Callable[[Sequence[Pair], int, float], Sequence[Pair]]) -> Non
     print(f"right: it keeps {kept} of {len(pairs)} pairs, the same as the package")
 
 
-def cleaning_faults(kept: list[Pair], right: list[Pair], pairs: list, longest, ratio) -> Iterator:
+def cleaning_faults(kept: list[Row], right: list[Row], pairs: list, longest, ratio) -> Iterator:
     """Yield what is wrong with what is kept."""
     if len(pairs) > 1:
         yield "they are in another order", kept if sorted(kept) == sorted(right) else None
