@@ -1,5 +1,5 @@
 # make demo      train a small DynamicConv on German-English text, translate, score: ten minutes
-# make test      check everything
+# make test      check everything, one process per core
 # make book      the lessons as pages, in book/_build/html; make serve shows them
 # make lab       the lessons in JupyterLab
 # make lessons   run those whose text has changed, and store their outputs
@@ -23,7 +23,7 @@ demo: .venv
 
 test: .venv
 	.venv/bin/ruff check .
-	.venv/bin/python -m pytest -q
+	.venv/bin/python -m pytest -q -n logical --maxprocesses=8
 
 book: .venv
 	.venv/bin/python -m dynconv.teach.book

@@ -20,6 +20,31 @@ TENS_EN = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 UNITS_EN = "one two three four five six seven eight nine".split()
 
 
+SLOWEST = (
+    "test_kills.py",
+    "test_distributed.py",
+    "test_cli.py",
+    "test_lab.py",
+    "28_wmt.ipynb",
+    "test_cuda_kernels.py",
+    "test_rehearse.py",
+    "test_plan.py",
+    "test_book.py",
+    "test_processes.py",
+    "16_gradients.ipynb",
+    "23_recipe.ipynb",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Start the slowest files first, so that no process of `-n` is left alone with one at the end.
+
+    This includes files with few tests, which pytest-xdist would start last.
+    """
+    rank = {name: number for number, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+
+
 def pytest_terminal_summary(terminalreporter):
     """Tests that need a GPU and have none must not go by in silence."""
     skipped = terminalreporter.stats.get("skipped", [])

@@ -185,9 +185,10 @@ def peak_bytes(costs: list[BatchCost]) -> int:
 def trace_batches(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> list[BatchCost]:
     """Return the costs of full batches of sentences, one for each length.
 
-    Several lengths matter because attention needs more memory for fewer, longer sentences.
+    Several lengths matter because attention needs more memory for fewer, longer sentences. Equal
+    ones, as a language model has, are traced once.
     """
-    shortened = [min(length, batch_tokens) for length in lengths]
+    shortened = dict.fromkeys(min(length, batch_tokens) for length in lengths)
     return [trace_batch(recipe, BatchShape(batch_tokens // each, each)) for each in shortened]
 
 

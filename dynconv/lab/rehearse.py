@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -33,6 +34,7 @@ CHANNELS = 32
 TYPES = 300
 UPDATES = 2
 LINES = {"train": 200, "valid": 8, "test": 8}
+WORDS = 16  # at most in a line to decode: an untrained model generates as much as it is allowed to
 
 
 class Sample(NamedTuple):
@@ -95,11 +97,15 @@ def write_sample(sample: Sample, data: DataConfig, folder: Path) -> Path:
     """Write some lines of a sample into files named like the recipe's; returns their directory."""
     text = folder / "text"
     text.mkdir()
+    both = (sample.source, data.source), (sample.target, data.target)
+    sides = [(theirs, ours) for theirs, ours in both if theirs and ours]
     for split, count in LINES.items():
-        sides = ((sample.source, data.source), (sample.target, data.target))
-        for theirs, ours in ((theirs, ours) for theirs, ours in sides if theirs and ours):
-            lines = stream_lines(find_split(corpus_dir(sample.corpus), f"{split}.{theirs}"))
-            kept = "".join(f"{line}\n" for line, _ in zip(lines, range(count), strict=False))
+        files = [find_split(corpus_dir(sample.corpus), f"{split}.{theirs}") for theirs, _ in sides]
+        rows = zip(*map(stream_lines, files), strict=True)
+        if split != "train":
+            rows = (row for row in rows if all(len(line.split()) <= WORDS for line in row))
+        for (_, ours), lines in zip(sides, zip(*islice(rows, count), strict=True), strict=True):
+            kept = "".join(f"{line}\n" for line in lines)
             (text / f"{split}.{ours}").write_text(kept, encoding="utf-8")
     return text
 
