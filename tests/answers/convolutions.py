@@ -136,7 +136,7 @@ WRONG = {
     "light": [(one_late(ops.light_conv), "^T = 5, pad_left = 2: values differ first at")],
     "dynamic": [(one_late(ops.dynamic_conv), "^T = 5, pad_left = 2: values differ first at")],
     "dilated": [
-        (lambda x, w, pad_left, dilation: dilated(x, w, pad_left, 1), "dilation = 3: values"),
+        (lambda x, w, pad_left, dilation: dilated(x, w, pad_left, 1), "dilation = 3: values")
     ],
     "light_gradient": [
         (

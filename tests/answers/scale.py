@@ -139,11 +139,7 @@ def capped(update, gpus, most):
 RIGHT = {
     "ring_all_reduce": [ring, ring_in_place],
     "cleaned": [by_package, by_products, written()],
-    "accumulation": [
-        plan,
-        by_search,
-        lambda u, g, m: ((n := -(-u // (g * m))), u // (g * n)),
-    ],
+    "accumulation": [plan, by_search, lambda u, g, m: ((n := -(-u // (g * m))), u // (g * n))],
 }
 KEEPS, DROPS = "it keeps the pair, which goes", "it drops the pair, which stays"
 WRONG = {

@@ -15,12 +15,14 @@ from dynconv.teach.check.convolutions import (
     softmax_gradient,
 )
 from dynconv.teach.check.dynamicconv import exponential_average, sparsemax
-from dynconv.teach.check.dynamicconv_kernels import dropconnect_kernel
-from dynconv.teach.check.kernels import depthwise_kernel
-from dynconv.teach.check.lightconv_kernels import weight_gradient_kernel
+from dynconv.teach.check.kernels import (
+    chunked_scan_kernel,
+    depthwise_kernel,
+    weight_gradient_kernel,
+)
+from dynconv.teach.check.random_kernel import dropconnect_kernel
 from dynconv.teach.check.scale import accumulation, cleaned, ring_all_reduce
 from dynconv.teach.check.sequences import respell, resumable, window_attention
 from dynconv.teach.check.start import environment, mixing_matrix
-from dynconv.teach.check.talk_kernels import chunked_scan_kernel
 from dynconv.teach.check.talkconv import summed_area, talk, talk_gradient, true_width
 from dynconv.teach.check.translation import block_trigrams, chrf, moved_positions, schedule

@@ -1,55 +1,141 @@
-"""Checks of the exercises on CUDA kernels, which run on the CPU."""
+"""Checks of the part on hardware: CUDA kernels, which the simulator runs on the CPU."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import nan, prod
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.kernels import simulate
-from dynconv.teach.check.compiled import compiled
-from dynconv.teach.judge import Wrong
-from dynconv.teach.trace import trace
+from dynconv.kernels import launch, simulate
+from dynconv.teach.judge import EXACT, Faults, Wrong, explanation, kind, sizes
+from dynconv.teach.trace import trace, traffic
+
+ORDERS = ("forward", "backward", 0, 1)
+"""in which the threads of a block run: without a barrier, answers depend on it"""
+GUARD = 2**16
+"""numbers on each side of an array: a wrong index seldom goes further"""
+UNWRITTEN = {torch.float32: 0x7FCA_FE00, torch.float64: 0x7FF8_0000_0000_19C0}
+"""bits of a NaN that arithmetic only passes on"""
+BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
+
+
+def compiled(
+    code: str, name: str, signature: str = "", before: str = "", after: str = ""
+) -> simulate.Function:
+    """Return kernel `name` of the CUDA source; raise `Wrong` with the compiler's first error.
+
+    before, after  other source around it
+    signature      how to name the kernel if it is missing
+    """
+    if not isinstance(code, str):
+        raise Wrong(f"it is {kind(code)}, not CUDA source as text")
+    try:
+        return simulate.Module(before + code + after, [name]).get_function(name)
+    except simulate.CompileError as error:
+        if str(error).startswith("names:"):
+            raise Wrong(f"it has no kernel {signature or name}") from None
+        raise Wrong(f"it does not compile: {error}") from None
+
+
+class Launch(NamedTuple):
+    """One launch of a kernel that takes the addresses of inputs and of `out`, then sizes."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    inputs: dict[str, Tensor]
+    out: str
+    shape: tuple[int, ...]
+    sizes: Sequence[int]
+    shared: int = 0
+
+    def run(self, kernel: simulate.Function, order: str | int) -> Tensor:
+        """Return `out`, between guard zones while the kernel runs; Wrong if it writes elsewhere."""
+        dtype = next(iter(self.inputs.values())).dtype
+        count = prod(self.shape)
+        memory = {k: F.pad(x.flatten(), (GUARD, GUARD), value=nan) for k, x in self.inputs.items()}
+        unwritten = torch.full((count + 2 * GUARD,), UNWRITTEN[dtype], dtype=BITS[dtype])
+        memory[self.out] = unwritten.view(dtype)
+        bits = {name: x.view(BITS[dtype]) for name, x in memory.items()}
+        before = {name: x.clone() for name, x in bits.items()}
+        addresses = [np.uint64(x[GUARD:].data_ptr()) for x in memory.values()]
+        values = [*addresses, *map(np.int32, self.sizes)]
+        kernel(self.grid, self.block, values, shared_mem=self.shared, order=order)
+        for name, now in bits.items():
+            places = (now != before[name]).nonzero().flatten() - GUARD
+            why = "it is an input"
+            if name == self.out:
+                places = places[(places < 0) | (places >= count)]
+                why = f"{name} has {count} numbers"
+            if len(places):
+                raise Wrong(f"{name}[{places[0]}] is written, but {why}")
+        return memory[self.out][GUARD:-GUARD].view(self.shape)
+
+    def trace(self, code: str, name: str) -> np.ndarray:
+        """Return the accesses to memory of a run; arrays are numbered in their order."""
+        out = torch.zeros(self.shape, dtype=next(iter(self.inputs.values())).dtype)
+        values = [*self.inputs.values(), out, *map(np.int32, self.sizes)]
+        return trace(code, name, self.grid, self.block, values, self.shared)
+
+
+def judge_launch(
+    kernel: simulate.Function,
+    given: Launch,
+    right: Tensor,
+    faults: Faults | None = None,
+    tolerance: tuple[float, float] = EXACT,
+    orders: Sequence[str | int] = ORDERS,
+) -> None:
+    """Raise `Wrong` unless the kernel gives the right numbers in every order of its threads."""
+    found = []
+    for order in orders:
+        try:
+            found.append(given.run(kernel, order))
+        except (simulate.KernelFault, Wrong) as fault:
+            last = f", threads in the order {order!r}" if order != "forward" else ""
+            raise Wrong(f"{fault}{last}") from None
+    for order, other in zip(orders[1:], found[1:], strict=True):
+        differ = (other != found[0]) & ~(other.isnan() & found[0].isnan())
+        if differ.any():
+            at = tuple(differ.nonzero()[0].tolist())
+            raise Wrong(
+                f"{given.out}{list(at)} is {value(found[0][at])} with threads in the order "
+                f"{orders[0]!r} and {value(other[at])} in the order {order!r}: a __syncthreads() "
+                "is missing between writing shared memory and reading it, or sums are atomic"
+            )
+    wrong = ~torch.isclose(found[0], right, *tolerance)
+    if wrong.any():
+        at = tuple(wrong.nonzero()[0].tolist())
+        why = explanation(found[0], right, faults, given.inputs, tolerance)
+        raise Wrong(f"{given.out}{list(at)} is {value(found[0][at])}, not {value(right[at])}{why}")
+
+
+def value(x: Tensor) -> str:
+    """Return a number, or where a NaN comes from."""
+    if x.view(BITS[x.dtype]) == UNWRITTEN[x.dtype]:
+        return "NaN as before (it is not written, or only added to what lay there)"
+    if x.isnan():
+        return "NaN (from outside of an input, or from shared memory that nobody has written)"
+    return f"{x:.6g}"
+
 
 SIGNATURE = (
     "__global__ void depthwise(const float* x, const float* weight, float* out, "
     "int B, int C, int T, int K, int pad)"
 )
 PARAMETERS = [("p", 8)] * 3 + [("i", 4)] * 5
-GUARD = 1 << 16  # numbers on each side of an array: a wrong index seldom goes further
-UNTOUCHED = 0x7FCAFE00  # of out before a run: the bits of a NaN that arithmetic only passes on
-
-
-class Run(NamedTuple):
-    """One launch: the operator's sizes, blocks and threads."""
-
-    B: int
-    C: int
-    T: int
-    K: int
-    pad: int
-    grid: int
-    block: int
-
-    def __str__(self) -> str:
-        sizes = ", ".join(
-            f"{name} = {size}" for name, size in zip(self._fields[:5], self[:5], strict=True)
-        )
-        return f"{sizes}, blocks {self.grid}, threads of each {self.block}"
-
-
-RUNS = (
-    Run(1, 1, 8, 3, 1, grid=1, block=8),  # a thread for each number
-    Run(1, 1, 9, 5, 4, grid=1, block=9),
-    Run(2, 3, 7, 3, 0, grid=1, block=42),
-    Run(2, 3, 7, 5, 2, grid=2, block=32),  # surplus threads
-    Run(2, 3, 7, 5, 2, grid=5, block=33),  # surplus blocks
-    Run(2, 5, 33, 4, 1, grid=3, block=32),  # too few threads
-    Run(3, 2, 5, 9, 4, grid=1, block=1),  # K > T
+DEPTHWISE = (  # B, C, T, K, pad; blocks, threads of each
+    ((1, 1, 8, 3, 1), 1, 8),  # a thread for each number
+    ((1, 1, 9, 5, 4), 1, 9),
+    ((2, 3, 7, 3, 0), 1, 42),
+    ((2, 3, 7, 5, 2), 2, 32),  # surplus threads
+    ((2, 3, 7, 5, 2), 5, 33),  # surplus blocks
+    ((2, 5, 33, 4, 1), 3, 32),  # too few threads
+    ((3, 2, 5, 9, 4), 1, 1),  # K > T
 )
-ORDERS = ("forward", "backward", 0)
 
 
 def depthwise_kernel(code: str) -> None:
@@ -60,98 +146,178 @@ def depthwise_kernel(code: str) -> None:
     kernel = compiled(code, "depthwise", SIGNATURE)
     if kernel.parameters != PARAMETERS:
         raise Wrong(f"its parameters are not those of {SIGNATURE}")
-    for run in RUNS:
-        for order in ORDERS:
-            try:
-                _judge(kernel, run, order)
-            except (simulate.KernelFault, Wrong) as error:
-                last = f", threads in the order {order!r}" if order != "forward" else ""
-                raise Wrong(f"{run}{last}: {error}") from None
-    _shared_out(code, RUNS[-2])
-    print(f"right: {len(RUNS)} launches, each with its threads in {len(ORDERS)} orders")
+    for (B, C, T, K, pad), blocks, threads in DEPTHWISE:
+        seed = torch.Generator().manual_seed(K)
+        x, weight = (torch.randn(size, generator=seed) for size in ((B, C, T), (C, K)))
+        inputs = {"x": x, "weight": weight}
+        given = Launch((blocks,), (threads,), inputs, "out", (B, C, T), (B, C, T, K, pad))
+        label = f"{sizes(B=B, C=C, T=T, K=K, pad=pad)}, blocks {blocks}, threads of each {threads}"
+
+        def faults(out: Tensor, right: Tensor, x: Tensor, weight: Tensor, pad=pad) -> Iterator:
+            return depthwise_faults(out, right, x, weight, pad)
+
+        try:
+            right = depthwise(x, weight, pad)
+            judge_launch(kernel, given, right, faults, (1e-4, 1e-5), ORDERS[:3])
+            if blocks == 3:
+                check_made_once(code, given)
+        except Wrong as wrong:
+            raise Wrong(f"{label}: {wrong}") from None
+    print(f"right: {len(DEPTHWISE)} launches, each with its threads in 3 orders")
 
 
-def _judge(kernel: simulate.Function, run: Run, order: str | int) -> None:
-    """One launch on arrays between guard zones of NaN."""
-    B, C, T, K, pad = run[:5]
-    seed = torch.Generator().manual_seed(K)
-    x, weight = (torch.randn(size, generator=seed) for size in ((B, C, T), (C, K)))
-    arrays = {"x": _guarded(x), "weight": _guarded(weight), "out": _guarded(torch.empty_like(x))}
-    _bits(arrays["out"]).fill_(UNTOUCHED)
-    before = {name: _bits(array).clone() for name, array in arrays.items()}
-    addresses = [np.uint64(array[GUARD:].data_ptr()) for array in arrays.values()]
-    sizes = [np.int32(size) for size in run[:5]]
-    kernel((run.grid,), (run.block,), [*addresses, *sizes], order=order)
-
-    for name, array in arrays.items():
-        size = len(array) - 2 * GUARD
-        places = (_bits(array) != before[name]).nonzero().flatten() - GUARD
-        if name == "out":
-            places = places[(places < 0) | (places >= size)]
-        if len(places):
-            at = f"{name}[{places[0]}]"
-            reason = f"out has {size} numbers" if name == "out" else "it is an input"
-            raise Wrong(f"{at} is written, but {reason}")
-    out = arrays["out"][GUARD : GUARD + x.numel()].view(B, C, T)
-    right = _convolved(x, weight, pad)
-    for wrong, what in (
-        (_bits(out) == UNTOUCHED, "is not written, or is added to what lay there"),
-        (out.isnan(), "is NaN: a number from outside x or weight is in it"),
-        (~torch.isclose(out, right, rtol=1e-4, atol=1e-5), ""),
-    ):
-        if wrong.any():
-            at = tuple(wrong.nonzero()[0].tolist())
-            values = f"is {out[at]:.4g}, not {right[at]:.4g}"
-            raise Wrong(f"out{list(at)} {what or values + next(_reasons(out, x, weight, pad), '')}")
-
-
-def _shared_out(code: str, run: Run) -> None:
+def check_made_once(code: str, given: Launch) -> None:
     """No number is made by two threads, which would be right, and slow."""
-    B, C, T, K, _ = run[:5]
-    arrays = torch.zeros(B, C, T), torch.zeros(C, K), torch.zeros(B, C, T)
-    sizes = (np.int32(size) for size in run[:5])
-    accesses = trace(code, "depthwise", (run.grid,), (run.block,), (*arrays, *sizes))
+    accesses = given.trace(code, "depthwise")
     written = accesses[accesses["write"] & (accesses["array"] == 2)]
-    made = len(np.unique(written[["block", "thread", "index"]]))
-    if made != B * C * T:
+    made, wanted = len(np.unique(written[["block", "thread", "index"]])), np.prod(given.shape)
+    if made != wanted:
         raise Wrong(
-            f"{run}: right, but the threads make {made} numbers where out has {B * C * T}: from "
-            "one number of a thread to its next it is gridDim.x * blockDim.x"
+            f"right, but the threads make {made} numbers where out has {wanted}: from one number "
+            "of a thread to its next it is gridDim.x * blockDim.x"
         )
 
 
-def _guarded(z: Tensor) -> Tensor:
-    """The numbers of z, with NaN before and after them."""
-    zone = torch.full((GUARD,), torch.nan)
-    return torch.cat([zone, z.flatten(), zone])
-
-
-def _bits(z: Tensor) -> Tensor:
-    return z.view(torch.int32)
-
-
-def _convolved(x: Tensor, weight: Tensor, pad: int) -> Tensor:
-    """What the kernel shall compute."""
+def depthwise(x: Tensor, weight: Tensor, pad: int) -> Tensor:
+    """Return the convolution of x (B, C, T)."""
     return ops.depthwise_conv(x.mT, weight, pad_left=pad, impl="loop").mT
 
 
-def _reasons(out: Tensor, x: Tensor, weight: Tensor, pad: int) -> Iterator[str]:
-    """What may be wrong with wrong numbers: which mistakes would give the same."""
+def depthwise_faults(out: Tensor, right: Tensor, x: Tensor, weight: Tensor, pad: int) -> Iterator:
+    """Yield what usual mistakes give."""
     (B, C, T), K = x.shape, weight.shape[1]
-    mistakes = {
-        "the taps are in the order of a mirror": _convolved(x, weight.flip(1), pad),
-        "pad counts zeros before position 0, not after the end": _convolved(x, weight, K - 1 - pad),
-        "weight is (C, K): the taps of a channel lie side by side": _convolved(
-            x, weight.view(K, C).T, pad
-        ),
-        "every channel has its own K weights": _convolved(x, weight[:1].expand(C, K), pad),
-        "x is (B, C, T): time lies side by side": _convolved(
-            x.view(B, T, C).mT, weight, pad
-        ).mT.reshape(B, C, T),
-    }
-    for reason, wrong in mistakes.items():
-        if torch.allclose(out, wrong, rtol=1e-4, atol=1e-5):
-            yield f"; {reason}"
+    yield "the taps are in the order of a mirror", depthwise(x, weight.flip(1), pad)
+    zeros = "pad counts zeros before position 0, not after the end"
+    yield zeros, depthwise(x, weight, K - 1 - pad)
+    rows = "weight is (C, K): the taps of a channel lie side by side"
+    yield rows, depthwise(x, weight.view(K, C).T, pad)
+    own = "every channel has its own K weights"
+    yield own, depthwise(x, weight[:1].expand(C, K), pad)
+    turned = depthwise(x.view(B, T, C).mT, weight, pad).mT.reshape(B, C, T)
+    yield "x is (B, C, T): time lies side by side", turned
     inside = slice(pad, T - (K - 1 - pad))
-    if T >= K and torch.allclose(out[..., inside], _convolved(x, weight, pad)[..., inside]):
-        yield "; it is right where no tap leaves the sequence: beyond its ends x counts as 0"
+    ends = out.clone()
+    ends[..., inside] = right[..., inside]
+    if T >= K:
+        yield "it is right where no tap leaves the sequence: beyond its ends x counts as 0", ends
+
+
+WEIGHT_TILE = "weight_tile<double>"
+TILES = {  # what a fault here, and in no case before, is about; B, T, H, R, K, pad, N
+    "the plain sum, without a halo": (1, 8, 1, 32, 1, 0, 8),
+    "the halo at the ends of a sentence, where rows count as 0": (1, 8, 1, 32, 5, 2, 8),
+    "the halo between two blocks": (1, 16, 1, 32, 5, 3, 8),
+    "more taps than rows of threads": (1, 16, 1, 32, 11, 5, 8),
+    "the tail, a last block with fewer than N positions": (1, 13, 1, 32, 5, 2, 8),
+    "a second sentence": (2, 13, 1, 32, 5, 2, 8),
+    "heads, whose channels leave lanes idle": (2, 13, 3, 20, 5, 2, 8),
+}
+TRACED = (1, 64, 1, 32, 11, 5, 32)
+
+
+def weight_gradient_kernel(source: str) -> None:
+    """`source` has the kernel weight_tile, the first stage of the gradient of LightConv's weights.
+
+    template <typename Number> __global__ void weight_tile(const Number* g, const Number* x,
+        Number* partial, int T, int C, int H, int K, int pad, int N)
+
+    g and x are (B, T, C), partial is (B * tiles, H, K) with tiles = ceil(T / N). The grid is
+    (H, tiles, B), a block (32, 8), and its dynamic shared memory 2 (N + K) - 1 rows of 32 numbers.
+    """
+    header = launch.code("number.cuh")
+    source = source.removeprefix(header) if isinstance(source, str) else source
+    before = f'{header}#line 1 "your source"\n'
+    kernel = compiled(source, WEIGHT_TILE, before=before)
+    for what, case in TILES.items():
+        try:
+            judge_launch(kernel, *tile_launch(*case))
+        except Wrong as wrong:
+            label = sizes(**dict(zip(("B", "T", "H", "R", "K", "pad", "N"), case, strict=True)))
+            raise Wrong(f"{what} ({label}): {wrong}") from None
+    *_, K, _, N = TRACED
+    given, _ = tile_launch(*TRACED)
+    loads = traffic(given.trace(before + source, WEIGHT_TILE))
+    counts = [loads[i].loaded / x.nbytes for i, x in enumerate(given.inputs.values())]
+    for name, needed, count in zip("gx", (1, (N + K - 1) / N), counts, strict=True):
+        if count > 1.5 * needed:
+            raise Wrong(
+                f"the sums are right, but a number of {name} is loaded {count:.2g} times from "
+                f"global memory, at N = {N} and K = {K}; a tile needs {needed:.2g}"
+            )
+    print(
+        f"right: {len(TILES)} cases in {len(ORDERS)} orders; loads of each number: "
+        f"{counts[0]:.2g} of g, {counts[1]:.2g} of x, at N = {N} and K = {K}"
+    )
+
+
+def tile_launch(B: int, T: int, H: int, R: int, K: int, pad: int, N: int) -> tuple[Launch, Tensor]:
+    """Return a launch of weight_tile, and the right partial sums (B * tiles, H, K)."""
+    seed = torch.Generator().manual_seed(T)
+    g, x = torch.randn(2, B, T, H * R, generator=seed, dtype=torch.float64)
+    tiles = -(-T // N)
+    padded = F.pad(x, (0, 0, pad, K - 1 - pad))
+    products = g[..., None] * padded.unfold(1, K, 1)  # (B, T, C, K)
+    products = F.pad(products, (0, 0, 0, 0, 0, tiles * N - T))
+    whole = products.unflatten(1, (tiles, N)).unflatten(3, (H, R))
+    right = whole.sum(dim=(2, 4)).flatten(0, 1)
+    shared = (2 * (N + K) - 1) * 32 * 8
+    inputs, numbers = {"g": g, "x": x}, (T, H * R, H, K, pad, N)
+    grid = (H, tiles, B)
+    return Launch(grid, (32, 8), inputs, "partial", right.shape, numbers, shared), right
+
+
+SCANS = ((1, 32), (33, 32), (64, 32), (100, 64), (200, 64), (1000, 96), (3000, 1024))
+"""lengths of a row, and threads of a block"""
+SCAN_SIGNATURE = """
+static_assert(__is_same(decltype(&chunked_scan), void (*)(const float*, float*, int)),
+              "chunked_scan takes (const float* x, float* sums, int T)");
+"""
+
+
+def chunked_scan_kernel(source: str) -> None:
+    """source: CUDA with the kernel chunked_scan(const float* x, float* sums, int T).
+
+    x and sums (rows, T); block b of a multiple of 32 threads makes the prefix sums of row b:
+    sums[b, t] = x[b, 0] + ... + x[b, t]. T may be more than the threads.
+    """
+    kernel = compiled(source, "chunked_scan", after=SCAN_SIGNATURE)
+    for T, threads in SCANS:
+        # Whole numbers, whose sums are exact in whatever order they are added.
+        x = torch.randint(1, 10, (3, T), generator=torch.Generator().manual_seed(T)).float()
+        given = Launch((3,), (threads,), {"x": x}, "sums", (3, T), (T,))
+
+        def faults(sums: Tensor, right: Tensor, x: Tensor, threads=threads) -> Iterator:
+            return scan_faults(right, x, threads)
+
+        try:
+            judge_launch(kernel, given, x.cumsum(dim=1), faults, (0, 0))
+        except Wrong as wrong:
+            raise Wrong(f"T = {T}, {threads} threads: {wrong}") from None
+    rows, T = 2, 40
+    given = Launch((rows,), (32,), {"x": torch.ones(rows * T + 64)}, "sums", (rows, T), (T,))
+    read = given.trace(source, "chunked_scan")
+    last = read["index"][read["array"] == 0].max()
+    if last >= rows * T:  # where the sums do not show it
+        raise Wrong(
+            f"T = {T}, 32 threads: it reads x[{last}], but the last of {rows} rows ends at "
+            f"x[{rows * T - 1}]: on a GPU that is somebody else's memory"
+        )
+    print(f"right: {len(SCANS)} lengths, each in {len(ORDERS)} orders of the threads")
+
+
+def scan_faults(right: Tensor, x: Tensor, threads: int) -> Iterator:
+    """Yield what usual mistakes give, in chunks of as many numbers as threads."""
+    before = right - x  # the sum of all that come before a number
+    t = torch.arange(x.shape[1])
+    chunk, warp = t // threads * threads, t // 32 * 32
+    yield "it holds the tokens before t; x[t] belongs to it, too", before
+    anew = (
+        f"the sum begins anew with each chunk of {threads}: it lacks the carry of those before it"
+    )
+    yield anew, right - before[:, chunk]
+    last = "the carry is the sum of the last chunk alone, not of all chunks before this one"
+    yield last, right - before[:, (chunk - threads).clamp(min=0)]
+    totals = "a warp lacks the totals of the block's other warps before it"
+    yield totals, right - (before[:, warp] - before[:, chunk])
+    one = "a warp adds the total of the warp before it alone, not of all before it"
+    yield one, right - (before[:, torch.maximum(warp - 32, chunk)] - before[:, chunk])

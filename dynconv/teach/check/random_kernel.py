@@ -1,10 +1,10 @@
-"""The check of the exercise on DropConnect in a CUDA kernel."""
+"""The check of the exercise on DropConnect in a CUDA kernel: are the draws random enough?"""
 
 from collections.abc import Callable
 
 import numpy as np
 
-from dynconv.teach.check.compiled import compiled
+from dynconv.teach.check.kernels import compiled
 from dynconv.teach.judge import Wrong
 
 CODE = """
@@ -32,12 +32,11 @@ def dropconnect_kernel(source: str) -> None:
         __device__ float factor(unsigned long long seed, unsigned long long i, float p)
 
     of the weight number i: 0 with probability p, else 1 / (1 - p); it depends on nothing else.
-    Runs on the simulator.
     """
     launch = compiled(source, "factors", after=CODE)
 
     def draw(seed, first=0, p=0.25, n=COUNT, block=256, stride=1, each=1):
-        """Factors of the weights first + i * stride + k, for i < n and k < each."""
+        """Return factors of the weights first + i * stride + k, for i < n and k < each."""
         out = np.full(n * each, np.nan, np.float32)
         places = np.uint64(seed), np.uint64(first), np.uint64(stride), np.int32(each)
         rest = np.float32(p), np.int32(n), np.uint64(out.ctypes.data)
@@ -45,7 +44,7 @@ def dropconnect_kernel(source: str) -> None:
         return out
 
     for p in (0.0, 0.1, 0.25, 0.5):
-        _values(draw(1, p=p), p)
+        check_values(draw(1, p=p), p)
     whole = draw(1)
     if not np.array_equal(draw(1), whole):
         raise Wrong(
@@ -58,7 +57,7 @@ def dropconnect_kernel(source: str) -> None:
         )
     masks = {seed: draw(seed) for seed in SEEDS}
     for seed, mask in masks.items():
-        _values(mask, 0.25, f"seed {seed}: ")
+        check_values(mask, 0.25, f"seed {seed}: ")
     next_seed, next_weight = draw(1 + 2**32), draw(1, first=2**32)
     swapped = masks[2].reshape(-1, 2)[:, ::-1].ravel()
     pairs = {
@@ -76,9 +75,9 @@ def dropconnect_kernel(source: str) -> None:
         if np.array_equal(a, b):
             raise Wrong(f"{which} have the same draws")
     for which, (a, b) in pairs.items():
-        _independent(a, b, which)
+        check_share((a == 0) & (b == 0), 0.25**2, f"{which} are not independent: both are 0 at")
     for name, seed in (("2", 2), ("1 + 2^32", 1 + 2**32)):
-        if where := _same_elsewhere(draw, 1, seed):
+        if where := same_elsewhere(draw, 1, seed):
             raise Wrong(
                 f"seeds 1 and {name} have one mask in another order: weight i of seed 1 and weight "
                 f"{where} of seed {name} have the same draws"
@@ -86,50 +85,45 @@ def dropconnect_kernel(source: str) -> None:
     print(f"right: values, shares and independence of {COUNT:,} weights, {len(SEEDS)} seeds")
 
 
-def _values(mask: np.ndarray, p: float, where: str = "") -> None:
+def check_values(mask: np.ndarray, p: float, where: str = "") -> None:
+    """Raise `Wrong` unless factors are 0 or 1 / (1 - p), and the share p of them 0."""
     kept = 1 / (1 - p)
     strange = np.flatnonzero(~(np.isclose(mask, kept, rtol=1e-6, atol=0) | (mask == 0)))  # NaN, too
     if len(strange):
         i = strange[0]
         raise Wrong(f"{where}p = {p}: factor {i} is {mask[i]:.4g}, and should be 0 or {kept:.4g}")
-    share, sigma = (mask == 0).mean(), (p * (1 - p) / len(mask)) ** 0.5
-    if abs(share - p) > SIGMAS * sigma:
-        raise Wrong(f"{where}p = {p}: {share:.1%} of the factors are 0, not {p:.1%}")
+    check_share(mask == 0, p, f"{where}p = {p}: dropped are")
 
 
-def _independent(a: np.ndarray, b: np.ndarray, which: str, p: float = 0.25) -> None:
-    """Both are 0 at p^2 of the places, if they have nothing to do with each other."""
-    both, expected = ((a == 0) & (b == 0)).mean(), p * p
-    sigma = (expected * (1 - expected) / len(a)) ** 0.5
-    if abs(both - expected) > SIGMAS * sigma:
-        raise Wrong(
-            f"{which} are not independent: both are 0 at {both:.1%} of the places, "
-            f"not at {expected:.1%}"
-        )
+def check_share(marked: np.ndarray, expected: float, text: str) -> None:
+    """Raise `Wrong` if the share of marked places is too far from the expected one."""
+    share, sigma = marked.mean(), (expected * (1 - expected) / len(marked)) ** 0.5
+    if abs(share - expected) > SIGMAS * sigma:
+        raise Wrong(f"{text} {share:.1%} of the weights, not {expected:.1%}")
 
 
-def _same_elsewhere(draw: Callable, one: int, two: int) -> str | None:
-    """Where the first 2**32 weights of seed two have the draws of weight i of seed one.
+def same_elsewhere(draw: Callable, one: int, two: int) -> str | None:
+    """Return where the first 2**32 weights of seed two have the draws of weight i of seed one.
 
     i + d or i ^ d with one number d, or None. Of seed one, all words at the beginning; of seed
     two, a word in each stretch as long as that: one of these is one of those.
     """
     long = WORD * WORDS
     begin = draw(one, p=0.5, n=WORDS + 1, stride=WORD, each=WORD) == 0
-    words = _packed(draw(two, p=0.5, n=WORDS, stride=long, each=WORD) == 0)
+    words = packed(draw(two, p=0.5, n=WORDS, stride=long, each=WORD) == 0)
     places = np.arange(WORD)
     for shift in range(WORD):
         for sign, moved in (
             ("+", begin[shift : shift + long]),
             ("^", begin[:long].reshape(-1, WORD)[:, places ^ shift]),
         ):
-            _, here, there = np.intersect1d(_packed(moved), words, return_indices=True)
+            _, here, there = np.intersect1d(packed(moved), words, return_indices=True)
             if len(here) == 1:
                 i, j = here.item() * WORD + shift, there.item() * long
                 return f"i ^ {i ^ j}" if sign == "^" else f"i + {j - i}".replace("+ -", "- ")
     return None
 
 
-def _packed(draws: np.ndarray) -> np.ndarray:
-    """A number for each WORD of them."""
+def packed(draws: np.ndarray) -> np.ndarray:
+    """Return one number for each WORD of them."""
     return np.packbits(draws.ravel()).view(np.uint64)

@@ -1,0 +1,483 @@
+"""Right and wrong answers to the exercises on CUDA kernels, as source."""
+
+from dynconv.kernels import launch
+from dynconv.teach.check.kernels import SIGNATURE
+
+
+def edited(code):
+    """Return a function of (old, new, old, new, ...) that replaces parts of the source."""
+
+    def edit(*texts):
+        result = code
+        for old, new in zip(texts[::2], texts[1::2], strict=True):
+            assert old in result
+            result = result.replace(old, new)
+        return result
+
+    return edit
+
+
+STRIDED = (
+    SIGNATURE
+    + """ {
+  const long long n = (long long)B * C * T, step = (long long)gridDim.x * blockDim.x;
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) {
+    const int t = i % T, c = i / T % C;
+    float sum = 0;
+    for (int j = 0; j < K; ++j) {
+      const int s = t + j - pad;
+      if (0 <= s && s < T) sum += weight[c * K + j] * x[i + j - pad];
+    }
+    out[i] = sum;
+  }
+}
+"""
+)
+IN_MEMORY = (
+    SIGNATURE
+    + """ {
+  int i = blockIdx.x + threadIdx.x * gridDim.x;
+  while (i < B * C * T) {
+    const int t = i % T, row = i / T;
+    out[i] = 0.f;
+    for (int j = max(0, pad - t); j < min(K, T + pad - t); j++)
+      out[i] += x[row * T + t + j - pad] * weight[row % C * K + j];
+    i += gridDim.x * blockDim.x;
+  }
+}
+"""
+)
+ROWS = (  # a thread for each row of out
+    SIGNATURE
+    + """ {
+  for (int row = blockIdx.x * blockDim.x + threadIdx.x; row < B * C;
+       row += gridDim.x * blockDim.x)
+    for (int t = 0; t < T; ++t) {
+      double sum = 0;
+      for (int s = t - pad; s < t - pad + K; ++s)
+        sum += s < 0 || s >= T ? 0 : x[row * T + s] * weight[row % C * K + s - t + pad];
+      out[row * T + t] = sum;
+    }
+}
+"""
+)
+
+SYNCED = ("float sum = 0;", "float sum = 0; __syncthreads();")
+SHARED = ("float sum = 0;", "__shared__ float part[9]; part[t] = 0; float sum = part[t];")
+REPEATED = (  # the first and the last number beyond the ends, in place of zeros
+    *("s = t + j - pad", "s = min(max(t + j - pad, 0), T - 1)"),
+    *("x[i + j - pad]", "x[i - t + s]"),
+)
+PASSED_ON = (  # through shared memory, without a barrier
+    *("float sum = 0;", "__shared__ float part[64]; part[threadIdx.x % 64] = 0; float sum = 0;"),
+    *("out[i] = sum;", "part[threadIdx.x % 64] = sum; out[i] = sum + 0 * part[0];"),
+)
+TILED = r"""
+template <typename Number>
+__global__ void weight_tile(const Number* g, const Number* x, Number* partial, int T, int C, int H,
+                            int K, int pad, int N) {
+  DYNAMIC_SHARED(Number, tile);
+  auto tile_g = tile + 32 * (N + K - 1), part = tile_g + 32 * N;
+  const int lane = threadIdx.x, y = threadIdx.y, R = C / H, h = blockIdx.x, first = N * blockIdx.y;
+  const long long start = (long long)blockIdx.z * T * C + h * R + lane;
+  for (int row = y; row < N + K - 1; row += 8) {
+    const int s = first + row - pad;
+    tile[32 * row + lane] = lane < R && 0 <= s && s < T ? x[start + s * C] : 0;
+  }
+  for (int row = y; row < N; row += 8) {
+    const int t = first + row;
+    tile_g[32 * row + lane] = lane < R && t < T ? g[start + t * C] : 0;
+  }
+  __syncthreads();
+  for (int j = y; j < K; j += 8) {
+    Number sum = 0;
+    for (int a = 0; a < N; ++a) sum += tile_g[32 * a + lane] * tile[32 * (a + j) + lane];
+    part[32 * j + lane] = sum;
+  }
+  __syncthreads();
+  for (int j = lane + 32 * y; j < K; j += 256) {
+    Number sum = 0;
+    for (int i = 0; i < 32; ++i) sum += part[32 * j + i];
+    partial[((long long)(blockIdx.z * gridDim.y + blockIdx.y) * H + h) * K + j] = sum;
+  }
+}
+"""
+FILL_X = "lane < R && 0 <= s && s < T ? x[start + s * C] : 0"
+FILL_G = "lane < R && t < T ? g[start + t * C] : 0"
+TOTAL = TILED[TILED.index("  for (int j = lane + 32 * y") : TILED.rindex("}")]
+BARRIER = "  __syncthreads();\n"
+SHUFFLES = TILED.replace(
+    "    part[32 * j + lane] = sum;\n  }\n" + BARRIER + TOTAL,
+    """    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
+    const int n = blockIdx.z * gridDim.y + blockIdx.y;
+    if (lane == 0) partial[(n * H + h) * K + j] = sum;
+  }
+""",
+)
+CUT = TILED.replace("for (int a = 0; a < N; ++a)", "for (int a = 0; a < min(N, T - first); ++a)")
+CUT = CUT.replace("for (int i = 0; i < 32; ++i)", "for (int i = 0; i < R; ++i)")
+
+SCRAMBLE = """
+__device__ unsigned scramble(unsigned x) {
+  x = (x ^ x >> 16) * 0x85ebca6b;
+  x = (x ^ x >> 13) * 0xc2b2ae35;
+  return x ^ x >> 16;
+}
+"""
+
+
+def factor(body: str, before: str = SCRAMBLE) -> str:
+    head = "__device__ float factor(unsigned long long seed, unsigned long long i, float p) {"
+    return f"{before}{head}\n{body}\n}}\n"
+
+
+CHAIN = """
+  const unsigned first = seed, second = scramble(seed >> 32 ^ scramble(first));
+  const unsigned h = scramble(scramble((unsigned)i ^ first) ^ second ^ (unsigned)(i >> 32));
+"""
+RESULT = "  return h < p * 4294967296.0 ? 0 : 1 / (1 - p);"
+LONG = """
+  unsigned long long z = (i + seed * 0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+  z = (z ^ z >> 27) * 0x94d049bb133111eb;
+  return (z >> 40) * 0x1p-24f < p ? 0.f : 1.f / (1.f - p);
+"""
+FLOAT = CHAIN + "return float(h >> 8) / 16777216 >= p ? 1 / (1 - p) : 0;"
+WARP = """
+__device__ float warp_scan(float v) {
+  for (int d = 1; d < 32; d *= 2) {
+    const float other = __shfl_up_sync(~0u, v, d);
+    if (threadIdx.x % 32 >= d) v += other;
+  }
+  return v;
+}
+"""
+SCAN = (
+    WARP
+    + """
+__global__ void chunked_scan(const float* x, float* sums, int T) {
+  __shared__ float totals[32];
+  x += (long long)blockIdx.x * T, sums += (long long)blockIdx.x * T;
+  const int warp = threadIdx.x / 32;
+  float carry = 0;
+  for (int begin = 0; begin < T; begin += blockDim.x) {
+    const int t = begin + threadIdx.x;
+    float v = warp_scan(t < T ? x[t] : 0);
+    if (threadIdx.x % 32 == 31) totals[warp] = v;
+    __syncthreads();
+    for (int w = 0; w < warp; ++w) v += totals[w];
+    if (t < T) sums[t] = carry + v;
+    for (int w = 0; w < blockDim.x / 32; ++w) carry += totals[w];
+    __syncthreads();
+  }
+}
+"""
+)
+SHARED_CARRY = """
+__global__ void chunked_scan(const float* x, float* sums, int T) {
+  __shared__ float row[1024];
+  __shared__ float carry;
+  const int i = threadIdx.x;
+  x += (long long)blockIdx.x * T, sums += (long long)blockIdx.x * T;
+  if (i == 0) carry = 0;
+  for (int begin = 0; begin < T; begin += blockDim.x) {
+    row[i] = begin + i < T ? x[begin + i] : 0;
+    for (int d = 1; d < blockDim.x; d *= 2) {
+      __syncthreads();
+      const float other = i >= d ? row[i - d] : 0;
+      __syncthreads();
+      row[i] += other;
+    }
+    __syncthreads();
+    if (begin + i < T) sums[begin + i] = carry + row[i];
+    __syncthreads();
+    if (i == 0) carry += row[blockDim.x - 1];
+    __syncthreads();
+  }
+}
+"""
+FROM_SUMS = SCAN.replace("float carry = 0;", "").replace(
+    "sums[t] = carry + v;\n    for (int w = 0; w < blockDim.x / 32; ++w) carry += totals[w];",
+    "sums[t] = v + (begin ? sums[begin - 1] : 0);",
+)
+"""the carry is what the last chunk has written to memory"""
+
+
+TOTALS = "for (int w = 0; w < warp; ++w) v += totals[w];"
+CARRY = "for (int w = 0; w < blockDim.x / 32"
+LAST_BARRIER = "carry += totals[w];\n    __syncthreads();"
+FIRST_BARRIER = "totals[warp] = v;\n    __syncthreads();"
+strided, tiled, scan = map(edited, (STRIDED, TILED, SCAN))
+
+RIGHT = {
+    "depthwise_kernel": [STRIDED, IN_MEMORY, ROWS, 'extern "C" ' + STRIDED],
+    "weight_gradient_kernel": [TILED, launch.code("number.cuh") + TILED, SHUFFLES, CUT],
+    "dropconnect_kernel": [factor(CHAIN + RESULT), factor(LONG, ""), factor(FLOAT)],
+    "chunked_scan_kernel": [SCAN, SHARED_CARRY, FROM_SUMS],
+}
+WRONG = {
+    "depthwise_kernel": [
+        (strided("i += step", "i += n"), r"blocks 3.*out\[0, 2, 30\] is NaN as before"),
+        (strided("i < n;", "i <= n;"), r"out\[8\] is written, but out has 8 numbers"),
+        (strided("i < n;", "i < step || i < n;"), r"out\[42\] is written, but out has 42"),
+        (strided("out[i]", "out[i - 1]"), r"out\[-1\] is written, but out has 8"),
+        (
+            strided("out[i] =", "out[i] +="),
+            r"\[0, 0, 0\] is NaN as before \(it is not written, or only",
+        ),
+        (strided("float sum = 0", "((float*)x)[i] = 0; float sum = 0"), r"x\[0\] .* an input"),
+        (strided("if (0 <= s && s < T) ", ""), r"out\[0, 0, 0\] is NaN \(from outside"),
+        (strided("0 <= s && ", ""), r"out\[0, 0, 0\] is NaN"),
+        (strided(" && s < T", ""), r"out\[0, 0, 7\] is NaN"),
+        (strided(*REPEATED), "T = 8.* right where no tap leaves"),
+        (strided("c * K + j", "c * K + K - 1 - j"), "the order of a mirror"),
+        (strided("j - pad", "j - (K - 1 - pad)"), "pad counts zeros before position 0"),
+        (strided("weight[c * K", "weight[0 * K"), "every channel has its own K weights"),
+        (strided("weight[c * K + j]", "weight[j * C + c]"), r"; weight is \(C, K\): the taps"),
+        (strided("c = i / T % C", "c = i / T"), r"out\[1, 0, 0\] is NaN"),
+        (
+            strided(
+                "t = i % T, c = i / T % C",
+                "c = i % C, t = i / C % T",
+                "x[i + j - pad]",
+                "x[i + (j - pad) * C]",
+            ),
+            "time lies side by side",
+        ),
+        (strided("= (long long)gridDim.x * blockDim.x", "= gridDim.x"), "right, but .* 330"),
+        (strided("= (long long)gridDim.x * blockDim.x", "= blockDim.x"), "right, but .* 330"),
+        (strided(*SYNCED), r"kernel.cu:\d+, but thread .* has returned"),
+        (strided(*SHARED), r"T = 33.*index \d+ of an array"),
+        (strided(*PASSED_ON), r"out\[.* and NaN .* in the order 'backward'"),
+        (strided("float sum = 0;", "float sum = 0"), r"does not compile: kernel.cu:\d"),
+        (strided("depthwise(", "my_conv("), r"no kernel __global__ void depthwise\("),
+        (strided("int pad", "long long pad"), "its parameters are not those of __global__"),
+        (strided(", int pad", "", " - pad", ""), "its parameters are not those"),
+    ],
+    "weight_gradient_kernel": [
+        (
+            TILED.replace(BARRIER, "", 1),
+            r"the plain sum.*'forward' and .* in the order.*__syncthreads\(\) is missing",
+        ),
+        (
+            (BARRIER).join(TILED.split(BARRIER)[:2]) + TILED.split(BARRIER)[2],
+            r"the plain sum.*__syncthreads\(\) is missing",
+        ),
+        (
+            tiled(
+                "  for (int row = y; row < N + K - 1",
+                "  if (lane >= R) return;\n  for (int row = y; row < N + K - 1",
+            ),
+            r"heads, whose channels.*has returned from the kernel",
+        ),
+        (
+            tiled("row < N + K - 1; row += 8", "row < N; row += 8"),
+            r"the halo at the ends.*is NaN \(from outside of an input, or from shared memory",
+        ),
+        (
+            tiled(FILL_X, "lane < R && s < T ? x[start + s * C] : 0"),
+            r"the halo at the ends of a sentence.*partial\[0, 0, 0\]",
+        ),
+        (
+            tiled(FILL_X, "lane < R && 0 <= s ? x[start + s * C] : 0"),
+            r"the halo at the ends of a sentence.*partial\[0, 0, [34]\]",
+        ),
+        (tiled("first + row - pad", "first + row - (K - 1 - pad)"), r"the halo between two blocks"),
+        (
+            tiled(FILL_X, "lane < R && 0 <= s && s < first + N ? x[start + s * C] : 0"),
+            r"the halo between two blocks.*, not ",
+        ),
+        (
+            tiled("for (int j = y; j < K; j += 8)", "for (int j = y; j < 8 && j < K; j += 8)"),
+            r"more taps than rows of threads.*partial\[0, 0, 8\] is NaN",
+        ),
+        (
+            tiled(FILL_G, "lane < R ? g[start + t * C] : 0"),
+            r"the tail, a last block with fewer than N positions",
+        ),
+        (
+            tiled("(long long)blockIdx.z * T * C + h * R + lane", "h * R + lane"),
+            r"a second sentence.*partial\[2, 0, 0\]",
+        ),
+        (
+            tiled(FILL_X, "0 <= s && s < T ? x[start + s * C] : 0").replace(
+                "lane < R && t < T", "t < T"
+            ),
+            r"heads, whose channels leave lanes idle",
+        ),
+        (
+            tiled(
+                "(blockIdx.z * gridDim.y + blockIdx.y) * H",
+                "(blockIdx.z * gridDim.y + blockIdx.y + 1) * H",
+            ),
+            r"partial\[1\] is written, but partial has 1 numbers",
+        ),
+        (
+            tiled(
+                "for (int j = lane + 32 * y; j < K; j += 256)",
+                "for (int j = lane + 32 * y; j < K - 1; j += 256)",
+            ),
+            r"the plain sum.*partial\[0, 0, 0\] is NaN as before",
+        ),
+        (
+            tiled("auto tile_g = tile + 32 * (N + K - 1)", "auto tile_g = tile + 32 * (N + K)"),
+            r"of the dynamic shared memory",
+        ),
+        (
+            tiled(
+                "tile_g[32 * a + lane] *",
+                "(lane < R && first + a < T ? g[start + (first + a) * C] : 0) *",
+            ),
+            r"the sums are right, but a number of g is loaded 12 times.*needs 1$",
+        ),
+        (
+            TILED[: TILED.rindex(BARRIER)].replace(
+                "    part[32 * j + lane] = sum;",
+                "    atomicAdd(&partial[(blockIdx.y * H + h) * K + j], sum);",
+            )
+            + "}",
+            r"the plain sum.*NaN as before \(it is not written, or only added",
+        ),
+        (
+            TILED.replace(BARRIER, "  if (lane == 0) part[y] = part[y + 8] = 0;\n" + BARRIER, 1)
+            .replace("    part[32 * j + lane] = sum;", "    atomicAdd(&part[j], sum);")
+            .replace("for (int i = 0; i < 32; ++i) sum += part[32 * j + i];", "sum = part[j];"),
+            r"with threads in the order 'forward' and .*, or sums are atomic",
+        ),
+        (
+            tiled("Number sum = 0;\n    for (int a", "Number sum = 0\n    for (int a"),
+            r"your source:\d+:.*error",
+        ),
+        (tiled("void weight_tile", "void weights"), "it has no kernel weight_tile<double>$"),
+        (
+            tiled("template <typename Number>", "typedef double Number;"),
+            "it has no kernel weight_tile<double>$",
+        ),
+        (
+            tiled("Number sum = 0;\n    for (int a", "float sum = 0;\n    for (int a"),
+            r"the plain sum.*partial.* is (\S+), not \1; in float32 they agree",
+        ),
+    ],
+    "dropconnect_kernel": [
+        (factor(CHAIN + "return h"), r"does not compile: kernel.cu:\d+"),
+        (SCRAMBLE, "does not compile: .*factor"),
+        (factor("return 1;"), r"p = 0.1: factor 0 is 1, and should be 0 or 1.111"),
+        (factor(CHAIN + "return h >= p * 4294967296.0;"), "is 1, and should be 0 or"),
+        (
+            factor(CHAIN + "return h < (1 - p) * 4294967296.0 ? 0 : 1 / (1 - p);"),
+            "p = 0.0: dropped are 100.0% of the weights, not 0.0%",
+        ),
+        (
+            factor(CHAIN + "return h < p * 2147483648.0 ? 0 : 1 / (1 - p);"),
+            "p = 0.1: dropped are 4.9% of the weights, not 10.0%",
+        ),
+        (
+            factor(CHAIN + "return p > 0 && h % 9 == 0 ? 0.f / 0.f : 1 / (1 - p);"),
+            r"p = 0.1: factor \d+ is -?nan, and",
+        ),
+        (
+            factor(
+                "unsigned h = state = scramble(state + 1 + i);" + RESULT,
+                SCRAMBLE + "static unsigned state = 1;",
+            ),
+            "a second call draws another mask",
+        ),
+        (
+            factor("unsigned h = scramble(scramble(threadIdx.x + 1) ^ blockIdx.x);" + RESULT),
+            "must depend on i, not on",
+        ),
+        (
+            factor("unsigned h = scramble(scramble(i) + 1);" + RESULT),
+            "seeds 1 and 2 have the same draws",
+        ),
+        (
+            factor("unsigned h = scramble(scramble(i) ^ scramble(seed + 1) ^ i >> 32);" + RESULT),
+            "seeds 2\\^32 apart have the same draws",
+        ),
+        (
+            factor(CHAIN.replace("(unsigned)(i >> 32)", "0") + RESULT),
+            "weights 2\\^32 apart have the same draws",
+        ),
+        (
+            factor(
+                "unsigned h = 2654435769u * i + scramble(scramble(seed >> 32) ^ seed ^ i >> 32);"
+                + RESULT
+            ),
+            "not independent: both are 0 at",
+        ),
+        (
+            factor("unsigned h = scramble(scramble(i + seed) ^ (i + seed) >> 32);" + RESULT),
+            r"weight i of seed 3 and weight i \+ 1 of seed 2 have the same draws",
+        ),
+        (
+            factor("auto z = i ^ seed; unsigned h = scramble(scramble(z) ^ z >> 32);" + RESULT),
+            r"weight i of seed 3 and weight i \^ 1 of seed 2 have the same draws",
+        ),
+        (
+            factor(CHAIN.replace("second ^", "scramble(first) ^ seed >> 32 ^") + RESULT),
+            r"weight i of seed 1 \+ 2\^32 and weight i \+ 2\^32 of seed 1 have the same draws",
+        ),
+        (
+            factor(CHAIN.replace("i ^ first) ^ second", "i ^ second)") + RESULT),
+            r"seeds 1 and 2 have one mask .* weight i \^ \d+ of seed 2 have the same",
+        ),
+        (
+            factor(
+                "unsigned h = scramble(i + scramble(seed)) ^ scramble(seed >> 32) ^ i >> 32;"
+                "h = scramble(h);" + RESULT
+            ),
+            r"seeds 1 and 2 have one mask .* weight i [+-] \d+ of seed 2 have the same",
+        ),
+        (
+            factor(
+                "unsigned h = scramble(scramble(scramble(seed) ^ seed >> 32) ^ (unsigned)i);"
+                "h = scramble(h ^ i >> 32 ^ (unsigned)seed);" + RESULT
+            ),
+            r"seeds 1 and 1 \+ 2\^32 have one mask .* weight i \^ \d+ of seed 1 \+ 2\^32",
+        ),
+    ],
+    "chunked_scan_kernel": [
+        (scan("float carry = 0;", "float carry = 0"), "does not compile: .*error"),
+        (scan("void chunked_scan", "void scan"), "does not compile: .*chunked_scan"),
+        (scan("int T)", "long long T)"), "does not compile: .*chunked_scan takes"),
+        (SCAN.replace("float", "double"), "does not compile: .*chunked_scan takes"),
+        (
+            scan("t < T ? x[t] : 0", "x[t]"),
+            r"T = 40, .*reads x\[103\], but the last of 2 rows ends at x\[79\]",
+        ),
+        (
+            "__global__ void chunked_scan(const float* x, float* sums, int T) {}",
+            r"T = 1, .*sums\[0, 0\] is NaN as before \(it is not written",
+        ),
+        (
+            scan("begin < T; begin += blockDim.x", "begin < 1; ++begin"),
+            r"T = 33, .*sums\[0, 32\] is NaN as before",
+        ),
+        (scan("carry + v", "v"), "T = 33, .*begins anew with each chunk of 32: it lacks the carry"),
+        (scan(CARRY, "carry = 0;\n    " + CARRY), "T = 100|T = 200, .*last chunk alone"),
+        (scan(TOTALS, ""), "T = 100, .*a warp lacks the totals"),
+        (scan(TOTALS, "if (warp) v += totals[warp - 1];"), "T = 1000, .*the warp before it alone"),
+        (
+            scan("sums[t] = carry + v", "sums[t] = carry + v - x[t]"),
+            r"T = 1, .*sums\[0, 0\] .*x\[t\] belongs to it",
+        ),
+        (scan("if (t < T) sums", "sums"), r"is written, but sums has|in the order"),
+        (scan(FIRST_BARRIER, "totals[warp] = v;"), r"__syncthreads\(\) is missing"),
+        (
+            SHARED_CARRY.replace(
+                "+= row[blockDim.x - 1];\n    __syncthreads();", "+= row[blockDim.x - 1];"
+            ),
+            r"T = 33, .*__syncthreads\(\) is missing",
+        ),
+        (scan(LAST_BARRIER, "carry += totals[w];"), r"__syncthreads\(\) is missing"),
+        (
+            scan(FIRST_BARRIER, "totals[warp] = v;\n    if (t < T) __syncthreads();"),
+            "T = 1, .*same barrier|must reach",
+        ),
+        (
+            scan("if (t < T) sums[t]", "if (t < T) const_cast<float*>(x)[t] += 1, sums[t]"),
+            r"x\[0\] is written, but it is an input",
+        ),
+        (scan("float carry = 0", "float carry = 1"), r"sums\[0, 0\] is [\d.]+, not [\d.]+$"),
+    ],
+}
