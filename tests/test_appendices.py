@@ -6,7 +6,7 @@ import sys
 import pytest
 from conftest import ROOT
 
-from dynconv.kernels import simulate
+from dynconv.lab import simulate
 from dynconv.text.catalog import SPLITS, Entry, read_manifest
 
 DATA = (ROOT / "book/data.md").read_text(encoding="utf-8")

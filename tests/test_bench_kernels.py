@@ -12,11 +12,13 @@ import pytest
 import torch
 
 from dynconv import cli, ops
-from dynconv.kernels import cuda, launch, nvrtc, simulate
+from dynconv.kernels.cuda import build
+from dynconv.lab import simulate
 from dynconv.lab.bench.cases import Case, Shape, draw, dtype_name
 from dynconv.lab.bench.cuda import command, competitors, contest, floors, gate, gpu, plan, tables
 from dynconv.lab.bench.cuda.competitors import KernelRun
 from dynconv.lab.bench.cuda.contest import Bench
+from dynconv.lab.simulate import nvrtc
 
 F32, F64, HALF = torch.float32, torch.float64, torch.bfloat16
 SMALL = Shape(2, 12, 8, 2)
@@ -148,7 +150,7 @@ def test_windows_end_within_a_token(K):
 
 
 def test_without_a_gpu_it_says_why_and_what_goes_without(monkeypatch, capsys):
-    monkeypatch.setattr(launch, "missing", lambda: "no CuPy: pip install it")
+    monkeypatch.setattr(build, "missing", lambda: "no CuPy: pip install it")
     assert cli.main(COMMAND) == 2
     output, error = capsys.readouterr()
     assert output == "" and error.count("\n") == 1
@@ -189,12 +191,12 @@ class Honest:
 
     keeps = 1 - gate.DROPOUT
 
-    def mix(self, x, weight, pad):
+    def conv(self, x, weight, pad):
         name = "light_conv" if weight.dim() == 2 else "dynamic_conv"
         return getattr(ops, name)(x, weight, pad_left=pad, impl="unfold")
 
-    def gradients(self, g, x, weight, pad):
-        return self.through(type(self).mix, g, [x, weight], pad)
+    def conv_backward(self, g, x, weight, pad):
+        return self.through(type(self).conv, g, [x, weight], pad)
 
     def talk(self, x, left, right, max_left, max_right):
         sizes = {"max_left": max_left, "max_right": max_right}
@@ -203,12 +205,12 @@ class Honest:
     def talk_backward(self, g, x, left, right, *reach):
         return self.through(type(self).talk, g, [x, left, right], *reach)
 
-    def softmax_mix(self, x, logits, seed, dropout, pad):
+    def softmax_conv(self, x, logits, seed, dropout, pad):
         weight = logits.softmax(-1) * self.factor(logits, seed, dropout)
-        return type(self).mix(self, x, weight, pad)
+        return type(self).conv(self, x, weight, pad)
 
-    def softmax_mix_backward(self, g, x, logits, *rest):
-        return self.through(type(self).softmax_mix, g, [x, logits], *rest)
+    def softmax_conv_backward(self, g, x, logits, *rest):
+        return self.through(type(self).softmax_conv, g, [x, logits], *rest)
 
     def factor(self, logits, seed, dropout):
         if seed is None:
@@ -263,11 +265,11 @@ def test_right_kernels_pass(operator, dtype, K, monkeypatch):
     if dtype == HALF:  # as the kernels do: sums in float32
 
         class Honest32(Honest):
-            def mix(self, x, weight, pad):
-                return super().mix(x.float(), weight.float(), pad).to(x.dtype)
+            def conv(self, x, weight, pad):
+                return super().conv(x.float(), weight.float(), pad).to(x.dtype)
 
-            def softmax_mix(self, x, logits, *rest):
-                return super().softmax_mix(x.float(), logits.float(), *rest).to(x.dtype)
+            def softmax_conv(self, x, logits, *rest):
+                return super().softmax_conv(x.float(), logits.float(), *rest).to(x.dtype)
 
         Fake = Honest32
     else:
@@ -278,8 +280,8 @@ def test_right_kernels_pass(operator, dtype, K, monkeypatch):
 
 @pytest.mark.parametrize(
     ("operator", "name"),
-    [("light_conv", "mix"), ("dynamic_conv", "mix"), ("talk_conv", "talk")]
-    + [("dynamic_conv_softmax", "softmax_mix")],
+    [("light_conv", "conv"), ("dynamic_conv", "conv"), ("talk_conv", "talk")]
+    + [("dynamic_conv_softmax", "softmax_conv")],
 )
 @pytest.mark.parametrize(
     "spoil",
@@ -306,15 +308,15 @@ def test_the_mask_has_its_share_and_is_the_same_backward():
     class Other(Honest):
         """The mask that backward makes is another one."""
 
-        def softmax_mix_backward(self, g, x, logits, seed, *rest):
+        def softmax_conv_backward(self, g, x, logits, seed, *rest):
             seed = None if seed is None else seed + 1
-            return super().softmax_mix_backward(g, x, logits, seed, *rest)
+            return super().softmax_conv_backward(g, x, logits, seed, *rest)
 
     class Careless(Honest):
         """Without DropConnect, the gradients are wrong."""
 
-        def softmax_mix_backward(self, g, x, logits, seed, *rest):
-            dx, dlogits = super().softmax_mix_backward(g, x, logits, seed, *rest)
+        def softmax_conv_backward(self, g, x, logits, seed, *rest):
+            dx, dlogits = super().softmax_conv_backward(g, x, logits, seed, *rest)
             return dx, dlogits if seed is not None else -dlogits
 
     class Generous(Honest):
@@ -360,7 +362,7 @@ def test_the_cuda_sources_pass_on_the_cpu(operator):
     """The kernels in use and v1, through the simulator."""
     case = Case(operator, 3, F32, SMALL)
     inputs, g, seed = draw(case, torch.device("cpu"))
-    runs = competitors.kernel_runs(cuda, case, inputs, g, seed)
+    runs = competitors.kernel_runs(simulate.kernels, case, inputs, g, seed)
     directions = ["forward", "backward"] if operator in ("light_conv", "talk_conv") else ["forward"]
     assert [run.direction for run in runs if run.impl == "v1"] == directions
     assert all(run.right and run.error < 5e-7 for run in runs), runs
@@ -532,7 +534,7 @@ def test_everything_is_measured_and_written(tmp_path, monkeypatch):
 
 
 def test_a_wrong_kernel_is_not_timed_and_counted(tmp_path, monkeypatch):
-    fake = spoiled("mix", lambda out: out * 1.01)
+    fake = spoiled("conv", lambda out: out * 1.01)
     wrong, report, text = bench_on_cpu(fake, tmp_path, monkeypatch, ["light_conv"])
     assert wrong == 2 and "2 wrong" in text
     for row in report["numbers"]["rows"]:
@@ -546,9 +548,9 @@ def test_a_wrong_kernel_is_not_timed_and_counted(tmp_path, monkeypatch):
 
 def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
     def refuse(out):
-        raise launch.NoGpuKernels("light_conv of lightconv.cu: no such architecture")
+        raise build.NoGpuKernels("light_conv of lightconv.cu: no such architecture")
 
-    wrong, report, _ = bench_on_cpu(spoiled("mix", refuse), tmp_path, monkeypatch, ["light_conv"])
+    wrong, report, _ = bench_on_cpu(spoiled("conv", refuse), tmp_path, monkeypatch, ["light_conv"])
     assert wrong == 4
     notes = [row["note"] for row in report["numbers"]["rows"] if row["impl"] == "cuda"]
     assert all("no such architecture" in note for note in notes) and len(notes) == 4
@@ -615,7 +617,7 @@ def test_nobody_waits_for_more_compiling(spent, monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(bool(launch.missing()), reason=str(launch.missing()))
+@pytest.mark.skipif(bool(build.missing()), reason=str(build.missing()))
 def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command, "LAYER", (Shape(2, 64, 256, 4),))
     path = tmp_path / "kernels.json"
@@ -688,7 +690,7 @@ def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
 
 def test_what_would_need_a_matrix_for_each_head_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(contest, "SQUARE", 8 * 2 * 12 * 12 - 1)
-    _, report, text = bench_on_cpu(cuda, tmp_path, monkeypatch, ["light_conv"])
+    _, report, text = bench_on_cpu(simulate.kernels, tmp_path, monkeypatch, ["light_conv"])
     band = [row for row in report["numbers"]["rows"] if row["impl"] == "band"]
     left = [row["T"] for row in band if row["ms"] is None]
     assert left and set(left) == {12} and "left out: T x T for each head" in text
@@ -702,6 +704,6 @@ def test_a_first_version_that_fails_stops_nobody(monkeypatch):
     case = Case("light_conv", 3, F32, Shape(1, 8, 4, 2))
     inputs, g, seed = draw(case, torch.device("cpu"))
     monkeypatch.setattr(competitors, "ladder", lambda *arguments: {"forward": fail})
-    runs = competitors.kernel_runs(cuda, case, inputs, g, seed)
+    runs = competitors.kernel_runs(simulate.kernels, case, inputs, g, seed)
     assert [(run.impl, run.right) for run in runs[:2]] == [("cuda", True)] * 2
     assert runs[2].note == "failed: no room in the cache" and runs[2].right is None

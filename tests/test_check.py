@@ -18,7 +18,7 @@ from answers import (
     translation,
 )
 
-from dynconv.kernels import simulate
+from dynconv.lab import simulate
 from dynconv.teach import check
 from dynconv.teach.check import scale as ring
 from dynconv.teach.judge import Wrong

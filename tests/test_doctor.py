@@ -10,7 +10,7 @@ import torch
 
 from dynconv import ops
 from dynconv.cli.doctor import report
-from dynconv.kernels import native
+from dynconv.kernels.cpu import build as native
 
 X, WEIGHT = torch.randn(2, 5, 16), torch.randn(2, 3)
 

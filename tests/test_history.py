@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dynconv.kernels import native
+from dynconv.kernels.cpu import build as native
 from dynconv.layers import DynamicConv, TaLKConv
 from dynconv.layers.history import History
 from dynconv.ops.step import step_mix, step_mix_gather

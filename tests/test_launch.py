@@ -1,4 +1,4 @@
-"""How the CUDA kernels are compiled, launched, registered and refused, without a GPU."""
+"""How the CUDA kernels are planned, compiled, launched, registered and refused, without a GPU."""
 
 import re
 from types import SimpleNamespace
@@ -8,9 +8,12 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.kernels import cuda, launch, nvrtc, simulate
-from dynconv.lab.bench.cases import Shape
+from dynconv.kernels.cuda import build, call, plan
+from dynconv.kernels.cuda.plan import Launch, contiguous
+from dynconv.lab import ledger, simulate
+from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.cuda import floors
+from dynconv.lab.simulate import nvrtc
 from dynconv.layers import DynamicConv
 from dynconv.ops import auto
 from dynconv.ops.registry import OPERATORS
@@ -26,27 +29,30 @@ V1 = {
 }
 
 
-def names_of(dtype: torch.dtype, R: int, monkeypatch) -> dict[str, set[str]]:
+def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
     """Every kernel that the operators launch for heads of R channels, by source."""
-    number = launch.NUMBERS[dtype]
+    number = plan.NUMBERS[dtype]
     found = {source: {f"{name}<{number}>" for name in V1[source]} for source in V1}
     found["average.cu"] = {f"cumulative_mean_v1<{number}, {flag}>" for flag in ("true", "false")}
-    monkeypatch.setattr(cuda, "launch", lambda source, name, *rest: found[source].add(name))
     B, T, H, K = 1, 16, 2, 3
-    x, light = torch.zeros(B, T, H * R, dtype=dtype), torch.zeros(H, K, dtype=dtype)
-    dynamic = light.expand(B, T, H, K)
-    left = torch.zeros(B, T, H, dtype=torch.promote_types(dtype, F32))
+    x, light = contiguous((B, T, H * R), dtype), contiguous((H, K), dtype)
+    dynamic = contiguous((B, T, H, K), dtype)
+    left = contiguous((B, T, H), torch.promote_types(dtype, F32))
+    plans = [
+        plan.conv_grad_input(x, light, 1),
+        plan.softmax_conv(x, dynamic, None, 0.0, 1),
+        plan.softmax_conv_backward(x, x, dynamic, None, 0.0, 1),
+        plan.cumulative_mean(x, False),
+        plan.cumulative_mean(x, True),
+        plan.talk(x, left, left, 1, 1),
+        plan.talk_backward(x, x, left, left, 1, 1),
+    ]
     for weight in (light, dynamic):
-        cuda.mix(x, weight, 1)
-        cuda.gradients(x, x, weight, 1)
-        cuda.correlate(x, x, list(weight.shape), 1)
-    cuda.transposed(x, light, 1)
-    cuda.softmax_mix(x, dynamic, None, 0.0, 1)
-    cuda.softmax_mix_backward(x, x, dynamic, None, 0.0, 1)
-    for backward in (False, True):
-        cuda.cumulative_mean(x, backward)
-    cuda.talk(x, left, left, 1, 1)
-    cuda.talk_backward(x, x, left, left, 1, 1)
+        plans += [plan.conv(x, weight, 1), plan.conv_backward(x, x, weight, 1)]
+        plans += [plan.conv_grad_weight(x, x, weight.shape, 1)]
+    for one in plans:
+        for launch in one.launches:
+            found[launch.source].add(launch.kernel)
     return found
 
 
@@ -58,21 +64,21 @@ def names_of(dtype: torch.dtype, R: int, monkeypatch) -> dict[str, set[str]]:
     ids=str,
 )
 @pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
-def test_every_kernel_compiles_without_a_warning(dtype, R, architecture, monkeypatch):
+def test_every_kernel_compiles_without_a_warning(dtype, R, architecture):
     """And keeps its numbers in registers."""
-    for source, names in names_of(dtype, R, monkeypatch).items():
-        compiled = nvrtc.resources(launch.code(source), sorted(names), architecture)
+    for source, names in names_of(dtype, R).items():
+        compiled = nvrtc.resources(build.code(source), sorted(names), architecture)
         assert compiled.warnings == []
         for name, used in compiled.kernels.items():
             # A few numbers that are needed once a tile may go through memory.
             limit = 128 if R >= 64 and dtype != F64 else 320
             assert used.spilled <= limit and used.stack <= limit, (name, used)
-            assert used.shared <= cuda.LIMIT
+            assert used.shared <= plan.SHARED
 
 
 def test_a_source_includes_each_header_once():
     for source in V1:
-        text = launch.code(source)
+        text = build.code(source)
         assert max(map(len, text.splitlines())) <= 100
         assert "#include" not in text
         assert text.count("struct Accumulator { using type = float; }") == 1
@@ -92,15 +98,38 @@ LIMITS = re.compile(
         ("talk.cu", "talk_conv"),
     ],
 )
-def test_the_limits_in_the_headers_are_those_of_the_plan(source, operator):
-    found = LIMITS.findall(launch.code(source))
+def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
+    """And the record is what the code works out today."""
+    found = LIMITS.findall(build.code(source))
     assert len(found) >= 4
+    rows = ledger.read("kernels-plan")["numbers"]["rows"]
     for K, dtype, direction, *numbers in found:
-        shape = Shape(10, 1000, 1024, 16)
-        case = floors.Case(operator, int(K), getattr(torch, dtype), shape)
-        row = floors.known(case)[direction]
+        case = Case(operator, int(K), getattr(torch, dtype), Shape(10, 1000, 1024, 16))
+        named = case.named() | {"direction": direction}
+        (row,) = (row for row in rows if named.items() <= row.items())
+        assert row == named | floors.known(case)[direction]
         wanted = (*row["us"].values(), row["expected_us"])
         assert numbers == [f"{number:.1f}" for number in wanted], (K, dtype, direction)
+
+
+SIZES = """
+#include "number.cuh"
+#include "window.cuh"
+#include "taps.cuh"
+__global__ void sizes(int* found) {
+  found[0] = TILE, found[1] = VECTOR_BYTES, found[2] = QUAD<bfloat16>, found[3] = QUAD<double>;
+}
+"""
+
+
+@pytest.mark.skipif(bool(simulate.missing()), reason=str(simulate.missing()))
+def test_plans_have_the_sizes_of_the_headers():
+    text = re.sub('#include "(.*)"', lambda found: build.code(found[1]), SIZES)
+    found = np.zeros(4, np.int32)
+    kernel = simulate.Module(text, ["sizes"]).get_function("sizes")
+    kernel((1,), (1,), [np.uint64(found.ctypes.data)])
+    quads = [plan.quad(contiguous((1, 1, 1), dtype)) for dtype in (HALF, F64)]
+    assert found.tolist() == [plan.TILE, plan.VECTOR_BYTES, *quads]
 
 
 class Gpu:
@@ -147,8 +176,9 @@ class Gpu:
                 compiler=SimpleNamespace(CompileException=self.CompileException),
             ),
         )
-        launch.compiled.cache_clear()
-        monkeypatch.setattr(launch, "cupy", lambda: self.cupy)
+        build.compiled.cache_clear()
+        for module in (build, call):
+            monkeypatch.setattr(module, "cupy", lambda: self.cupy)
         monkeypatch.setattr(
             torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=77)
         )
@@ -165,14 +195,27 @@ class Gpu:
 @pytest.fixture
 def gpu(monkeypatch):
     yield Gpu(monkeypatch)
-    launch.compiled.cache_clear()
+    build.compiled.cache_clear()
+
+
+class OnGpu(torch.Tensor):
+    """A tensor that claims to be on a GPU."""
+
+    def __new__(cls, index: int):
+        found = torch.zeros(3).as_subclass(cls)
+        found.index = index
+        return found
+
+    @property
+    def device(self):
+        return torch.device("cuda", self.index)
 
 
 def test_a_launch_on_the_device_and_stream_of_pytorch(gpu):
-    x, device = torch.zeros(3), torch.device("cuda", 1)
+    x = OnGpu(1)
     arguments = (x, None, 5, 0.5, np.int64(2**40), np.float64(0.1))
-    how = launch.Launch(7, (32, 4), 1024)
-    launch.launch("talk.cu", "talk_conv<float, 1>", how, device, *arguments)
+    launch = Launch("talk.cu", "talk_conv", ("float", 1), 7, (32, 4), 1024, arguments)
+    call.start(launch, list(arguments))
     ((name, grid, block, args, shared),) = gpu.launched
     assert (name, grid, block, shared) == ("talk_conv<float, 1>", (7,), (32, 4), 1024)
     assert args == (x.data_ptr(), 0, 5, 0.5, 2**40, 0.1)
@@ -183,30 +226,30 @@ def test_a_launch_on_the_device_and_stream_of_pytorch(gpu):
 
 
 def test_a_kernel_is_compiled_once_for_each_device(gpu):
+    launch = Launch("talk.cu", "talk_conv", ("float", 1), 1, (32, 1), 0, ())
     for index in (0, 0, 1, 0):
-        how = launch.Launch(1, (32, 1))
-        launch.launch("talk.cu", "talk_conv<float, 1>", how, torch.device("cuda", index))
+        call.start(launch, [OnGpu(index)])
     assert len(gpu.launched) == 4 and len(gpu.compiled) == 2
     assert gpu.compiled[0]["name_expressions"] == ["talk_conv<float, 1>"]
-    assert gpu.compiled[0]["code"] == launch.code("talk.cu")
+    assert gpu.compiled[0]["code"] == build.code("talk.cu")
 
 
 @pytest.mark.parametrize("kind", ["CompileException", "CUDADriverError"])
 def test_what_the_gpu_refuses_is_told(gpu, kind):
     gpu.failure = getattr(gpu, kind)("out of registers")
-    with pytest.raises(launch.NoGpuKernels, match="talk_reach<float> of talk.cu on GPU of this test"
+    launch = Launch("talk.cu", "talk_reach", ("float",), 1, (8, 128), 0, ())
+    with pytest.raises(build.NoGpuKernels, match="talk_reach<float> of talk.cu on GPU of this test"
                        ": out of registers; choose another impl"):  # fmt: skip
-        how = launch.Launch(1, (8, 128))
-        launch.launch("talk.cu", "talk_reach<float>", how, torch.device("cuda", 0))
+        call.start(launch, [OnGpu(0)])
     gpu.capturing = True
-    with pytest.raises(launch.NoGpuKernels, match="call it once before the graph is captured"):
-        launch.launch("talk.cu", "talk_reach<float>", how, torch.device("cuda", 0))
+    with pytest.raises(build.NoGpuKernels, match="call it once before the graph is captured"):
+        call.start(launch, [OnGpu(0)])
 
 
 def test_a_size_beyond_32_bits_is_refused():
     with pytest.raises(ValueError, match="a size of 2,147,483,648 is more .*: split the input"):
-        launch.convert(2**31)
-    assert launch.convert(2**31 - 1) == 2**31 - 1
+        call.convert(2**31)
+    assert call.convert(2**31 - 1) == 2**31 - 1
 
 
 @pytest.mark.parametrize(
@@ -217,16 +260,16 @@ def test_a_size_beyond_32_bits_is_refused():
     ],
 )
 def test_why_the_kernels_cannot_run(cupy, available, words, monkeypatch):
-    monkeypatch.setattr(launch, "find_spec", lambda name: cupy)
+    monkeypatch.setattr(build, "find_spec", lambda name: cupy)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
-    launch._missing.cache_clear()
+    build.missing.cache_clear()
     try:
         x = torch.zeros(1, 2, 3)
         with pytest.raises(ValueError, match=f"impl='cuda' cannot run: {words}"):
             ops.light_conv(x, torch.ones(3, 1), pad_left=0, impl="cuda")
         assert "cuda" not in ops.implementations("light_conv")
     finally:
-        launch._missing.cache_clear()
+        build.missing.cache_clear()
 
 
 def test_what_cupy_misses_is_told(monkeypatch):
@@ -235,28 +278,28 @@ def test_what_cupy_misses_is_told(monkeypatch):
 
     runtime = SimpleNamespace(getDeviceCount=lambda: 1)
     nvrtc = SimpleNamespace(getVersion=fail)
-    monkeypatch.setattr(launch, "find_spec", lambda name: "cupy")
+    monkeypatch.setattr(build, "find_spec", lambda name: "cupy")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     fake = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, nvrtc=nvrtc))
-    monkeypatch.setattr(launch, "cupy", lambda: fake)
-    launch._missing.cache_clear()
+    monkeypatch.setattr(build, "cupy", lambda: fake)
+    build.missing.cache_clear()
     try:
         text = "CuPy does not start (no libnvrtc.so.13): pip install 'dynconv[gpu]', for a driver"
-        assert launch.missing() == text + " of CUDA 13"
+        assert build.missing() == text + " of CUDA 13"
     finally:
-        launch._missing.cache_clear()
+        build.missing.cache_clear()
 
 
 def test_doctor_tries_a_kernel(monkeypatch):
     from dynconv.cli.doctor import report
 
     ones, outcome = torch.ones, []
-    monkeypatch.setattr(launch, "missing", lambda: None)
+    monkeypatch.setattr(build, "missing", lambda: None)
     monkeypatch.setattr(torch, "ones", lambda *shape, device: ones(*shape))
 
     def light_conv(x, weight, *, pad_left, impl):
         if outcome:
-            raise launch.NoGpuKernels(outcome[0])
+            raise build.NoGpuKernels(outcome[0])
         assert impl == "cuda"
         return x
 
@@ -278,25 +321,53 @@ def test_doctor_tries_a_kernel(monkeypatch):
     ],
 )
 def test_what_the_kernels_do_not_take(x, words, monkeypatch):
-    monkeypatch.setattr(launch, "missing", lambda: None)
-    assert not launch.runs(x)
+    monkeypatch.setattr(build, "missing", lambda: None)
+    assert not build.runs(x)
     with pytest.raises(AssertionError, match=words):
-        raise AssertionError(launch.obstacle(x))
+        raise AssertionError(build.obstacle(x))
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_auto_takes_the_kernels_where_they_run(operator, monkeypatch):
-    monkeypatch.setattr(launch, "missing", lambda: None)
+def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypatch):
+    monkeypatch.setattr(build, "missing", lambda: None)
+    monkeypatch.setattr(build, "verified_architectures", lambda: {"sm_90": None})
+    capability = {0: (9, 0), 1: (8, 0)}
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capability.__getitem__)
+    build.architecture.cache_clear()
     x = SimpleNamespace(device=torch.device("cuda", 0), dtype=HALF, shape=(1, 100, 8))
     assert auto.automatic(operator, OPERATORS[operator], x, 3) == "cuda"
+    x.device = torch.device("cuda", 1)  # another architecture, on which nothing was tested
+    found = auto.automatic(operator, OPERATORS[operator], x, 3)
+    assert found not in ("cuda", "native")
+    monkeypatch.setattr(build, "verified_architectures", lambda: {"sm_80": None})
+    assert auto.automatic(operator, OPERATORS[operator], x, 3) == "cuda"
+    assert build.runs(x)  # so impl="cuda" may be asked for anywhere
     x.dtype = torch.complex64
-    assert auto.automatic(operator, OPERATORS[operator], x, 3) != "cuda"
+    assert auto.automatic(operator, OPERATORS[operator], x, 3) == found
+    build.architecture.cache_clear()
+
+
+def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
+    """In a checkout it lies in data/results, beside the package; in the wheel, in the package."""
+    for folder in ("data/results", "dynconv/data/results"):
+        (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.setattr(build, "PACKAGE", tmp_path / "dynconv")
+    build.verified_architectures.cache_clear()
+    try:
+        assert build.verified_architectures() == {}
+        records = ["data/results/gpu-tests-sm_80.json", "dynconv/data/results/gpu-tests-sm_90.json"]
+        for record in records:
+            (tmp_path / record).touch()
+        build.verified_architectures.cache_clear()
+        assert list(build.verified_architectures()) == ["sm_80", "sm_90"]
+    finally:
+        build.verified_architectures.cache_clear()
 
 
 def test_pytorch_knows_the_kernels_as_those_of_a_gpu():
     for name in (
-        "mix", "transposed", "correlate", "gradients", "talk", "talk_backward", "softmax_mix",
-        "softmax_mix_backward", "cumulative_mean",
+        "conv", "conv_grad_input", "conv_grad_weight", "conv_backward", "talk", "talk_backward",
+        "softmax_conv", "softmax_conv_backward", "cumulative_mean",
     ):  # fmt: skip
         assert torch._C._dispatch_has_kernel_for_dispatch_key(f"dynconv::{name}", "CUDA")
 
@@ -307,20 +378,20 @@ def on_cpu():
     if simulate.missing():
         pytest.skip(simulate.missing())
     library = torch.library.Library("dynconv", "IMPL")
-    for function in (cuda.softmax_mix, cuda.softmax_mix_backward):
+    for function in (simulate.kernels.softmax_conv, simulate.kernels.softmax_conv_backward):
         library.impl(function.__name__, function, "CPU")
     yield
     library._destroy()
 
 
-def test_softmax_mix_is_an_operator_of_pytorch(on_cpu):
+def test_softmax_conv_is_an_operator_of_pytorch(on_cpu):
     """Schema, fake tensors, autograd, torch.compile."""
     x = torch.randn(2, 9, 8, requires_grad=True)
     logits = torch.randn(2, 9, 2, 3, requires_grad=True)
     for seed, dropout in ((None, 0.0), (torch.tensor([5]), 0.5)):
         arguments = (x, logits, seed, dropout, 1)
-        torch.library.opcheck(torch.ops.dynconv.softmax_mix.default, arguments)
-    out = torch.ops.dynconv.softmax_mix(x, logits, None, 0.0, 1)
+        torch.library.opcheck(torch.ops.dynconv.softmax_conv.default, arguments)
+    out = torch.ops.dynconv.softmax_conv(x, logits, None, 0.0, 1)
     (dx,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="no second derivative: use impl='separate'"):
         dx.sum().backward()

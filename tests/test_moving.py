@@ -11,6 +11,7 @@ from browser import watch
 
 from dynconv import ops
 from dynconv.decode import beam_search
+from dynconv.lab.simulate.trace import ACCESS
 from dynconv.lab.style import COLORS
 from dynconv.teach import mixing_matrix
 from dynconv.teach.moving import (
@@ -24,7 +25,6 @@ from dynconv.teach.moving import (
     TalkWindow,
     WordKernels,
 )
-from dynconv.teach.trace import ACCESS
 from dynconv.text import EOS, Vocabulary
 
 X = torch.tensor([1.0, 3, 2, -1, 0, 2, 4, 1])

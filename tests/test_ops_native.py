@@ -10,7 +10,7 @@ from operators import CONVS, F32, F64, HALF, assert_exact, call, case, expected,
 from torch.autograd import gradgradcheck
 
 from dynconv import ops
-from dynconv.kernels import native
+from dynconv.kernels.cpu import build as native
 
 if native.missing():
     pytest.skip(native.missing(), allow_module_level=True)
@@ -186,7 +186,7 @@ import sys, torch
 sys.path.insert(0, sys.argv[1])
 import guarded
 from dynconv import ops
-from dynconv.kernels import registered
+from dynconv import kernels
 
 def draw(*shape):
     return guarded.tensor(shape, dtype).copy_(torch.rand(shape)).requires_grad_()

@@ -11,7 +11,7 @@ from torch.library import opcheck
 from torch.nn.parallel import DistributedDataParallel
 
 from dynconv.config import ModelConfig, StackConfig
-from dynconv.kernels import native
+from dynconv.kernels.cpu import build as native
 from dynconv.layers import AverageAttention, DepthwiseConv, DynamicConv, LightConv, TaLKConv
 from dynconv.models.build import build
 

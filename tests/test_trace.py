@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.kernels import cuda, launch, simulate
-from dynconv.kernels.simulate import CompileError, KernelFault
+from dynconv.kernels.cuda import build, plan
+from dynconv.kernels.layout import accumulator
+from dynconv.lab import simulate
+from dynconv.lab.simulate import CompileError, KernelFault
+from dynconv.lab.simulate.trace import trace, trace_launches, traffic
 from dynconv.teach.moving import BlockTrace
-from dynconv.teach.trace import trace, trace_launches, traffic
 
 if simulate.missing():
     pytest.skip(simulate.missing(), allow_module_level=True)
@@ -175,7 +177,7 @@ def test_the_first_version_loads_what_the_equation_says(B, T, C, K, pad):
     sizes = [np.int32(n) for n in (B, T, C, C, K, pad)]
     args = [x, w, out, *sizes, np.int64(T * C), np.int64(C)]
     grid = (-(-B * T * C // 96),)  # the last block has a tail
-    seen = trace(launch.code("lightconv.cu"), "light_conv_v1<float>", grid, (96,), args)
+    seen = trace(build.code("lightconv.cu"), "light_conv_v1<float>", grid, (96,), args)
     torch.testing.assert_close(out, ops.light_conv(x, w, pad_left=pad))
     inside = [s for t in range(T) for s in range(t - pad, t - pad + K) if 0 <= s < T]
     asked, lines = 4 * B * C * len(inside), B * C // 32 * len(inside)
@@ -193,10 +195,11 @@ def test_the_version_in_use_loads_a_row_once_for_a_tile(dtype):
     B, T, C, H, K, pad = 2, 37, 64, 2, 7, 3
     x, w = torch.randint(-3, 4, (B, T, C)).to(dtype), torch.randint(-3, 4, (H, K)).to(dtype)
     results = []
-    ((name, seen),) = trace_launches(lambda: results.append(cuda.mix(x, w, pad)))
-    assert name.startswith("light_conv<") and torch.equal(results[0], cuda.mix(x, w, pad))
-    rows = sum(0 <= s < T for t in range(0, T, cuda.TILE) for s in range(t - pad, t + 7 - pad + K))
-    V, tiles, counts = min(4, 16 // x.itemsize), -(-T // cuda.TILE), traffic(seen)
+    ((name, seen),) = trace_launches(lambda kernels: results.append(kernels.conv(x, w, pad)))
+    assert name.startswith("light_conv<")
+    assert torch.equal(results[0], simulate.kernels.conv(x, w, pad))
+    rows = sum(0 <= s < T for t in range(0, T, plan.TILE) for s in range(t - pad, t + 7 - pad + K))
+    V, tiles, counts = min(4, 16 // x.itemsize), -(-T // plan.TILE), traffic(seen)
     assert (seen["bytes"][seen["array"] == 0] == V * x.itemsize).all()
     # One warp takes all channels of a tile
     loaded, moved = B * rows * C * x.itemsize, x.nbytes
@@ -204,15 +207,17 @@ def test_the_version_in_use_loads_a_row_once_for_a_tile(dtype):
     assert counts[1].loaded == B * tiles * w.nbytes
     assert counts[2] == (0, moved, moved, B * T, moved // 32)
     # A head has 32 / V lanes: there is room for V heads
-    assert counts[-1].stored == B * tiles * V * K * cuda.accumulator(dtype).itemsize
+    assert counts[-1].stored == B * tiles * V * K * accumulator(dtype).itemsize
 
 
 def test_kernels_that_belong_together_are_told_in_turn():
     x, g, w = torch.randn(1, 9, 8), torch.randn(1, 9, 8), torch.randn(2, 3)
-    names, seen = zip(*trace_launches(lambda: cuda.gradients(g, x, w, 1)), strict=True)
+    names, seen = zip(
+        *trace_launches(lambda kernels: kernels.conv_backward(g, x, w, 1)), strict=True
+    )
     assert [name.partition("<")[0] for name in names] == ["light_conv_grad", "sum_rows"]
     assert all(traffic(a)[1] for a in seen)
-    means = trace_launches(lambda: cuda.cumulative_mean(x, backward=False))
+    means = trace_launches(lambda kernels: kernels.cumulative_mean(x, backward=False))
     assert [set(a["bytes"].tolist()) for _, a in means] == [{16}, {16}]  # four channels each
 
 

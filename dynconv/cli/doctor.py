@@ -63,7 +63,7 @@ def report() -> str:
 
 def native_kernels() -> list[str]:
     """What the C kernels are good for here, or what is missed without them."""
-    from dynconv.kernels import native
+    from dynconv.kernels.cpu import build as native
 
     reason = native.missing()
     if reason is None:
@@ -83,10 +83,10 @@ def cuda_kernels() -> list[str]:
     import torch
 
     from dynconv import ops
-    from dynconv.kernels import launch
+    from dynconv.kernels.cuda import build as cuda
 
     elsewhere = "  For the rest, by the number T of positions and K of taps:"
-    if reason := launch.missing():
+    if reason := cuda.missing():
         return [f"  The CUDA kernels (impl='cuda') cannot run: {reason}.", elsewhere]
     start = time.perf_counter()
     try:

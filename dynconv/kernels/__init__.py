@@ -1,1 +1,12 @@
-"""Kernels of our own: C for the CPU, compiled at first use, and their place in PyTorch."""
+"""The operators' own kernels: C for the CPU and CUDA for GPUs, registered with PyTorch.
+
+`ops` is torch.ops.dynconv. PyTorch calls the C kernels for tensors on the CPU and the CUDA kernels
+for tensors on a GPU; schema.py defines the operators and their gradients. Both are compiled when
+they are first needed.
+"""
+
+from dynconv.kernels.cpu import call as _on_cpu  # noqa: F401  (importing them registers them)
+from dynconv.kernels.cuda import call as _on_cuda  # noqa: F401
+from dynconv.kernels.schema import ops
+
+__all__ = ["ops"]

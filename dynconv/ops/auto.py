@@ -1,15 +1,15 @@
 """Which implementation impl="auto" takes: the one place where that is decided.
 
 On a CPU the native kernels run wherever they can: they are the fastest at every shape measured
-(data/results/bench-ops.json), but for LightConv and depthwise convolution on short sentences, where
-PyTorch's channels-last convolution is up to a third faster forward, or a tenth with backward.
+(data/results/bench-ops.json), except for LightConv and depthwise convolution on short sentences,
+where PyTorch's channels-last convolution is up to a third faster forward, or a tenth with backward.
 
-The other rules choose among the PyTorch ways, by the number of positions T and of taps K; they were
-measured on a CPU with one thread, B = 10, C = 1,024, H = 16, K in (3, 31), T in (10, 100, 1,000)
-and at B = 100, T = 32, C = 512, H = 4.
+On a GPU the CUDA kernels run only on architectures where their tests have passed
+(`verified_architectures`). impl="cuda" asks for them anywhere.
 
-On a GPU the CUDA kernels run wherever they can, the PyTorch ways elsewhere, by the same rules.
-Nothing was measured there yet.
+The rules choose among the PyTorch implementations, by the number of positions T and of taps K. They
+were measured on a CPU with one thread, B = 10, C = 1,024, H = 16, K in (3, 31), T in (10, 100,
+1,000) and at B = 100, T = 32, C = 512, H = 4.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from dynconv.kernels import launch, native
+from dynconv.kernels.cpu import build as native
+from dynconv.kernels.cuda import build as cuda
 
-KERNELS = {"native": native, "cuda": launch}  # each with runs(x) and obstacle(x)
+KERNELS = {"native": native, "cuda": cuda}  # each with missing(), runs(x) and obstacle(x)
 
 
 class Rule(NamedTuple):
@@ -34,6 +35,7 @@ class Rule(NamedTuple):
 
 
 def otherwise(impl: str) -> Rule:
+    """Return the rule that always holds."""
     return Rule(impl, "", lambda T, K: True)
 
 
@@ -60,7 +62,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
 def choose(
     operator: str, implementations: dict[str, Callable[..., Tensor]], impl: str, x: Tensor, K: int
 ) -> Callable[..., Tensor]:
-    """The implementation that `impl` names, for x (B, T, C) and K taps.
+    """Return the implementation that `impl` names, for x (B, T, C) and K taps.
 
     Raises ValueError for an unknown name, with the known ones, and for kernels that cannot run
     here, with the reason and the remedy.
@@ -78,8 +80,9 @@ def choose(
 def automatic(
     operator: str, implementations: dict[str, Callable[..., Tensor]], x: Tensor, K: int
 ) -> str:
-    """What "auto" stands for."""
-    for name, kernels in KERNELS.items():
-        if name in implementations and kernels.runs(x):
-            return name
+    """Return the name of the implementation that "auto" stands for."""
+    if "native" in implementations and native.runs(x):
+        return "native"
+    if "cuda" in implementations and cuda.runs(x) and cuda.verified(x):
+        return "cuda"
     return next(rule.impl for rule in RULES[operator] if rule.holds(x.shape[1], K))

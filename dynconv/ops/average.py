@@ -11,31 +11,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels.registered import ops as kernels
+from dynconv.kernels import ops as kernels
 from dynconv.ops.auto import choose
 from dynconv.ops.checks import check_sequence
 
 
 def cumulative_mean_loop(x: Tensor) -> Tensor:
-    """The oracle: the mean of every prefix."""
+    """The oracle: take the mean of every prefix."""
     return torch.stack([x[:, : t + 1].mean(dim=1) for t in range(x.shape[1])], dim=1)
 
 
 def cumulative_mean_sum(x: Tensor) -> Tensor:
-    """A running sum, divided by the number of its terms; the sum is at least float32."""
+    """Divide a running sum, at least float32, by the number of its terms."""
     total = x.to(torch.promote_types(x.dtype, torch.float32)).cumsum(dim=1)
     return (total / count(total)).to(x.dtype)
 
 
 def count(x: Tensor) -> Tensor:
-    """How many positions each position of (B, T, C) has up to its own: (T, 1)."""
+    """Return 1, 2, ... T as (T, 1): how many positions each position averages."""
     return torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)[:, None]
 
 
 class RunningSum(torch.autograd.Function):
-    """cumsum(dim=1) of (B, T, C) in about 2 sqrt(T) additions of many rows at once.
+    """Computes cumsum(dim=1) of (B, T, C) in about 2 sqrt(T) additions of many rows at once.
 
-    cumsum walks along each channel by itself, C numbers from one step to the next.
+    torch.cumsum walks along each channel separately, with a stride of C numbers.
     """
 
     @staticmethod
@@ -55,13 +55,13 @@ class RunningSum(torch.autograd.Function):
 
 
 def cumulative_mean_blocked(x: Tensor) -> Tensor:
-    """The running sum in blocks; nothing of x is kept for the backward pass."""
+    """Take the running sum in blocks; saves nothing for the backward pass."""
     total = RunningSum.apply(x.to(torch.promote_types(x.dtype, torch.float32)))
     return (total / count(total)).to(x.dtype)
 
 
 def cumulative_mean_kernel(x: Tensor) -> Tensor:
-    """The C kernel, which adds up in float64, or the CUDA kernel, in float32 piece by piece."""
+    """Call the C kernel, which adds in float64, or the CUDA kernel, in float32 by pieces."""
     return kernels.cumulative_mean(x, False)
 
 
@@ -75,7 +75,7 @@ IMPLEMENTATIONS = {
 
 
 def cumulative_mean(x: Tensor, *, impl: str = "auto") -> Tensor:
-    """The mean of each position and all before it; x and the result are (B, T, C).
+    """Return the mean of each position and all before it; x and the result are (B, T, C).
 
     Differentiable in x. Raises ValueError when `impl` is unknown or cannot run.
     """

@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels.registered import ops as kernels
+from dynconv.kernels import ops as kernels
 from dynconv.ops.auto import choose
+from dynconv.ops.blocked import cached, convolve
 from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import pad_time
-from dynconv.ops.recompute import cached, convolve
 
 
 def depthwise_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """The oracle: the equation, one output position and one tap at a time."""
+    """The oracle: evaluate the equation one output position and one tap at a time."""
     T = x.shape[1]
     rows = []
     for t in range(T):
@@ -32,21 +32,21 @@ def depthwise_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def depthwise_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """K shifted copies of the sequence, each scaled and added."""
+    """Scale and add K shifted copies of the sequence."""
     T, K = x.shape[1], weight.shape[1]
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
     return sum(weight[:, j] * padded[:, j : j + T] for j in range(K))
 
 
 def depthwise_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """PyTorch's own convolution with one group for each channel."""
+    """Call PyTorch's own convolution with one group per channel."""
     C, K = weight.shape
     padded = pad_time(x, K, pad_left).transpose(1, 2)  # (B, C, T + K - 1)
     return F.conv1d(padded, weight.unsqueeze(1), groups=C).transpose(1, 2)  # (B, T, C)
 
 
 def channels_last_out(weight: Tensor, x: Tensor, K: int, pad_left: int) -> Tensor:
-    """One row of an image whose channels lie next to each other, as in (B, T, C): no copy."""
+    """Convolve a one-row image in channels-last order, the order of (B, T, C): no copy."""
     pad = max(pad_left, K - 1 - pad_left)
     image, filters = x.transpose(1, 2).unsqueeze(2), weight[:, None, None]  # (B, C, 1, T)
     out = F.conv2d(image, filters, padding=(0, pad), groups=x.shape[2]).squeeze(2)
@@ -54,7 +54,7 @@ def channels_last_out(weight: Tensor, x: Tensor, K: int, pad_left: int) -> Tenso
 
 
 def channels_last_weight_grad(g: Tensor, x: Tensor, K: int, pad_left: int) -> Tensor:
-    """Tap by tap, for as many positions as fit the cache; conv2d's own is slower from K = 5 on."""
+    """Add up tap by tap, as many positions as fit the cache; conv2d is slower from K = 5 on."""
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
     grad = g.new_zeros(x.shape[2], K, dtype=torch.promote_types(g.dtype, torch.float32))
     size = cached(x)
@@ -66,12 +66,12 @@ def channels_last_weight_grad(g: Tensor, x: Tensor, K: int, pad_left: int) -> Te
 
 
 def channels_last_x_grad(g: Tensor, weight: Tensor, K: int, pad_left: int) -> Tensor:
-    """The convolution of g with the kernels turned round."""
+    """Convolve g with the reversed kernels."""
     return channels_last_out(weight.flip(1), g, K, K - 1 - pad_left)
 
 
 def depthwise_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """PyTorch's convolution in the memory order of x; keeps only x and weight for backward."""
+    """Convolve in the memory order of x; saves only x and weight for the backward pass."""
     maps = (channels_last_out, channels_last_weight_grad, channels_last_x_grad)
     return convolve(maps, weight, x, weight.shape[1], pad_left)
 
@@ -81,8 +81,8 @@ IMPLEMENTATIONS = {
     "shifted": depthwise_conv_shifted,
     "conv1d": depthwise_conv_conv1d,
     "channels_last": depthwise_conv_channels_last,
-    "native": kernels.mix,
-    "cuda": kernels.mix,
+    "native": kernels.conv,
+    "cuda": kernels.conv,
 }
 
 

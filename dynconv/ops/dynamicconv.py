@@ -5,18 +5,20 @@
 equation (11.3) of the book, with head(c) = c // (C // H): neighbouring channels share a kernel.
 """
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels.registered import ops as kernels
+from dynconv.kernels import ops as kernels
 from dynconv.ops.auto import choose
+from dynconv.ops.blocked import BLOCK, blocks, cached, convolve, diagonals, split_heads
 from dynconv.ops.checks import check_conv
-from dynconv.ops.recompute import dynamic_conv_blocked, dynamic_conv_taps
 
 
 def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """The oracle: the equation, one output position and one tap at a time."""
+    """The oracle: evaluate the equation one output position and one tap at a time."""
     B, T, C = x.shape
     H, K = weight.shape[2:]
     rows = []
@@ -32,12 +34,12 @@ def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def pad_time(x: Tensor, kernel_size: int, pad_left: int) -> Tensor:
-    """Zeros around (B, T, C): `pad_left` before, the rest of K - 1 after; (B, T + K - 1, C)."""
+    """Pad (B, T, C) with `pad_left` zeros before and the rest of K - 1 after it."""
     return F.pad(x, (0, 0, pad_left, kernel_size - 1 - pad_left))
 
 
 def window_mix(window: Tensor, weight: Tensor) -> Tensor:
-    """Mix windows that are padded already: out[b, t] = sum_j weight[b, t, :, j] window[b, t + j].
+    """Mix padded windows: out[b, t] = sum_j weight[b, t, :, j] window[b, t + j].
 
     window (B, T + K - 1, C), weight (B, T, H, K); returns (B, T, C).
     """
@@ -47,12 +49,12 @@ def window_mix(window: Tensor, weight: Tensor) -> Tensor:
 
 
 def dynamic_conv_unfold(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """All windows at once, (B, T, C, K), without a copy; one small product for each head."""
+    """Take all windows (B, T, C, K) as a view, and one small product per head."""
     return window_mix(pad_time(x, weight.shape[-1], pad_left), weight)
 
 
 def dynamic_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """The kernels written into a band matrix (T x T for each head), then one batched product.
+    """Write the kernels into a band matrix (T x T per head), then take one batched product.
 
     T^2 memory; `dynamic_conv_blocked` writes only the part of the matrix about its diagonal.
     """
@@ -68,12 +70,107 @@ def dynamic_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def dynamic_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """K shifted copies of the sequence, each scaled and added; memory linear in T."""
+    """Scale and add K shifted copies of the sequence; memory linear in T."""
     T = x.shape[1]
     H, K = weight.shape[2:]
     padded = pad_time(x, K, pad_left).unflatten(2, (H, -1))  # (B, T + K - 1, H, R)
     shifts = (weight[..., j, None] * padded[:, j : j + T] for j in range(K))
     return sum(shifts).flatten(2)  # (B, T, C)
+
+
+def taps(T: int, K: int, pad_left: int) -> Iterator[tuple[int, slice, slice]]:
+    """Yield each tap j, the positions t whose token t + j - pad_left exists, and those tokens."""
+    for j in range(K):
+        ahead = j - pad_left
+        if abs(ahead) < T:
+            t = slice(max(0, -ahead), T - max(0, ahead))
+            yield j, t, slice(t.start + ahead, t.stop + ahead)
+
+
+def taps_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    """out[t] += weight[t, j] x[s]"""
+    out = x.new_zeros(x.shape)
+    rows, tokens = (z.unflatten(2, (H, -1)) for z in (out, x))  # (B, T, H, R)
+    for j, t, s in taps(x.shape[1], K, pad_left):
+        rows[:, t].addcmul_(weight[:, t, :, j, None], tokens[:, s])
+    return out
+
+
+def taps_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    """grad[t, j] = sum of g[t] x[s] over a head's channels, for few enough t to stay in cache."""
+    grad = g.new_zeros(*g.shape[:2], H, K)
+    rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, x))  # (B, T, H, R)
+    for j, t, s in taps(x.shape[1], K, pad_left):
+        parts = (z.split(cached(x), dim=1) for z in (grad[:, t, :, j], rows[:, t], tokens[:, s]))
+        for part, a, b in zip(*parts, strict=True):
+            torch.sum(a * b, dim=-1, out=part)  # (B, t, H)
+    return grad
+
+
+def taps_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    """grad[s] += weight[t, j] g[t]"""
+    grad = g.new_zeros(g.shape)
+    rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, grad))  # (B, T, H, R)
+    for j, t, s in taps(g.shape[1], K, pad_left):
+        tokens[:, s].addcmul_(weight[:, t, :, j, None], rows[:, t])
+    return grad
+
+
+def dynamic_conv_taps(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    """Add the K shifted copies in place; saves only x and weight for the backward pass."""
+    maps = (taps_out, taps_weight_grad, taps_x_grad)
+    return convolve(maps, weight, x, *weight.shape[2:], pad_left)
+
+
+def bands(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield each block's positions t, its tokens s, and its part (B, H, t, s) of the band."""
+    B, T, H, K = weight.shape
+    S = min(BLOCK, T)
+    band = weight.new_zeros(B, H, S, S + K - 1)  # off the diagonals it stays zero
+    for t, s, columns in blocks(T, K, pad_left):
+        rows = weight[:, t].transpose(1, 2)  # (B, H, t, K); the last block may have fewer than S
+        diagonals(band, K)[:, :, : rows.shape[2]] = rows
+        yield t, s, band[:, :, : rows.shape[2], columns]
+
+
+def blocked_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    """out = band x"""
+    out = x.new_empty(x.shape)
+    rows, tokens = split_heads(out, H), split_heads(x, H)
+    for t, s, band in bands(weight, pad_left):
+        rows[:, :, t] = band @ tokens[:, :, s]
+    return out
+
+
+def blocked_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    """grad = the diagonals of g x^T"""
+    grad = g.new_empty(*g.shape[:2], H, K)
+    rows, tokens = split_heads(g, H), split_heads(x, H)
+    for t, s, columns in blocks(g.shape[1], K, pad_left):
+        # matmul would copy a transposed slice number by number: make it dense first.
+        band = rows[:, :, t] @ tokens[:, :, s].contiguous().mT  # (B, H, t, s)
+        missing = t.stop - t.start + K - 1 - columns.stop
+        band = F.pad(band, (columns.start, missing))  # (B, H, t, t + K - 1)
+        grad[:, t] = diagonals(band, K).transpose(1, 2)
+    return grad
+
+
+def blocked_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    """grad = band^T g, added up where the windows of two blocks overlap"""
+    grad = g.new_zeros(g.shape)
+    rows, tokens = split_heads(g, H), split_heads(grad, H)
+    for t, s, band in bands(weight, pad_left):
+        tokens[:, :, s] += band.mT @ rows[:, :, t]
+    return grad
+
+
+def dynamic_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+    """Multiply blocks of the band matrix, 32 positions each, by the tokens in their windows.
+
+    Saves only x and weight: the backward pass writes the blocks again.
+    """
+    maps = (blocked_out, blocked_weight_grad, blocked_x_grad)
+    return convolve(maps, weight, x, *weight.shape[2:], pad_left)
 
 
 IMPLEMENTATIONS = {
@@ -83,8 +180,8 @@ IMPLEMENTATIONS = {
     "shifted": dynamic_conv_shifted,
     "taps": dynamic_conv_taps,
     "blocked": dynamic_conv_blocked,
-    "native": kernels.mix,
-    "cuda": kernels.mix,
+    "native": kernels.conv,
+    "cuda": kernels.conv,
 }
 
 

@@ -8,8 +8,9 @@ equation (6.1) of the book, with head(c) = c // (C // H): neighbouring channels 
 import torch
 from torch import Tensor
 
-from dynconv.kernels.registered import ops as kernels
+from dynconv.kernels import ops as kernels
 from dynconv.ops.auto import choose
+from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals
 from dynconv.ops.checks import check_conv
 from dynconv.ops.depthwise import channels_last_out, channels_last_x_grad, depthwise_conv_conv1d
 from dynconv.ops.dynamicconv import (
@@ -18,11 +19,10 @@ from dynconv.ops.dynamicconv import (
     dynamic_conv_shifted,
     dynamic_conv_unfold,
 )
-from dynconv.ops.recompute import BLOCK, blocks, convolve, diagonals
 
 
 def light_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """The oracle: the equation, one output position and one tap at a time."""
+    """The oracle: evaluate the equation one output position and one tap at a time."""
     T, C = x.shape[1:]
     H, K = weight.shape
     rows = []
@@ -37,37 +37,37 @@ def light_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def same_kernel(x: Tensor, weight: Tensor) -> Tensor:
-    """LightConv is the DynamicConv whose kernel is the same everywhere: (H, K) to (B, T, H, K)."""
+    """Expand (H, K) to DynamicConv's (B, T, H, K): the same kernel at every position."""
     return weight.expand(*x.shape[:2], *weight.shape)
 
 
 def light_conv_unfold(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """All windows at once; see `dynamic_conv_unfold`."""
+    """Take all windows at once; see `dynamic_conv_unfold`."""
     return dynamic_conv_unfold(x, same_kernel(x, weight), pad_left)
 
 
 def light_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """A Toeplitz band matrix for each head; see `dynamic_conv_band`."""
+    """Multiply by a Toeplitz band matrix per head; see `dynamic_conv_band`."""
     return dynamic_conv_band(x, same_kernel(x, weight), pad_left)
 
 
 def light_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """K shifted copies, scaled and added; see `dynamic_conv_shifted`."""
+    """Scale and add K shifted copies; see `dynamic_conv_shifted`."""
     return dynamic_conv_shifted(x, same_kernel(x, weight), pad_left)
 
 
 def light_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """The Toeplitz matrix in blocks; see `dynamic_conv_blocked`."""
+    """Multiply by the Toeplitz matrix in blocks; see `dynamic_conv_blocked`."""
     return dynamic_conv_blocked(x, same_kernel(x, weight), pad_left)
 
 
 def kernel_of_channel(weight: Tensor, C: int) -> Tensor:
-    """Each head's kernel repeated for its C / H channels: (H, K) to (C, K)."""
+    """Repeat each head's kernel for its C / H channels: (H, K) to (C, K)."""
     return weight.repeat_interleave(C // weight.shape[0], dim=0)
 
 
 def light_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """PyTorch's depthwise convolution; see `depthwise_conv_conv1d`."""
+    """Call PyTorch's depthwise convolution; see `depthwise_conv_conv1d`."""
     return depthwise_conv_conv1d(x, kernel_of_channel(weight, x.shape[2]), pad_left)
 
 
@@ -76,7 +76,7 @@ def light_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tenso
 
 
 def light_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """In blocks of time, all products of g[t] and x[s]; each tap sums one of their diagonals."""
+    """Multiply g[t] and x[s] in blocks of time; each tap sums one diagonal of the products."""
     S = min(BLOCK, g.shape[1])
     dtype = torch.promote_types(g.dtype, torch.float32)
     band = g.new_zeros(H, S, S + K - 1, dtype=dtype)
@@ -91,7 +91,7 @@ def light_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Te
 
 
 def light_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """PyTorch's convolution in the memory order of x; see `depthwise_conv_channels_last`."""
+    """Convolve in the memory order of x; see `depthwise_conv_channels_last`."""
     maps = (light_out, light_weight_grad, light_x_grad)
     return convolve(maps, weight, x, *weight.shape, pad_left)
 
@@ -104,8 +104,8 @@ IMPLEMENTATIONS = {
     "blocked": light_conv_blocked,
     "conv1d": light_conv_conv1d,
     "channels_last": light_conv_channels_last,
-    "native": kernels.mix,
-    "cuda": kernels.mix,
+    "native": kernels.conv,
+    "cuda": kernels.conv,
 }
 
 

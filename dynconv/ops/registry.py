@@ -1,4 +1,4 @@
-"""Which implementations of an operator can be named here."""
+"""The operators and the implementations of each."""
 
 from dynconv.ops import average, depthwise, dynamicconv, lightconv, softmaxconv, talk
 from dynconv.ops.auto import KERNELS
@@ -14,7 +14,7 @@ OPERATORS = {
 
 
 def implementations(operator: str) -> list[str]:
-    """The names that `impl=` of that operator takes here and now, besides "auto"."""
+    """Return the names that `impl=` of that operator accepts on this machine, besides "auto"."""
     if operator not in OPERATORS:
         raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
     return [

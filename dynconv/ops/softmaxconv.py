@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels.registered import ops as kernels
+from dynconv.kernels import ops as kernels
 from dynconv.ops.auto import choose
 from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import dynamic_conv
@@ -19,17 +19,17 @@ from dynconv.ops.normalize import normalize_kernel
 
 
 def conv_separate(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
-    """One after the other: the weights are written and read three times."""
+    """Run softmax, DropConnect and convolution in turn, through memory three times."""
     weight = F.dropout(normalize_kernel(logits).to(x.dtype), dropout)
     return dynamic_conv(x, weight, pad_left=pad_left)
 
 
 def conv_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
-    """One kernel. The mask is a hash of a seed, which PyTorch draws on the GPU: a CUDA graph that
-    is played again draws again.
+    """Run one kernel. Its mask is a hash of a seed that PyTorch draws on the GPU, so a CUDA graph
+    draws anew with each replay.
     """
     seed = torch.randint(2**63 - 1, (1,), device=x.device) if dropout else None
-    return kernels.softmax_mix(x, logits, seed, dropout, pad_left)
+    return kernels.softmax_conv(x, logits, seed, dropout, pad_left)
 
 
 IMPLEMENTATIONS = {"separate": conv_separate, "cuda": conv_cuda}
@@ -47,7 +47,9 @@ def dynamic_conv_softmax(
     returns   (B, T, C)     differentiable in x and logits
 
     Which weights are dropped is drawn from PyTorch's generator of x's device; two implementations
-    draw differently. Raises ValueError when H does not divide C, when pad_left lies outside
+    draw differently.
+
+    Raises ValueError when H does not divide C, when pad_left lies outside
     [0, K - 1] or dropout outside [0, 1), when the shapes of x and logits differ in B or T, or when
     `impl` is unknown or cannot run; TypeError for mixed dtypes.
     """

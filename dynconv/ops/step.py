@@ -1,4 +1,4 @@
-"""One decoding step: the last K inputs of each row, mixed into one output.
+"""One decoding step: mixes the last K inputs of each row into its next output.
 
 out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
 """
@@ -6,12 +6,13 @@ out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
 import torch
 from torch import Tensor
 
-from dynconv.kernels import native
-from dynconv.kernels.registered import NARROW
+from dynconv.kernels import ops as kernels
+from dynconv.kernels.cpu import build as native
+from dynconv.kernels.cpu.call import NARROW
 
 
 def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
-    """The windows copied together, then one small product for each row and head."""
+    """Copy the windows together, then take one small product per row and head."""
     K = weight.shape[2]
     window = past[torch.arange(K, device=at.device), at]  # (N, K, C)
     heads = window.unflatten(2, (weight.shape[1], -1))  # (N, K, H, R)
@@ -19,7 +20,7 @@ def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
 
 
 def step_mix(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
-    """One output for each row; for decoding, not differentiable.
+    """Return the next output of each row, for decoding; not differentiable.
 
     past      (K, M, C)  the last K slots, oldest first
     at        (N, K)     int64: the row of slot j where row n's input lies
@@ -27,5 +28,5 @@ def step_mix(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     returns   (N, C)
     """
     if native.runs(past) and past.shape[2] >= NARROW * weight.shape[1]:
-        return torch.ops.dynconv.step(past, at, weight)
+        return kernels.step(past, at, weight)
     return step_mix_gather(past, at, weight)

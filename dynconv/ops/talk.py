@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dynconv.kernels.registered import ops as kernels
+from dynconv.kernels import ops as kernels
 from dynconv.ops.auto import choose
+from dynconv.ops.blocked import blocks, split_heads
 from dynconv.ops.checks import check_talk
-from dynconv.ops.recompute import blocks, split_heads
 
 
 def edges(

@@ -1,9 +1,9 @@
 // LightConv, DynamicConv and depthwise convolution (Wu et al. 2019, sections 2 to 4).
 //
-//   mix         y[b,t,c]  = sum_j w[b,t,head(c),j] x[b,t+j-P,c]              x = 0 outside [0,T)
-//   transposed  dx[b,s,c] = sum_j w[b,s-j+P,head(c),j] g[b,s-j+P,c]
+//   conv             y[b,t,c]  = sum_j w[b,t,head(c),j] x[b,t+j-P,c]       x = 0 outside [0,T)
+//   conv_grad_input  dx[b,s,c] = sum_j w[b,s-j+P,head(c),j] g[b,s-j+P,c]
 //
-// With i = K-1-j and Q = K-1-P the second is a mix of g with the kernel of each *input* row, read
+// With i = K-1-j and Q = K-1-P the second is a conv of g with the kernel of each *input* row, read
 // backwards: dx[s] = sum_i w[s+i-Q,K-1-i] g[s+i-Q].
 //
 // STEPS positions go through all heads before the next ones, so that memory is read and written in
@@ -20,10 +20,10 @@
 #define VECTORS 2
 #endif
 
-enum { FORWARD, TRANSPOSED, PER_CHANNEL };
+enum { FORWARD, GRAD_INPUT, PER_CHANNEL };
 
 // y[u] = sum_j w(u,j) x[u+j] for `steps` positions u and `nv` vectors of channels, from the rows
-// lo <= u+j < hi. The weight w(u,j) is w[u * ldw + j]; TRANSPOSED: w[(u+j) * ldw + K-1-j];
+// lo <= u+j < hi. The weight w(u,j) is w[u * ldw + j]; GRAD_INPUT: w[(u+j) * ldw + K-1-j];
 // PER_CHANNEL: the vector at w + j * ldw.
 INLINE void tile(int kind, int steps, int nv, const real *x, long ldx, const real *w, long ldw,
                  long K, long lo, long hi, stored *y, long ldy, long n, int streamed) {
@@ -36,11 +36,11 @@ INLINE void tile(int kind, int steps, int nv, const real *x, long ldx, const rea
       row[v] = get(x + (i) * ldx + v * W);                                                \
       HOLD(row[v]);                                                                       \
     }                                                                                     \
-    const real *wi = kind == TRANSPOSED ? w + (i) * ldw + K - 1 - (i) : w + (i);          \
+    const real *wi = kind == GRAD_INPUT ? w + (i) * ldw + K - 1 - (i) : w + (i);          \
     UNROLL for (int u = from; u <= (to); u++) {                                           \
       vec weight = {};                                                                    \
       if (kind == FORWARD) weight = splat(wi[u * ldw - u]);                               \
-      if (kind == TRANSPOSED) weight = splat(wi[u]);                                      \
+      if (kind == GRAD_INPUT) weight = splat(wi[u]);                                      \
       UNROLL for (int v = 0; v < nv; v++) {                                               \
         if (kind == PER_CHANNEL) weight = get(w + ((i) - u) * ldw + v * W);               \
         sum[u][v] += weight * row[v];                                                     \
@@ -83,18 +83,18 @@ typedef void tiler(const real *, long, const real *, long, long, long, long, sto
   TILER(name##2_narrow, kind, 2, 1)  \
   TILER(name##1_narrow, kind, 1, 1)
 TILERS(forward, FORWARD)
-TILERS(transposed, TRANSPOSED)
+TILERS(grad_input, GRAD_INPUT)
 TILERS(per_channel, PER_CHANNEL)
 #define LISTED(name) \
   {{0, name##1_narrow, name##2_narrow, 0, name##4_narrow}, {0, name##1, name##2, 0, name##4}}
-static tiler *const tilers[3][2][STEPS + 1] = {LISTED(forward), LISTED(transposed),
+static tiler *const tilers[3][2][STEPS + 1] = {LISTED(forward), LISTED(grad_input),
                                                LISTED(per_channel)};
 
-// x (B,T,C) with strides xb, xt; channels lie side by side. w: for `kind` FORWARD and TRANSPOSED
+// x (B,T,C) with strides xb, xt; channels lie side by side. w: for `kind` FORWARD and GRAD_INPUT
 // (B,T,H,K) with strides wb, wt, taps and heads side by side (LightConv's strides are 0); for
 // PER_CHANNEL (K,C), side by side, and H is 1. y (B,T,C), contiguous.
-void mix(int kind, const stored *x, const stored *w, stored *y, long B, long T, long C, long H,
-         long K, long P, long xb, long xt, long wb, long wt, int threads) {
+void conv(int kind, const stored *x, const stored *w, stored *y, long B, long T, long C, long H,
+          long K, long P, long xb, long xt, long wb, long wt, int threads) {
   long R = C / H, tiles = (T + TILE - 1) / TILE, weights = kind == PER_CHANNEL ? C : H * K;
   long most_steps = K >= 4 ? 4 : K >= 2 ? 2 : 1;
   int big = large(B * T * C), streamed = big && streams(y, R);
@@ -111,7 +111,7 @@ void mix(int kind, const stored *x, const stored *w, stored *y, long B, long T, 
     for (long job = 0; job < B * tiles; job++) {
       long b = job / tiles, t0 = job % tiles * TILE, t1 = least(T, t0 + TILE);
       long first = most(0, t0 - P), last = least(T, t1 + K - 1 - P);  // rows of x
-      long from = kind == TRANSPOSED ? first : t0, to = kind == TRANSPOSED ? last : t1;  // of w
+      long from = kind == GRAD_INPUT ? first : t0, to = kind == GRAD_INPUT ? last : t1;  // of w
       rows xs = gather(X, x + b * xb + first * xt, xt, last - first, H, R);
       rows ws = kind == PER_CHANNEL
                     ? gather(V, w, C, K, 1, C)
@@ -124,12 +124,12 @@ void mix(int kind, const stored *x, const stored *w, stored *y, long B, long T, 
           if (big)
             for (long u = h * steps / H; u < (h + 1) * steps / H; u++) {
               ask(x + b * xb + (origin + steps + K - 1 + u) * xt, C);
-              if (wt) ask(w + b * wb + (steps + u + (kind == TRANSPOSED ? origin + K - 1 : t)) * wt,
+              if (wt) ask(w + b * wb + (steps + u + (kind == GRAD_INPUT ? origin + K - 1 : t)) * wt,
                           H * K);
             }
           const real *xh = xs.at + (origin - first) * xs.stride + h * xs.width, *wh = ws.at + h * K;
           if (kind == FORWARD) wh += (t - t0) * ldw;
-          if (kind == TRANSPOSED) wh += (origin - first) * ldw;
+          if (kind == GRAD_INPUT) wh += (origin - first) * ldw;
           stored *yh = y + (b * T + t) * C + h * R;
           long lo = most(0, first - origin), hi = least(steps + K - 1, last - origin);
           for (long c = 0, wide; c < R; c += wide ? VECTORS * W : W) {

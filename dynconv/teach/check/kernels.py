@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.kernels import launch, simulate
+from dynconv.kernels.cuda import build
+from dynconv.lab import simulate
+from dynconv.lab.simulate.trace import trace, traffic
 from dynconv.teach.judge import EXACT, Faults, Wrong, explanation, kind, sizes
-from dynconv.teach.trace import trace, traffic
 
 ORDERS = ("forward", "backward", 0, 1)
 """in which the threads of a block run: without a barrier, answers depend on it"""
@@ -224,7 +225,7 @@ def weight_gradient_kernel(source: str) -> None:
     g and x are (B, T, C), partial is (B * tiles, H, K) with tiles = ceil(T / N). The grid is
     (H, tiles, B), a block (32, 8), and its dynamic shared memory 2 (N + K) - 1 rows of 32 numbers.
     """
-    header = launch.code("number.cuh")
+    header = build.code("number.cuh")
     source = source.removeprefix(header) if isinstance(source, str) else source
     before = f'{header}#line 1 "your source"\n'
     kernel = compiled(source, WEIGHT_TILE, before=before)

@@ -123,7 +123,7 @@ class PrefixScan(Moving):
 class BlockTrace(Moving):
     """A block of CUDA threads at work: what they read and write, one instruction after the other.
 
-    accesses  of one block, from `dynconv.teach.trace.trace`
+    accesses  of one block, from `dynconv.lab.simulate.trace`
     rows      what is drawn: a name, the array's number in the accesses (-1 for shared memory, whose
               elements are words of 4 bytes), and its length in elements
     halo      so many elements at the two ends of shared memory are the neighbours' as well

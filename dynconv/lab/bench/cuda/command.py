@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 
 from dynconv.errors import UserError
-from dynconv.kernels import launch
-from dynconv.kernels.launch import NUMBERS
+from dynconv.kernels.cuda import build
+from dynconv.kernels.cuda.plan import NUMBERS
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import SEEDED, Case, Shape, parse_shape
 from dynconv.lab.bench.cuda import floors
@@ -69,7 +69,7 @@ def bench_kernels(
         for text in tell_plan(cases, f"dynconv bench kernels --plan {command}", output):
             say(text)
         return 0
-    if reason := launch.missing():
+    if reason := build.missing():
         raise UserError(
             f"no CUDA kernels here: {reason}; without a GPU, --plan tells what to expect"
         )

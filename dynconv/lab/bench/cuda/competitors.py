@@ -11,13 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.kernels import cuda, launch
-from dynconv.kernels.launch import NUMBERS, Launch
+from dynconv.kernels.cuda import call as gpu
+from dynconv.kernels.cuda.plan import NUMBERS, Launch, array, dropconnect, strides
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
 from dynconv.lab.bench.cuda import floors
 from dynconv.lab.bench.cuda.gate import ALLOWED, DROPOUT, error, gate, poisoned
 from dynconv.lab.bench.cuda.gpu import first_line
 from dynconv.lab.bench.measure import Run
+from dynconv.lab.simulate import plans
 
 LOOSE = ALLOWED | {"float32": 1e-4}  # for v1, which adds a kernel's gradient up in one long sum
 SLOW = 0.05  # seconds; what takes longer is timed three times
@@ -33,30 +34,34 @@ FIRST = {
 def ladder(
     case: Case, inputs: Sequence[Tensor], g: Tensor, seed: Tensor
 ) -> dict[str, Callable[[], list[Tensor]]]:
-    """The first version, v1, of each direction that the ladder has whole."""
+    """Return calls of v1, the first version in each source, by direction if it has all of it."""
     x, *others = inputs
     pad, drawn = case.K // 2, case.operator == SEEDED
     sizes = *case.shape, pad if case.operator == "talk_conv" else case.K, pad
 
     def start(source: str, name: str, like: Tensor, *arguments) -> None:
-        """A thread for each number of `like`."""
-        how = Launch(-(-like.numel() // 256), (256, 1))
-        launch.launch(source, f"{name}<{NUMBERS[x.dtype]}>", how, x.device, *arguments)
+        """Launch a thread for each number of `like`."""
+        grid = -(-like.numel() // 256), (256, 1), 0
+        launch = Launch(source, name, (NUMBERS[x.dtype],), *grid, arguments)
+        (gpu if x.is_cuda else plans).start(launch, list(arguments))
+
+    def steps(*tensors: Tensor) -> list:
+        return strides(*map(array, tensors))
 
     def forward() -> list[Tensor]:
-        out, strides = torch.empty_like(x), cuda.strides(x, *(z for z in others if z.dim() == 4))
-        more, drop = ([seed], cuda.drop(DROPOUT)) if drawn else ([], [])
-        start(*FIRST[case.operator], x, x, *others, *more, out, *sizes, *drop, *strides)
+        out, moves = torch.empty_like(x), steps(x, *(z for z in others if z.dim() == 4))
+        more, drop = ([seed], dropconnect(DROPOUT)) if drawn else ([], [])
+        start(*FIRST[case.operator], x, x, *others, *more, out, *sizes, *drop, *moves)
         return [out]
 
     def backward() -> list[Tensor]:
         made = [torch.empty_like(z) for z in inputs]
-        both = cuda.strides(g, x)
+        both = steps(g, x)
         if case.operator == "talk_conv":
             start("talk.cu", "talk_grad_v1", x, g, x, *others, *made, *sizes, *both)
             return made
         flipped = others[0].flip(1)
-        start(*FIRST["light_conv"], x, g, flipped, made[0], *sizes, *cuda.strides(g))
+        start(*FIRST["light_conv"], x, g, flipped, made[0], *sizes, *steps(g))
         start("lightconv.cu", "light_weight_grad_v1", made[1], g, x, made[1], *sizes, *both)
         return made
 

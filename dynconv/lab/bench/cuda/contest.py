@@ -37,7 +37,7 @@ MATRIX = re.compile("gemm|gemv|cutlass|xmma|cublas|nvjet|splitk", re.IGNORECASE)
 class Bench:
     """What the measurements of one command share.
 
-    kernels: torch.ops.dynconv, or dynconv.kernels.cuda for tensors on a CPU
+    kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
 
     def __init__(self, gpu: Gpu, kernels, rounds: int):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.kernels import cuda
+from dynconv.kernels.layout import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.cuda import floors
 
@@ -89,7 +89,7 @@ def gate(
 ) -> tuple[dict[str, list[float]], list[Tensor]]:
     """The errors of both directions, and what was expected, with dropout where there is any.
 
-    kernels: torch.ops.dynconv, or dynconv.kernels.cuda
+    kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
     errors: dict[str, list[float]] = {"forward": [], "backward": []}
     for dropped in (False, True) if case.operator == SEEDED else (False,):
@@ -99,7 +99,7 @@ def gate(
             gradients = floors.backward(kernels, case, g, inputs, *how)
             if dropped:
                 kept, right = mask(kernels, case, inputs[1], seed)
-                scale = torch.tensor(1 / (1 - DROPOUT), dtype=cuda.accumulator(case.dtype))
+                scale = torch.tensor(1 / (1 - DROPOUT), dtype=accumulator(case.dtype))
                 factor = kept.double() * scale.item()  # as exact as the kernels have it
                 errors["forward"] += [] if right else [inf]
         expected = reference(case, inputs, g, factor)

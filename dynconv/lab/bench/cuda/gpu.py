@@ -9,7 +9,7 @@ from shutil import which
 
 import torch
 
-from dynconv.kernels import launch
+from dynconv.kernels.cuda.build import cupy
 
 
 class Gpu:
@@ -32,7 +32,7 @@ class Gpu:
         """What a row's numbers depend on."""
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         found = which(query[0]) and subprocess.run(query, capture_output=True, text=True).stdout
-        more = {"cuda": torch.version.cuda, "cupy": launch.cupy().__version__}
+        more = {"cuda": torch.version.cuda, "cupy": cupy().__version__}
         driver = {"driver": found.split()[0]} if found else {}
         return {"device": self.name, "versions": more | driver}
 

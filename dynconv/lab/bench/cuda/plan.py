@@ -9,7 +9,7 @@ from pathlib import Path
 from textwrap import fill
 
 from dynconv.errors import UserError
-from dynconv.kernels import launch, nvrtc
+from dynconv.kernels.cuda.build import code
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.cuda.floors import (
@@ -20,9 +20,10 @@ from dynconv.lab.bench.cuda.floors import (
     MULTIPROCESSORS,
     REACHED,
     known,
-    started,
+    launches,
 )
 from dynconv.lab.bench.table import Column, table
+from dynconv.lab.simulate import nvrtc
 
 REGISTERS, SHARED, THREADS, BLOCKS = 65536, 228 * 1024, 2048, 32  # of a multiprocessor of sm_90
 RESERVED = 1024  # bytes of shared memory that CUDA takes for itself in each block
@@ -43,14 +44,14 @@ def resources(cases: Sequence[Case]) -> list[dict]:
     """
     ways = defaultdict(lambda: defaultdict(set))
     for case in cases:
-        for one in chain(*started(case).values()):
-            block = prod(one.how.block), one.how.shared
+        for one in chain(*launches(case).values()):
+            block = prod(one.block), one.shared
             ways[one.source, one.kernel][block].add((case.K, case.shape.T))
     found = {}
     for source in {source for source, _ in ways}:
         names = [kernel for of, kernel in ways if of == source]
         for architecture in ARCHITECTURES:
-            compiled = nvrtc.resources(launch.code(source), names, architecture).kernels
+            compiled = nvrtc.resources(code(source), names, architecture).kernels
             for name, used in compiled.items():
                 found.setdefault(name, {})[architecture] = used
     return [

@@ -1,8 +1,8 @@
-"""Compiles the C kernels of `cpu/` when they are first needed, and loads them.
+"""Compiles the C kernels when they are first needed, and loads them.
 
-A library is compiled for each dtype, for the very processor, by the compiler that `CC` names or
-that is called cc, gcc or clang; it is kept in the user's cache directory. It needs neither Python's
-nor PyTorch's headers, and shares the threads of PyTorch's own OpenMP.
+There is one library per dtype, compiled for this machine's processor by the compiler that `CC`
+names, else by cc, gcc or clang, and kept in the user's cache directory. It needs neither Python's
+nor PyTorch's headers, and uses the threads of the OpenMP that PyTorch has loaded.
 """
 
 import ctypes
@@ -18,15 +18,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-SOURCES = Path(__file__).parent / "cpu"
-NAMES = ("conv.c", "correlate.c", "talk.c", "average.c", "step.c")
+from dynconv.kernels.constant import constant
+
+SOURCES = Path(__file__).parent
+NAMES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
 DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
-FLAGS = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])  # the best that works
+FLAGS = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])  # the first that works
 P, N, I = ctypes.c_void_p, ctypes.c_long, ctypes.c_int  # noqa: E741
 SIGNATURES = {
-    "mix": [I, P, P, P, *[N] * 10, I],
-    "correlate": [P, P, P, *[N] * 10, I],
-    "correlate_shared": [P, P, P, *[N] * 10, I],
+    "conv": [I, P, P, P, *[N] * 10, I],
+    "conv_grad_weight": [P, P, P, *[N] * 10, I],
+    "conv_grad_weight_shared": [P, P, P, *[N] * 10, I],
     "talk": [P, P, P, P, *[N] * 8, I],
     "talk_backward": [P, P, P, P, P, P, P, *[N] * 10, I],
     "cumulative_mean": [I, P, P, *[N] * 5, I],
@@ -38,14 +40,9 @@ class NoKernels(RuntimeError):
     """The C kernels cannot run here; the message says why and what to install."""
 
 
-@torch.compiler.assume_constant_result
+@constant
 def missing() -> str | None:
-    """Why the C kernels cannot run on this machine's CPU, or None if they can."""
-    return _missing()
-
-
-@cache
-def _missing() -> str | None:
+    """Return why the C kernels cannot run on this machine's CPU, or None if they can."""
     try:
         library(torch.float32)
     except NoKernels as reason:
@@ -54,12 +51,12 @@ def _missing() -> str | None:
 
 
 def runs(x: Tensor) -> bool:
-    """Is there a native kernel for x: on a CPU, in one of three dtypes, with a compiler at hand?"""
+    """Return whether there is a C kernel for x: on the CPU, one of three dtypes, a compiler."""
     return x.device.type == "cpu" and x.dtype in DEFINES and missing() is None
 
 
 def obstacle(x: Tensor) -> str:
-    """Why there is none for x, and the remedy."""
+    """Return why there is none for x, and the remedy."""
     if x.device.type != "cpu":
         return f"x is on {x.device}, the C kernels run on the CPU: choose another impl"
     if x.dtype not in DEFINES:
@@ -70,7 +67,7 @@ def obstacle(x: Tensor) -> str:
 
 @cache
 def library(dtype: torch.dtype) -> ctypes.CDLL:
-    """The kernels for tensors of this dtype; NoKernels if they cannot be built."""
+    """Load the kernels for this dtype, compiling them if needed; NoKernels if that fails."""
     compiler = find_compiler()
     key = hashlib.sha256()
     sources = (SOURCES / name for name in ("vector.h", *NAMES))
@@ -91,7 +88,7 @@ def library(dtype: torch.dtype) -> ctypes.CDLL:
 
 
 def find_compiler() -> str:
-    """The path of a C compiler."""
+    """Return the path of a C compiler; NoKernels if there is none."""
     names = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
     for name in names:
         if path := shutil.which(name):
@@ -122,7 +119,7 @@ def build(compiler: str, define: str, path: Path) -> None:
 
 
 def run(command: list[str]) -> str | None:
-    """None, or the first line of what went wrong."""
+    """Run a command; return None, or the first line of its error."""
     try:
         done = subprocess.run(command, capture_output=True, text=True)
     except OSError as error:
@@ -131,7 +128,7 @@ def run(command: list[str]) -> str | None:
 
 
 def openmp() -> list[str]:
-    """What to link with: the OpenMP that PyTorch has loaded, for one set of threads in all."""
+    """Return what to link with: the OpenMP that PyTorch has loaded, to share its threads."""
     try:
         maps = Path("/proc/self/maps").read_text()
     except OSError:
@@ -142,7 +139,7 @@ def openmp() -> list[str]:
 
 
 def processor() -> str:
-    """What -march=native depends on."""
+    """Return the processor's model and features, on which -march=native depends."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -151,5 +148,5 @@ def processor() -> str:
 
 
 def cache_directory() -> Path:
-    """Where the libraries are kept: $XDG_CACHE_HOME/dynconv, ~/.cache/dynconv by default."""
+    """Return where the libraries are kept: $XDG_CACHE_HOME/dynconv, or ~/.cache/dynconv."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dynconv"

@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradgradcheck
 
 from dynconv import ops
-from dynconv.ops import depthwise, recompute
+from dynconv.ops import depthwise, dynamicconv
 
 F64 = torch.float64
 LEAN = [
@@ -36,7 +36,7 @@ def problem(name: str, T: int, K: int = 7):
 @pytest.mark.parametrize("T", [32, 33, 70])
 @pytest.mark.parametrize(("name", "impl"), LEAN)
 def test_several_blocks_equal_the_loop(name, impl, T, monkeypatch):
-    for module in (depthwise, recompute):  # several parts of a cache's size, too
+    for module in (depthwise, dynamicconv):  # several parts of a cache's size, too
         monkeypatch.setattr(module, "cached", lambda x: 9)
     op, inputs = problem(name, T, K=41)
     out, expected = op(impl, *inputs), op("loop", *inputs)

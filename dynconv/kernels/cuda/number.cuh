@@ -12,6 +12,8 @@ template <typename To, typename From>
 __device__ To* shared_cast(From* p) { return reinterpret_cast<To*>(p); }
 #endif
 
+constexpr int VECTOR_BYTES = 16;  // what one instruction of a lane reads at most; see plan.py
+
 struct float16 { unsigned short bits; };
 struct bfloat16 { unsigned short bits; };
 

@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
-from unittest import mock
 
 import numpy as np
 import torch
 
-from dynconv.kernels import cuda, launch, simulate
+from dynconv.kernels.cuda import build
+from dynconv.kernels.cuda.call import Kernels, convert
+from dynconv.kernels.cuda.plan import Launch
+from dynconv.lab.simulate.simulator import CHECKS, Module, toolchain
 
 HEADER = Path(__file__).with_name("trace.h")
 GCC = "-fsanitize=thread -fsanitize-coverage=trace-pc -fno-omit-frame-pointer -O0"
@@ -82,10 +84,10 @@ def trace(
     """
     arrays = {i: extent(i, a) for i, a in enumerate(args) if not isinstance(a, np.generic)}
     values = [np.uint64(arrays[i][0]) if i in arrays else a for i, a in enumerate(args)]
-    flags = GCC if simulate.toolchain()[2] == simulate.CHECKS[0].split() else CLANG
+    flags = GCC if toolchain()[2] == CHECKS[0].split() else CLANG
     source = f'#line 1 "trace.h"\n{HEADER.read_text("utf-8")}\n#line 1 "kernel.cu"\n{code}'
     entry = f"simulated::trace::Traced<{name}>::run"
-    module = simulate.Module(source, [entry], flags=flags.split())
+    module = Module(source, [entry], flags=flags.split())
     kernel = module.get_function(entry)
     kernel.name = name
     trace_into = module.library.trace_into
@@ -199,21 +201,20 @@ def groups(*keys: np.ndarray, then: np.ndarray | None = None) -> tuple[np.ndarra
     return order, np.maximum.accumulate(np.where(new, np.arange(len(key)), 0))
 
 
-def trace_launches(run: Callable[[], object]) -> list[tuple[str, np.ndarray]]:
-    """Name and trace of each kernel that `run` launches by functions of `dynconv.kernels.cuda`.
+def trace_launches(run: Callable[[Kernels], object]) -> list[tuple[str, np.ndarray]]:
+    """Return the name and the trace of each kernel that `run` launches by the Kernels it is given.
 
-    For instance run=lambda: cuda.mix(x, weight, pad_left), with contiguous tensors of the CPU.
+    For instance run=lambda kernels: kernels.conv(x, weight, pad_left), with CPU tensors.
     """
-    kept = []
+    traces = []
 
-    def traced(source: str, kernel: str, how: launch.Launch, device: torch.device, *arguments):
-        args = [a if isinstance(a, torch.Tensor) else launch.convert(a) for a in arguments]
-        code = launch.code(source)
-        kept.append((kernel, trace(code, kernel, (how.blocks,), how.block, args, how.shared)))
+    def start(launch: Launch, arguments: list) -> None:
+        args = [z if isinstance(z, torch.Tensor) else convert(z) for z in arguments]
+        how = (launch.blocks,), launch.block, args, launch.shared
+        traces.append((launch.kernel, trace(build.code(launch.source), launch.kernel, *how)))
 
-    with mock.patch.object(cuda, "launch", traced):
-        run()
-    return kept
+    run(Kernels(start))
+    return traces
 
 
 class Traffic(NamedTuple):

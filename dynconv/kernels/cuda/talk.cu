@@ -16,10 +16,6 @@
 //   K = 31  float32   backward   29.2         2.4    27.0      39.3  not measured
 //   K = 31  bfloat16  forward     9.8         1.7     8.2      14.1  not measured
 //   K = 31  bfloat16  backward   14.9         2.4    20.2      28.8  not measured
-//   K = 63  float32   forward    19.3         1.7    10.8      25.3  not measured
-//   K = 63  float32   backward   29.2         2.4    32.3      43.0  not measured
-//   K = 63  bfloat16  forward     9.8         1.7     9.9      14.1  not measured
-//   K = 63  bfloat16  backward   14.9         2.4    24.2      33.5  not measured
 
 #include "number.cuh"
 

@@ -13,10 +13,6 @@
 //   K = 31  float32   backward   28.6        21.2    11.8      38.6  not measured
 //   K = 31  bfloat16  forward     9.5        10.6     4.7      14.9  not measured
 //   K = 31  bfloat16  backward   14.3        21.2     7.7      29.9  not measured
-//   K = 63  float32   forward    19.1        21.5    14.2      27.8  not measured
-//   K = 63  float32   backward   28.6        43.0    20.2      55.6  not measured
-//   K = 63  bfloat16  forward     9.5        21.5     8.3      27.8  not measured
-//   K = 63  bfloat16  backward   14.3        43.0    13.7      55.6  not measured
 
 #include "number.cuh"
 #include "window.cuh"

@@ -1,7 +1,7 @@
 // Gradients of the weights of LightConv, DynamicConv and depthwise convolution.
 //
-//   correlate         dw[b,t,h,j] = sum_{c of h} g[b,t,c] x[b,t+j-P,c]         x = 0 outside [0,T)
-//   correlate_shared  dw[h,j]     = sum_{b,t} of these
+//   conv_grad_weight         dw[b,t,h,j] = sum_{c of h} g[b,t,c] x[b,t+j-P,c],  x = 0 outside [0,T)
+//   conv_grad_weight_shared  dw[h,j]     = sum_{b,t} of these
 //
 // Both take SLAB positions at a time, copied into blocks of BLOCK channels that lie side by side: at
 // 1,024 channels a head's rows lie 4 KiB apart and would push each other out of the first cache.
@@ -54,8 +54,8 @@ __attribute__((noinline)) static void dots(const real *g, const real *x, long n,
 }
 
 // dw (B,T,H,K), contiguous, from g and x with their strides.
-void correlate(const stored *g, const stored *x, stored *dw, long B, long T, long C, long H, long K,
-               long P, long gb, long gt, long xb, long xt, int threads) {
+void conv_grad_weight(const stored *g, const stored *x, stored *dw, long B, long T, long C, long H,
+                      long K, long P, long gb, long gt, long xb, long xt, int threads) {
   long R = C / H, slabs = (T + SLAB - 1) / SLAB, deep = up(K, W);
   long j0 = most(0, P - T + 1) / TAPS * TAPS, j1 = least(K, P + T);  // taps that meet the sequence
   if (B * T * C * K < 1 << 18) threads = 1;
@@ -116,10 +116,11 @@ __attribute__((noinline)) static void column_few(const real *g, const real *x, l
   column(4, g, x, n, sums);
 }
 
-// dw (H,K), the sum of correlate over b and t: LightConv's; with H = C the depthwise one's. Added
-// up in double, in an order that does not depend on the number of threads.
-void correlate_shared(const stored *g, const stored *x, double *dw, long B, long T, long C, long H,
-                      long K, long P, long gb, long gt, long xb, long xt, int threads) {
+// dw (H,K), the sum over b and t: LightConv's; with H = C the depthwise convolution's. Added up in
+// double, in an order that does not depend on the number of threads.
+void conv_grad_weight_shared(const stored *g, const stored *x, double *dw, long B, long T, long C,
+                             long H, long K, long P, long gb, long gt, long xb, long xt,
+                             int threads) {
   int lanes = H == C;  // every lane by itself
   long heads = lanes ? 1 : H, R = C / heads, columns = lanes ? up(C, W) / W : H;
   long taps = K <= 4 ? 4 : SUMS, deep = up(up(K, taps), W);

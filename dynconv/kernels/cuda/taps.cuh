@@ -4,7 +4,7 @@
 // positions, and read them 16 bytes at a time, all lanes of the head the same.
 
 template <typename Number>
-constexpr int QUAD = 16 / sizeof(Sum<Number>);  // numbers in 16 bytes
+constexpr int QUAD = VECTOR_BYTES / sizeof(Sum<Number>);  // numbers in 16 bytes
 
 // 16 more bytes for each head, so that two heads' weights lie in different banks.
 template <typename Number>
@@ -15,7 +15,7 @@ __device__ __forceinline__ int tap_index(int head, int k, int a, int chunk) {
 // Where the weights of this warp lie, of as many heads.
 template <typename Pointer>
 __device__ __forceinline__ Pointer warp_taps(Pointer shared, int heads, int chunk) {
-  constexpr int quad = 16 / sizeof(*shared);
+  constexpr int quad = VECTOR_BYTES / sizeof(*shared);
   return shared + threadIdx.y * heads * (chunk * TILE + quad);
 }
 

@@ -1,9 +1,9 @@
-"""Runs CUDA C++ kernels on the CPU: without a GPU, and with mistakes that explain themselves.
+"""Compiles CUDA C++ kernels for the CPU and runs them, with errors that explain themselves.
 
-`Module` compiles a kernel's source, behind the header simulate.h, with the C++ compiler that `CXX`
-names or that is called c++, g++ or clang++. A launch checks what a GPU leaves undefined: arguments,
-array bounds, dynamic shared memory, barriers and shuffles that not all threads reach. It does not
-check memory behind pointers that are arguments, and a loop without end does not end here either.
+`Module` puts simulate.h in front of a kernel's source and calls the C++ compiler that `CXX` names,
+else c++, g++ or clang++. A launch checks what a GPU leaves undefined: arguments, array bounds,
+dynamic shared memory, barriers and shuffles that not all threads reach. It does not check memory
+that pointers among the arguments lead to, and an endless loop is endless here too.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dynconv.kernels import native
+from dynconv.kernels.cpu import build as native
 
 HEADER = Path(__file__).with_name("simulate.h")
 # NaN must stay NaN: no -ffast-math. Kernels see memory as floats here, as uint4 there. Without
@@ -47,7 +47,7 @@ FITS = {"p": "iu", "i": "iub", "f": "f", "o": "iufcV"}  # NumPy's kinds
 
 
 class KernelFault(RuntimeError):
-    """What went wrong when a kernel was launched, or while it ran."""
+    """A kernel was launched with wrong arguments, or did something wrong while it ran."""
 
 
 class CompileError(RuntimeError):
@@ -60,7 +60,7 @@ class NoSimulator(RuntimeError):
 
 @cache
 def missing() -> str | None:
-    """Why kernels cannot be simulated on this machine, or None if they can."""
+    """Return why kernels cannot be simulated on this machine, or None if they can."""
     try:
         toolchain()
     except NoSimulator as reason:
@@ -69,7 +69,7 @@ def missing() -> str | None:
 
 
 class Module:
-    """CUDA source, compiled for this CPU; the counterpart of cupy.RawModule.
+    """Holds CUDA source compiled for this CPU, as cupy.RawModule holds it for a GPU.
 
     code:     kernels and device functions; the macro SIMULATED is defined. Dynamic shared memory is
               declared by DYNAMIC_SHARED(type, name), a pointer that checks each access.
@@ -88,7 +88,7 @@ class Module:
         self.library = load(code, self.names, command)
 
     def get_function(self, name: str) -> "Function":
-        """The kernel of this name, which must be one of `names`."""
+        """Return the kernel of this name, which must be one of `names`."""
         if name not in self.names:
             near = difflib.get_close_matches(name, self.names, 1) or self.names
             raise ValueError(f"the module was not compiled with {name!r}, but with {near[0]!r}")
@@ -96,7 +96,7 @@ class Module:
 
 
 class Function:
-    """A kernel of a Module."""
+    """A kernel of a Module, ready to be launched."""
 
     def __init__(self, library: ctypes.CDLL, number: int, name: str):
         self.name = name
@@ -114,7 +114,7 @@ class Function:
         order: str | int = "forward",
         workers: int | None = None,
     ) -> None:
-        """Run the kernel to its end; KernelFault if it, or the launch, is wrong.
+        """Run the kernel to its end; KernelFault if the kernel or the launch is wrong.
 
         grid:        blocks along x, y and z; one to three numbers
         block:       threads along x, y and z
@@ -147,7 +147,7 @@ class Function:
             raise KernelFault(f"{self.name}, {error.value.decode(errors='replace')}")
 
     def pack(self, args: Sequence[np.generic]) -> bytes:
-        """The arguments, 16 bytes each, if they are what the kernel takes."""
+        """Return the arguments, 16 bytes each, after checking them against the kernel's."""
         count = len(self.parameters)
         if len(args) != count:
             raise KernelFault(f"{self.name} takes {count} arguments, not {len(args)}")
@@ -163,7 +163,7 @@ class Function:
 
 
 class Launch(ctypes.Structure):
-    """What simulate.h calls so."""
+    """Mirrors the struct Launch of simulate.h."""
 
     _fields_ = [
         ("grid", ctypes.c_uint * 3),
@@ -179,7 +179,7 @@ class Launch(ctypes.Structure):
 
 
 def extent(what: str, sizes: tuple[int, ...], most: tuple[int, ...]) -> tuple[int, int, int]:
-    """The three sizes of a grid or block."""
+    """Return the three sizes of a grid or block; KernelFault if one is out of range."""
     sizes = tuple(map(index, sizes))
     if not 1 <= len(sizes) <= 3 or not all(1 <= n <= m for n, m in zip(sizes, most, strict=False)):
         raise KernelFault(f"{what}={sizes}: one to three sizes, from 1 to {most}")
@@ -188,7 +188,7 @@ def extent(what: str, sizes: tuple[int, ...], most: tuple[int, ...]) -> tuple[in
 
 @cache
 def toolchain() -> tuple[str, list[str], list[str]]:
-    """A compiler, and the flags with which it builds kernels that run: processor's and checks."""
+    """Return a compiler and the flags, of the processor and of checks, that work with it."""
     if os.name != "posix":
         raise NoSimulator("kernels are simulated on Linux and macOS alone; on Windows, in WSL")
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
@@ -214,7 +214,7 @@ def toolchain() -> tuple[str, list[str], list[str]]:
 
 
 def load(code: str, names: tuple[str, ...], command: list[str]) -> ctypes.CDLL:
-    """The library with these kernels, compiled by `command` if the cache has none."""
+    """Load the library with these kernels, compiling it by `command` if the cache has none."""
     source = "\n".join(['#line 1 "simulate.h"', HEADER.read_text(), '#line 1 "kernel.cu"', code])
     source += '\n#line 1 "names"'
     for i, name in enumerate(names):
@@ -236,7 +236,7 @@ extern "C" [[gnu::visibility("default")]] void describe_{i}(char* text, size_t r
 
 
 def build(source: str, command: list[str], path: Path) -> None:
-    """Compile and link: apart, as the compiler would link its own checks of arrays with ours."""
+    """Compile and link in two steps: in one, the compiler would link its own array checks."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         text, made, out = (f"{folder}/kernel{end}" for end in (".cpp", ".o", ".so"))
@@ -247,7 +247,7 @@ def build(source: str, command: list[str], path: Path) -> None:
 
 
 def run(command: list[str]) -> None:
-    """Run the compiler; CompileError with what it says first."""
+    """Run the compiler; CompileError with the first error it reports."""
     english = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(command, capture_output=True, text=True, env=english)
     if done.returncode:

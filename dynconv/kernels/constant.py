@@ -1,0 +1,21 @@
+"""Facts about this machine, looked up once."""
+
+from collections.abc import Callable
+from functools import cache, wraps
+
+
+def constant(function: Callable) -> Callable:
+    """Cache a function's answers, and let torch.compile take them as constants.
+
+    The mark is what torch.compiler.assume_constant_result sets; calling that would import all of
+    torch._dynamo, which takes longer than importing torch itself.
+    """
+    cached = cache(function)
+
+    @wraps(function)
+    def lookup(*arguments):
+        return cached(*arguments)
+
+    lookup._dynamo_marked_constant = True
+    lookup.cache_clear = cached.cache_clear
+    return lookup

@@ -1,0 +1,1 @@
+"""The C kernels: build.py compiles the sources of this folder, call.py calls them."""

@@ -1,0 +1,110 @@
+"""Compiles the CUDA kernels for the GPU at hand, and says where they can run.
+
+CuPy is imported here and nowhere else, when a kernel is needed. It compiles each kernel with NVRTC
+for the GPU at hand, in about a second, and keeps it in ~/.cupy/kernel_cache. It passes -ftz=true:
+float32 numbers below 1e-38 count as 0.
+"""
+
+import re
+import warnings
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dynconv.kernels.constant import constant
+from dynconv.kernels.cuda.plan import NUMBERS, SOURCES
+
+PACKAGE = Path(__file__).parents[2]
+
+
+class NoGpuKernels(RuntimeError):
+    """The CUDA kernels cannot run; the message says why and how to go on."""
+
+
+@constant
+def missing() -> str | None:
+    """Return why the CUDA kernels cannot run on this machine, or None if they can."""
+    if find_spec("cupy") is None:
+        return "no CuPy: pip install 'dynconv[gpu]'"
+    with warnings.catch_warnings(record=True) as caught:  # PyTorch says there what hinders it
+        warnings.simplefilter("always")
+        found = torch.cuda.is_available()
+    if not found:
+        hint = f" ({str(caught[0].message).splitlines()[0]})" if caught else ""
+        return f"PyTorch sees no GPU{hint}: see nvidia-smi, and install a CUDA build of torch"
+    try:
+        cupy().cuda.runtime.getDeviceCount()
+        cupy().cuda.nvrtc.getVersion()
+    except Exception as error:  # CuPy's libraries or the driver
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return f"CuPy does not start ({first}): pip install 'dynconv[gpu]', for a driver of CUDA 13"
+    return None
+
+
+def cupy():
+    """Return CuPy, imported when it is first needed."""
+    return import_module("cupy")
+
+
+def runs(x: Tensor) -> bool:
+    """Return whether there is a CUDA kernel for x: on a GPU that CuPy reaches, one of 4 dtypes."""
+    return x.device.type == "cuda" and x.dtype in NUMBERS and missing() is None
+
+
+def obstacle(x: Tensor) -> str:
+    """Return why there is none for x, and the remedy."""
+    if reason := missing():
+        return reason
+    if x.device.type != "cuda":
+        return f"x is on {x.device}, the CUDA kernels run on a GPU: move it with .cuda()"
+    names = ", ".join(str(dtype).removeprefix("torch.") for dtype in NUMBERS)
+    return f"x is {x.dtype}, the CUDA kernels take {names}: cast it, or choose another impl"
+
+
+@constant
+def architecture(index: int | None) -> str:
+    """Return the architecture that kernels are compiled for on that GPU, such as "sm_90"."""
+    major, minor = torch.cuda.get_device_capability(index)
+    return f"sm_{major}{minor}"
+
+
+@constant
+def verified_architectures() -> dict[str, Path]:
+    """Return the architectures on which `pytest -m gpu` has passed, with the record of each.
+
+    The records are data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel.
+    """
+    places = (PACKAGE.parent / "data", PACKAGE / "data")
+    records = [path for data in places for path in data.glob("results/gpu-tests-sm_*.json")]
+    return {path.stem.removeprefix("gpu-tests-"): path for path in sorted(records)}
+
+
+def verified(x: Tensor) -> bool:
+    """Return whether the kernels' tests have passed on the architecture of x's GPU."""
+    return architecture(x.device.index) in verified_architectures()
+
+
+@cache
+def code(source: str) -> str:
+    """Return a source with the text of the headers that it includes, as every compiler gets it.
+
+    One text, because CuPy's cache would not notice that a header has changed.
+    """
+    lines = [f'#line 1 "{source}"']
+    for number, line in enumerate((SOURCES / source).read_text(encoding="utf-8").splitlines(), 1):
+        if found := re.fullmatch(r'#include "(.*)"', line):
+            lines += [code(found[1]), f'#line {number + 1} "{source}"']
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def compiled(source: str, kernel: str, device: int):
+    """Return the kernel, compiled for the GPU that is current."""
+    module = cupy().RawModule(code=code(source), options=("-std=c++17",), name_expressions=[kernel])
+    return module.get_function(kernel)

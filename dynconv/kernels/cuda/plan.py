@@ -1,0 +1,426 @@
+"""Plans what each operator launches on a GPU: kernels, grids, blocks, shared memory, arguments.
+
+A plan is data. It is made from the shapes, strides and dtypes of the tensors alone, without a GPU,
+without CuPy and without their numbers, so the same plan is run on a GPU (call.py), simulated and
+traced on a CPU, and priced before it has run anywhere (dynconv.lab).
+
+Sizes: x is (B, T, C); heads H, taps K, channels per head R = C / H.
+"""
+
+import math
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dynconv.kernels.layout import accumulator
+
+SOURCES = Path(__file__).parent
+NUMBERS = {
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+SHARED = 48 * 1024  # bytes of shared memory that a block may use on every GPU
+BLOCKS = 264  # two for each multiprocessor of a large GPU
+
+
+def constant_of(header: str, name: str) -> int:
+    """Return the value of `constexpr int NAME = value` in a header, its only definition."""
+    text = (SOURCES / header).read_text(encoding="utf-8")
+    return int(re.search(rf"^constexpr int {name} = (\d+);", text, re.MULTILINE)[1])
+
+
+TILE = constant_of("window.cuh", "TILE")  # positions of a warp
+VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")  # read by one instruction of a lane
+
+
+class Array(NamedTuple):
+    """What a plan knows of a tensor."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    alignment: int = VECTOR_BYTES
+    """bytes, a power of two up to VECTOR_BYTES, that divide its address"""
+
+
+def array(x: Tensor | None) -> Array | None:
+    """Describe a tensor for a plan."""
+    if x is None:
+        return None
+    return Array(tuple(x.shape), x.stride(), x.dtype, math.gcd(x.data_ptr(), VECTOR_BYTES))
+
+
+def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> Array:
+    """Describe a contiguous tensor, such as one that is still to be allocated."""
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    return Array(tuple(shape), tuple(strides), dtype)
+
+
+class Launch(NamedTuple):
+    """One launch of a kernel: a one-dimensional grid of two-dimensional blocks.
+
+    arguments  in the kernel's order: the name of an array, None for a null pointer, or a number; an
+               int is passed as a C int, numpy's numbers as what they are
+    shared     bytes of dynamic shared memory per block
+    """
+
+    source: str
+    name: str
+    template: tuple[str | int | bool, ...]
+    blocks: int
+    block: tuple[int, int]
+    shared: int
+    arguments: tuple
+
+    @property
+    def kernel(self) -> str:
+        """The name expression that compilers take, such as "light_conv<float, 4, false>"."""
+        parts = [str(z).lower() if isinstance(z, bool) else str(z) for z in self.template]
+        return f"{self.name}<{', '.join(parts)}>"
+
+
+class Plan(NamedTuple):
+    """Launches in their order, and the arrays to allocate before: outputs, then scratch memory.
+
+    Without launches there is nothing to add up, and all outputs are zeros.
+    """
+
+    outputs: dict[str, Array]
+    launches: tuple[Launch, ...] = ()
+    scratch: dict[str, Array] = {}
+
+
+def strides(*arrays: Array) -> list[np.int64]:
+    """Return the strides of batch and time of each array."""
+    return [np.int64(stride) for z in arrays for stride in z.strides[:2]]
+
+
+def vector(R: int, most: int, *arrays: Array) -> int:
+    """Return V, how many channels of a head one instruction moves: a power of two up to `most`.
+
+    It divides R and all strides, and every array is aligned to V numbers.
+    """
+    size = arrays[0].dtype.itemsize
+    V = min(most, VECTOR_BYTES // size)
+    while V > 1 and (
+        R % V or any(z.alignment % (V * size) or any(s % V for s in z.strides[:2]) for z in arrays)
+    ):
+        V //= 2
+    return V
+
+
+def power_of_two(n: int) -> int:
+    """Return the smallest power of two that is at least n."""
+    return 1 << (n - 1).bit_length()
+
+
+def lanes(R: int, V: int) -> int:
+    """Return G, the lanes of a warp that share a head."""
+    return min(32, power_of_two(-(-R // V)))
+
+
+def quad(x: Array) -> int:
+    """Return how many numbers of x's accumulator one read of a lane takes: QUAD in taps.cuh."""
+    return VECTOR_BYTES // accumulator(x.dtype).itemsize
+
+
+def tiles(x: Array, more: int = 0) -> tuple[int, int]:
+    """Return the number of sentences, and of tiles in each if it had `more` positions."""
+    return x.shape[0], -(-(x.shape[1] + more) // TILE)
+
+
+class Warps:
+    """The grid of a kernel whose warps take a tile of 32 / G heads each, or a walk of tiles.
+
+    G       lanes that share a head
+    chunk   taps that are in shared memory at a time, a multiple of TILE
+    launch  blocks, block and shared bytes of the Launch
+    """
+
+    def __init__(self, x: Array, H: int, K: int, V: int, *, most: int, a_tap: int, fixed: int,
+                 tiles: tuple[int, int]):  # fmt: skip
+        """Size the grid.
+
+        most          warps per block
+        a_tap, fixed  shared memory of a warp in numbers of x's accumulator: for each of its heads,
+                      `a_tap` for each tap and `fixed` more
+        tiles         the number of sentences, and of tiles, or walks, in each
+        """
+        self.G = lanes(x.shape[2] // H, V)
+        heads = 32 // self.G
+        size = heads * accumulator(x.dtype).itemsize
+        self.chunk = min(-(-K // TILE), (SHARED // size - fixed) // (a_tap * TILE)) * TILE
+        shared = size * (self.chunk * a_tap + fixed)
+        B, count = tiles
+        groups = -(-H // heads)
+        # Warps of one block share rows in the cache, but every multiprocessor needs a block.
+        n = max(1, min(most, count, SHARED // shared))
+        while n > 1 and B * -(-count // n) * groups < BLOCKS:
+            n //= 2
+        self.launch = B * -(-count // n) * groups, (32, n), n * shared
+
+
+def conv(x: Array, weight: Array, pad_left: int) -> Plan:
+    """Plan out = weight * x; weight (H, K) or (B, T, H, K)."""
+    return convolution(x, weight, pad_left, ("x", "weight", "out"), flipped=False)
+
+
+def conv_grad_input(g: Array, weight: Array, pad_left: int) -> Plan:
+    """Plan dx from g and the weight: the convolution of g with the kernels reversed."""
+    pad_right = weight.shape[-1] - 1 - pad_left
+    return convolution(g, weight, pad_right, ("g", "weight", "dx"), flipped=True)
+
+
+def convolution(x: Array, weight: Array, pad: int, names: tuple[str, ...], flipped: bool) -> Plan:
+    (B, T, C), (H, K) = x.shape, weight.shape[-2:]
+    outputs = {names[-1]: contiguous(x.shape, x.dtype)}
+    if B == 0:
+        return Plan(outputs)
+    V = vector(C // H, 4, x)
+    if len(weight.shape) == 2:
+        source, kernel, more = "lightconv.cu", "light_conv", []
+        warps = Warps(x, H, K, V, most=8, a_tap=1, fixed=1, tiles=tiles(x))
+    else:
+        source, kernel, more = "dynamicconv.cu", "dynamic_conv", strides(weight)
+        warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x), tiles=tiles(x))
+    arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *strides(x), *more
+    template = NUMBERS[x.dtype], V, flipped
+    return Plan(outputs, (Launch(source, kernel, template, *warps.launch, arguments),))
+
+
+def conv_grad_weight(g: Array, x: Array, shape: tuple[int, ...], pad_left: int) -> Plan:
+    """Plan dweight, of the given shape, from g and x."""
+    if len(shape) == 2:
+        return light_gradients(g, x, shape, pad_left, with_input=False)
+    (B, T, C), (H, K) = x.shape, shape[-2:]
+    outputs = {"dweight": contiguous(shape, x.dtype)}
+    if B == 0:
+        return Plan(outputs)
+    V = vector(C // H, 4, g, x)
+    warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x), tiles=tiles(x))
+    arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
+    template = NUMBERS[x.dtype], V, warps.G
+    launch = Launch("dynamicconv.cu", "dynamic_weight_grad", template, *warps.launch, arguments)
+    return Plan(outputs, (launch,))
+
+
+def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> Plan:
+    """Plan dx and dweight: in one pass over g and x if the taps fit into shared memory."""
+    if len(weight.shape) == 2:
+        together = light_gradients(g, x, weight.shape, pad_left, with_input=True)
+    else:
+        together = dynamic_gradients(g, x, weight, pad_left)
+    if together:
+        return together
+    dx = conv_grad_input(g, weight, pad_left)
+    dweight = conv_grad_weight(g, x, weight.shape, pad_left)
+    return Plan(
+        dx.outputs | dweight.outputs,
+        dx.launches + dweight.launches,
+        dx.scratch | dweight.scratch,
+    )
+
+
+def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Plan | None:
+    """Plan dx and dweight together; None when the taps do not fit into shared memory."""
+    (B, T, C), (H, K) = x.shape, weight.shape[2:]
+    V = vector(C // H, 4, g, x)
+    warps = Warps(x, H, K, V, most=4, a_tap=2 * TILE, fixed=2 * quad(x), tiles=tiles(x, more=K - 1))
+    if warps.chunk < K:
+        return None
+    outputs = {
+        "dx": contiguous(x.shape, x.dtype),
+        "dweight": contiguous(weight.shape, x.dtype),
+    }
+    if B == 0:
+        return Plan(outputs)
+    arguments = (
+        "g", "x", "weight", "dx", "dweight", T, C, H, K, K - 1 - pad_left, warps.chunk,
+        *strides(g, x, weight),
+    )  # fmt: skip
+    template = NUMBERS[x.dtype], V, warps.G
+    launch = Launch("dynamicconv.cu", "dynamic_conv_grad", template, *warps.launch, arguments)
+    return Plan(outputs, (launch,))
+
+
+def light_gradients(
+    g: Array, x: Array, shape: tuple[int, ...], pad_left: int, *, with_input: bool
+) -> Plan | None:
+    """Plan dweight, and with the input dx; None when the taps then do not fit."""
+    (B, T, C), (H, K) = x.shape, shape
+    outputs = {"dx": contiguous(x.shape, x.dtype)} if with_input else {}
+    outputs["dweight"] = contiguous(shape, x.dtype)
+    if B == 0:
+        return Plan(outputs)
+    V = vector(C // H, 4, g, x)
+    G = lanes(C // H, V)  # so many columns of sums for each head; and the tap itself
+    count = B * -(-T // TILE)
+    # Long walks write few rows of partial sums, short ones occupy many warps.
+    walk = min(16, max(1, count * -(-H * G // 32) // 2048))
+    walks = -(-count // walk)
+    warps = Warps(x, H, K, V, most=4, a_tap=G + 1, fixed=1, tiles=(1, walks))
+    if with_input and warps.chunk < K:
+        return None
+    scratch = {"partial": contiguous((walks, H * K), accumulator(x.dtype))}
+    number = NUMBERS[x.dtype]
+    weight, dx = ("weight", "dx") if with_input else (None, None)
+    arguments = (
+        "g", "x", weight, dx, "partial", B, T, C, H, K, K - 1 - pad_left, warps.chunk, walk,
+        *strides(g, x),
+    )  # fmt: skip
+    template = number, V, G, with_input
+    sums = "partial", "dweight", np.int64(walks), H * K
+    launches = (
+        Launch("lightconv.cu", "light_conv_grad", template, *warps.launch, arguments),
+        Launch("lightconv.cu", "sum_rows", (number,), -(-H * K // 32), (32, 32), 0, sums),
+    )
+    return Plan(outputs, launches, scratch)
+
+
+def softmax_conv(
+    x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
+) -> Plan:
+    """Plan DynamicConv from logits (B, T, H, K); with DropConnect if there is an int64 seed (1,)."""
+    (B, T, C), (H, K) = x.shape, logits.shape[2:]
+    outputs = {"out": contiguous(x.shape, x.dtype)}
+    if B == 0:
+        return Plan(outputs)
+    V = vector(C // H, 4, x)
+    warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x) + 2 * TILE, tiles=tiles(x))
+    arguments = (
+        "x", "logits", seed and "seed", "out", T, C, H, K, pad_left, warps.G, warps.chunk,
+        *dropconnect(dropout), *strides(x, logits),
+    )  # fmt: skip
+    template = NUMBERS[x.dtype], V
+    launch = Launch("softmaxconv.cu", "softmax_conv", template, *warps.launch, arguments)
+    return Plan(outputs, (launch,))
+
+
+def softmax_conv_backward(
+    g: Array, x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
+) -> Plan:
+    """Plan the gradients of x and of the logits."""
+    (B, T, C), (H, K) = x.shape, logits.shape[2:]
+    outputs = {"dx": contiguous(x.shape, x.dtype), "dlogits": contiguous(logits.shape, x.dtype)}
+    if B == 0:
+        return Plan(outputs)
+    scratch = {"scales": contiguous((B, T, H, 2), accumulator(x.dtype))}
+    number, V, mask = NUMBERS[x.dtype], vector(C // H, 4, g, x), dropconnect(dropout)
+    warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x) + 3 * TILE, tiles=tiles(x))
+    arguments = (
+        "g", "x", "logits", seed and "seed", "dlogits", "scales", T, C, H, K, pad_left,
+        warps.chunk, *mask, *strides(g, x, logits),
+    )  # fmt: skip
+    template = number, V, warps.G
+    first = Launch("softmaxconv.cu", "softmax_logits_grad", template, *warps.launch, arguments)
+    warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x), tiles=tiles(x))
+    arguments = (
+        "g", "logits", seed and "seed", "scales", "dx", T, C, H, K, K - 1 - pad_left,
+        warps.G, warps.chunk, *mask, *strides(g, logits),
+    )  # fmt: skip
+    template = number, V
+    second = Launch("softmaxconv.cu", "softmax_data_grad", template, *warps.launch, arguments)
+    return Plan(outputs, (first, second), scratch)
+
+
+def dropconnect(dropout: float) -> list[np.generic]:
+    """Return DropConnect's threshold for 32 random bits, and the scale of the weights it keeps."""
+    return [np.uint32(dropout * 2**32), np.float64(1 / (1 - dropout))]
+
+
+def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> Plan:
+    """Plan TaLK; offsets (B, T, H), right None where windows end at their position."""
+    (B, T, C), H = x.shape, left.shape[2]
+    outputs = {"out": contiguous(x.shape, x.dtype)}
+    if B == 0:
+        return Plan(outputs)
+    columns = Columns(C // H, max_left, max_right, x)
+    arguments = (
+        "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
+        columns.stretch, *strides(x),
+    )  # fmt: skip
+    template = NUMBERS[x.dtype], columns.V
+    return Plan(outputs, (Launch("talk.cu", "talk_conv", template, *columns.launch, arguments),))
+
+
+def talk_backward(
+    g: Array, x: Array, left: Array, right: Array | None, max_left: int, max_right: int
+) -> Plan:
+    """Plan the gradients of x, left and right; the last one is empty when right is None."""
+    (B, T, C), H = x.shape, left.shape[2]
+    outputs = {
+        "dx": contiguous(x.shape, x.dtype),
+        "dleft": contiguous(left.shape, left.dtype),
+        "dright": contiguous(left.shape if right else (0, T, H), left.dtype),
+    }
+    if B == 0:
+        return Plan(outputs)
+    arguments = "left", right and "right", "reach", T, H, max_left, max_right
+    template = (NUMBERS[left.dtype],)
+    reach = Launch("talk.cu", "talk_reach", template, B * -(-H // 8), (8, 128), 0, arguments)
+    columns = Columns(C // H, max_left, max_right, g, x)
+    arguments = (
+        "g", "x", "left", right and "right", "reach", "dx", "dleft", right and "dright", T, C, H,
+        max_left, max_right, columns.ring, columns.stretch, lanes(C // H, columns.V),
+        *strides(g, x),
+    )  # fmt: skip
+    template = NUMBERS[x.dtype], columns.V
+    grad = Launch("talk.cu", "talk_grad", template, *columns.launch, arguments)
+    return Plan(outputs, (reach, grad), {"reach": contiguous((B, H, 2), torch.int32)})
+
+
+class Columns:
+    """The grid of TaLK's kernels, whose threads each walk V channels of a stretch of positions.
+
+    V        two channels of half precision make the four bytes that a lane should read at once
+    ring     rows of prefix sums in shared memory, a power of two: enough for the widest window if
+             32 threads' columns of it fit at V = 1
+    stretch  positions of a thread
+    launch   blocks, block and shared bytes of the Launch
+    """
+
+    def __init__(self, R: int, max_left: int, max_right: int, *arrays: Array):
+        x = arrays[0]
+        B, T, C = x.shape
+        widest = power_of_two(max_left + max_right + 2)
+        V = vector(R, 2 if x.dtype.itemsize == 2 else 1, *arrays)
+        if ring_rows(V, x) < widest:
+            V = 1
+        column = V * accumulator(x.dtype).itemsize
+        self.V, self.ring = V, min(widest, ring_rows(V, x))
+        fit = SHARED // (self.ring * column) // 32 * 32
+        threads = min(128, fit, -(-C // (32 * V)) * 32)
+        across = B * -(-C // (threads * V))
+        # A stretch also reads some of its neighbours' tokens, but there must be enough stretches.
+        self.stretch = 128 if across * -(-T // 128) >= BLOCKS else 32
+        self.launch = across * -(-T // self.stretch), (threads, 1), self.ring * threads * column
+
+
+def ring_rows(V: int, x: Array) -> int:
+    """Return the largest power of two of rows that fit into shared memory for 32 threads."""
+    return power_of_two(SHARED // (32 * V * accumulator(x.dtype).itemsize) + 1) // 2
+
+
+def cumulative_mean(x: Array, backward: bool) -> Plan:
+    """Plan the mean of all positions so far, or x's gradient from the gradient of the means."""
+    B, T, C = x.shape
+    outputs = {"out": contiguous(x.shape, x.dtype)}
+    if B == 0:
+        return Plan(outputs)
+    V = vector(C, 4, x)
+    threads = min(128, -(-C // (32 * V)) * 32)
+    stretch = max(16, math.isqrt(T))  # a piece is as long as the row of sums before the last one
+    pieces = -(-T // stretch)
+    grid = B * pieces * -(-C // (threads * V)), (threads, 1), 0
+    template, sizes = (NUMBERS[x.dtype], V, backward), (T, C, stretch, *strides(x))
+    launches = (
+        Launch("average.cu", "stretch_sums", template, *grid, ("x", "sums", *sizes)),
+        Launch("average.cu", "cumulative_mean", template, *grid, ("x", "sums", "out", *sizes)),
+    )
+    return Plan(outputs, launches, {"sums": contiguous((B, pieces, C), accumulator(x.dtype))})

@@ -1,0 +1,27 @@
+"""How the kernels want their tensors in memory, on the CPU as on a GPU."""
+
+import torch
+from torch import Tensor
+
+
+def rows(x: Tensor) -> Tensor:
+    """Return x (B, T, C) with contiguous channels; batch and time may have any strides."""
+    return x if x.stride(2) == 1 else x.contiguous()
+
+
+def taps(weight: Tensor) -> Tensor:
+    """Return (H, K) or (B, T, H, K) with the taps of all heads of a position contiguous."""
+    dense = weight.stride(-1) == 1 and weight.stride(-2) == weight.shape[-1]
+    return weight if dense else weight.contiguous()
+
+
+def accumulator(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype that the CUDA kernels add up in: float64 for float64, float32 otherwise."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def offsets(x: Tensor, left: Tensor, right: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Return TaLK's offsets, contiguous, in the accumulator's dtype: half cannot place edges."""
+    dtype = accumulator(x.dtype)
+    left = left.to(dtype).contiguous()
+    return left, None if right is None else right.to(dtype).contiguous()

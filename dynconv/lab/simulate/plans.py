@@ -1,0 +1,30 @@
+"""Runs the plans of the CUDA kernels on CPU tensors, by the simulator."""
+
+from functools import cache
+
+from torch import Tensor
+
+from dynconv.kernels.cuda.build import code
+from dynconv.kernels.cuda.call import Kernels, convert
+from dynconv.kernels.cuda.plan import Launch
+from dynconv.lab.simulate.simulator import Function, Module
+
+
+def start(launch: Launch, arguments: list) -> None:
+    """Run one launch to its end; KernelFault if it is wrong, ValueError for tensors of a GPU."""
+    for z in arguments:
+        if isinstance(z, Tensor) and z.device.type != "cpu":
+            raise ValueError(f"a tensor is on {z.device}, the simulator runs on the CPU: .cpu()")
+    function = compiled(launch.source, launch.kernel)
+    values = [convert(z) for z in arguments]
+    function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
+
+
+@cache
+def compiled(source: str, kernel: str) -> Function:
+    """Return a kernel of the package, compiled for this CPU."""
+    return Module(code(source), [kernel]).get_function(kernel)
+
+
+kernels = Kernels(start)
+"""The operators of torch.ops.dynconv, by their CUDA kernels, for CPU tensors."""

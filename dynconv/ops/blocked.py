@@ -1,0 +1,83 @@
+"""What the implementations share that save nothing but their inputs for the backward pass.
+
+`convolve` turns a convolution and the maps to its two gradients into a differentiable function.
+`blocks` and `diagonals` cut the band matrix of a convolution into blocks of positions, so that
+memory stays linear in T.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+
+class Trilinear(torch.autograd.Function):
+    """Computes a convolution and its gradients as derivatives of one sum:
+
+        sum over t, j of g[t] * weight[t, j] * x[t + j - pad_left]
+
+    The sum is linear in g, in weight and in x. Its derivative by g is the convolution, those by
+    weight and by x are the gradients, and the derivatives of each map are the other two.
+    """
+
+    @staticmethod
+    def forward(ctx, maps, sizes, wanted, *tensors):
+        """Return the derivative by tensors[wanted], which is None; tensors are g, weight, x."""
+        ctx.maps, ctx.sizes, ctx.wanted = maps, sizes, wanted
+        ctx.save_for_backward(*tensors)
+        given = [tensor for tensor in tensors if tensor is not None]
+        # Autocast would make the products' dtype differ from the one that backward meets.
+        with torch.autocast(given[0].device.type, enabled=False):
+            return maps[wanted](*given, *sizes)
+
+    @staticmethod
+    def backward(ctx, cotangent):
+        tensors = list(ctx.saved_tensors)
+        tensors[ctx.wanted] = cotangent
+        grads = [None, None, None]
+        for i in range(3):
+            if ctx.needs_input_grad[3 + i]:
+                others = [None if k == i else tensor for k, tensor in enumerate(tensors)]
+                grads[i] = Trilinear.apply(ctx.maps, ctx.sizes, i, *others)
+        return None, None, None, *grads
+
+
+def convolve(
+    maps: tuple[Callable[..., Tensor], ...], weight: Tensor, x: Tensor, *sizes: int
+) -> Tensor:
+    """Return maps[0](weight, x, *sizes), differentiable by the two other maps.
+
+    maps    out(weight, x, *sizes), weight_grad(g, x, *sizes), x_grad(g, weight, *sizes)
+    """
+    return Trilinear.apply(maps, sizes, 0, None, weight, x)
+
+
+def cached(x: Tensor) -> int:
+    """Return how many positions of (B, T, C) fit a megabyte of float32, about a core's cache."""
+    return max(1, 2**18 // max(1, x.shape[0] * x.shape[2]))
+
+
+BLOCK = 32  # positions in a block: more waste products off the diagonals, fewer make small ones
+
+
+def blocks(T: int, K: int, pad_left: int) -> Iterator[tuple[slice, slice, slice]]:
+    """Yield each block's positions t, the tokens s in their windows, and the tokens' columns.
+
+    The windows of S positions cover S + K - 1 columns, from token t.start - pad_left on; tokens
+    before 0 and from T on do not exist.
+    """
+    for start in range(0, T, BLOCK):
+        t = slice(start, min(start + BLOCK, T))
+        first = start - pad_left
+        s = slice(max(0, first), min(T, t.stop + K - 1 - pad_left))
+        yield t, s, slice(s.start - first, s.stop - first)
+
+
+def diagonals(band: Tensor, K: int) -> Tensor:
+    """Return a view (..., S, K) of (..., S, S + K - 1) whose entry [t, j] is band[t, t + j]."""
+    return band.flatten(-2).unfold(-1, K, band.shape[-1] + 1)
+
+
+def split_heads(x: Tensor, H: int) -> Tensor:
+    """Return a view (B, H, T, R) of (B, T, C)."""
+    return x.unflatten(2, (H, -1)).transpose(1, 2)
