@@ -53,6 +53,39 @@ def pytest_terminal_summary(terminalreporter):
     if missed:
         reason = missed[0].longrepr[2].removeprefix("Skipped: ")
         terminalreporter.write_line(f"{len(missed)} GPU TESTS NOT RUN: {reason}", red=True)
+    if path := gpu_record(terminalreporter.config, terminalreporter.stats):
+        terminalreporter.write_line(f'impl="auto" takes the CUDA kernels on this GPU: {path}')
+
+
+def gpu_record(config, stats: dict[str, list]) -> Path | None:
+    """Record that all of `pytest -m gpu` has passed here; return the file.
+
+    Nothing is recorded, and None returned, when a test failed or was skipped, or when only some of
+    the tests were asked for.
+    """
+    option = config.option
+    some = option.keyword or option.deselect or option.file_or_dir or getattr(option, "lf", False)
+    if option.markexpr != "gpu" or some or hasattr(config, "workerinput"):
+        return None
+    passed = stats.get("passed", [])
+    skipped = [z for z in stats.get("skipped", []) if "gpu" in getattr(z, "keywords", ())]
+    if not passed or skipped or stats.get("failed") or stats.get("error"):
+        return None
+    import torch
+
+    from dynconv.kernels.cuda.build import architecture, cupy
+    from dynconv.lab import ledger
+
+    name = architecture(torch.cuda.current_device())
+    entry = ledger.entry(
+        f"the tests of the CUDA kernels passed on a GPU of architecture {name}",
+        "pytest -m gpu",
+        {"architecture": name, "passed": len(passed)},
+        versions={"cuda": torch.version.cuda, "cupy": cupy().__version__},
+    )
+    path = ledger.path(f"gpu-tests-{name}", None)
+    ledger.write(path, entry)
+    return path
 
 
 @pytest.fixture(params=["chosen", "full"])

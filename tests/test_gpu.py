@@ -11,12 +11,12 @@ from operators import CONVS, F16, F32, F64, HALF, assert_exact, call, case, expe
 from torch import nn
 
 from dynconv import ops
-from dynconv.kernels import cuda, launch
+from dynconv.kernels.cuda import build
 from dynconv.layers import DynamicConv, LightConv, TaLKConv
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(bool(launch.missing()), reason=str(launch.missing())),
+    pytest.mark.skipif(bool(build.missing()), reason=str(build.missing())),
 ]
 OPERATORS = (*CONVS, "dynamic_conv_softmax", "talk_conv", "cumulative_mean")
 
@@ -190,12 +190,12 @@ def test_mixed_devices_are_refused():
 
 
 def test_dropconnect_on_the_gpu_is_that_of_the_simulator():
-    from dynconv.kernels import simulate
+    from dynconv.lab import simulate
 
     if simulate.missing():
         pytest.skip(simulate.missing())
     torch.manual_seed(0)
     x, logits, seed = torch.randn(2, 40, 128), torch.randn(2, 40, 2, 7), torch.tensor([2**40 + 5])
-    wanted = cuda.softmax_mix(x, logits, seed, 0.3, 3)
-    found = cuda.softmax_mix(x.cuda(), logits.cuda(), seed.cuda(), 0.3, 3)
+    wanted = simulate.kernels.softmax_conv(x, logits, seed, 0.3, 3)
+    found = torch.ops.dynconv.softmax_conv(x.cuda(), logits.cuda(), seed.cuda(), 0.3, 3)
     torch.testing.assert_close(found.cpu(), wanted)

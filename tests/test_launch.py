@@ -1,11 +1,13 @@
 """How the CUDA kernels are planned, compiled, launched, registered and refused, without a GPU."""
 
+import json
 import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from conftest import gpu_record
 
 from dynconv import ops
 from dynconv.kernels.cuda import build, call, plan
@@ -304,7 +306,14 @@ def test_doctor_tries_a_kernel(monkeypatch):
         return x
 
     monkeypatch.setattr(ops, "light_conv", light_conv)
-    assert re.search(r"kernel was there after \d\.\d s; CuPy keeps", report())
+    monkeypatch.setattr(build, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(build, "verified_architectures", dict)
+    text = report()
+    assert re.search(r"kernel was there after \d\.\d s; CuPy keeps", text)
+    assert "auto leaves them: this GPU is sm_90, and their tests have passed on no GPU yet." in text
+    monkeypatch.setattr(build, "verified_architectures", lambda: {"sm_80": 1, "sm_90": 2})
+    assert "auto takes them: this GPU is sm_90" in (text := report())
+    assert "passed on sm_80, sm_90." in text
     outcome.append("no image for this architecture")
     text = report()
     assert "The CUDA kernels (impl='cuda') fail: no image for this architecture." in text
@@ -362,6 +371,43 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
         assert list(build.verified_architectures()) == ["sm_80", "sm_90"]
     finally:
         build.verified_architectures.cache_clear()
+
+
+PASS = SimpleNamespace(keywords=("gpu",))
+
+
+@pytest.mark.parametrize(
+    ("options", "stats", "written"),
+    [
+        ({}, {"passed": [PASS, PASS]}, True),
+        ({}, {"passed": [PASS], "skipped": [SimpleNamespace()]}, True),  # another module
+        ({}, {}, False),
+        ({}, {"passed": [PASS], "failed": [PASS]}, False),
+        ({}, {"passed": [PASS], "error": [PASS]}, False),
+        ({}, {"passed": [PASS], "skipped": [PASS]}, False),
+        ({"markexpr": ""}, {"passed": [PASS]}, False),
+        ({"keyword": "exact"}, {"passed": [PASS]}, False),
+        ({"deselect": ["tests/test_gpu.py"]}, {"passed": [PASS]}, False),
+        ({"file_or_dir": ["tests/test_gpu.py"]}, {"passed": [PASS]}, False),
+        ({"lf": True}, {"passed": [PASS]}, False),
+    ],
+)
+def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(build, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(build, "cupy", lambda: SimpleNamespace(__version__="14.2"))
+    monkeypatch.setattr(ledger, "this_device", lambda: "GPU of this test")
+    monkeypatch.setattr(ledger, "path", lambda name, output: tmp_path / f"{name}.json")
+    chosen = {"markexpr": "gpu", "keyword": "", "deselect": None, "file_or_dir": [], "lf": False}
+    config = SimpleNamespace(option=SimpleNamespace(**chosen | options))
+    path = tmp_path / "gpu-tests-sm_90.json"
+    assert gpu_record(config, stats) == (path if written else None)
+    assert path.exists() == written
+    if written:
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        assert entry["device"] == "GPU of this test" and entry["versions"]["cupy"] == "14.2"
+        passed = {"architecture": "sm_90", "passed": len(stats["passed"])}
+        assert entry["numbers"] == passed
 
 
 def test_pytorch_knows_the_kernels_as_those_of_a_gpu():

@@ -78,6 +78,8 @@ def test_its_command_is_there(line):
     program, *arguments = words
     if program == "make":
         assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif line == "pytest -m gpu":
+        assert re.search(r"^markers = .*\bgpu:", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     elif program == "pytest":
         (file,) = (ROOT / word for word in arguments if word.startswith("tests/"))
         if "-k" in arguments:

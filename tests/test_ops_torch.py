@@ -41,10 +41,10 @@ def arguments() -> dict[str, list[tuple]]:
     weight, (left, right) = torch.randn(B, T, H, K), torch.rand(2, B, T, H)
     at = torch.randint(3, (B, K))
     return {
-        "mix": [(x, weight, 2), (x, shared, 4), (x[:, 1:, 1:], torch.randn(C - 1, K), 0)],
-        "transposed": [(g, weight, 2), (g, shared, 4)],
-        "correlate": [(g, x, weight.shape, 2), (g, x, shared.shape, 4)],
-        "gradients": [(g, x, weight, 2), (g, x, shared, 4)],
+        "conv": [(x, weight, 2), (x, shared, 4), (x[:, 1:, 1:], torch.randn(C - 1, K), 0)],
+        "conv_grad_input": [(g, weight, 2), (g, shared, 4)],
+        "conv_grad_weight": [(g, x, weight.shape, 2), (g, x, shared.shape, 4)],
+        "conv_backward": [(g, x, weight, 2), (g, x, shared, 4)],
         "talk": [(x, left, right, 3, 2), (x, left, None, 3, 0)],
         "talk_backward": [(g, x, left, right, 3, 2), (g, x, left, None, 3, 0)],
         "cumulative_mean": [(x, False), (g, True)],
@@ -68,7 +68,7 @@ def test_registration(name, grad):
 def test_arguments_name_every_operator():
     names = torch._C._dispatch_get_all_op_names()
     ours = {name.split("::")[1] for name in names if name.startswith("dynconv::")}
-    only_on_gpus = {"softmax_mix", "softmax_mix_backward"}  # tests/test_launch.py simulates them
+    only_on_gpus = {"softmax_conv", "softmax_conv_backward"}  # tests/test_launch.py simulates them
     assert ours == set(arguments()) | only_on_gpus
 
 

@@ -95,9 +95,12 @@ def cuda_kernels() -> list[str]:
     except RuntimeError as error:
         return [f"  The CUDA kernels (impl='cuda') fail: {error}.", elsewhere]
     return [
-        "  On a GPU in float32, float64, float16 and bfloat16: cuda, compiled at first use. The",
+        "  The CUDA kernels (impl='cuda') run here in float32, float64, float16 and bfloat16. The",
         f"  first kernel was there after {time.perf_counter() - start:.1f} s; CuPy keeps them in",
         "  ~/.cupy/kernel_cache.",
+        f"  auto {'takes' if cuda.verified(x) else 'leaves'} them: this GPU is "
+        f"{cuda.architecture(x.device.index)}, and their tests have passed on "
+        f"{', '.join(cuda.verified_architectures()) or 'no GPU yet'}.",
         elsewhere,
     ]
 

@@ -1,0 +1,41 @@
+"""What `import dynconv.ops` loads, and how long that takes."""
+
+import subprocess
+import sys
+from statistics import median
+
+HEAVY = ("cupy", "pydantic", "matplotlib", "torch._dynamo", "sympy")
+LOADED = "import sys, dynconv.ops; print(*sys.modules)"
+TIMED = """
+import sys, time, resource
+def used():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+import torch
+first = used()
+import dynconv.ops
+print(first, used() - first)
+"""
+
+
+def python(program: str) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_nothing_but_the_operators_and_kernels_is_loaded():
+    """No simulator, no NVRTC, no CuPy, nothing of the other rings, and not PyTorch's compiler."""
+    loaded = python(LOADED)
+    ours = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("dynconv.")}
+    assert ours == {"dynconv.kernels", "dynconv.ops"}
+    assert not [name for name in loaded if name.startswith(HEAVY)]
+
+
+def test_it_takes_hardly_longer_than_pytorch():
+    """At most 1.2 times as long, in seconds of this process, the median of three."""
+    for _ in range(3):
+        runs = [map(float, python(TIMED)) for _ in range(3)]
+        share = median(ours / torch for torch, ours in runs)
+        if share <= 0.2:
+            return
+    raise AssertionError(f"{share:.0%} more than torch alone")
