@@ -484,7 +484,7 @@ def test_tables_are_100_columns_wide():
 
 def bench_on_cpu(fake, tmp_path, monkeypatch, operators=None):
     """The whole command but for the GPU; the exit's number, the file, the text."""
-    monkeypatch.setattr(competitors, "ladder", lambda *arguments: {})
+    monkeypatch.setattr(competitors, "first_versions", lambda *arguments: {})
     monkeypatch.setattr(command, "LAYER", (Shape(1, 4, 16, 2),))
     monkeypatch.setitem(gate.ALLOWED, "float32", 1e-6)
     found = operators or ["light_conv", "dynamic_conv_softmax"]
@@ -596,15 +596,15 @@ def test_the_default_shapes_keep_ten_sentences(monkeypatch):
 def test_attention_says_how_it_was_made():
     q = torch.randn(1, 2, 4, 8, requires_grad=True)
     out = torch.nn.functional.scaled_dot_product_attention(q, q, q) + 1
-    assert competitors.backend(out) == "flash"
-    assert competitors.backend(q @ q.mT) == "products"
+    assert competitors.attention_backend(out) == "flash"
+    assert competitors.attention_backend(q @ q.mT) == "products"
 
 
 @pytest.mark.parametrize("spent", ["seconds", "tries"])
 def test_nobody_waits_for_more_compiling(spent, monkeypatch):
     """What PyTorch would compile is left out with a note."""
     monkeypatch.setattr(contest, "COMPILED", 12)
-    monkeypatch.setattr(competitors, "ladder", lambda *arguments: {})
+    monkeypatch.setattr(competitors, "first_versions", lambda *arguments: {})
     bench = Bench(OnCpu(), Honest(), 1)
     if spent == "seconds":
         bench.compiling = contest.COMPILING + 1.0
@@ -703,7 +703,7 @@ def test_a_first_version_that_fails_stops_nobody(monkeypatch):
 
     case = Case("light_conv", 3, F32, Shape(1, 8, 4, 2))
     inputs, g, seed = draw(case, torch.device("cpu"))
-    monkeypatch.setattr(competitors, "ladder", lambda *arguments: {"forward": fail})
+    monkeypatch.setattr(competitors, "first_versions", lambda *arguments: {"forward": fail})
     runs = competitors.kernel_runs(simulate.kernels, case, inputs, g, seed)
     assert [(run.impl, run.right) for run in runs[:2]] == [("cuda", True)] * 2
     assert runs[2].note == "failed: no room in the cache" and runs[2].right is None

@@ -286,7 +286,7 @@ def light_gradients(
 def softmax_conv(
     x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
 ) -> Plan:
-    """Plan DynamicConv from logits (B, T, H, K); with DropConnect if there is an int64 seed (1,)."""
+    """Plan DynamicConv from logits (B, T, H, K); DropConnect if there is a seed, int64 (1,)."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
     outputs = {"out": contiguous(x.shape, x.dtype)}
     if B == 0:

@@ -1,7 +1,7 @@
-"""`dynconv bench kernels`: whether each CUDA kernel is right, and then how fast it is.
+"""`dynconv bench kernels`: checks each CUDA kernel, and then times it.
 
-Only a kernel that agrees with float64 arithmetic is timed. Beside each stand its floor, a copy,
-attention, PyTorch's ways and the ladder's first kernel.
+Only a kernel that agrees with float64 arithmetic is timed. It is compared with its floor, a copy,
+attention, PyTorch's implementations, and the first version in its source.
 """
 
 import re
@@ -20,7 +20,7 @@ from dynconv.lab.bench.cases import SEEDED, Case, Shape, parse_shape
 from dynconv.lab.bench.cuda import floors
 from dynconv.lab.bench.cuda.contest import Bench
 from dynconv.lab.bench.cuda.gpu import Gpu
-from dynconv.lab.bench.cuda.plan import plan as tell_plan
+from dynconv.lab.bench.cuda.plan import plan as work_out
 from dynconv.lab.bench.cuda.tables import header, layer_table, operator_table
 
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in NUMBERS}
@@ -31,7 +31,7 @@ LAYER = Shape(112, 32, 1024, 16), Shape(10, 1000, 1024, 16)
 def chosen(
     shapes: Sequence[str], dtypes: Sequence[str], operators: Sequence[str], sizes: Sequence[str]
 ) -> list[Case]:
-    """All cases: shape by shape, dtype by dtype."""
+    """Return all cases, shape by shape and dtype by dtype; UserError for an unknown name."""
     for kind, names, known in (("operator", operators, OPERATORS), ("dtype", dtypes, DTYPES)):
         for name in names:
             if name not in known:
@@ -59,14 +59,14 @@ def bench_kernels(
     output: Path | None,
     say: Callable[[str], None],
 ) -> int:
-    """Measure, or with `plan` tell what is known before; returns how many kernels are wrong."""
+    """Measure, or with `plan` work out what is known before; return how many kernels are wrong."""
     operators = operators or OPERATORS
     cases = chosen(shapes, dtypes, operators, kernel_sizes)
     options = {"shapes": shapes, "dtypes": dtypes, "operators": operators}
     options |= {"kernel-sizes": kernel_sizes, "rounds": [str(rounds)]}
     command = " ".join(f"--{name} {','.join(given)}" for name, given in options.items())
     if plan:
-        for text in tell_plan(cases, f"dynconv bench kernels --plan {command}", output):
+        for text in work_out(cases, f"dynconv bench kernels --plan {command}", output):
             say(text)
         return 0
     if reason := build.missing():
@@ -80,7 +80,10 @@ def bench_kernels(
 def measure(
     bench: Bench, cases: Sequence[Case], command: str, output: Path | None, say: Callable
 ) -> int:
-    """The file is data/results/kernels-DEVICE.json by default, and written after each operator."""
+    """Measure all cases; return how many kernels are wrong.
+
+    The file, by default data/results/kernels-DEVICE.json, is written after each operator.
+    """
     from tqdm import tqdm
 
     gpu = bench.gpu
@@ -90,7 +93,7 @@ def measure(
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
     report = ledger.entry(what, command, numbers, **gpu.about())
 
-    def tell(rows: list[dict], where: str = "rows") -> None:
+    def report_rows(rows: list[dict], where: str = "rows") -> None:
         numbers[where] += rows
         numbers["copy_gb_per_s"] = bench.copied
         ledger.write(output, report)
@@ -110,14 +113,14 @@ def measure(
                 total=total, unit=" runs", disable=None, leave=False, desc=f"T = {shape.T:,}"
             ) as bar:
                 for dtype, group in groupby(every, lambda case: case.dtype):
-                    tell(bench.beside(shape, dtype))
+                    report_rows(bench.references(shape, dtype))
                     for case in group:
-                        tell(bench.operator(case))
+                        report_rows(bench.operator(case))
             say(f"\n{time.perf_counter() - start:.0f} s for this shape")
         with tqdm(total=0, disable=True) as bar:
             for shape in LAYER:
                 for dtype in (torch.float32, torch.bfloat16):
-                    tell(bench.layer(shape, dtype), "layer")
+                    report_rows(bench.layer(shape, dtype), "layer")
     wrong = [row for row in numbers["rows"] if row["right"] is False]
     say(f"\n{len(wrong)} wrong; load {report['load']['after']}; written to {output}")
     return len(wrong)

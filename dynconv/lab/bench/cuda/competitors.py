@@ -1,4 +1,4 @@
-"""What a kernel competes with: PyTorch's ways, and the ladder's first kernel; and their times."""
+"""What a kernel competes with: PyTorch's implementations, and the first version in its source."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ FIRST = {
 }
 
 
-def ladder(
+def first_versions(
     case: Case, inputs: Sequence[Tensor], g: Tensor, seed: Tensor
 ) -> dict[str, Callable[[], list[Tensor]]]:
     """Return calls of v1, the first version in each source, by direction if it has all of it."""
@@ -65,39 +65,39 @@ def ladder(
         start("lightconv.cu", "light_weight_grad_v1", made[1], g, x, made[1], *sizes, *both)
         return made
 
-    # Of dynamic_conv's gradients there is one, of softmax's none; and in one thread for each tap,
-    # or with all windows asked for each number, long sequences take seconds.
+    # There is a first version of one gradient of dynamic_conv, and of none of the softmax's. Those
+    # of light_conv and talk_conv take seconds for long sequences.
     whole = case.operator in ("light_conv", "talk_conv") and case.shape.T <= 1000
     return {"forward": forward} | ({"backward": backward} if whole else {})
 
 
 @dataclass
 class KernelRun(Run):
-    """One direction of one competitor on a GPU, and whether it is right."""
+    """One implementation in one direction on a GPU, and whether its results are right."""
 
     make: Callable[[], tuple[Callable[[], object], int]] | None = None
-    """returns what is timed, and the bytes of an output that it keeps alive"""
+    """returns the call to time, and the bytes of an output that the call keeps alive"""
     right: bool | None = None
-    """None for those that are not checked"""
+    """None for implementations that are not checked"""
     error: float | None = None
 
     @property
     def ms(self) -> float | None:
-        """The median of its times, in milliseconds."""
+        """Return the median of its times in milliseconds."""
         return median(self.times) * 1e3 if self.times else None
 
     def judge(self, errors: Sequence[float], allowed: float) -> None:
-        """Keep the worst error. NaN is worse than any, and never right."""
+        """Keep the largest error, and note it if it is not allowed; NaN never is."""
         self.right = all(one <= allowed for one in errors)
         self.error = torch.tensor(errors).max().item()
         if not self.right:
             self.note = f"WRONG, not timed: error {self.error:.2g}, allowed {allowed:.2g}"
 
 
-def both(
+def both_directions(
     impl: str, function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor
 ) -> list[KernelRun]:
-    """Forward without a graph of autograd, and backward on one that was recorded before."""
+    """Return the runs of forward without autograd, and of backward on a graph recorded before."""
 
     def backward():
         leaves = [z.detach().requires_grad_() for z in inputs]
@@ -113,7 +113,7 @@ def both(
 
 
 def compiled(function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor) -> list[KernelRun]:
-    """By torch.compile. Forward is that of training, so that it is compiled once for both."""
+    """Return the runs by torch.compile, compiled once: its forward is that of training."""
     import torch._functorch.config
 
     torch._functorch.config.donated_buffer = False  # else retain_graph is refused
@@ -126,12 +126,14 @@ def compiled(function: Callable[..., Tensor], inputs: list[Tensor], g: Tensor) -
             return fast(*leaves)
 
     first = KernelRun("compiled", "forward", make=lambda: (forward, 0))
-    return [first, both("compiled", fast, inputs, g)[1]]
+    return [first, both_directions("compiled", fast, inputs, g)[1]]
 
 
-def ways(case: Case) -> dict[str, Callable[..., Tensor]]:
-    """PyTorch's, by name. For dynamic_conv_softmax they make the weights first; "separate" goes on
-    with the CUDA kernel of dynamic_conv, "shifted" without.
+def eager(case: Case) -> dict[str, Callable[..., Tensor]]:
+    """Return PyTorch's implementations by name.
+
+    For dynamic_conv_softmax both make the weights first; "separate" then takes what `auto` chooses
+    for dynamic_conv, "shifted" adds shifted copies.
     """
     operator, sizes = case.operator, case.options()
     sizes |= {"dropout": DROPOUT} if operator == SEEDED else {}
@@ -148,7 +150,7 @@ def ways(case: Case) -> dict[str, Callable[..., Tensor]]:
 def kernel_runs(
     kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tensor
 ) -> list[KernelRun]:
-    """The kernels in use, called like any operator of PyTorch, and v1, with the gate's verdict."""
+    """Return the runs of the kernels in use and of their first versions, checked by the gate."""
     how = (seed, DROPOUT) if case.operator == SEEDED else ()
     errors, expected = gate(kernels, case, inputs, g, seed)
     forward = partial(floors.forward, kernels, case, inputs, *how)
@@ -157,12 +159,12 @@ def kernel_runs(
     for direction, call in {"forward": forward, "backward": backward}.items():
         runs.append(KernelRun("cuda", direction, make=lambda call=call: (call, 0)))
         runs[-1].judge(errors[direction], ALLOWED[dtype_name(case.dtype)])
-    for direction, call in ladder(case, inputs, g, seed).items():
+    for direction, call in first_versions(case, inputs, g, seed).items():
         runs.append(KernelRun("v1", direction, make=lambda call=call: (call, 0)))
         try:
             with poisoned():
                 found = call()
-        except Exception as why:  # it is no reason not to time the others
+        except Exception as why:  # the others are timed all the same
             runs[-1].note = f"failed: {first_line(why)}"
             continue
         wanted = expected[:1] if direction == "forward" else expected[1:]
@@ -171,11 +173,12 @@ def kernel_runs(
 
 
 def copying(x: Tensor) -> KernelRun:
+    """Return the run of a copy of x."""
     return KernelRun("", "forward", make=lambda: (lambda: torch.empty_like(x).copy_(x), 0))
 
 
-def backend(out: Tensor) -> str:
-    """Which of PyTorch's ways to attend made this, by the name of its gradient."""
+def attention_backend(out: Tensor) -> str:
+    """Return which of PyTorch's attentions computed `out`, by the name of its gradient."""
     node = out.grad_fn
     while node is not None:
         if found := re.search("ScaledDotProduct(.*)Attention", node.name()):

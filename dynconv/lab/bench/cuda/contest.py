@@ -1,4 +1,4 @@
-"""The contest: who is prepared, who has his turn, and the rows that come of it."""
+"""Prepares runs, times them by turns, and turns the results into rows of the file."""
 
 import re
 import time
@@ -17,12 +17,12 @@ from dynconv.lab.bench.cuda import floors
 from dynconv.lab.bench.cuda.competitors import (
     SLOW,
     KernelRun,
-    backend,
-    both,
+    attention_backend,
+    both_directions,
     compiled,
     copying,
+    eager,
     kernel_runs,
-    ways,
 )
 from dynconv.lab.bench.cuda.gate import DROPOUT
 from dynconv.lab.bench.cuda.gpu import Gpu, first_line
@@ -30,12 +30,12 @@ from dynconv.lab.bench.measure import four_digits, take_turns
 from dynconv.layers import DynamicConv
 
 COMPILED, COMPILING = 1000, 90  # the length T for which PyTorch compiles, and seconds for all that
-SQUARE = 8e9  # bytes of the T x T matrices beyond which nobody waits for them
+SQUARE = 8e9  # bytes of the T x T matrices beyond which they are left out
 MATRIX = re.compile("gemm|gemv|cutlass|xmma|cublas|nvjet|splitk", re.IGNORECASE)
 
 
 class Bench:
-    """What the measurements of one command share.
+    """Measures on one GPU; holds what the measurements of a command share.
 
     kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
@@ -48,7 +48,7 @@ class Bench:
         self.attention: dict[str, float | None] = {}  # milliseconds of each direction
 
     def prepare(self, run: KernelRun, size: int) -> None:
-        """Warm up, count memory in multiples of `size`, capture. What fails becomes a note."""
+        """Warm up, count memory in multiples of `size`, and capture; a failure becomes a note."""
         try:
             start = time.perf_counter()
             run.make()[0]()  # whatever is compiled, chosen or allocated once
@@ -64,7 +64,7 @@ class Bench:
         run.right = run.right and run.call is not None
 
     def time(self, runs: Sequence[KernelRun], size: int) -> None:
-        """By turns, those that have no note yet."""
+        """Time the runs by turns, without those that have a note already."""
         for run in runs:
             if run.note is None:
                 self.prepare(run, size)
@@ -73,7 +73,7 @@ class Bench:
                 run.times.append(self.gpu.seconds(run.call))
             except Exception as why:
                 run.call, run.times, run.note = None, [], f"failed: {first_line(why)}"
-                run.right = run.right and False
+                run.right = None if run.right is None else False
 
     def row(
         self,
@@ -83,7 +83,11 @@ class Bench:
         floor_us: float | None,
         best: float | None,
     ) -> dict:
-        """A row of the file; moved: bytes of the floor, best: the best eager way's milliseconds."""
+        """Return a row of the file.
+
+        moved  bytes that must move
+        best   milliseconds of the fastest of PyTorch's eager implementations
+        """
         speed = over(moved, run.ms and run.ms * 1e6)
         numbers = {
             "ms": run.ms,
@@ -100,19 +104,15 @@ class Bench:
         return row | {"rounds": len(run.times), "right": run.right, "note": run.note}
 
     def calibrate(self, shape: Shape, dtype: torch.dtype) -> None:
-        """Measure the GB/s of a copy, which all others are compared with: by the copy engine or by
-        a kernel, whichever is faster.
-        """
+        """Measure the GB/s of a copy, by the copy engine or a kernel, whichever is faster."""
         x = torch.randn(shape[:3], device=self.gpu.device).to(dtype)
         runs = [copying(x), KernelRun("", "forward", make=lambda: (lambda: torch.neg(x), 0))]
         self.time(runs, x.nbytes)
         fastest = min((run.ms for run in runs if run.ms), default=None)
         self.copied = over(2 * x.nbytes, fastest and fastest * 1e6)
 
-    def beside(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
-        """A graph of one number, a copy, and attention: in half precision flash, else what PyTorch
-        chooses.
-        """
+    def references(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
+        """Measure an empty launch, a copy, and attention: flash in half precision, else PyTorch's."""
         self.gpu.fresh()
         q, k, v, g = torch.randn(4, *shape[:3], device=self.gpu.device).to(dtype)
 
@@ -122,11 +122,11 @@ class Bench:
 
         chosen = ""
         with suppress(RuntimeError), torch.enable_grad():
-            chosen = backend(attend(q[:1].detach().requires_grad_(), k[:1], v[:1]))
+            chosen = attention_backend(attend(q[:1].detach().requires_grad_(), k[:1], v[:1]))
         one = torch.zeros(1, device=self.gpu.device)
         launched = KernelRun("", "forward", make=lambda: (one.zero_, 0))
         launched, copy, *others = runs = [
-            launched, copying(q), *both(chosen, attend, [q, k, v], g)
+            launched, copying(q), *both_directions(chosen, attend, [q, k, v], g)
         ]  # fmt: skip
         self.time(runs, q.nbytes)
         self.attention = {run.direction: run.ms for run in others}
@@ -141,7 +141,7 @@ class Bench:
         ]
 
     def operator(self, case: Case) -> list[dict]:
-        """The kernels, and what they compete with."""
+        """Measure the kernels of a case and what they compete with."""
         self.gpu.fresh()
         inputs, g, seed = draw(case, self.gpu.device)
         try:
@@ -150,31 +150,33 @@ class Bench:
             note = f"not checked, not timed: {first_line(why)}"
             both_ways = "forward", "backward"
             runs = [KernelRun("cuda", way, right=False, note=note) for way in both_ways]
-        eager = ways(case)
+        implementations = eager(case)
         B, T, _, H = case.shape
         square = B * H * T**2 * case.dtype.itemsize
-        for name, function in eager.items():
+        for name, function in implementations.items():
             if name in ("band", "window") and square > SQUARE:
                 note = f"left out: T x T for each head is {square / 1e9:.0f} GB"
                 runs += [KernelRun(name, way, note=note) for way in ("forward", "backward")]
             else:
-                runs += both(name, function, inputs, g)
-        if case.shape.T == COMPILED and "shifted" in eager:
+                runs += both_directions(name, function, inputs, g)
+        if case.shape.T == COMPILED and "shifted" in implementations:
             self.tried[case.operator, case.dtype] += 1
             late = self.compiling > COMPILING or self.tried[case.operator, case.dtype] > 3
             note = f"left out: three are compiled, or {COMPILING} s are over" if late else None
-            runs += [replace(run, note=note) for run in compiled(eager["shifted"], inputs, g)]
+            runs += [
+                replace(run, note=note) for run in compiled(implementations["shifted"], inputs, g)
+            ]
         self.time(runs, inputs[0].nbytes)
         known, rows = floors.known(case), []
         for run in runs:
-            rivals = [z for z in runs if z.impl in eager and z.direction == run.direction]
+            rivals = [z for z in runs if z.impl in implementations and z.direction == run.direction]
             best = min((z.ms for z in rivals if z.ms and not z.note), default=None)
             of = known[run.direction]
             rows.append(self.row(case.named(), run, of["bytes"], of["floor_us"], best))
         return rows
 
     def layer(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
-        """Where a DynamicConv layer spends its time, in bfloat16; dtype: of its parameters."""
+        """Measure where a DynamicConv layer with parameters of `dtype` spends time in bfloat16."""
         self.gpu.fresh()
         layer = DynamicConv(shape.C, shape.H, 31, glu=True, weight_dropout=DROPOUT)
         layer = layer.to(self.gpu.device, dtype)
@@ -205,4 +207,5 @@ class Bench:
 
 
 def over(a: float | None, b: float | None) -> float | None:
+    """Return a / b, or None if one of them is."""
     return a / b if a is not None and b else None

@@ -19,7 +19,7 @@ PART = 2**24  # numbers of x that are looked at in float64 at a time
 
 @contextmanager
 def poisoned() -> Iterator[None]:
-    """Memory that nobody has written is NaN."""
+    """Fill new memory with NaN, so that what a kernel forgets to write shows."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -29,7 +29,7 @@ def poisoned() -> Iterator[None]:
 
 
 def error(found: Tensor, expected: Tensor) -> float:
-    """Of the norm; NaN if there is one anywhere."""
+    """Return the error relative to the norm; NaN if there is a NaN anywhere."""
     size = expected.norm().item()
     return (found.double() - expected).norm().item() / (size or 1)
 
@@ -37,7 +37,7 @@ def error(found: Tensor, expected: Tensor) -> float:
 def reference(
     case: Case, inputs: Sequence[Tensor], g: Tensor, factor: Tensor | None = None
 ) -> list[Tensor]:
-    """Output and gradients in float64, by shifted copies or by the paper's windows.
+    """Return output and gradients in float64, by shifted copies or by the paper's windows.
 
     factor: what DropConnect multiplies the softmax by, (B, T, H, K)
     """
@@ -62,10 +62,10 @@ def reference(
 
 
 def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, bool]:
-    """Which weights DropConnect keeps, (B, T, H, K), and whether they are as many as they should.
+    """Return which weights DropConnect keeps, (B, T, H, K), and whether their share is right.
 
-    The kernels show it: where channel r of a head is 1 at positions r, r + period, ... and else 0,
-    it becomes the weight of the one tap that meets such a position.
+    The kernels themselves show it: if channel r of a head is 1 at positions r, r + period, ... and
+    0 elsewhere, each output is the weight of the one tap that meets such a position.
     """
     (B, T, C, H), K, R = case.shape, case.K, case.shape.C // case.shape.H
     period = R * -(-K // R)  # no two taps of one position meet the same channel
@@ -87,7 +87,7 @@ def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, boo
 def gate(
     kernels, case: Case, inputs: Sequence[Tensor], g: Tensor, seed: Tensor
 ) -> tuple[dict[str, list[float]], list[Tensor]]:
-    """The errors of both directions, and what was expected, with dropout where there is any.
+    """Return the errors of both directions, and the expected results, with DropConnect if any.
 
     kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """

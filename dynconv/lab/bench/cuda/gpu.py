@@ -1,4 +1,4 @@
-"""The GPU at hand: its clock, its memory, its profiler."""
+"""Measures on a GPU: time of CUDA graphs, memory, time in each kernel."""
 
 import gc
 import subprocess
@@ -13,9 +13,7 @@ from dynconv.kernels.cuda.build import cupy
 
 
 class Gpu:
-    """The GPU at hand: its clock, its memory, its profiler. All work is on one stream of its own,
-    as graphs must be captured on such a one.
-    """
+    """Measures on the current GPU, on a stream of its own: graphs cannot be captured on another."""
 
     def __init__(self):
         self.device = torch.device("cuda", torch.cuda.current_device())
@@ -29,7 +27,7 @@ class Gpu:
         self.fresh()
 
     def about(self) -> dict:
-        """What a row's numbers depend on."""
+        """Return the device and versions that the numbers depend on."""
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         found = which(query[0]) and subprocess.run(query, capture_output=True, text=True).stdout
         more = {"cuda": torch.version.cuda, "cupy": cupy().__version__}
@@ -37,12 +35,13 @@ class Gpu:
         return {"device": self.name, "versions": more | driver}
 
     def working(self):
-        """The context in which all work is done."""
+        """Return the context in which all work is done."""
         return torch.cuda.stream(self.stream)
 
     def fresh(self) -> None:
-        """A new pool for the graphs to come, when those before are gone; its graphs share memory,
-        since one plays after the other, and none reads what another wrote.
+        """Start a new memory pool for the next graphs, when the ones before are gone.
+
+        Its graphs share memory: one plays after the other, and none reads what another wrote.
         """
         gc.collect()
         torch.cuda.synchronize()
@@ -50,21 +49,21 @@ class Gpu:
         self.pool = torch.cuda.graph_pool_handle()
 
     def used(self) -> int:
-        """Bytes of all tensors."""
+        """Return the bytes of all tensors."""
         return torch.cuda.memory_allocated()
 
     def peak(self, call: Callable[[], object]) -> int:
-        """The most of these during a call."""
+        """Return the most bytes of tensors during a call."""
         torch.cuda.reset_peak_memory_stats()
         call()
         torch.cuda.synchronize()
         return torch.cuda.max_memory_allocated()
 
     def capture(self, call: Callable[[], object]) -> tuple[Callable[[], object], str | None]:
-        """The call as a graph, and None; or as it is, and why.
+        """Return the call as a graph and None; or the call itself and why it is not captured.
 
-        What waits for the GPU cannot be captured. It is found out before, since a capture that
-        fails leaves the allocator and the generator behind as if it went on.
+        What waits for the GPU cannot be captured. That is tested before, because a failed capture
+        leaves the allocator and the generator as if it went on.
         """
         try:
             torch.cuda.set_sync_debug_mode("error")
@@ -113,7 +112,7 @@ class Gpu:
         return start.elapsed_time(end) / 1e3
 
     def kernel_times(self, step: Callable[[], object], steps: int) -> dict[str, float]:
-        """Microseconds that a step spends in each kernel."""
+        """Return the microseconds that a step spends in each kernel."""
         from torch.autograd import DeviceType
         from torch.profiler import ProfilerActivity, profile
 
@@ -130,4 +129,5 @@ class Gpu:
 
 
 def first_line(why: Exception) -> str:
+    """Return the first line of an error's message, or its type if there is no message."""
     return (str(why).strip() or type(why).__name__).splitlines()[0][:200]

@@ -1,4 +1,4 @@
-"""`dynconv bench kernels --plan`: floors, expectations and resources, without a GPU."""
+"""`dynconv bench kernels --plan`: floors, expected times and resources, without a GPU."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ ARCHITECTURES = "sm_75", "sm_80", "sm_90"
 
 
 def resident(used: nvrtc.Resources, threads: int, dynamic: int) -> int:
-    """Warps that a multiprocessor of sm_90 holds at a time."""
+    """Return how many warps a multiprocessor of sm_90 holds at a time."""
     warps, registers = threads // 32, -(-used.registers * 32 // 256) * 256  # in units of 256 a warp
     held = REGISTERS // 4 // registers * 4  # by four schedulers with a quarter of the registers
     shared = used.shared + dynamic + RESERVED
@@ -39,8 +39,10 @@ def resident(used: nvrtc.Resources, threads: int, dynamic: int) -> int:
 
 
 def resources(cases: Sequence[Case]) -> list[dict]:
-    """Every kernel that the cases launch: what it takes on each architecture, and for each way to
-    launch it threads, dynamic shared bytes and resident warps, and the K and T that it is for.
+    """Return what every kernel that the cases launch needs on each architecture.
+
+    For each size of block also the threads, dynamic shared bytes, resident warps, and the K and T
+    that use it.
     """
     ways = defaultdict(lambda: defaultdict(set))
     for case in cases:
@@ -74,9 +76,9 @@ def resources(cases: Sequence[Case]) -> list[dict]:
 
 
 def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
-    """Work everything out, without a GPU, and write it to `output`; yields what to print.
+    """Work out floors and resources without a GPU and write them; yield what to print.
 
-    The file is data/results/kernels-plan.json by default.
+    output: by default data/results/kernels-plan.json
     """
     if reason := nvrtc.missing():
         raise UserError(f"the kernels cannot be compiled: {reason}")
@@ -108,12 +110,12 @@ def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[s
 
 
 def size(row: dict) -> str:
-    """A row's dtype and shape, as a block's title."""
+    """Return a row's dtype and shape as the title of a table."""
     return f"{row['dtype']}, " + ", ".join(f"{name} = {row[name]:,}" for name in "BTCH")
 
 
 def floors_table(rows: Sequence[dict]) -> str:
-    """A block for each shape and dtype, a line for each operator, K and direction."""
+    """Return a table per shape and dtype, with a line per operator, K and direction."""
     about = (
         f"Expected on an H200, not measured: {COPY / 1e12:g} TB/s copied, {FMA / 1e12:g} TFLOP/s, "
         f"{MULTIPROCESSORS} multiprocessors with {CLOCK / 1e9:g} GHz. Microseconds that the "
@@ -138,7 +140,7 @@ def floors_table(rows: Sequence[dict]) -> str:
 
 
 def resources_table(kernels: Sequence[dict]) -> str:
-    """What each kernel takes; of its launches, for each K the one at the longest sentence."""
+    """Return a line per kernel and K: what the kernel needs, and its block at the largest T."""
     about = (
         f"Registers of a thread on {', '.join(ARCHITECTURES)}; bytes of a thread that are spilled, "
         "and of its stack, the most of the three; bytes of static and dynamic shared memory of a "

@@ -1,4 +1,4 @@
-"""The rows as text, 100 columns wide."""
+"""Turns the rows of `dynconv bench kernels` into text, at most 100 columns wide."""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -10,7 +10,7 @@ from dynconv.lab.ledger import source
 
 
 def header(report: dict, copied: float | None) -> str:
-    """Where the numbers come from, and what the columns mean."""
+    """Return where the numbers come from, and what the columns mean."""
     about = (
         "us: medians of graphs played by turns, each after L2 was emptied; GB/s: by the bytes of "
         "the floor; copy: share of the copy's GB/s; floor: times the floor; attn, eager: times "
@@ -54,7 +54,7 @@ def operator_table(rows: Sequence[dict]) -> str:
 
 
 def layer_table(rows: Sequence[dict]) -> str:
-    """One layer: what is no matrix product, and the kernels that take the most time."""
+    """Return the share of a layer outside matrix products, and its slowest kernels."""
     lines = []
     for row in rows:
         share = "-" if row["other_share"] is None else f"{row['other_share']:.1%}"
