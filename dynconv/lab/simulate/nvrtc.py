@@ -1,7 +1,7 @@
-"""Compiles CUDA sources without a GPU, and says what each kernel will need of one.
+"""Compiles CUDA sources with NVIDIA's compiler, for the resources that each kernel needs.
 
-NVRTC is the compiler that CuPy calls. It runs without a driver too, and the log of its assembler,
-ptxas, counts registers, spills and memory. No header is looked for: our sources include none.
+NVRTC is the compiler that CuPy calls. It needs neither a GPU nor a driver, and the log of its
+assembler, ptxas, counts registers, spills and memory. Our sources include no header of the system.
 """
 
 import ctypes
@@ -33,31 +33,31 @@ class NoNvrtc(RuntimeError):
 
 
 class CompileError(RuntimeError):
-    """NVRTC refuses; the message is the first errors with their lines: kernel.cu(12): error: ..."""
+    """NVRTC refuses the source; the message has the first errors: kernel.cu(12): error: ..."""
 
 
 class Resources(NamedTuple):
-    """What one kernel takes, without the functions that it calls and that were not inlined."""
+    """What one kernel needs, not counting functions that it calls without inlining them."""
 
     registers: int
-    """of a thread"""
+    """per thread"""
     spilled: int
-    """bytes of a thread: the stores and the loads of registers that were too few"""
+    """bytes per thread that are stored and loaded for lack of registers"""
     stack: int
-    """bytes of a thread: spilled registers, and arrays with an index known only at run time"""
+    """bytes per thread: spilled registers, and arrays with an index known only at run time"""
     shared: int
-    """bytes of a block that the source declares; dynamic shared memory comes on top"""
+    """bytes per block that the source declares, without dynamic shared memory"""
 
 
 class Compiled(NamedTuple):
-    """The resources of each kernel by the name it was asked for, and the log's warnings."""
+    """The resources of each kernel, by the name asked for, and the warnings of the log."""
 
     kernels: dict[str, Resources]
     warnings: list[str]
 
 
 def missing() -> str | None:
-    """Why there is no NVRTC on this machine, and what to install; None if there is."""
+    """Return why NVRTC cannot run on this machine and what to install, or None if it can."""
     try:
         library()
     except NoNvrtc as reason:
@@ -66,14 +66,14 @@ def missing() -> str | None:
 
 
 def version() -> str:
-    """NVRTC's version, such as "13.5"."""
+    """Return NVRTC's version, such as "13.5"."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
     return f"{major.value}.{minor.value}"
 
 
 def resources(code: str, names: Sequence[str], architecture: str = "sm_80") -> Compiled:
-    """Compile the code, and read in the log what its kernels take.
+    """Compile the code and read in the log what its kernels need.
 
     names:    name expressions, such as "light_conv<float, 4>"; a template is compiled for these
     returns:  for each name its Resources, and all warnings
@@ -95,7 +95,7 @@ def resources(code: str, names: Sequence[str], architecture: str = "sm_80") -> C
 
 
 def run(program: ctypes.c_void_p, architecture: str) -> str:
-    """Compile the program; its log."""
+    """Compile the program and return its log; CompileError with the first errors."""
     chosen = options(architecture)
     array = (ctypes.c_char_p * len(chosen))(*(option.encode() for option in chosen))
     status = library().nvrtcCompileProgram(program, len(chosen), array)
@@ -119,7 +119,7 @@ def run(program: ctypes.c_void_p, architecture: str) -> str:
 
 
 def options(architecture: str) -> list[str]:
-    """What NVRTC is told."""
+    """Return the options for NVRTC."""
     chosen = [f"--gpu-architecture={architecture}", "-std=c++17", "--ptxas-options=-v"]
     chosen.append("-ftz=true")  # as CuPy does
     if tuple(int(part) for part in version().split(".")) >= (12, 9):
@@ -129,7 +129,7 @@ def options(architecture: str) -> list[str]:
 
 
 def parse(log: str) -> dict[str, Resources]:
-    """The resources of each entry function, by its lowered name, in the log of ptxas -v."""
+    """Return the resources of each kernel, by its mangled name, from the log of ptxas -v."""
     frames, used = {}, {}
     entry = function = None
     for line in log.splitlines():
@@ -150,14 +150,14 @@ def parse(log: str) -> dict[str, Resources]:
 
 
 def lowered_name(program: ctypes.c_void_p, name: str) -> str:
-    """The mangled name of a name expression."""
+    """Return the mangled name of a name expression."""
     pointer = ctypes.c_char_p()  # to memory of the program
     call("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(pointer))
     return pointer.value.decode()
 
 
 def architectures() -> list[str]:
-    """What NVRTC compiles for: "sm_75", "sm_80", ..."""
+    """Return the architectures that NVRTC compiles for: "sm_75", "sm_80", ..."""
     count = ctypes.c_int()
     call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
     array = (ctypes.c_int * count.value)()
@@ -172,13 +172,13 @@ def call(name: str, *arguments) -> None:
 
 
 def result_name(status: int) -> str:
-    """NVRTC's name of what a function returned."""
+    """Return NVRTC's name for the status that a function returned."""
     return library().nvrtcGetErrorString(status).decode()
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """NVRTC; NoNvrtc if there is none."""
+    """Load NVRTC; NoNvrtc if there is none."""
     if sys.platform != "linux":
         raise NoNvrtc(f"no NVRTC on {sys.platform}: it is looked for on Linux only")
     try:
@@ -191,7 +191,7 @@ def library() -> ctypes.CDLL:
 
 
 def find() -> list[str]:
-    """What to load, NVRTC last: it opens its builtins by name, and 13.0 not from its own folder."""
+    """Return what to load, builtins before NVRTC: 13.0 does not find them in its own folder."""
     for package in PACKAGES:
         try:
             files = metadata.files(package) or []

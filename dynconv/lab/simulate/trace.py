@@ -1,8 +1,8 @@
-"""Which bytes a CUDA kernel reads and writes: it runs on the simulator, and each access is told.
+"""Records which bytes a CUDA kernel reads and writes while the simulator runs it.
 
-The kernel is compiled without optimization: the trace has each access as the source writes it. What
-a compiler would merge, such as two loads of one number, is told twice; and what it would round once
-is rounded twice.
+The kernel is compiled without optimization, so the trace has each access as the source writes it.
+Two loads of one number, which a compiler would merge, are recorded twice; and what it would round
+once is rounded twice.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ GCC = "-fsanitize=thread -fsanitize-coverage=trace-pc -fno-omit-frame-pointer -O
 CLANG = GCC.replace("trace-pc", "trace-pc,no-prune") + (
     " -mllvm -tsan-instrument-read-before-write=1"
 )
-SECTOR = 32  # bytes that memory gives at least
+SECTOR = 32  # bytes, the least that memory transfers
 WARP = 32  # threads
 WORD = 4  # bytes, as wide as a bank of shared memory
 NEVER = 2**62
@@ -52,7 +52,7 @@ def trace(
     shared_mem: int = 0,
     most: int = 4_000_000,
 ) -> np.ndarray:
-    """Run kernel `name` of the CUDA source `code` on the simulator; its accesses to memory.
+    """Run kernel `name` of the CUDA source `code` on the simulator; return its memory accesses.
 
     grid, block, shared_mem  as for a launch of `simulate.Module`
     args                     arrays and CPU tensors, contiguous, for pointers: the kernel writes
@@ -78,9 +78,9 @@ def trace(
     Accesses of a warp at one site with the same nth are one instruction. Threads are in step as on
     a GPU: those that skip a branch, or a round of a loop, wait for those that do not.
 
-    Within a statement the order is the compiler's. Not told: local variables, and memory of which
-    `args` has but the address. Static __shared__ arrays, told on Linux alone, come after the
-    dynamic memory, from the first byte that is touched.
+    Within a statement the order is the compiler's. Not recorded are local variables, and memory
+    that `args` only has the address of. Static __shared__ arrays, recorded on Linux only, follow
+    the dynamic memory, from the first byte that is touched.
     """
     arrays = {i: extent(i, a) for i, a in enumerate(args) if not isinstance(a, np.generic)}
     values = [np.uint64(arrays[i][0]) if i in arrays else a for i, a in enumerate(args)]
@@ -105,7 +105,7 @@ def trace(
 
 
 def extent(i: int, array: np.ndarray | torch.Tensor) -> tuple[int, int, int]:
-    """Address, bytes, and bytes of an element, of argument i."""
+    """Return the address, bytes, and bytes per element of argument i; ValueError if strided."""
     if isinstance(array, torch.Tensor):
         if array.device.type != "cpu":
             raise ValueError(f"args[{i}] is on {array.device}, the trace runs on the CPU: .cpu()")
@@ -122,7 +122,7 @@ def extent(i: int, array: np.ndarray | torch.Tensor) -> tuple[int, int, int]:
 def accesses(
     raw: np.ndarray, arrays: dict[int, tuple[int, int, int]], shared_mem: int
 ) -> np.ndarray:
-    """The records that `trace` returns.
+    """Return the records of `trace`.
 
     raw     what trace.h has kept
     arrays  for each array's position in `args` its `extent`
@@ -154,7 +154,7 @@ def accesses(
 
 
 def in_step(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """When each of the records happens if the threads of a block go in step; and its phase.
+    """Return when each record happens if the threads of a block go in step, and its phase.
 
     Those that are farthest behind in the source go on, together, and a jump back waits until all
     others have come as far: so a thread that leaves something out waits for those that do not. Of
@@ -186,12 +186,12 @@ def in_step(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def number(*keys: np.ndarray) -> np.ndarray:
-    """One number for several of at least 0, in the same order."""
+    """Combine keys, integers of at least 0, into one number that sorts as they do."""
     return np.ravel_multi_index(keys, [int(key.max(initial=0)) + 1 for key in keys])
 
 
 def groups(*keys: np.ndarray, then: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """The order that brings equal keys together; for each place in it, where its group starts.
+    """Return the order that brings equal keys together, and where each place's group starts.
 
     then  what a group is sorted by; without it, the order stays
     """
@@ -218,7 +218,7 @@ def trace_launches(run: Callable[[Kernels], object]) -> list[tuple[str, np.ndarr
 
 
 class Traffic(NamedTuple):
-    """What a kernel asks of one array.
+    """What a kernel requests from one array.
 
     loaded    bytes that its threads read
     stored    bytes that they write
@@ -236,16 +236,16 @@ class Traffic(NamedTuple):
 
 
 def traffic(accesses: np.ndarray) -> dict[int, Traffic]:
-    """For each array of a `trace`, or of some of its records, what is asked of it.
+    """Return the traffic of each array in a trace, or in some of its records.
 
-    The base of each array counts as aligned.
+    Each array counts as aligned to a sector.
     """
     arrays = np.unique(accesses["array"]).tolist()
     return {array: one_array(accesses[accesses["array"] == array]) for array in arrays}
 
 
 def one_array(a: np.ndarray) -> Traffic:
-    """The traffic of accesses to one array."""
+    """Return the traffic of accesses to one array."""
     key = number(a["block"], a["thread"] // WARP, a["site"], a["nth"])
     requests, request = np.unique(key, return_inverse=True)
     begin, end = a["offset"], a["offset"] + a["bytes"]
