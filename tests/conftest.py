@@ -83,7 +83,7 @@ def gpu_record(config, stats: dict[str, list]) -> Path | None:
         {"architecture": name, "passed": len(passed)},
         versions={"cuda": torch.version.cuda, "cupy": cupy().__version__},
     )
-    path = ledger.path(f"gpu-tests-{name}", None)
+    path = ledger.output_path(f"gpu-tests-{name}", None)
     ledger.write(path, entry)
     return path
 
