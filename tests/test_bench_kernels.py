@@ -205,12 +205,12 @@ class Honest:
     def talk_backward(self, g, x, left, right, *reach):
         return self.through(type(self).talk, g, [x, left, right], *reach)
 
-    def softmax_conv(self, x, logits, seed, dropout, pad):
+    def conv_softmax(self, x, logits, seed, dropout, pad):
         weight = logits.softmax(-1) * self.factor(logits, seed, dropout)
         return type(self).conv(self, x, weight, pad)
 
-    def softmax_conv_backward(self, g, x, logits, *rest):
-        return self.through(type(self).softmax_conv, g, [x, logits], *rest)
+    def conv_softmax_backward(self, g, x, logits, *rest):
+        return self.through(type(self).conv_softmax, g, [x, logits], *rest)
 
     def factor(self, logits, seed, dropout):
         if seed is None:
@@ -268,8 +268,8 @@ def test_right_kernels_pass(operator, dtype, K, monkeypatch):
             def conv(self, x, weight, pad):
                 return super().conv(x.float(), weight.float(), pad).to(x.dtype)
 
-            def softmax_conv(self, x, logits, *rest):
-                return super().softmax_conv(x.float(), logits.float(), *rest).to(x.dtype)
+            def conv_softmax(self, x, logits, *rest):
+                return super().conv_softmax(x.float(), logits.float(), *rest).to(x.dtype)
 
         Fake = Honest32
     else:
@@ -281,7 +281,7 @@ def test_right_kernels_pass(operator, dtype, K, monkeypatch):
 @pytest.mark.parametrize(
     ("operator", "name"),
     [("light_conv", "conv"), ("dynamic_conv", "conv"), ("talk_conv", "talk")]
-    + [("dynamic_conv_softmax", "softmax_conv")],
+    + [("dynamic_conv_softmax", "conv_softmax")],
 )
 @pytest.mark.parametrize(
     "spoil",
@@ -308,15 +308,15 @@ def test_the_mask_has_its_share_and_is_the_same_backward():
     class Other(Honest):
         """The mask that backward makes is another one."""
 
-        def softmax_conv_backward(self, g, x, logits, seed, *rest):
+        def conv_softmax_backward(self, g, x, logits, seed, *rest):
             seed = None if seed is None else seed + 1
-            return super().softmax_conv_backward(g, x, logits, seed, *rest)
+            return super().conv_softmax_backward(g, x, logits, seed, *rest)
 
     class Careless(Honest):
         """Without DropConnect, the gradients are wrong."""
 
-        def softmax_conv_backward(self, g, x, logits, seed, *rest):
-            dx, dlogits = super().softmax_conv_backward(g, x, logits, seed, *rest)
+        def conv_softmax_backward(self, g, x, logits, seed, *rest):
+            dx, dlogits = super().conv_softmax_backward(g, x, logits, seed, *rest)
             return dx, dlogits if seed is not None else -dlogits
 
     class Generous(Honest):

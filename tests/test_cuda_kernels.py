@@ -46,8 +46,8 @@ def results_of(name: str, inputs: list, K: int, g: torch.Tensor, pad=None) -> tu
         return kernels.talk(x, left, right, *sizes), *gradients[: len(inputs)]
     x, weight = inputs
     if name == "dynamic_conv_softmax":
-        gradients = kernels.softmax_conv_backward(g, x, weight, None, 0.0, pad)
-        return kernels.softmax_conv(x, weight, None, 0.0, pad), *gradients
+        gradients = kernels.conv_softmax_backward(g, x, weight, None, 0.0, pad)
+        return kernels.conv_softmax(x, weight, None, 0.0, pad), *gradients
     both = kernels.conv_backward(g, x, weight, pad)
     dx, dweight = (
         kernels.conv_grad_input(g, weight, pad),
@@ -121,7 +121,7 @@ def test_blocks_of_several_warps(name, monkeypatch):
 
     def start(launch, arguments):
         started.append(launch.block)
-        plans.start(launch, arguments)
+        plans.launch_on_cpu(launch, arguments)
 
     monkeypatch.setattr(kernels, "start", start)
     for order in ("forward", 1):  # in the second, warps take turns
@@ -213,7 +213,7 @@ def test_numbers_that_are_not_finite_stay_in_their_windows(name, bad):
     x[0, 30, 7] = bad
     weight = torch.ones({"depthwise_conv": (40, 5), "light_conv": (2, 5)}.get(name, (1, 60, 2, 5)))
     if name == "dynamic_conv_softmax":
-        out = kernels.softmax_conv(x, weight, None, 0.0, 2)[0]
+        out = kernels.conv_softmax(x, weight, None, 0.0, 2)[0]
     else:
         out = kernels.conv(x, weight, 2)[0]
     there = out.isnan() if bad != bad else out == torch.inf
@@ -346,7 +346,7 @@ def test_softmax_of_the_least_numbers():
         logits[0, 5, 0] = torch.tensor([-torch.inf, 1, 2, -torch.inf, 0, 300, 299])
         logits[0, 9] = -torch.inf
         inputs = [x.to(dtype), logits]
-        out = kernels.softmax_conv(*inputs, None, 0.0, 3)
+        out = kernels.conv_softmax(*inputs, None, 0.0, 3)
         wanted = call("dynamic_conv_softmax", "separate", inputs, 7)
         torch.testing.assert_close(out, wanted, equal_nan=True)
         assert out[0, 9].isnan().all() and out.isnan().sum() == 64
@@ -364,15 +364,15 @@ def test_dropconnect_drops_the_same_weights_forward_and_backward(R, K, dtype):
     logits = torch.randn(B, T, H, K, dtype=dtype)
     drawn = torch.tensor([seed])
     found = (
-        kernels.softmax_conv(x, logits, drawn, dropout, K // 2),
-        *kernels.softmax_conv_backward(g, x, logits, drawn, dropout, K // 2),
+        kernels.conv_softmax(x, logits, drawn, dropout, K // 2),
+        *kernels.conv_softmax_backward(g, x, logits, drawn, dropout, K // 2),
     )
     leaves = [z.double().requires_grad_() for z in (x, logits)]
     weight = leaves[1].softmax(-1) * mask(seed, logits.shape, dropout)
     out = ops.dynamic_conv(leaves[0], weight, pad_left=K // 2, impl="shifted")
     wanted = out.detach(), *torch.autograd.grad(out, leaves, g.double())
     assert_exact(found, wanted, "with a mask")
-    other = kernels.softmax_conv(x, logits, drawn + 2**40, dropout, K // 2)
+    other = kernels.conv_softmax(x, logits, drawn + 2**40, dropout, K // 2)
     assert not torch.allclose(other, found[0])
 
 
@@ -412,7 +412,7 @@ def test_the_ladders_first_version(name, dtype):
 
     def run(kernel, count, *arguments, template=()):
         how = -(-count // 64), (64, 1), 0, arguments
-        plans.start(plan.Launch(source, kernel, (number, *template), *how), arguments)
+        plans.launch_on_cpu(plan.Launch(source, kernel, (number, *template), *how), arguments)
 
     def strides(*tensors):
         return plan.strides(*map(plan.array, tensors))

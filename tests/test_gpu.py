@@ -196,6 +196,6 @@ def test_dropconnect_on_the_gpu_is_that_of_the_simulator():
         pytest.skip(simulate.missing())
     torch.manual_seed(0)
     x, logits, seed = torch.randn(2, 40, 128), torch.randn(2, 40, 2, 7), torch.tensor([2**40 + 5])
-    wanted = simulate.kernels.softmax_conv(x, logits, seed, 0.3, 3)
-    found = torch.ops.dynconv.softmax_conv(x.cuda(), logits.cuda(), seed.cuda(), 0.3, 3)
+    wanted = simulate.kernels.conv_softmax(x, logits, seed, 0.3, 3)
+    found = torch.ops.dynconv.conv_softmax(x.cuda(), logits.cuda(), seed.cuda(), 0.3, 3)
     torch.testing.assert_close(found.cpu(), wanted)

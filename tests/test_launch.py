@@ -42,8 +42,8 @@ def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
     left = contiguous((B, T, H), torch.promote_types(dtype, F32))
     plans = [
         plan.conv_grad_input(x, light, 1),
-        plan.softmax_conv(x, dynamic, None, 0.0, 1),
-        plan.softmax_conv_backward(x, x, dynamic, None, 0.0, 1),
+        plan.conv_softmax(x, dynamic, None, 0.0, 1),
+        plan.conv_softmax_backward(x, x, dynamic, None, 0.0, 1),
         plan.cumulative_mean(x, False),
         plan.cumulative_mean(x, True),
         plan.talk(x, left, left, 1, 1),
@@ -217,7 +217,7 @@ def test_a_launch_on_the_device_and_stream_of_pytorch(gpu):
     x = OnGpu(1)
     arguments = (x, None, 5, 0.5, np.int64(2**40), np.float64(0.1))
     launch = Launch("talk.cu", "talk_conv", ("float", 1), 7, (32, 4), 1024, arguments)
-    call.start(launch, list(arguments))
+    call.launch_on_gpu(launch, list(arguments))
     ((name, grid, block, args, shared),) = gpu.launched
     assert (name, grid, block, shared) == ("talk_conv<float, 1>", (7,), (32, 4), 1024)
     assert args == (x.data_ptr(), 0, 5, 0.5, 2**40, 0.1)
@@ -230,7 +230,7 @@ def test_a_launch_on_the_device_and_stream_of_pytorch(gpu):
 def test_a_kernel_is_compiled_once_for_each_device(gpu):
     launch = Launch("talk.cu", "talk_conv", ("float", 1), 1, (32, 1), 0, ())
     for index in (0, 0, 1, 0):
-        call.start(launch, [OnGpu(index)])
+        call.launch_on_gpu(launch, [OnGpu(index)])
     assert len(gpu.launched) == 4 and len(gpu.compiled) == 2
     assert gpu.compiled[0]["name_expressions"] == ["talk_conv<float, 1>"]
     assert gpu.compiled[0]["code"] == build.code("talk.cu")
@@ -242,10 +242,10 @@ def test_what_the_gpu_refuses_is_told(gpu, kind):
     launch = Launch("talk.cu", "talk_reach", ("float",), 1, (8, 128), 0, ())
     with pytest.raises(build.NoGpuKernels, match="talk_reach<float> of talk.cu on GPU of this test"
                        ": out of registers; choose another impl"):  # fmt: skip
-        call.start(launch, [OnGpu(0)])
+        call.launch_on_gpu(launch, [OnGpu(0)])
     gpu.capturing = True
     with pytest.raises(build.NoGpuKernels, match="call it once before the graph is captured"):
-        call.start(launch, [OnGpu(0)])
+        call.launch_on_gpu(launch, [OnGpu(0)])
 
 
 def test_a_size_beyond_32_bits_is_refused():
@@ -413,7 +413,7 @@ def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_pat
 def test_pytorch_knows_the_kernels_as_those_of_a_gpu():
     for name in (
         "conv", "conv_grad_input", "conv_grad_weight", "conv_backward", "talk", "talk_backward",
-        "softmax_conv", "softmax_conv_backward", "cumulative_mean",
+        "conv_softmax", "conv_softmax_backward", "cumulative_mean",
     ):  # fmt: skip
         assert torch._C._dispatch_has_kernel_for_dispatch_key(f"dynconv::{name}", "CUDA")
 
@@ -424,20 +424,20 @@ def on_cpu():
     if simulate.missing():
         pytest.skip(simulate.missing())
     library = torch.library.Library("dynconv", "IMPL")
-    for function in (simulate.kernels.softmax_conv, simulate.kernels.softmax_conv_backward):
+    for function in (simulate.kernels.conv_softmax, simulate.kernels.conv_softmax_backward):
         library.impl(function.__name__, function, "CPU")
     yield
     library._destroy()
 
 
-def test_softmax_conv_is_an_operator_of_pytorch(on_cpu):
+def test_conv_softmax_is_an_operator_of_pytorch(on_cpu):
     """Schema, fake tensors, autograd, torch.compile."""
     x = torch.randn(2, 9, 8, requires_grad=True)
     logits = torch.randn(2, 9, 2, 3, requires_grad=True)
     for seed, dropout in ((None, 0.0), (torch.tensor([5]), 0.5)):
         arguments = (x, logits, seed, dropout, 1)
-        torch.library.opcheck(torch.ops.dynconv.softmax_conv.default, arguments)
-    out = torch.ops.dynconv.softmax_conv(x, logits, None, 0.0, 1)
+        torch.library.opcheck(torch.ops.dynconv.conv_softmax.default, arguments)
+    out = torch.ops.dynconv.conv_softmax(x, logits, None, 0.0, 1)
     (dx,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="no second derivative: use impl='separate'"):
         dx.sum().backward()

@@ -91,8 +91,8 @@ def conv_backward_backward(ctx, ddx, ddw):
     return dg, dx, ops.conv_grad_weight(g, ddx, weight.shape, pad), None
 
 
-def softmax_conv_backward(ctx, g):
-    gradients = ops.softmax_conv_backward(g, *ctx.saved_tensors, *ctx.sizes)
+def conv_softmax_backward(ctx, g):
+    gradients = ops.conv_softmax_backward(g, *ctx.saved_tensors, *ctx.sizes)
     return *gradients, None, None, None
 
 
@@ -131,15 +131,15 @@ define(
     conv_backward_backward,
 )
 define(
-    "softmax_conv(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor",
+    "conv_softmax(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor",
     lambda x, logits, seed, dropout, pad_left: x.new_empty(x.shape),
-    softmax_conv_backward,
+    conv_softmax_backward,
 )
 define(
-    "softmax_conv_backward(Tensor g, Tensor x, Tensor logits, Tensor? seed, float dropout,"
+    "conv_softmax_backward(Tensor g, Tensor x, Tensor logits, Tensor? seed, float dropout,"
     " int pad_left) -> (Tensor, Tensor)",
     lambda g, x, logits, *_: (x.new_empty(x.shape), logits.new_empty(logits.shape)),
-    refuse("softmax_conv_backward", "impl='separate'"),
+    refuse("conv_softmax_backward", "impl='separate'"),
 )
 define(
     "talk(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor",

@@ -29,7 +29,7 @@ def conv_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tenso
     draws anew with each replay.
     """
     seed = torch.randint(2**63 - 1, (1,), device=x.device) if dropout else None
-    return kernels.softmax_conv(x, logits, seed, dropout, pad_left)
+    return kernels.conv_softmax(x, logits, seed, dropout, pad_left)
 
 
 IMPLEMENTATIONS = {"separate": conv_separate, "cuda": conv_cuda}

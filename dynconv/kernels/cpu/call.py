@@ -65,7 +65,7 @@ def talk(x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right
     y = torch.empty((B, T, C), dtype=x.dtype)
     left, right = offsets(x, left, right)
     library(x.dtype).talk(
-        x.data_ptr(), left.data_ptr(), address(right), y.data_ptr(), B, T, C, left.shape[2],
+        x.data_ptr(), left.data_ptr(), pointer(right), y.data_ptr(), B, T, C, left.shape[2],
         max_left, max_right, x.stride(0), x.stride(1), torch.get_num_threads(),
     )  # fmt: skip
     return y
@@ -81,14 +81,14 @@ def talk_backward(
     dx, dleft = torch.empty((B, T, C), dtype=x.dtype), torch.empty_like(left)
     dright = torch.empty_like(left if right is not None else left[:0])
     library(x.dtype).talk_backward(
-        g.data_ptr(), x.data_ptr(), left.data_ptr(), address(right), dx.data_ptr(),
+        g.data_ptr(), x.data_ptr(), left.data_ptr(), pointer(right), dx.data_ptr(),
         dleft.data_ptr(), dright.data_ptr(), B, T, C, left.shape[2], max_left, max_right,
         g.stride(0), g.stride(1), x.stride(0), x.stride(1), torch.get_num_threads(),
     )  # fmt: skip
     return dx, dleft.to(dtype), dright.to(dtype)
 
 
-def address(x: Tensor | None) -> int | None:
+def pointer(x: Tensor | None) -> int | None:
     """Return the address of x's first number; None, a null pointer, for None."""
     return None if x is None else x.data_ptr()
 

@@ -51,13 +51,13 @@ class Kernels:
         dx, dweight = self.run(plan.conv_backward, tensors, pad_left)
         return dx, dweight
 
-    def softmax_conv(
+    def conv_softmax(
         self, x: Tensor, logits: Tensor, seed: Tensor | None, dropout: float, pad_left: int
     ) -> Tensor:
         tensors = {"x": rows(x), "logits": taps(logits), "seed": seed}
-        return self.run(plan.softmax_conv, tensors, dropout, pad_left)[0]
+        return self.run(plan.conv_softmax, tensors, dropout, pad_left)[0]
 
-    def softmax_conv_backward(
+    def conv_softmax_backward(
         self,
         g: Tensor,
         x: Tensor,
@@ -67,7 +67,7 @@ class Kernels:
         pad_left: int,
     ) -> tuple[Tensor, Tensor]:
         tensors = {"g": rows(g), "x": rows(x), "logits": taps(logits), "seed": seed}
-        dx, dlogits = self.run(plan.softmax_conv_backward, tensors, dropout, pad_left)
+        dx, dlogits = self.run(plan.conv_softmax_backward, tensors, dropout, pad_left)
         return dx, dlogits
 
     def talk(
@@ -92,7 +92,7 @@ class Kernels:
         return self.run(plan.cumulative_mean, {"x": rows(x)}, backward)[0]
 
 
-def start(launch: Launch, arguments: list) -> None:
+def launch_on_gpu(launch: Launch, arguments: list) -> None:
     """Launch a kernel on the GPU of its tensors, on PyTorch's current stream.
 
     Raises NoGpuKernels when the kernel cannot be compiled or launched.
@@ -143,9 +143,9 @@ def convert(argument) -> np.generic:
     return np.float32(argument)
 
 
-on_gpu = Kernels(start)
+on_gpu = Kernels(launch_on_gpu)
 implement(
     "CUDA", on_gpu.conv, on_gpu.conv_grad_input, on_gpu.conv_grad_weight, on_gpu.conv_backward,
-    on_gpu.softmax_conv, on_gpu.softmax_conv_backward, on_gpu.talk, on_gpu.talk_backward,
+    on_gpu.conv_softmax, on_gpu.conv_softmax_backward, on_gpu.talk, on_gpu.talk_backward,
     on_gpu.cumulative_mean,
 )  # fmt: skip

@@ -283,7 +283,7 @@ def light_gradients(
     return Plan(outputs, launches, scratch)
 
 
-def softmax_conv(
+def conv_softmax(
     x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
 ) -> Plan:
     """Plan DynamicConv from logits (B, T, H, K); DropConnect if there is a seed, int64 (1,)."""
@@ -302,7 +302,7 @@ def softmax_conv(
     return Plan(outputs, (launch,))
 
 
-def softmax_conv_backward(
+def conv_softmax_backward(
     g: Array, x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
 ) -> Plan:
     """Plan the gradients of x and of the logits."""

@@ -10,7 +10,7 @@ from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab.simulate.simulator import Function, Module
 
 
-def start(launch: Launch, arguments: list) -> None:
+def launch_on_cpu(launch: Launch, arguments: list) -> None:
     """Run one launch to its end; KernelFault if it is wrong, ValueError for tensors of a GPU."""
     for z in arguments:
         if isinstance(z, Tensor) and z.device.type != "cpu":
@@ -26,5 +26,5 @@ def compiled(source: str, kernel: str) -> Function:
     return Module(code(source), [kernel]).get_function(kernel)
 
 
-kernels = Kernels(start)
+kernels = Kernels(launch_on_cpu)
 """The operators of torch.ops.dynconv, by their CUDA kernels, for CPU tensors."""

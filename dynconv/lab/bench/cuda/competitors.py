@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.kernels.cuda import call as gpu
+from dynconv.kernels.cuda.call import launch_on_gpu
 from dynconv.kernels.cuda.plan import NUMBERS, Launch, array, dropconnect, strides
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
 from dynconv.lab.bench.cuda import floors
 from dynconv.lab.bench.cuda.gate import ALLOWED, DROPOUT, error, gate, poisoned
 from dynconv.lab.bench.cuda.gpu import first_line
 from dynconv.lab.bench.measure import Run
-from dynconv.lab.simulate import plans
+from dynconv.lab.simulate.plans import launch_on_cpu
 
 LOOSE = ALLOWED | {"float32": 1e-4}  # for v1, which adds a kernel's gradient up in one long sum
 SLOW = 0.05  # seconds; what takes longer is timed three times
@@ -43,7 +43,7 @@ def first_versions(
         """Launch a thread for each number of `like`."""
         grid = -(-like.numel() // 256), (256, 1), 0
         launch = Launch(source, name, (NUMBERS[x.dtype],), *grid, arguments)
-        (gpu if x.is_cuda else plans).start(launch, list(arguments))
+        (launch_on_gpu if x.is_cuda else launch_on_cpu)(launch, list(arguments))
 
     def steps(*tensors: Tensor) -> list:
         return strides(*map(array, tensors))

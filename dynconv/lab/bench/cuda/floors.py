@@ -29,7 +29,7 @@ def forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0
     if case.operator == "talk_conv":
         return kernels.talk(*inputs, case.K // 2, case.K // 2)
     if case.operator == SEEDED:
-        return kernels.softmax_conv(*inputs, seed, dropout, case.K // 2)
+        return kernels.conv_softmax(*inputs, seed, dropout, case.K // 2)
     return kernels.conv(*inputs, case.K // 2)
 
 
@@ -38,7 +38,7 @@ def backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: float
     if case.operator == "talk_conv":
         return kernels.talk_backward(g, *inputs, case.K // 2, case.K // 2)
     if case.operator == SEEDED:
-        return kernels.softmax_conv_backward(g, *inputs, seed, dropout, case.K // 2)
+        return kernels.conv_softmax_backward(g, *inputs, seed, dropout, case.K // 2)
     return kernels.conv_backward(g, *inputs, case.K // 2)
 
 
