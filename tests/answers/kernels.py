@@ -1,6 +1,6 @@
 """Right and wrong answers to the exercises on CUDA kernels, as source."""
 
-from dynconv.kernels import launch
+from dynconv.kernels.cuda import build
 from dynconv.teach.check.kernels import SIGNATURE
 
 
@@ -211,7 +211,7 @@ strided, tiled, scan = map(edited, (STRIDED, TILED, SCAN))
 
 RIGHT = {
     "depthwise_kernel": [STRIDED, IN_MEMORY, ROWS, 'extern "C" ' + STRIDED],
-    "weight_gradient_kernel": [TILED, launch.code("number.cuh") + TILED, SHUFFLES, CUT],
+    "weight_gradient_kernel": [TILED, build.code("number.cuh") + TILED, SHUFFLES, CUT],
     "dropconnect_kernel": [factor(CHAIN + RESULT), factor(LONG, ""), factor(FLOAT)],
     "chunked_scan_kernel": [SCAN, SHARED_CARRY, FROM_SUMS],
 }
