@@ -1,6 +1,7 @@
 """`dynconv ablate`: rows times seeds, resumed, recorded, drawn; and the tables that are shipped."""
 
 import json
+import math
 import shlex
 import signal
 from statistics import mean, stdev
@@ -18,7 +19,8 @@ from dynconv.lab import experiments as ablate
 from dynconv.lab import ledger
 from dynconv.lab.experiments import command, config, run, table
 from dynconv.models import build
-from dynconv.train import train
+from dynconv.tasks import Evaluation
+from dynconv.train import Trained, train
 
 ATTENTION = {"mixer": "attention", "kernel": None}
 TWO = [
@@ -152,7 +154,7 @@ def test_killed_between_training_and_its_score(small, trained, monkeypatch):
         small.folder = small.folder.with_name(killed)
         with monkeypatch.context() as patch, pytest.raises(MemoryError):
             if killed == "evaluate":
-                patch.setattr(run, "evaluate", die)
+                patch.setattr(Trained, "evaluate", die)
             else:
                 stop_after(3, patch)  # the updates are saved, what this command knows is lost
                 patch.setattr(run.Run, "_keep", die)
@@ -195,13 +197,9 @@ def test_the_summary_of_a_row(scores, said):
 
 
 def test_a_score_that_is_no_number_diverges(small, trained, monkeypatch, tmp_path):
-    def evaluate(directory, *_):
-        (directory / "test.scores.json").write_text(
-            '{"scores": [{"metric": "perplexity a word", "value": Infinity}]}'
-        )
-        return ()
-
-    monkeypatch.setattr(run, "evaluate", evaluate)
+    numbers = {"scores": [{"metric": "perplexity a word", "value": math.inf}]}
+    found = Evaluation("test", "", [], numbers)
+    monkeypatch.setattr(Trained, "evaluate", lambda *_: found)
     assert small("--seeds", "1") == 0
     assert [row["scores"] for row in small.found["numbers"]["rows"]] == [["diverges"]] * 2
 
@@ -216,7 +214,7 @@ def test_a_model_whose_validation_is_no_number_diverges(small, trained, monkeypa
         return found._replace(checkpoint=found.checkpoint._replace(meta=meta))
 
     monkeypatch.setattr(run, "load_model", spoilt)
-    monkeypatch.setattr(run, "evaluate", None)
+    monkeypatch.setattr(Trained, "evaluate", None)
     assert small("--seeds", "1") == 0
     assert [row["scores"] for row in small.found["numbers"]["rows"]] == [["diverges"]] * 2
 

@@ -36,10 +36,10 @@ def test_the_arithmetic_is_that_of_the_matrix_products(recipe, pairs):
     from dataclasses import replace
     from itertools import islice
 
-    from dynconv.train.data import Place, works
-    from dynconv.train.ranks import Ranks
+    from dynconv.train.data import Place, iter_updates
+    from dynconv.train.distributed import Ranks
 
-    some = list(islice(works(pairs, 256, recipe.train, Place(), Ranks()), 2))
+    some = list(islice(iter_updates(pairs, 256, recipe.train, Place(), Ranks()), 2))
     counted = module.flops(recipe, some, Ranks())
     wider = replace(recipe, model=replace(recipe.model, ffn=2 * recipe.model.ffn))
     C, F = recipe.model.channels, recipe.model.ffn

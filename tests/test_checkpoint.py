@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import math
 import pickle
 import shutil
 from dataclasses import replace
@@ -149,6 +150,17 @@ def test_the_newest_and_the_best_stay(recipe, tmp_path):
     assert checkpoints.choose(tmp_path, "best").path.name == "000002"
     assert checkpoints.choose(tmp_path, "last").path.name == "000005"
     assert checkpoints.choose(tmp_path, "000004").path.name == "000004"
+
+
+@pytest.mark.parametrize("spoilt", ["loss", "score"])
+def test_a_validation_that_is_not_a_number_is_never_the_best(recipe, tmp_path, spoilt):
+    model = build(recipe.model)
+    for update in (1, 2, 3):
+        scores = meta(update, 5.0 - update) | ({spoilt: math.nan} if update == 1 else {})
+        checkpoints.save(tmp_path / "checkpoints" / f"{update:06d}", model, {}, scores)
+    assert checkpoints.choose(tmp_path, "best").path.name == "000002"
+    checkpoints.prune(tmp_path, 1)
+    assert [c.path.name for c in checkpoints.listing(tmp_path)] == ["000002", "000003"]
 
 
 @pytest.mark.parametrize(

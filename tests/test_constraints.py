@@ -8,7 +8,6 @@ import torch
 from dynconv.config import ModelConfig, StackConfig
 from dynconv.decode import beam_search
 from dynconv.decode.constraints import at_least, no_repeat
-from dynconv.decode.stepwise import stepwise_search
 from dynconv.models import build
 from dynconv.text import EOS, PAD, pad
 
@@ -21,6 +20,11 @@ def model():
     stack = StackConfig(1, "light", 3)
     config = ModelConfig(vocab_size=6, channels=8, ffn=8, heads=2, encoder=stack, decoder=stack)
     return build(config).eval()
+
+
+def stepwise(*arguments, **options):
+    """Beam search for summaries."""
+    return beam_search(*arguments, stepwise=True, **options)
 
 
 def ngrams(ids, n):
@@ -61,7 +65,7 @@ def test_at_least():
         assert found.tolist() == [[[BLOCKED, end, 0.0, 0.0]]]
 
 
-@pytest.mark.parametrize("search", [beam_search, stepwise_search])
+@pytest.mark.parametrize("search", [beam_search, stepwise])
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_no_hypothesis_repeats_itself(model, search, n):
     source, mask = pad([[2, 3, 4, EOS], [5, EOS], [3, 3, 3, 3, 3, EOS]])
@@ -74,7 +78,7 @@ def test_no_hypothesis_repeats_itself(model, search, n):
     assert bound and not any(repeats(ids, n) for ids in bound)
 
 
-@pytest.mark.parametrize("search", [beam_search, stepwise_search])
+@pytest.mark.parametrize("search", [beam_search, stepwise])
 @pytest.mark.parametrize("least", [0, 3, 25])
 def test_the_least_length_holds_for_every_hypothesis(model, search, least):
     source, mask = pad([[2, EOS], [3, 4, 5, 3, 4, EOS]])
@@ -83,7 +87,7 @@ def test_the_least_length_holds_for_every_hypothesis(model, search, least):
     assert min(lengths) == least  # this model likes to end
 
 
-@pytest.mark.parametrize("search", [beam_search, stepwise_search])
+@pytest.mark.parametrize("search", [beam_search, stepwise])
 def test_a_wide_beam_finds_the_best_of_what_is_allowed(model, search):
     T, source = 5, torch.tensor([[2, 3, EOS]])
     rows = torch.zeros(1, 3, dtype=torch.bool)

@@ -19,6 +19,7 @@ from dynconv.layers.convs2s import (
     normalised_linear,
 )
 from dynconv.models import build
+from dynconv.tasks import translation
 from dynconv.text import EOS, collate, pad
 from dynconv.train import checkpoint
 from dynconv.train.update import TokenLoss
@@ -337,7 +338,7 @@ def test_each_parameter_learns_and_padding_changes_no_loss():
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
     pairs = [([3, 4, 5, 6], [5, 6]), ([7], [8, 9, 10, 4]), ([8, 3], [6])]
-    loss_of = TokenLoss(model)
+    loss_of = TokenLoss(model, translation.loss)
     together = loss_of(collate(pairs))
     close(together, sum(loss_of(collate([pair])) for pair in pairs))
     together.backward()

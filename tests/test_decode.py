@@ -17,12 +17,16 @@ from dynconv.decode import beam_search, greedy, translate
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import limits
 from dynconv.decode.state import Incremental, Recompute
-from dynconv.decode.stepwise import stepwise_search
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.text import EOS, PAD, Vocabularies, Vocabulary, pad
 
 MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
+
+
+def stepwise(*arguments, **options):
+    """Beam search for summaries."""
+    return beam_search(*arguments, stepwise=True, **options)
 
 
 def model_of(mixer: str, vocab_size: int = 12):
@@ -64,7 +68,7 @@ def test_a_wide_beam_finds_what_enumeration_finds(lenpen):
             assert hypothesis.score == pytest.approx(score, abs=1e-5)
 
 
-@pytest.mark.parametrize("search", [beam_search, stepwise_search])
+@pytest.mark.parametrize("search", [beam_search, stepwise])
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_state_changes_nothing(mixer, search, sources):
     model = model_of(mixer)
@@ -86,7 +90,7 @@ def test_beam_of_one_is_greedy(sources, most):
         assert max(map(len, translations)) == most - 1  # <eos> is the last
 
 
-@pytest.mark.parametrize("search", [beam_search, stepwise_search])
+@pytest.mark.parametrize("search", [beam_search, stepwise])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_sentence_does_not_depend_on_its_batch(sources, beam, search):
     model = model_of("light")
@@ -104,7 +108,7 @@ def test_a_sentence_does_not_depend_on_its_batch(sources, beam, search):
 
 
 def slow_stepwise(model, source, beam: int, lenpen: float, limit: int):
-    """stepwise_search of one sentence (1, S), without tensors of hypotheses: (ids, score)."""
+    """The stepwise search of one sentence (1, S), without tensors of hypotheses: (ids, score)."""
     hypotheses = [([], 0.0, False)]
     while not all(done for _, _, done in hypotheses):
         pool = []
@@ -127,7 +131,7 @@ def slow_stepwise(model, source, beam: int, lenpen: float, limit: int):
 @pytest.mark.parametrize("beam", [1, 2, 5])
 def test_stepwise_search_equals_a_slow_one(sources, beam, lenpen):
     model = model_of("dynamic")
-    found = stepwise_search(model, *sources, beam=beam, lenpen=lenpen, max_length=7)
+    found = stepwise(model, *sources, beam=beam, lenpen=lenpen, max_length=7)
     for row, hypotheses in enumerate(found):
         n = int((~sources[1][row]).sum())
         slow = slow_stepwise(model, sources[0][row : row + 1, :n], beam, lenpen, 7)
@@ -139,7 +143,7 @@ def test_a_stepwise_penalty_decides_otherwise(sources):
     model = model_of("dynamic")
     last, each = (
         [h[0].tokens for h in search(model, *sources, beam=3, lenpen=2.0, max_length=9)]
-        for search in (beam_search, stepwise_search)
+        for search in (beam_search, stepwise)
     )
     assert last != each
 
@@ -200,7 +204,7 @@ def six_positions():
     return model
 
 
-@pytest.mark.parametrize("search", [greedy, beam_search, stepwise_search])
+@pytest.mark.parametrize("search", [greedy, beam_search, stepwise])
 def test_no_search_asks_for_more_positions_than_there_are(search, six_positions):
     source, mask = pad([[5, 6, 7, 8, 9, EOS], [4, EOS]])
     found = search(six_positions, source, mask)
@@ -232,9 +236,8 @@ def test_translate_obeys_the_recipe(vocabularies, change):
         translate(model, vocabularies, lines, DecodeConfig(beam=3, **c)) for c in ({}, change)
     )
     options = {"beam": 3, **change}
-    search = stepwise_search if options.pop("stepwise", False) else beam_search
     if n := options.pop("no_repeat", 0):
         options["constraints"] = [no_repeat(n)]
-    found = search(model, *pad(vocabularies.source.encode(lines), after=1), **options)
+    found = beam_search(model, *pad(vocabularies.source.encode(lines), after=1), **options)
     assert changed == [vocabularies.target.decode(h[0].tokens) for h in found]
     assert changed != plain

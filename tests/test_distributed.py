@@ -131,8 +131,8 @@ def test_ranks_that_disagree_about_the_vocabulary(yaml, prepared, corpus, tmp_pa
 def test_a_machine_without_its_gpus(yaml, tmp_path):
     body = """
 import torch
-from dynconv.train import ranks
-ranks.own_device = lambda *_: torch.device("cpu" if rank else "cuda:0")
+from dynconv.train import distributed
+distributed.own_device = lambda *_: torch.device("cpu" if rank else "cuda:0")
 more = []
 """
     (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run"))
@@ -163,14 +163,14 @@ more = []
 
 
 EIGHTH = """
-import datetime, signal, time
-from dynconv.train import ranks, loop
+import signal, time
+from dynconv.train import update
 def eighth(*arguments):
     calls.append(1)
     if rank == 1 and len(calls) == 8:
         {what}
     return backward(*arguments)
-calls, backward, loop.backward = [], loop.backward, eighth
+calls, backward, update.backward = [], update.backward, eighth
 more = []
 """
 """what happens to rank 1 in its eighth update"""
@@ -179,9 +179,10 @@ more = []
 def test_a_hung_rank_stops_all(yaml, tmp_path):
     # with its own handler of SIGTERM, torchrun would wait for 30 s
     hang = "signal.signal(signal.SIGTERM, signal.SIG_DFL); time.sleep(1000)"
-    body = EIGHTH.format(what=hang) + "ranks.LOST = datetime.timedelta(seconds=4)"
-    (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run"))
-    assert "process 0 of 2 has lost another one, which died or hangs" in line
+    arguments = [yaml, "train.timeout=4", "--run-dir", tmp_path / "run"]
+    (line,) = said(run_script(tmp_path, EIGHTH.format(what=hang), *arguments))
+    assert "process 0 of 2 has lost another one, which died, hangs, or took longer" in line
+    assert "train.timeout (4 s)" in line
     assert weights(tmp_path / "run", "000005")
 
 

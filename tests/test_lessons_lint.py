@@ -126,7 +126,7 @@ CITED = {
         "eq-talk-gradients-doffset",
     ],
     "teach/check/beyond.py": ["eq-findings-seeds"],
-    "train/loss.py": ["eq-batches-loss"],
+    "tasks/translation.py": ["eq-batches-loss"],
 }
 """the equations of the book that a module's docstrings name by number, as (11.3)"""
 

@@ -15,16 +15,14 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.models import build
+from dynconv.tasks import translation
 from dynconv.train import checkpoint as checkpoints
-from dynconv.train import loop, ranks, train, watch
-from dynconv.train.data import Place, works
-from dynconv.train.log import read
-from dynconv.train.progress import interval
-from dynconv.train.ranks import Ranks
-from dynconv.train.run import alone
-from dynconv.train.signals import signals
+from dynconv.train import distributed, log, loop, train, update
+from dynconv.train.data import Place, iter_updates
+from dynconv.train.distributed import Ranks, signals
+from dynconv.train.log import WARM, Watch, interval, read
+from dynconv.train.setup import run_lock
 from dynconv.train.update import DTYPES, TokenLoss, backward
-from dynconv.train.watch import WARM, Watch
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def with_train(recipe, **values):
 
 def spoil(monkeypatch, updates: set[int]) -> None:
     """Make the loss of these updates, counted from 1, not a number."""
-    original, count = loop.backward, 0
+    original, count = update.backward, 0
 
     def backward(loss_of, *more):
         nonlocal count
@@ -50,7 +48,7 @@ def spoil(monkeypatch, updates: set[int]) -> None:
             next(loss_of.parameters()).grad.fill_(math.nan)
         return losses
 
-    monkeypatch.setattr(loop, "backward", backward)
+    monkeypatch.setattr(update, "backward", backward)
 
 
 def test_a_bad_update_is_left_out_and_logged(recipe, tmp_path, monkeypatch):
@@ -61,9 +59,8 @@ def test_a_bad_update_is_left_out_and_logged(recipe, tmp_path, monkeypatch):
     assert [e["update"] for e in events if e["event"] == "valid"] == [5, 10]
     weights = checkpoints.load_weights(checkpoints.choose(tmp_path, "last"))
     assert all(tensor.isfinite().all() for tensor in weights.values())
-    assert (
-        checkpoints.choose(tmp_path, "last").meta["place"][2] == 14  # four gave no update
-    )  # batches; two gave no update
+    # 14 batches: 10 updates, and the 4 that were left out
+    assert checkpoints.choose(tmp_path, "last").meta["place"][2] == 14
 
 
 def test_too_many_bad_updates_stop_and_show_their_text(recipe, corpus, tmp_path, monkeypatch):
@@ -115,13 +112,13 @@ def test_float16_goes_on_with_its_scale(recipe, tmp_path, monkeypatch):
 
 
 def test_two_trainings_in_one_directory(tmp_path):
-    with alone(tmp_path, Ranks()):
+    with run_lock(tmp_path, Ranks()):
         with pytest.raises(UserError, match=r"another training runs in it \(process \d+ on "):
-            with alone(tmp_path, Ranks()):
+            with run_lock(tmp_path, Ranks()):
                 pass
-        with alone(tmp_path, Ranks(rank=1, size=2)):  # one of the same training
+        with run_lock(tmp_path, Ranks(rank=1, size=2)):  # one of the same training
             pass
-    with alone(tmp_path, Ranks()):
+    with run_lock(tmp_path, Ranks()):
         pass
 
 
@@ -129,13 +126,13 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
     code = f"""
 import os, signal
 from pathlib import Path
-from dynconv.train.ranks import Ranks
-from dynconv.train.run import alone
-with alone(Path({str(tmp_path)!r}), Ranks()):
+from dynconv.train.distributed import Ranks
+from dynconv.train.setup import run_lock
+with run_lock(Path({str(tmp_path)!r}), Ranks()):
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
-    with alone(tmp_path, Ranks()):
+    with run_lock(tmp_path, Ranks()):
         pass
 
 
@@ -163,7 +160,7 @@ def test_what_a_line_of_the_log_tells(recipe, tmp_path):
 def test_the_time_left(monkeypatch):
     """0.1 s for data and 0.9 s for an update, ten slow ones first; 8 s a validation, 2 s a save."""
     now = 0.0
-    monkeypatch.setattr(watch.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(log.time, "perf_counter", lambda: now)
     clock = Watch()
 
     def lap(name: str, seconds: float) -> None:
@@ -172,13 +169,13 @@ def test_the_time_left(monkeypatch):
         clock.lap(name)
 
     lap("start", 100)
-    for update in range(1, 31):
+    for number in range(1, 31):
         lap("data", 0.1)
-        lap("forward", 0.9 if update > WARM else 5)
+        lap("forward", 0.9 if number > WARM else 5)
         clock.update()
-        if update == WARM:
+        if number == WARM:
             assert clock.left(100, 0) is None
-        if update == 20:
+        if number == 20:
             assert clock.left(100, 3) == pytest.approx(100)  # no validation was seen
             lap("validate", 8)
             lap("save", 2)
@@ -207,18 +204,18 @@ def test_under_torchrun_a_second_signal_changes_nothing(monkeypatch):
 
 
 def test_more_processes_than_gpus(monkeypatch):
-    monkeypatch.setattr(ranks.torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(distributed.torch.cuda, "device_count", lambda: 2)
     with pytest.raises(UserError, match="4 processes on .*, which has 2 GPUs: .*nproc-per-node 2"):
-        ranks.own_device(1, 4)
-    monkeypatch.setattr(ranks.torch.cuda, "device_count", lambda: 0)
-    assert ranks.own_device(1, 4) == torch.device("cpu")
+        distributed.own_device(1, 4)
+    monkeypatch.setattr(distributed.torch.cuda, "device_count", lambda: 0)
+    assert distributed.own_device(1, 4) == torch.device("cpu")
 
 
 def test_a_full_gpu_is_told(recipe, tmp_path, monkeypatch):
     def backward(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has ...")
 
-    monkeypatch.setattr(loop, "backward", backward)
+    monkeypatch.setattr(update, "backward", backward)
     with pytest.raises(UserError, match=r"^CUDA out of memory: lower train.batch_tokens \(now 400"):
         train(recipe, tmp_path)
 
@@ -244,7 +241,7 @@ def test_gradients_are_exchanged_with_the_last_batch_alone(recipe, pairs):
             return self.weight * len(batch.target)
 
     model, two = Wrapped(), Ranks(0, 2, device=torch.device("cpu"))
-    work = next(works(pairs, 256, replace(recipe.train, accumulate=3), Place(), two))
+    work = next(iter_updates(pairs, 256, replace(recipe.train, accumulate=3), Place(), two))
     losses = backward(model, work, torch.amp.GradScaler("cpu", enabled=False), two, Watch())
     others = [("forward", True), ("backward", True)] * 2
     assert model.calls == [*others, ("forward", False), ("backward", False)]
@@ -256,12 +253,14 @@ def test_gradients_are_exchanged_with_the_last_batch_alone(recipe, pairs):
 @pytest.mark.parametrize("mixer", ["dynamic", "attention"])
 def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(recipe, pairs, mixer, precision):
     stack = replace(recipe.model.encoder, mixer=mixer, kernel=3 if mixer == "dynamic" else None)
-    loss_of = TokenLoss(build(replace(recipe.model, encoder=stack)), 0.1, precision)
+    loss_of = TokenLoss(
+        build(replace(recipe.model, encoder=stack)), translation.loss, 0.1, precision
+    )
     norms = [part for part in loss_of.modules() if isinstance(part, torch.nn.LayerNorm)]
     seen = []
     for norm in norms:
         norm.register_forward_hook(lambda _, given, out: seen.append((given[0].dtype, out.dtype)))
-    work = next(works(pairs, 256, recipe.train, Place(), Ranks()))
+    work = next(iter_updates(pairs, 256, recipe.train, Place(), Ranks()))
     assert loss_of(work.batches[0]).dtype == torch.float32
     assert len(seen) == len(norms) == 7
     assert set(seen) == {(torch.float32, torch.float32)}
@@ -319,7 +318,7 @@ def test_a_users_own_data_stays(recipe, corpus, tmp_path):
 def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
     recipe = with_train(recipe, average=2, updates=15)
     train(recipe, tmp_path / "whole")
-    count, original = 0, loop.backward
+    count, original = 0, update.backward
 
     def backward(*arguments):
         nonlocal count
@@ -328,7 +327,7 @@ def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
             signal.raise_signal(signal.SIGTERM)
         return original(*arguments)
 
-    monkeypatch.setattr(loop, "backward", backward)
+    monkeypatch.setattr(update, "backward", backward)
     assert train(recipe, tmp_path / "parts") == signal.SIGTERM
     assert train(recipe, tmp_path / "parts") is None
     a, b = (checkpoints.choose(tmp_path / name, "average") for name in ("whole", "parts"))
@@ -354,3 +353,67 @@ def test_after_a_loss_of_power(recipe, tmp_path):
         log.write(b"\0" * 40 + b"\n")
     assert train(recipe, tmp_path) is None
     assert [event["update"] for event in read(tmp_path)] == [5, 10]
+
+
+def test_a_run_goes_on_without_its_log(recipe, tmp_path):
+    """The history of validations is in the checkpoint: a plateau keeps its rate, bit for bit."""
+    recipe = with_train(
+        recipe, updates=40, validate_every=5, schedule="plateau", lr=1e-3, lr_end=1e-12, warmup=0
+    )
+    recipe = with_train(recipe, label_smoothing=0.9)  # so that the loss does not improve for ever
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(recipe, whole)
+    train(with_train(recipe, updates=30), parts)
+    path = parts / "recipe.yaml"
+    path.write_text(path.read_text().replace("updates: 30", "updates: 40"))
+    (parts / "log.jsonl").unlink()
+    train(recipe, parts)
+    a, b = (checkpoints.choose(run, "last") for run in (whole, parts))
+    assert len({found["loss"] for found in a.meta["history"]}) == 7
+    assert a.meta["history"] == b.meta["history"]
+    a, b = checkpoints.load_weights(a), checkpoints.load_weights(b)
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_an_old_checkpoint_needs_the_log_that_its_history_is_in(recipe, tmp_path):
+    """Those of dynconv 0.1 have no history; log.jsonl has, and without it nothing is guessed."""
+    recipe = with_train(recipe, schedule="plateau", warmup=0)
+    train(with_train(recipe, updates=5), tmp_path)
+    path = tmp_path / "checkpoints" / "000005" / "meta.json"
+    meta = json.loads(path.read_text())
+    assert meta.pop("history") == []
+    path.write_text(json.dumps(meta))
+    recipe_path = tmp_path / "recipe.yaml"
+    recipe_path.write_text(recipe_path.read_text().replace("updates: 5\n", "updates: 10\n"))
+    log_text = (tmp_path / "log.jsonl").read_text()
+    (tmp_path / "log.jsonl").unlink()
+    with pytest.raises(UserError, match=r"log.jsonl: missing, and .*plateau and train.patience"):
+        train(recipe, tmp_path)
+    (tmp_path / "log.jsonl").write_text(log_text)
+    assert train(recipe, tmp_path) is None
+    (first,) = checkpoints.choose(tmp_path, "last").meta["history"]
+    assert first["loss"] == json.loads(log_text.splitlines()[0])["loss"]
+
+
+def test_other_processes_wait_while_rank_0_writes_a_trace(tmp_path, monkeypatch):
+    """They meet it with PATIENCE after each traced update, not with train.timeout."""
+    met = []
+
+    class Waiting(Ranks):
+        def once(self, work):
+            met.append(self.rank)
+            return work() if self.first else None
+
+    for rank in range(2):
+        with log.tracing(tmp_path, True, Waiting(rank, 2, device=torch.device("cpu"))) as step:
+            for _ in range(log.TRACED + 5):
+                step()
+    assert met == [0] * log.TRACED + [1] * log.TRACED
+    assert (tmp_path / "trace.json").exists()
+
+
+def test_a_timeout_is_free_to_change(recipe, tmp_path):
+    train(recipe, tmp_path)
+    assert train(with_train(recipe, timeout=5.0), tmp_path) is None
+    with pytest.raises(ValueError, match="timeout 0 must be above 0"):
+        with_train(recipe, timeout=0)

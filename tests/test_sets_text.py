@@ -6,8 +6,8 @@ import pytest
 from raw_sets import lines, put
 
 from dynconv import cli
-from dynconv.decode.evaluate import all_references
 from dynconv.errors import UserError
+from dynconv.tasks.translation import all_references
 from dynconv.text import sets
 from dynconv.text.catalog import read_manifest
 

@@ -12,18 +12,15 @@ import torch
 from dynconv.config import StackConfig, TrainConfig
 from dynconv.errors import UserError
 from dynconv.models import build
+from dynconv.tasks import Validation, task_of, translation
 from dynconv.text import collate
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import label_smoothed_loss, learning_rate, load_model, train
-from dynconv.train.data import Place, Work, works
-from dynconv.train.log import read
-from dynconv.train.loop import over
-from dynconv.train.precision import faster
-from dynconv.train.ranks import Ranks
-from dynconv.train.state import begin
-from dynconv.train.update import TokenLoss, backward
-from dynconv.train.validate import Validation
-from dynconv.train.watch import Watch
+from dynconv.train.data import Place, UpdateBatches, iter_updates
+from dynconv.train.distributed import Ranks
+from dynconv.train.log import Watch, read
+from dynconv.train.update import TokenLoss, backward, choose_precision, make_optimizer
+from dynconv.train.validate import ends_early
 
 MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
 
@@ -69,23 +66,25 @@ def test_schedule_without_warm_up_starts_at_the_peak(schedule):
     assert learning_rate(config, 0) == config.lr
 
 
-def one_update(pairs: list, sizes: list[int]) -> Work:
+def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
     """An update of these pairs, in batches of these sizes."""
     ends = np.cumsum(sizes)
     batches = [collate(pairs[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
     tokens = sum(len(batch.target) for batch in batches)
-    return Work(batches, [], [0] * len(batches), tokens, Place())
+    return UpdateBatches(batches, [], [0] * len(batches), tokens, Place())
 
 
-def update(model, work: Work, precision: str = "float32") -> float:
+def update(model, work: UpdateBatches, precision: str = "float32") -> float:
     """Put the gradients into the model; the mean loss per token."""
     model.zero_grad()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    losses = backward(TokenLoss(model, 0.1, precision), work, scaler, Ranks(), Watch())
+    losses = backward(
+        TokenLoss(model, translation.loss, 0.1, precision), work, scaler, Ranks(), Watch()
+    )
     return sum(losses).item() / work.tokens
 
 
-def gradients(model, work: Work, precision: str = "float32") -> list[torch.Tensor]:
+def gradients(model, work: UpdateBatches, precision: str = "float32") -> list[torch.Tensor]:
     update(model, work, precision)
     return [p.grad for p in model.parameters()]
 
@@ -101,7 +100,7 @@ def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
 
 def test_padding_does_not_reach_the_loss(recipe):
     model = build(recipe.model).eval()
-    loss_of = TokenLoss(model, 0.1)
+    loss_of = TokenLoss(model, translation.loss, 0.1)
     short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
     with torch.no_grad():
         apart = [loss_of(collate([pair])).item() for pair in (short, long)]
@@ -114,7 +113,7 @@ def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
     stack = StackConfig(2, mixer, None if mixer in ("attention", "average") else (3, 7))
     torch.manual_seed(0)
     model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
-    work = next(works(pairs, 256, recipe.train, Place(), Ranks()))
+    work = next(iter_updates(pairs, 256, recipe.train, Place(), Ranks()))
     exact = torch.cat([g.flatten() for g in gradients(model, work)])
     rough = torch.cat([g.flatten() for g in gradients(model, work, precision)])
     assert not torch.equal(exact, rough)
@@ -140,10 +139,10 @@ def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
 
 def stop_after(updates: int, monkeypatch, number=signal.SIGINT) -> None:
     """Send a signal (ctrl-C) in the update after which training must stop."""
-    from dynconv.train import loop
+    from dynconv.train import update
 
     count = 0
-    original = loop.backward
+    original = update.backward
 
     def backward(*arguments, **options):
         nonlocal count
@@ -152,7 +151,7 @@ def stop_after(updates: int, monkeypatch, number=signal.SIGINT) -> None:
             signal.raise_signal(number)
         return original(*arguments, **options)
 
-    monkeypatch.setattr(loop, "backward", backward)
+    monkeypatch.setattr(update, "backward", backward)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -223,11 +222,14 @@ def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
         ([1, 3, 2], 2, False),
         ([3, 1, 2], 2, True),
         ([3, 3, 3], 2, True),
+        ([math.nan, 1, 2], 2, False),
+        ([1, math.nan, math.nan], 2, True),
+        ([math.nan, math.nan], 1, True),
     ],
 )
 def test_early_stopping(scores, patience, expected):
     found = [Validation(1.0, score, "BLEU") for score in scores]
-    assert over(TrainConfig(patience=patience), found) is expected
+    assert ends_early(TrainConfig(patience=patience), found) is expected
 
 
 def test_a_plateau_lowers_the_rate_after_each_validation_until_it_is_spent():
@@ -236,16 +238,25 @@ def test_a_plateau_lowers_the_rate_after_each_validation_until_it_is_spent():
     rates = [learning_rate(config, 100, losses[:n]) for n in range(6)]
     assert rates == pytest.approx([0.25, 0.25, 0.25, 0.025, 0.0025, 0.00025])
     found = [Validation(loss, 0.0, "BLEU") for loss in [*losses, 0.8]]
-    assert not over(config, found[:-1])
-    assert over(config, found)
-    assert not over(replace(config, schedule="inverse_sqrt"), found)
+    assert not ends_early(config, found[:-1])
+    assert ends_early(config, found)
+    assert not ends_early(replace(config, schedule="inverse_sqrt"), found)
+
+
+def test_a_plateau_treats_nan_as_the_worst_loss():
+    config = TrainConfig(schedule="plateau", lr=0.25, lr_end=1e-3, warmup=0)
+    losses = [3.0, 2.0, math.nan, math.nan, math.nan]
+    rates = [learning_rate(config, 100, losses[:n]) for n in range(6)]
+    assert rates == pytest.approx([0.25, 0.25, 0.25, 0.025, 0.0025, 0.00025])
+    found = [Validation(loss, 0.0, "BLEU") for loss in losses]
+    assert ends_early(config, found) and not ends_early(config, found[:-1])
 
 
 def test_nesterov_s_gradient_by_hand():
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.ones_(model.weight)
     config = TrainConfig(optimizer="nag", momentum=0.9, lr=0.1, warmup=0)
-    optimizer = begin(model, config, torch.device("cpu")).optimizer
+    optimizer, _ = make_optimizer(model, config, torch.device("cpu"))
     weight, velocity = 1.0, 0.0
     for _ in range(3):
         model.weight.grad = 2 * model.weight.detach()  # of w^2
@@ -257,7 +268,7 @@ def test_nesterov_s_gradient_by_hand():
 
 def test_a_batch_has_no_more_sentences_than_asked(pairs, recipe):
     config = replace(recipe.train, batch_sentences=3)
-    update = next(works(pairs, 256, config, Place(), Ranks(device=torch.device("cpu"))))
+    update = next(iter_updates(pairs, 256, config, Place(), Ranks(device=torch.device("cpu"))))
     assert len(update.batches[0].source) == 3
 
 
@@ -294,16 +305,17 @@ def test_auto_precision_is_decided_and_recorded(recipe, tmp_path):
 def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen):
     from time import sleep
 
-    from dynconv.train import precision as module
+    from dynconv.train import update as module
 
     def backward(loss_of, *_):
-        sleep(0.01 if loss_of.precision == slow else 0.001)
+        sleep(0.05 if loss_of.precision == slow else 0.001)
         return [torch.zeros(())]
 
     monkeypatch.setattr(module, "backward", backward)
-    assert faster(build(recipe.model), pairs, recipe, torch.device("cpu")) == chosen
+    model, cpu = build(recipe.model), torch.device("cpu")
+    assert choose_precision(model, task_of(recipe), pairs, recipe, cpu) == chosen
 
 
 def test_pairs_that_cannot_be_used_are_told(pairs, recipe):
     with pytest.raises(UserError, match="no usable pair in split train: all have more than 2"):
-        next(works(pairs, 2, recipe.train, Place(), Ranks()))
+        next(iter_updates(pairs, 2, recipe.train, Place(), Ranks()))

@@ -7,18 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from dynconv.config import DataConfig, TrainConfig
+from dynconv.config import TrainConfig
+from dynconv.tasks import task_of
 from dynconv.train import data
-from dynconv.train.data import (
-    Place,
-    ahead,
-    held_out,
-    pools_of,
-    stream,
-    training_text,
-    works,
-)
-from dynconv.train.ranks import Ranks
+from dynconv.train.data import Place, iter_updates, pools_of, prefetch, stream
+from dynconv.train.distributed import Ranks
 
 CONFIG = TrainConfig(batch_tokens=400)
 
@@ -77,25 +70,25 @@ def test_long_pairs_are_left_out(pairs):
     assert 0 < len(chosen) < len(pairs)
 
 
-def test_long_sources_are_cut(prepared, pairs):
+def test_long_sources_are_cut(prepared, pairs, recipe):
     """In training, in validation, and before pairs that are too long are left out."""
-    data = DataConfig(max_source=4)
-    text = training_text(prepared, data)
+    task = task_of(replace(recipe, data=replace(recipe.data, max_source=4)))
+    text = task.training_text(prepared)
     everything = np.arange(len(pairs))
     assert (text.lengths(everything)[:, 0] == pairs.lengths(everything)[:, 0].clip(max=5)).all()
     assert text.lengths(everything)[:, 0].max() == 5
     batch = text.batch([0, 1, 2])
     assert batch.source[:, :4].tolist() == [pairs[i][0][:4].tolist() for i in range(3)]
     assert all((text[i][1] == pairs[i][1]).all() for i in range(3))
-    valid = held_out(prepared, data, prepared.vocabularies(), "valid")
+    valid = task.held_out(prepared, prepared.vocabularies(), "valid")
     assert {len(source) for source, _ in valid.text} == {4}
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_ranks_share_what_one_would_do_with_more_accumulation(pairs, recipe, size):
     few = replace(recipe.train, accumulate=2)
-    alone = works(pairs, 256, replace(few, accumulate=2 * size), Place(), share(0, 1))
-    shares = [works(pairs, 256, few, Place(), share(rank, size)) for rank in range(size)]
+    alone = iter_updates(pairs, 256, replace(few, accumulate=2 * size), Place(), share(0, 1))
+    shares = [iter_updates(pairs, 256, few, Place(), share(rank, size)) for rank in range(size)]
     for _ in range(30):  # more than one epoch
         whole, parts = next(alone), [next(part) for part in shares]
         chosen = [c.tolist() for turn in zip(*(p.chosen for p in parts), strict=True) for c in turn]
@@ -112,7 +105,7 @@ def test_what_is_made_ahead_is_the_same_and_its_errors_arrive():
         yield from range(5)
         raise OSError("the disk is gone")
 
-    made = ahead(items())
+    made = prefetch(items())
     assert list(islice(made, 5)) == list(range(5))
     with pytest.raises(OSError, match="gone"):
         next(made)

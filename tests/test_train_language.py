@@ -11,10 +11,10 @@ from dynconv import cli
 from dynconv.config import DataConfig, LanguageModelConfig, Recipe, StackConfig
 from dynconv.config.load import dump
 from dynconv.errors import UserError
+from dynconv.tasks import Validation
 from dynconv.text import EOS, Excerpts, Vocabulary, prepare
 from dynconv.train import load_model, train
 from dynconv.train.log import read
-from dynconv.train.validate import Validation
 
 LINES = ["one two three four", "five six", "", "seven eight nine ten one two"]
 WORDS = 13  # ten, and <pad>, <eos>, <unk>

@@ -8,12 +8,24 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from dynconv.cli import ablate, bench, data, doctor, evaluate, plan, plot, score, train, translate
+from dynconv.cli import (
+    ablate,
+    bench,
+    data,
+    doctor,
+    evaluate,
+    generate,
+    plan,
+    plot,
+    score,
+    train,
+    translate,
+)
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import tune_cpu
 from dynconv.errors import UserError
 
-COMMANDS = doctor, data, train, ablate, plan, plot, translate, evaluate, score, bench
+COMMANDS = doctor, data, train, ablate, plan, plot, translate, generate, evaluate, score, bench
 INTERRUPTED = 130
 
 

@@ -13,7 +13,13 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Score a run on a split of its corpus: outputs, ten of them shown, or perplexity."""
-    from dynconv.decode.evaluate import evaluate
-
-    for line in evaluate(options.directory, load_model(options), options.split, options.corpus):
-        say(line)
+    found = load_model(options).evaluate(options.split, options.corpus)
+    for example in found.examples:
+        say(f"source     {example.source}")
+        say(f"output     {example.output}")
+        say(f"reference  {example.reference}\n")
+    say(found.summary)
+    for score in found.scores:
+        say(str(score))
+    if found.outputs:
+        say(f"outputs: {options.directory / f'{options.split}.hypotheses.txt'}")

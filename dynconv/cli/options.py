@@ -45,9 +45,14 @@ def load_recipe(options):
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Add a run directory and how to decode with its model."""
-    parser.add_argument("directory", type=Path, metavar="RUN")
+    add_run(parser)
     parser.add_argument("--beam", type=positive, help="default: the recipe's decode.beam")
     parser.add_argument("--lenpen", type=float, help="default: the recipe's decode.lenpen")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add a run directory and which of its checkpoints to use."""
+    parser.add_argument("directory", type=Path, metavar="RUN")
     parser.add_argument(
         "--checkpoint",
         default="best",
@@ -58,25 +63,30 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
 
 
 def load_model(options):
-    """Return the model that `add_decoding`'s options name; they replace entries of its recipe."""
+    """Return the model that `add_run`'s options name; those of `add_decoding` change its recipe."""
     from dynconv.train import load_model
 
     loaded = load_model(options.directory, options.checkpoint)
-    given = {name: getattr(options, name) for name in ("beam", "lenpen")}
+    given = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
     decode = replace(loaded.recipe.decode, **{k: v for k, v in given.items() if v is not None})
     return loaded._replace(recipe=replace(loaded.recipe, decode=decode))
 
 
-def load_translator(options):
-    """Return that model if it translates; raise UserError for a language model."""
+OTHER_TASK = {
+    "language": "a language model, which has nothing to translate from; dynconv generate samples "
+    "from it, and dynconv evaluate gives its perplexity",
+    "translation": "a translation model, which continues no prompt; use dynconv translate",
+}
+"""what to say when a command is given the model of another task"""
+
+
+def load_for(options, task: str):
+    """Return that model if it is one of this task; raise UserError otherwise."""
     from dynconv.errors import UserError
 
     loaded = load_model(options)
-    if loaded.recipe.data.source is None:
-        raise UserError(
-            f"{options.directory}: a language model, which has nothing to translate from; "
-            "dynconv evaluate gives its perplexity"
-        )
+    if loaded.task.name != task:
+        raise UserError(f"{options.directory}: {OTHER_TASK[loaded.task.name]}")
     return loaded
 
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from dynconv.cli.options import add_command, add_decoding, load_translator
+from dynconv.cli.options import add_command, add_decoding, load_for
 
 
 def add_parser(subparsers) -> None:
@@ -17,16 +17,15 @@ def add_parser(subparsers) -> None:
 def run(options) -> None:
     """Translate text: one line out for each line in, in order."""
     from dynconv.config.files import replace_text
-    from dynconv.decode import translate
     from dynconv.text import read_lines
     from dynconv.text.corpus import decode_lines
 
-    recipe, vocabularies, model, _ = load_translator(options)
+    trained = load_for(options, "translation")
     if options.input == "-":
         lines = list(decode_lines(sys.stdin.buffer, "standard input"))
     else:
         lines = read_lines(Path(options.input), may_be_empty=True)
-    found = translate(model, vocabularies, lines, recipe.decode, max_source=recipe.data.max_source)
+    found = trained.task.generate(trained.model, trained.vocabularies, lines)
     text = "".join(f"{line}\n" for line in found)
     if options.output == "-":
         print(text, end="", flush=True)

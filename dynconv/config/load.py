@@ -128,7 +128,7 @@ def _lists(value: Any) -> Any:
     return [_lists(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-FREE = ("published", "decode.", "profile", "train.accumulate")
+FREE = ("published", "decode.", "profile", "train.accumulate", "train.timeout")
 """what may change when a run goes on; accumulate only with the number of processes"""
 
 

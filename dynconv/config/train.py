@@ -55,6 +55,9 @@ class TrainConfig:
     skip: int = 3
     """updates in a row whose loss or gradient is not finite that are left out; one more: stop"""
     seed: int = 1
+    timeout: float = 60.0
+    """seconds after which a process that does not answer the others within an update counts as
+    lost; validations, checkpoints and traces may take longer"""
 
     def __post_init__(self) -> None:
         require_positive(self, "updates", "batch_tokens", "accumulate", "validate_every", "keep")
@@ -67,6 +70,8 @@ class TrainConfig:
             raise ValueError(f"patience {self.patience} must be at least 1, or null")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"clip {self.clip} must be above 0, or null for none")
+        if not 0 < self.timeout < math.inf:
+            raise ValueError(f"timeout {self.timeout} must be above 0, and finite")
         if self.batch_sentences is not None:
             require_positive(self, "batch_sentences")
         if not 0 < self.momentum < 1:

@@ -1,4 +1,4 @@
-"""What a search may not produce: functions from the next tokens' log p to the same with -inf.
+"""Constraints on a search: functions that set the log p of forbidden next tokens to -inf.
 
 Each takes log p (B, live, V) and the hypotheses so far (B, live, t), writes into the first and
 returns it. Later constraints see what earlier ones left.
@@ -15,9 +15,10 @@ Constraint = Callable[[Tensor, Tensor], Tensor]
 
 
 def no_repeat(n: int) -> Constraint:
-    """No n-gram of ids twice in a hypothesis; n = 3 is Paulus et al.'s (2018) trigram blocking.
+    """Forbid every n-gram that the hypothesis already has; n = 3 is trigram blocking.
 
-    <eos> closes no n-gram that was there before, so it stays allowed when all else is blocked.
+    (Paulus et al. 2018.) No earlier n-gram ends with <eos>, so that stays allowed when all else is
+    blocked.
     """
 
     def forbid(logp: Tensor, prefixes: Tensor) -> Tensor:
@@ -34,7 +35,7 @@ def no_repeat(n: int) -> Constraint:
 
 
 def at_least(n: int) -> Constraint:
-    """No <eos> before n tokens, unless nothing else is allowed; so it goes last."""
+    """Forbid <eos> before n tokens, unless nothing else is allowed; use it as the last one."""
 
     def forbid(logp: Tensor, prefixes: Tensor) -> Tensor:
         if prefixes.shape[2] < n:

@@ -1,4 +1,4 @@
-"""Greedy and beam search."""
+"""Greedy search, and beam search with a length penalty at the end or at every step."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -22,26 +22,29 @@ class Hypothesis(NamedTuple):
 def limits(
     model: nn.Module, pad_mask: Tensor, max_length: int | None, min_length: int = 0
 ) -> Tensor:
-    """Most tokens of each translation, <eos> included: by default twice the source's and ten.
+    """Return the most tokens (B,) of each translation, <eos> included.
 
-    Never more than the model's `max_positions`, where it has them; the default leaves room for
-    `min_length`.
+    By default that is twice the source's and ten, with room for `min_length`. It is never more than
+    the model's `max_positions`, where it has them.
     """
     lengths = (~pad_mask).sum(1)
     if max_length is None:
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
     else:
         limit = torch.full_like(lengths, max_length)
-    most = getattr(model, "max_positions", None)
+    most = getattr(model, "max_positions", None)  # only the stepper knows what the model is
     return limit if most is None else limit.clamp(max=most)
 
 
 @torch.inference_mode()
-@parametrize.cached()  # weights of a norm and a direction: once
+@parametrize.cached()  # normalised weights are computed once
 def greedy(
     model: nn.Module, source: Tensor, pad_mask: Tensor, max_length: int | None = None
 ) -> list[list[int]]:
-    """The likeliest token at each step; source (B, S), pad_mask (B, S) bool, True is padding."""
+    """Return target ids that begin with the likeliest token and continue likewise, for each row.
+
+    source (B, S) int64; pad_mask (B, S) bool, True is padding.
+    """
     stepper = Incremental(model, source, pad_mask)
     results: list[list[int]] = [[] for _ in source]
     alive = torch.arange(len(source), device=source.device)
@@ -64,7 +67,7 @@ def greedy(
 def next_logp(
     logits: Tensor, prefixes: Tensor, last: Tensor, constraints: Sequence[Constraint]
 ) -> Tensor:
-    """log p (B, live, V) of what may come after the prefixes (B, live, t); -inf of all else.
+    """Return log p (B, live, V) of what may follow the prefixes (B, live, t), -inf for all else.
 
     logits (B x live, V); last (B,) bool: the sentences that must end now.
     """
@@ -78,7 +81,7 @@ def next_logp(
 
 
 @torch.inference_mode()
-@parametrize.cached()  # weights of a norm and a direction: once
+@parametrize.cached()  # normalised weights are computed once
 def beam_search(
     model: nn.Module,
     source: Tensor,
@@ -86,48 +89,118 @@ def beam_search(
     *,
     beam: int = 5,
     lenpen: float = 1.0,
+    stepwise: bool = False,
     min_length: int = 0,
     max_length: int | None = None,
     constraints: Sequence[Constraint] = (),
     stepper: Callable = Incremental,
 ) -> list[list[Hypothesis]]:
-    """The finished hypotheses of each sentence, best first, by log p / length^lenpen.
+    """Return the finished hypotheses of each sentence, best first, by log p / length^lenpen.
 
-    source (B, S) int64; pad_mask (B, S) bool, True is padding. Each step extends the `beam`
-    likeliest unfinished hypotheses of a sentence; it leaves the batch with its `beam`th finished
-    one. At its `max_length`, <eos> included, a sentence must end; `min_length` is without <eos>.
+    source (B, S) int64; pad_mask (B, S) bool, True is padding. At its `max_length`, <eos> included,
+    a sentence must end; `min_length` is without <eos>. `stepwise` says when that score ranks
+    hypotheses: see `Beams` and `StepwiseBeams`.
     """
     constraints = [*constraints, at_least(min_length)]
     step = stepper(model, source, pad_mask)
     limit = limits(model, pad_mask, max_length, min_length)
-    finished: list[list[Hypothesis]] = [[] for _ in source]
-    alive = torch.arange(len(source), device=source.device)
-    scores = torch.zeros(len(source), 1, device=source.device)  # (B, live hypotheses)
-    prefixes = source.new_empty(len(source), 1, 0)  # (B, live, t)
-    tokens = torch.full_like(alive, EOS)
-    while len(alive):
-        live, length = prefixes.shape[1], prefixes.shape[2] + 1
-        last = limit == length
-        logp = next_logp(step(tokens), prefixes, last, constraints)
-        V = logp.shape[-1]
-        logp += scores[:, :, None]  # in place: this is the largest tensor of a step
-        # of 2 x beam candidates at most one a live hypothesis ends, so `beam` can go on
+    beams = (StepwiseBeams if stepwise else Beams)(source, beam, lenpen)
+    tokens = torch.full_like(limit, EOS)
+    while len(tokens):
+        last = limit == beams.prefixes.shape[2] + 1
+        logp = next_logp(step(tokens), beams.prefixes, last, constraints)
+        kept, rows, tokens = beams.advance(logp, last)
+        step.keep(kept, rows)
+        limit = limit[kept]
+    return beams.results
+
+
+class Beams:
+    """Hypotheses ranked by log p, which are equally long; the penalty compares the finished ones.
+
+    Each step extends the `beam` likeliest unfinished hypotheses of a sentence. The sentence is done
+    with its `beam`th finished hypothesis.
+    """
+
+    def __init__(self, source: Tensor, beam: int, lenpen: float):
+        B = len(source)
+        self.beam, self.lenpen = beam, lenpen
+        self.finished: list[list[Hypothesis]] = [[] for _ in range(B)]
+        self.alive = torch.arange(B, device=source.device)  # the sentences that are not done
+        self.total = torch.zeros(B, 1, device=source.device)  # log p of each hypothesis (B, live)
+        self.prefixes = source.new_empty(B, 1, 0)  # (B, live, t)
+
+    @property
+    def results(self) -> list[list[Hypothesis]]:
+        return [sorted(found, key=lambda h: -h.score) for found in self.finished]
+
+    def advance(self, logp: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Extend the hypotheses by log p (B, live, V), which is overwritten, of the next tokens.
+
+        last (B,) bool: the sentences that must end now. Returns the sentences that go on, the row
+        (b * live + hypothesis) that each of their hypotheses continues, and its newest token.
+        """
+        beam, (_, live, V), length = self.beam, logp.shape, self.prefixes.shape[2] + 1
+        logp += self.total[:, :, None]  # in place: this is the largest tensor of a step
+        # of 2 x beam candidates at most one per live hypothesis ends, so `beam` can go on
         best, where = logp.flatten(1).topk(min(2 * beam, live * V), dim=1)
         parent, token = where // V, where % V
         ends = (token == EOS) & best.isfinite()
         b, rank = ends[:, :beam].nonzero(as_tuple=True)
-        normalised = best[b, rank] / length**lenpen
-        ids = prefixes[b, parent[b, rank]]
-        ended = (alive[b].tolist(), ids.tolist(), normalised.tolist())
-        for i, tokens_of_i, score in zip(*ended, strict=True):
-            finished[i].append(Hypothesis(tokens_of_i, score))
-        full = torch.tensor([len(finished[i]) >= beam for i in alive.tolist()], device=alive.device)
-        kept = (~(full | last)).nonzero().squeeze(1)
-        alive, limit, parent, token = alive[kept], limit[kept], parent[kept], token[kept]
+        scores = best[b, rank] / length**self.lenpen
+        ids = self.prefixes[b, parent[b, rank]]
+        ended = (self.alive[b].tolist(), ids.tolist(), scores.tolist())
+        for i, tokens, score in zip(*ended, strict=True):
+            self.finished[i].append(Hypothesis(tokens, score))
+        full = [len(self.finished[i]) >= beam for i in self.alive.tolist()]
+        kept = (~(torch.tensor(full, device=last.device) | last)).nonzero().squeeze(1)
+        self.alive, parent, token = self.alive[kept], parent[kept], token[kept]
         best = best[kept].masked_fill(token == EOS, -torch.inf)
-        scores, order = best.topk(min(beam, best.shape[1]), dim=1)  # the unfinished ones
+        self.total, order = best.topk(min(beam, best.shape[1]), dim=1)  # the unfinished ones
         parent, token = parent.gather(1, order), token.gather(1, order)
-        prefixes = torch.cat([prefixes[kept[:, None], parent], token[:, :, None]], dim=2)
-        step.keep(kept, (kept[:, None] * live + parent).flatten())
-        tokens = token.flatten()
-    return [sorted(h, key=lambda h: -h.score) for h in finished]
+        self.prefixes = torch.cat([self.prefixes[kept[:, None], parent], token[:, :, None]], dim=2)
+        return kept, (kept[:, None] * live + parent).flatten(), token.flatten()
+
+
+class StepwiseBeams(Beams):
+    """Hypotheses ranked by log p / length^lenpen at every step, finished or not, for summaries.
+
+    A finished hypothesis keeps its place in the beam, with the score it ended with, as long as it
+    is among the `beam` best; a sentence is done when all of its beam is. The unfinished ones are
+    equally long, so the penalty decides between them and the finished ones.
+
+    Wu et al. (2019, section 5.2) apply "a stepwise length penalty" to summaries and do not define
+    it. Of the papers they name, Wu et al. (2016, section 7) has a penalty, another function of the
+    length, by which finished hypotheses are scored and unfinished ones pruned.
+    """
+
+    def __init__(self, source: Tensor, beam: int, lenpen: float):
+        super().__init__(source, beam, lenpen)
+        self.lengths = torch.zeros_like(self.total)  # <eos> counted
+        self.done = torch.zeros_like(self.total, dtype=torch.bool)
+
+    def advance(self, logp: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        beam, (B, live, V) = self.beam, logp.shape
+        logp.masked_fill_(self.done[:, :, None], -torch.inf)
+        logp[:, :, PAD].masked_fill_(self.done, 0.0)  # a finished one continues with PAD, for free
+        logp += self.total[:, :, None]
+        lengths = self.lengths + ~self.done
+        ranked = logp / lengths[:, :, None] ** self.lenpen
+        scores, where = ranked.flatten(1).topk(min(beam, live * V), dim=1)
+        parent, token = where // V, where % V
+        total, lengths = logp.flatten(1).gather(1, where), lengths.gather(1, parent)
+        done = self.done.gather(1, parent) | (token == EOS)
+        rows = torch.arange(B, device=logp.device)[:, None]
+        prefixes = torch.cat([self.prefixes[rows, parent], token[:, :, None]], dim=2)
+        over = (done | scores.isneginf()).all(1)  # -inf fills a beam that has too few
+        for b in over.nonzero().squeeze(1).tolist():
+            found = zip(prefixes[b].tolist(), lengths[b].tolist(), scores[b].tolist(), strict=True)
+            self.finished[self.alive[b]] = [
+                Hypothesis(ids[: int(length) - 1], score)
+                for ids, length, score in found
+                if score > -torch.inf
+            ]
+        kept = (~over).nonzero().squeeze(1)
+        self.alive, self.total, self.lengths = self.alive[kept], total[kept], lengths[kept]
+        self.done, self.prefixes = done[kept], prefixes[kept]
+        return kept, (rows * live + parent)[kept].flatten(), token[kept].flatten()

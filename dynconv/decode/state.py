@@ -1,16 +1,12 @@
-"""The next token's logits, by keeping a state or by running over the whole prefix.
+"""Steppers: the next token's logits, from a state that is kept or from the whole prefix again.
 
-Both have one interface: call with the newest token of each row, and `keep` the rows to go on with.
-A sentence's hypotheses stand side by side in N = B x beam rows and share its B-row memory.
+Both have one interface: a call takes the newest token of each row, and `keep` the rows to go on
+with. There are N = B x beam rows, a sentence's hypotheses next to each other; they share the
+encoder's output, which has B rows.
 """
-
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from dynconv.layers.history import History
-from dynconv.models.seq2seq import DecoderState
 
 
 class Recompute:
@@ -22,18 +18,18 @@ class Recompute:
         self.prefix = source.new_empty(len(source), 0)
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """Logits (N, V) after the newest tokens (N,)."""
+        """Return the logits (N, V) after the newest tokens (N,)."""
         self.prefix = torch.cat([self.prefix, tokens[:, None]], dim=1)
         return self.model.output(self.model.decode(self.prefix, self.memory)[:, -1])
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        """Go on with these sentences and these rows; a row may stand several times."""
-        self.memory = take(self.memory, sentences)
+        """Continue with these sentences and these rows; a row may appear several times."""
+        self.memory = self.memory.select(sentences)
         self.prefix = self.prefix[rows]
 
 
 class Incremental:
-    """Keeps what each mixer needs: K - 1 positions for a convolution."""
+    """Keeps the state that each mixer needs: for a convolution its last K - 1 inputs."""
 
     def __init__(self, model: nn.Module, source: Tensor, pad_mask: Tensor):
         self.model = model
@@ -41,22 +37,14 @@ class Incremental:
         self.state = model.start(self.memory)
 
     def __call__(self, tokens: Tensor) -> Tensor:
+        """Return the logits (N, V) after the newest tokens (N,)."""
         logits, self.state = self.model.step(tokens[:, None], self.memory, self.state)
         return logits[:, -1]
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        position, mixers, projected = self.state
-        if len(sentences) < len(self.memory.states):  # else they are the same, in order
-            self.memory = take(self.memory, sentences)
-            projected = take(projected, sentences)
-        self.state = DecoderState(position, take(mixers, rows), projected)
-
-
-def take(state: Any, rows: Tensor) -> Any:
-    """The same nested lists and (named) tuples with `rows` of each tensor's first dimension."""
-    if isinstance(state, Tensor):
-        return state.index_select(0, rows)
-    if isinstance(state, History):
-        return state.select(rows)
-    parts = [take(part, rows) for part in state]
-    return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+        """Continue with these sentences and these rows; a row may appear several times."""
+        if len(sentences) < len(self.memory.states):
+            self.memory = self.memory.select(sentences)
+            self.state = self.state.select(rows, sentences)
+        else:  # the same sentences in the same order: nothing of theirs is copied
+            self.state = self.state.select(rows)

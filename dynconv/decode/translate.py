@@ -1,4 +1,4 @@
-"""Lines of text in, lines of text out."""
+"""Translate lines of text."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -12,7 +12,6 @@ from dynconv.config import DataConfig, DecodeConfig
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.state import Incremental
-from dynconv.decode.stepwise import stepwise_search
 from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
 from dynconv.text import Vocabularies, buckets, pad
@@ -27,7 +26,7 @@ def translate(
     max_source: int = DataConfig.max_source,
     stepper: Callable = Incremental,
 ) -> list[str]:
-    """One translation for each line, in order; a blank line gives an empty one.
+    """Return one translation per line, in order; that of a blank line is empty.
 
     Lines of more than max_source tokens, or than the model has positions for, are cut, with a
     warning on stderr.
@@ -51,19 +50,19 @@ def translate(
     results = [""] * len(lines)
     device = next(model.parameters()).device
     model.eval()
-    search = stepwise_search if config.stepwise else beam_search
     bar = tqdm(total=len(full), unit=" sentences", disable=None, desc="translate")  # terminals only
     budget = max(config.batch_tokens, most + 1)
     with bar:
         for batch in reversed(buckets(lengths, budget)):  # longest first: memory fails early
             chosen = [full[i] for i in batch]
             source, pad_mask = (x.to(device) for x in pad([sources[i] for i in chosen], after=1))
-            hypotheses = search(
+            hypotheses = beam_search(
                 model,
                 source,
                 pad_mask,
                 beam=config.beam,
                 lenpen=config.lenpen,
+                stepwise=config.stepwise,
                 min_length=config.min_length,
                 max_length=config.max_length,
                 constraints=[no_repeat(config.no_repeat)] if config.no_repeat else (),
@@ -88,8 +87,8 @@ def translate(
 
 
 def longest(model: nn.Module, config: DecodeConfig, max_source: int) -> tuple[int, str]:
-    """Most tokens of a source, and the entry of the recipe that says so; <eos> has room beside."""
-    positions = getattr(model, "max_positions", None)
+    """Return the most tokens of a source, without <eos>, and the recipe's key that says so."""
+    positions = model.max_positions
     if positions is not None and config.min_length >= positions:
         raise UserError(
             f"decode.min_length {config.min_length} and <eos> need more than the "
@@ -103,7 +102,7 @@ def longest(model: nn.Module, config: DecodeConfig, max_source: int) -> tuple[in
 def source_words(
     model: nn.Module, vocabularies: Vocabularies, lines: Sequence[str], sources: list[list[int]]
 ) -> list[list[str]]:
-    """The words of each line, one for each of its ids; UserError where <unk> cannot be replaced."""
+    """Return the words of each line, one per id; UserError where <unk> cannot be replaced."""
     if not hasattr(model, "attention"):
         raise UserError(
             f"decode.replace_unknown: {type(model).__name__} does not give its attention, only "
@@ -117,6 +116,6 @@ def source_words(
 
 @torch.inference_mode()
 def attend(model: nn.Module, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]) -> Tensor:
-    """The attention (B, T, S) with which each output token was predicted, <eos> at the end too."""
+    """Return the attention (B, T, S) with which each output token and <eos> was predicted."""
     prefix, _ = pad(outputs, before=1)
     return model.attention(prefix.to(source.device), model.encode(source, pad_mask)).cpu()

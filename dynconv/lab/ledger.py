@@ -14,7 +14,6 @@ numbers   the results, in the command's own form
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -25,6 +24,7 @@ import torch
 from dynconv.config.files import replace_text
 from dynconv.errors import UserError
 from dynconv.text.corpus import data_dir
+from dynconv.train.setup import commit, processor
 
 
 def entry(
@@ -95,29 +95,6 @@ def this_device() -> str:
     return f"{processor()} ({torch.backends.cpu.get_cpu_capability()}), {os.cpu_count()} cores"
 
 
-def processor() -> str:
-    """Return the processor's model name."""
-    cpuinfo = Path("/proc/cpuinfo")  # Linux
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def load_average() -> str:
     """Return the load averages over 1, 5 and 15 minutes: how many processes wanted a core."""
     return ", ".join(f"{x:.1f}" for x in os.getloadavg())
-
-
-def commit() -> str | None:
-    """Return the commit of dynconv's working tree, with `+changes`; None if untracked by git."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
-
-    try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # fails inside another's repository
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "HEAD") + ("+changes" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None

@@ -24,10 +24,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.text import Batch, Prepared, is_prepared, open_prepared
+from dynconv.tasks import task_of
+from dynconv.text import Prepared, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
-from dynconv.train.data import Place, pools_of, stream, training_text
-from dynconv.train.run import check_text, prepare_for
+from dynconv.train.data import Place, pools_of, stream
+from dynconv.train.setup import check_text, prepare_for
 from dynconv.train.update import TokenLoss
 
 GB = 1e9
@@ -85,7 +86,7 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
     else:
         tokens = epoch.target_tokens / epoch.batches * batches
         about = "" if epoch.exact else "about "
-        pieces = "pairs" if recipe.data.source else "excerpts"
+        pieces = task_of(recipe).pieces
         rows["target tokens"] = f"{tokens / batches:,.0f} a batch, {tokens:,.0f} an update (mean)"
         rows["epoch"] = (
             f"{about}{epoch.batches / batches:,.1f} updates: {epoch.pairs:,} {pieces} in {about}"
@@ -138,7 +139,7 @@ def count_epoch(corpus: Prepared, recipe: Recipe) -> Epoch:
     """Count the batches of the first epoch; if it has several pools, extrapolate from the first."""
     check_text(corpus, recipe)
     config, chosen = recipe.train, []
-    text = training_text(corpus, recipe.data)
+    text = task_of(recipe).training_text(corpus)
     batches = stream(text, recipe.data.longest, config, Place())
     for pairs, before, _ in batches:
         if before >= Place(epoch=0, pool=1):
@@ -204,10 +205,11 @@ def trace_batch(recipe: Recipe, shape: BatchShape) -> BatchCost:
         # gradients exist in all but the first batch of an update, and with DDP even then
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        loss_of = TokenLoss(model, recipe.train.label_smoothing, planned_precision(recipe))
-        ids, places = torch.zeros(shape, dtype=torch.int64), torch.arange(shape[0] * shape[1])
-        source = ids[:, :0] if recipe.data.source is None else ids
-        batch = Batch(source, source.bool(), ids.clone(), places.clone(), places)
+        task = task_of(recipe)
+        loss_of = TokenLoss(
+            model, task.loss, recipe.train.label_smoothing, planned_precision(recipe)
+        )
+        batch = task.dummy_batch(torch.zeros(shape, dtype=torch.int64))
         before = live.peak = live.held
         with FlopCounterMode(display=False) as counter:
             loss_of(batch).backward()

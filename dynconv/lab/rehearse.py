@@ -24,8 +24,8 @@ from dynconv.config import (
     LanguageModelConfig,
     Recipe,
 )
-from dynconv.decode.evaluate import evaluate
 from dynconv.models import build
+from dynconv.tasks import task_of
 from dynconv.text.corpus import corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train
 from dynconv.train.log import read
@@ -73,9 +73,8 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
             f"rehearsal      {UPDATES} updates of a copy with {CHANNELS} channels and {TYPES} "
             f"types on {sample.corpus}, validation loss {losses[-1]:.2f}"
         )
-        report = list(evaluate(run, trained, "test"))
-    said = next(i for i, line in enumerate(report) if " of split test in " in line)
-    yield f"scored         {report[said]}; {report[said + 1]}"
+        found = trained.evaluate("test")
+    yield f"scored         {found.summary}; {found.scores[0]}"
 
 
 def corpus_status(corpus: str) -> str:
@@ -88,7 +87,7 @@ def corpus_status(corpus: str) -> str:
 
 def sample_for(recipe: Recipe) -> Sample:
     """Return the shipped text that is most like the recipe's."""
-    if recipe.data.source is None:
+    if task_of(recipe).name == "language":
         return LANGUAGE
     return SUMMARISATION if recipe.metric.startswith("rouge") else TRANSLATION
 

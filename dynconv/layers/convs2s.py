@@ -112,6 +112,11 @@ class KeyedMemory(NamedTuple):
     states: Tensor
     values: Tensor
     pad_mask: Tensor | None
+
+    def select(self, sentences: Tensor) -> "KeyedMemory":
+        """That of these sentences."""
+        parts = (None if part is None else part.index_select(0, sentences) for part in self)
+        return KeyedMemory(*parts)
     """(B, S) bool, True where padding"""
 
 

@@ -18,12 +18,19 @@ class LanguageState(NamedTuple):
     position: int
     mixers: list[Any]
 
+    def select(self, rows: Tensor) -> "LanguageState":
+        """The state of these rows; a row may appear several times."""
+        return LanguageState(self.position, [mixer.select(rows) for mixer in self.mixers])
+
 
 class LanguageModel(nn.Module):
     """Tokens (B, T) to the log-probabilities (B, T, V) of the token after each of them.
 
     With `config.cutoffs`, embeddings and softmax are adaptive; without, a table and a linear layer.
     """
+
+    max_positions: int | None = None
+    """most tokens of a text: sinusoids have no limit"""
 
     def __init__(self, config: LanguageModelConfig, decoder: list):
         super().__init__()

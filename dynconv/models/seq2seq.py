@@ -1,6 +1,7 @@
 """The encoder-decoder (Wu et al. 2019, section 5.1)."""
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -29,17 +30,40 @@ class Memory(NamedTuple):
     states: Tensor
     pad_mask: Tensor | None
 
+    def select(self, sentences: Tensor) -> "Memory":
+        """That of these sentences."""
+        return Memory(*select_rows(self, sentences))
+
+
+def select_rows(parts: Iterable[Tensor | None], rows: Tensor) -> list[Tensor | None]:
+    """Return these rows of each tensor."""
+    return [None if part is None else part.index_select(0, rows) for part in parts]
+
 
 class DecoderState(NamedTuple):
-    """What decoding keeps: the position, each layer's mixer state, the source's keys and values."""
+    """What decoding keeps: the position, each layer's mixer state, the source's keys and values.
+
+    Mixer states have N = B x beam rows, with a sentence's hypotheses next to each other; keys and
+    values have one per sentence.
+    """
 
     position: int
     mixers: list[Any]
     projected: list[tuple[Tensor, Tensor]]
 
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> "DecoderState":
+        """The state of these rows, and of these sentences; None: of all sentences as they are."""
+        mixers, projected = [mixer.select(rows) for mixer in self.mixers], self.projected
+        if sentences is not None:
+            projected = [tuple(select_rows(pair, sentences)) for pair in projected]
+        return DecoderState(self.position, mixers, projected)
+
 
 class Seq2Seq(nn.Module):
     """Tokens (B, S) and (B, T) to logits (B, T, V)."""
+
+    max_positions: int | None = None
+    """most tokens of a source or a prefix: sinusoids have no limit"""
 
     def __init__(self, config: ModelConfig, encoder: list, decoder: list):
         super().__init__()

@@ -1,8 +1,8 @@
-"""Training: loss, schedule, loop, checkpoints, log."""
+"""Training: `train` runs a recipe in a run directory, `load_model` reads what came of it."""
 
+from dynconv.tasks.translation import label_smoothed_loss
 from dynconv.train.loop import train
-from dynconv.train.loss import label_smoothed_loss
-from dynconv.train.run import Trained, load_model
-from dynconv.train.schedule import learning_rate
+from dynconv.train.setup import Trained, load_model
+from dynconv.train.update import learning_rate
 
 __all__ = ["Trained", "label_smoothed_loss", "learning_rate", "load_model", "train"]

@@ -1,17 +1,82 @@
-"""What training says: log.jsonl, TensorBoard, and a progress bar on a terminal."""
+"""What training reports: log.jsonl, TensorBoard, a progress bar, the time left, and a trace."""
 
 import json
+import resource
 import sys
-from contextlib import suppress
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from dynconv.config.files import replace_text
 from dynconv.errors import UserError
+from dynconv.tasks import Validation
+from dynconv.train.distributed import Ranks
+from dynconv.train.session import Session, Update
+
+LOG_EVERY = 20
+"""updates between two lines of log.jsonl"""
+WARM = 10
+"""first updates, which are slower: memory grows, kernels are compiled"""
+TRACED = 10
+"""the update of this start that `profile: true` traces"""
+UPDATE = ("forward", "backward", "optimizer")
+EACH = ("data", *UPDATE, "log")
+"""the laps of every update"""
+
+
+class Watch:
+    """A stopwatch of the training loop: `lap(name)` adds the time since the last lap to a name."""
+
+    def __init__(self, finish: Callable[[], object] = lambda: None):
+        """`finish` waits for what the device is still computing; without it a GPU's time appears in
+        the lap that reads its result."""
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.updates = self.validations = 0
+        self._finish = finish
+        self._last = time.perf_counter()
+        self.warm: dict[str, float] = {}
+        """the seconds after WARM updates"""
+
+    def lap(self, name: str) -> None:
+        self._finish()
+        now = time.perf_counter()
+        self.seconds[name] += now - self._last
+        self._last = now
+
+    def update(self) -> None:
+        """Count one more update."""
+        self.updates += 1
+        if self.updates == WARM:
+            self.warm = {name: self.seconds[name] for name in EACH}
+
+    @property
+    def training(self) -> float:
+        """Seconds of updates with their data and log, without validations and checkpoints."""
+        return sum(self.seconds[name] for name in EACH)
+
+    def left(self, updates: int, validations: int) -> float | None:
+        """Return the seconds that this many updates and validations will take, or None if it is too
+        early to tell. Before the first validation they count as free."""
+        if self.updates <= WARM:
+            return None
+        each = sum(self.seconds[name] - self.warm[name] for name in EACH) / (self.updates - WARM)
+        pause = (self.seconds["validate"] + self.seconds["save"]) / max(self.validations, 1)
+        return updates * each + validations * pause
+
+    @property
+    def overhead(self) -> float:
+        """Time that the loop adds (data, log, checkpoints) as a share of computing the updates."""
+        added = sum(self.seconds[name] for name in ("data", "log", "save"))
+        return added / sum(self.seconds[name] for name in UPDATE)
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """The events of a run, in order; lines that a crash has left half written are left out."""
+    """Return the events of a run in order, without lines that a crash has left half written."""
     path = run / "log.jsonl"
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -25,28 +90,30 @@ def read(run: Path) -> list[dict[str, Any]]:
 
 
 class Log:
-    """Events of a run; those after update `done` belong to lost work and are dropped.
+    """The reports of rank 0. Nothing reads them to go on: a run can do without its log."""
 
-    So is the validation after it, unless it was `validated` for good.
-    """
-
-    def __init__(self, run: Path, done: int, total: int, validated: bool):
+    def __init__(self, session: Session, watch: Watch, trace: Callable[[], None]):
+        """Drop the events after the session's progress, which belong to updates that were lost."""
         from torch.utils.tensorboard import SummaryWriter
         from tqdm import tqdm
 
-        path = run / "log.jsonl"
-        if path.exists():
+        run, (done, _, validated) = session.run, session.progress
+        self._path, self.watch, self._trace = run / "log.jsonl", watch, trace
+        self._config, self._device = session.recipe.train, session.ranks.device
+        if self._path.exists():
             kept = [e for e in read(run) if e["update"] <= done]
             if not validated:
                 kept = [e for e in kept if (e["event"], e["update"]) != ("valid", done)]
-            replace_text(path, "".join(json.dumps(e) + "\n" for e in kept))
-        self._path, self._file = path, path.open("a", encoding="utf-8")
+            replace_text(self._path, "".join(json.dumps(e) + "\n" for e in kept))
+        self._file = self._path.open("a", encoding="utf-8")
         self._board = SummaryWriter(run / "tensorboard", purge_step=done + 1)
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+        total = self._config.updates
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
+        self._loss, self._tokens, self._since = 0.0, 0, watch.training
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None:
-        """One line of log.jsonl, and one TensorBoard curve for each number; None is not known."""
+        """Add a line to log.jsonl, and to TensorBoard a point for each number; None is unknown."""
         try:
             self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
             self._file.flush()
@@ -56,34 +123,123 @@ class Log:
             if isinstance(value, int | float):
                 self._board.add_scalar(f"{kind}/{name}", value, update)
 
-    def progress(self, **values: str) -> None:
-        """One update is done."""
-        self._bar.set_postfix(values, refresh=False)
+    def updated(self, done: int, update: Update) -> None:
+        """Report update number `done`: on the bar, and now and then in the log."""
+        self.watch.update()
+        self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
+        left = self._left(done)
+        shown = {"loss": f"{update.loss / update.tokens:.3g}", "lr": f"{update.lr:.3g}"}
+        self._bar.set_postfix(shown | {"left": interval(left)}, refresh=False)
         self._bar.update()
+        if done % LOG_EVERY == 0:
+            self.event(
+                "train",
+                done,
+                loss=self._loss / self._tokens,
+                lr=update.lr,
+                norm=update.norm,
+                scale=update.scale,
+                tokens_per_s=self._tokens / (self.watch.training - self._since),
+                memory_gb=memory(self._device) / 1e9,
+                left_s=left,
+                overhead=self.watch.overhead,
+            )
+            self._loss, self._tokens, self._since = 0.0, 0, self.watch.training
+        self._trace()
+        self.watch.lap("log")
+
+    def validated(self, done: int, found: Validation) -> None:
+        """Tell the reader about a validation that is recorded."""
+        self.watch.lap("validate")
+        self.watch.validations += 1
+        self.say(f"update {done}: {found}, {interval(self._left(done))} left")
+
+    def _left(self, done: int) -> float | None:
+        """Seconds until the last update and its validation; None while it is too early to tell."""
+        updates, every = self._config.updates, self._config.validate_every
+        return self.watch.left(updates - done, -(-updates // every) - done // every)
 
     def say(self, text: str) -> None:
-        """A line for the reader, above the bar."""
+        """Print a line above the bar."""
         self._bar.write(text, file=sys.stderr)
 
-    def __enter__(self) -> "Log":
-        return self
-
-    def __exit__(self, *_) -> None:
+    def close(self) -> None:
         self._bar.close()
         self._board.close()
         self._file.close()
 
 
 class Silence:
-    """The log of a rank that keeps none."""
+    """The log of the other ranks: they write nothing, but wait where rank 0 traces."""
+
+    def __init__(self, watch: Watch, trace: Callable[[], None]):
+        self.watch, self.updated = watch, lambda done, update: trace()
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None: ...
 
-    def progress(self, **values: str) -> None: ...
+    def validated(self, done: int, found: Validation) -> None: ...
 
     def say(self, text: str) -> None: ...
 
-    def __enter__(self) -> "Silence":
-        return self
+    def close(self) -> None: ...
 
-    def __exit__(self, *_) -> None: ...
+
+@contextmanager
+def open_log(session: Session, watch: Watch) -> Iterator[Log | Silence]:
+    """Yield the log of this rank, and close it at the end."""
+    ranks, config = session.ranks, session.recipe.train
+    with tracing(session.run, session.recipe.profile, ranks) as trace:
+        log = Log(session, watch, trace) if ranks.first else Silence(watch, trace)
+        log.say(
+            f"update {session.progress.updates} of {config.updates}; {ranks.size} "
+            f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
+        )
+        watch.lap("start")
+        try:
+            yield log
+        finally:
+            log.close()
+
+
+@contextmanager
+def tracing(run: Path, wanted: bool, ranks: Ranks) -> Iterator[Callable[[], None]]:
+    """Yield a function to call after each update; the tenth is written to RUN/trace.json.
+
+    Rank 0 traces, and the others wait for it with PATIENCE: writing a trace takes longer than
+    train.timeout allows.
+    """
+    if not wanted:
+        yield lambda: None
+        return
+    from torch.profiler import profile, schedule
+
+    own = profile(
+        schedule=schedule(wait=TRACED - 2, warmup=1, active=1, repeat=1),
+        on_trace_ready=lambda trace: trace.export_chrome_trace(str(run / "trace.json")),
+        record_shapes=True,
+    )
+    calls = 0
+
+    def step() -> None:
+        nonlocal calls
+        calls += 1
+        if calls <= TRACED:
+            ranks.once(own.step)
+
+    with own if ranks.first else nullcontext():
+        yield step
+
+
+def memory(device: torch.device) -> int:
+    """Return the most bytes so far: of tensors on a GPU, or of the process on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024  # Linux counts in kilobytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def interval(seconds: float | None) -> str:
+    """Format seconds as 1:02:03; None, which is unknown, as a question mark."""
+    from tqdm import tqdm
+
+    return "?" if seconds is None else tqdm.format_interval(seconds)

@@ -1,51 +1,114 @@
-"""The gradient of one update."""
+"""One update: its loss and gradient, learning rate, precision, and numbers that are not finite."""
 
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from itertools import islice
+from statistics import median
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dynconv.models import LanguageModel
-from dynconv.text import Batch
-from dynconv.train.data import Work
-from dynconv.train.loss import label_smoothed_loss
-from dynconv.train.ranks import Ranks
-from dynconv.train.watch import Watch
+from dynconv.config import Recipe, TrainConfig
+from dynconv.config.files import replace_text
+from dynconv.errors import UserError
+from dynconv.tasks import Corpus, Task
+from dynconv.text import Batch, Vocabularies
+from dynconv.train.data import Place, UpdateBatches, iter_updates
+from dynconv.train.distributed import Ranks
+from dynconv.train.log import Log, Silence, Watch
+from dynconv.train.session import Progress, Session, Update
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+SHRINK = 0.1
+"""the factor of the schedule `plateau` (Gehring et al. 2017, section 4.2)"""
+WORTH = 1.1
+"""bfloat16 is chosen when it makes an update at least this many times faster"""
+TIMED = 5
+"""batches that are timed in both precisions, after one to warm up"""
+SMALLEST_SCALE = 2.0**-10
+"""of a float16 loss; an overflow at this scale is not the scale's fault"""
 
 
 class TokenLoss(nn.Module):
-    """The sum of the loss over a batch's tokens; padding is not even projected to the vocabulary.
+    """A task's loss of one batch, summed over its tokens: `loss(model, batch, smoothing)`.
 
-    Softmax, normalisation and loss are computed in float32 under autocast, too; on a CPU the first
+    Under autocast softmax, normalisation and loss are still computed in float32; on a CPU the first
     two are then rounded.
     """
 
-    def __init__(self, model: nn.Module, smoothing: float = 0.0, precision: str = "float32"):
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[nn.Module, Batch, float], Tensor],
+        smoothing: float = 0.0,
+        precision: str = "float32",
+    ):
         super().__init__()
-        self.model, self.smoothing, self.precision = model, smoothing, precision
+        self.model, self.loss = model, loss
+        self.smoothing, self.precision = smoothing, precision
 
     def forward(self, batch: Batch) -> Tensor:
-        model = self.model
         with autocast(self.precision, batch.prefix.device):
-            if isinstance(model, LanguageModel):
-                hidden = model.decode(batch.prefix).flatten(0, 1)  # (B * T, C)
-                return model.nats(hidden[batch.real], batch.target).sum()
-            memory = model.encode(batch.source, batch.source_pad)
-            hidden = model.decode(batch.prefix, memory).flatten(0, 1)
-            logits = model.output(hidden[batch.real])  # (N, V)
-        return label_smoothed_loss(logits, batch.target, self.smoothing)
+            return self.loss(self.model, batch, self.smoothing)
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager:
-    """The context of a forward pass: autocast to 16 bits, or nothing for float32."""
+    """Return the context of a forward pass: autocast to 16 bits, or nothing for float32."""
     dtype = DTYPES.get(precision)
     return torch.autocast(device.type, dtype) if dtype else nullcontext()
 
 
+def make_update(
+    session: Session, work: UpdateBatches, received: Callable[[], int], log: Log | Silence
+) -> Update | None:
+    """Change the weights by one step of the optimizer.
+
+    `received` returns the signal that asks to stop, or 0; when one rank has one, all are told.
+
+    Returns None when the loss or the gradient is not finite: then the weights stay as they are.
+    Raises UserError when that happens more than train.skip times in a row.
+    """
+    config, ranks = session.recipe.train, session.ranks
+    optimizer, scaler = session.optimizer, session.scaler
+    lr = learning_rate(config, session.progress.updates, [each.loss for each in session.history])
+    for group in optimizer.param_groups:
+        group["lr"] = lr
+    # between ranks gradients stay in the buckets that are exchanged
+    optimizer.zero_grad(set_to_none=ranks.size == 1)
+    losses = backward(session.loss_of, work, scaler, ranks, log.watch)
+    scaler.unscale_(optimizer)
+    norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip or math.inf)
+    # the signal rides along, so that all ranks end after the same update
+    loss, asked = ranks.sum(torch.stack(losses).double().sum(), received())
+    norm = norm.item()
+    finite = math.isfinite(loss + norm)
+    if finite:
+        scaler.step(optimizer)
+        session.progress = Progress(session.progress.updates + 1, work.place)
+        session.skipped = 0
+    else:
+        log.event("skip", session.progress.updates + 1, scale=scaler.get_scale())
+        session.skipped += not overflow(loss, scaler)
+        if session.skipped > config.skip:
+            stop_with_text(session, work, losses, loss, norm)
+    scaler.update()
+    log.watch.lap("optimizer")
+    if not finite:
+        return None
+    return Update(loss, work.tokens, lr, norm, scaler.get_scale(), bool(asked))
+
+
 def backward(
-    loss_of: nn.Module, work: Work, scaler: torch.amp.GradScaler, ranks: Ranks, watch: Watch
+    loss_of: nn.Module,
+    work: UpdateBatches,
+    scaler: torch.amp.GradScaler,
+    ranks: Ranks,
+    watch: Watch,
 ) -> list[Tensor]:
     """Add to the gradients those of the mean loss per token over one update of all ranks.
 
@@ -66,3 +129,116 @@ def backward(
             watch.lap("backward")
         losses.append(loss.detach())
     return losses
+
+
+def make_optimizer(
+    model: nn.Module, config: TrainConfig, device: torch.device
+) -> tuple[torch.optim.Optimizer, torch.amp.GradScaler]:
+    """Return the optimizer and the gradient scaler as they are before the first update."""
+    if config.optimizer == "adam":
+        own = {"betas": config.betas, "eps": config.eps}
+        kind = torch.optim.AdamW
+    else:
+        own = {"momentum": config.momentum, "nesterov": True}
+        kind = torch.optim.SGD
+    optimizer = kind(
+        model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True, **own
+    )
+    return optimizer, torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
+
+
+def learning_rate(config: TrainConfig, done: int, losses: Sequence[float] = ()) -> float:
+    """Return the learning rate of the update that follows `done` updates.
+
+    Warm-up is linear from lr_start to lr. After it:
+
+    inverse_sqrt  lr sqrt(warmup / done) (Vaswani et al. 2017, section 5.3)
+    cosine        lr_end + (lr - lr_end) (1 + cos(pi p)) / 2, where p goes from 0 after warm-up to 1
+                  after the last update (Loshchilov and Hutter 2017, equation 5)
+    plateau       lr until a validation loss fails to improve, then divided by ten after that and
+                  every later validation (Gehring et al. 2017, section 4.2); `losses` are those of
+                  the validations so far
+    """
+    if done < config.warmup:
+        return config.lr_start + (config.lr - config.lr_start) * done / config.warmup
+    if config.schedule == "inverse_sqrt":
+        return config.lr * math.sqrt(max(config.warmup, 1) / max(done, 1))
+    if config.schedule == "plateau":
+        return plateau(config, losses)
+    progress = (done - config.warmup) / max(config.updates - config.warmup, 1)
+    return config.lr_end + (config.lr - config.lr_end) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def plateau(config: TrainConfig, losses: Sequence[float]) -> float:
+    """Return lr, times SHRINK per validation since the first that was no better than the best.
+
+    A loss that is NaN counts as infinite.
+    """
+    losses = [math.inf if math.isnan(loss) else loss for loss in losses]
+    worse = (i for i in range(1, len(losses)) if losses[i] >= min(losses[:i]))
+    return config.lr * SHRINK ** (len(losses) - next(worse, len(losses)))
+
+
+def choose_precision(
+    model: nn.Module, task: Task, text: Corpus, recipe: Recipe, device: torch.device
+) -> str:
+    """Return "bfloat16" where it makes this model's updates faster, else "float32".
+
+    A GPU tells whether it has bfloat16. On a CPU the first batches are timed in both precisions, in
+    turns, and their gradients thrown away.
+    """
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bfloat16" if native else "float32"
+    seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
+    single, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
+    config = replace(recipe.train, accumulate=1)
+    updates = iter_updates(text, recipe.data.longest, config, Place(), single)
+    for work in islice(updates, 1 + TIMED):
+        for precision, timed in seconds.items():
+            start = time.perf_counter()
+            loss_of = TokenLoss(model, task.loss, config.label_smoothing, precision)
+            sum(backward(loss_of, work, unscaled, single, Watch())).item()
+            model.zero_grad()
+            timed.append(time.perf_counter() - start)
+    times = {precision: median(timed[1:]) for precision, timed in seconds.items()}
+    return "bfloat16" if times["float32"] >= WORTH * times["bfloat16"] else "float32"
+
+
+def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
+    """Return whether a smaller scale of the float16 loss may cure a gradient that is not finite."""
+    return scaler.is_enabled() and math.isfinite(loss) and scaler.get_scale() > SMALLEST_SCALE
+
+
+def stop_with_text(
+    session: Session, work: UpdateBatches, losses: list[Tensor], loss: float, norm: float
+) -> None:
+    """Write this rank's share of a bad update as text, with each batch's loss; raise UserError."""
+    run, update = session.run, session.progress.updates + 1
+    batches = [
+        {
+            "loss": str(loss.item()),  # JSON has no nan
+            "pairs": [
+                {"pair": int(i), **as_text(session.text[i], session.vocabularies)} for i in chosen
+            ],
+        }
+        for loss, chosen in zip(losses, work.chosen, strict=True)
+    ]
+    path = run / f"not-finite-{update:06d}-{session.ranks.rank}.json"
+    replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
+    paths = session.ranks.every(str(path))  # all are written before any rank leaves
+    raise UserError(
+        f"{run}: loss {loss / work.tokens:g}, gradient norm {norm:g} at update {update}, after "
+        "others that were left out: go on from the last checkpoint with a lower train.lr or more "
+        f"train.warmup in {run / 'recipe.yaml'}; the sentences are in {', '.join(paths)}"
+    )
+
+
+def as_text(ids: np.ndarray | tuple[np.ndarray, ...], vocabularies: Vocabularies) -> dict[str, str]:
+    """Return the text of a pair by side, or of an excerpt."""
+    if isinstance(ids, np.ndarray):
+        return {"text": vocabularies.target.decode(ids)}
+    return {
+        side: vocabulary.decode(part)
+        for (side, vocabulary), part in zip(vocabularies._asdict().items(), ids, strict=True)
+    }

@@ -1,67 +1,70 @@
-"""Loss and score on the validation split."""
+"""Loss and score on the validation split, and what follows from them."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
-from torch import nn
 
-from dynconv.decode import greedy
-from dynconv.score import Perplexity, measure
-from dynconv.text import Vocabularies
-from dynconv.train.data import HeldOut, in_order
-from dynconv.train.ranks import Ranks
-from dynconv.train.update import TokenLoss
-
-
-class Validation(NamedTuple):
-    """What a validation finds."""
-
-    loss: float
-    """nats a token, without smoothing"""
-    score: float
-    """the higher the better: the recipe's metric, 0 to 100, of greedy outputs; of a language model
-    minus its loss"""
-    metric: str
-
-    def __str__(self) -> str:
-        if self.metric == "perplexity":
-            per_token = Perplexity(self.loss, 1, 1).per_token
-            return f"validation loss {self.loss:.3f}, perplexity {per_token:.2f} a token"
-        return f"validation loss {self.loss:.3f}, {self.metric} {self.score:.2f}"
+from dynconv.config import TrainConfig
+from dynconv.tasks import Validation
+from dynconv.train.data import in_order
+from dynconv.train.session import Session
+from dynconv.train.update import TokenLoss, plateau
 
 
 @torch.inference_mode()
-def validate(
-    model: nn.Module,
-    vocabularies: Vocabularies,
-    valid: HeldOut,
-    metric: str,
-    budget: int,
-    ranks: Ranks,
-) -> Validation:
-    """Run over the split once, in eval mode and float32; the ranks take turns at the batches."""
+def validate(session: Session) -> Validation:
+    """Run over the validation split once, in eval mode and float32; the ranks take turns.
+
+    The sums are the same for any number of ranks.
+    """
+    model, task, valid, ranks = session.model, session.task, session.valid, session.ranks
     model.eval()
-    loss_of = TokenLoss(model)
+    loss_of = TokenLoss(model, task.loss)
     own = []  # (indices, loss, tokens, outputs) of each batch
+    budget = session.recipe.train.batch_tokens
     for number, (chosen, batch) in enumerate(in_order(valid.text, budget)):
         if number % ranks.size == ranks.rank:
             batch = batch.to(ranks.device)
-            outputs = greedy(model, batch.source, batch.source_pad) if valid.references else []
+            outputs = task.outputs(model, batch)
             own.append((chosen, loss_of(batch).item(), len(batch.target), outputs))
     model.train()
     parts = [part for parts in ranks.every(own) for part in parts]
-    return ranks.once(lambda: score(vocabularies, valid, metric, parts))
+    return ranks.once(lambda: join(session, parts))
 
 
-def score(vocabularies: Vocabularies, valid: HeldOut, metric: str, parts: list) -> Validation:
-    """The scores of all parts together, whoever computed them."""
-    parts.sort(key=lambda part: part[0][0])  # the sum is the same whatever the number of ranks
+def join(session: Session, parts: list[tuple]) -> Validation:
+    """Score what all ranks found together."""
+    parts.sort(key=lambda part: part[0][0])
     loss = sum(part[1] for part in parts) / sum(part[2] for part in parts)
-    if metric == "perplexity":
-        return Validation(loss, -loss, metric)
-    hypotheses = [""] * len(valid.text)
-    for chosen, _, _, outputs in parts:
-        for i, output in zip(chosen, outputs, strict=True):
-            hypotheses[i] = vocabularies.target.decode(output)
-    found = measure(metric, hypotheses, valid.references, valid.language)[0]
-    return Validation(loss, found.value, found.metric)
+    outputs: list[list[int]] = [[] for _ in range(len(session.valid.text))]
+    for chosen, _, _, found in parts:
+        for i, ids in zip(chosen, found, strict=False):
+            outputs[i] = ids
+    return session.task.validate(loss, outputs, session.valid, session.vocabularies)
+
+
+def is_due(session: Session) -> bool:
+    """Return whether a checkpoint and a validation follow the last update."""
+    updates, config = session.progress.updates, session.recipe.train
+    return updates > 0 and (updates % config.validate_every == 0 or updates == config.updates)
+
+
+def is_finished(session: Session) -> bool:
+    """Return whether training ends here."""
+    config = session.recipe.train
+    return session.progress.updates >= config.updates or ends_early(config, session.history)
+
+
+def ends_early(config: TrainConfig, history: Sequence[Validation]) -> bool:
+    """Return whether training ends before its last update.
+
+    It does when the learning rate of the schedule `plateau` has fallen below lr_end, and after
+    train.patience validations without a better score; NaN is worse than any other score.
+    """
+    losses = [each.loss for each in history]
+    if config.schedule == "plateau" and plateau(config, losses) < config.lr_end:
+        return True
+    if config.patience is None or len(history) <= config.patience:
+        return False
+    scores = [each.quality[0] for each in history]
+    return max(scores[-config.patience :]) <= max(scores[: -config.patience])

@@ -17,14 +17,14 @@ from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import seconds
 from dynconv.models import build
+from dynconv.tasks import task_of
 from dynconv.text import open_prepared
 from dynconv.train import train
-from dynconv.train.data import Place, Work, training_text, works
-from dynconv.train.progress import memory
-from dynconv.train.ranks import Ranks
-from dynconv.train.run import text_of
+from dynconv.train.data import Place, UpdateBatches, iter_updates
+from dynconv.train.distributed import Ranks
+from dynconv.train.log import EACH, UPDATE, WARM, Watch, memory
+from dynconv.train.setup import text_of
 from dynconv.train.update import DTYPES, TokenLoss, backward
-from dynconv.train.watch import EACH, UPDATE, WARM, Watch
 
 COUNTED = 5
 """updates whose arithmetic is counted"""
@@ -56,7 +56,7 @@ def bench_train(
     with TemporaryDirectory() as scratch:
         run = Path(scratch) / "run"
         data = recipe.data
-        if synthetic and data.source is None:
+        if synthetic and task_of(recipe).name == "language":
             raise UserError("--synthetic makes pairs: a language model takes its recipe's corpus")
         if synthetic:
             text = random_text(Path(scratch) / "text", synthetic)
@@ -66,7 +66,8 @@ def bench_train(
         train(replace(recipe, data=data, train=config), run, watch)
         resolved = recipes.load(run / "recipe.yaml")  # its precision is decided
         corpus = open_prepared(text_of(run, resolved), verify=False)
-        every = works(training_text(corpus, data), data.longest, config, Place(), ranks)
+        text = task_of(resolved).training_text(corpus)
+        every = iter_updates(text, data.longest, config, Place(), ranks)
         measured = list(islice(every, WARM, WARM + updates))
     precision = resolved.train.precision
     each = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in EACH}
@@ -96,10 +97,11 @@ def bench_train(
     return report(found, recipe.train.validate_every) + f"\nwritten to {output}"
 
 
-def flops(recipe: Recipe, some: Sequence[Work], ranks: Ranks) -> int:
+def flops(recipe: Recipe, some: Sequence[UpdateBatches], ranks: Ranks) -> int:
     """Operations of the matrix products in these updates; the others are few beside them."""
     model = build(recipe.model).to(ranks.device)
-    loss_of = TokenLoss(model, recipe.train.label_smoothing, recipe.train.precision)
+    config = recipe.train
+    loss_of = TokenLoss(model, task_of(recipe).loss, config.label_smoothing, config.precision)
     unscaled = torch.amp.GradScaler(ranks.device.type, enabled=False)
     with FlopCounterMode(display=False) as counter:
         for work in some:

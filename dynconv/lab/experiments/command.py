@@ -12,8 +12,8 @@ from dynconv.lab.experiments import config
 from dynconv.lab.experiments.plot import plot
 from dynconv.lab.experiments.run import Run
 from dynconv.lab.experiments.table import results, shown, table
-from dynconv.train.ranks import Ranks
-from dynconv.train.run import alone
+from dynconv.train.distributed import Ranks
+from dynconv.train.setup import run_lock
 
 
 def ablate(
@@ -61,7 +61,7 @@ def ablate(
         plot(found["numbers"], output.with_suffix(".png"))
         return found
 
-    with alone(folder, Ranks()):
+    with run_lock(folder, Ranks()):
         left = [run for run in runs if not run.finished]
         say(f"{len(runs)} runs in {folder}, {len(left)} to go")
         for number, run in enumerate(left, 1):

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections import deque
 from pathlib import Path
 from signal import Signals
 from typing import Any, NamedTuple
@@ -10,11 +9,10 @@ from typing import Any, NamedTuple
 from dynconv.config import Recipe
 from dynconv.config import load as recipes
 from dynconv.config.files import replace_text
-from dynconv.decode.evaluate import evaluate
 from dynconv.errors import UserError
 from dynconv.train import load_model, train
-from dynconv.train.run import with_precision
-from dynconv.train.watch import Watch
+from dynconv.train.log import Watch
+from dynconv.train.setup import same_recipe
 
 DIVERGES = "diverges"
 SPLIT = "test"
@@ -48,15 +46,7 @@ class Run(NamedTuple):
         """Whether there is a score. Raises UserError when it is that of another recipe."""
         if "score" not in self.found:
             return False
-        there = recipes.load(self.directory / "recipe.yaml")
-        ours = self.recipe
-        if ours.train.precision == "auto":  # it was decided when the run began
-            ours = with_precision(ours, there.train.precision)
-        if changed := recipes.differences(ours, there, free=("published", "profile")):
-            raise UserError(
-                f"{self.directory} holds the run of another recipe ({'; '.join(changed)}): name "
-                "another --run, or give the same values"
-            )
+        same_recipe(self.recipe, self.directory, free=("published", "profile", "train.timeout"))
         return True
 
     def finish(self) -> Signals | None:
@@ -84,9 +74,7 @@ class Run(NamedTuple):
         loss = trained.checkpoint.meta["loss"]
         if not math.isfinite(loss):
             return {"score": DIVERGES, "valid_loss": None}
-        deque(evaluate(self.directory, trained, SPLIT), maxlen=0)  # its report is not shown
-        path = self.directory / f"{SPLIT}.scores.json"
-        first, *others = json.loads(path.read_text(encoding="utf-8"))["scores"]
+        first, *others = trained.evaluate(SPLIT).numbers["scores"]
         metrics = {m["metric"]: m["value"] for m in (first, *others) if math.isfinite(m["value"])}
         return {
             "score": metrics.get(first["metric"], DIVERGES),

@@ -1,4 +1,4 @@
-"""The processes of one training: one alone, or as many as torchrun started."""
+"""The processes of one training run: a single one, or as many as torchrun started."""
 
 import hashlib
 import os
@@ -20,69 +20,71 @@ from dynconv.errors import UserError
 
 T = TypeVar("T")
 
-LOST = timedelta(seconds=25)
-"""a process that does not answer for so long within an update counts as lost"""
 START = timedelta(minutes=10)
-"""how long the processes wait for each other's start; torchrun notices those that die"""
+"""how long processes wait for each other at the start, NCCL's own start included; torchrun notices
+those that die"""
 PATIENCE = timedelta(hours=2)
-"""how long the others wait while one prepares data, validates or saves; a process that dies there
-they notice at once, for its connections close"""
+"""how long the others wait while one prepares data, validates or saves; they notice at once when
+it dies, because its connections close"""
+ENDING = (signal.SIGINT, signal.SIGTERM)
+"""signals that end training after the current update"""
 
 
 def default_device() -> torch.device:
-    """The first GPU if there is one, else the CPU."""
+    """Return the first GPU if there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among its equals; by default it is alone."""
+    """This process and its place among the others; by default it is the only one."""
 
     rank: int = 0
     size: int = 1
     local: int = 0
-    """the rank among those on the same machine"""
+    """the rank among the processes of the same machine"""
     device: torch.device = field(default_factory=default_device)
-    swift: dist.ProcessGroup | None = None
-    """for what every update waits for; whatever else is said among ranks may take PATIENCE"""
+    update_group: dist.ProcessGroup | None = None
+    """for collectives inside an update, which time out after train.timeout seconds; all others use
+    the default group and PATIENCE"""
 
     @property
     def first(self) -> bool:
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """The module whose gradients are averaged over all ranks."""
+        """Return the module with its gradients averaged over all ranks."""
         if self.size == 1:
             return module
         # without device_ids the batch, a tuple of tensors, passes as it is
         return nn.parallel.DistributedDataParallel(
-            module, process_group=self.swift, gradient_as_bucket_view=True
+            module, process_group=self.update_group, gradient_as_bucket_view=True
         )
 
     def once(self, work: Callable[[], T]) -> T:
-        """What `work` returns on rank 0, on every rank; the others wait for it."""
+        """Return on every rank what `work` returns on rank 0; the others wait for it."""
         box = [work() if self.first else None]
         if self.size > 1:
             dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def every(self, value: T) -> list[T]:
-        """The values of all ranks, in their order, on every rank."""
+        """Return the values of all ranks, in their order, on every rank."""
         box: list[Any] = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(box, value)
         return box
 
     def sum(self, *values: torch.Tensor | float) -> list[float]:
-        """The sum over ranks of each number."""
+        """Return the sum over ranks of each number."""
         kind = {"dtype": torch.float64, "device": self.device}
         sums = torch.stack([torch.as_tensor(value, **kind) for value in values])
         if self.size > 1:
-            dist.all_reduce(sums, group=self.swift)
+            dist.all_reduce(sums, group=self.update_group)
         return sums.tolist()
 
     def agree(self, value: T, difference: Callable[[T, T], str]) -> None:
-        """UserError on every rank when one has another value than rank 0.
+        """Raise UserError on every rank when one has another value than rank 0.
 
         `difference` says in words how the second value differs from the first.
         """
@@ -96,24 +98,24 @@ class Ranks:
 
 
 @contextmanager
-def joined() -> Iterator[Ranks]:
-    """Meet the other processes that torchrun started, by NCCL on GPUs and gloo on CPUs.
+def joined(timeout: float) -> Iterator[Ranks]:
+    """Join the other processes that torchrun started, by NCCL on GPUs and gloo on CPUs.
 
-    When one of them fails, all end: one says why, the others raise SystemExit and are silent.
+    `timeout`, in seconds, is for the collectives of an update. When one process fails, all end: one
+    says why, the others raise SystemExit without a word.
     """
     if not dist.is_torchelastic_launched():
         yield Ranks()
         return
     local = int(os.environ["LOCAL_RANK"])
     store, rank, size = next(dist.rendezvous("env://", timeout=START))
-    store = fresh(store, rank, size)
+    store = fresh_store(store, rank, size)
     try:
         device = own_device(local, int(os.environ["LOCAL_WORLD_SIZE"]))
         dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
         ranks = Ranks(rank, size, local, device)
         ranks.agree(device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}")
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        yield replace(ranks, swift=dist.new_group(backend=backend, timeout=LOST))
+        yield replace(ranks, update_group=make_update_group(device, timeout))
     except Exception as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it; first say why
         if store.add("failed", 1) > 1:  # the one that failed first has said why
@@ -122,8 +124,9 @@ def joined() -> Iterator[Ranks]:
         if lost and not isinstance(error, UserError):
             cause = str(error).strip().split("\n")[0]
             raise UserError(
-                f"process {rank} of {size} has lost another one, which died or hangs: the same "
-                f"command goes on from the last checkpoint ({cause})"
+                f"process {rank} of {size} has lost another one, which died, hangs, or took longer "
+                f"than train.timeout ({timeout:g} s): the same command goes on from the last "
+                f"checkpoint ({cause})"
             ) from None
         raise
     finally:
@@ -131,12 +134,27 @@ def joined() -> Iterator[Ranks]:
             dist.destroy_process_group()
 
 
-def fresh(store: dist.Store, rank: int, size: int) -> dist.Store:
-    """A part of torchrun's store that is this start's alone.
+def make_update_group(device: torch.device, timeout: float) -> dist.ProcessGroup:
+    """Return a group of all processes whose collectives time out after `timeout` seconds.
 
-    After a restart the store still has the addresses of processes that are dead (pytorch issue
-    135712), and machines do not count restarts alike. So each process draws a name, and all are
-    met when all have seen the same names.
+    NCCL starts with the first collective, which may take longer than any update will: so that one
+    is made here, and the time-out applies from then on.
+    """
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    group = dist.new_group(backend=backend, timeout=START)
+    dist.all_reduce(torch.zeros(1, device=device), group=group)
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=timeout), group)
+    return group
+
+
+def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
+    """Return a part of torchrun's store that belongs to this start alone.
+
+    After a restart the store still has the addresses of dead processes (pytorch issue 135712), and
+    machines do not count restarts alike. So each process draws a name, and all have met when all
+    have seen the same names.
     """
     store.set(f"name {rank}", uuid4().hex)
     while True:
@@ -149,7 +167,7 @@ def fresh(store: dist.Store, rank: int, size: int) -> dist.Store:
 
 
 def own_device(local_rank: int, processes: int) -> torch.device:
-    """The GPU of this process, or the CPU; UserError when the machine has fewer GPUs."""
+    """Return the GPU of this process, or the CPU; UserError when the machine has fewer GPUs."""
     count = torch.cuda.device_count()
     if not count:
         return torch.device("cpu")
@@ -160,3 +178,29 @@ def own_device(local_rank: int, processes: int) -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
+
+
+@contextmanager
+def signals() -> Iterator[Callable[[], int]]:
+    """Hold back ctrl-C and SIGTERM; yields a function that returns the one received, or 0.
+
+    A second signal has its ordinary effect, but not under torchrun, which passes on the ctrl-C that
+    the terminal has already sent to all processes.
+    """
+    came = 0
+
+    def handler(number: int, _) -> None:
+        nonlocal came
+        came = number
+        if not dist.is_torchelastic_launched():
+            restore()
+
+    def restore() -> None:
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+    before = {number: signal.signal(number, handler) for number in ENDING}
+    try:
+        yield lambda: came
+    finally:
+        restore()

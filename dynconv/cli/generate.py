@@ -1,0 +1,54 @@
+"""`dynconv generate`: sample text from a language model."""
+
+from dynconv.cli.options import add_command, add_run, load_for, positive, say
+
+
+def add_parser(subparsers) -> None:
+    """Add `dynconv generate`."""
+    parser = add_command(subparsers, "generate", run)
+    add_run(parser)
+    parser.add_argument(
+        "--prompt", default="", metavar="TEXT", help="the text to continue (default: none)"
+    )
+    parser.add_argument("--samples", type=positive, default=1, metavar="N", help="default: 1")
+    parser.add_argument(
+        "--max-tokens", type=positive, default=100, metavar="N", help="default: 100"
+    )
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="below 1 prefers likely tokens, 0 always takes the likeliest (default: 1)",
+    )
+    parser.add_argument(
+        "--top-k", type=positive, metavar="K", help="draw from the K likeliest tokens alone"
+    )
+    parser.add_argument(
+        "--top-p",
+        type=float,
+        default=1.0,
+        metavar="P",
+        help="draw from the fewest tokens that have probability P together (default: 1, all)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="the same gives the same text (default: 1)"
+    )
+
+
+def run(options) -> None:
+    """Sample continuations of a prompt from a language model."""
+    trained = load_for(options, "language")
+    found = trained.task.generate(
+        trained.model,
+        trained.vocabularies,
+        options.prompt,
+        samples=options.samples,
+        max_tokens=options.max_tokens,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=options.seed,
+    )
+    for text in found:
+        say(text)

@@ -1,0 +1,99 @@
+"""Samples of a language model, token by token."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dynconv.errors import UserError
+from dynconv.models import LanguageModel
+from dynconv.text import EOS, PAD
+
+
+@torch.inference_mode()
+def sample(
+    model: LanguageModel,
+    prompt: Sequence[int],
+    *,
+    samples: int = 1,
+    max_tokens: int = 100,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float = 1.0,
+    seed: int = 1,
+    end: int | None = EOS,
+) -> list[list[int]]:
+    """Return continuations of a prompt, in ids without the prompt, all computed at once.
+
+    prompt       ids, of which <eos> is put in front; may be empty
+    samples      how many continuations
+    max_tokens   most tokens of each
+    temperature, top_k, top_p   see `next_probabilities`
+    seed         the same seed gives the same samples, on the same device
+    end          a token that ends a sample and is left out of it; None: all have max_tokens
+
+    The prompt is read once; after it, each step computes one position per sample from the mixers'
+    states. The model is in eval mode afterwards. Raises UserError for options without a meaning.
+    """
+    check_options(samples, max_tokens, temperature, top_k, top_p)
+    model.eval()
+    device = next(model.parameters()).device
+    generator = torch.Generator(device).manual_seed(seed)
+    results: list[list[int]] = [[] for _ in range(samples)]
+    alive = torch.arange(samples, device=device)
+    logp, state = model.step(torch.tensor([[EOS, *prompt]], device=device), model.start())
+    rows = torch.zeros_like(alive)  # every sample continues the prompt, which is row 0
+    logp, state = logp[rows, -1], state.select(rows)
+    for _ in range(max_tokens):
+        share = next_probabilities(logp, temperature, top_k, top_p)  # (live, V)
+        tokens = torch.multinomial(share, 1, generator=generator)  # (live, 1)
+        if end is not None:
+            going = (tokens[:, 0] != end).nonzero().squeeze(1)
+            if len(going) < len(alive):
+                alive, tokens, state = alive[going], tokens[going], state.select(going)
+        if not len(alive):
+            break
+        for i, token in zip(alive.tolist(), tokens[:, 0].tolist(), strict=True):
+            results[i].append(token)
+        logp, state = model.step(tokens, state)
+        logp = logp[:, -1]
+    return results
+
+
+def next_probabilities(
+    logp: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0
+) -> Tensor:
+    """Return the probabilities (N, V) to draw the next token from, given log p (N, V).
+
+    temperature  divides log p: below 1 sharpens the distribution, 0 leaves the likeliest token
+    top_k        keeps the k likeliest tokens (Fan et al. 2018)
+    top_p        keeps the fewest tokens, likeliest first, that have at least this probability
+                 together (Holtzman et al. 2020)
+
+    They apply in this order, each to what the one before leaves. Padding is never drawn.
+    """
+    logp = logp.float().index_fill(1, torch.tensor([PAD], device=logp.device), -torch.inf)
+    if temperature == 0:
+        return torch.zeros_like(logp).scatter_(1, logp.argmax(1, keepdim=True), 1.0)
+    logp, order = (logp / temperature).sort(dim=1, descending=True)
+    if top_k is not None:
+        logp[:, top_k:] = -torch.inf
+    share = logp.softmax(1)
+    if top_p < 1:
+        before = share.cumsum(1) - share  # the probability of all likelier tokens
+        share = share.masked_fill(before >= top_p, 0.0)
+    return torch.zeros_like(share).scatter_(1, order, share / share.sum(1, keepdim=True))
+
+
+def check_options(
+    samples: int, max_tokens: int, temperature: float, top_k: int | None, top_p: float
+) -> None:
+    """Raise UserError for a number that no sample can be drawn with."""
+    if samples < 1 or max_tokens < 1 or (top_k is not None and top_k < 1):
+        raise UserError(
+            f"samples {samples}, max-tokens {max_tokens} and top-k {top_k} must be at least 1"
+        )
+    if not 0 <= temperature < float("inf"):
+        raise UserError(f"temperature {temperature} must be at least 0, and finite")
+    if not 0 < top_p <= 1:
+        raise UserError(f"top-p {top_p} must be above 0, and at most 1")

@@ -1,0 +1,22 @@
+"""What is being learned: the one place where translation and language models differ."""
+
+from dynconv.config import LanguageModelConfig, Recipe
+from dynconv.tasks.language import Language
+from dynconv.tasks.task import Corpus, Evaluation, HeldOut, Task, Validation
+from dynconv.tasks.translation import Translation
+
+__all__ = [
+    "Corpus",
+    "Evaluation",
+    "HeldOut",
+    "Language",
+    "Task",
+    "Translation",
+    "Validation",
+    "task_of",
+]
+
+
+def task_of(recipe: Recipe) -> Task:
+    """Return what a recipe trains for; summaries are translations into the same language."""
+    return (Language if isinstance(recipe.model, LanguageModelConfig) else Translation)(recipe)

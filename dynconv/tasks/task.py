@@ -1,0 +1,128 @@
+"""The interface of a task, and the records that it fills in."""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from dynconv.config import Recipe
+from dynconv.config.files import replace_text
+from dynconv.score import Perplexity, Score
+from dynconv.text import Batch, Excerpts, Pairs, Prepared, Vocabularies
+
+Corpus = Pairs | Excerpts
+"""what training reads: sentence pairs, or a language model's excerpts"""
+
+
+class HeldOut(NamedTuple):
+    """A split to validate on, in memory."""
+
+    text: Pairs | Excerpts
+    references: list[str]
+    """the target text of each pair; empty for a language model"""
+    language: str
+    """of the target"""
+
+
+class Validation(NamedTuple):
+    """The result of one validation."""
+
+    loss: float
+    """nats per token, without label smoothing"""
+    score: float
+    """higher is better: the recipe's metric, 0 to 100, of greedy outputs; for a language model the
+    negative loss"""
+    metric: str
+
+    @property
+    def quality(self) -> tuple[float, float]:
+        """What to compare validations by: the score, then the lower loss; NaN is the worst."""
+        if math.isnan(self.loss) or math.isnan(self.score):
+            return -math.inf, -math.inf
+        return self.score, -self.loss
+
+    def __str__(self) -> str:
+        if self.metric == "perplexity":
+            per_token = Perplexity(self.loss, 1, 1).per_token
+            return f"validation loss {self.loss:.3f}, perplexity {per_token:.2f} a token"
+        return f"validation loss {self.loss:.3f}, {self.metric} {self.score:.2f}"
+
+
+class Example(NamedTuple):
+    """A source sentence, what the model made of it, and its reference."""
+
+    source: str
+    output: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of evaluating a run on a split of its corpus."""
+
+    split: str
+    summary: str
+    """how much was scored, how long that took and with which settings, in one line"""
+    scores: Sequence[Score | Perplexity]
+    """the first decides; `str` gives a line for each"""
+    numbers: dict[str, Any]
+    """what SPLIT.scores.json records"""
+    outputs: list[str] = field(default_factory=list)
+    """one line per source line; empty for a language model"""
+    examples: list[Example] = field(default_factory=list)
+
+    def write(self, run: Path) -> None:
+        """Write RUN/SPLIT.scores.json, and RUN/SPLIT.hypotheses.txt where there are outputs."""
+        if self.outputs:
+            text = "".join(f"{line}\n" for line in self.outputs)
+            replace_text(run / f"{self.split}.hypotheses.txt", text)
+        replace_text(run / f"{self.split}.scores.json", json.dumps(self.numbers, indent=1))
+
+
+class Task(ABC):
+    """What training, validation, evaluation and generation need to know about what is learned."""
+
+    name: str
+    pieces: str
+    """what training text is counted in"""
+
+    def __init__(self, recipe: Recipe):
+        self.recipe = recipe
+
+    @staticmethod
+    @abstractmethod
+    def loss(model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
+        """Return the loss of a batch, summed over its target tokens."""
+
+    @abstractmethod
+    def training_text(self, corpus: Prepared) -> Corpus:
+        """Return what training reads of a prepared corpus."""
+
+    @abstractmethod
+    def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
+        """Read and encode a split of a prepared corpus; UserError when it has nothing to use."""
+
+    @abstractmethod
+    def outputs(self, model: nn.Module, batch: Batch) -> list[list[int]]:
+        """Return what validation decodes for each row of a batch, in ids; empty if nothing."""
+
+    @abstractmethod
+    def validate(
+        self, loss: float, outputs: list[list[int]], valid: HeldOut, vocabularies: Vocabularies
+    ) -> Validation:
+        """Score the outputs for all of `valid`; `loss` is in nats per token."""
+
+    @abstractmethod
+    def evaluate(
+        self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str
+    ) -> Evaluation:
+        """Score a model on a split of the recipe's corpus; `checkpoint` is named in the record."""
+
+    @abstractmethod
+    def dummy_batch(self, ids: Tensor) -> Batch:
+        """Return a batch of ids (B, T) without padding, to measure what a full one costs."""

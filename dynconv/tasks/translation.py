@@ -1,0 +1,137 @@
+"""Translation and summarisation: sentence pairs, label-smoothed cross-entropy, beam search."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import count
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynconv.decode import greedy, translate
+from dynconv.errors import UserError
+from dynconv.score import measure
+from dynconv.score.report import RESAMPLES
+from dynconv.tasks.task import Evaluation, Example, HeldOut, Task, Validation
+from dynconv.text import Batch, Pairs, Prepared, Vocabularies, load_parallel, read_lines
+from dynconv.text.corpus import corpus_dir, find_split
+
+SHOWN = 10
+"""examples in an evaluation"""
+
+
+def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
+    """Return cross-entropy with smoothed targets, summed over N tokens (Vaswani et al. 2017, 5.4).
+
+    Equation (2.2) of the book.
+
+    logits (N, V), target (N,) int64. The correct type has probability 1 - smoothing and each of
+    the V - 1 others smoothing / (V - 1), as in later versions of fairseq; PyTorch and earlier
+    versions spread the smoothing over all V types, hence the factor.
+    """
+    V = logits.shape[-1]
+    smoothing = smoothing * V / (V - 1)
+    return F.cross_entropy(logits.float(), target, label_smoothing=smoothing, reduction="sum")
+
+
+def loss(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor:
+    """Return the label-smoothed loss of a batch of pairs, summed over its target tokens.
+
+    Padding is removed before the projection to the vocabulary, the most expensive part.
+    """
+    memory = model.encode(batch.source, batch.source_pad)
+    hidden = model.decode(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
+    logits = model.output(hidden[batch.real])  # (N, V)
+    return label_smoothed_loss(logits, batch.target, smoothing)
+
+
+class Translation(Task):
+    """Learning to turn a source text into a target text."""
+
+    name = "translation"
+    pieces = "pairs"
+    loss = staticmethod(loss)
+
+    def training_text(self, corpus: Prepared) -> Pairs:
+        return Pairs.of(corpus, self.recipe.data.max_source)
+
+    def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
+        """The pairs without a blank side, sources cut to data.max_source tokens."""
+        where, most = corpus.directory, self.recipe.data.max_source
+        text = load_parallel(str(where), corpus.source, corpus.target, split)
+        sides = (v.encode(side) for v, side in zip(vocabularies, text, strict=True))
+        every = zip(*sides, text.target, strict=True)
+        kept = [(s[:most], t, line) for s, t, line in every if s and t]
+        if not kept:
+            raise UserError(f"{where}: no pair in split {split} without a blank side")
+        pairs = Pairs.from_ids((s, t) for s, t, _ in kept)
+        return HeldOut(pairs, [line for _, _, line in kept], corpus.target)
+
+    def outputs(self, model: nn.Module, batch: Batch) -> list[list[int]]:
+        return greedy(model, batch.source, batch.source_pad)
+
+    def validate(
+        self, loss: float, outputs: list[list[int]], valid: HeldOut, vocabularies: Vocabularies
+    ) -> Validation:
+        hypotheses = [vocabularies.target.decode(ids) for ids in outputs]
+        found = measure(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
+        return Validation(loss, found.value, found.metric)
+
+    def generate(
+        self, model: nn.Module, vocabularies: Vocabularies, lines: Sequence[str]
+    ) -> list[str]:
+        """Translate each line, as the recipe's section `decode` says; a blank line stays blank."""
+        most = self.recipe.data.max_source
+        return translate(model, vocabularies, lines, self.recipe.decode, max_source=most)
+
+    def evaluate(
+        self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str
+    ) -> Evaluation:
+        recipe = self.recipe
+        data, config = recipe.data, recipe.decode
+        text = load_parallel(data.corpus, data.source, data.target, split)
+        start = time.perf_counter()
+        outputs = self.generate(model, vocabularies, text.source)
+        seconds = time.perf_counter() - start
+        references = text.target
+        if recipe.metric == "rouge-75":
+            references = all_references(data.corpus, data.target, split)
+        scores = measure(recipe.metric, outputs, references, data.target, bootstrap=RESAMPLES)
+        shown = min(SHOWN, len(outputs))  # from all over the split
+        places = [n * len(outputs) // shown for n in range(shown)]
+        return Evaluation(
+            split,
+            f"{len(outputs):,} sentences of split {split} in {seconds:.0f} s: beam {config.beam}, "
+            f"length penalty {config.lenpen:g}, checkpoint {checkpoint}",
+            scores,
+            {
+                "corpus": data.corpus,
+                "split": split,
+                "checkpoint": checkpoint,
+                "beam": config.beam,
+                "lenpen": config.lenpen,
+                "sentences": len(outputs),
+                "seconds": round(seconds, 1),
+                "scores": [score._asdict() for score in scores],
+            },
+            outputs,
+            [Example(text.source[i], outputs[i], text.target[i]) for i in places],
+        )
+
+    def dummy_batch(self, ids: Tensor) -> Batch:
+        places = torch.arange(ids.numel())
+        return Batch(ids, ids.bool(), ids.clone(), places.clone(), places)
+
+
+def all_references(corpus: str, target: str, split: str) -> list[tuple[str, ...]]:
+    """Return the references of each line, from test.summary, test.summary1, test.summary2 ..."""
+    files = [find_split(corpus_dir(corpus), f"{split}.{target}")]
+    with suppress(UserError):  # the first that is missing
+        for number in count(1):
+            files.append(find_split(corpus_dir(corpus), f"{split}.{target}{number}"))
+    sides = [*map(read_lines, files)]
+    for file, side in zip(files, sides, strict=True):
+        if len(side) != len(sides[0]):
+            raise UserError(f"{file} has {len(side)} lines, but {files[0]} has {len(sides[0])}")
+    return list(zip(*sides, strict=True))

@@ -1,0 +1,70 @@
+"""The state of a training run, which the other modules of this room work on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from dynconv.config import Recipe
+from dynconv.tasks import Corpus, HeldOut, Task, Validation
+from dynconv.text import Prepared, Vocabularies
+from dynconv.train.data import Place
+from dynconv.train.distributed import Ranks
+
+
+class Progress(NamedTuple):
+    """How far training has come."""
+
+    updates: int = 0
+    place: Place = Place()
+    """in the data"""
+    validated: bool = False
+    """whether the validation that follows these updates is done"""
+
+
+@dataclass
+class Session:
+    """Everything that updates read and change, from the start of a process to its end.
+
+    A checkpoint holds the model, the optimizer, the scaler, the progress and the history.
+    """
+
+    run: Path
+    """the run directory"""
+    recipe: Recipe
+    """with its precision decided"""
+    task: Task
+    ranks: Ranks
+    vocabularies: Vocabularies
+    corpus: Prepared
+    text: Corpus
+    """what the task reads of the corpus"""
+    valid: HeldOut
+    model: nn.Module
+    loss_of: nn.Module
+    """the model's loss of a batch; under torchrun it also averages the gradients over ranks"""
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    """of a float16 loss; for other precisions it does nothing"""
+    progress: Progress
+    history: list[Validation]
+    """the validations so far, which the schedule `plateau` and `patience` depend on"""
+    skipped: int = 0
+    """updates in a row that were left out because their numbers were not finite"""
+
+
+class Update(NamedTuple):
+    """What an update reports."""
+
+    loss: float
+    """the sum over the target tokens of all ranks"""
+    tokens: int
+    lr: float
+    norm: float
+    """of the gradient, before clipping"""
+    scale: float
+    """of a float16 loss"""
+    asked: bool
+    """whether a signal asked some rank to stop"""
