@@ -15,7 +15,7 @@ PAGES = [TOC["root"]] + [
     chapter["file"].removesuffix(".ipynb") for part in TOC["parts"] for chapter in part["chapters"]
 ]
 LESSONS = [page for page in PAGES if page.startswith("lessons/")]
-WIDTHS = {"desk": 1280, "phone": 390}
+DESK, PHONE = ({"width": width, "height": 900} for width in (1280, 390))
 HEAVY = 1_500_000
 """bytes"""
 
@@ -53,9 +53,9 @@ FAULTS = """() => ({
 })"""
 
 
-def opened(browser, html, name, width=WIDTHS["desk"]):
+def opened(browser, html, name, viewport=DESK):
     """A page whose formulas are typeset, and what went wrong on the way."""
-    page = browser.new_page(viewport={"width": width, "height": 900})
+    page = browser.new_page(viewport=viewport)
     wrong = watch(page)
     page.goto((html / f"{name}.html").as_uri())
     page.wait_for_function("() => !document.querySelector('.math') || window.MathJax?.startup")
@@ -63,18 +63,28 @@ def opened(browser, html, name, width=WIDTHS["desk"]):
     return page, wrong
 
 
-@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
-@pytest.mark.parametrize("name", PAGES)
-def test_page(html, browser, name, width):
-    page, wrong = opened(browser, html, name, width)
-    faults = {what: found for what, found in page.evaluate(FAULTS).items() if found}
+@pytest.fixture(scope="module")
+def page(request, html, browser):
+    """The page of the book that a test names, loaded once for all tests that name it."""
+    page, wrong = opened(browser, html, request.param, PHONE)
+    yield page, wrong
     page.close()
+
+
+# Loading is what takes the time, so a page is loaded on the phone and then moved to the desk.
+@pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
+@pytest.mark.parametrize("page", PAGES, indirect=True)
+def test_page(page, viewport):
+    page, wrong = page
+    page.set_viewport_size(viewport)
+    faults = {what: found for what, found in page.evaluate(FAULTS).items() if found}
     assert not wrong and not faults
 
 
-@pytest.mark.parametrize("name", LESSONS)
-def test_solutions_are_shut_and_open(html, browser, name):
-    page, _ = opened(browser, html, name)
+@pytest.mark.parametrize("page", LESSONS, indirect=True)
+def test_solutions_are_shut_and_open(page):
+    page, _ = page
+    page.set_viewport_size(DESK)
     solutions = page.locator(".solution.dropdown")
     assert solutions.count() >= 3
     for solution in solutions.all():
@@ -82,7 +92,6 @@ def test_solutions_are_shut_and_open(html, browser, name):
         assert not body.is_visible()
         solution.locator("button.toggle-button").click()
         body.wait_for(state="visible", timeout=2000)
-    page.close()
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -4,6 +4,8 @@ import ast
 import re
 import shutil
 from collections import defaultdict
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -41,8 +43,14 @@ each_lesson = pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
 each_text = pytest.mark.parametrize("text", [*TEXTS, TEMPLATE], ids=lambda path: path.stem)
 
 
+@cache
+def all_cells(text: Path) -> list:
+    """The cells of a lesson's text; tests only read them."""
+    return jupytext.read(text).cells
+
+
 def cells(text: Path, kind: str) -> list:
-    return [cell for cell in jupytext.read(text).cells if cell.cell_type == kind]
+    return [cell for cell in all_cells(text) if cell.cell_type == kind]
 
 
 def prose(text: Path) -> str:
@@ -162,8 +170,7 @@ def test_code_cells_are_short(text):
 
 @each_text
 def test_prose_stands_between_longer_cells(text):
-    all_cells = jupytext.read(text).cells
-    for above, below in zip(all_cells, all_cells[1:], strict=False):
+    for above, below in pairwise(all_cells(text)):
         if above.cell_type == below.cell_type == "code":
             assert min(lines(above), lines(below)) <= 5, below.source
 
@@ -218,7 +225,7 @@ def test_exercises_have_solutions(text):
 @each_text
 def test_solution_code_is_tagged(text):
     inside = False
-    for cell in jupytext.read(text).cells:
+    for cell in all_cells(text):
         if cell.cell_type == "code":
             assert ("solution" in tags(cell)) == inside, cell.source
         for mark in re.findall(r"^`{3,}\{solution-(start|end)\}", cell.source, re.MULTILINE):
