@@ -87,16 +87,24 @@ BYTES = {chr(b): b for b in VISIBLE} | {chr(256 + i): b for i, b in enumerate(HI
 """the characters that a saved vocabulary shows the bytes as"""
 
 
-@pytest.fixture(params=["light", "dark"])
-def page(request, browser, tmp_path):
-    """A page with all figures, each twice; it must ask for nothing and log no error."""
+@pytest.fixture(scope="module")
+def loaded(browser, tmp_path_factory):
+    """A page with all figures, each twice, and what goes wrong on it."""
     parts = "".join(figure._repr_html_() for figure in FIGURES * 2)
-    (tmp_path / "page.html").write_text(f"<meta charset=utf-8>{parts}", encoding="utf-8")
-    page = browser.new_page(color_scheme=request.param)
-    wrong = watch(page)
-    page.goto((tmp_path / "page.html").as_uri())
-    yield page
+    path = tmp_path_factory.mktemp("moving") / "page.html"
+    path.write_text(f"<meta charset=utf-8>{parts}", encoding="utf-8")
+    page = browser.new_page()
+    yield page, path.as_uri(), watch(page)
     page.close()
+
+
+@pytest.fixture
+def page(loaded):
+    """That page, as it begins; a test must ask for nothing and log no error."""
+    page, address, wrong = loaded
+    wrong.clear()
+    page.goto(address)
+    yield page
     assert not wrong
 
 
@@ -475,16 +483,20 @@ def test_a_beam_of_the_package_is_shown_as_it_was_searched(page):
 
 
 def test_the_darkest_role_is_lighter_on_a_dark_page(browser, tmp_path):
-    figure = MixingRow(WORDS, MATRIX, COLORS["average"])._repr_html_()
+    """All figures are drawn without an error in both schemes, and fit on a phone."""
+    dark = MixingRow(WORDS, MATRIX, COLORS["average"])
+    figures = "".join(figure._repr_html_() for figure in [dark, *FIGURES])
     look = "<style>:root { color-scheme: light dark; color: light-dark(#222, #ddd) }</style>"
-    (tmp_path / "page.html").write_text(f"<meta charset=utf-8>{look}{figure}", "utf-8")
+    (tmp_path / "page.html").write_text(f"<meta charset=utf-8>{look}{figures}", "utf-8")
     drawn = {}
     for scheme in ("light", "dark"):
         page = browser.new_page(color_scheme=scheme, viewport={"width": 390, "height": 800})
+        wrong = watch(page)
         page.goto((tmp_path / "page.html").as_uri())
         ribbon = page.locator("mixing-row path").first
         drawn[scheme] = ribbon.evaluate("path => getComputedStyle(path).stroke")
         assert page.evaluate("document.documentElement.scrollWidth") == 390
+        assert page.locator("svg > *").count() > 100 and not wrong
         page.close()
     assert drawn["light"] == "rgb(78, 39, 0)"  # COLORS["average"]
     red, green, blue = map(float, re.findall(r"0\.\d+", drawn["dark"]))  # color(srgb ...)

@@ -1,4 +1,7 @@
-"""Figures that move: small custom elements, fed by the reader's tensors, that need no server."""
+"""Interactive figures: custom elements that show the reader's tensors and need no server.
+
+Each class holds the data of one figure; the JavaScript file of the same name draws it.
+"""
 
 import json
 from collections.abc import Sequence
@@ -15,10 +18,14 @@ FOLDER = Path(__file__).parent
 
 
 class Moving:
-    """A figure for a notebook and its page; `print` shows what it was given."""
+    """A figure for a notebook and for its page in the book; `print` shows its data."""
 
-    def __init__(self, **data: Any) -> None:
-        self.data = data
+    def __init__(self, color: str = "currentColor", **data: Any) -> None:
+        self.data = {
+            key: rounded(value) if isinstance(value, Tensor) else value
+            for key, value in data.items()
+        }
+        self.data["color"] = color
 
     def __repr__(self) -> str:
         given = ", ".join(f"{key}={value}" for key, value in self.data.items() if key != "color")
@@ -29,20 +36,20 @@ class Moving:
         file = "".join(f"_{c.lower()}" if c.isupper() else c for c in name)[1:]
         tag = file.replace("_", "-")
         code = "\n".join((FOLDER / f"{part}.js").read_text("utf-8") for part in ("base", file))
-        # A block, so that the second figure of a page may say const again.
+        # A block, so that the second figure of a page may declare the same constants.
         define = f'customElements.get("{tag}") || customElements.define("{tag}", {name});'
         data = escape(json.dumps(self.data, ensure_ascii=False))
         return f'<script>{{\n{code}\n{define}\n}}</script>\n<{tag} data="{data}"></{tag}>'
 
 
 def rounded(x: Tensor) -> list:
-    """Numbers of four decimals, as nested lists: the same text on every machine."""
+    """Return a tensor as nested lists with four decimals, so the text is the same everywhere."""
     text = json.dumps(x.detach().double().tolist())
     return json.loads(text, parse_float=lambda number: round(float(number), 4))
 
 
 class SlidingWindow(Moving):
-    """The window of a depthwise convolution over one channel.
+    """The window of a depthwise convolution slides over one channel.
 
     x         (T) the channel
     kernel    (K)
@@ -50,23 +57,22 @@ class SlidingWindow(Moving):
     """
 
     def __init__(self, x: Tensor, kernel: Tensor, pad_left: int) -> None:
-        color = COLORS["depthwise"]
-        super().__init__(x=rounded(x), kernel=rounded(kernel), pad_left=pad_left, color=color)
+        super().__init__(COLORS["depthwise"], x=x, kernel=kernel, pad_left=pad_left)
 
 
 class PairMerges(Moving):
-    """The tokens of what one types, after so many merges of a byte-pair encoding.
+    """The tokens of a text that the reader types, after some merges of a byte-pair encoding.
 
-    merges    pairs of ids; pair r is type first + r
-    byte_ids  those of the 256 bytes
-    text      to begin with
+    merges    pairs of ids; pair r becomes type first + r
+    byte_ids  the ids of the 256 bytes
+    text      the text to begin with
     """
 
     def __init__(
         self, merges: Sequence[tuple[int, int]], byte_ids: Sequence[int], first: int, text: str
     ) -> None:
-        data = {"merges": list(merges), "byte_ids": list(byte_ids), "first": first, "text": text}
-        super().__init__(**data, color="currentColor")
+        ids = list(byte_ids)
+        super().__init__(merges=list(merges), byte_ids=ids, first=first, text=text)
 
 
 class KernelSoftmax(Moving):
@@ -78,12 +84,11 @@ class KernelSoftmax(Moving):
     """
 
     def __init__(self, logits: Tensor, length: int, pad_left: int) -> None:
-        color = COLORS["light"]
-        super().__init__(logits=rounded(logits), length=length, pad_left=pad_left, color=color)
+        super().__init__(COLORS["light"], logits=logits, length=length, pad_left=pad_left)
 
 
 class WordKernels(Moving):
-    """The kernel of the word that one clicks, and its row of the mixing matrix.
+    """The kernel of the word that the reader clicks, and its row of the mixing matrix.
 
     words     T of them
     kernels   (T, K) normalised weights of one head
@@ -91,24 +96,23 @@ class WordKernels(Moving):
     """
 
     def __init__(self, words: Sequence[str], kernels: Tensor, pad_left: int) -> None:
-        data = {"words": list(words), "kernels": rounded(kernels), "pad_left": pad_left}
-        super().__init__(**data, color=COLORS["dynamic"])
+        super().__init__(COLORS["dynamic"], words=list(words), kernels=kernels, pad_left=pad_left)
 
 
 class MixingRow(Moving):
-    """A mixing matrix by rows: how much of each input word goes into the output one chooses.
+    """A mixing matrix by rows: how much of each input word goes into the chosen output.
 
     words  T of them
-    M      (T, T), rows are outputs
-    color  of the mixer, from `style.COLORS`
+    M      (T, T), rows are outputs; rounded to three decimals
+    color  the mixer's, from `style.COLORS`
     """
 
     def __init__(self, words: Sequence[str], M: Tensor, color: str = COLORS["attention"]) -> None:
-        super().__init__(words=list(words), M=rounded(M.round(decimals=3)), color=color)
+        super().__init__(color, words=list(words), M=M.round(decimals=3))
 
 
 class PrefixScan(Moving):
-    """Prefix sums made in steps: which cells are added, how many additions, how deep.
+    """Prefix sums computed step by step: which cells are added, how many additions, what depth.
 
     x  (T) the numbers, T a power of two; 8 fit well
     """
@@ -117,18 +121,18 @@ class PrefixScan(Moving):
         T = len(x)
         if T < 2 or T & (T - 1):
             raise ValueError(f"a scan of {T} cells: their number must be a power of two")
-        super().__init__(x=rounded(x), color=COLORS["talk"])
+        super().__init__(COLORS["talk"], x=x)
 
 
 class BlockTrace(Moving):
     """A block of CUDA threads at work: what they read and write, one instruction after the other.
 
-    accesses  of one block, from `dynconv.lab.simulate.trace`
+    accesses  those of one block, from `dynconv.lab.simulate.trace`
     rows      what is drawn: a name, the array's number in the accesses (-1 for shared memory, whose
               elements are words of 4 bytes), and its length in elements
-    halo      so many elements at the two ends of shared memory are the neighbours' as well
+    halo      how many elements at each end of shared memory belong to the neighbours
 
-    All threads of the block go in step. In a cell stands the thread that uses it, or how many do.
+    All threads of the block go in step. A cell shows the thread that uses it, or how many do.
     """
 
     def __init__(
@@ -142,14 +146,14 @@ class BlockTrace(Moving):
             raise ValueError(f"accesses of blocks {blocks}: pass those of one block")
         drawn = [(name, int(array < 0), length) for name, array, length in rows]
         steps = in_step(accesses, [array for _, array, _ in rows])
-        super().__init__(rows=drawn, halo=halo, steps=steps, color=COLORS["light"])
+        super().__init__(COLORS["light"], rows=drawn, halo=halo, steps=steps)
 
 
 def in_step(accesses: np.ndarray, arrays: Sequence[int]) -> list[list]:
-    """What a block does to these arrays, all its threads in step.
+    """Return what a block does to these arrays in each step, if all its threads go in step.
 
-    Returns for each step: phase, row of the array, write, bytes, width of an access in elements,
-    and pairs of a thread and the element that it begins with.
+    A step is: phase, row of the array, write, bytes, width of an access in elements, and pairs of
+    a thread and the first element that it touches.
     """
     drawn = accesses[np.isin(accesses["array"], arrays)]
     drawn = drawn[np.lexsort((drawn["thread"], drawn["site"], drawn["step"]))]
@@ -165,19 +169,19 @@ def in_step(accesses: np.ndarray, arrays: Sequence[int]) -> list[list]:
 
 
 def element(accesses: np.ndarray) -> int:
-    """Bytes of an element of the one array that these accesses hit: words in shared memory."""
+    """Return the bytes per element of the one array that is accessed; shared memory has words."""
     first = accesses[accesses["index"] > 0][:1] if accesses["array"][0] >= 0 else []
     return (first["offset"] // first["index"]).item() if len(first) else 4
 
 
 class TalkWindow(Moving):
-    """TaLK's window of one word, whose edges one drags, and the two look-ups that sum it.
+    """TaLK's window of one word, with edges to drag, and the two look-ups that sum it.
 
     words      T of them
     x          (T) the channel that is summed
     left       (T) offsets to begin with, from 0 to 1, rounded to hundredths
     right      (T), or None if max_right is 0
-    max_left, max_right  reaches of the offset 1, in words
+    max_left, max_right  how many words an offset of 1 reaches
     """
 
     def __init__(
@@ -189,18 +193,14 @@ class TalkWindow(Moving):
         max_left: int,
         max_right: int,
     ) -> None:
-        offsets = {
-            side: None if offset is None else rounded(offset.round(decimals=2))
-            for side, offset in (("left", left), ("right", right))
-        }
+        left = left.round(decimals=2)
+        right = None if right is None else right.round(decimals=2)
         reaches = {"max_left": max_left, "max_right": max_right}
-        super().__init__(
-            words=list(words), x=rounded(x), **offsets, **reaches, color=COLORS["talk"]
-        )
+        super().__init__(COLORS["talk"], words=list(words), x=x, left=left, right=right, **reaches)
 
 
 class BeamGrowth(Moving):
-    """A beam that grows step by step: kept hypotheses, pruned ones, finished ones.
+    """A beam that grows step by step: hypotheses that are kept, pruned and finished.
 
     record  (words, log p, fate, score) of each candidate that a search has ranked, step by step: a
             candidate of step t has t words; fate is "live", "pruned" or "finished", and score,
@@ -212,4 +212,4 @@ class BeamGrowth(Moving):
             [list(words), round(logp, 4), fate, None if score is None else round(score, 4)]
             for words, logp, fate, score in record
         ]
-        super().__init__(record=nodes, color="currentColor")
+        super().__init__(record=nodes)
