@@ -1,4 +1,4 @@
-"""The picture of the book: what a mixer does to time, as a T x T matrix."""
+"""Mixing matrices: a mixer as the T x T matrix by which it multiplies a sequence."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ from dynconv.lab.style import COLORS
 def mixing_matrix(
     mix: Callable[[Tensor], Tensor], T: int, *, channels: int = 1, channel: int = 0
 ) -> Tensor:
-    """The matrix (T, T) of one channel: entry [t, s] says how much of x[s] is in out[t].
+    """Return the matrix (T, T) of one channel: entry [t, s] is the weight of x[s] in out[t].
 
-    `mix` maps (1, T, channels) to the same shape and is linear; column s is its answer to a
+    `mix` must be linear and map (1, T, channels) to the same shape. Column s is its response to a
     sequence that is 1 at position s of that channel and 0 elsewhere. A mixer that computes its
-    kernels from x is not linear: close over the kernels of a fixed x.
+    kernels from x is not linear, so pass a function that uses the kernels of a fixed x.
     """
     columns = []
     for s in range(T):
@@ -38,8 +38,8 @@ def draw_mixing(
 ) -> None:
     """Draw a mixing matrix (T, T): rows are output positions, top to bottom, columns inputs.
 
-    The shade is the size |M|, from white at 0 to `color` at `vmax`: give all panels of a figure
-    the same `vmax`. Up to T = 8 each entry that is not 0 is printed. `labels` name positions.
+    The shade shows |M|, from white at 0 to `color` at `vmax`, so give all panels of a figure the
+    same `vmax`. Up to T = 8, entries that are not 0 are printed. `labels` name the positions.
     """
     from matplotlib.colors import LinearSegmentedColormap
 

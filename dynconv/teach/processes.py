@@ -1,4 +1,4 @@
-"""Processes that a notebook talks to: each call runs one function on all of them."""
+"""Processes that a notebook starts once; each call then runs one function on several of them."""
 
 import ast
 import importlib
@@ -19,19 +19,19 @@ import torch
 import torch.distributed as dist
 
 START = 180.0
-"""seconds in which a process must have started, on a machine that is busy with other things"""
+"""seconds in which a process must start, even on a busy machine"""
 LIMIT = 90.0
-"""seconds after which a call is over: its processes are killed"""
+"""seconds after which a call fails and its processes are killed"""
 WAIT = 40.0
-"""seconds that one process waits for another within a call"""
+"""seconds after which a collective inside a call times out"""
 
 
 class Processes:
-    """`run(n, function, ...)` calls the function in n processes, which know each other by gloo.
+    """`run(n, function, ...)` calls a function in n processes that communicate through gloo.
 
-    Each is one program of its own, with one thread, started once and used for all calls. Within a
-    call `torch.distributed` is set up as after torchrun: rank, world size and a default group. No
-    port is fixed, and what a process prints is lost: it returns what it has to say.
+    Each process has one thread, is started once and serves all calls. During a call,
+    `torch.distributed` is set up as under torchrun: with a rank, a world size and a default group.
+    No port is fixed. What a process prints is discarded, so the function returns its results.
     """
 
     def __init__(self, most: int = 4):
@@ -41,10 +41,10 @@ class Processes:
         self.ends: list[Connection] = []
         self.children: list[Any] = []
         self.ready = 0
-        """how many have said that they have started"""
+        """how many have reported that they have started"""
 
     def start(self, size: int) -> None:
-        """Start so many, unless they run already; does not wait for them."""
+        """Start processes until there are `size`, without waiting for them to be ready."""
         if not 1 <= size <= self.most:
             raise ValueError(f"size {size}: these are {self.most} processes")
         spawn = multiprocessing.get_context("spawn")
@@ -57,7 +57,7 @@ class Processes:
             self.children.append(child)
 
     def stop(self) -> None:
-        """Kill them; the next call starts others."""
+        """Kill all processes; the next call starts new ones."""
         for child in self.children:
             child.kill()
         for child, end in zip(self.children, self.ends, strict=True):
@@ -68,10 +68,11 @@ class Processes:
     def run(
         self, size: int, function: Callable, *arguments, limit: float = LIMIT, wait: float = WAIT
     ) -> list:
-        """What `function(*arguments)` returns on each of `size` ranks, in their order.
+        """Return what `function(*arguments)` returns on each of `size` ranks, ordered by rank.
 
-        The function may use others of its notebook, and modules and values that it imports or
-        holds. RuntimeError says which rank failed first in their order, and with what.
+        The function may use other functions, modules and values of its notebook. Raises
+        RuntimeError for the lowest rank that failed, with its error, and TimeoutError after `limit`
+        seconds.
         """
         self.start(size)
         self.calls += 1
@@ -90,7 +91,9 @@ class Processes:
         except (EOFError, ConnectionError):
             self.stop()
             raise RuntimeError(f"process {len(answers)} of {size} died") from None
-        except BaseException:  # ctrl-C too: an answer must not wait for the next call
+        except (
+            BaseException
+        ):  # also ctrl-C: otherwise the next call would receive this call's answers
             self.stop()
             raise
         for rank, (_, error) in enumerate(answers):
@@ -99,14 +102,14 @@ class Processes:
         return [result for result, _ in answers]
 
     def _hear(self, rank: int, end: float, what: str) -> Any:
-        """The next message of a process."""
+        """Return the next message of a process; TimeoutError if there is none until `end`."""
         if not self.ends[rank].poll(max(0, end - time.monotonic())):
             raise TimeoutError(f"process {rank} did not {what}")
         return pickle.loads(self.ends[rank].recv_bytes())
 
 
 def _carried(function: FunctionType) -> list[tuple[str, str, Any]]:
-    """(name, kind, what) for the function and all that it uses: a notebook cannot be imported."""
+    """Return (name, kind, value) of a function and all it uses: a notebook cannot be imported."""
     found: dict[str, tuple[str, Any]] = {}
 
     def follow(each: FunctionType) -> None:
@@ -126,12 +129,12 @@ def _carried(function: FunctionType) -> list[tuple[str, str, Any]]:
 
 
 def _names(source: str) -> set[str]:
-    """Those that a function's source mentions, its defaults included."""
+    """Return the names that a function's source mentions, its defaults included."""
     return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
 
 
 def _serve(end: Connection, port: int) -> None:
-    """One process: answer calls until the notebook is gone."""
+    """Run in a process: answer calls until the notebook is gone."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)  # gloo prints on its own
     os.dup2(quiet, 2)
@@ -156,6 +159,7 @@ def _serve(end: Connection, port: int) -> None:
 
 
 def _answer(store: dist.Store, rank: int, size: int, wait: float, work: bytes) -> Any:
+    """Join the process group and return what the function returns on this rank."""
     carried, name, arguments = pickle.loads(work)
     space: dict[str, Any] = {"__name__": "notebook"}
     for each, kind, what in carried:
