@@ -122,7 +122,7 @@ def test_equations_are_labelled(text):
 CITED = {
     "layers/attention.py": ["eq-attention-score", "eq-attention"],
     "layers/average.py": ["eq-averaging-mean", "eq-averaging-gates"],
-    "layers/convs2s.py": ["eq-gates-conv", "eq-gates-attend"],
+    "layers/convs2s.py": ["eq-gates-conv", "eq-gates-attend", "eq-attention"],
     "ops/average.py": ["eq-averaging-mean"],
     "ops/depthwise.py": ["eq-depthwise"],
     "ops/dynamicconv.py": ["eq-dynamic"],
@@ -150,7 +150,8 @@ def test_docstrings_cite_the_equations_they_mean():
         source = module.read_text(encoding="utf-8")
         numbers = re.findall(r"\((\d+\.\d+)\)", source)
         if numbers and "of the book" in source:
-            found[module.relative_to(PACKAGE).as_posix()] = [numbered[n] for n in numbers]
+            labels = dict.fromkeys(numbered[n] for n in numbers)
+            found[module.relative_to(PACKAGE).as_posix()] = list(labels)
     assert found == CITED
 
 
