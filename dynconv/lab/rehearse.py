@@ -62,11 +62,8 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
     yield f"text           {corpus_status(recipe.data.corpus)}"
     sample = sample_for(recipe)
     with TemporaryDirectory() as folder:
-        small, run = (
-            narrow(recipe, write_sample(sample, recipe.data, Path(folder))),
-            Path(folder) / "run",
-        )
-        train(small, run)
+        run = Path(folder) / "run"
+        train(narrow(recipe, write_sample(sample, recipe.data, Path(folder))), run)
         trained = load_model(run, "last")
         losses = [event["loss"] for event in read(run) if event["event"] == "valid"]
         yield (
