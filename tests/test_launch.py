@@ -307,16 +307,20 @@ def test_doctor_tries_a_kernel(monkeypatch):
 
     monkeypatch.setattr(ops, "light_conv", light_conv)
     monkeypatch.setattr(build, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100")
     monkeypatch.setattr(build, "verified_architectures", dict)
-    text = report()
-    assert re.search(r"kernel was there after \d\.\d s; CuPy keeps", text)
-    assert "auto leaves them: this GPU is sm_90, and their tests have passed on no GPU yet." in text
+    text = " ".join(report().split())
+    assert re.search(r"CuPy compiled the first one in \d\.\d s", text)
+    assert "cuda:0 NVIDIA H100, sm_90" in text
+    assert "have passed: none so far; `pytest -m gpu` runs them." in text
+    assert "This GPU is sm_90, so impl='cuda' must ask for them." in text
     monkeypatch.setattr(build, "verified_architectures", lambda: {"sm_80": 1, "sm_90": 2})
-    assert "auto takes them: this GPU is sm_90" in (text := report())
-    assert "passed on sm_80, sm_90." in text
+    text = " ".join(report().split())
+    assert "have passed: sm_80, sm_90. This GPU is sm_90, so it chooses them." in text
     outcome.append("no image for this architecture")
-    text = report()
-    assert "The CUDA kernels (impl='cuda') fail: no image for this architecture." in text
+    text = " ".join(report().split())
+    assert "The CUDA kernels (impl='cuda') fail here: no image for this architecture." in text
 
 
 @pytest.mark.parametrize(
@@ -395,6 +399,8 @@ PASS = SimpleNamespace(keywords=("gpu",))
 def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(build, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100")
     monkeypatch.setattr(build, "cupy", lambda: SimpleNamespace(__version__="14.2"))
     monkeypatch.setattr(ledger, "this_device", lambda: "GPU of this test")
     monkeypatch.setattr(ledger, "output_path", lambda name, output: tmp_path / f"{name}.json")

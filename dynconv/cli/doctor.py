@@ -1,11 +1,13 @@
-"""`dynconv doctor`: what is installed here, what it is for, and how to get what is missing."""
+"""`dynconv doctor`: what is installed here, what impl="auto" chooses, and what is missing."""
 
 import platform
+import textwrap
 import time
 from importlib import metadata
 from importlib.util import find_spec
 
 from dynconv.cli.options import add_command
+from dynconv.cli.packages import how_to_install
 
 WANTED = {
     "torch": "everything",
@@ -16,10 +18,11 @@ WANTED = {
     "matplotlib": "figures",
     "tensorboard": "curves in TensorBoard",
     "pooch": "data fetch",
-    "jupyterlab": "the lessons: pip install 'dynconv[lessons]'",
-    "nbval": "the tests: pip install 'dynconv[test]'",
-    "cupy": "CUDA kernels: pip install 'dynconv[gpu]'",
+    "jupyterlab": "the lessons",
+    "nbval": "the tests",
+    "cupy": "the CUDA kernels",
 }
+"""modules, and what needs them"""
 
 
 def add_parser(subparsers) -> None:
@@ -28,7 +31,7 @@ def add_parser(subparsers) -> None:
 
 
 def run(options) -> None:
-    """Show what is installed, and what is missing and how to get it."""
+    """Show what is installed, which kernels can run, and how to get what is missing."""
     print(report())
 
 
@@ -44,69 +47,94 @@ def report() -> str:
         f"dynconv {metadata.version('dynconv')}, Python {platform.python_version()}, "
         f"{torch.get_num_threads()} threads",
         "",
-        "packages",
+        "Packages",
     ]
     for name, use in WANTED.items():
-        version = _version(name) or "MISSING"
-        lines.append(f"  {name:<12} {version:<16} {use}")
-    lines += ["", "devices", "  cpu"]
-    lines += [
-        f"  cuda:{i}  {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())
-    ]
-    lines += ["", 'operators (dynconv.ops) and what impl="auto" takes']
-    lines += [*native_kernels(), *cuda_kernels()]
+        version = _version(name)
+        remedy = "" if version else f": {how_to_install(name)}"
+        lines.append(f"  {name:<12} {version or 'MISSING':<16} for {use}{remedy}")
+    lines += ["", "Devices", "  cpu", *gpus()]
+    lines += ["", 'What impl="auto", the default of every operator in dynconv.ops, chooses']
+    rest = (
+        "Otherwise it chooses a PyTorch implementation, by the number T of positions and K of taps:"
+    )
+    paragraph = textwrap.TextWrapper(
+        width=99,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,  # paths stay whole
+        break_long_words=False,
+    )
+    for text in (native_kernels(), cuda_kernels(), rest):
+        lines += paragraph.wrap(text)
     for name in OPERATORS:
         rules = ", else ".join(str(rule) for rule in RULES[name])
-        lines += [f"  {name:<21}{rules}", f"  {'':<21}of {', '.join(ops.implementations(name))}"]
+        lines.append(f"    {name:<21}{rules}")
+    lines += ["", "What impl=... accepts here besides auto"]
+    lines += [f"    {name:<21}{', '.join(ops.implementations(name))}" for name in OPERATORS]
     return "\n".join(lines)
 
 
-def native_kernels() -> list[str]:
-    """What the C kernels are good for here, or what is missed without them."""
-    from dynconv.kernels.cpu import build as native
+def gpus() -> list[str]:
+    """Return a line for each GPU that PyTorch sees, with its architecture."""
+    import torch
 
-    reason = native.missing()
-    if reason is None:
-        return [
-            "  On the CPU in float32, float64 and bfloat16: native, the C kernels, compiled by",
-            f"  {native.find_compiler()} and kept in {native.cache_directory()}.",
-        ]
+    from dynconv.kernels.cuda import build as cuda
+
     return [
-        f"  The C kernels (impl='native') cannot run: {reason}.",
-        "  Everything works without them, in PyTorch alone, but more slowly: at 1,000 positions",
-        "  forward and backward take two (LightConv) to six (TaLK) times as long.",
+        f"  cuda:{i}  {torch.cuda.get_device_name(i)}, {cuda.architecture(i)}"
+        for i in range(torch.cuda.device_count())
     ]
 
 
-def cuda_kernels() -> list[str]:
-    """What the CUDA kernels are good for here, and how long one takes to compile."""
+def native_kernels() -> str:
+    """Say when auto chooses the C kernels and why, or what their absence costs."""
+    from dynconv.kernels.cpu import build as native
+
+    if reason := native.missing():
+        return (
+            f"The C kernels (impl='native') cannot run: {reason}. Everything works without them, "
+            "in PyTorch alone, but more slowly: at 1,000 positions forward and backward take two "
+            "(LightConv) to six (TaLK) times as long."
+        )
+    return (
+        "On a CPU, in float32, float64 and bfloat16, it chooses the C kernels (native), because "
+        "they were the fastest at nearly every length that we measured. They are compiled by "
+        f"{native.find_compiler()} and kept in {native.cache_directory()}."
+    )
+
+
+def cuda_kernels() -> str:
+    """Say when auto chooses the CUDA kernels and why, or what hinders them here."""
     import torch
 
     from dynconv import ops
     from dynconv.kernels.cuda import build as cuda
 
-    elsewhere = "  For the rest, by the number T of positions and K of taps:"
+    passed = ", ".join(cuda.verified_architectures())
+    tested = (
+        "On a GPU it chooses the CUDA kernels (cuda) only on architectures where their tests have "
+        f"passed: {passed or 'none so far; `pytest -m gpu` runs them'}."
+    )
     if reason := cuda.missing():
-        return [f"  The CUDA kernels (impl='cuda') cannot run: {reason}.", elsewhere]
+        return f"{tested} The CUDA kernels (impl='cuda') cannot run here: {reason}."
     start = time.perf_counter()
     try:
         x = torch.ones(1, 1, 4, device="cuda")
         ops.light_conv(x, torch.ones(1, 1, device="cuda"), pad_left=0, impl="cuda").sum().item()
     except RuntimeError as error:
-        return [f"  The CUDA kernels (impl='cuda') fail: {error}.", elsewhere]
-    return [
-        "  The CUDA kernels (impl='cuda') run here in float32, float64, float16 and bfloat16. The",
-        f"  first kernel was there after {time.perf_counter() - start:.1f} s; CuPy keeps them in",
-        "  ~/.cupy/kernel_cache.",
-        f"  auto {'takes' if cuda.verified(x) else 'leaves'} them: this GPU is "
-        f"{cuda.architecture(x.device.index)}, and their tests have passed on "
-        f"{', '.join(cuda.verified_architectures()) or 'no GPU yet'}.",
-        elsewhere,
-    ]
+        return f"{tested} The CUDA kernels (impl='cuda') fail here: {error}."
+    seconds = time.perf_counter() - start
+    chosen = "so it chooses them" if cuda.verified(x) else "so impl='cuda' must ask for them"
+    return (
+        f"{tested} This GPU is {cuda.architecture(x.device.index)}, {chosen}. They can run here in "
+        f"float32, float64, float16 and bfloat16. CuPy compiled the first one in {seconds:.1f} s; "
+        "it keeps them in ~/.cupy/kernel_cache."
+    )
 
 
 def _version(name: str) -> str | None:
-    """The version of an importable package, None when it is not there."""
+    """Return the version of an importable module's package, None when it is not there."""
     if find_spec(name) is None:
         return None
     distribution = metadata.packages_distributions().get(name, [name])[0]

@@ -13,17 +13,21 @@ def explain_missing(module: str) -> str:
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names:
         return f"this Python was built without its own module {top}: install a complete one"
-    package = PACKAGES.get(top, top)
+    return f"{top} is not installed: {how_to_install(top)}"
+
+
+def how_to_install(module: str) -> str:
+    """Return the command that installs a module: its package, or the extra that has it.
+
+    A module of no declared package comes with one of them, so all are installed again.
+    """
+    package = PACKAGES.get(module, module)
     for requirement in metadata.requires("dynconv") or ():
         name = re.match(r"[\w.-]+", requirement)[0]
         if _normalized(name) == _normalized(package):
             extra = re.search(r"extra == ['\"](\w+)", requirement)
-            needed = f"'dynconv[{extra[1]}]'" if extra else name
-            return f"{top} is not installed: pip install {needed}"
-    return (
-        f"{top} is not installed, although a package that dynconv requires should have brought "
-        "it: pip install --force-reinstall dynconv"
-    )
+            return f"pip install 'dynconv[{extra[1]}]'" if extra else f"pip install {name}"
+    return "pip install --force-reinstall dynconv"
 
 
 def _normalized(name: str) -> str:
