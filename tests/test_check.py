@@ -81,6 +81,23 @@ def test_answers_any_wrong_kind_of_value_with_a_line(name, value):
     assert value is not None or "None" in line
 
 
+@pytest.mark.parametrize("name", sorted({*CHECKS} - {*kernels.RIGHT}))
+def test_names_an_exception_and_its_line(name):
+    def broken(*args, **options):
+        raise KeyError("no such\nthing")
+
+    assert re.search(r"it raises KeyError in line \d+ of broken: ", rejected(name, broken))
+
+
+def test_an_answer_not_yet_written_says_so():
+    def not_yet(*args, **options):
+        raise NotImplementedError
+
+    for name in {*CHECKS} - {*kernels.RIGHT}:
+        with pytest.raises(NotImplementedError):
+            getattr(check, name)(not_yet)
+
+
 def test_every_check_has_answers():
     assert {name for part in PARTS for name in part.RIGHT} == set(CHECKS)
     assert {name for part in PARTS for name in part.WRONG} == set(CHECKS)

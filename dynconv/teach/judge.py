@@ -217,7 +217,7 @@ def short(value: Any) -> str:
 
 
 def is_near(a: Any, b: Any, rtol: float, atol: float) -> bool:
-    """Whether two answers are equal within a tolerance; NaN equals NaN in tensors only there."""
+    """Return whether two values are equal within a tolerance; in tensors NaN is equal to NaN."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         a, b = (z.detach().double() for z in (a, b))
         return a.shape == b.shape and torch.allclose(a, b, rtol, atol, equal_nan=True)

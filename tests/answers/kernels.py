@@ -102,10 +102,10 @@ __global__ void weight_tile(const Number* g, const Number* x, Number* partial, i
   }
 }
 """
-FILL_X = "lane < R && 0 <= s && s < T ? x[start + s * C] : 0"
-FILL_G = "lane < R && t < T ? g[start + t * C] : 0"
 TOTAL = TILED[TILED.index("  for (int j = lane + 32 * y") : TILED.rindex("}")]
 BARRIER = "  __syncthreads();\n"
+LOOP = "  for (int row = y; row < N + K - 1"
+SUM = "Number sum = 0;\n    for (int a"
 SHUFFLES = TILED.replace(
     "    part[32 * j + lane] = sum;\n  }\n" + BARRIER + TOTAL,
     """    for (int d = 16; d; d /= 2) sum += __shfl_xor_sync(~0u, sum, d);
@@ -131,6 +131,18 @@ def factor(body: str, before: str = SCRAMBLE) -> str:
     return f"{before}{head}\n{body}\n}}\n"
 
 
+def hashed(h: str, before: str = SCRAMBLE) -> str:
+    return factor(f"  unsigned h = {h};\n{RESULT}", before)
+
+
+def chained(old: str, new: str) -> str:
+    return factor(CHAIN.replace(old, new) + RESULT)
+
+
+def dropped(where: str, dropped: str = "0", kept: str = "1 / (1 - p)") -> str:
+    return factor(f"{CHAIN}  return {where} ? {dropped} : {kept};")
+
+
 CHAIN = """
   const unsigned first = seed, second = scramble(seed >> 32 ^ scramble(first));
   const unsigned h = scramble(scramble((unsigned)i ^ first) ^ second ^ (unsigned)(i >> 32));
@@ -142,6 +154,7 @@ LONG = """
   z = (z ^ z >> 27) * 0x94d049bb133111eb;
   return (z >> 40) * 0x1p-24f < p ? 0.f : 1.f / (1.f - p);
 """
+UPPER_IN_FRONT = "scramble(scramble(scramble(seed) ^ seed >> 32) ^ (unsigned)i)"
 FLOAT = CHAIN + "return float(h >> 8) / 16777216 >= p ? 1 / (1 - p) : 0;"
 WARP = """
 __device__ float warp_scan(float v) {
@@ -255,74 +268,30 @@ WRONG = {
         (strided(", int pad", "", " - pad", ""), "its parameters are not those"),
     ],
     "weight_gradient_kernel": [
+        (TILED.replace(BARRIER, "", 1), r"the plain sum.*'forward' and .* in the order.*a __sync"),
+        ("".join(TILED.rsplit(BARRIER, 1)), r"the plain sum.*__syncthreads\(\) is missing"),
         (
-            TILED.replace(BARRIER, "", 1),
-            r"the plain sum.*'forward' and .* in the order.*__syncthreads\(\) is missing",
+            tiled(LOOP, "  if (lane >= R) return;\n" + LOOP),
+            r"heads, .*has returned from the kernel",
+        ),
+        (tiled("row < N + K - 1; row += 8", "row < N; row += 8"), "halo at the ends.*is NaN .from"),
+        (tiled("lane < R && 0 <= s &&", "lane < R &&"), r"halo at the ends.*partial\[0, 0, 0\]"),
+        (tiled("0 <= s && s < T", "0 <= s"), r"halo at the ends.*partial\[0, 0, [34]\]"),
+        (tiled("first + row - pad", "first + row - (K - 1 - pad)"), "the halo between two blocks"),
+        (tiled("&& s < T", "&& s < first + N"), "the halo between two blocks.*, not "),
+        (tiled("j = y; j < K", "j = y; j < 8 && j < K"), r"more taps than rows .*0, 8\] is NaN"),
+        (tiled("lane < R && t < T", "lane < R"), "the tail, a last block with fewer than N"),
+        (tiled("blockIdx.z * T * C + h", "h"), r"a second sentence.*partial\[2, 0, 0\]"),
+        (
+            tiled("lane < R && 0", "0", "lane < R && t", "t"),
+            "heads, whose channels leave lanes idle",
         ),
         (
-            (BARRIER).join(TILED.split(BARRIER)[:2]) + TILED.split(BARRIER)[2],
-            r"the plain sum.*__syncthreads\(\) is missing",
+            tiled("blockIdx.y) * H", "blockIdx.y + 1) * H"),
+            r"partial\[1\] is written, but partial has",
         ),
-        (
-            tiled(
-                "  for (int row = y; row < N + K - 1",
-                "  if (lane >= R) return;\n  for (int row = y; row < N + K - 1",
-            ),
-            r"heads, whose channels.*has returned from the kernel",
-        ),
-        (
-            tiled("row < N + K - 1; row += 8", "row < N; row += 8"),
-            r"the halo at the ends.*is NaN \(from outside of an input, or from shared memory",
-        ),
-        (
-            tiled(FILL_X, "lane < R && s < T ? x[start + s * C] : 0"),
-            r"the halo at the ends of a sentence.*partial\[0, 0, 0\]",
-        ),
-        (
-            tiled(FILL_X, "lane < R && 0 <= s ? x[start + s * C] : 0"),
-            r"the halo at the ends of a sentence.*partial\[0, 0, [34]\]",
-        ),
-        (tiled("first + row - pad", "first + row - (K - 1 - pad)"), r"the halo between two blocks"),
-        (
-            tiled(FILL_X, "lane < R && 0 <= s && s < first + N ? x[start + s * C] : 0"),
-            r"the halo between two blocks.*, not ",
-        ),
-        (
-            tiled("for (int j = y; j < K; j += 8)", "for (int j = y; j < 8 && j < K; j += 8)"),
-            r"more taps than rows of threads.*partial\[0, 0, 8\] is NaN",
-        ),
-        (
-            tiled(FILL_G, "lane < R ? g[start + t * C] : 0"),
-            r"the tail, a last block with fewer than N positions",
-        ),
-        (
-            tiled("(long long)blockIdx.z * T * C + h * R + lane", "h * R + lane"),
-            r"a second sentence.*partial\[2, 0, 0\]",
-        ),
-        (
-            tiled(FILL_X, "0 <= s && s < T ? x[start + s * C] : 0").replace(
-                "lane < R && t < T", "t < T"
-            ),
-            r"heads, whose channels leave lanes idle",
-        ),
-        (
-            tiled(
-                "(blockIdx.z * gridDim.y + blockIdx.y) * H",
-                "(blockIdx.z * gridDim.y + blockIdx.y + 1) * H",
-            ),
-            r"partial\[1\] is written, but partial has 1 numbers",
-        ),
-        (
-            tiled(
-                "for (int j = lane + 32 * y; j < K; j += 256)",
-                "for (int j = lane + 32 * y; j < K - 1; j += 256)",
-            ),
-            r"the plain sum.*partial\[0, 0, 0\] is NaN as before",
-        ),
-        (
-            tiled("auto tile_g = tile + 32 * (N + K - 1)", "auto tile_g = tile + 32 * (N + K)"),
-            r"of the dynamic shared memory",
-        ),
+        (tiled("j < K; j += 256", "j < K - 1; j += 256"), r"partial\[0, 0, 0\] is NaN as before"),
+        (tiled("tile + 32 * (N + K - 1)", "tile + 32 * (N + K)"), "of the dynamic shared memory"),
         (
             tiled(
                 "tile_g[32 * a + lane] *",
@@ -344,95 +313,56 @@ WRONG = {
             .replace("for (int i = 0; i < 32; ++i) sum += part[32 * j + i];", "sum = part[j];"),
             r"with threads in the order 'forward' and .*, or sums are atomic",
         ),
-        (
-            tiled("Number sum = 0;\n    for (int a", "Number sum = 0\n    for (int a"),
-            r"your source:\d+:.*error",
-        ),
+        (tiled(SUM, SUM.replace(";", "")), r"your source:\d+:.*error"),
         (tiled("void weight_tile", "void weights"), "it has no kernel weight_tile<double>$"),
-        (
-            tiled("template <typename Number>", "typedef double Number;"),
-            "it has no kernel weight_tile<double>$",
-        ),
-        (
-            tiled("Number sum = 0;\n    for (int a", "float sum = 0;\n    for (int a"),
-            r"the plain sum.*partial.* is (\S+), not \1; in float32 they agree",
-        ),
+        (tiled("template <typename Number>", "typedef double Number;"), "no kernel weight_tile<"),
+        (tiled(SUM, SUM.replace("Number", "float")), r"is (\S+), not \1; in float32 they agree"),
     ],
     "dropconnect_kernel": [
         (factor(CHAIN + "return h"), r"does not compile: kernel.cu:\d+"),
         (SCRAMBLE, "does not compile: .*factor"),
         (factor("return 1;"), r"p = 0.1: factor 0 is 1, and should be 0 or 1.111"),
-        (factor(CHAIN + "return h >= p * 4294967296.0;"), "is 1, and should be 0 or"),
+        (dropped("h >= p * 4294967296.0", "1", "0"), "is 1, and should be 0 or"),
         (
-            factor(CHAIN + "return h < (1 - p) * 4294967296.0 ? 0 : 1 / (1 - p);"),
-            "p = 0.0: dropped are 100.0% of the weights, not 0.0%",
+            dropped("h < (1 - p) * 4294967296.0"),
+            "p = 0.0: dropped are 100.0% of the weights, not 0",
         ),
+        (dropped("h < p * 2147483648.0"), "p = 0.1: dropped are 4.9% of the weights, not 10.0%"),
+        (dropped("p > 0 && h % 9 == 0", "0.f / 0.f"), r"p = 0.1: factor \d+ is -?nan, and"),
         (
-            factor(CHAIN + "return h < p * 2147483648.0 ? 0 : 1 / (1 - p);"),
-            "p = 0.1: dropped are 4.9% of the weights, not 10.0%",
-        ),
-        (
-            factor(CHAIN + "return p > 0 && h % 9 == 0 ? 0.f / 0.f : 1 / (1 - p);"),
-            r"p = 0.1: factor \d+ is -?nan, and",
-        ),
-        (
-            factor(
-                "unsigned h = state = scramble(state + 1 + i);" + RESULT,
-                SCRAMBLE + "static unsigned state = 1;",
-            ),
+            hashed("state = scramble(state + 1 + i)", SCRAMBLE + "static unsigned state = 1;"),
             "a second call draws another mask",
         ),
+        (hashed("scramble(scramble(threadIdx.x + 1) ^ blockIdx.x)"), "must depend on i, not on"),
+        (hashed("scramble(scramble(i) + 1)"), "seeds 1 and 2 have the same draws"),
+        (hashed("scramble(scramble(i) ^ scramble(seed + 1) ^ i >> 32)"), r"seeds 2\^32 apart have"),
+        (chained("(unsigned)(i >> 32)", "0"), r"weights 2\^32 apart have the same draws"),
         (
-            factor("unsigned h = scramble(scramble(threadIdx.x + 1) ^ blockIdx.x);" + RESULT),
-            "must depend on i, not on",
-        ),
-        (
-            factor("unsigned h = scramble(scramble(i) + 1);" + RESULT),
-            "seeds 1 and 2 have the same draws",
-        ),
-        (
-            factor("unsigned h = scramble(scramble(i) ^ scramble(seed + 1) ^ i >> 32);" + RESULT),
-            "seeds 2\\^32 apart have the same draws",
-        ),
-        (
-            factor(CHAIN.replace("(unsigned)(i >> 32)", "0") + RESULT),
-            "weights 2\\^32 apart have the same draws",
-        ),
-        (
-            factor(
-                "unsigned h = 2654435769u * i + scramble(scramble(seed >> 32) ^ seed ^ i >> 32);"
-                + RESULT
-            ),
+            hashed("2654435769u * i + scramble(scramble(seed >> 32) ^ seed ^ i >> 32)"),
             "not independent: both are 0 at",
         ),
         (
-            factor("unsigned h = scramble(scramble(i + seed) ^ (i + seed) >> 32);" + RESULT),
+            hashed("scramble(scramble(i + seed) ^ (i + seed) >> 32)"),
             r"weight i of seed 3 and weight i \+ 1 of seed 2 have the same draws",
         ),
         (
-            factor("auto z = i ^ seed; unsigned h = scramble(scramble(z) ^ z >> 32);" + RESULT),
+            hashed("scramble(scramble(i ^ seed) ^ (i ^ seed) >> 32)"),
             r"weight i of seed 3 and weight i \^ 1 of seed 2 have the same draws",
         ),
         (
-            factor(CHAIN.replace("second ^", "scramble(first) ^ seed >> 32 ^") + RESULT),
+            chained("second ^", "scramble(first) ^ seed >> 32 ^"),
             r"weight i of seed 1 \+ 2\^32 and weight i \+ 2\^32 of seed 1 have the same draws",
         ),
         (
-            factor(CHAIN.replace("i ^ first) ^ second", "i ^ second)") + RESULT),
+            chained("i ^ first) ^ second", "i ^ second)"),
             r"seeds 1 and 2 have one mask .* weight i \^ \d+ of seed 2 have the same",
         ),
         (
-            factor(
-                "unsigned h = scramble(i + scramble(seed)) ^ scramble(seed >> 32) ^ i >> 32;"
-                "h = scramble(h);" + RESULT
-            ),
+            hashed("scramble(scramble(i + scramble(seed)) ^ scramble(seed >> 32) ^ i >> 32)"),
             r"seeds 1 and 2 have one mask .* weight i [+-] \d+ of seed 2 have the same",
         ),
         (
-            factor(
-                "unsigned h = scramble(scramble(scramble(seed) ^ seed >> 32) ^ (unsigned)i);"
-                "h = scramble(h ^ i >> 32 ^ (unsigned)seed);" + RESULT
-            ),
+            hashed(f"scramble({UPPER_IN_FRONT} ^ i >> 32 ^ (unsigned)seed)"),
             r"seeds 1 and 1 \+ 2\^32 have one mask .* weight i \^ \d+ of seed 1 \+ 2\^32",
         ),
     ],
@@ -441,13 +371,10 @@ WRONG = {
         (scan("void chunked_scan", "void scan"), "does not compile: .*chunked_scan"),
         (scan("int T)", "long long T)"), "does not compile: .*chunked_scan takes"),
         (SCAN.replace("float", "double"), "does not compile: .*chunked_scan takes"),
-        (
-            scan("t < T ? x[t] : 0", "x[t]"),
-            r"T = 40, .*reads x\[103\], but the last of 2 rows ends at x\[79\]",
-        ),
+        (scan("t < T ? x[t] : 0", "x[t]"), r"T = 40, .*reads x\[103\], but .* ends at x\[79\]"),
         (
             "__global__ void chunked_scan(const float* x, float* sums, int T) {}",
-            r"T = 1, .*sums\[0, 0\] is NaN as before \(it is not written",
+            r"T = 1, .*sums\[0, 0\] is NaN as before",
         ),
         (
             scan("begin < T; begin += blockDim.x", "begin < 1; ++begin"),

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain, pairwise
 from math import ceil
 from statistics import NormalDist
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from dynconv.teach.judge import Wrong, judge
+from dynconv.teach.judge import Wrong, attempt, judge
 
 ROWS = 64
 BANDS = [((0, 6, 40, 100), (8, 4, 2)), ((0, 5, 80), (8, 4))]
@@ -131,7 +132,7 @@ def relation(mine: int, right: int, edges: list[int]) -> str:
 def check_cost(mine, hidden: Tensor, words, projections, classes, needed: int) -> None:
     """Raise `Wrong` if tails are computed for rows that do not need one."""
     with FlopCounterMode(display=False) as counter:
-        mine(hidden, words, projections, classes)
+        attempt(partial(mine, hidden, words, projections, classes))
     head = hidden.numel() * (len(words[0]) + len(classes))
     pairs = zip(projections, words[1:], strict=True)
     most = head + needed * sum(P.numel() + E.numel() for P, E in pairs)

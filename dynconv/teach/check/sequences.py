@@ -1,6 +1,7 @@
 """Checks of the part on sequences: types taken apart, batches resumed, attention in windows."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -48,7 +49,7 @@ def resumable(mine: Callable[..., Iterator[tuple[list[int], Place]]]) -> None:
     lengths, budget = np.random.default_rng(0).integers(2, 30, (60, 2)), 100
 
     def take(count: int, place: Place, seed: int = 1) -> list[tuple[list[int], Place]]:
-        stream = attempt(lambda: mine(lengths, budget, seed, place))
+        stream = attempt(partial(mine, lengths, budget, seed, place))
         if not isinstance(stream, Iterable):
             raise Wrong(f"it returns {kind(stream)}, and should yield batches")
         pairs = attempt(lambda: list(islice(stream, count)))
@@ -116,7 +117,7 @@ def window_attention(mine: Callable[..., Tensor]) -> None:
 
     inputs = [x.clone().requires_grad_() for x in torch.randn(3, 1, T, 6)]
     with saved_tensors_hooks(pack, lambda tensor: tensor):
-        mine(*inputs, H=2, K=3)
+        attempt(partial(mine, *inputs, H=2, K=3))
     if max(kept) >= T * T:  # even a mask of bools has as many bytes
         raise Wrong(f"T = {T}: keeps {max(kept):,} bytes in one piece, a T x T matrix")
     print("right: values and 3 gradients agree on 4 cases, and no (T, T) matrix is kept")

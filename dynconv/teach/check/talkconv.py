@@ -11,7 +11,7 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.ops.talk import edges, talk_conv_loop
 from dynconv.teach.check.cost import Cost
-from dynconv.teach.judge import FLOAT32, Faults, Wrong, judge, sizes
+from dynconv.teach.judge import FLOAT32, Faults, Wrong, attempt, judge, sizes
 
 MOST = 500
 """tensor operations, for 2,000 boxes"""
@@ -40,7 +40,7 @@ def summed_area(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
         raises={IndexError: "it looks outside its table"},
     )
     with Cost() as cost:
-        mine(*image_and_boxes(40, 50, 2000))
+        attempt(partial(mine, *image_and_boxes(40, 50, 2000)))
     if cost.operations > MOST:
         raise Wrong(f"2,000 boxes: {cost.operations:,} operations, a loop over the boxes")
     if cost.largest > 8 * LARGEST:
