@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dynconv.config import DataConfig, DecodeConfig, ModelConfig, Recipe, StackConfig, TrainConfig
+from dynconv.models.mixers import find_mixer
 
 # The models are tiny. Nothing above loads torch; commands and notebooks inherit this.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -152,13 +153,19 @@ def recipe(corpus) -> Recipe:
     )
 
 
+def sized_stack(layers: int, mixer: str, size=None) -> StackConfig:
+    """A stack of one mixer, whose width, reach or window is `size`, if it takes any."""
+    kind = find_mixer(mixer).size
+    return StackConfig(layers, mixer, **({kind: size} if kind else {}))
+
+
 @pytest.fixture
 def yaml(recipe, tmp_path) -> Path:
     """That recipe in a file."""
-    from dynconv.config.load import dump
+    from dynconv.config import dump_recipe
 
     path = tmp_path / "tiny.yaml"
-    path.write_text(dump(recipe), encoding="utf-8")
+    path.write_text(dump_recipe(recipe), encoding="utf-8")
     return path
 
 

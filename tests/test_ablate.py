@@ -4,6 +4,8 @@ import json
 import math
 import shlex
 import signal
+from dataclasses import astuple
+from pathlib import Path
 from statistics import mean, stdev
 
 import pytest
@@ -14,15 +16,22 @@ from test_published import CONVS2S, ROWS, TALK, WU
 from test_train import stop_after
 
 from dynconv import cli
-from dynconv.config import ConvS2SConfig
-from dynconv.lab import experiments as ablate
+from dynconv.config import (
+    ConvS2SConfig,
+    load_experiment,
+    load_recipe,
+    load_row,
+    run_name,
+    shipped_experiments,
+)
+from dynconv.config.listing import list_experiments, read_comment
 from dynconv.lab import ledger
-from dynconv.lab.experiments import command, config, run, table
+from dynconv.lab.experiments import run, table
 from dynconv.models import build
 from dynconv.tasks import Evaluation
 from dynconv.train import Trained, train
 
-ATTENTION = {"mixer": "attention", "kernel": None}
+ATTENTION = {"mixer": "attention"}
 TWO = [
     {"name": "dynamic", "row": "DynamicConv", "published": "26.9 ± 0.2"},
     {
@@ -221,7 +230,7 @@ def test_a_model_whose_validation_is_no_number_diverges(small, trained, monkeypa
 
 def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
     model = {"architecture": "language-model", "vocab_size": 300, "channels": 32, "ffn": 32}
-    model |= {"heads": 2, "decoder": {"layers": 1, "mixer": "talk", "kernel": 3}}
+    model |= {"heads": 2, "decoder": {"layers": 1, "mixer": "talk", "reach": 3}}
     tree = YAML.safe_load(yaml.read_text(encoding="utf-8"))
     tree |= {"model": model, "metric": "perplexity"}
     tree["data"] |= {"source": None, "target": "en"}
@@ -257,7 +266,7 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
         ({"rows": [{"name": "a", "change": {}}]}, "unknown key rows.0.change; did you mean change"),
         ({"rows": [{"name": "a", "published": 26.9}]}, "rows.0.published 26.9: Input should be a"),
         ({"rows": [{"row": "a"}]}, "rows.0.name: "),
-        ({"base": None}, "dynamic has no recipe: give it one, or the ablation a base"),
+        ({"base": None}, "dynamic has no recipe: give it one, or the experiment a base"),
         ({"rows": [{"name": "a", "recipe": "help"}]}, "row a: no recipe 'help'"),
         ({"changes": {"model": {"head": 3}}}, "row dynamic: "),
         ({"changes": {"model": {"heads": 3}}}, "3 heads do not divide 32 channels"),
@@ -276,7 +285,7 @@ def test_more_mistakes(small, trained, capsys, tmp_path):
     small.output = tmp_path / "nowhere" / "table.json"
     assert "there is no directory" in fails(capsys, *small.arguments())
     (tmp_path / "numbers.yaml").write_text("- a\n- b\n")
-    assert "the ablation ['a', 'b']: " in fails(capsys, *small.arguments())
+    assert "the experiment ['a', 'b']: " in fails(capsys, *small.arguments())
     assert trained == []
 
 
@@ -290,27 +299,28 @@ def test_results_without_a_place_go_to_the_data_folder(small, trained, monkeypat
     assert (tmp_path / "runs" / "numbers" / "dynamic-1" / "recipe.yaml").exists()
 
 
-SHIPPED = config.shipped()
+SHIPPED = {name: load_experiment(path) for name, path in shipped_experiments().items()}
+LAPTOP = [name for name, each in SHIPPED.items() if each.laptop or each.base is None]
+"""those that the command runs on a laptop"""
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_shipped_row_builds(name):
-    ablation = config.load(SHIPPED[name])
-    assert command.comment(SHIPPED[name])
-    lengths = set()
-    for row in ablation.rows:
-        recipe = ablation.recipe(row)
+@pytest.mark.parametrize("laptop", [True, False])
+def test_every_shipped_row_builds(name, laptop):
+    experiment = SHIPPED[name]
+    assert read_comment(shipped_experiments()[name])
+    recipes = [load_row(experiment, row, laptop=laptop) for row in experiment.rows]
+    for recipe in recipes:
         with torch.device("meta"):
             build(recipe.model)
-        lengths.add(recipe.train.updates)
-    assert len(lengths) == 1, "rows compare after equally many updates"
-    recipes = [ablation.recipe(row).model for row in ablation.rows]
-    assert len(set(recipes)) == len(recipes), "two rows are the same"
+    assert len({r.train.updates for r in recipes}) == 1, "rows compare after equally many updates"
+    assert len({r.model for r in recipes}) == len(recipes), "two rows are the same"
 
 
 TABLES = {
     "wu2019-table3": (WU + "3", 12),
     "wu2019-table6": (WU + "6", 10),
+    "wu2019-table7": (WU + "7", 3),
     "talk2020-table7": (TALK + "7", 7),
     "convs2s-table4": (CONVS2S + "4", 4),
     "convs2s-table5": (CONVS2S + "5", 10),
@@ -322,32 +332,41 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_of_the_papers_tables_is_there(name):
     source, count = TABLES[name]
-    ablation = config.load(SHIPPED[name])
-    assert ablation.source == source and len(ablation.rows) == count
-    ours = [(row.row, row.published) for row in ablation.rows]
-    assert ours == [(row, value) for row, value, _ in ROWS[source]]
+    experiment = SHIPPED[name]
+    assert experiment.source == source and len(experiment.rows) == count
+    ours = [(row.row, row.published, row.parameters) for row in experiment.rows]
+    assert ours == ROWS[source]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_row_at_full_size_has_its_printed_number(name):
+    """Also where the row is a recipe of its own, which may be in several tables."""
+    experiment = SHIPPED[name]
+    for row in experiment.rows:
+        published = load_row(experiment, row, laptop=False).published
+        wanted = experiment.source, row.row, row.published, experiment.metric, row.parameters
+        assert wanted in [astuple(each) for each in published]
 
 
 def test_the_rows_say_what_their_names_say():
     """Spot checks: of what a row of the paper is, in the model that it trains."""
 
     def model(name: str, row: str):
-        ablation = config.load(SHIPPED[name])
-        return ablation.recipe(next(each for each in ablation.rows if each.name == row)).model
+        return load_row(SHIPPED[name], SHIPPED[name].find_row(row)).model
 
     assert model("wu2019-table3", "dynamic") == model("wu2019-table6", "softmax")
     layers = [model("wu2019-table3", row).encoder.layers for row in ("attention", "cnn", "dynamic")]
     assert layers == [3, 4, 4]
-    for row in config.load(SHIPPED["convs2s-table5"]).rows:
+    for row in SHIPPED["convs2s-table5"].rows:
         attends = model("convs2s-table5", row.name).attends
         assert row.row == ",".join(str(n) for n, on in enumerate(attends, 1) if on)
     for side, name in (("encoder", "convs2s-table7"), ("decoder", "convs2s-table8")):
-        for row in config.load(SHIPPED[name]).rows:
+        for row in SHIPPED[name].rows:
             stack = getattr(model(name, row.name), side)
-            assert row.row == f"k={stack.kernel}, {stack.layers} {side} layers"
+            assert row.row == f"k={stack.width}, {stack.layers} {side} layers"
             assert isinstance(model(name, row.name), ConvS2SConfig)
-    table = config.load(SHIPPED["wu2019-table6"])
-    kinds = [model("wu2019-table6", row.name).normalize for row in table.rows]
+    rows = SHIPPED["wu2019-table6"].rows
+    kinds = [model("wu2019-table6", row.name).normalize for row in rows]
     assert kinds == "none softmax sigmoid tanh l1 l2 power2 abs abs_l1 abs_l2".split()
 
 
@@ -356,6 +375,45 @@ def test_the_list(capsys):
         cli.main(["ablate", "--list"])
     assert exit.value.code == 0
     text = capsys.readouterr().out
-    assert text == ablate.listing() + "\n"
+    assert text == list_experiments() + "\n"
     assert "wu2019-table3      12 rows  Wu et al. 2019, Table 3\n" in text
-    assert len(text.splitlines()) == len(SHIPPED) == 10
+    assert "Wu et al. 2019, Table 7, at full size\n" in text
+    assert len(text.splitlines()) == len(SHIPPED) == 11 and len(LAPTOP) == 10
+
+
+def test_a_row_is_a_recipe(small, capsys):
+    """`dynconv train EXPERIMENT:ROW` trains at the full size, here the only one."""
+    name = f"{small.arguments()[1]}:attention"
+    assert run_name(name) == "numbers-attention"
+    recipe = load_recipe(name, ["train.updates=4"])
+    assert (recipe.model.encoder.mixer, recipe.train.updates) == ("attention", 4)
+    assert load_recipe(name).train.updates == 6
+    assert "did you mean attention?" in fails(capsys, "train", name + "s")
+
+
+def test_a_row_at_two_sizes(small, yaml):
+    """What a row changes holds at both; a laptop's own changes come on top."""
+    laptop = {"base": str(yaml), "metric": "ours", "changes": {"train": {"lr": 1e-4}}}
+    row = {"name": "deep", "changes": {"model": {"encoder": {"layers": 3}}}}
+    small.write([row | {"laptop": {"train": {"updates": 5}}}], laptop=laptop)
+    experiment = load_experiment(Path(small.arguments()[1]))
+    full, ours = (load_row(experiment, experiment.rows[0], laptop=each) for each in (False, True))
+    assert full.model.encoder.layers == ours.model.encoder.layers == 3
+    assert (full.train.updates, ours.train.updates, ours.train.lr) == (6, 5, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("wmt16-en-de-table6-abs-l1", "wu2019-table6:abs-l1"),
+        ("wmt16-en-de-table3-window", "wu2019-table3:attention-window"),
+        ("wmt16-en-de-table3-average", "wu2019-table3:average"),
+        ("wmt16-en-de-table7-3", "wu2019-table7:decoder-3"),
+        ("wmt14-en-de-convs2s-table5-135", "convs2s-table5:attention-135"),
+        ("wmt14-en-de-convs2s-table7-k3-5", "convs2s-table7:k3-5"),
+        ("iwslt14-de-en-talk-table7-relu", "talk2020-table7:relu"),
+        ("iwslt14-de-en-talk-table7-none", "a row of talk2020-table7"),
+    ],
+)
+def test_the_old_name_of_a_row_says_the_new_one(capsys, old, new):
+    assert f"{old!r}: not shipped, and no such file; it is {new} now" in fails(capsys, "train", old)

@@ -23,7 +23,7 @@ from conftest import ROOT
 
 from dynconv import cli
 from dynconv.cli.packages import explain_missing, how_to_install
-from dynconv.config import load as recipes
+from dynconv.config import load_recipe
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import train
 from dynconv.train.log import read
@@ -53,7 +53,7 @@ def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsy
     overrides = "train.lr=2e-3", "train.seed=3"
     assert cli.main(["train", str(yaml), overrides[0], "--run", str(run), overrides[1]]) == 0
     assert str(run) in capsys.readouterr().out
-    config = recipes.load(run / "recipe.yaml").train
+    config = load_recipe(run / "recipe.yaml").train
     assert (config.lr, config.seed) == (2e-3, 3)
 
     source, output = corpus / "test.de", tmp_path / "out.en"
@@ -405,4 +405,4 @@ def test_dry_run_prints_the_resolved_recipe(yaml, recipe, tmp_path, capsys):
     assert cli.main(["train", str(yaml), "--dry-run", "train.seed=4"]) == 0
     path = tmp_path / "resolved.yaml"
     path.write_text(capsys.readouterr().out)
-    assert recipes.load(path) == replace(recipe, train=replace(recipe.train, seed=4))
+    assert load_recipe(path) == replace(recipe, train=replace(recipe.train, seed=4))

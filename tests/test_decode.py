@@ -5,13 +5,13 @@ from itertools import product
 
 import pytest
 import torch
+from conftest import sized_stack
 
 from dynconv.config import (
     ConvS2SConfig,
     ConvStackConfig,
     DecodeConfig,
     ModelConfig,
-    StackConfig,
 )
 from dynconv.decode import beam_search, greedy, translate
 from dynconv.decode.constraints import no_repeat
@@ -31,7 +31,7 @@ def stepwise(*arguments, **options):
 
 def model_of(mixer: str, vocab_size: int = 12):
     torch.manual_seed(3)
-    stack = StackConfig(2, mixer, None if mixer == "average" else 3)
+    stack = sized_stack(2, mixer, 3)
     options = {"norm": "pre", "embeddings": "separate", "dropout": 0.0}
     config = ModelConfig(
         vocab_size=vocab_size, channels=8, ffn=16, heads=2, encoder=stack, decoder=stack, **options

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dynconv.config import load as recipes
+from dynconv.config import dump_recipe
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train.log import read
 
@@ -22,7 +22,7 @@ def yaml(recipe, prepared, tmp_path) -> Path:
     """The small recipe, on text that is prepared already."""
     path = tmp_path / "tiny.yaml"
     data = replace(recipe.data, corpus=str(prepared.directory))
-    path.write_text(recipes.dump(replace(recipe, data=data)), encoding="utf-8")
+    path.write_text(dump_recipe(replace(recipe, data=data)), encoding="utf-8")
     return path
 
 

@@ -8,8 +8,7 @@ import pytest
 from conftest import ROOT
 from test_models import CNNDM, IWSLT, millions
 
-from dynconv.config import ModelConfig, StackConfig
-from dynconv.config import load as recipes
+from dynconv.config import ModelConfig, StackConfig, load_recipe
 from dynconv.train import learning_rate
 
 TEXT = (ROOT / "book/errata.md").read_text(encoding="utf-8")
@@ -75,15 +74,15 @@ def test_the_vocabulary_of_iwslt():
 
 
 def test_the_released_command_stops_high_on_its_cosine():
-    train = recipes.load(recipes.SHIPPED / "wmt14-en-fr-dynamic.yaml").train
+    train = load_recipe("wmt14-en-fr-dynamic").train
     assert (train.warmup, train.updates) == (10_000, 10_000 + 70_000)
     assert learning_rate(train, 30_000) / train.lr == pytest.approx(0.81, abs=0.005)
 
 
 def test_the_reaches_of_the_language_model_are_one_short():
-    with pytest.raises(ValueError, match="kernel lists 16 entries for 17 layers"):
-        StackConfig(17, "talk", (3, 7, 15, 31) + (63,) * 12)
-    assert len(StackConfig(17, "talk", (3, 5, 7, 15, 31) + (63,) * 12).kernel) == 17
+    with pytest.raises(ValueError, match="reach lists 16 entries for 17 layers"):
+        StackConfig(17, "talk", reach=(3, 7, 15, 31) + (63,) * 12)
+    assert len(StackConfig(17, "talk", reach=(3, 5, 7, 15, 31) + (63,) * 12).reach) == 17
 
 
 def test_six_heads_do_not_divide_512():
@@ -98,7 +97,7 @@ def test_light_conv_is_smaller_than_talk():
 
 def test_the_layers_for_french():
     printed = [512] * 5 + [768] * 4 + [1024] * 3 + [2048, 4096]
-    recipe = recipes.load(recipes.SHIPPED / "wmt14-en-fr-convs2s.yaml").model
+    recipe = load_recipe("wmt14-en-fr-convs2s").model
     for stack in (recipe.encoder, recipe.decoder):
         assert list(stack.channels) == [512, *printed]
     assert len(printed) == 14 and 1 + 2 * 12 == 25 and 1 + 2 * 13 == 27  # 12 or 13 of width 3

@@ -11,9 +11,8 @@ import pytest
 from conftest import ROOT
 
 from dynconv.cli import parser
-from dynconv.config import load as recipe
+from dynconv.config import find_experiment, load_experiment, load_recipe, load_row
 from dynconv.lab import ledger
-from dynconv.lab.experiments import config as ablations
 
 FILES = sorted((ROOT / "data/results").glob("*.json"))
 FIELDS = ["what", "command", "commit", "date", "device", "versions", "load", "seeds", "numbers"]
@@ -90,11 +89,11 @@ def test_its_command_is_there(line):
         assert not any(word.startswith("-") for word in rest)
         overrides = [*getattr(options, "overrides", []), *rest]
         if hasattr(options, "recipe"):
-            recipe.load(recipe.find(options.recipe), overrides)
+            load_recipe(options.recipe, overrides)
         if arguments[0] == "ablate":
-            ablation = ablations.load(ablations.find(options.name))
-            for row in ablation.rows:
-                ablation.recipe(row, overrides)
+            experiment = load_experiment(find_experiment(options.name))
+            for row in experiment.rows:
+                load_row(experiment, row, overrides)
 
 
 def quoted(text: str) -> set[str]:

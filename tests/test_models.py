@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import sized_stack
 
 from dynconv.config import ModelConfig, StackConfig
 from dynconv.models import build
@@ -11,10 +12,10 @@ SEVEN, SIX = (3, 7, 15, 31, 31, 31, 31), (3, 7, 15, 31, 31, 31)
 MIXERS = ("attention", "dense", "depthwise", "light", "dynamic", "talk", "average")
 
 
-def millions(encoder: str, decoder: str, kernels=(SEVEN, SIX), **changes) -> float:
+def millions(encoder: str, decoder: str, sizes=(SEVEN, SIX), **changes) -> float:
     stacks = [
-        StackConfig(len(kernel) if isinstance(kernel, tuple) else 6, mixer, kernel)
-        for mixer, kernel in zip((encoder, decoder), kernels, strict=True)
+        sized_stack(len(size) if isinstance(size, tuple) else 6, mixer, size)
+        for mixer, size in zip((encoder, decoder), sizes, strict=True)
     ]
     with torch.device("meta"):
         model = build(ModelConfig(encoder=stacks[0], decoder=stacks[1], **changes))
@@ -67,7 +68,7 @@ def test_table_1_light_conv_is_an_erratum():
 
 
 def small(mixer: str, **changes):
-    stack = StackConfig(2, mixer, None if mixer in ("attention", "average") else (3, 5))
+    stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 5))
     torch.manual_seed(0)
     config = ModelConfig(
         vocab_size=11, channels=12, ffn=16, heads=3, encoder=stack, decoder=stack, **changes
@@ -103,9 +104,18 @@ def test_embedding_matrices(embeddings, matrices):
     ("make", "words"),
     [
         (lambda: ModelConfig(channels=10, heads=4), "4 heads do not divide 10 channels"),
-        (lambda: StackConfig(3, "light", (3, 7)), "kernel lists 2 entries for 3 layers"),
-        (lambda: StackConfig(3, "light"), "mixer light needs a kernel"),
-        (lambda: StackConfig(3, "light", 4), "kernel 4 of mixer light must be odd"),
+        (lambda: StackConfig(3, "light", (3, 7)), "width lists 2 entries for 3 layers"),
+        (lambda: StackConfig(3, "light"), "mixer light needs a width"),
+        (lambda: StackConfig(3, "light", 4), "width 4 of mixer light must be odd"),
+        (lambda: StackConfig(3, "attention", window=4), "window 4 of mixer attention must be odd"),
+        (lambda: StackConfig(3, "attention", 3), "width 3 has no effect: mixer attention takes"),
+        (lambda: StackConfig(3, "light", 3, reach=2), "reach 2 has no effect: mixer light takes"),
+        (lambda: StackConfig(2, ("talk", "light"), 3), "mixer talk needs a reach"),
+        (lambda: StackConfig(2, "lite"), "mixer 'lite' is not known; did you mean light?"),
+        (
+            lambda: StackConfig(2, ("light", "average"), (3, 5)),
+            "width 5 has no effect: mixer average takes none",
+        ),
     ],
 )
 def test_bad_configurations_are_named(make, words):
@@ -179,7 +189,7 @@ def test_the_released_models_logits_and_gradients(golden, monkeypatch, mixer):
 def compare_with_released_model(where: str, meta: dict, case: dict, monkeypatch) -> None:
     """Logits, and the gradient of every parameter."""
     mixer = meta["conv_type"]
-    stack = StackConfig(2, "light" if mixer == "lightweight" else mixer, (3, 7))
+    stack = sized_stack(2, "light" if mixer == "lightweight" else mixer, (3, 7))
     config = ModelConfig(
         vocab_size=13,
         channels=8,

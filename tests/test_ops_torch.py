@@ -6,11 +6,12 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import sized_stack
 from torch import nn
 from torch.library import opcheck
 from torch.nn.parallel import DistributedDataParallel
 
-from dynconv.config import ModelConfig, StackConfig
+from dynconv.config import ModelConfig
 from dynconv.kernels.cpu import build as native
 from dynconv.layers import AverageAttention, DepthwiseConv, DynamicConv, LightConv, TaLKConv
 from dynconv.models.build import build
@@ -122,7 +123,7 @@ class Encoder(nn.Module):
 
     def __init__(self, mixer: str):
         super().__init__()
-        stack = StackConfig(2, mixer, (3, 7))
+        stack = sized_stack(2, mixer, (3, 7))
         self.model = build(
             ModelConfig(vocab_size=20, channels=C, ffn=C, heads=H, encoder=stack, decoder=stack)
         )

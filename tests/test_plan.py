@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import sized_stack
 
-from dynconv.config import Recipe, StackConfig
-from dynconv.config import load as recipes
+from dynconv.config import Recipe, load_recipe
 from dynconv.errors import UserError
 from dynconv.lab import plan as planning
 from dynconv.lab.bench import measure
@@ -41,7 +41,7 @@ def rows(report: str) -> dict[str, str]:
 def with_mixer(recipe: Recipe, mixer: str, precision: str) -> Recipe:
     """Two layers on each side, with all four kinds of dropout, a vocabulary that does not hide
     them, and this mixer."""
-    stack = StackConfig(2, mixer, None if mixer == "attention" else (3, 7))
+    stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 7))
     rates = dict.fromkeys(("dropout", "attention_dropout", "weight_dropout", "input_dropout"), 0.1)
     model = replace(recipe.model, vocab_size=100, encoder=stack, decoder=stack, **rates)
     return replace(recipe, model=model, train=replace(recipe.train, precision=precision))
@@ -132,7 +132,7 @@ def test_flops_are_those_of_all_matrix_products(recipe):
 
 
 def test_wmt16_has_the_parameters_of_table_1():
-    recipe = recipes.load(recipes.find("wmt16-en-de-dynamic"))
+    recipe = load_recipe("wmt16-en-de-dynamic")
     traced = trace_batch(recipe, BatchShape(119, 30))
     assert traced.parameters == 213_237_760
     assert traced.bytes > 119 * 30 * 32768 * 4 * 2
@@ -140,9 +140,8 @@ def test_wmt16_has_the_parameters_of_table_1():
 
 def test_a_language_model_with_an_adaptive_softmax():
     """Only some of the tokens meet the tails of the vocabulary."""
-    recipe = recipes.load(recipes.find("wikitext-103-talk"))
-    whole = recipes.load(
-        recipes.find("wikitext-103-talk"), ["model.cutoffs=[]", "model.softmax_dropout=0"]
+    recipe = load_recipe("wikitext-103-talk")
+    whole = load_recipe("wikitext-103-talk", ["model.cutoffs=[]", "model.softmax_dropout=0"]
     )
     banded, plain = (trace_batch(each, BatchShape(2, 512)) for each in (recipe, whole))
     V = recipe.model.vocab_size

@@ -9,7 +9,8 @@ import nbformat
 import pytest
 from conftest import ROOT
 
-from dynconv.config import load as recipes
+from dynconv.config import load_recipe
+from dynconv.config.listing import recipe_names
 
 WU = "Wu et al. 2019, Table "
 TALK = "Lioutas and Guo 2020, Table "
@@ -172,11 +173,11 @@ NOT_SAID = {
 def published() -> dict[tuple[str, str, str, str | None], str]:
     """The recipe of each row: (source, row, value, parameters)."""
     found = {}
-    for path in sorted(recipes.SHIPPED.glob("*.yaml")):
-        for row in recipes.load(path).published:
+    for name in recipe_names():
+        for row in load_recipe(name).published:
             key = row.source, row.row, row.value, row.parameters
-            assert key not in found, f"{path.stem} and {found.get(key)} both claim {key}"
-            found[key] = path.stem
+            assert key not in found, f"{name} and {found.get(key)} both claim {key}"
+            found[key] = name
     return found
 
 

@@ -4,15 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from dynconv.config import ConvS2SConfig, Recipe, StackConfig
-from dynconv.config import load as recipes
+from dynconv.config import (
+    ConvS2SConfig,
+    Recipe,
+    StackConfig,
+    differences,
+    dump_recipe,
+    find_recipe,
+    load_recipe,
+)
+from dynconv.config.listing import recipe_names
 from dynconv.errors import UserError
 
 
 def loaded(tmp_path, text: str, *overrides: str) -> Recipe:
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
-    return recipes.load(path, overrides)
+    return load_recipe(path, overrides)
 
 
 def test_an_empty_recipe_is_the_defaults(tmp_path):
@@ -20,18 +28,18 @@ def test_an_empty_recipe_is_the_defaults(tmp_path):
 
 
 def test_values_and_overrides(tmp_path):
-    text = "model: {encoder: {layers: 2, mixer: [dynamic, attention], kernel: [3, null]}}"
+    text = "model: {encoder: {layers: 2, mixer: [dynamic, attention], width: [3, null]}}"
     recipe = loaded(tmp_path, text, "train.lr=5e-4", "train.clip=null", "data.corpus=here")
     assert recipe.model.encoder.each_layer() == [("dynamic", 3), ("attention", None)]
-    assert recipe.train.lr == 5e-4  # YAML 1.1 reads 5e-4 as a string
+    assert recipe.train.lr == 5e-4  # YAML 1.1 would read 5e-4 as text
     assert recipe.train.clip is None
     assert recipe.data.corpus == "here"
 
 
-@pytest.mark.parametrize("name", [file.stem for file in sorted(recipes.SHIPPED.glob("*.yaml"))])
+@pytest.mark.parametrize("name", recipe_names())
 def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
-    recipe = recipes.load(recipes.find(name))
-    assert loaded(tmp_path, recipes.dump(recipe)) == recipe
+    recipe = load_recipe(name)
+    assert loaded(tmp_path, dump_recipe(recipe)) == recipe
 
 
 @pytest.mark.parametrize(
@@ -39,15 +47,15 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
     [
         ("trian: {}", "unknown key trian; did you mean train?"),
         ("train: {lerning_rate: 1}", "unknown key train.lerning_rate"),
-        ("model: {encoder: {kernels: 3}}", "model.encoder.kernels; did you mean kernel?"),
+        ("model: {encoder: {widths: 3}}", "model.encoder.widths; did you mean width?"),
         ("model: {heads: 3}", "model: 3 heads do not divide 1024 channels"),
         ("model: {encoder: {mixer: dynamics}}", "model.encoder.mixer"),
-        ("model: {encoder: {layers: 2, kernel: [3]}}", "kernel lists 1 entries for 2 layers"),
+        ("model: {encoder: {layers: 2, width: [3]}}", "width lists 1 entries for 2 layers"),
         ("train: {updates: many}", "train.updates 'many'"),
         ("train: {updates: 10, warmup: 20}", "warmup 20 must be within the 10 updates"),
-        ("train: {updates: 0}", "updates 0 must be at least 1"),
+        ("train: {updates: 0}", "train.updates 0 must be at least 1"),
         ("train: {average: 9}", "average 9 needs more than the 5 kept"),
-        ("decode: {beam: 0}", "beam 0 must be at least 1"),
+        ("decode: {beam: 0}", "decode.beam 0 must be at least 1"),
         ("train: [", "not readable YAML"),
         ("just words", "a recipe is a mapping"),
     ],
@@ -72,14 +80,14 @@ def test_mistakes_in_overrides(tmp_path, override, words):
 
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(UserError, match="did you mean help-de-en-dynamic?"):
-        recipes.find("help-de-en-dynamc")
+        find_recipe("help-de-en-dynamc")
 
 
 def test_differences_name_what_decides_training():
     changed = replace(Recipe(), train=replace(Recipe().train, lr=1e-3))
     changed = replace(changed, decode=replace(changed.decode, beam=1))
-    assert recipes.differences(changed, Recipe()) == ["train.lr 0.001, not 0.0005"]
-    other = recipes.differences(replace(Recipe(), model=ConvS2SConfig()), Recipe())
+    assert differences(changed, Recipe()) == ["train.lr 0.001, not 0.0005"]
+    other = differences(replace(Recipe(), model=ConvS2SConfig()), Recipe())
     assert "model.architecture convs2s, not encoder-decoder" in other
     assert "model.ffn None, not 4096" in other
 
@@ -92,7 +100,7 @@ train: {batch_tokens: 400, label_smoothing: 0.0}
 BASE = """
 published: [{source: A, row: B, value: "1", metric: C}]
 train: {lr: 1e-3, updates: 9, warmup: 3}
-model: {encoder: {layers: 2, mixer: light, kernel: [3, 5]}, glu: false}
+model: {encoder: {layers: 2, mixer: light, width: [3, 5]}, glu: false}
 """
 
 
@@ -117,9 +125,9 @@ def test_a_recipe_upon_another(tmp_path):
         ("base: 3", "base 3 is not the name of a recipe"),
         ("base: list", "a recipe is a mapping"),
         ("model: {architecture: [a]}", "is not known"),
-        ("model: {dropout: 1.5}", "model: dropout 1.5 must be at least 0 and below 1"),
+        ("model: {dropout: 1.5}", "model.dropout 1.5 must be below 1"),
         ("model: {vocab_size: [1]}", "model.vocab_size "),
-        ("model: {encoder: {layers: 0}}", "layers 0 must be at least 1"),
+        ("model: {encoder: {layers: 0}}", "model.encoder.layers 0 must be at least 1"),
         ("decode: {replace_unknown: true}", "replace_unknown is for model.architecture convs2s"),
         (
             LANGUAGE + "data: {source: null, block: 500}",
@@ -139,5 +147,41 @@ def test_mistakes_in_what_a_recipe_is_made_of(tmp_path, text, words):
 def test_a_recipe_may_be_named_as_the_shipped_one_it_builds_on(tmp_path):
     path = tmp_path / "help-de-en-light.yaml"
     path.write_text("base: help-de-en-light\ntrain: {lr: 1e-4}")
-    recipe = recipes.load(path)
+    recipe = load_recipe(path)
     assert recipe.train.lr == 1e-4 and recipe.model.encoder.mixer == "light"
+
+
+def test_the_old_spelling_of_a_stack_is_still_read(tmp_path):
+    """`kernel` is what the layers' mixers take it for."""
+
+    def stack(text: str, *overrides: str) -> StackConfig:
+        return loaded(tmp_path, f"model: {{encoder: {{{text}}}}}", *overrides).model.encoder
+
+    assert stack("layers: 2, mixer: light, kernel: [3, 5]") == StackConfig(2, "light", (3, 5))
+    assert stack("layers: 2, mixer: talk, kernel: 4") == StackConfig(2, "talk", reach=4)
+    assert stack("layers: 2, mixer: attention, kernel: 3") == StackConfig(2, "attention", window=3)
+    assert stack("layers: 2, mixer: average, kernel: null") == StackConfig(2, "average")
+    mixed = stack("layers: 3, mixer: [light, talk, attention], kernel: [3, 2, null]")
+    mixers = ("light", "talk", "attention")
+    assert mixed == StackConfig(3, mixers, (3, None, None), (None, 2, None))
+    assert mixed.each_layer() == [("light", 3), ("talk", 2), ("attention", None)]
+    new = "layers: 2, mixer: light, width: 5"
+    assert stack(new, "model.encoder.kernel=3") == StackConfig(2, "light", 3)
+    both = "model.encoder.kernel=2", "model.encoder.mixer=talk"
+    assert stack(new, *both) == stack(new, *reversed(both)) == StackConfig(2, "talk", reach=2)
+    convs2s = loaded(tmp_path, "model: {architecture: convs2s, encoder: {kernel: 5}}")
+    assert convs2s.model.encoder.width == 5
+
+
+def test_another_mixer_does_not_take_the_width_of_the_one_before():
+    """Attention in place of a convolution is full attention, not windows of its width."""
+    attends = [f"model.{side}.mixer=attention" for side in ("encoder", "decoder")]
+    model = load_recipe("help-de-en-dynamic", attends).model
+    assert model.encoder == StackConfig(3, "attention") == model.decoder
+    assert model == load_recipe("help-de-en-attention").model
+    with pytest.raises(UserError, match="model.encoder: mixer talk needs a reach"):
+        load_recipe("help-de-en-dynamic", ["model.encoder.mixer=talk"])
+    with pytest.raises(UserError, match="width 5 has no effect: mixer attention takes none"):
+        load_recipe("help-de-en-dynamic", [attends[0], "model.encoder.width=5"])
+    one = load_recipe("help-de-en-dynamic", ["model.encoder.mixer=[dynamic, attention, light]"])
+    assert one.model.encoder.width == (3, None, 15)

@@ -1,4 +1,4 @@
-"""The shipped recipes: each can be read and built, and says what it is for."""
+"""The shipped recipes and experiments: each can be read and built, and says what it is for."""
 
 import re
 from dataclasses import asdict
@@ -9,14 +9,23 @@ import torch
 import yaml
 
 from dynconv import cli
-from dynconv.cli.listing import WIDTH, comment, listing
-from dynconv.config import Recipe
-from dynconv.config import load as recipes
+from dynconv.config import (
+    Recipe,
+    find_recipe,
+    load_experiment,
+    load_recipe,
+    shipped_experiments,
+    shipped_recipes,
+)
+from dynconv.config.listing import WIDTH, list_recipes, read_comment, recipe_names
+from dynconv.config.load import base_layers, default_entries, flatten, merge_layers
+from dynconv.config.recipe import find_unread
 from dynconv.models import build
 from dynconv.text.catalog import Entry, read_manifest
 
-PATHS = sorted(recipes.SHIPPED.glob("*.yaml"))
-NAMES = [path.stem for path in PATHS]
+NAMES = recipe_names()
+FILES = shipped_recipes()
+ROWS = [name for name in NAMES if ":" in name]
 
 ERRATA = {
     "wmt16-en-de-light": (208.9, "202M fit a GLU on one side alone; the text has it on both"),
@@ -31,7 +40,7 @@ UNPUBLISHED = {"iwslt14-de-en-convs2s", "wmt16-en-de-convs2s"}
 
 @cache
 def loaded(name: str) -> Recipe:
-    return recipes.load(recipes.SHIPPED / f"{name}.yaml")
+    return load_recipe(name)
 
 
 @cache
@@ -58,9 +67,9 @@ def test_parameters_are_those_that_the_papers_print(name):
         assert agrees, f"{count:.2f}M parameters, not {printed}"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FILES)
 def test_the_comment_says_what_to_expect(name):
-    text, recipe = comment(recipes.find(name)), loaded(name)
+    text, recipe = read_comment(FILES[name]), loaded(name)
     assert text
     for row in recipe.published:
         paper, table = row.source.split(", ")
@@ -71,6 +80,14 @@ def test_the_comment_says_what_to_expect(name):
         assert recipe.published or name in UNPUBLISHED and "no published value" in text
 
 
+@pytest.mark.parametrize("name", ROWS)
+def test_the_comment_of_an_experiment_says_what_to_expect(name):
+    """A row's own numbers stand in the row."""
+    (row,) = loaded(name).published
+    text = read_comment(find_recipe(name))
+    assert row.source in text and "We have not run it" in text
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_data_set_is_in_the_manifest_and_in_the_name(name):
     corpus = loaded(name).data.corpus.removeprefix("prepared/")
@@ -79,18 +96,48 @@ def test_the_data_set_is_in_the_manifest_and_in_the_name(name):
     if laptop(name):
         assert manifest()[corpus].shipped
     else:
-        assert name.startswith(sets[0]) or name == "duc-2004-convs2s"
+        assert name in ROWS or name.startswith(sets[0]) or name == "duc-2004-convs2s"
 
 
-@pytest.mark.parametrize("path", PATHS, ids=NAMES)
-def test_what_a_base_says_is_not_said_again(path):
-    tree = yaml.safe_load(path.read_text("utf-8"))
+@pytest.mark.parametrize("name", FILES)
+def test_what_a_base_says_is_not_said_again(name):
+    tree = yaml.safe_load(FILES[name].read_text("utf-8"))
     if "base" not in tree:
         return
-    base = dict(recipes._flat(asdict(loaded(tree.pop("base")))))
-    ours = dict(recipes._flat(asdict(loaded(path.stem))))
-    said = {key for key, _ in recipes._flat(tree)} - {"published"}
+    base = loaded(tree.pop("base"))
+    other = base.model.architecture != loaded(name).model.architecture  # which takes none of it
+    base, ours = (dict(flatten(asdict(recipe))) for recipe in (base, loaded(name)))
+    said = {key for key, _ in flatten(tree)} - {"published"}
+    said = {key for key in said if not (other and key.startswith("model."))}
     assert {key: base[key] for key in said if base.get(key) == ours[key]} == {}
+
+
+@pytest.mark.parametrize("name", shipped_experiments())
+def test_no_row_repeats_what_its_base_says(name):
+    """At neither size, that is: 13 layers of the paper's can be another number on a laptop."""
+    experiment = load_experiment(shipped_experiments()[name])
+    versions = [each for each in (experiment, experiment.laptop) if each and each.base]
+    trees = [dict(flatten(merge_layers([*base_layers(v.base), v.changes]))) for v in versions]
+    for row in experiment.rows:
+        for key, value in flatten(row.changes):
+            assert any(tree.get(key) != value for tree in trees), (row.name, key)
+        for key, value in flatten(row.laptop):
+            assert trees[1].get(key) != value or key in dict(flatten(row.changes)), (row.name, key)
+
+
+def test_entries_without_effect_are_for_the_recipes_that_build_on_them():
+    """Attention reads the dropout that these say; a user's own file would be refused."""
+    found = {}
+    for name in FILES:
+        unread, entries = find_unread(loaded(name)), dict(flatten(asdict(loaded(name))))
+        standard = default_entries(loaded(name))
+        said = dict(flatten(yaml.safe_load(FILES[name].read_text("utf-8"))))
+        if keys := {key for key in said.keys() & unread if entries[key] != standard[key]}:
+            found[name] = keys
+    assert found == {
+        "billion-word-dynamic": {"model.attention_dropout"},
+        "wikitext-103-talk": {"model.attention_dropout"},
+    }
 
 
 PREPARE = r"#   (dynconv data prepare [^\\\n]*--vocab[^\\\n]*(\\\n#.*)?)"
@@ -100,7 +147,7 @@ PREPARE = r"#   (dynconv data prepare [^\\\n]*--vocab[^\\\n]*(\\\n#.*)?)"
 def test_preparations_have_the_vocabulary_of_their_recipe():
     """The command in the comment makes what data and model ask for."""
     commands = 0
-    for path, name in zip(PATHS, NAMES, strict=True):
+    for name, path in FILES.items():
         command = re.search(PREPARE, path.read_text("utf-8"))
         if command is None:
             continue
@@ -120,7 +167,7 @@ def test_the_list_has_every_recipe_and_every_row(capsys):
         cli.main(["train", "--list"])
     assert exit.value.code == 0
     text = capsys.readouterr().out
-    assert text == listing() + "\n"
+    assert text == list_recipes() + "\n"
     lines = text.splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert [line.split()[0] for line in lines if line[:3].strip()].count("wmt16-en-de-light") == 1

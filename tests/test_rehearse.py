@@ -5,15 +5,16 @@ from dataclasses import replace
 import pytest
 
 from dynconv import cli
-from dynconv.config import load as recipes
+from dynconv.config import load_recipe
+from dynconv.config.listing import recipe_names
 from dynconv.lab.rehearse import narrow, rehearse
 
-SHIPPED = sorted(path.stem for path in recipes.SHIPPED.glob("*.yaml"))
+SHIPPED = recipe_names()
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_recipe_is_rehearsed(name):
-    recipe = recipes.load(recipes.find(name))
+    recipe = load_recipe(name)
     report = list(rehearse(recipe))
     heads = [line.split()[0] for line in report]
     assert heads == ["published"] * len(recipe.published) + [
@@ -34,7 +35,7 @@ def test_the_command_prints_the_recipe_and_the_report(capsys):
 
 
 def test_the_copy_keeps_every_switch(tmp_path):
-    recipe = recipes.load(recipes.find("wmt16-en-de-dynamic"))
+    recipe = load_recipe("wmt16-en-de-dynamic")
     copy = narrow(recipe, tmp_path)
     assert copy.model == replace(recipe.model, vocab_size=300, channels=32, ffn=32, heads=4)
     assert copy.train.lr == recipe.train.lr and copy.decode.beam == recipe.decode.beam

@@ -6,8 +6,8 @@ from statistics import mean
 import pytest
 from conftest import ROOT
 
+from dynconv.config import find_experiment, load_experiment
 from dynconv.lab import ledger
-from dynconv.lab.experiments import config
 from dynconv.lab.experiments.table import summary
 
 PAGE = (ROOT / "book/results.md").read_text(encoding="utf-8")
@@ -19,7 +19,9 @@ RECORDS = {name: ledger.read(f"ablate-{name}")["numbers"] for name in TABLES}
 def expected(name: str) -> dict[str, list[str]]:
     """The cells of each recipe's line: parameters, its seeds, their mean, companions' means."""
     found = {}
-    for row, record in zip(config.load(config.find(name)).rows, RECORDS[name]["rows"], strict=True):
+    for row, record in zip(
+        load_experiment(find_experiment(name)).rows, RECORDS[name]["rows"], strict=True
+    ):
         assert row.name == record["name"]
         cells = [f"{record['parameters'] / 1e6:.2f} M"]
         if record["mean"] is None:

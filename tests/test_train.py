@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from conftest import sized_stack
 
-from dynconv.config import StackConfig, TrainConfig
+from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Validation, task_of, translation
@@ -110,7 +111,7 @@ def test_padding_does_not_reach_the_loss(recipe):
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
-    stack = StackConfig(2, mixer, None if mixer in ("attention", "average") else (3, 7))
+    stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 7))
     torch.manual_seed(0)
     model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
     work = next(iter_updates(pairs, 256, recipe.train, Place(), Ranks()))

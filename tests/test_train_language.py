@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dynconv import cli
-from dynconv.config import DataConfig, LanguageModelConfig, Recipe, StackConfig
-from dynconv.config.load import dump
+from dynconv.config import DataConfig, LanguageModelConfig, Recipe, StackConfig, dump_recipe
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.text import EOS, Excerpts, Vocabulary, prepare
@@ -88,7 +87,7 @@ def test_a_language_model_learns_to_count(language, tmp_path):
 
 def test_perplexity_of_a_run_is_that_of_its_validation(language, tmp_path, capsys):
     run = tmp_path / "run"
-    (tmp_path / "count.yaml").write_text(dump(language))
+    (tmp_path / "count.yaml").write_text(dump_recipe(language))
     assert cli.main(["train", str(tmp_path / "count.yaml"), "--run", str(run)]) == 0
     assert cli.main(["evaluate", str(run), "--split", "valid"]) == 0
     assert "perplexity =" in capsys.readouterr().out

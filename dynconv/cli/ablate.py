@@ -8,7 +8,7 @@ from dynconv.cli.options import Show, add_command, add_output, add_overrides, po
 def add_parser(subparsers) -> None:
     """Add `dynconv ablate`."""
     parser = add_command(subparsers, "ablate", run)
-    parser.add_argument("name", metavar="NAME", help="a shipped ablation's name, or a YAML file")
+    parser.add_argument("name", metavar="NAME", help="a shipped experiment's name, or a YAML file")
     add_overrides(parser, "replace an entry in the recipes of all rows: train.updates=100")
     parser.add_argument(
         "--seeds",
@@ -26,15 +26,19 @@ def add_parser(subparsers) -> None:
     )
     add_output(parser, "data/results/ablate-NAME.json, with a plot beside it")
     parser.add_argument(
-        "--list", action=Show, nargs=0, const=list_ablations, help="show all ablations, and stop"
+        "--list",
+        action=Show,
+        nargs=0,
+        const=list_experiments,
+        help="show all experiments, and stop",
     )
 
 
-def list_ablations() -> str:
-    """Return the table of all ablations."""
-    from dynconv.lab.experiments import listing
+def list_experiments() -> str:
+    """Return the table of all experiments."""
+    from dynconv.config import listing
 
-    return listing()
+    return listing.list_experiments()
 
 
 def run(options) -> int:

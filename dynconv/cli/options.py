@@ -27,7 +27,7 @@ class Show(argparse.Action):
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
     """Add a recipe and changes of its entries."""
-    parser.add_argument("recipe", help="a shipped recipe's name, or a YAML file")
+    parser.add_argument("recipe", help="a shipped recipe's name, EXPERIMENT:ROW, or a YAML file")
     add_overrides(parser, "replace an entry: train.lr=5e-4")
 
 
@@ -38,9 +38,9 @@ def add_overrides(parser: argparse.ArgumentParser, help: str) -> None:
 
 def load_recipe(options):
     """Return the recipe that `add_recipe`'s options name, with its entries replaced."""
-    from dynconv.config import load as recipes
+    from dynconv import config
 
-    return recipes.load(recipes.find(options.recipe), options.overrides)
+    return config.load_recipe(options.recipe, options.overrides)
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:

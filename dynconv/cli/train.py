@@ -11,7 +11,11 @@ def add_parser(subparsers) -> None:
     parser = add_command(subparsers, "train", run)
     add_recipe(parser)
     parser.add_argument(
-        "--list", action=Show, nargs=0, const=list_recipes, help="show all recipes, and stop"
+        "--list",
+        action=Show,
+        nargs=0,
+        const=list_recipes,
+        help="show all recipes and rows of experiments, and stop",
     )
     parser.add_argument(
         "--run",
@@ -30,28 +34,27 @@ def add_parser(subparsers) -> None:
 
 
 def list_recipes() -> str:
-    """Return the table of all recipes."""
-    from dynconv.cli.listing import listing
+    """Return the table of all recipes and rows of experiments."""
+    from dynconv.config import listing
 
-    return listing()
+    return listing.list_recipes()
 
 
 def run(options) -> int:
     """Train by a recipe. The same command again resumes from the newest checkpoint."""
-    from dynconv.config import load as recipes
+    from dynconv.config import dump_recipe, load_recipe, run_name
 
-    path = recipes.find(options.recipe)
-    recipe = recipes.load(path, options.overrides)
+    recipe = load_recipe(options.recipe, options.overrides)
     if options.dry_run:
         from dynconv.lab.rehearse import rehearse
 
-        print(recipes.dump(recipe))
+        print(dump_recipe(recipe))
         for line in rehearse(recipe):
             print(f"# {line}", flush=True)  # so that all of it is a recipe
         return 0
     from dynconv.train import train
 
-    run = options.directory or Path("runs") / path.stem
+    run = options.directory or Path("runs") / run_name(options.recipe)
     signal = train(recipe, run)
     if signal is not None:
         return 128 + signal

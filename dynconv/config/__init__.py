@@ -1,25 +1,39 @@
-"""The schema of a recipe: frozen dataclasses that YAML fills (`dynconv.config.load`)."""
+"""Recipes and experiments: the schema, and how YAML fills it."""
 
-from dynconv.config.convs2s import ConvS2SConfig, ConvStackConfig
-from dynconv.config.data import DataConfig
-from dynconv.config.decode import DecodeConfig
-from dynconv.config.language import LanguageModelConfig
-from dynconv.config.recipe import MODELS, AnyModelConfig, Published, Recipe
-from dynconv.config.seq2seq import ModelConfig
-from dynconv.config.stack import StackConfig
-from dynconv.config.train import TrainConfig
+from importlib import import_module
 
-__all__ = [
-    "MODELS",
-    "AnyModelConfig",
-    "ConvS2SConfig",
-    "ConvStackConfig",
-    "DataConfig",
-    "DecodeConfig",
-    "LanguageModelConfig",
-    "ModelConfig",
-    "Published",
-    "Recipe",
-    "StackConfig",
-    "TrainConfig",
-]
+EXPORTS = {
+    "experiment": ["Experiment", "Row"],
+    "load": [
+        "differences",
+        "dump_recipe",
+        "find_experiment",
+        "find_recipe",
+        "load_experiment",
+        "load_recipe",
+        "load_row",
+        "run_name",
+        "shipped_experiments",
+        "shipped_recipes",
+    ],
+    "model": [
+        "MODELS",
+        "AnyModelConfig",
+        "ConvS2SConfig",
+        "ConvStackConfig",
+        "LanguageModelConfig",
+        "ModelConfig",
+        "StackConfig",
+    ],
+    "recipe": ["DataConfig", "DecodeConfig", "Published", "Recipe", "TrainConfig"],
+}
+_MODULE = {name: module for module, names in EXPORTS.items() for name in names}
+
+__all__ = list(_MODULE)
+
+
+def __getattr__(name: str):
+    """Import a name when it is first used, so that `config.files` does not load PyTorch."""
+    if name not in _MODULE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE[name]}"), name)

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,15 +44,31 @@ def write_through(path: Path, data) -> None:
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file holds. Raises UserError with one line when it cannot be read."""
-    import yaml
-
+    """Return what a YAML file holds. Raises UserError with one line when it cannot be read."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable YAML: {' '.join(str(error).split())}") from None
+        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not readable YAML: {error}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Return what YAML text means; `where` begins the UserError for text that is no YAML.
+
+    5e-4 is a number, as in YAML 1.2 and Python; YAML 1.1, which PyYAML reads, has it as text.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    number = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f"{where}: not readable YAML: {' '.join(str(error).split())}") from None
 
 
 def sha256(path: Path) -> str:

@@ -1,30 +1,151 @@
-"""All sections together."""
+"""All that decides a training run: the sections of a recipe, and how they fit together."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from dynconv.config.convs2s import ConvS2SConfig
-from dynconv.config.data import DataConfig
-from dynconv.config.decode import DecodeConfig
-from dynconv.config.language import LanguageModelConfig
-from dynconv.config.seq2seq import ModelConfig
-from dynconv.config.train import TrainConfig
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
-AnyModelConfig = ModelConfig | ConvS2SConfig | LanguageModelConfig
+from dynconv.config.model import (
+    CLOSED,
+    AnyModelConfig,
+    ConvS2SConfig,
+    Flag,
+    LanguageModelConfig,
+    ModelConfig,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Probability,
+    Real,
+)
 
-MODELS = {
-    "encoder-decoder": ModelConfig,
-    "convs2s": ConvS2SConfig,
-    "language-model": LanguageModelConfig,
-}
-"""the section `model`, by its entry `architecture`"""
+
+@dataclass(frozen=True, config=CLOSED)
+class DataConfig:
+    """The text: pairs of lines, or, for a language model, lines."""
+
+    corpus: str = "libreoffice-de-en"
+    """a shipped corpus, a directory with {train,valid,test}.{source,target}, or a prepared one"""
+    source: str | None = "de"
+    """null: a language model of {train,valid,test}.{target}"""
+    target: str = "en"
+    vocabulary: Literal["bytes", "bpe", "words"] = "bytes"
+    """what a vocabulary is learned of: byte-pair encoding of any text; the same of words that are
+    tokenised already, as the papers have it; or those words themselves, rare ones <unk>"""
+    block: PositiveInt | None = None
+    """a language model's training text in blocks of so many tokens; null: line by line"""
+    max_source: PositiveInt = 1024
+    """tokens of a source that are read; the rest is cut off, in decoding with a warning"""
+    max_tokens: PositiveInt = 256
+    """training pairs with a side longer than this, or than train.batch_tokens, are left out"""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest line, or of a block, to train with."""
+        return self.block or self.max_tokens
+
+    def __post_init__(self) -> None:
+        if self.block is not None and self.source is not None:
+            raise ValueError(f"block {self.block} is for language models, which have source: null")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
+class TrainConfig:
+    """Optimizer, schedule, and when to validate, save and stop."""
+
+    updates: PositiveInt = 30_000
+    """optimizer updates in all"""
+    batch_tokens: PositiveInt = 4096
+    """most tokens, padding included, on either side of a batch"""
+    batch_sentences: PositiveInt | None = None
+    """most sentences of a batch; null: as many as its tokens allow"""
+    accumulate: PositiveInt = 1
+    """batches in one update, for each process"""
+    lr: NonNegative = 5e-4
+    """the peak, reached after warm-up"""
+    warmup: NonNegativeInt = 4000
+    """updates of linear growth from lr_start to lr"""
+    schedule: Literal["inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
+    """after warm-up. inverse_sqrt: lr sqrt(warmup / u). cosine: half a cosine down to lr_end at the
+    last update. plateau: keep lr until a validation loss fails to improve, then divide it by ten
+    after every validation; stop below lr_end"""
+    lr_start: NonNegative = 1e-7
+    lr_end: NonNegative = 1e-7
+    """the cosine's lowest point; where plateau ends"""
+    optimizer: Literal["adam", "nag"] = "adam"
+    """AdamW, or Nesterov's accelerated gradient, stochastic gradient descent with `momentum`"""
+    momentum: Annotated[Positive, Field(lt=1)] = 0.99
+    betas: tuple[Probability, Probability] = (0.9, 0.98)
+    eps: NonNegative = 1e-8
+    weight_decay: NonNegative = 0.0
+    label_smoothing: Probability = 0.1
+    clip: Positive | None = None
+    """largest norm of the gradient of the mean loss per token; null: no clipping"""
+    validate_every: PositiveInt = 1000
+    """updates between checkpoints; each one is validated"""
+    patience: PositiveInt | None = None
+    """validations without a better score before training stops; null: never"""
+    keep: PositiveInt = 5
+    """newest checkpoints that stay, beside the best"""
+    average: NonNegativeInt = 0
+    """last checkpoints whose mean is added at the end; 0: none"""
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """auto: bfloat16 autocast where it makes this model's updates faster than float32 does;
+    float16 scales the loss, and halves the scale when a gradient overflows"""
+    skip: NonNegativeInt = 3
+    """updates in a row whose loss or gradient is not finite that are left out; one more: stop"""
+    seed: NonNegativeInt = 1
+    timeout: Positive = 60.0
+    """seconds after which a process that does not answer the others within an update counts as
+    lost; validations, checkpoints and traces may take longer"""
+
+    def __post_init__(self) -> None:
+        if self.warmup > self.updates:
+            raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
+        if self.average > self.keep:
+            raise ValueError(f"average {self.average} needs more than the {self.keep} kept")
+
+
+@dataclass(frozen=True, config=CLOSED)
+class DecodeConfig:
+    """Beam search."""
+
+    beam: PositiveInt = 5
+    lenpen: Real = 1.0
+    """a hypothesis scores log p / length^lenpen"""
+    stepwise: Flag = False
+    """rank by that score at each step, so that finished hypotheses compete with unfinished ones for
+    their places in the beam; false: only at the end"""
+    min_length: NonNegativeInt = 0
+    """fewest tokens of an output, <eos> not counted"""
+    max_length: PositiveInt | None = None
+    """most tokens of an output, <eos> included; null: twice the source's and ten, or min_length and
+    <eos> where that is more. Never more than the positions that the model knows"""
+    no_repeat: NonNegativeInt = 0
+    """size of the n-grams that no output may have twice; 3: trigram blocking; 0: none"""
+    replace_unknown: Flag = False
+    """put the source word of most attention, or its entry in the dictionary, in place of <unk>"""
+    dictionary: str | None = None
+    """a file of lines `source word <tab> target word` for replace_unknown"""
+    context: NonNegativeInt = 0
+    """tokens, at most, that a language model reads before each block it is scored on"""
+    batch_tokens: PositiveInt = 4096
+    """most source tokens, padding included, that are translated at once"""
+
+    def __post_init__(self) -> None:
+        if self.max_length is not None and self.max_length <= self.min_length:
+            raise ValueError(
+                f"max_length {self.max_length}, which counts <eos>, must exceed min_length "
+                f"{self.min_length}"
+            )
+        if self.dictionary is not None and not self.replace_unknown:
+            raise ValueError(f"dictionary {self.dictionary} is used by replace_unknown alone")
+
+
+@dataclass(frozen=True, config=CLOSED)
 class Published:
     """A row of a paper's table that a recipe is meant to reproduce."""
-
-    __pydantic_config__ = {"extra": "forbid"}
 
     source: str
     """paper and table, as Wu et al. 2019, Table 1"""
@@ -37,11 +158,9 @@ class Published:
     """as printed: 213M"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=CLOSED)
 class Recipe:
-    """All that decides a training run; YAML fills it (`dynconv.config.load`)."""
-
-    __pydantic_config__ = {"extra": "forbid"}
+    """All that decides a training run; YAML fills it (`dynconv.config.load_recipe`)."""
 
     published: tuple[Published, ...] = ()
     data: DataConfig = DataConfig()
@@ -58,7 +177,7 @@ class Recipe:
         "perplexity",
     ] = "bleu"
     """what validation and evaluation report (`dynconv.score.metric`)"""
-    profile: bool = False
+    profile: Flag = False
     """write a trace of one update to RUN/trace.json (chrome://tracing, ui.perfetto.dev)"""
 
     def __post_init__(self) -> None:
@@ -78,10 +197,10 @@ class Recipe:
             raise ValueError(
                 f"data.block {block} exceeds train.batch_tokens {most}: none would fit"
             )
-        reach = getattr(self.model, "max_positions", None)
-        if reach is not None and self.data.max_tokens > reach:
+        known = getattr(self.model, "max_positions", None)
+        if known is not None and self.data.max_tokens > known:
             raise ValueError(
-                f"data.max_tokens {self.data.max_tokens} exceeds model.max_positions {reach}: "
+                f"data.max_tokens {self.data.max_tokens} exceeds model.max_positions {known}: "
                 "lower the one or raise the other"
             )
         convs2s = isinstance(self.model, ConvS2SConfig)
@@ -94,3 +213,33 @@ class Recipe:
             raise ValueError(
                 f"train.label_smoothing {self.train.label_smoothing} must be 0 for a language model"
             )
+
+
+OPTIONS = ("glu", "normalize", "weight_dropout", "input_dropout", "attention_dropout", "heads")
+"""entries of a model that are read by some mixers, and not by others"""
+
+
+def find_unread(recipe: Recipe) -> dict[str, str]:
+    """Return the entries that this recipe's choices leave without effect, each with the reason."""
+    data, model, train = recipe.data, recipe.model, recipe.train
+    unread = {}
+    if train.optimizer == "adam":
+        unread["train.momentum"] = "optimizer adam has betas instead"
+    else:
+        unread["train.betas"] = unread["train.eps"] = f"only adam reads it, not {train.optimizer}"
+    if train.schedule == "inverse_sqrt":
+        unread["train.lr_end"] = "schedule inverse_sqrt has no end"
+    if train.warmup == 0:
+        unread["train.lr_start"] = "warmup is 0"
+    if isinstance(model, LanguageModelConfig):
+        unread["data.max_source"] = "a language model has no source"
+        if data.block is not None:
+            unread["data.max_tokens"] = "the text is cut into blocks"
+        if model.bands is not None or not model.cutoffs:
+            unread["model.factor"] = "it divides the width from band to band, without bands given"
+    else:
+        unread["decode.context"] = "only a language model reads it"
+    if not isinstance(model, ConvS2SConfig):
+        for name in set(OPTIONS) - model.options_read:
+            unread[f"model.{name}"] = "no mixer of this model reads it"
+    return unread

@@ -1,14 +1,18 @@
 """Blocks of the encoder and the decoder, whose sub-layers have residual connections."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.config import LanguageModelConfig, ModelConfig
 from dynconv.layers import CrossAttention
 from dynconv.layers.projection import linear
+
+if TYPE_CHECKING:
+    from dynconv.config import LanguageModelConfig, ModelConfig
 
 
 class FeedForward(nn.Module):

@@ -1,11 +1,13 @@
 """ConvS2S, the convolutional sequence-to-sequence model (Gehring et al. 2017, section 3)."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from dynconv.config import ConvS2SConfig, ConvStackConfig
 from dynconv.layers.convs2s import (
     HALVE,
     GatedConv,
@@ -15,6 +17,9 @@ from dynconv.layers.convs2s import (
     normalised_linear,
 )
 from dynconv.models.seq2seq import DecoderState
+
+if TYPE_CHECKING:
+    from dynconv.config import ConvS2SConfig, ConvStackConfig
 
 
 class ConvBlock(nn.Module):

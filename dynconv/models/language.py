@@ -1,15 +1,19 @@
 """Decoder-only language models (Wu et al. 2019, section 5.3; Baevski and Auli 2019)."""
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.config import LanguageModelConfig
 from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.layers.adaptive import wide
 from dynconv.models.seq2seq import embedding, sinusoids
+
+if TYPE_CHECKING:
+    from dynconv.config import LanguageModelConfig
 
 
 class LanguageState(NamedTuple):
@@ -18,7 +22,7 @@ class LanguageState(NamedTuple):
     position: int
     mixers: list[Any]
 
-    def select(self, rows: Tensor) -> "LanguageState":
+    def select(self, rows: Tensor) -> LanguageState:
         """The state of these rows; a row may appear several times."""
         return LanguageState(self.position, [mixer.select(rows) for mixer in self.mixers])
 

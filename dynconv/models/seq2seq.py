@@ -1,14 +1,17 @@
 """The encoder-decoder (Wu et al. 2019, section 5.1)."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.config import ModelConfig
+if TYPE_CHECKING:
+    from dynconv.config import ModelConfig
 
 
 def sinusoids(positions: Tensor, channels: int) -> Tensor:
@@ -30,7 +33,7 @@ class Memory(NamedTuple):
     states: Tensor
     pad_mask: Tensor | None
 
-    def select(self, sentences: Tensor) -> "Memory":
+    def select(self, sentences: Tensor) -> Memory:
         """That of these sentences."""
         return Memory(*select_rows(self, sentences))
 
@@ -51,7 +54,7 @@ class DecoderState(NamedTuple):
     mixers: list[Any]
     projected: list[tuple[Tensor, Tensor]]
 
-    def select(self, rows: Tensor, sentences: Tensor | None = None) -> "DecoderState":
+    def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
         """The state of these rows, and of these sentences; None: of all sentences as they are."""
         mixers, projected = [mixer.select(rows) for mixer in self.mixers], self.projected
         if sentences is not None:

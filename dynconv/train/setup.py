@@ -26,8 +26,8 @@ import torch
 from torch import nn
 
 from dynconv.config import Recipe
-from dynconv.config import load as recipes
 from dynconv.config.files import locked, replace_text
+from dynconv.config.load import FREE, differences, dump_recipe, load_recipe
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError
 from dynconv.models import build
@@ -79,7 +79,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks) -> Session:
     Raises UserError when the directory holds the run of another recipe, the text has changed, or,
     on every rank, when one of them has or sees something else than rank 0.
     """
-    ranks.agree(recipe, lambda ours, theirs: "; ".join(recipes.differences(theirs, ours, ())))
+    ranks.agree(recipe, lambda ours, theirs: "; ".join(differences(theirs, ours, ())))
     if recipe.decode.dictionary:  # a mistake in it must not wait until after training
         read_dictionary(Path(recipe.decode.dictionary))
     recipe = ranks.once(lambda: prepare_run(run, recipe))
@@ -148,7 +148,7 @@ def made_by_run(text: Path, recipe: Recipe) -> bool:
     return is_prepared(text) and open_prepared(text, verify=False).corpus == recipe.data.corpus
 
 
-def same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = recipes.FREE) -> Recipe:
+def same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = FREE) -> Recipe:
     """Return the recipe with the precision that was decided when the run began.
 
     Raises UserError when the run has another recipe, in keys that do not begin with one of `free`.
@@ -156,7 +156,7 @@ def same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = recipes.FREE)
     there = recipe_of(run)
     if recipe.train.precision == "auto":
         recipe = with_precision(recipe, there.train.precision)
-    if changed := recipes.differences(recipe, there, free):
+    if changed := differences(recipe, there, free):
         raise UserError(
             f"{run} holds the run of another recipe ({'; '.join(changed)}): name another "
             f"--run, give the same values, or put the new ones also into {run / 'recipe.yaml'}"
@@ -172,7 +172,7 @@ def with_precision(recipe: Recipe, precision: str) -> Recipe:
 def recipe_of(run: Path) -> Recipe:
     """Read the resolved recipe of a run."""
     try:
-        return recipes.load(run / "recipe.yaml")
+        return load_recipe(run / "recipe.yaml")
     except UserError as error:
         raise UserError(f"{error}; if another version made this run, name another --run") from None
 
@@ -242,7 +242,7 @@ def check_lengths(valid: HeldOut, most: int | None) -> None:
 def record_start(session: Session) -> None:
     """Write recipe.yaml, and add this start to environment.json."""
     run, device = session.run, session.ranks.device
-    replace_text(run / "recipe.yaml", recipes.dump(session.recipe))
+    replace_text(run / "recipe.yaml", dump_recipe(session.recipe))
     path = run / "environment.json"
     start = {
         "python": platform.python_version(),

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dynconv.config import Recipe
-from dynconv.config import load as recipes
+from dynconv.config import Recipe, find_recipe, load_recipe
 from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import seconds
@@ -45,9 +44,9 @@ def bench_train(
     `output`, by default data/results/bench-train.json; returns what to print.
     """
     output = ledger.output_path("bench-train", output)
-    path = recipes.find(name)
-    recipe = recipes.load(path, overrides)
-    command = shlex.join(["dynconv", "bench", "train", path.stem, *overrides])
+    recipe = load_recipe(name, overrides)
+    shown = name if ":" in name else find_recipe(name).stem
+    command = shlex.join(["dynconv", "bench", "train", shown, *overrides])
     command += f" --updates {updates}" + (f" --synthetic {synthetic}" if synthetic else "")
     what = "training by one process: seconds of each part of an update, and its arithmetic"
     found = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
@@ -64,7 +63,7 @@ def bench_train(
         short = {"updates": WARM + updates, "validate_every": WARM + updates, "warmup": 0}
         config = replace(recipe.train, **short, average=0)
         train(replace(recipe, data=data, train=config), run, watch)
-        resolved = recipes.load(run / "recipe.yaml")  # its precision is decided
+        resolved = load_recipe(run / "recipe.yaml")  # its precision is decided
         corpus = open_prepared(text_of(run, resolved), verify=False)
         text = task_of(resolved).training_text(corpus)
         every = iter_updates(text, data.longest, config, Place(), ranks)
@@ -77,7 +76,7 @@ def bench_train(
     save, computing = watch.seconds["save"], sum(each[lap] for lap in UPDATE)
     speed = tokens / sum(each.values())
     found["numbers"] = {
-        "recipe": path.stem,
+        "recipe": shown,
         "synthetic_pairs": synthetic,
         "threads": torch.get_num_threads(),
         "precision": precision,

@@ -1,6 +1,5 @@
-"""Ablations: the rows of a table, each trained with several seeds, by one resumable command."""
+"""Experiments: the rows of a table, each trained with several seeds, by one resumable command."""
 
 from dynconv.lab.experiments.command import ablate
-from dynconv.lab.experiments.config import listing
 
-__all__ = ["ablate", "listing"]
+__all__ = ["ablate"]

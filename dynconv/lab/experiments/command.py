@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
 
-from dynconv.cli.listing import comment
+from dynconv.config import find_experiment, load_experiment, load_row
+from dynconv.config.listing import read_comment
 from dynconv.errors import UserError
 from dynconv.lab import ledger
-from dynconv.lab.experiments import config
 from dynconv.lab.experiments.plot import plot
 from dynconv.lab.experiments.run import Run
 from dynconv.lab.experiments.table import results, shown, table
@@ -26,7 +26,7 @@ def ablate(
 ) -> Signals | None:
     """Train and score what is not finished yet; returns the signal that ended it early.
 
-    name       of a shipped ablation, or its file
+    name       of a shipped experiment, or its file
     overrides  key=value, for every row
     seeds      1 to this many; all rows with the first come before any with the second
     folder     of the run directories ROW-SEED; None: runs/NAME
@@ -35,8 +35,8 @@ def ablate(
     A run whose loss or score is no number diverges, and is finished. Raises UserError for what a
     user can mend; what was finished before it stays.
     """
-    path = config.find(name)
-    ablation = config.load(path)
+    path = find_experiment(name)
+    experiment = load_experiment(path)
     if any(text.startswith("train.seed=") for text in overrides):
         raise UserError("train.seed is set for each run: give --seeds how many there are to be")
     output = ledger.output_path(f"ablate-{path.stem}", output)
@@ -45,18 +45,18 @@ def ablate(
         Run(
             row.name,
             seed,
-            ablation.recipe(row, (*overrides, f"train.seed={seed}")),
+            load_row(experiment, row, (*overrides, f"train.seed={seed}")),
             folder / f"{row.name}-{seed}",
         )
         for seed in range(1, seeds + 1)
-        for row in ablation.rows
+        for row in experiment.rows
     ]
 
     command = shlex.join(["dynconv", "ablate", path.stem, *overrides, "--seeds", str(seeds)])
-    found = ledger.entry(comment(path), command, {}, seeds=range(1, seeds + 1))
+    found = ledger.entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
 
     def write() -> dict:
-        found["numbers"] = {"ablation": path.stem, **results(ablation, runs)}
+        found["numbers"] = {"ablation": path.stem, **results(experiment, runs)}
         ledger.write(output, found)
         plot(found["numbers"], output.with_suffix(".png"))
         return found

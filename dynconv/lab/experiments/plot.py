@@ -1,4 +1,4 @@
-"""An ablation as a picture: a line a row, a dot a seed."""
+"""An experiment as a picture: a line per row, a dot per seed."""
 
 import textwrap
 from pathlib import Path

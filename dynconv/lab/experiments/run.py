@@ -1,4 +1,4 @@
-"""One run of an ablation: a row with a seed. RUN/ablation.json has what came of it."""
+"""One run of an experiment: a row with a seed. RUN/ablation.json has what came of it."""
 
 import json
 import math
@@ -6,8 +6,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, NamedTuple
 
-from dynconv.config import Recipe
-from dynconv.config import load as recipes
+from dynconv.config import Recipe, load_recipe
 from dynconv.config.files import replace_text
 from dynconv.errors import UserError
 from dynconv.train import load_model, train
@@ -83,7 +82,7 @@ class Run(NamedTuple):
         }
 
     def _conditions(self, starts: list[float]) -> dict[str, Any]:
-        there = recipes.load(self.directory / "recipe.yaml")
+        there = load_recipe(self.directory / "recipe.yaml")
         # every start of the training, killed or not
         known = json.loads((self.directory / "environment.json").read_text(encoding="utf-8"))
         return {

@@ -1,12 +1,11 @@
-"""The results of an ablation: as numbers, and as text."""
+"""The results of an experiment: as numbers, and as text."""
 
 from statistics import mean, stdev
 from typing import Any
 
 import torch
 
-from dynconv.config import AnyModelConfig, ConvS2SConfig
-from dynconv.lab.experiments.config import Ablation
+from dynconv.config import AnyModelConfig, ConvS2SConfig, Experiment
 from dynconv.lab.experiments.run import DIVERGES, Run
 from dynconv.models import build
 
@@ -15,10 +14,10 @@ KEPT = ("metrics", "valid_loss", "seconds", "precision", "threads")
 """of what a run has found, beside its score"""
 
 
-def results(ablation: Ablation, runs: list[Run]) -> dict[str, Any]:
+def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     """All that is known; lists have an entry a seed, null before its run is finished."""
     rows = []
-    for row in ablation.rows:
+    for row in experiment.rows:
         own = [run for run in runs if run.row == row.name]
         found = [run.found if "score" in run.found else {} for run in own]
         scores = [each.get("score") for each in found]
@@ -40,8 +39,8 @@ def results(ablation: Ablation, runs: list[Run]) -> dict[str, Any]:
             }
         )
     return {
-        "source": ablation.source,
-        "metric": ablation.metric,
+        "source": experiment.source,
+        "metric": (experiment.laptop or experiment).metric,
         "seconds_are": SECONDS,
         "rows": rows,
     }

@@ -1,0 +1,80 @@
+"""What an experiment compares: the rows of a table, as the few entries in which they differ."""
+
+import re
+from dataclasses import field
+from typing import Any
+
+from pydantic.dataclasses import dataclass
+
+from dynconv.config.model import CLOSED
+from dynconv.errors import UserError, nearest
+
+
+@dataclass(frozen=True, config=CLOSED)
+class Row:
+    """One system of the table."""
+
+    name: str
+    """what follows the colon in EXPERIMENT:ROW, and begins the names of its run directories"""
+    recipe: str | None = None
+    """the recipe it starts from, in place of the experiment's base; this row is then among what was
+    published of that recipe"""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """entries of the recipe in which it differs, at both sizes"""
+    laptop: dict[str, Any] = field(default_factory=dict)
+    """entries that it changes on a laptop, after those"""
+    row: str | None = None
+    """what the paper calls it"""
+    published: str | None = None
+    """as printed, text"""
+    parameters: str | None = None
+    """as printed: 213M"""
+    note: str | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\w[\w.-]*", self.name):
+            raise ValueError(f"name {self.name!r} is to be one of a directory: as light-no-softmax")
+
+
+@dataclass(frozen=True, config=CLOSED)
+class Laptop:
+    """How the table is run on a laptop."""
+
+    base: str
+    metric: str
+    """in words: ours, and the paper's"""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """entries that every row changes"""
+
+
+@dataclass(frozen=True, config=CLOSED)
+class Experiment:
+    """The rows of one table, at the size of the paper and, where that is too large, a laptop's."""
+
+    source: str
+    """paper and table, or what else is compared"""
+    metric: str
+    """what `published` is, in words"""
+    rows: tuple[Row, ...]
+    base: str | None = None
+    """the recipe of the rows that name none"""
+    changes: dict[str, Any] = field(default_factory=dict)
+    """entries that every row changes"""
+    laptop: Laptop | None = None
+    """null: `dynconv ablate` runs the rows as they are"""
+
+    def __post_init__(self) -> None:
+        names = [row.name for row in self.rows]
+        if not names:
+            raise ValueError("rows lists none")
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"{twice[0]} is the name of two rows")
+        if self.base is None and (without := [row.name for row in self.rows if not row.recipe]):
+            raise ValueError(f"{without[0]} has no recipe: give it one, or the experiment a base")
+
+    def find_row(self, name: str) -> Row:
+        """Return the row of this name. Raises UserError when there is none."""
+        rows = {row.name: row for row in self.rows}
+        if name not in rows:
+            raise UserError(f"no row {name!r} in {self.source}; {nearest(name, rows, 'there are')}")
+        return rows[name]

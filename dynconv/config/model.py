@@ -1,0 +1,322 @@
+"""The section `model` of a recipe: what is built, layer by layer.
+
+Every class checks the ranges of its entries, also where a program constructs it directly.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from dynconv.models.mixers import SIZES, find_mixer
+
+CLOSED = ConfigDict(extra="forbid")
+MOST = 2**31 - 1
+
+# strict: neither true nor "3" is a number, and 3 is not true
+PositiveInt = Annotated[int, Field(strict=True, ge=1, le=MOST)]
+NonNegativeInt = Annotated[int, Field(strict=True, ge=0, le=MOST)]
+Layers = Annotated[int, Field(strict=True, ge=1, le=1000)]
+Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Probability = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
+"""at least 0 and below 1; every dropout is the probability with which a value is dropped"""
+Flag = Annotated[bool, Field(strict=True)]
+
+
+def known_mixer(name: str) -> str:
+    """Return the name of a mixer. Raises ValueError unless it is registered."""
+    find_mixer(name)
+    return name
+
+
+MixerName = Annotated[str, AfterValidator(known_mixer)]
+Normalization = Literal[
+    "softmax", "none", "sigmoid", "tanh", "l1", "l2", "power2", "abs", "abs_l1", "abs_l2"
+]
+"""the rows of Table 6 of Wu et al. 2019 (`dynconv.ops.normalize_kernel`)"""
+
+
+def per_layer(name: str, value: Any, layers: int) -> tuple:
+    """Return an entry that is given for all layers, or as a list, as a tuple with one per layer."""
+    if not isinstance(value, tuple):
+        return (value,) * layers
+    if len(value) != layers:
+        raise ValueError(f"{name} lists {len(value)} entries for {layers} layers")
+    return value
+
+
+def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
+    """Return the numbers of types of source and target; one number stands for both."""
+    return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
+
+
+def require_heads_divide(heads: int, channels: int) -> None:
+    """Raise ValueError unless the channels split into heads of equal size."""
+    if channels % heads:
+        raise ValueError(f"{heads} heads do not divide {channels} channels")
+
+
+@dataclass(frozen=True, config=CLOSED)
+class StackConfig:
+    """The mixers of the encoder or the decoder, bottom to top.
+
+    A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a `width`,
+    the averaging attention none. A list has one entry per layer, null where a layer takes no such
+    size; a single number is for all layers that take it.
+    """
+
+    layers: Layers = 6
+    mixer: MixerName | tuple[MixerName, ...] = "dynamic"
+    """one for all layers, or one per layer (`dynconv.models.mixers`)"""
+    width: PositiveInt | None | tuple[PositiveInt | None, ...] = None
+    """K, the taps of a convolution's kernel, odd"""
+    reach: PositiveInt | None | tuple[PositiveInt | None, ...] = None
+    """how far TaLK's windows may extend, to the left, and in an encoder to the right"""
+    window: PositiveInt | None | tuple[PositiveInt | None, ...] = None
+    """positions that attention sees around its own, odd; null: all of them"""
+
+    def __post_init__(self) -> None:
+        mixers = per_layer("mixer", self.mixer, self.layers)
+        taken = [find_mixer(mixer).size for mixer in mixers]
+        for name in SIZES:
+            value = getattr(self, name)
+            sizes = per_layer(name, value, self.layers)
+            for mixer, size, own in zip(mixers, sizes, taken, strict=True):
+                listed = isinstance(value, tuple) or name not in taken
+                if size is not None and own != name and listed:
+                    raise ValueError(f"{name} {size} has no effect: mixer {mixer} takes none")
+                if own == name and size is None and name != "window":
+                    raise ValueError(f"mixer {mixer} needs a {name}: give one, or one per layer")
+                if own == name and name != "reach" and size is not None and size % 2 == 0:
+                    raise ValueError(f"{name} {size} of mixer {mixer} must be odd")
+
+    def each_layer(self) -> list[tuple[str, int | None]]:
+        """Return (mixer, size) of every layer, bottom to top: its width, reach or window."""
+        mixers = per_layer("mixer", self.mixer, self.layers)
+        kinds = [find_mixer(mixer).size for mixer in mixers]
+        sizes = {name: per_layer(name, getattr(self, name), self.layers) for name in SIZES}
+        return [
+            (mixer, sizes[kind][i] if kind else None)
+            for i, (mixer, kind) in enumerate(zip(mixers, kinds, strict=True))
+        ]
+
+
+def options_read(stacks: Sequence[StackConfig]) -> set[str]:
+    """Return the entries of a model that some mixer of its stacks reads."""
+    mixers = {mixer for stack in stacks for mixer, _ in stack.each_layer()}
+    return {option for mixer in mixers for option in find_mixer(mixer).options}
+
+
+@dataclass(frozen=True, config=CLOSED)
+class ModelConfig:
+    """The encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
+
+    architecture: Literal["encoder-decoder"] = "encoder-decoder"
+    vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt] = 32768
+    """types of the joint vocabulary, the special ones included; or of source and target"""
+    channels: PositiveInt = 1024
+    """d, the width of every layer"""
+    ffn: PositiveInt = 4096
+    """d_ff, the width inside the feed-forward module"""
+    heads: PositiveInt = 16
+    """H, of every mixer and of source-target attention; must divide channels"""
+    encoder: StackConfig = StackConfig(7, "dynamic", (3, 7, 15, 31, 31, 31, 31))
+    decoder: StackConfig = StackConfig(6, "dynamic", (3, 7, 15, 31, 31, 31))
+    glu: Flag = True
+    """gate the input projection of depthwise, light, dynamic and talk; the others have none"""
+    normalize: Normalization = "softmax"
+    """of the kernels of light and dynamic; talk's sums are divided by their reach unless `none`"""
+    norm: Literal["pre", "post"] = "post"
+    embeddings: Literal["shared", "tied", "separate"] = "shared"
+    """one matrix for all three places; one for the decoder's two; or three"""
+    activation: Literal["relu", "swish"] = "relu"
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.0
+    weight_dropout: Probability = 0.0
+    """DropConnect on normalised kernel weights; dropout on TaLK's offsets"""
+    input_dropout: Probability = 0.0
+    """before a convolution's input projection"""
+
+    @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        """Types of source and target."""
+        return per_side(self.vocab_size)
+
+    @property
+    def options_read(self) -> set[str]:
+        """The entries that mixers or source-target attention read."""
+        return {"heads", "attention_dropout", *options_read((self.encoder, self.decoder))}
+
+    def __post_init__(self) -> None:
+        require_heads_divide(self.heads, self.channels)
+        if self.embeddings == "shared" and isinstance(self.vocab_size, tuple):
+            raise ValueError("embeddings shared need one vocab_size: give one, or embeddings: tied")
+
+
+@dataclass(frozen=True, config=CLOSED)
+class ConvStackConfig:
+    """The blocks of ConvS2S's encoder or decoder, bottom to top."""
+
+    layers: Layers = 20
+    channels: PositiveInt | tuple[PositiveInt, ...] = 512
+    """hidden units, of all layers or of each"""
+    width: PositiveInt | tuple[PositiveInt, ...] = 3
+    """K, the taps of the convolution's kernel, of all layers or of each"""
+    residual: NonNegativeInt | tuple[NonNegativeInt, ...] = 1
+    """how many layers before, of all layers or of each, the residual connection starts: 1 is the
+    layer's own input, as in the paper; 0 is none"""
+
+    def __post_init__(self) -> None:
+        for depth, (_, _, residual) in enumerate(self.each_layer(), 1):
+            if residual > depth:
+                raise ValueError(f"residual {residual} of layer {depth} must be 0 to {depth}")
+
+    def each_layer(self) -> list[tuple[int, int, int]]:
+        """Return (channels, width, residual) of every layer, bottom to top."""
+        names = ("channels", "width", "residual")
+        lists = (per_layer(name, getattr(self, name), self.layers) for name in names)
+        return list(zip(*lists, strict=True))
+
+
+@dataclass(frozen=True, config=CLOSED)
+class ConvS2SConfig:
+    """ConvS2S (Gehring et al. 2017, section 3)."""
+
+    architecture: Literal["convs2s"] = "convs2s"
+    vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt] = 40000
+    """types of the joint vocabulary, the special ones included; or of source and target"""
+    embedding: PositiveInt = 512
+    """width of the embeddings"""
+    output: PositiveInt | None = None
+    """width of what the decoder gives to the last linear layer; null: as embedding"""
+    encoder: ConvStackConfig = ConvStackConfig()
+    decoder: ConvStackConfig = ConvStackConfig()
+    attention: Flag | tuple[Flag, ...] = True
+    """whether the decoder's layers attend to the source: all alike, or one entry per layer"""
+    positions: Literal["both", "source", "target", "none"] = "both"
+    """which side learns position embeddings (Table 4)"""
+    max_positions: PositiveInt = 1024
+    """most positions of a sentence, <eos> included, where they are learned; more are an error"""
+    dropout: Probability = 0.1
+    """on embeddings, the inputs of convolutions and the decoder's output"""
+
+    def __post_init__(self) -> None:
+        if len(self.attends) != self.decoder.layers:
+            raise ValueError(
+                f"attention lists {len(self.attends)} entries for {self.decoder.layers} "
+                "decoder layers"
+            )
+        if not any(self.attends):
+            raise ValueError("attention is false everywhere: the decoder would not see the source")
+
+    @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        """Types of the source and of the target."""
+        return per_side(self.vocab_size)
+
+    @property
+    def attends(self) -> tuple[bool, ...]:
+        """Whether each layer of the decoder attends, bottom to top."""
+        given = self.attention
+        return given if isinstance(given, tuple) else (given,) * self.decoder.layers
+
+    @property
+    def output_width(self) -> int:
+        """Width of what the decoder gives to the last linear layer."""
+        return self.embedding if self.output is None else self.output
+
+
+@dataclass(frozen=True, config=CLOSED)
+class LanguageModelConfig:
+    """A decoder-only stack of any mixers, with adaptive input embeddings and adaptive softmax.
+
+    Wu et al. 2019, section 5.3; Baevski and Auli 2019.
+    """
+
+    architecture: Literal["language-model"] = "language-model"
+    vocab_size: PositiveInt = 267736
+    """types, the special ones included, in order of their frequency"""
+    channels: PositiveInt = 1024
+    """d, the width of every layer"""
+    ffn: PositiveInt = 4096
+    heads: PositiveInt = 8
+    """H, of every mixer; must divide channels"""
+    decoder: StackConfig = StackConfig(17, "talk", reach=(3, 7, 15, 31) + (63,) * 13)
+    glu: Flag = True
+    normalize: Normalization = "softmax"
+    """of the kernels of light and dynamic; talk's sums are divided by their reach unless `none`"""
+    norm: Literal["pre", "post"] = "pre"
+    final_norm: Flag = False
+    """normalise the last residual sum; the papers' models do not"""
+    cutoffs: tuple[PositiveInt, ...] = ()
+    """first type of the second, third ... band of the vocabulary; none: one band, plain softmax"""
+    bands: tuple[PositiveInt, ...] | None = None
+    """width of each band's embeddings, the first's being channels; null: channels / factor^band"""
+    factor: PositiveInt = 4
+    embeddings: Literal["tied", "separate"] = "tied"
+    """whether the softmax shares the embeddings' matrices and projections"""
+    activation: Literal["relu", "swish"] = "relu"
+    dropout: Probability = 0.1
+    attention_dropout: Probability = 0.0
+    activation_dropout: Probability = 0.0
+    """inside the feed-forward module"""
+    weight_dropout: Probability = 0.0
+    """DropConnect on normalised kernel weights; dropout on TaLK's offsets"""
+    input_dropout: Probability = 0.0
+    """before a convolution's input projection"""
+    softmax_dropout: Probability = 0.0
+    """on the projected hidden states of the adaptive softmax's tail bands"""
+
+    def __post_init__(self) -> None:
+        require_heads_divide(self.heads, self.channels)
+        if any(a >= b for a, b in pairwise(self.edges)):
+            raise ValueError(
+                f"cutoffs {self.cutoffs} must grow, within vocab_size {self.vocab_size}"
+            )
+        if self.bands is not None and len(self.bands) != len(self.cutoffs) + 1:
+            raise ValueError(
+                f"bands lists {len(self.bands)} widths for {len(self.cutoffs) + 1} bands"
+            )
+        if self.widths[0] != self.channels:
+            raise ValueError(
+                f"bands begins with width {self.widths[0]}: the most frequent types have that of "
+                f"channels, {self.channels}"
+            )
+        if min(self.widths) < 1:
+            raise ValueError(f"bands of width {self.widths}: each must be at least 1")
+        if self.softmax_dropout and not self.cutoffs:
+            raise ValueError(
+                f"softmax_dropout {self.softmax_dropout} acts on the bands behind cutoffs: "
+                "give cutoffs, or softmax_dropout: 0"
+            )
+
+    @property
+    def options_read(self) -> set[str]:
+        """The entries that mixers read."""
+        return options_read((self.decoder,))
+
+    @property
+    def edges(self) -> tuple[int, ...]:
+        """0, the first type of the second, third ... band, and vocab_size."""
+        return 0, *self.cutoffs, self.vocab_size
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Width of each band's embeddings, the most frequent types first."""
+        if self.bands is not None:
+            return self.bands
+        return tuple(self.channels // self.factor**i for i in range(len(self.cutoffs) + 1))
+
+
+AnyModelConfig = ModelConfig | ConvS2SConfig | LanguageModelConfig
+
+MODELS = {
+    "encoder-decoder": ModelConfig,
+    "convs2s": ConvS2SConfig,
+    "language-model": LanguageModelConfig,
+}
+"""the section `model`, by its entry `architecture`"""

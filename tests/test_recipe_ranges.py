@@ -1,0 +1,164 @@
+"""Every entry of every section: what is out of range is refused, in one line that says which."""
+
+from dataclasses import fields, is_dataclass
+from typing import Annotated, get_args, get_origin
+
+import pytest
+import yaml
+
+from dynconv import cli
+from dynconv.config import MODELS, DataConfig, DecodeConfig, TrainConfig, dump_recipe, load_recipe
+from dynconv.config.load import merge, parse_overrides
+from dynconv.errors import UserError
+
+RECIPES = {
+    "encoder-decoder": "help-de-en-dynamic",
+    "convs2s": "help-de-en-convs2s",
+    "language-model": "austen-dynamic",
+}
+SECTIONS = {"data": DataConfig, "train": TrainConfig, "decode": DecodeConfig}
+HUGE = 10**30
+
+
+def entries(section: type, prefix: str):
+    """The keys of a section with their types, those of nested sections included."""
+    for field in fields(section):
+        if is_dataclass(field.type):
+            yield from entries(field.type, f"{prefix}.{field.name}")
+        else:
+            yield f"{prefix}.{field.name}", field.type
+
+
+def bounds(schema) -> tuple[type, dict[str, float]] | None:
+    """int or float, and the bounds of the number that an entry's type allows; None for none.
+
+    Of a number, or a list of them, the number.
+    """
+    for each in [schema, *get_args(schema)]:
+        if get_origin(each) is Annotated and get_args(each)[0] in (int, float):
+            kind, *notes = get_args(each)
+            notes = [note for info in notes for note in getattr(info, "metadata", [])]
+            known = ("ge", "gt", "le", "lt")
+            return kind, {k: getattr(n, k) for n in notes for k in known if hasattr(n, k)}
+        if each is float or each is int:
+            raise AssertionError(f"{schema} has no bounds")
+    return None
+
+
+KEYS = [
+    (RECIPES["encoder-decoder"], key, schema)
+    for name, section in SECTIONS.items()
+    for key, schema in entries(section, name)
+] + [
+    (RECIPES[architecture], key, schema)
+    for architecture, section in MODELS.items()
+    for key, schema in entries(section, "model")
+]
+NUMBERS = [(recipe, key, *found) for recipe, key, schema in KEYS if (found := bounds(schema))]
+
+
+def refused(recipe: str, override: str) -> str:
+    with pytest.raises(UserError) as error:
+        load_recipe(recipe, [override])
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_there_are_many():
+    assert len(KEYS) > 80 and len(NUMBERS) > 50
+
+
+@pytest.mark.parametrize(("recipe", "key", "kind", "limits"), NUMBERS)
+def test_numbers_out_of_range(recipe, key, kind, limits):
+    """Just outside each bound, and what is no number of this kind at all."""
+    wrong = ["true", ".nan", ".inf", "-.inf", "'3'", "[[1]]", "{a: 1}", "many"]
+    if "ge" in limits:
+        wrong.append(limits["ge"] - 1)
+    wrong += [limits[bound] for bound in ("gt", "lt") if bound in limits]
+    if kind is int:
+        wrong += [limits["le"] + 1, HUGE, -HUGE, 1.5, "1e0"]
+    for value in wrong:
+        assert key in refused(recipe, f"{key}={value}"), value
+
+
+@pytest.mark.parametrize(("recipe", "key", "kind", "limits"), NUMBERS)
+def test_numbers_at_their_bounds(recipe, key, kind, limits):
+    """They pass the schema; other entries may not go with them, which is said in other words."""
+    for bound, value in limits.items():
+        value = value if bound in ("ge", "le") else value + (1e-3 if bound == "gt" else -1e-3)
+        try:
+            load_recipe(recipe, [f"{key}={value}"])
+        except UserError as error:
+            assert f"{key} {value} must be" not in str(error)
+            assert "Input should" not in str(error) or "[" in str(error) or "tuple" in str(error)
+
+
+@pytest.mark.parametrize(("recipe", "key", "schema"), [k for k in KEYS if not bounds(k[2])])
+def test_what_is_no_number_refuses_numbers(recipe, key, schema):
+    for value in ("7", ".nan", "[1]", HUGE):
+        assert key.rpartition(".")[0] in refused(recipe, f"{key}={value}")
+
+
+def test_every_bound_names_key_value_and_limit():
+    said = refused("help-de-en-dynamic", "train.label_smoothing=1.5")
+    assert "train.label_smoothing 1.5 must be below 1" in said
+    said = refused("help-de-en-dynamic", f"train.updates={HUGE}")
+    assert f"train.updates {HUGE} must be at most 2,147,483,647" in said
+    assert "train.betas.0 2 must be below 1" in refused("help-de-en-dynamic", "train.betas=[2,3]")
+
+
+@pytest.mark.parametrize(
+    "override", ["model.channels=0", "model.ffn=0", "train.betas=[2,3]", "train.lr=true"]
+)
+def test_nothing_is_written_before_a_setting_is_refused(tmp_path, capsys, override):
+    run = tmp_path / "run"
+    assert cli.main(["train", "help-de-en-dynamic", override, "--run", str(run)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not run.exists()
+
+
+UNREAD = [
+    ("help-de-en-dynamic", "train.momentum=0.9", "optimizer adam has betas instead"),
+    ("wmt14-en-de-convs2s", "train.eps=1e-6", "only adam reads it, not nag"),
+    ("wmt14-en-de-convs2s", "train.betas=[0.9, 0.999]", "only adam reads it, not nag"),
+    ("wmt14-en-de-convs2s", "train.lr_start=1e-5", "warmup is 0"),
+    ("iwslt14-de-en-dynamic", "train.lr_end=1e-5", "schedule inverse_sqrt has no end"),
+    ("help-de-en-attention", "model.glu=false", "no mixer of this model reads it"),
+    ("help-de-en-attention", "model.weight_dropout=0.1", "no mixer of this model reads it"),
+    ("help-de-en-dense", "model.input_dropout=0.1", "no mixer of this model reads it"),
+    ("help-de-en-depthwise", "model.normalize=none", "no mixer of this model reads it"),
+    ("austen-dynamic", "model.attention_dropout=0.1", "no mixer of this model reads it"),
+    ("austen-dynamic", "model.factor=2", "it divides the width from band to band"),
+    ("austen-dynamic", "data.max_source=9", "a language model has no source"),
+    ("austen-dynamic", "data.max_tokens=9", "the text is cut into blocks"),
+    ("help-de-en-dynamic", "decode.context=9", "only a language model reads it"),
+]
+
+
+@pytest.mark.parametrize(("recipe", "override", "reason"), UNREAD)
+def test_a_setting_that_nothing_reads_is_refused(recipe, override, reason, tmp_path):
+    key, _, value = override.partition("=")
+    assert f"{key} " in refused(recipe, override) and reason in refused(recipe, override)
+    section, name = key.split(".")
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"base: {recipe}\n{section}: {{{name}: {value}}}")
+    with pytest.raises(UserError, match="mine.yaml: .* has no effect"):
+        load_recipe(path)
+
+
+@pytest.mark.parametrize(("recipe", "override", "reason"), UNREAD)
+def test_a_resolved_recipe_may_have_it(recipe, override, reason, tmp_path):
+    """That of a run from before this was refused, and what a recipe has from its base."""
+    tree = yaml.safe_load(dump_recipe(load_recipe(recipe)))
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(merge(tree, parse_overrides([override]))), encoding="utf-8")
+    key, _, _ = override.partition("=")
+    section, name = key.split(".")
+    assert getattr(getattr(load_recipe(path), section), name) is not None
+    above = tmp_path / "above.yaml"
+    above.write_text("base: recipe\ndecode: {beam: 3}")
+    assert load_recipe(above).decode.beam == 3
+
+
+def test_the_default_of_a_setting_that_nothing_reads_may_be_said():
+    assert load_recipe("help-de-en-dynamic", ["train.momentum=0.99"]).train.momentum == 0.99
