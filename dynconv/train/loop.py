@@ -27,7 +27,7 @@ def train(recipe: Recipe, run: Path, watch: Watch | None = None) -> Signals | No
 
 
 def loop(session, received, log) -> Signals | None:
-    """Make updates, checkpoints and validations until training is finished, or a signal."""
+    """Make updates, with checkpoints and validations, until training is finished or interrupted."""
     config, place = session.recipe.train, session.progress.place
     updates = iter_updates(session.text, session.recipe.data.longest, config, place, session.ranks)
     updates = prefetch(updates)
