@@ -112,12 +112,12 @@ class KeyedMemory(NamedTuple):
     states: Tensor
     values: Tensor
     pad_mask: Tensor | None
+    """(B, S) bool, True where padding"""
 
     def select(self, sentences: Tensor) -> "KeyedMemory":
-        """That of these sentences."""
+        """Return the memory of these sentences."""
         parts = (None if part is None else part.index_select(0, sentences) for part in self)
         return KeyedMemory(*parts)
-    """(B, S) bool, True where padding"""
 
 
 class MultiStepAttention(nn.Module):

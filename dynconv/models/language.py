@@ -17,20 +17,21 @@ if TYPE_CHECKING:
 
 
 class LanguageState(NamedTuple):
-    """What `step` keeps: how many tokens there were, and each layer's mixer state."""
+    """Keeps what `step` needs: how many tokens there were, and each layer's mixer state."""
 
     position: int
     mixers: list[Any]
 
     def select(self, rows: Tensor) -> LanguageState:
-        """The state of these rows; a row may appear several times."""
+        """Return the state of these rows; a row may appear several times."""
         return LanguageState(self.position, [mixer.select(rows) for mixer in self.mixers])
 
 
 class LanguageModel(nn.Module):
-    """Tokens (B, T) to the log-probabilities (B, T, V) of the token after each of them.
+    """Maps tokens (B, T) to log-probabilities (B, T, V) of the token after each of them.
 
-    With `config.cutoffs`, embeddings and softmax are adaptive; without, a table and a linear layer.
+    With `config.cutoffs`, embeddings and softmax are adaptive; otherwise they are a table and a
+    linear layer.
     """
 
     max_positions: int | None = None
@@ -57,41 +58,41 @@ class LanguageModel(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """sqrt(C) times the token's embedding plus its position's; (B, T) to (B, T, C)."""
+        """Return sqrt(C) times the token's embedding plus its position's; (B, T) to (B, T, C)."""
         C = self.config.channels
         positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
         x = self.embedding(tokens) * C**0.5
         return self.dropout(x + sinusoids(positions, C).to(x.dtype))
 
     def decode(self, tokens: Tensor) -> Tensor:
-        """Hidden states (B, T, C) after each prefix of tokens (B, T); padding stands at the end."""
+        """Return hidden states (B, T, C) after each prefix of tokens (B, T), padded at the end."""
         x = self.embed(tokens)
         for block in self.decoder:
             x = block(x)
         return self.decoder_norm(x)
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
-        """Of every type after hidden (..., C): (..., V), in float32 or wider."""
+        """Return those (..., V) of every type after hidden (..., C), in float32 or wider."""
         if isinstance(self.output, AdaptiveSoftmax):
             return self.output(hidden)
         return wide(self.output(hidden)).log_softmax(-1)
 
     def nats(self, hidden: Tensor, target: Tensor) -> Tensor:
-        """-log p (N,) of target (N,) int64 after hidden (N, C), in float32 or wider."""
+        """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
         if isinstance(self.output, AdaptiveSoftmax):
             return self.output.nats(hidden, target)
         return F.cross_entropy(wide(self.output(hidden)), target, reduction="none")
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Log-probabilities (B, T, V) of the token after each prefix of tokens (B, T)."""
+        """Return log-probabilities (B, T, V) of the token after each prefix of tokens (B, T)."""
         return self.log_probabilities(self.decode(tokens))
 
     def start(self) -> LanguageState:
-        """The state before the first token."""
+        """Return the state before the first token."""
         return LanguageState(0, [None] * len(self.decoder))
 
     def step(self, tokens: Tensor, state: LanguageState) -> tuple[Tensor, LanguageState]:
-        """Log-probabilities (B, n, V) after n new tokens (B, n)."""
+        """Return log-probabilities (B, n, V) after n new tokens (B, n), and the next state."""
         x = self.embed(tokens, state.position)
         mixers = []
         for block, mixer in zip(self.decoder, state.mixers, strict=True):

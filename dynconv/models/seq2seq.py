@@ -1,4 +1,4 @@
-"""The encoder-decoder (Wu et al. 2019, section 5.1)."""
+"""The encoder-decoder, a Transformer with any mixer (Wu et al. 2019, section 5.1)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def sinusoids(positions: Tensor, channels: int) -> Tensor:
-    """Sinusoidal position embeddings (T, C) of positions (T,): sines, then cosines.
+    """Return sinusoidal position embeddings (T, C) of positions (T,): sines, then cosines.
 
-    Wavelengths go geometrically from 2 pi to 10,000 x 2 pi over the C // 2 sines.
+    The wavelengths of the C // 2 sines grow geometrically from 2 pi to 10,000 x 2 pi.
     """
     half = channels // 2
     rate = torch.exp(
@@ -28,13 +28,13 @@ def sinusoids(positions: Tensor, channels: int) -> Tensor:
 
 
 class Memory(NamedTuple):
-    """The encoder's output (B, S, C) and its padding (B, S), True where there is none to read."""
+    """Contains the encoder's output (B, S, C) and its pad_mask (B, S), True at padding."""
 
     states: Tensor
     pad_mask: Tensor | None
 
     def select(self, sentences: Tensor) -> Memory:
-        """That of these sentences."""
+        """Return the memory of these sentences."""
         return Memory(*select_rows(self, sentences))
 
 
@@ -44,10 +44,10 @@ def select_rows(parts: Iterable[Tensor | None], rows: Tensor) -> list[Tensor | N
 
 
 class DecoderState(NamedTuple):
-    """What decoding keeps: the position, each layer's mixer state, the source's keys and values.
+    """Keeps what `step` needs: the position, mixer states, and the source's keys and values.
 
-    Mixer states have N = B x beam rows, with a sentence's hypotheses next to each other; keys and
-    values have one per sentence.
+    Mixer states have N = B x beam rows, where the hypotheses of a sentence are consecutive; keys
+    and values have one per sentence.
     """
 
     position: int
@@ -55,7 +55,7 @@ class DecoderState(NamedTuple):
     projected: list[tuple[Tensor, Tensor]]
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
-        """The state of these rows, and of these sentences; None: of all sentences as they are."""
+        """Return the state of these rows and of these sentences, or of all sentences if None."""
         mixers, projected = [mixer.select(rows) for mixer in self.mixers], self.projected
         if sentences is not None:
             projected = [tuple(select_rows(pair, sentences)) for pair in projected]
@@ -63,7 +63,7 @@ class DecoderState(NamedTuple):
 
 
 class Seq2Seq(nn.Module):
-    """Tokens (B, S) and (B, T) to logits (B, T, V)."""
+    """Maps source (B, S) and target tokens (B, T) to logits (B, T, V)."""
 
     max_positions: int | None = None
     """most tokens of a source or a prefix: sinusoids have no limit"""
@@ -87,38 +87,41 @@ class Seq2Seq(nn.Module):
             self.output.weight = self.target_embedding.weight
 
     def embed(self, table: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
-        """sqrt(C) times the token's embedding plus its position's; (B, T) to (B, T, C)."""
+        """Return sqrt(C) times the token's embedding plus its position's; (B, T) to (B, T, C)."""
         positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
         x = table(tokens) * self.config.channels**0.5
         return self.dropout(x + sinusoids(positions, self.config.channels).to(x.dtype))
 
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> Memory:
-        """source (B, S) int64; pad_mask (B, S) bool, True where padding."""
+        """Encode source (B, S) int64; pad_mask (B, S) bool is True at padding."""
         x = self.embed(self.source_embedding, source)
         for block in self.encoder:
             x = block(x, pad_mask)
         return Memory(self.encoder_norm(x), pad_mask)
 
     def decode(self, target: Tensor, memory: Memory) -> Tensor:
-        """Hidden states (B, T, C) for the target's prefixes (B, T), all positions at once."""
+        """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
         x = self.embed(self.target_embedding, target)
         for block in self.decoder:
             x = block(x, memory.states, memory.pad_mask)
         return self.decoder_norm(x)
 
     def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        """Logits (B, T, V) of the token after each prefix of `target`."""
+        """Return logits (B, T, V) of the token after each prefix of `target`."""
         return self.output(self.decode(target, self.encode(source, pad_mask)))
 
     def start(self, memory: Memory) -> DecoderState:
-        """The state before the first target position."""
+        """Return the state before the first target position."""
         projected = [block.cross.project(memory.states) for block in self.decoder]
         return DecoderState(0, [None] * len(self.decoder), projected)
 
     def step(
         self, tokens: Tensor, memory: Memory, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        """Logits (N, n, V) after n new tokens (N, n); N is B, or B x beam."""
+        """Return logits (N, n, V) after n new tokens (N, n), and the next state.
+
+        N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
+        """
         x = self.embed(self.target_embedding, tokens, state.position)
         mixers = []
         for block, mixer, projected in zip(
@@ -131,7 +134,7 @@ class Seq2Seq(nn.Module):
 
 
 def embedding(vocab_size: int, channels: int) -> nn.Embedding:
-    """Embeddings drawn from N(0, 1 / C); scaled by sqrt(C) on use."""
+    """Return embeddings drawn from N(0, 1 / C); the model scales them by sqrt(C)."""
     table = nn.Embedding(vocab_size, channels)
     nn.init.normal_(table.weight, std=channels**-0.5)
     return table
