@@ -29,7 +29,7 @@ from dynconv.lab import ledger
 from dynconv.lab.experiments import run, table
 from dynconv.models import build
 from dynconv.tasks import Evaluation
-from dynconv.train import Trained, train
+from dynconv.train import Trained, setup, train
 
 ATTENTION = {"mixer": "attention"}
 TWO = [
@@ -81,9 +81,9 @@ def trained(monkeypatch) -> list[str]:
     """The runs that training has been called for, in order."""
     calls = []
 
-    def counting(recipe, directory, watch):
+    def counting(recipe, directory, watch, **more):
         calls.append(directory.name)
-        return train(recipe, directory, watch)
+        return train(recipe, directory, watch, **more)
 
     monkeypatch.setattr(run, "train", counting)
     return calls
@@ -130,6 +130,20 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
     assert len(trained) == 4
     again = small.found
     assert again["numbers"]["rows"] == found["numbers"]["rows"]
+
+
+def test_the_text_is_prepared_once(small, monkeypatch):
+    """Also after a first row with another vocabulary, and for seeds that come later."""
+    prepared, prepare_for = [], run.prepare_for
+    for module in (run, setup):
+        monkeypatch.setattr(
+            module, "prepare_for", lambda *given: prepared.append(given) or prepare_for(*given)
+        )
+    small.write([{"name": "other", "changes": {"model": {"vocab_size": 290}}}, *TWO])
+    assert small("--seeds", "1") == small("--seeds", "2") == 0
+    assert [recipe.model.vocab_size for recipe, _ in prepared] == [290, 300]
+    one, two = (small.folder / f"dynamic-{seed}" / "data" for seed in (1, 2))
+    assert (one / "train.tokens").read_bytes() == (two / "train.tokens").read_bytes()
 
 
 def test_more_seeds_train_only_those(small, trained):

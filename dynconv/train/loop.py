@@ -13,15 +13,18 @@ from dynconv.train.update import make_update
 from dynconv.train.validate import is_due, is_finished, validate
 
 
-def train(recipe: Recipe, run: Path, watch: Watch | None = None) -> Signals | None:
+def train(
+    recipe: Recipe, run: Path, watch: Watch | None = None, *, prepared: Path | None = None
+) -> Signals | None:
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
     Under torchrun this process is one of several, which share the work. Returns the signal (ctrl-C
     or SIGTERM) that ended training early, after saving; None when it is finished. Raises UserError
-    for what a user can mend. `watch` receives where the time went.
+    for what a user can mend. `watch` receives where the time went. `prepared` is the directory of
+    the recipe's corpus in encoded form; a new run copies it instead of encoding the corpus again.
     """
     with joined(recipe.train.timeout) as ranks, run_lock(run, ranks), explain_memory(recipe):
-        session = open_session(recipe, run, ranks)
+        session = open_session(recipe, run, ranks, prepared)
         with signals() as received, open_log(session, watch or Watch()) as log:
             return loop(session, received, log)
 

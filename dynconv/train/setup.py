@@ -73,7 +73,7 @@ def explain_memory(recipe: Recipe) -> Iterator[None]:
         ) from None
 
 
-def open_session(recipe: Recipe, run: Path, ranks: Ranks) -> Session:
+def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None = None) -> Session:
     """Get everything ready for the next update: the first one, or that after the last checkpoint.
 
     Raises UserError when the directory holds the run of another recipe, the text has changed, or,
@@ -82,7 +82,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks) -> Session:
     ranks.agree(recipe, lambda ours, theirs: "; ".join(differences(theirs, ours, ())))
     if recipe.decode.dictionary:  # a mistake in it must not wait until after training
         read_dictionary(Path(recipe.decode.dictionary))
-    recipe = ranks.once(lambda: prepare_run(run, recipe))
+    recipe = ranks.once(lambda: prepare_run(run, recipe, prepared))
     corpus = open_corpus(run, recipe, ranks)
     task = task_of(recipe)
     vocabularies = Vocabularies.load(run / "vocabulary.json")
@@ -122,8 +122,11 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks) -> Session:
     return session
 
 
-def prepare_run(run: Path, recipe: Recipe) -> Recipe:
-    """Prepare text and vocabulary of a new run, or check that an old one has the same recipe."""
+def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Recipe:
+    """Prepare text and vocabulary of a new run, or check that an old one has the same recipe.
+
+    The text is copied from `prepared`, where that is given.
+    """
     if checkpoints.directories(run):
         return same_recipe(recipe, run)
     text = run / "data"
@@ -131,7 +134,10 @@ def prepare_run(run: Path, recipe: Recipe) -> Recipe:
         if text.exists() and not made_by_run(text, recipe):
             raise UserError(f"{text} is there, and is not a run's: name another --run")
         shutil.rmtree(text, ignore_errors=True)
-        prepare_for(recipe, text)
+        if prepared is None:
+            prepare_for(recipe, text)
+        else:
+            shutil.copytree(prepared, text)
     check_text(open_prepared(text_of(run, recipe), verify=False), recipe)
     shutil.copyfile(text_of(run, recipe) / "vocabulary.json", run / "vocabulary.json")
     return recipe

@@ -1,5 +1,6 @@
 """One run of an experiment: a row with a seed. RUN/ablation.json has what came of it."""
 
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any, NamedTuple
 from dynconv.config import Recipe, load_recipe
 from dynconv.config.files import replace_text
 from dynconv.errors import UserError
+from dynconv.text import is_prepared
 from dynconv.train import load_model, train
 from dynconv.train.log import Watch
-from dynconv.train.setup import same_recipe
+from dynconv.train.setup import prepare_for, same_recipe
 
 DIVERGES = "diverges"
 SPLIT = "test"
@@ -52,7 +54,7 @@ class Run(NamedTuple):
         """Train from wherever it stands, and score; the signal that ended training early."""
         found, watch, ended = self.found, Watch(), None
         try:
-            ended = train(self.recipe, self.directory, watch)
+            ended = train(self.recipe, self.directory, watch, prepared=self._prepare())
         except UserError:
             if not any(self.directory.glob("not-finite-*.json")):
                 raise
@@ -64,6 +66,21 @@ class Run(NamedTuple):
         if ended is None and "score" not in found:
             self._keep(found | self._evaluate())
         return ended
+
+    def _prepare(self) -> Path | None:
+        """Encode the corpus once for all runs of the experiment that read it alike.
+
+        Returns where it is; None where the recipe's corpus is encoded already.
+        """
+        data = self.recipe.data
+        if is_prepared(Path(data.corpus)):
+            return None
+        kind = (data.corpus, data.source, data.target, data.vocabulary)
+        name = hashlib.sha256(repr((kind, self.recipe.model.vocab_size)).encode()).hexdigest()
+        prepared = self.directory.parent / f"text-{name[:8]}"
+        if not is_prepared(prepared):
+            prepare_for(self.recipe, prepared)
+        return prepared
 
     def _keep(self, found: dict[str, Any]) -> None:
         replace_text(self.directory / "ablation.json", json.dumps(found, indent=1))
