@@ -1,0 +1,61 @@
+"""ARCHITECTURE.md is true: its tree, its imports, its files, and its mixer, which is trained."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from dynconv.cli import main
+
+from dynconv.models import mixers
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+RINGS = [
+    {"ops", "kernels", "layers", "models"},
+    {"config", "text", "score", "decode", "tasks", "train"},
+    {"cli", "lab", "teach"},
+]
+
+
+def test_the_tree_is_the_package():
+    tree = TEXT.split("```")[1]
+    named = set(re.findall(r"^  (\w+)(?:/|\.py)", tree, re.MULTILINE))
+    there = {path.stem for path in (ROOT / "dynconv").iterdir() if not path.name.startswith("__")}
+    assert named == there
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:\w+/)+[\w.]+)`", TEXT))))
+def test_every_file_that_it_names_is_there(path):
+    assert (ROOT / path).exists() or (ROOT / "dynconv" / path).exists() or "NAME" in path
+
+
+def imports(path: Path) -> set[str]:
+    """Return the rooms of dynconv that a file imports anywhere in it."""
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        rooms |= {name.split(".")[1] for name in names if name.startswith("dynconv.")}
+    return rooms
+
+
+@pytest.mark.parametrize("room", sorted(RINGS[0] | RINGS[1]))
+def test_imports_point_down(room):
+    inner = next(i for i, ring in enumerate(RINGS) if room in ring)
+    forbidden = set().union(*RINGS[inner + 1 :])
+    for path in (ROOT / "dynconv" / room).rglob("*.py"):
+        assert not imports(path) & forbidden, path
+
+
+def test_the_mixer_of_the_how_to_trains(yaml, tmp_path, monkeypatch):
+    monkeypatch.setattr(mixers, "MIXERS", dict(mixers.MIXERS))
+    exec(TEXT.split("```python\n")[1].split("```")[0], {})
+    changes = [f"model.{side}.{entry}" for side in ("encoder", "decoder") for entry in ("mixer=shift", "width=null")]
+    run = tmp_path / "run"
+    assert main(["train", str(yaml), *changes, "train.updates=2", "--run", str(run)]) == 0
+    assert main(["evaluate", str(run)]) == 0  # decoding goes through its step
