@@ -68,7 +68,7 @@ def judge(
             expected = invoke(right, inputs, by_name)
             answer = of_kind(answer, expected, any_float=tolerance[0] >= FLOAT32[0])
             where = place and partial(place, *inputs.values())
-            if text := difference(answer, expected, tolerance, where):
+            if text := describe_difference(answer, expected, tolerance, where):
                 raise Wrong(text + explanation(answer, expected, faults, inputs, tolerance))
             if gradients:
                 compare_gradients(answer, expected, inputs, hints or {}, tolerance)
@@ -183,7 +183,7 @@ def of_kind(value: Any, right: Any, what: str = "it returns", any_float: bool = 
     return value
 
 
-def difference(
+def describe_difference(
     mine: Any,
     right: Any,
     tolerance: tuple[float, float] = EXACT,
@@ -194,7 +194,9 @@ def difference(
     rtol, atol = tolerance
     if isinstance(right, tuple):
         named = zip(right._fields, mine, right, strict=True)
-        texts = (difference(a, b, tolerance, place, f"{name} differs") for name, a, b in named)
+        texts = (
+            describe_difference(a, b, tolerance, place, f"{name} differs") for name, a, b in named
+        )
         return next(filter(None, texts), None)
     if is_near(mine, right, rtol, atol):
         return None
@@ -261,7 +263,7 @@ def compare_gradients(
 
     theirs = backward(right)
     for name, a, b in zip(leaves, attempt(lambda: backward(mine)), theirs, strict=True):
-        if text := difference(a, b, tolerance, what=f"gradients of {name} differ"):
+        if text := describe_difference(a, b, tolerance, what=f"gradients of {name} differ"):
             raise Wrong("; ".join([text, *([hints[name]] if name in hints else [])]))
 
 

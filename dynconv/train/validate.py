@@ -29,10 +29,10 @@ def validate(session: Session) -> Validation:
             own.append((chosen, loss_of(batch).item(), len(batch.target), outputs))
     model.train()
     parts = [part for parts in ranks.every(own) for part in parts]
-    return ranks.once(lambda: join(session, parts))
+    return ranks.once(lambda: score_parts(session, parts))
 
 
-def join(session: Session, parts: list[tuple]) -> Validation:
+def score_parts(session: Session, parts: list[tuple]) -> Validation:
     """Score what all ranks found together."""
     parts.sort(key=lambda part: part[0][0])
     loss = sum(part[1] for part in parts) / sum(part[2] for part in parts)

@@ -201,15 +201,17 @@ def rouge_faults(mine: Rouge, right: Rouge, hypothesis: Text, reference: Text) -
         return [[*chain(*text)]]
 
     bags = [Counter(chain(*side)) for side in (hypothesis, reference)]
-    each = [[len(places(h, r)) for h in hypothesis] for r in reference]
+    each = [[len(lcs_places(h, r)) for h in hypothesis] for r in reference]
     counts = {
-        "a word of the hypothesis counts more than once": found(hypothesis, reference).total(),
+        "a word of the hypothesis counts more than once": union_matches(
+            hypothesis, reference
+        ).total(),
         "as if each side were one sentence": hits(whole(hypothesis), whole(reference)),
         "the order of the words does not count": (bags[0] & bags[1]).total(),
         "only the best sentence counts, not the union": sum(max(row, default=0) for row in each),
         "a place of the reference counts more than once": sum(map(sum, each)),
         "places of the hypothesis are united": hits(reference, hypothesis),
-        "a word that occurs twice counts once": len(found(hypothesis, reference)),
+        "a word that occurs twice counts once": len(union_matches(hypothesis, reference)),
     }
     yield "precision and recall are exchanged", Rouge(right.recall, right.precision, right.F)
     for why, count in counts.items():
@@ -221,19 +223,19 @@ def hits(hypothesis: Text, reference: Text) -> int:
 
     No word counts more often than the hypothesis has it.
     """
-    return (found(hypothesis, reference) & Counter(chain(*hypothesis))).total()
+    return (union_matches(hypothesis, reference) & Counter(chain(*hypothesis))).total()
 
 
-def found(hypothesis: Text, reference: Text) -> Counter[str]:
+def union_matches(hypothesis: Text, reference: Text) -> Counter[str]:
     """Return the words at the united places, not clipped."""
     words = Counter()
     for sentence in reference:
-        united = set().union(*(places(line, sentence) for line in hypothesis))
+        united = set().union(*(lcs_places(line, sentence) for line in hypothesis))
         words.update(sentence[i] for i in united)
     return words
 
 
-def places(hypothesis: list[str], reference: list[str]) -> set[int]:
+def lcs_places(hypothesis: list[str], reference: list[str]) -> set[int]:
     """Return the places in the reference of one longest common subsequence."""
     m, n = len(hypothesis), len(reference)
     length = [[0] * (n + 1) for _ in range(m + 1)]

@@ -231,12 +231,12 @@ def weight_gradient_kernel(source: str) -> None:
     kernel = compiled(source, WEIGHT_TILE, before=before)
     for what, case in TILES.items():
         try:
-            judge_launch(kernel, *tile_launch(*case))
+            judge_launch(kernel, *exercise_launch(*case))
         except Wrong as wrong:
             label = sizes(**dict(zip(("B", "T", "H", "R", "K", "pad", "N"), case, strict=True)))
             raise Wrong(f"{what} ({label}): {wrong}") from None
     *_, K, _, N = TRACED
-    given, _ = tile_launch(*TRACED)
+    given, _ = exercise_launch(*TRACED)
     loads = traffic(given.trace(before + source, WEIGHT_TILE))
     counts = [loads[i].loaded / x.nbytes for i, x in enumerate(given.inputs.values())]
     for name, needed, count in zip("gx", (1, (N + K - 1) / N), counts, strict=True):
@@ -251,7 +251,9 @@ def weight_gradient_kernel(source: str) -> None:
     )
 
 
-def tile_launch(B: int, T: int, H: int, R: int, K: int, pad: int, N: int) -> tuple[Launch, Tensor]:
+def exercise_launch(
+    B: int, T: int, H: int, R: int, K: int, pad: int, N: int
+) -> tuple[Launch, Tensor]:
     """Return a launch of weight_tile, and the right partial sums (B * tiles, H, K)."""
     seed = torch.Generator().manual_seed(T)
     g, x = torch.randn(2, B, T, H * R, generator=seed, dtype=torch.float64)

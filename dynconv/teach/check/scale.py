@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dynconv.teach.judge import Wrong, attempt, difference, judge, of_kind, short
+from dynconv.teach.judge import Wrong, attempt, describe_difference, judge, of_kind, short
 from dynconv.text.corpus import Row
 from dynconv.text.sets.splits import fits
 
@@ -52,7 +52,7 @@ def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
 
     for rank, (result, sent) in enumerate(zip(ring.results, ring.sent, strict=True)):
         result = of_kind(result, right, f"rank {rank} returns")
-        if text := difference(result, right, (0, 0), holds, f"rank {rank} differs"):
+        if text := describe_difference(result, right, (0, 0), holds, f"rank {rank} differs"):
             raise Wrong(text)
         if sent > most:
             raise Wrong(f"rank {rank} sends {sent} numbers, {most} are enough")

@@ -20,7 +20,7 @@ def sinusoids(t: Tensor, channels: int, *, last: int = 1) -> Tensor:
     return torch.cat([angle.sin(), angle.cos()], dim=1)
 
 
-def turned(p: Tensor, shift: Tensor, plus: int = 1, minus: int = -1) -> Tensor:
+def rotate_pairs(p: Tensor, shift: Tensor, plus: int = 1, minus: int = -1) -> Tensor:
     """Return p (T, C), each pair of channels i and C / 2 + i turned by what `shift` (1, C) has."""
     (s, c), (a, b) = p.chunk(2, dim=1), shift.chunk(2, dim=1)
     return torch.cat([s * b + plus * c * a, c * b + minus * s * a], dim=1)
@@ -58,14 +58,14 @@ def position_faults(mine: Tensor, right: Tensor, p: Tensor, k: int, t: Tensor) -
     yield f"moved by {-k}, not {k}: it turns the wrong way", sinusoids(t - k, C)
     yield "sin(a + b) is not sin a + sin b", p + by
     cosine = "cos(a + b) is cos a cos b - sin a sin b: mind the minus"
-    yield cosine, turned(p, by, minus=1)
-    yield "sin(a + b) is sin a cos b + cos a sin b: mind the plus", turned(p, by, plus=-1)
+    yield cosine, rotate_pairs(p, by, minus=1)
+    yield "sin(a + b) is sin a cos b + cos a sin b: mind the plus", rotate_pairs(p, by, plus=-1)
     yield "the first row need not be position 0", sinusoids(torch.arange(len(p)) + k, C)
     other_rates = sinusoids(torch.tensor([k]), C, last=0)
     rates = "the rates are those of an exponent i / (C / 2), not i / (C / 2 - 1)"
-    yield rates, turned(p, other_rates)
+    yield rates, rotate_pairs(p, other_rates)
     pairs = p.unflatten(1, (-1, 2)).mT.flatten(1)  # as if sine and cosine were neighbours
-    neighbours = turned(pairs, by).unflatten(1, (2, -1)).mT.flatten(1)
+    neighbours = rotate_pairs(pairs, by).unflatten(1, (2, -1)).mT.flatten(1)
     yield "the partner of channel i is C / 2 + i, not its neighbour", neighbours
     yield "cosines come first: the halves are exchanged", right.roll(C // 2, 1)
 
