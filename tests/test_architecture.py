@@ -55,7 +55,11 @@ def test_imports_point_down(room):
 def test_the_mixer_of_the_how_to_trains(yaml, tmp_path, monkeypatch):
     monkeypatch.setattr(mixers, "MIXERS", dict(mixers.MIXERS))
     exec(TEXT.split("```python\n")[1].split("```")[0], {})
-    changes = [f"model.{side}.{entry}" for side in ("encoder", "decoder") for entry in ("mixer=shift", "width=null")]
+    changes = [
+        f"model.{side}.{entry}"
+        for side in ("encoder", "decoder")
+        for entry in ("mixer=shift", "width=null")
+    ]
     run = tmp_path / "run"
     assert main(["train", str(yaml), *changes, "train.updates=2", "--run", str(run)]) == 0
     assert main(["evaluate", str(run)]) == 0  # decoding goes through its step

@@ -141,8 +141,7 @@ def test_wmt16_has_the_parameters_of_table_1():
 def test_a_language_model_with_an_adaptive_softmax():
     """Only some of the tokens meet the tails of the vocabulary."""
     recipe = load_recipe("wikitext-103-talk")
-    whole = load_recipe("wikitext-103-talk", ["model.cutoffs=[]", "model.softmax_dropout=0"]
-    )
+    whole = load_recipe("wikitext-103-talk", ["model.cutoffs=[]", "model.softmax_dropout=0"])
     banded, plain = (trace_batch(each, BatchShape(2, 512)) for each in (recipe, whole))
     V = recipe.model.vocab_size
     assert banded.bytes < plain.bytes - 2 * 512 * V * 4 < plain.bytes
