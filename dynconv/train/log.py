@@ -173,7 +173,10 @@ class Silence:
     """The log of the other ranks: they write nothing, but wait where rank 0 traces."""
 
     def __init__(self, watch: Watch, trace: Callable[[], None]):
-        self.watch, self.updated = watch, lambda done, update: trace()
+        self.watch, self._trace = watch, trace
+
+    def updated(self, done: int, update: Update) -> None:
+        self._trace()
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None: ...
 

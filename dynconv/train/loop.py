@@ -1,5 +1,6 @@
 """The training loop."""
 
+from collections.abc import Callable
 from pathlib import Path
 from signal import SIGTERM, Signals
 
@@ -7,7 +8,8 @@ from dynconv.config import Recipe
 from dynconv.train import checkpoint
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import joined, signals
-from dynconv.train.log import Watch, open_log
+from dynconv.train.log import Log, Silence, Watch, open_log
+from dynconv.train.session import Session
 from dynconv.train.setup import explain_memory, open_session, run_lock
 from dynconv.train.update import make_update
 from dynconv.train.validate import is_due, is_finished, validate
@@ -29,7 +31,7 @@ def train(
             return loop(session, received, log)
 
 
-def loop(session, received, log) -> Signals | None:
+def loop(session: Session, received: Callable[[], int], log: Log | Silence) -> Signals | None:
     """Make updates, with checkpoints and validations, until training is finished or interrupted."""
     config, place = session.recipe.train, session.progress.place
     updates = iter_updates(session.text, session.recipe.data.longest, config, place, session.ranks)
