@@ -15,10 +15,9 @@ Constraint = Callable[[Tensor, Tensor], Tensor]
 
 
 def no_repeat(n: int) -> Constraint:
-    """Forbid every n-gram that the hypothesis already has; n = 3 is trigram blocking.
+    """Forbid an n-gram of ids that a hypothesis already has (Paulus et al. 2018, for n = 3).
 
-    (Paulus et al. 2018.) No earlier n-gram ends with <eos>, so that stays allowed when all else is
-    blocked.
+    No earlier n-gram ends with <eos>, so that stays allowed when all else is blocked.
     """
 
     def forbid(logp: Tensor, prefixes: Tensor) -> Tensor:
