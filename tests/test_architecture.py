@@ -2,12 +2,11 @@
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-
-from dynconv.cli import main
-from dynconv.models import mixers
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -55,14 +54,13 @@ def test_imports_point_down(room):
         assert not imports(path) & forbidden, path
 
 
-def test_the_mixer_of_the_how_to_trains(yaml, tmp_path, monkeypatch):
-    monkeypatch.setattr(mixers, "MIXERS", dict(mixers.MIXERS))
-    exec(TEXT.split("```python\n")[1].split("```")[0], {})
-    changes = [
-        f"model.{side}.{entry}"
-        for side in ("encoder", "decoder")
-        for entry in ("mixer=shift", "width=null")
-    ]
-    run = tmp_path / "run"
-    assert main(["train", str(yaml), *changes, "train.updates=2", "--run", str(run)]) == 0
-    assert main(["evaluate", str(run)]) == 0  # decoding goes through its step
+def test_the_mixer_of_the_how_to_trains(yaml, tmp_path):
+    program, run = tmp_path / "shift.py", tmp_path / "run"
+    program.write_text(TEXT.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    changes = ["model.encoder.mixer=shift", "model.decoder.mixer=shift", "train.updates=2"]
+    for arguments in (["train", yaml, *changes, "--run", run], ["evaluate", run]):
+        done = subprocess.run(
+            [sys.executable, program, *arguments], capture_output=True, text=True, cwd=ROOT
+        )
+        assert done.returncode == 0, done.stderr
+    assert "mixer: shift" in (run / "recipe.yaml").read_text(encoding="utf-8")
