@@ -72,7 +72,7 @@ def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, prec
     recipe = with_mixer(recipe, mixer, precision)
     monkeypatch.setattr(planning, "LikeGpu", like)
     for shape in (BatchShape(40, 10), BatchShape(4, 100)):
-        with like():
+        with like(precision):
             real = allocated(recipe, shape)
         # an operator may allocate scratch space that its version without numbers does not
         assert trace_batch(recipe, shape).bytes == pytest.approx(real, rel=0.01)
@@ -81,7 +81,7 @@ def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, prec
 def test_gradients_that_are_there_already_are_not_counted(recipe):
     recipe = with_mixer(recipe, "dynamic", "float32")
     shape = BatchShape(1, 5)  # the new gradients are more than the activations
-    with LikeGpu():
+    with LikeGpu("float32"):
         real = allocated(recipe, shape)
     assert trace_batch(recipe, shape).bytes == pytest.approx(real, rel=0.01)
 
@@ -92,7 +92,7 @@ def test_logits_are_counted(recipe):
     shape = BatchShape(4, 100)
     more = trace_batch(larger, shape).bytes - trace_batch(recipe, shape).bytes
     assert more > 400 * 3900 * 4 * 2  # in float32, and their gradient
-    with LikeGpu():
+    with LikeGpu("bfloat16"):
         real = allocated(larger, shape)
     assert trace_batch(larger, shape).bytes == pytest.approx(real, rel=0.01)
 
@@ -112,14 +112,14 @@ def test_storages_count_once_and_until_they_end():
 
 def test_dropout_and_softmax_keep_what_a_gpu_keeps():
     x = torch.randn(1000, requires_grad=True)
-    with LikeGpu(), measure.saving([x]) as kept:
+    with LikeGpu("float32"), measure.saving([x]) as kept:
         y = F.dropout(x, 0.1)
     assert sum(kept.values()) == 1000
     torch.testing.assert_close(y[y != 0], x[y != 0] / 0.9)
-    with LikeGpu(), torch.autocast("cpu", torch.bfloat16):
+    with LikeGpu("bfloat16"), torch.autocast("cpu", torch.bfloat16):
         assert x.bfloat16().softmax(dim=0).dtype == torch.float32
         assert F.dropout(x, 0.0) is x
-    with LikeGpu():
+    with LikeGpu("float32"):
         assert x.bfloat16().softmax(dim=0).dtype == torch.bfloat16
 
 

@@ -2,11 +2,13 @@
 
 Memory is what training takes on one GPU, without validation. One batch runs forward and backward on
 fake tensors, which have shapes but no data, and we add up what it allocates. This needs no GPU: the
-operators of the CPU run, and `LikeGpu` corrects the two differences that matter. For real batches
+operators of the CPU run, and `LikeGpu` corrects the three differences that matter. For real batches
 on a CPU, PyTorch's own account is the same to the kilobyte; we have not compared it with a GPU's.
 """
 
+import math
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -200,18 +202,17 @@ def trace_batch(recipe: Recipe, shape: BatchShape) -> BatchCost:
     the result can be one V x C matrix too high: real gradients of a shared embedding are added in
     place, fake ones are not.
     """
-    with FakeTensorMode(), LiveBytes() as live, LikeGpu():
+    precision = planned_precision(recipe)
+    with FakeTensorMode(), LiveBytes() as live, LikeGpu(precision):
         model = build(recipe.model)
         # gradients exist in all but the first batch of an update, and with DDP even then
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         task = task_of(recipe)
-        loss_of = TokenLoss(
-            model, task.loss, recipe.train.label_smoothing, planned_precision(recipe)
-        )
+        loss_of = TokenLoss(model, task.loss, recipe.train.label_smoothing, precision)
         batch = task.dummy_batch(torch.zeros(shape, dtype=torch.int64))
         before = live.peak = live.held
-        with FlopCounterMode(display=False) as counter:
+        with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
             loss_of(batch).backward()
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return BatchCost(shape, parameters, live.peak - before, counter.get_total_flops())
@@ -256,17 +257,43 @@ class LiveBytes(TorchDispatchMode):
         self.held -= size
 
 
+def attention_flops(query: Sequence[int], key: Sequence[int], *_, **__) -> int:
+    """Return the FLOPs of attention, from the shapes (B, H, T, d_k) and (B, H, S, d_k)."""
+    return 4 * math.prod(query) * key[2]
+
+
+def attention_backward_flops(grad: Sequence[int], query, key, *_, **__) -> int:
+    """Return the FLOPs of its backward pass, without those of computing the weights again."""
+    return 2 * attention_flops(query, key)
+
+
+aten = torch.ops.aten
+ATTENTION_FLOPS = {
+    aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flops,
+}
+"""PyTorch counts the FLOPs of the attention kernels of GPUs, but not those of CPUs"""
+
+
 class LikeGpu(TorchFunctionMode):
-    """Makes dropout and softmax on a CPU save the same for the backward pass as they do on a GPU.
+    """Makes dropout, softmax and attention on a CPU save for the backward pass what a GPU's save.
 
     Dropout saves one byte per entry on a GPU, but a floating-point factor on a CPU. Under autocast,
-    softmax returns float32 on a GPU, but keeps its input's dtype on a CPU.
+    softmax returns float32 on a GPU, but keeps its input's dtype on a CPU. Attention runs in the
+    given precision on a GPU, and its dropout saves nothing, because the same mask is drawn again.
     """
+
+    def __init__(self, precision: str):
+        super().__init__()
+        self.dtype = getattr(torch, precision)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if func is F.dropout and kwargs["p"] > 0:
             return torch.native_dropout(args[0], kwargs["p"], kwargs["training"])[0]
+        if func is F.scaled_dot_product_attention:
+            parts = [part.to(self.dtype) for part in args]
+            return func(*parts, **kwargs | {"dropout_p": 0.0})
         if func is Tensor.softmax and torch.is_autocast_enabled("cpu"):
             return func(args[0].float(), *args[1:], **kwargs)
         return func(*args, **kwargs)

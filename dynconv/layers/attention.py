@@ -1,6 +1,6 @@
 """Multi-head attention computes softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2).
 
-Equations (3.2) to (3.4) of the book.
+Equations (3.2) to (3.4) of the book. PyTorch's fused kernels compute it.
 """
 
 from typing import NamedTuple
@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynconv.layers.adaptive import wide
 from dynconv.layers.history import require_causal
 from dynconv.layers.projection import linear
 from dynconv.ops.checks import require_heads
@@ -20,17 +21,30 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: nn.Dropout
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor | None = None,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
 ) -> Tensor:
     """Attend from query (B, H, T, d_k) to key and value (B, H, S, d_k); return (B, T, C).
 
-    mask, if given, is bool, broadcasts to (B, H, T, S), and is True where attention is forbidden.
+    allowed  bool, broadcasts to (B, H, T, S), True where a query may attend; one that may attend
+             to nothing gets zeros
+    causal   in place of `allowed`, lets position t attend to positions up to t
+    dropout  the share of the attention weights that is dropped
     """
-    scores = (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)  # (B, H, T, S)
-    if mask is not None:
-        scores = scores.masked_fill(mask, float("-inf"))
-    share = dropout(scores.softmax(dim=-1).to(value.dtype))
-    return (share @ value).transpose(1, 2).flatten(2)
+    dtype = value.dtype
+    with torch.autocast(query.device.type, enabled=False):
+        if query.device.type == "cpu":
+            # its bfloat16 kernel takes up to eight times as long backward as that of float32
+            query, key, value = wide(query), wide(key), wide(value)
+        y = F.scaled_dot_product_attention(
+            query, key, value, attn_mask=allowed, is_causal=causal, dropout_p=dropout
+        )
+    return y.to(dtype).transpose(1, 2).flatten(2)
 
 
 def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
@@ -77,39 +91,47 @@ class SelfAttention(nn.Module):
         self.heads, self.kernel_size, self.causal = heads, kernel_size, causal
         self.in_proj = linear(channels, 3 * channels)
         self.out_proj = linear(channels, channels)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
 
-    def _forbidden(self, T: int, S: int, device: torch.device) -> Tensor:
-        """Return (T, S), True where the last T of S positions must not look."""
+    def _allowed(self, T: int, S: int, device: torch.device) -> Tensor:
+        """Return (T, S), True where the last T of S positions may attend."""
         ahead = torch.arange(S, device=device) - torch.arange(S - T, S, device=device)[:, None]
         K = self.kernel_size or 2 * S + 1
         if self.causal:
-            return (ahead > 0) | (ahead <= -K)
-        return ahead.abs() > K // 2
+            return (ahead <= 0) & (ahead > -K)
+        return ahead.abs() <= K // 2
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         query, key, value = project(self.in_proj, x, 3)
-        mask = None
-        if self.causal or self.kernel_size is not None:
-            mask = self._forbidden(x.shape[1], x.shape[1], x.device)
+        if pad_mask is None and self.kernel_size is None:
+            return self._attend(query, key, value, causal=self.causal)
+        allowed = self._allowed(x.shape[1], x.shape[1], x.device)
         if pad_mask is not None:
-            pad = pad_mask[:, None, None, :]
-            mask = pad if mask is None else mask | pad
             # A padding position may have nothing but padding in its window: it may see itself.
-            mask = mask & ~torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
-        return self._attend(query, key, value, mask)
+            itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
+            allowed = allowed & ~pad_mask[:, None, None, :] | itself
+        return self._attend(query, key, value, allowed)
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        allowed: Tensor | None = None,
+        causal: bool = False,
+    ) -> Tensor:
         heads = (split_heads(x, self.heads) for x in (query, key, value))
-        return self.out_proj(attend(*heads, mask, self.dropout))
+        dropout = self.dropout if self.training else 0.0
+        return self.out_proj(attend(*heads, allowed, causal=causal, dropout=dropout))
 
     def step(self, x: Tensor, state: KeysValues | None = None) -> tuple[Tensor, KeysValues]:
         require_causal(self, self.causal)
         query, key, value = project(self.in_proj, x, 3)
         if state is not None:
             key, value = torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1)
-        mask = self._forbidden(x.shape[1], key.shape[1], x.device)
-        y = self._attend(query, key, value, mask)
+        # the kept positions and the new one are all in the window of one new position
+        allowed = None if x.shape[1] == 1 else self._allowed(x.shape[1], key.shape[1], x.device)
+        y = self._attend(query, key, value, allowed)
         keep = key.shape[1] if self.kernel_size is None else self.kernel_size - 1
         start = max(0, key.shape[1] - keep)
         return y, KeysValues(key[:, start:], value[:, start:])
@@ -125,7 +147,7 @@ class CrossAttention(nn.Module):
         self.query_proj = linear(channels, channels)
         self.memory_proj = linear(channels, 2 * channels)
         self.out_proj = linear(channels, channels)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values (B, H, S, d_k) of the encoder's output; decoding needs them once.
@@ -145,7 +167,8 @@ class CrossAttention(nn.Module):
         """
         N, T, C = x.shape
         key, value = projected
-        mask = None if pad_mask is None else pad_mask[:, None, None, :]
+        allowed = None if pad_mask is None else ~pad_mask[:, None, None, :]
         query = self.query_proj(x).reshape(len(key), -1, C)  # (B, beam x T, C)
-        y = attend(split_heads(query, self.heads), key, value, mask, self.dropout)
+        dropout = self.dropout if self.training else 0.0
+        y = attend(split_heads(query, self.heads), key, value, allowed, dropout=dropout)
         return self.out_proj(y.reshape(N, T, C))

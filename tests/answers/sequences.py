@@ -60,15 +60,15 @@ def sliced_window(q, k, v, H, K):
     for t in range(q.shape[1]):
         seen = slice(max(0, t - K // 2), t + K // 2 + 1)
         parts = (split_heads(x, H) for x in (q[:, t : t + 1], k[:, seen], v[:, seen]))
-        rows.append(attend(*parts, None, torch.nn.Identity()))
+        rows.append(attend(*parts))
     return torch.cat(rows, dim=1)
 
 
 def masked_window(q, k, v, H, K):
     """Right, but by a T x T matrix."""
     at = torch.arange(q.shape[1])
-    forbidden = (at - at[:, None]).abs() > K // 2
-    return attend(*(split_heads(x, H) for x in (q, k, v)), forbidden, torch.nn.Identity())
+    allowed = (at - at[:, None]).abs() <= K // 2
+    return attend(*(split_heads(x, H) for x in (q, k, v)), allowed)
 
 
 def padded_window(q, k, v, H, K):

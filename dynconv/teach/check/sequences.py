@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from dynconv.layers.attention import attend, split_heads
@@ -100,8 +100,8 @@ def window_attention(mine: Callable[..., Tensor]) -> None:
 
     def right(q: Tensor, k: Tensor, v: Tensor, *, H: int, K: int) -> Tensor:
         at = torch.arange(q.shape[1])
-        forbidden = (at - at[:, None]).abs() > K // 2  # (T, T)
-        return attend(*(split_heads(z, H) for z in (q, k, v)), forbidden, nn.Identity())
+        allowed = (at - at[:, None]).abs() <= K // 2  # (T, T)
+        return attend(*(split_heads(z, H) for z in (q, k, v)), allowed)
 
     cases = {}
     for T, H, K in ((12, 3, 5), (5, 2, 3), (1, 3, 5), (4, 3, 13)):
