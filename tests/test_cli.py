@@ -73,6 +73,11 @@ def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsy
 
     assert cli.main(["plot", str(run)]) == 0
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert cli.main(["plot", str(run), "--output", str(tmp_path / "curves.SVG")]) == 0
+    assert "<svg" in (tmp_path / "curves.SVG").read_text()
+    line = fails(capsys, "plot", run, "--output", tmp_path / "curves.txt")
+    assert "curves.txt: no format for figures: end its name in .png, .svg or .pdf" in line
+    assert not list(tmp_path.glob("curves.txt*"))
 
     bench = ["bench", "decode", str(run), "--sentences", "4", "--rounds", "2"]
     assert cli.main([*bench, "--output", str(tmp_path / "decode.json")]) == 0

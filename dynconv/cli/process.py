@@ -1,4 +1,4 @@
-"""Settings of a process that trains or decodes on a CPU; the command line makes them."""
+"""Settings of the process for training and decoding on a CPU."""
 
 import ctypes
 import os

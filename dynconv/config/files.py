@@ -17,6 +17,11 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def replace_text(path: Path, text: str) -> None:
+    """Write text as `replace_bytes` does, in UTF-8."""
+    replace_bytes(path, text.encode())
+
+
+def replace_bytes(path: Path, data: bytes) -> None:
     """Write a file under a temporary name, then rename it over the old one.
 
     A link stays a link: the file it names is replaced. What is no file, such as /dev/null or a
@@ -25,11 +30,11 @@ def replace_text(path: Path, text: str) -> None:
     """
     try:
         if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(data)
             return
         whole = path.resolve()
         scratch = whole.with_name(whole.name + ".part")
-        write_through(scratch, text.encode())
+        write_through(scratch, data)
         os.replace(scratch, whole)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from dynconv.lab import style
 from dynconv.train.log import read
 
 PANELS = [
@@ -35,5 +36,5 @@ def plot(runs: list[Path], output: Path) -> None:
         ax.set_xlabel("update")
     if len(runs) > 1:
         axes.flat[0].legend(frameon=False)
-    figure.savefig(output, dpi=130)
+    style.save(figure, output, dpi=130)
     plt.close(figure)

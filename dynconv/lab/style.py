@@ -1,5 +1,11 @@
 """How every figure looks, of the book or of a command: its size, fonts, a colour for each role."""
 
+import io
+from pathlib import Path
+
+from dynconv.config.files import replace_bytes
+from dynconv.errors import UserError
+
 # Chosen so that all pairs stay apart for normal, red-blind and green-blind sight, and so that the
 # seven differ in lightness, which is all that a grey print keeps.
 COLORS = {
@@ -28,3 +34,16 @@ def use() -> None:
             "axes.spines.right": False,
         }
     )
+
+
+def save(figure, output: Path, dpi: float | str = "figure") -> None:
+    """Write a figure, in the format that the file's suffix names, whole or not at all.
+
+    Raises UserError for another suffix than those of matplotlib.
+    """
+    kind = output.suffix.removeprefix(".").lower()
+    if kind not in figure.canvas.get_supported_filetypes():
+        raise UserError(f"{output}: no format for figures: end its name in .png, .svg or .pdf")
+    picture = io.BytesIO()
+    figure.savefig(picture, format=kind, dpi=dpi)
+    replace_bytes(output, picture.getvalue())

@@ -35,7 +35,7 @@ def plot(found: dict[str, Any], output: Path) -> None:
         ax.grid(axis="y", lw=0.3)
         ax.set_title(found["source"])
         ax.set_xlabel(textwrap.fill(found["metric"], 90), fontsize=7)
-        figure.savefig(output)
+        style.save(figure, output)
         plt.close(figure)
 
 
