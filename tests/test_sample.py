@@ -21,7 +21,8 @@ GREEDY = ({"temperature": 0}, {"top_k": 1}, {"top_p": 1e-9})
 
 def model_of(mixer: str, cutoffs: tuple[int, ...] = (8,)):
     torch.manual_seed(1)
-    stack = StackConfig(2, mixer, None if mixer in ("attention", "average") else 3)
+    size = {"talk": {"reach": 3}, "attention": {}, "average": {}}.get(mixer, {"width": 3})
+    stack = StackConfig(2, mixer, **size)
     sizes = {"vocab_size": 20, "channels": 12, "ffn": 16, "heads": 3, "factor": 2}
     model = build(LanguageModelConfig(decoder=stack, cutoffs=cutoffs, dropout=0.0, **sizes))
     for parameter in model.embedding.parameters():  # neither uniform nor certain
