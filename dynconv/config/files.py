@@ -77,14 +77,13 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def sha256(path: Path) -> str:
-    """The checksum of a file, in hexadecimal digits."""
+    """Return the SHA-256 checksum of a file, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def refusal(error: OSError, elsewhere: str) -> str:
-    """What the disk says; where it can be mended, the remedy, `elsewhere` for one that is
-    read-only."""
+    """Say why the disk refused, and the remedy if there is one: `elsewhere` if it is read-only."""
     says = error.strerror or str(error)
     if error.errno in READ_ONLY:
         return f"{says}; {elsewhere}"
@@ -95,7 +94,7 @@ def refusal(error: OSError, elsewhere: str) -> str:
 def locked(
     path: Path, told: str, remedy: str = "wait for it to end, then the same command"
 ) -> Iterator[None]:
-    """Hold a lock file, which is gone afterwards. Nobody holds that of a killed process.
+    """Hold a lock file and delete it afterwards. A killed process no longer holds its lock.
 
     Raises UserError `told (process): remedy` where another process holds it.
     """

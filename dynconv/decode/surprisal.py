@@ -18,7 +18,7 @@ def surprisal(
     context: int = 0,
     batch_tokens: int = 4096,
 ) -> np.ndarray:
-    """-log p of each token of a text, in nats, given those before it in its window: (N,) float64.
+    """Return -log p (N,) of each token of a text, in nats, given those before it in its window.
 
     tokens        (N,) ids: line, <eos>, line, <eos> ... What comes before the first is <eos>
     block         tokens of a window; None: each line with its <eos>, which makes lines independent

@@ -21,7 +21,7 @@ def replace_unknown(
     dictionary: dict[str, str],
     unknown: str = "<unk>",
 ) -> list[str]:
-    """The T output words with each `unknown` replaced; S words of source.
+    """Replace each `unknown` among T output words; `source` has S words.
 
     attention (T or more, S or more): row t holds the attention with which word t was predicted;
     columns beyond the source's words, <eos> and padding, do not count.
@@ -35,7 +35,7 @@ def replace_unknown(
 
 
 def read_dictionary(path: Path) -> dict[str, str]:
-    """Lines `source word <tab> target word`; UserError for any other line, or a second entry."""
+    """Read lines `source word <tab> target word`. Raise UserError for any other."""
     dictionary: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):
         entry = line.split("\t")

@@ -1,4 +1,4 @@
-"""The checks at the operators' door, one call each: `check_sequence`, `check_conv`, `check_talk`.
+"""Check the arguments of the operators: `check_sequence`, `check_conv`, `check_talk`.
 
 They look at shapes, dtypes and devices alone, never at values.
 """

@@ -26,7 +26,7 @@ from dynconv.ops.checks import check_talk
 def edges(
     left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> tuple[Tensor, Tensor]:
-    """Distances (B, T, H) from each position to its window's edges, cut at the sequence's ends.
+    """Return the distances (B, T, H) from each position to its window's edges, cut at the ends.
 
     Distances, not places: t - left * max_left would round away the fraction at a large t.
     At least float32, for the same reason. A whole distance has the gradient 0, as in equation 6.
@@ -68,7 +68,7 @@ def talk_conv_loop(
 def talk_conv_window(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> Tensor:
-    """The window's weights as a T x T matrix for each head, then one batched product."""
+    """Build each head's weights as a T x T matrix, then multiply once for the whole batch."""
     T, C = x.shape[1:]
     to_left, to_right = edges(left, right, max_left, max_right)
     t = torch.arange(T, device=x.device, dtype=to_left.dtype)
@@ -84,7 +84,7 @@ def talk_conv_window(
 def talk_conv_table(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> Tensor:
-    """The paper's form: differences in a table of prefix sums (equations 2, 3 and 5).
+    """Take differences in a table of prefix sums, as the paper does (equations 2, 3 and 5).
 
     The further a window lies from the start, the larger the sums whose difference it is: this
     loses digits in long sequences, and `cumsum` over time is slow.
@@ -111,7 +111,7 @@ def talk_conv_table(
 
 
 def soft_box(to_left: Tensor, to_right: Tensor, t: slice, s: slice) -> Tensor:
-    """The share (B, H, t, s) that each position's window takes of each token."""
+    """Return the share (B, H, t, s) that each position's window takes of each token."""
     tokens = torch.arange(s.start, s.stop, device=to_left.device)
     ahead = tokens - torch.arange(t.start, t.stop, device=to_left.device)[:, None]  # (t, s): s - t
     share = to_left[:, :, t, None] + (1 + ahead)
@@ -120,7 +120,7 @@ def soft_box(to_left: Tensor, to_right: Tensor, t: slice, s: slice) -> Tensor:
 
 
 def reach(distance: Tensor, most: int) -> int:
-    """How far windows reach: `most`, or further where offsets exceed 1.
+    """Return how far windows reach: `most`, or further where offsets exceed 1.
 
     A graph that is being compiled knows no values: there, offsets must not exceed 1.
     """
@@ -130,7 +130,7 @@ def reach(distance: Tensor, most: int) -> int:
 
 
 class TalkBlocked(torch.autograd.Function):
-    """The soft boxes of a block of positions, times the tokens in reach; see `blocks`."""
+    """Multiply the soft boxes of a block of positions by the tokens in reach; see `blocks`."""
 
     @staticmethod
     def forward(ctx, x, left, right, max_left, max_right):
@@ -175,7 +175,7 @@ class TalkBlocked(torch.autograd.Function):
 
 
 def at_edge(products: Tensor, distance: Tensor, at: Tensor, sign: int) -> Tensor:
-    """Each row's entry at the token that the edge cuts through; 0 where it cuts between tokens."""
+    """Return each row's entry at the token its edge cuts through; 0 if it cuts between two."""
     whole = distance.floor()
     column = at + sign * (1 + whole.nan_to_num().long())
     column = column.clamp(0, products.shape[-1] - 1).unsqueeze(-1)
@@ -185,7 +185,7 @@ def at_edge(products: Tensor, distance: Tensor, at: Tensor, sign: int) -> Tensor
 def talk_conv_blocked(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> Tensor:
-    """The window's weights in blocks of 32 positions: memory linear in T, no long sum.
+    """Apply the weights in blocks of 32 positions: memory linear in T, and no long sum.
 
     Keeps only its inputs for the backward pass, whose own derivative is not defined.
     """
