@@ -64,7 +64,7 @@ def if_needed(ctx, index: int, function: Callable, *arguments):
     return function(*arguments) if ctx.needs_input_grad[index] else None
 
 
-def conv_backward(ctx, g):
+def differentiate_conv(ctx, g):
     (x, weight), (pad,) = ctx.saved_tensors, ctx.sizes
     if all(ctx.needs_input_grad[:2]):
         return *ops.conv_backward(g, x, weight, pad), None
@@ -72,31 +72,31 @@ def conv_backward(ctx, g):
     return dx, if_needed(ctx, 1, ops.conv_grad_weight, g, x, weight.shape, pad), None
 
 
-def conv_grad_input_backward(ctx, ddx):
+def differentiate_conv_grad_input(ctx, ddx):
     (g, weight), (pad,) = ctx.saved_tensors, ctx.sizes
     dg = if_needed(ctx, 0, ops.conv, ddx, weight, pad)
     return dg, if_needed(ctx, 1, ops.conv_grad_weight, g, ddx, weight.shape, pad), None
 
 
-def conv_grad_weight_backward(ctx, ddw):
+def differentiate_conv_grad_weight(ctx, ddw):
     (g, x), (_, pad) = ctx.saved_tensors, ctx.sizes
     dg = if_needed(ctx, 0, ops.conv, x, ddw, pad)
     return dg, if_needed(ctx, 1, ops.conv_grad_input, g, ddw, pad), None, None
 
 
-def conv_backward_backward(ctx, ddx, ddw):
+def differentiate_conv_backward(ctx, ddx, ddw):
     (g, x, weight), (pad,) = ctx.saved_tensors, ctx.sizes
     dg = ops.conv(ddx, weight, pad) + ops.conv(x, ddw, pad)
     dx = ops.conv_grad_input(g, ddw, pad)
     return dg, dx, ops.conv_grad_weight(g, ddx, weight.shape, pad), None
 
 
-def conv_softmax_backward(ctx, g):
+def differentiate_conv_softmax(ctx, g):
     gradients = ops.conv_softmax_backward(g, *ctx.saved_tensors, *ctx.sizes)
     return *gradients, None, None, None
 
 
-def talk_backward(ctx, g):
+def differentiate_talk(ctx, g):
     x, left, right = ctx.saved_tensors
     dx, dleft, dright = ops.talk_backward(g, x, left, right, *ctx.sizes)
     return dx, dleft, None if right is None else dright, None, None
@@ -106,34 +106,34 @@ def save_direction(ctx, inputs, output) -> None:
     ctx.backward = inputs[1]
 
 
-def cumulative_mean_backward(ctx, g):
+def differentiate_cumulative_mean(ctx, g):
     return ops.cumulative_mean(g, not ctx.backward), None
 
 
 define(
     "conv(Tensor x, Tensor weight, int pad_left) -> Tensor",
     lambda x, weight, pad_left: x.new_empty(x.shape),
-    conv_backward,
+    differentiate_conv,
 )
 define(
     "conv_grad_input(Tensor g, Tensor weight, int pad_left) -> Tensor",
     lambda g, weight, pad_left: g.new_empty(g.shape),
-    conv_grad_input_backward,
+    differentiate_conv_grad_input,
 )
 define(
     "conv_grad_weight(Tensor g, Tensor x, SymInt[] shape, int pad_left) -> Tensor",
     lambda g, x, shape, pad_left: x.new_empty(shape),
-    conv_grad_weight_backward,
+    differentiate_conv_grad_weight,
 )
 define(
     "conv_backward(Tensor g, Tensor x, Tensor weight, int pad_left) -> (Tensor, Tensor)",
     lambda g, x, weight, pad_left: (g.new_empty(g.shape), x.new_empty(weight.shape)),
-    conv_backward_backward,
+    differentiate_conv_backward,
 )
 define(
     "conv_softmax(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor",
     lambda x, logits, seed, dropout, pad_left: x.new_empty(x.shape),
-    conv_softmax_backward,
+    differentiate_conv_softmax,
 )
 define(
     "conv_softmax_backward(Tensor g, Tensor x, Tensor logits, Tensor? seed, float dropout,"
@@ -144,7 +144,7 @@ define(
 define(
     "talk(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor",
     lambda x, left, right, max_left, max_right: x.new_empty(x.shape),
-    talk_backward,
+    differentiate_talk,
 )
 define(
     "talk_backward(Tensor g, Tensor x, Tensor left, Tensor? right, int max_left, int max_right)"
@@ -159,7 +159,7 @@ define(
 define(
     "cumulative_mean(Tensor x, bool backward) -> Tensor",
     lambda x, backward: x.new_empty(x.shape),
-    cumulative_mean_backward,
+    differentiate_cumulative_mean,
     save_direction,
 )
 define(

@@ -10,15 +10,15 @@ from dynconv.layers.history import require_causal
 from dynconv.layers.projection import linear
 
 
-class RunningSum(NamedTuple):
+class AverageState(NamedTuple):
     """Keeps the sum (N, 1, C) of the positions so far and their number (N, 1, 1)."""
 
     total: Tensor
     count: Tensor
 
-    def select(self, rows: Tensor) -> "RunningSum":
+    def select(self, rows: Tensor) -> "AverageState":
         """Return the sums of these rows; a row may appear several times."""
-        return RunningSum(*(part.index_select(0, rows) for part in self))
+        return AverageState(*(part.index_select(0, rows) for part in self))
 
 
 class AverageAttention(nn.Module):
@@ -49,12 +49,14 @@ class AverageAttention(nn.Module):
         mean = (x * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
         return self._gated(x, mean.to(x.dtype).expand_as(x))
 
-    def step(self, x: Tensor, state: RunningSum | None = None) -> tuple[Tensor, RunningSum]:
+    def step(self, x: Tensor, state: AverageState | None = None) -> tuple[Tensor, AverageState]:
         require_causal(self, self.causal)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))  # bfloat16 counts to 256
         if state is None:
             N, _, C = x.shape
-            state = RunningSum(wide.new_zeros(N, 1, C), wide.new_zeros(N, 1, 1))
+            state = AverageState(wide.new_zeros(N, 1, C), wide.new_zeros(N, 1, 1))
         total = state.total + wide.cumsum(dim=1)
         count = state.count + torch.arange(1, x.shape[1] + 1, device=x.device).view(1, -1, 1)
-        return self._gated(x, (total / count).to(x.dtype)), RunningSum(total[:, -1:], count[:, -1:])
+        return self._gated(x, (total / count).to(x.dtype)), AverageState(
+            total[:, -1:], count[:, -1:]
+        )
