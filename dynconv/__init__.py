@@ -1,1 +1,22 @@
 """Convolutions that compete with self-attention, from the equation to training."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def export_lazily(
+    package: str, exports: dict[str, list[str]]
+) -> tuple[list[str], Callable[[str], Any]]:
+    """Return `__all__` and `__getattr__` of a package that imports a name when it is first used.
+
+    exports  names by the module that defines them
+    """
+    module_of = {name: module for module, names in exports.items() for name in names}
+
+    def import_name(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package}.{module_of[name]}"), name)
+
+    return list(module_of), import_name

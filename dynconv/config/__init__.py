@@ -1,6 +1,6 @@
 """Recipes and experiments: the schema, and how YAML fills it."""
 
-from importlib import import_module
+from dynconv import export_lazily
 
 EXPORTS = {
     "experiment": ["Experiment", "Row"],
@@ -27,13 +27,5 @@ EXPORTS = {
     ],
     "recipe": ["DataConfig", "DecodeConfig", "Published", "Recipe", "TrainConfig"],
 }
-_MODULE = {name: module for module, names in EXPORTS.items() for name in names}
-
-__all__ = list(_MODULE)
-
-
-def __getattr__(name: str):
-    """Import a name when it is first used, so that `config.files` does not load PyTorch."""
-    if name not in _MODULE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE[name]}"), name)
+# so that `config.files` does not load PyTorch
+__all__, __getattr__ = export_lazily(__name__, EXPORTS)
