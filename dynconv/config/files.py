@@ -7,6 +7,8 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,18 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Return what YAML text means; `where` begins the UserError for text that is no YAML.
+    """Return what YAML text means; `where` begins the UserError for text that is no YAML."""
+    import yaml
+
+    try:
+        return deepcopy(_parse_once(text))  # callers may change it
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f"{where}: not readable YAML: {' '.join(str(error).split())}") from None
+
+
+@lru_cache(maxsize=256)
+def _parse_once(text: str) -> Any:
+    """Parse YAML, each text once: recipes share bases, and the rows of a table share its file.
 
     5e-4 is a number, as in YAML 1.2 and Python; YAML 1.1, which PyYAML reads, has it as text.
     """
@@ -70,10 +83,7 @@ def parse_yaml(text: str, where: str) -> Any:
 
     number = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
     Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
-    try:
-        return yaml.load(text, Loader)
-    except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{where}: not readable YAML: {' '.join(str(error).split())}") from None
+    return yaml.load(text, Loader)
 
 
 def sha256(path: Path) -> str:
