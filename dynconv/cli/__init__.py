@@ -1,6 +1,6 @@
 """The command line: `dynconv`, or `python -m dynconv`. Each command has a module of its own here.
 
-A command's module contains its parser and, beside it, what the command does. Only the chosen
+A command's module contains both its parser and what the command does. Only the chosen
 command imports the packages it needs, so `--help` answers at once.
 """
 
