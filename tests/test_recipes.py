@@ -45,7 +45,7 @@ def loaded(name: str) -> Recipe:
 
 @cache
 def manifest() -> dict[str, Entry]:
-    return {entry.name: entry for entry in read_manifest()}
+    return read_manifest()
 
 
 def laptop(name: str) -> bool:

@@ -14,11 +14,16 @@ from dynconv import cli
 from dynconv.config.files import locked
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared, sets
-from dynconv.text.sets import iwslt, parallel
+from dynconv.text.sets import iwslt, steps
 from dynconv.text.sets.moses import normalize, tokenize
-from dynconv.text.sets.parallel import parallel_map
-from dynconv.text.sets.raw import find_raw, read_segments
-from dynconv.text.sets.splits import fits, hold_out, write_splits
+from dynconv.text.sets.steps import (
+    find_raw,
+    fits,
+    hold_out,
+    parallel_map,
+    read_segments,
+    write_splits,
+)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +104,11 @@ def test_separators_inside_a_line_do_not_break_it(tmp_path):
 
 
 def test_many_lines_go_to_processes_in_blocks_and_keep_their_order(monkeypatch):
-    monkeypatch.setattr(parallel, "FEW", 5)
-    monkeypatch.setattr(parallel, "BLOCK", 7)
-    monkeypatch.setattr(parallel, "CHUNK", 2)
-    pools, pool = [], parallel._pool
-    monkeypatch.setattr(parallel, "_pool", lambda: pools.append(pool()) or pools[0])
+    monkeypatch.setattr(steps, "FEW", 5)
+    monkeypatch.setattr(steps, "BLOCK", 7)
+    monkeypatch.setattr(steps, "CHUNK", 2)
+    pools, pool = [], steps._pool
+    monkeypatch.setattr(steps, "_pool", lambda: pools.append(pool()) or pools[0])
     left = iter(range(1, 17))  # two blocks and a rest
     results = parallel_map(hex, left, "test")
     assert next(results) == "0x1" and next(left) == 8  # no more than a block is read ahead
@@ -281,7 +286,7 @@ def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, mon
     assert message.endswith("; should that not help, remove de-en.tgz, too")
     shutil.rmtree(raw / "de-en")
     assert cli.main(fetch) == 0
-    assert sets.corpus_text("iwslt14-de-en", raw, text)[1]["test"] == 10
+    assert sets.corpus_text("iwslt14-de-en", raw, text)["test"] == 10
 
 
 def test_two_preparations_at_once(tmp_path, monkeypatch):

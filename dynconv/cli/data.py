@@ -72,16 +72,15 @@ def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
     from dynconv.config import ModelConfig
     from dynconv.text import Vocabularies, prepare
-    from dynconv.text.catalog import corpus_sides
-    from dynconv.text.sets import SETS, corpus_text
+    from dynconv.text.catalog import corpus_sides, read_manifest
+    from dynconv.text.sets import corpus_text
 
     source, target = pair(corpus_sides(options.corpus, options.languages), "--languages")
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
     text = options.corpus
-    if text in SETS:
-        made = out.with_name(f"{options.corpus}-text")
-        text, splits = corpus_text(options.corpus, options.raw, made)
-        if "train" not in splits:
+    if text in read_manifest() and not read_manifest()[text].shipped:
+        text = out.with_name(f"{options.corpus}-text")
+        if "train" not in corpus_text(options.corpus, options.raw, text):
             print(f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test")
             return
     if options.vocab_size:

@@ -1,17 +1,16 @@
 """The raw files of a corpus: downloaded by pooch or copied from a directory, then unpacked.
 
-pooch downloads and verifies one file from one address; trying the mirrors in turn and keeping a
-second process out is done here. An interrupted download starts again: pooch cannot resume it.
+pooch downloads one file from one address; mirrors, checksums and a lock against a second process
+are handled here. An interrupted download starts again: pooch cannot resume it.
 """
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dynconv.config.files import locked, refusal
+from dynconv.config.files import locked, refusal, sha256
 from dynconv.errors import UserError
 from dynconv.text.archive import unpack
 from dynconv.text.catalog import CorpusFile, Entry, find_corpus
@@ -53,13 +52,14 @@ def unpack_corpus(name: str, out: Path | None = None) -> Path:
     if missing := ", ".join(file.name for file in entry.missing_files(directory)):
         where = f" --out {out}" if out else ""
         raise UserError(f"{directory} has no {missing}: dynconv data fetch {name}{where} first")
-    packed = [file for file in entry.files if file.is_packed(directory)]
+    archives = [file for file in entry.files if file.stem != file.name]
+    packed = [file for file in archives if not (directory / file.stem).is_dir()]
     if packed:
         with _scratch(name, directory) as scratch:
             for file in packed:
                 print(f"{directory / file.name}: unpacking", flush=True)
                 unpack(directory / file.name, scratch / file.stem)
-                os.replace(scratch / file.stem, directory / file.stem)
+                (scratch / file.stem).replace(directory / file.stem)
     return directory
 
 
@@ -85,11 +85,20 @@ def _is_kept(file: CorpusFile, directory: Path) -> bool:
     path, unpacked = directory / file.name, directory / file.stem
     if path.is_file():
         fault = file.mismatch(path)
-        print(f"{path}: {f'{fault}; it will be fetched again' if fault else file.verified(path)}")
+        print(f"{path}: {f'{fault}; it will be fetched again' if fault else _verified(file, path)}")
         return not fault
     if unpacked.is_dir():
         print(f"{unpacked}: unpacked already")
     return unpacked.is_dir()
+
+
+def _verified(file: CorpusFile, path: Path) -> str:
+    """Say how the file or unpacked folder at `path`, which has no mismatch, was verified."""
+    if path.is_dir():
+        return "copied, not verified"
+    if file.checksums:
+        return f"{' and '.join(file.checksums)} verified"
+    return f"sha256 {sha256(path)}, not verified: the manifest records none"
 
 
 def _fetch_files(entry: Entry, files: list[CorpusFile], source: Path | None, scratch: Path) -> None:
@@ -104,17 +113,15 @@ def _fetch_files(entry: Entry, files: list[CorpusFile], source: Path | None, scr
         try:
             other = None if source else _another_corpus_with(file, entry)
             local = source or other
-            got = _copy(file, local, scratch) if local else _download(file, scratch)
+            part = _copy(file, local, scratch) if local else _download(file, scratch)
         except UserError as error:
-            failures[file] = str(error)
+            failures[file.name] = str(error)
         else:
-            path = scratch.parent / got.name
-            os.replace(got, path)
-            verified = file.verified(path) if path.is_file() else "copied, not verified"
-            print(f"{path}: {verified}{f', from {other}' if other else ''}")
+            path = part.replace(scratch.parent / part.name)
+            print(f"{path}: {_verified(file, path)}{f', from {other}' if other else ''}")
     if failures:
-        names = ", ".join(file.name for file in failures)
-        if not all(file.urls for file in failures):
+        names = ", ".join(failures)
+        if not all(file.urls for file in files if file.name in failures):
             remedy = f"{entry.note} Then add --from DIR, a directory with {names}"
         elif source:
             remedy = f"dynconv data fetch {entry.name} downloads the rest"
@@ -124,58 +131,46 @@ def _fetch_files(entry: Entry, files: list[CorpusFile], source: Path | None, scr
 
 
 def _another_corpus_with(file: CorpusFile, entry: Entry) -> Path | None:
-    """The directory of another corpus that has the same file: some share their archives."""
-    others = entry.directory.parent.glob(f"*/{file.name}") if file.known_hash else ()
+    """Return the directory of another corpus with the same file: some share their archives."""
+    others = entry.directory.parent.glob(f"*/{file.name}") if file.checksums else ()
     return next((path.parent for path in others if not file.mismatch(path)), None)
 
 
 def _copy(file: CorpusFile, source: Path, scratch: Path) -> Path:
     """Copy a file from a directory, or what is in it if the directory has it unpacked."""
-    given, unpacked = source / file.name, source / file.stem
-    if given.is_file():
-        if fault := file.mismatch(given):
-            raise UserError(f"{given}: {fault}; it is damaged, or another file of that name")
-        _link_or_copy(given, scratch / file.name)
-        return scratch / file.name
+    original, unpacked = source / file.name, source / file.stem
+    if original.is_file():
+        if fault := file.mismatch(original):
+            raise UserError(f"{original}: {fault}; it is damaged, or another file of that name")
+        return shutil.copyfile(original, scratch / file.name)
     if unpacked.is_dir():
-        return shutil.copytree(unpacked, scratch / file.stem, copy_function=_link_or_copy)
+        return shutil.copytree(unpacked, scratch / file.stem)
     raise UserError(f"{source} has no {file.name}")
-
-
-def _link_or_copy(path: str | Path, target: str | Path) -> None:
-    try:
-        os.link(os.path.realpath(path), target)
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(path, target)
 
 
 def _download(file: CorpusFile, scratch: Path) -> Path:
     """Download a file from the first mirror that serves it intact."""
-    import pooch
+    from pooch import HTTPDownloader
     from requests import RequestException
 
-    def download(url: str, path: str, _) -> None:
-        os.unlink(path)  # pooch has made it unreadable for others; now the umask decides
-        http(url, path, None)
-
-    http = pooch.HTTPDownloader(
+    download = HTTPDownloader(
         progressbar=sys.stderr.isatty(),
         chunk_size=1 << 16,
         timeout=TIMEOUT,
         headers={"User-Agent": "dynconv"},
         hooks={"response": lambda response, **_: _check_response(response, file)},
     )
-    pooch.get_logger().setLevel("WARNING")
-    reasons = []
+    path, reasons = scratch / file.name, []
     for url in file.urls:
         print(f"{file.name}: downloading from {url}", flush=True)
         try:
-            pooch.retrieve(url, file.known_hash, file.name, scratch, downloader=download)
-            return scratch / file.name
+            download(url, path, None)
         except RequestException as error:
             reasons.append(f"{url}: {_innermost(error)}")
-        except ValueError as error:  # a wrong checksum
-            reasons.append(f"{url}: {str(error).rstrip('.')}")
+        else:
+            if not (fault := file.mismatch(path)):
+                return path
+            reasons.append(f"{url}: {fault}")
     raise UserError(f"could not fetch {file.name}: {'; '.join(reasons) or 'it has no mirror'}")
 
 

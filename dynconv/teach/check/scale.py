@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dynconv.teach.judge import Wrong, attempt, describe_difference, judge, of_kind, short
 from dynconv.text.corpus import Row
-from dynconv.text.sets.splits import fits
+from dynconv.text.sets.steps import fits
 
 WAIT = 5.0
 """seconds after which a message that has not come will not come"""

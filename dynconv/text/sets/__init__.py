@@ -1,52 +1,40 @@
-"""The papers' data sets: from unpacked raw archives to plain files of tokenised text."""
+"""The papers' data sets: from unpacked raw archives to plain files of tokenised text.
+
+A corpus of the manifest names the function here that builds it, `build: NAME.FUNCTION`. It takes
+(raw, out), writes out/SPLIT.SUFFIX, and returns the number of lines of each split.
+"""
 
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 from dynconv.config.files import locked, refusal
-from dynconv.errors import UserError, nearest
-from dynconv.text.catalog import find_corpus
+from dynconv.errors import UserError
+from dynconv.text.catalog import Entry, find_corpus
 from dynconv.text.fetch import unpack_corpus
-from dynconv.text.sets import iwslt, language, summaries, wmt
-from dynconv.text.sets.raw import Missing
-
-SETS: dict[str, Callable[[Path, Path], dict[str, int]]] = {
-    "iwslt14-de-en": iwslt.iwslt14_de_en,
-    "wmt16-en-de": wmt.wmt16_en_de,
-    "wmt14-en-de": wmt.wmt14_en_de,
-    "wmt14-en-fr": wmt.wmt14_en_fr,
-    "wmt17-zh-en": wmt.wmt17_zh_en,
-    "wmt16-en-ro": wmt.wmt16_en_ro,
-    "billion-word": language.billion_word,
-    "wikitext-103": language.wikitext_103,
-    "cnn-dailymail": summaries.cnn_dailymail,
-    "gigaword": summaries.gigaword,
-    "duc-2004": summaries.duc_2004,
-}
-"""each takes (raw, out), writes out/SPLIT.SUFFIX and returns the number of lines per split"""
+from dynconv.text.sets.steps import Missing
 
 
-def corpus_text(name: str, raw: Path | None, out: Path) -> tuple[Path, dict[str, int]]:
-    """Build one of the SETS as text unless it is there; return its directory and line counts.
+def corpus_text(name: str, raw: Path | None, out: Path) -> dict[str, int]:
+    """Unpack a fetched corpus and build it as `build_corpus` does, unless its text is there.
 
-    raw: where its archives were fetched to; None means data/raw/NAME
+    raw  where its archives were fetched to; None means data/raw/NAME
     """
-    if (out / "counts.json").is_file():
-        return out, build_corpus(name, out, out)
-    if name == "wmt17-zh-en" and find_spec("jieba") is None:
-        raise UserError(
-            "Chinese has no spaces between words; to find them: pip install 'dynconv[chinese]'"
-        )
-    return out, build_corpus(name, unpack_corpus(name, raw), out)
+    if not (out / "counts.json").is_file():
+        if name == "wmt17-zh-en" and find_spec("jieba") is None:
+            raise UserError(
+                "Chinese has no spaces between words; to find them: pip install 'dynconv[chinese]'"
+            )
+        raw = unpack_corpus(name, raw)
+    return build_corpus(name, raw, out)
 
 
 def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
-    """Build one of the SETS as text and return how many lines each split has.
+    """Build the text of a corpus of the manifest and return how many lines each split has.
 
     raw  the directory of its unpacked archives
     out  the new directory. Until it is complete it is named OUT.part, from which the same command
@@ -56,10 +44,8 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
     lines than its other side, and when the disk cannot be written. Prints a warning when a split
     has another number of lines than published.
     """
-    if name not in SETS:
-        raise UserError(f"no data set {name!r} to prepare; {nearest(name, SETS, 'there are')}")
-    record = out / "counts.json"
-    part = out.with_name(out.name + ".part")
+    entry = find_corpus(name)
+    record, part = out / "counts.json", out.with_name(out.name + ".part")
     if record.is_file():
         print(f"{out}: text of an earlier preparation")
     elif out.exists():
@@ -69,46 +55,42 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
             out.parent.mkdir(parents=True, exist_ok=True)
             with locked(out.with_name(out.name + ".lock"), f"{out}: another preparation makes it"):
                 if not record.is_file():  # else it was made a moment ago
-                    _write(name, raw, part)
+                    _write(entry, raw, part)
                     os.replace(part, out)
         except Missing as error:
-            raise UserError(f"{error}: {_remedy(name, raw)}") from None
+            raise UserError(f"{error}: {_remedy(entry, raw)}") from None
         except OSError as error:
             why = refusal(error, "give another --out DIR")
             raise UserError(f"{part}: cannot write there: {why}") from None
-    found = json.loads(record.read_text(encoding="utf-8"))
-    warn_of_counts(name, found, out)
-    return found
-
-
-def _write(name: str, raw: Path, part: Path) -> None:
-    part.mkdir(exist_ok=True)
-    found = SETS[name](raw, part)
-    if not found:
-        raise Missing(f"{raw}: its files hold no usable line")
-    shutil.rmtree(part / "stages", ignore_errors=True)
-    (part / "counts.json").write_text(json.dumps(found), encoding="utf-8")
-
-
-def _remedy(name: str, raw: Path) -> str:
-    """Say how to get raw files again; `fetch` takes an existing folder for an unpacked archive."""
-    entry = find_corpus(name)
-    archives = {file.stem: file for file in entry.files if (raw / file.stem).is_dir()}
-    where = "" if raw == entry.directory else f" --out {raw}"
-    again = f"dynconv data fetch {name}{where}, or the same with --from DIR for a copy of yours"
-    if not archives:
-        return again
-    doubtful = [file.name for file in archives.values() if not file.known_hash]
-    more = f"; should that not help, remove {', '.join(doubtful)}, too" if doubtful else ""
-    return f"in {raw} remove the folder {' or '.join(archives)}; then {again}{more}"
-
-
-def warn_of_counts(name: str, found: dict[str, int], out: Path) -> None:
-    """Warn on stderr about each split that has another number of lines than the manifest says."""
-    for split, known in (find_corpus(name).sentences or {}).items():
-        if found.get(split, 0) != known:
+    counts = json.loads(record.read_text(encoding="utf-8"))
+    for split, expected in (entry.sentences or {}).items():
+        if (lines := counts.get(split, 0)) != expected:
             print(
-                f"dynconv: {name}: {found.get(split, 0):,} lines in split {split}, {known:,} are "
-                f"known: are the raw files the same? remove {out} to make it again",
+                f"dynconv: {name}: {lines:,} lines in split {split}, {expected:,} are known: are "
+                f"the raw files the same? remove {out} to make it again",
                 file=sys.stderr,
             )
+    return counts
+
+
+def _write(entry: Entry, raw: Path, part: Path) -> None:
+    part.mkdir(exist_ok=True)
+    module, function = entry.build.split(".")
+    build = getattr(import_module(f"dynconv.text.sets.{module}"), function)
+    counts = build(raw, part)
+    if not counts:
+        raise Missing(f"{raw}: its files hold no usable line")
+    shutil.rmtree(part / "stages", ignore_errors=True)
+    (part / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
+
+
+def _remedy(entry: Entry, raw: Path) -> str:
+    """Say how to get raw files again; `fetch` takes an existing folder for an unpacked archive."""
+    archives = {file.stem: file for file in entry.files if (raw / file.stem).is_dir()}
+    where = "" if raw == entry.directory else f" --out {raw}"
+    again = f"dynconv data fetch {entry.name}{where}, or the same with --from DIR for your own copy"
+    if not archives:
+        return again
+    doubtful = ", ".join(file.name for file in archives.values() if not file.checksums)
+    more = f"; should that not help, remove {doubtful}, too" if doubtful else ""
+    return f"in {raw} remove the folder {' or '.join(archives)}; then {again}{more}"

@@ -7,8 +7,14 @@ from pathlib import Path
 
 from dynconv.text.corpus import stream_lines
 from dynconv.text.sets.moses import tokenize
-from dynconv.text.sets.raw import find_raw, read_segments, tokenized_pairs
-from dynconv.text.sets.splits import fits, hold_out, write_splits
+from dynconv.text.sets.steps import (
+    find_sides,
+    fits,
+    hold_out,
+    read_segments,
+    tokenized_pairs,
+    write_splits,
+)
 
 LANGUAGES = ("de", "en")
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
@@ -21,20 +27,16 @@ def iwslt14_de_en(raw: Path, out: Path) -> dict[str, int]:
 
     Every 23rd pair goes to split valid. The five evaluation sets, in the order above, are the test.
     """
-    train = _sides(raw, "train.tags.de-en.{}")
-    tests = [_sides(raw, f"IWSLT14.{test}.de-en.{{}}.xml") for test in TESTS]
+    train = find_sides(raw, "train.tags.de-en.{}", LANGUAGES)
+    tests = [find_sides(raw, f"IWSLT14.{test}.de-en.{{}}.xml", LANGUAGES) for test in TESTS]
     pairs = tokenized_pairs(out, train, _talks, _lower)
     kept = hold_out(23, (pair for pair in pairs if fits(pair, longest=175, ratio=1.5)))
     held = chain.from_iterable(tokenized_pairs(out, test, read_segments, _lower) for test in tests)
     return write_splits(out, LANGUAGES, chain(kept, (("test", pair) for pair in held)))
 
 
-def _sides(raw: Path, name: str) -> list[tuple[Path, str]]:
-    return [(find_raw(raw, name.format(language)), language) for language in LANGUAGES]
-
-
 def _talks(path: Path) -> Iterator[str]:
-    """What is said, titles and descriptions; not the other lines about a talk."""
+    """Read speech, titles and descriptions, but not the other lines about a talk."""
     return (TAGS.sub("", line) for line in stream_lines(path) if not ABOUT.search(line))
 
 

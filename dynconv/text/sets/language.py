@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from dynconv.text.corpus import stream_lines
-from dynconv.text.sets.raw import Missing, find_raw
-from dynconv.text.sets.splits import write_splits
+from dynconv.text.sets.steps import Missing, find_raw, write_splits
 
 
 def billion_word(raw: Path, out: Path) -> dict[str, int]:

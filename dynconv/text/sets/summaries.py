@@ -8,9 +8,7 @@ from pathlib import Path
 
 from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import tokenize
-from dynconv.text.sets.parallel import parallel_map
-from dynconv.text.sets.raw import Missing, find_raw
-from dynconv.text.sets.splits import write_splits
+from dynconv.text.sets.steps import Missing, find_raw, parallel_map, write_splits
 
 SIDES = ("article", "summary")
 LISTS = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt"}

@@ -6,8 +6,16 @@ from pathlib import Path
 
 from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import normalize, tokenize
-from dynconv.text.sets.raw import find_raw, read_segments, tokenized_pairs
-from dynconv.text.sets.splits import fits, hold_out, write_splits
+from dynconv.text.sets.steps import (
+    Side,
+    find_raw,
+    find_sides,
+    fits,
+    hold_out,
+    read_segments,
+    tokenized_pairs,
+    write_splits,
+)
 
 COMMA_BELOW = str.maketrans("ŞşŢţ", "ȘșȚț")
 """turns Romanian letters with a cedilla, from old fonts, into those with a comma, as
@@ -72,53 +80,46 @@ def wmt17_zh_en(raw: Path, out: Path) -> dict[str, int]:
     Hassan et al. 2018 filtered these 25 million pairs to 20 million by unpublished models of their
     own. We keep pairs of up to 175 words and a ratio of 1.5; jieba finds the Chinese words.
     """
+    languages = ("zh", "en")
     names = ["training/news-commentary-v12.zh-en.{}", "UNv1.0.en-zh.{}"]
-    train = [_sides(raw, name, zh="zh", en="en") for name in names]
+    train = [find_sides(raw, name, languages) for name in names]
     train += [_cwmt(english) for english in sorted(raw.rglob("[!.]*_en.txt"))]
-    valid = _news(raw, "newsdev2017-zhen", "zh", "en")
-    test = _news(raw, "newstest2017-zhen", "zh", "en")
+    valid = _news(raw, out, "valid", "newsdev2017-zhen", languages)
+    test = _news(raw, out, "test", "newstest2017-zhen", languages)
     kept = _clean((("train", pair) for pair in _train(out, train)), longest=175, ratio=1.5)
-    held = (("valid", pair) for pair in tokenized_pairs(out, valid, read_segments, _words))
-    return write_splits(out, ("zh", "en"), chain(kept, held, _test(out, test)))
+    return write_splits(out, languages, chain(kept, valid, test))
 
 
 def _from_english(
     raw: Path, out: Path, to: str, corpora: Iterable[str], test: str, *, valid: int, **limits
 ) -> dict[str, int]:
     """Send every `valid`th pair of the corpora to split valid, and clean by the limits."""
-    train = [_sides(raw, f"{corpus}.{{}}", **{"en": "en", to: to}) for corpus in corpora]
-    news = _news(raw, test, "en", to)
+    languages = ("en", to)
+    train = [find_sides(raw, corpus + ".{}", languages) for corpus in corpora]
+    held_out = _news(raw, out, "test", test, languages)
     kept = _clean(hold_out(valid, _train(out, train)), **limits)
-    return write_splits(out, ("en", to), chain(kept, _test(out, news)))
+    return write_splits(out, languages, chain(kept, held_out))
 
 
-Sides = list[tuple[Path, str]]
-"""the file and the language of source and target"""
-
-
-def _sides(raw: Path, name: str, **endings: str) -> Sides:
-    return [(find_raw(raw, name.format(end)), language) for language, end in endings.items()]
-
-
-def _cwmt(english: Path) -> Sides:
+def _cwmt(english: Path) -> list[Side]:
     """Return the sides of CASIA, CASICT, Datum or NEU: NAME_ch.txt or NAME_cn.txt, NAME_en.txt."""
     chinese = find_raw(english.parent, english.name.replace("_en.txt", "_c[hn].txt"))
     return [(chinese, "zh"), (english, "en")]
 
 
-def _news(raw: Path, name: str, source: str, target: str) -> Sides:
-    files = f"{name}-src.{source}.sgm", f"{name}-ref.{target}.sgm"
-    return [(find_raw(raw, file), side) for file, side in zip(files, (source, target), strict=True)]
-
-
-def _train(out: Path, corpora: Iterable[Sides]) -> Iterator[Row]:
+def _train(out: Path, corpora: Iterable[list[Side]]) -> Iterator[Row]:
     return chain.from_iterable(
         tokenized_pairs(out, sides, stream_lines, _normal) for sides in corpora
     )
 
 
-def _test(out: Path, sides: Sides) -> Iterator[tuple[str, Row]]:
-    return (("test", pair) for pair in tokenized_pairs(out, sides, read_segments, _words))
+def _news(
+    raw: Path, out: Path, split: str, name: str, languages: tuple[str, str]
+) -> Iterator[tuple[str, Row]]:
+    """Find the source and reference of an evaluation set, whose pairs are a split."""
+    names = f"{name}-src.{languages[0]}.sgm", f"{name}-ref.{languages[1]}.sgm"
+    sides = zip([find_raw(raw, name) for name in names], languages, strict=True)
+    return ((split, pair) for pair in tokenized_pairs(out, sides, read_segments, _words))
 
 
 def _clean(pairs: Iterable[tuple[str, Row]], **limits) -> Iterator[tuple[str, Row]]:
