@@ -2,7 +2,6 @@
 
 import json
 from collections import defaultdict
-from contextlib import nullcontext
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from dynconv.lab import ledger
 from dynconv.lab.bench import cases, competitors, measure, operators, table
 from dynconv.lab.bench.cases import Shape
 from dynconv.lab.bench.competitors import choose, predict_peaks
-from dynconv.lab.bench.measure import Run
+from dynconv.lab.bench.measure import Cpu, Run
 from dynconv.ops.registry import OPERATORS
 
 TINY = ["bench", "ops", "--shapes", "2x9x8x2", "--kernel-size", "3", "--rounds", "2"]
@@ -171,32 +170,30 @@ def test_a_spread_is_a_median_with_the_least_and_the_most():
 )
 def test_turns_alternate_and_slow_runs_have_the_least(least, order):
     cost = {"a": 0.5, "b": 1.5, "c": 0.2, "d": 1.0}
-    runs = [Run(name, "forward", print) for name in cost]
+    runs = [Run("", name, "forward", call=print) for name in cost]
     taken = ""
-    for run in measure.take_turns([*runs, Run("e", "forward", note="left out")], 5, 1.0, least):
+    for run in measure.take_turns([*runs, Run("", "e", "forward", note="left out")], 5, 1.0, least):
         run.times.append(cost[run.impl])
         taken += run.impl
     assert taken == order.replace(" ", "")
     assert [len(run.times) for run in runs] == [5, least, 5, 5]
 
 
-def test_the_progress_bar_ends_at_its_end_even_if_a_run_is_slow(monkeypatch):
-    bars = []
+def test_a_slow_run_has_one_turn(monkeypatch):
+    monkeypatch.setattr(Cpu, "seconds", lambda self, call: self.slow + 1)
+    shape = operators.measure_shape(Shape(2, 9, 8, 2), 3, {"cumulative_mean": ["auto"]}, 3)
+    assert [row["forward"]["rounds"] for row in shape["results"]] == [1, 1, 1]
 
-    class Bar(nullcontext):
-        def __init__(self, total, **_):
-            bars.append([total, 0])
-            super().__init__(self)
 
-        def update(self, count=1):
-            bars[-1][1] += count
+def test_a_failure_is_named(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise RuntimeError("could not create a primitive")
 
-    monkeypatch.setattr("tqdm.tqdm", Bar)
-    monkeypatch.setattr(operators, "seconds", lambda call: operators.SLOW + 1)
-    found = operators.measure(Shape(2, 9, 8, 2), 3, {"cumulative_mean": ["auto"]}, 3)
-    assert [row["forward"]["rounds"] for row in found["results"]] == [1, 1, 1]
-    ((total, done),) = bars
-    assert total == done == (1 + 3) * 5
+    monkeypatch.setattr(ops, "cumulative_mean", fail)
+    monkeypatch.setattr(operators, "predict_peaks", lambda *_: [0, 0, 0])
+    shape = operators.measure_shape(Shape(2, 9, 8, 2), 3, {"cumulative_mean": ["auto"]}, 1)
+    assert shape["results"][2]["left_out"] == "failed: could not create a primitive"
+    assert "could not create" in operators.shape_table(shape)
 
 
 def test_short_calls_are_repeated_and_long_ones_are_not(monkeypatch):
@@ -208,9 +205,9 @@ def test_short_calls_are_repeated_and_long_ones_are_not(monkeypatch):
 
     monkeypatch.setattr(measure.time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(measure, "SAMPLE", 0.9)
-    assert measure.seconds(run) == 0.25 and len(calls) == 4
+    assert Cpu().seconds(run) == 0.25 and len(calls) == 4
     monkeypatch.setattr(measure, "SAMPLE", 0.1)
-    assert measure.seconds(run) == 0.25 and len(calls) == 5
+    assert Cpu().seconds(run) == 0.25 and len(calls) == 5
 
 
 def test_memory_is_counted_beyond_the_inputs(capfd):

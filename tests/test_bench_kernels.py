@@ -1,10 +1,8 @@
 """`dynconv bench kernels`: what is known before, what the gate refuses, what is timed and when."""
 
 import json
-import time
 import weakref
 from contextlib import nullcontext
-from itertools import product
 from math import inf, isnan, nan
 from types import SimpleNamespace
 
@@ -15,14 +13,15 @@ from dynconv import cli, ops
 from dynconv.kernels.cuda import build
 from dynconv.lab import simulate
 from dynconv.lab.bench.cases import Case, Shape, draw, dtype_name
-from dynconv.lab.bench.cuda import command, competitors, contest, floors, gate, gpu, plan, tables
-from dynconv.lab.bench.cuda.competitors import KernelRun
-from dynconv.lab.bench.cuda.contest import Bench
+from dynconv.lab.bench.cuda import command, competitors, contest, floors, gate, gpu
+from dynconv.lab.bench.cuda.contest import Contest
+from dynconv.lab.bench.measure import Cpu, Run, measure
 from dynconv.lab.simulate import nvrtc
 
 F32, F64, HALF = torch.float32, torch.float64, torch.bfloat16
 SMALL = Shape(2, 12, 8, 2)
 COMMAND = ["bench", "kernels", "--shapes", "2x12x8x2", "--kernel-sizes", "3"]
+CPU = torch.device("cpu")
 
 
 def width(text: str) -> int:
@@ -78,24 +77,8 @@ def test_the_plan_of_two_shapes(tmp_path, capsys):
     assert set(kernel["takes"]) == {"sm_75", "sm_80", "sm_90"}
     for one in kernel["takes"].values():
         assert 16 < one["registers"] <= 64 and one["shared"] == one["spilled"] == 0
-    # A ring of 32 rows for 2 x 128 channels of 4 bytes: 33 KiB with CUDA's own, 6 times in 228
-    assert {block["dynamic_shared"] for block in kernel["launches"]} == {32 * 1024}
-    assert {block["resident_warps"] for block in kernel["launches"]} == {6 * 4}
-
-
-@pytest.mark.parametrize(
-    ("registers", "shared", "threads", "warps"),
-    [
-        (165, 0, 128, 12),  # 5,376 registers a warp: three for each of four schedulers
-        (201, 0, 32, 8),  # 6,656: two each, not the nine of all together
-        (32, 0, 1024, 64),
-        (32, 0, 32, 32),  # blocks
-        (16, 32 * 1024, 128, 24),
-    ],
-)
-def test_how_many_warps_are_resident(registers, shared, threads, warps):
-    used = nvrtc.Resources(registers, 0, 0, shared // 2)
-    assert plan.resident(used, threads, shared - shared // 2) == warps
+    assert kernel["dynamic_shared"] == 32 * 1024  # a ring of 32 rows for 2 x 128 channels
+    assert "talk_conv<bfloat16, 2>" in text
 
 
 @pytest.mark.parametrize(
@@ -131,7 +114,7 @@ def test_every_kernel_has_a_limit_of_its_own(operator):
 def test_a_direction_moves_its_inputs_and_its_outputs():
     for operator in command.OPERATORS:
         case = Case(operator, 3, HALF, SMALL)
-        inputs, g, _ = draw(case, torch.device("cpu"))
+        inputs, g, _ = draw(case, CPU)
         read = sum(z.nbytes for z in inputs)
         assert floors.moved(case)["forward"] == read + g.nbytes
         assert floors.moved(case)["backward"] == 2 * read + g.nbytes
@@ -141,7 +124,7 @@ def test_a_direction_moves_its_inputs_and_its_outputs():
 def test_windows_end_within_a_token(K):
     """Where the gradient of an offset does not jump, whatever the rounding."""
     case = Case("talk_conv", K, HALF, Shape(4, 50, 8, 4))
-    (x, *offsets), _, _ = draw(case, torch.device("cpu"))
+    (x, *offsets), _, _ = draw(case, CPU)
     assert x.dtype == HALF
     for offset in offsets:
         distance = offset * (K // 2)
@@ -149,19 +132,17 @@ def test_windows_end_within_a_token(K):
         assert (distance % 1 - 0.5).abs().max() < 0.26
 
 
-def test_without_a_gpu_it_says_why_and_what_goes_without(monkeypatch, capsys):
-    monkeypatch.setattr(build, "missing", lambda: "no CuPy: pip install it")
-    assert cli.main(COMMAND) == 2
+@pytest.mark.parametrize(
+    ("module", "options", "remedy"),
+    [(build, [], "--plan tells what to expect"), (nvrtc, ["--plan"], "cannot be compiled")],
+    ids=["GPU", "NVRTC"],
+)
+def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monkeypatch, capsys):
+    monkeypatch.setattr(module, "missing", lambda: "nothing here: 'pip install X' brings it")
+    assert cli.main([*COMMAND, *options]) == 2
     output, error = capsys.readouterr()
     assert output == "" and error.count("\n") == 1
-    assert "no CuPy: pip install it" in error and "--plan" in error
-
-
-def test_without_nvrtc_the_plan_names_the_remedy(monkeypatch, capsys):
-    monkeypatch.setattr(nvrtc, "missing", lambda: "no NVRTC: 'pip install X' brings it")
-    assert cli.main([*COMMAND, "--plan"]) == 2
-    output, error = capsys.readouterr()
-    assert output == "" and error.count("\n") == 1 and "'pip install X'" in error
+    assert "'pip install X'" in error and remedy in error
 
 
 @pytest.mark.parametrize(
@@ -247,13 +228,13 @@ def unwritten(out):
 
 def errors(fake, operator: str, dtype=F64, K: int = 3, B: int = 3) -> dict:
     case = Case(operator, K, dtype, Shape(B, 40, 16, 2))
-    inputs, g, seed = draw(case, torch.device("cpu"))
+    inputs, g, seed = draw(case, CPU)
     return gate.gate(fake, case, inputs, g, seed)[0]
 
 
 def passes(found: list[float], dtype=F64) -> bool:
-    run = KernelRun("cuda", "forward")
-    run.judge(found, gate.ALLOWED[dtype_name(dtype)])
+    run = Run("light_conv", "cuda", "forward")
+    gate.judge(run, found, gate.ALLOWED[dtype_name(dtype)])
     assert (run.note is None) == run.right
     return run.right
 
@@ -262,20 +243,19 @@ def passes(found: list[float], dtype=F64) -> bool:
 @pytest.mark.parametrize(("dtype", "K"), [(F64, 3), (F64, 31), (F32, 9), (HALF, 3)], ids=str)
 def test_right_kernels_pass(operator, dtype, K, monkeypatch):
     monkeypatch.setattr(gate, "PART", 2 * 40 * 16)  # two sentences, then one
+    fake = Honest()
     if dtype == HALF:  # as the kernels do: sums in float32
-
-        class Honest32(Honest):
-            def conv(self, x, weight, pad):
-                return super().conv(x.float(), weight.float(), pad).to(x.dtype)
-
-            def conv_softmax(self, x, logits, *rest):
-                return super().conv_softmax(x.float(), logits.float(), *rest).to(x.dtype)
-
-        Fake = Honest32
-    else:
-        Fake = Honest
-    for found in errors(Fake(), operator, dtype, K).values():
+        for name in ("conv", "conv_softmax"):
+            monkeypatch.setattr(Honest, name, in_float32(getattr(Honest, name)))
+    for found in errors(fake, operator, dtype, K).values():
         assert passes(found, dtype), found
+
+
+def in_float32(method):
+    def widened(self, x, weight, *rest):
+        return method(self, x.float(), weight.float(), *rest).to(x.dtype)
+
+    return widened
 
 
 @pytest.mark.parametrize(
@@ -331,7 +311,7 @@ def test_the_mask_has_its_share_and_is_the_same_backward():
 @pytest.mark.parametrize("K", [3, 15, 31])  # of 8 channels a head: one, two, four lots of them
 def test_the_mask_is_read_off_the_kernels(K):
     case, fake = Case("dynamic_conv_softmax", K, F64, Shape(2, 20, 16, 2)), Honest()
-    (_, logits), _, seed = draw(case, torch.device("cpu"))
+    (_, logits), _, seed = draw(case, CPU)
     kept, _ = gate.mask(fake, case, logits, seed)
     wanted = fake.factor(logits, seed, gate.DROPOUT) != 0
     s = torch.arange(20)[:, None] + torch.arange(K) - K // 2
@@ -340,11 +320,10 @@ def test_the_mask_is_read_off_the_kernels(K):
 
 
 def test_nan_never_passes():
-    run = KernelRun("cuda", "backward")
-    run.judge([0.0, nan, 1.0], 1e-6)
+    run = Run("light_conv", "cuda", "backward")
+    gate.judge(run, [0.0, nan, 1.0], 1e-6)
     assert run.right is False and isnan(run.error) and "nan" in run.note
-    run = KernelRun("cuda", "backward")
-    run.judge([1e-7, 1e-6], 1e-6)
+    gate.judge(run := Run("light_conv", "cuda", "backward"), [1e-7, 1e-6], 1e-6)
     assert run.right is True and run.error == pytest.approx(1e-6) and run.note is None
     assert gate.error(torch.zeros(3), torch.zeros(3).double()) == 0
     assert gate.error(torch.tensor([1.1, 0.0]), torch.tensor([1.0, 0.0]).double()) > 0.09
@@ -361,141 +340,112 @@ def test_memory_is_poisoned_as_long_as_the_kernels_write():
 def test_the_cuda_sources_pass_on_the_cpu(operator):
     """The kernels in use and v1, through the simulator."""
     case = Case(operator, 3, F32, SMALL)
-    inputs, g, seed = draw(case, torch.device("cpu"))
+    inputs, g, seed = draw(case, CPU)
     runs = competitors.kernel_runs(simulate.kernels, case, inputs, g, seed)
     directions = ["forward", "backward"] if operator in ("light_conv", "talk_conv") else ["forward"]
     assert [run.direction for run in runs if run.impl == "v1"] == directions
     assert all(run.right and run.error < 5e-7 for run in runs), runs
 
 
-class OnCpu:
+class OnCpu(Cpu):
     """Gpu's place: wall clock, and no graphs."""
 
-    device, name = torch.device("cpu"), "NVIDIA Nothing-1"
-    fails = ""
+    name, stream = "NVIDIA Nothing-1", None
 
     def about(self):
         return {"device": self.name, "versions": {"driver": "1.2"}}
 
-    def working(self):
-        return nullcontext()
-
-    def fresh(self):
+    def new_pool(self):
         pass
-
-    def used(self):
-        return 100
-
-    def peak(self, call):
-        call()
-        return 100 + 768
-
-    def capture(self, call):
-        return call, None
-
-    def seconds(self, call):
-        start = time.perf_counter()
-        call()
-        return time.perf_counter() - start
-
-    def kernel_times(self, step, steps):
-        step()
-        return {"nvjet_hsh_128": 30.0, "softmax_conv<bfloat16, 4>": 10.0}
-
-
-def test_names_of_matrix_products():
-    for name in (
-        "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64",
-        "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT",
-        "void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32>",
-        "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16>",
-        "void gemv2T_kernel_val<int, int, float, float, float, float, 128>",
-        "ampere_sgemm_128x64_tn",
-    ):
-        assert contest.MATRIX.search(name), name
-    for name in (
-        "void softmax_conv<bfloat16, 4>(...)",
-        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>",
-        "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<float>>",
-        "void at::native::(anonymous namespace)::GLU_kernel",
-        "Memcpy DtoD (Device -> Device)",
-        "Memset (Device)",
-    ):
-        assert not contest.MATRIX.search(name), name
 
 
 def test_what_fails_becomes_a_note():
-    bench = Bench(OnCpu(), Honest(), 2)
+    def failing(error):
+        def fail():
+            raise error
 
-    def fail(why):
-        raise why
+        return lambda: fail
 
-    def made(why):
-        return lambda: (lambda: fail(why), 0)
+    def run(impl, make, **more):
+        return Run("light_conv", impl, "forward", make, **more)
 
-    full = KernelRun("unfold", "forward", make=made(torch.OutOfMemoryError("CUDA out of memory")))
-    broken = KernelRun("compiled", "forward", make=made(KeyError("inductor")))
-    ours = KernelRun("cuda", "forward", make=made(RuntimeError("no image\nmore")), right=True)
-    fine = KernelRun("band", "forward", make=lambda: (lambda: None, 256))
-    wrong = KernelRun("cuda", "backward", right=False, note="WRONG")
-    bench.time([full, broken, ours, fine, wrong], 256)
+    full = run("unfold", failing(torch.OutOfMemoryError("CUDA out of memory")))
+    broken = run("compiled", failing(KeyError("inductor")))
+    ours = run("cuda", failing(RuntimeError("no image\nmore")), right=True)
+    fine = run("band", lambda: lambda: None)
+    wrong = run("cuda", None, right=False, note="WRONG")
+    measure([full, broken, ours, fine, wrong], OnCpu(), 2, "title")
     assert full.note.startswith("left out") and "half" in full.note
     assert broken.note == "failed: 'inductor'" and broken.right is None
     assert ours.note == "failed: no image" and ours.right is False
     assert fine.note is None and len(fine.times) == 2
-    assert fine.peak == (768 - 256) / 256  # the output that the graph of autograd holds is not it
     assert not full.times and not ours.times and wrong.note == "WRONG"
 
 
+def test_a_run_that_fails_late_has_no_times():
+    calls = []
+
+    def fail_at_third_call():
+        calls.append(1)
+        if len(calls) == 3:
+            raise RuntimeError("unspecified launch failure")
+
+    late = Run("light_conv", "cuda", "forward", lambda: fail_at_third_call, right=True)
+    clock = OnCpu()
+    clock.seconds = lambda call: call() or 1.0
+    measure([late], clock, 5, "title")
+    assert late.times == [] and late.right is False and "unspecified" in late.note
+
+
+def contest_of(copied: float, attention_ms: float) -> Contest:
+    made = Contest(OnCpu(), Honest(), 2)
+    made.copied, made.attention = copied, {"forward": attention_ms}
+    return made
+
+
 def test_a_row_has_its_ratios():
-    bench = Bench(OnCpu(), Honest(), 2)
-    bench.copied, bench.attention = 2000.0, {"forward": 8.0}
-    run = KernelRun(
-        "cuda", "forward", right=True, error=1e-7, peak=1.0, times=[0.001, 0.002, 0.009]
-    )
-    row = bench.row({"operator": "x"}, run, 10**9, 1000.0, 3.0)
+    case = Case("light_conv", 3, F32, SMALL)
+    floor = {"bytes": 10**9, "floor_us": 1000.0}
+    run = Run("light_conv", "cuda", "forward", right=True, error=1e-7, peak=2 * case.x_bytes)
+    run.times = [0.001, 0.002, 0.009]
+    row = contest_of(2000.0, 8.0).row(case, run, floor, 3.0)
     assert row["ms"] == 2 and row["gb_per_s"] == 500 and row["copy_share"] == 0.25
     assert row["times_floor"] == 2 and row["attention_by_this"] == 4 and row["eager_by_this"] == 1.5
-    assert row["rounds"] == 3 and row["right"] and row["operator"] == "x"
-    run = KernelRun("cuda", "forward", right=False, error=nan, note="WRONG")
-    row = json.loads(json.dumps(bench.row({}, run, 10**9, 1000.0, None), allow_nan=False))
+    assert row["rounds"] == 3 and row["right"] and row["operator"] == "light_conv"
+    assert row["peak"] == 2
+    run = Run("light_conv", "cuda", "forward", right=False, error=nan, note="WRONG")
+    row = contest_of(2000.0, 8.0).row(case, run, floor)
+    row = json.loads(json.dumps(row, allow_nan=False))
     assert row["ms"] is None and row["copy_share"] is None and row["error"] == "nan"
 
 
 def test_tables_are_100_columns_wide():
-    bench = Bench(OnCpu(), Honest(), 2)
-    bench.copied, bench.attention = 4300.0, {"forward": 700.0}
-    named = Case("dynamic_conv_softmax", 31, HALF, Shape(1000, 10_000, 1024, 16)).named()
-    run = KernelRun("channels_last", "backward", error=1e-3, peak=97.6, times=[9.9999] * 30)
-    run.note = "not captured, timed with Python's overhead: " + "a reason " * 20
-    small = KernelRun("cuda", "forward", right=False, error=nan, note="WRONG", times=[2e-6])
-    rows = [bench.row(named, one, 10**7, 0.1, 1e-3) for one in (run, small)]
-    assert width(tables.operator_table(rows)) <= 100 and "a reason" in tables.operator_table(rows)
-    assert all(
-        part in tables.operator_table(rows) for part in ("channels_last  backward", "nan", "WRONG")
-    )
-    about = {"device": "NVIDIA H200", "date": "2026-11-21"}
-    about |= {"versions": {"torch": "2.11.0+cu130", "cuda": "13.0", "driver": "580.159.04"}}
-    assert width(tables.header(about | {"load": {"before": "0.1, 0.2, 0.3"}}, 4311.2)) <= 100
-    layer = {"K": 31, "dtype": "bfloat16", **Shape(1000, 10_000, 1024, 16)._asdict(), "us": 12345.6}
-    layer |= {"other_share": None, "direction": "forward_backward"}
-    assert width(tables.layer_table([layer | {"most": [{"us": 1.0, "kernel": "k" * 200}]}])) <= 100
+    case = Case("dynamic_conv_softmax", 31, HALF, Shape(1000, 10_000, 1024, 16))
+    run = Run(case.operator, "channels_last", "backward", error=1e-3, peak=10**12)
+    run.times, run.note = [9.9999] * 30, "not captured: " + "a reason " * 20
+    small = Run(case.operator, "cuda", "forward", right=False, error=nan, note="WRONG")
+    small.times = [2e-6]
+    floor = {"bytes": 10**7, "floor_us": 0.1}
+    rows = [contest_of(4300.0, 700.0).row(case, one, floor, 1e-3) for one in (run, small)]
+    text = command.operator_table(rows)
+    assert width(text) <= 100
+    assert all(part in text for part in ("a reason", "channels_last  backward", "nan", "WRONG"))
 
 
-def bench_on_cpu(fake, tmp_path, monkeypatch, operators=None):
+def bench_on_cpu(fake, tmp_path, monkeypatch, operators=("light_conv",)):
     """The whole command but for the GPU; the exit's number, the file, the text."""
     monkeypatch.setattr(competitors, "first_versions", lambda *arguments: {})
-    monkeypatch.setattr(command, "LAYER", (Shape(1, 4, 16, 2),))
     monkeypatch.setitem(gate.ALLOWED, "float32", 1e-6)
-    found = operators or ["light_conv", "dynamic_conv_softmax"]
-    cases = command.chosen(["2x12x8x2", "1x9x8x2"], ["float32"], found, ["3"])
+    cases = command.make_cases(["2x12x8x2", "1x9x8x2"], ["float32"], operators, ["3"])
     path, said = tmp_path / "kernels.json", []
-    wrong = command.measure(Bench(OnCpu(), fake, 3), cases, "the command", path, said.append)
+    contest = Contest(OnCpu(), fake, 3)
+    wrong = command.measure_cases(contest, cases, "the command", path, said.append)
     return wrong, json.loads(path.read_text()), "\n".join(said)
 
 
 def test_everything_is_measured_and_written(tmp_path, monkeypatch):
-    wrong, report, text = bench_on_cpu(Honest(), tmp_path, monkeypatch)
+    operators = ["light_conv", "dynamic_conv_softmax"]
+    wrong, report, text = bench_on_cpu(Honest(), tmp_path, monkeypatch, operators)
     assert wrong == 0 and width(text.rsplit("\n", 1)[0]) <= 100 and "0 wrong" in text
     assert report["command"] == "the command" and report["device"] == "NVIDIA Nothing-1"
     assert report["versions"]["driver"] == "1.2" and report["numbers"]["copy_gb_per_s"] > 0
@@ -524,18 +474,11 @@ def test_everything_is_measured_and_written(tmp_path, monkeypatch):
     of_one = [row for row in eager if row["operator"] == "dynamic_conv_softmax"]
     best = min((row for row in of_one if row["T"] == 9), key=lambda row: row["ms"])
     assert best["eager_by_this"] == 1
-    assert (
-        len(report["numbers"]["layer"]) == 4
-        and report["numbers"]["layer"][0]["other_share"] == 0.25
-    )
-    assert report["numbers"]["layer"][0]["most"][0] == {"us": 30.0, "kernel": "nvjet_hsh_128"}
-    parts = [(row["dtype"], row["direction"]) for row in report["numbers"]["layer"]]
-    assert parts == list(product(("float32", "bfloat16"), ("forward", "forward_backward")))
 
 
 def test_a_wrong_kernel_is_not_timed_and_counted(tmp_path, monkeypatch):
     fake = spoiled("conv", lambda out: out * 1.01)
-    wrong, report, text = bench_on_cpu(fake, tmp_path, monkeypatch, ["light_conv"])
+    wrong, report, text = bench_on_cpu(fake, tmp_path, monkeypatch)
     assert wrong == 2 and "2 wrong" in text
     for row in report["numbers"]["rows"]:
         if row["impl"] == "cuda" and row["direction"] == "forward":
@@ -550,21 +493,21 @@ def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
     def refuse(out):
         raise build.NoGpuKernels("light_conv of lightconv.cu: no such architecture")
 
-    wrong, report, _ = bench_on_cpu(spoiled("conv", refuse), tmp_path, monkeypatch, ["light_conv"])
+    wrong, report, _ = bench_on_cpu(spoiled("conv", refuse), tmp_path, monkeypatch)
     assert wrong == 4
     notes = [row["note"] for row in report["numbers"]["rows"] if row["impl"] == "cuda"]
     assert all("no such architecture" in note for note in notes) and len(notes) == 4
 
 
 def test_what_is_measured_is_kept_when_the_rest_is_not(tmp_path, monkeypatch):
-    operator = Bench.operator
+    operator = Contest.operator
 
     def stop(self, case):
         if case.shape.T == 9:
             raise KeyboardInterrupt
         return operator(self, case)
 
-    monkeypatch.setattr(Bench, "operator", stop)
+    monkeypatch.setattr(Contest, "operator", stop)
     with pytest.raises(KeyboardInterrupt):
         bench_on_cpu(Honest(), tmp_path, monkeypatch)
     rows = json.loads((tmp_path / "kernels.json").read_text())["numbers"]["rows"]
@@ -584,7 +527,7 @@ def test_the_default_shapes_keep_ten_sentences(monkeypatch):
     )
     assert cli.main(["bench", "kernels"]) == 0
     shapes, dtypes, operators, sizes = given["all"]
-    cases = command.chosen(shapes, dtypes, operators or command.OPERATORS, sizes)
+    cases = command.make_cases(shapes, dtypes, operators or command.OPERATORS, sizes)
     shapes = {case.shape for case in cases}
     assert {(s.B, s.T) for s in shapes if s.C == 1024} == {
         (10, 10), (10, 100), (10, 1000), (10, 10_000), (112, 32)
@@ -600,26 +543,25 @@ def test_attention_says_how_it_was_made():
     assert competitors.attention_backend(q @ q.mT) == "products"
 
 
-@pytest.mark.parametrize("spent", ["seconds", "tries"])
-def test_nobody_waits_for_more_compiling(spent, monkeypatch):
-    """What PyTorch would compile is left out with a note."""
+def test_pytorch_compiles_once_per_operator_and_dtype(monkeypatch):
     monkeypatch.setattr(contest, "COMPILED", 12)
+    monkeypatch.setattr(contest, "compiled", lambda function: function)
     monkeypatch.setattr(competitors, "first_versions", lambda *arguments: {})
-    bench = Bench(OnCpu(), Honest(), 1)
-    if spent == "seconds":
-        bench.compiling = contest.COMPILING + 1.0
-    else:
-        bench.tried["light_conv", F32] = 3
-    rows = bench.operator(Case("light_conv", 3, F32, SMALL))
-    late = [row for row in rows if row["impl"] == "compiled"]
-    assert [row["direction"] for row in late] == ["forward", "backward"]
-    assert all("left out" in row["note"] and row["ms"] is None for row in late)
+    one = Contest(OnCpu(), Honest(), 1)
+    for K, dtype, directions in (
+        (3, F32, ["forward", "backward"]),
+        (5, F32, []),
+        (3, F64, ["forward", "backward"]),
+    ):
+        rows = one.operator(Case("light_conv", K, dtype, SMALL))
+        found = [row for row in rows if row["impl"] == "compiled"]
+        assert [row["direction"] for row in found] == directions
+        assert all(row["ms"] > 0 for row in found)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(bool(build.missing()), reason=str(build.missing()))
 def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "LAYER", (Shape(2, 64, 256, 4),))
     path = tmp_path / "kernels.json"
     options = ["--shapes", "2x64x256x4", "--kernel-sizes", "3,31", "--rounds", "3"]
     assert cli.main(["bench", "kernels", *options, "--output", str(path)]) == 0
@@ -631,9 +573,6 @@ def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
         if row["impl"] in ("cuda", "v1", ""):
             assert row["right"] is not False and row["ms"] > 0 and row["note"] is None, row
     assert {row["operator"] for row in report["numbers"]["rows"]} > set(command.OPERATORS)
-    assert all(row["us"] > 0 and 0 < row["other_share"] < 1 for row in report["numbers"]["layer"])
-    names = " ".join(one["kernel"] for row in report["numbers"]["layer"] for one in row["most"])
-    assert "softmax_conv" in names
 
 
 def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
@@ -656,7 +595,8 @@ def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
     saved = torch.zeros(1)
     alive = weakref.ref(saved)
     play, note = own.capture(lambda saved=saved: calls.append("run"))
-    captured = ["error", "run", "default", ("capture", "pool", "stream"), "run", "replay", "wait"]
+    captured = ["error", "run", "default", ("capture", "pool", "stream"), "run"]
+    captured += ["default", "replay", "wait"]
     assert calls == captured
     assert note is None and play() is None and calls == [*captured, "replay"]
     del saved
@@ -679,7 +619,8 @@ def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
     calls.clear()
     play, note = own.capture(late)
     assert play is late and "not permitted" in note and own.pool == "another pool"
-    assert calls[3:] == [("capture", "pool", "stream"), "run", ("capture", None, "stream")]
+    captures = [("capture", "pool", "stream"), "run", ("capture", None, "stream")]
+    assert calls[3:] == [*captures, "default"]
 
     def full():
         raise torch.OutOfMemoryError("full")
@@ -690,7 +631,7 @@ def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
 
 def test_what_would_need_a_matrix_for_each_head_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr(contest, "SQUARE", 8 * 2 * 12 * 12 - 1)
-    _, report, text = bench_on_cpu(simulate.kernels, tmp_path, monkeypatch, ["light_conv"])
+    _, report, text = bench_on_cpu(simulate.kernels, tmp_path, monkeypatch)
     band = [row for row in report["numbers"]["rows"] if row["impl"] == "band"]
     left = [row["T"] for row in band if row["ms"] is None]
     assert left and set(left) == {12} and "left out: T x T for each head" in text
@@ -702,7 +643,7 @@ def test_a_first_version_that_fails_stops_nobody(monkeypatch):
         raise OSError("no room in the cache")
 
     case = Case("light_conv", 3, F32, Shape(1, 8, 4, 2))
-    inputs, g, seed = draw(case, torch.device("cpu"))
+    inputs, g, seed = draw(case, CPU)
     monkeypatch.setattr(competitors, "first_versions", lambda *arguments: {"forward": fail})
     runs = competitors.kernel_runs(simulate.kernels, case, inputs, g, seed)
     assert [(run.impl, run.right) for run in runs[:2]] == [("cuda", True)] * 2

@@ -69,7 +69,7 @@ def add_parser(subparsers) -> None:
 
 def run_decode(options) -> None:
     """Compare decoding with and without incremental state, measured in turns."""
-    from dynconv.lab.bench import bench_decode
+    from dynconv.lab.bench.decode import bench_decode
 
     given = options.directory, options.sentences, options.rounds, options.output
     print(bench_decode(load_for(options, "translation"), *given))
@@ -79,7 +79,7 @@ def run_operators(options) -> None:
     """Measure every implementation of the operators against a copy and attention, in turns."""
     import torch
 
-    from dynconv.lab.bench import bench_ops
+    from dynconv.lab.bench.operators import bench_ops
 
     torch.set_num_threads(options.threads)
     for text in bench_ops(
@@ -112,7 +112,7 @@ def run_kernels(options) -> int:
 
 def run_training(options) -> None:
     """Train for some updates in a scratch directory, and show where the time goes."""
-    from dynconv.lab.bench import bench_train
+    from dynconv.lab.bench.train import bench_train
 
     given = options.recipe, options.overrides, options.updates, options.synthetic, options.output
     print(bench_train(*given))

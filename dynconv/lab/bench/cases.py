@@ -1,5 +1,6 @@
 """Cases: the operators, sizes and dtypes at which implementations are measured."""
 
+from math import prod
 from typing import NamedTuple
 
 import torch
@@ -58,6 +59,11 @@ class Case(NamedTuple):
         names = {"operator": self.operator, "K": self.K}
         return names | {"dtype": dtype_name(self.dtype)} | self.shape._asdict()
 
+    @property
+    def x_bytes(self) -> int:
+        """Return the bytes of x."""
+        return prod(self.shape[:3]) * self.dtype.itemsize
+
     def inputs(self) -> list[tuple[tuple[int, ...], torch.dtype]]:
         """Return the shape and dtype of every input: x, then the kernels, logits or offsets."""
         (B, T, C, H), K = self.shape, self.K
@@ -82,20 +88,20 @@ def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor
     The same case gets the same numbers in every call.
     """
     generator = torch.Generator(device).manual_seed(1)
-    how = {"generator": generator, "device": device}
+    options = {"generator": generator, "device": device}
     (size, _), *others = case.inputs()
-    x, g = (torch.randn(size, **how).to(case.dtype) for _ in range(2))
+    x, g = (torch.randn(size, **options).to(case.dtype) for _ in range(2))
     inputs, reach = [x], case.K // 2
     for size, dtype in others:
         if case.operator == "talk_conv":
             # Windows end 1/4 to 3/4 into a token: at a token's end the gradient of the offset
             # jumps, and rounding would decide which side of the jump an implementation sees.
-            edge = torch.randint(reach, size, **how) + 0.25 + 0.5 * torch.rand(size, **how)
+            edge = torch.randint(reach, size, **options) + 0.25 + 0.5 * torch.rand(size, **options)
             inputs.append((edge / reach).to(dtype))
         else:
-            logits = torch.randn(size, **how)
+            logits = torch.randn(size, **options)
             inputs.append((logits if case.operator == SEEDED else logits.softmax(-1)).to(dtype))
-    return inputs, g, torch.randint(2**63 - 1, (1,), **how)
+    return inputs, g, torch.randint(2**63 - 1, (1,), **options)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:

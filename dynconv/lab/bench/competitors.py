@@ -35,10 +35,20 @@ class Competitor:
         with torch.enable_grad():
             return torch.autograd.grad(self.forward(), self.inputs, self.gradient)
 
-    def runs(self) -> list[Run]:
-        """Return what is timed of it: the forward pass, and forward and backward together."""
-        both = [] if self.gradient is None else [self.forward_backward]
-        return [Run(self.impl, call.__name__, call) for call in (self.forward, *both)]
+    def record(self) -> Callable[[], Sequence[Tensor]]:
+        """Run forward, and return a call that runs backward alone and can be repeated."""
+        with torch.enable_grad():
+            out = self.forward()
+        grad = torch.autograd.grad
+        return partial(grad, out, self.inputs, self.gradient, retain_graph=True)
+
+    def run(self, direction: str) -> Run:
+        """Return what is measured in one direction."""
+        if direction == "backward":  # the graph keeps the output alive, as large as its gradient
+            kept = self.gradient.nbytes
+            return Run(self.operator, self.impl, direction, self.record, self.inputs, kept)
+        call = getattr(self, direction)
+        return Run(self.operator, self.impl, direction, lambda: call, self.inputs)
 
 
 def competitors(shape: Shape, K: int, chosen: dict[str, list[str]]) -> Iterator[Competitor]:
@@ -72,7 +82,7 @@ def choose(operators: Sequence[str], impls: Sequence[str] | None) -> dict[str, l
         known = ["auto", *ops.implementations(operator)]
         chosen[operator] = [impl for impl in known if (impl in impls if impls else impl != "loop")]
     for impl in impls or ():
-        if not any(impl in found for found in chosen.values()):
+        if not any(impl in names for names in chosen.values()):
             known = sorted({impl for name in operators for impl in ops.implementations(name)})
             raise UserError(f"no implementation {impl!r} here: there are auto, {', '.join(known)}")
     return chosen
@@ -94,6 +104,6 @@ def predict_peaks(shape: Shape, K: int, chosen: dict[str, list[str]]) -> list[fl
         for T in lengths
     ]
     return [
-        shape.B * sum(share * found for share, found in zip(shares, of_one, strict=True))
-        for of_one in zip(*peaks, strict=True)
+        shape.B * sum(share * measured for share, measured in zip(shares, column, strict=True))
+        for column in zip(*peaks, strict=True)
     ]

@@ -18,7 +18,7 @@ from dynconv.train import Trained
 def bench_decode(
     trained: Trained, directory: Path, sentences: int | None, rounds: int, output: Path | None
 ) -> str:
-    """Translate the first test sentences with and without incremental state; returns what to print.
+    """Translate the first test sentences with and without incremental state; return the report.
 
     Both search in the same way and encode the source once, but without state the decoder runs over
     the whole prefix at each step. They take turns, `rounds` times. Writes medians and ranges to
@@ -28,27 +28,34 @@ def bench_decode(
     recipe, vocabularies, model, checkpoint = trained
     data, config = recipe.data, recipe.decode
     lines = load_parallel(data.corpus, data.source, data.target, "test").source[:sentences]
-    steppers = {"incremental": Incremental, "recompute": Recompute}
     search = partial(translate, model, vocabularies, lines, config, max_source=data.max_source)
-    runs = [Run(name, "forward", partial(search, stepper=s)) for name, s in steppers.items()]
-    outputs = {}
+    steppers = {"incremental": Incremental, "recompute": Recompute}
+    runs = [
+        Run("translate", name, "forward", call=partial(search, stepper=stepper))
+        for name, stepper in steppers.items()
+    ]
     command = shlex.join(["dynconv", "bench", "decode", str(directory)])
     command += f" --sentences {len(lines)} --rounds {rounds} --checkpoint {checkpoint.path.name}"
     command += f" --beam {config.beam} --lenpen {config.lenpen:g}"
     what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
-    found = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    report = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    translations = {}
     for run in take_turns(runs, rounds):
         start = time.perf_counter()
-        outputs[run.impl] = run.call()
+        translations[run.impl] = run.call()
         run.times.append(time.perf_counter() - start)
-    same = sum(a == b for a, b in zip(*outputs.values(), strict=True))
-    words = sum(len(line.split()) for line in outputs["incremental"])
     fast, slow = (run.times for run in runs)
-    numbers = found["numbers"]
-    numbers |= {"sentences": len(lines), "words": words, "equal": same, "rounds": rounds}
-    numbers |= {"threads": torch.get_num_threads(), **spread("incremental_s", fast)}
-    numbers |= spread("recompute_s", slow) | spread("ratio", ratios(slow, fast))
-    ledger.write(output, found)
+    numbers = report["numbers"] = {
+        "sentences": len(lines),
+        "words": sum(len(line.split()) for line in translations["incremental"]),
+        "equal": sum(a == b for a, b in zip(*translations.values(), strict=True)),
+        "rounds": rounds,
+        "threads": torch.get_num_threads(),
+        **spread("incremental_s", fast),
+        **spread("recompute_s", slow),
+        **spread("ratio", ratios(slow, fast)),
+    }
+    ledger.write(output, report)
 
     def row(name: str) -> str:
         low, high = numbers[f"{name}_range"]
@@ -56,11 +63,12 @@ def bench_decode(
 
     return "\n".join(
         [
-            f"{len(lines)} sentences ({words} words out), beam {config.beam}, "
-            f"medians and ranges of {rounds} rounds in turns, load {found['load']['before']}",
+            f"{len(lines)} sentences ({numbers['words']} words out), beam {config.beam}, "
+            f"medians and ranges of {rounds} rounds in turns, load {report['load']['before']}",
             f"incremental  {row('incremental_s')} s",
             f"recompute    {row('recompute_s')} s",
-            f"ratio        {row('ratio')}    {same} of {len(lines)} translations are equal",
+            f"ratio        {row('ratio')}    {numbers['equal']} of {len(lines)} translations are "
+            "equal",
             f"written to {output}",
         ]
     )

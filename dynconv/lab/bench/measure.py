@@ -1,4 +1,7 @@
-"""How `dynconv bench` measures: whose turn it is, seconds, memory."""
+"""How `dynconv bench` measures: runs take turns, and a clock counts their seconds and memory.
+
+There are two clocks: `Cpu` below, and `Gpu` in cuda/gpu.py.
+"""
 
 import os
 import time
@@ -17,20 +20,87 @@ SAMPLE = 0.01  # seconds that one measurement lasts at least
 
 @dataclass
 class Run:
-    """One implementation in one direction: what is called, and what was measured of it."""
+    """One implementation in one direction: how to call it, and what was measured of it."""
 
+    operator: str
     impl: str
     direction: str
     """forward, backward, or forward_backward for both at once"""
+    make: Callable[[], Callable[[], object]] | None = None
+    """returns the call to time, having done what must precede it, such as recording a graph"""
+    inputs: Sequence[Tensor] = ()
+    kept: int = 0
+    """bytes of an output that the call keeps alive"""
     call: Callable[[], object] | None = None
-    """what is timed; None if there is nothing to time, for the reason in `note`"""
+    """what is timed; None before `prepare`, and if there is nothing to time"""
     times: list[float] = field(default_factory=list)
-    """seconds of one call, an entry for each turn"""
-    peak: float | None = None
-    """most memory that one call holds, in multiples of x"""
-    saved: float | None = None
-    """memory that forward saves for backward, in multiples of x, where it is counted"""
+    """seconds of one call, one entry per turn"""
+    peak: int | None = None
+    """most bytes that one call holds beyond its inputs, including what was saved before it"""
+    saved: int | None = None
+    """bytes that forward saves for backward, where they are counted"""
+    right: bool | None = None
+    """whether its results are right; None if they are not checked"""
+    error: float | None = None
     note: str | None = None
+    """why it was not timed, or what is special about its times"""
+
+    @property
+    def ms(self) -> float | None:
+        """Return the median of its times in milliseconds."""
+        return median(self.times) * 1e3 if self.times else None
+
+    @contextmanager
+    def noting_failures(self) -> Iterator[None]:
+        """Turn an exception into a note, so that the other runs can be timed all the same."""
+        try:
+            yield
+        except Exception as error:  # of many kinds where PyTorch compiles
+            self.note = f"failed: {first_line(error)}"
+            if isinstance(error, torch.OutOfMemoryError):
+                self.note = "left out: with the others it needs more than half of the GPU's memory"
+            self.call, self.times = None, []
+            self.right = None if self.right is None else False
+
+
+class Cpu:
+    """Measures wall-clock time, and the memory that PyTorch's allocator hands out."""
+
+    device = torch.device("cpu")
+    slow, least = 2.0, 1  # seconds of a call after which a run has no more than `least` turns
+
+    def prepare(self, run: Run) -> None:
+        """Count the memory of a first call, which also warms up."""
+        run.call = run.make()
+        with saving(run.inputs) as saved:
+            run.peak = peak(run.call)
+        run.saved = sum(saved.values())
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        """Return the seconds of one call; short calls are repeated until SAMPLE has passed."""
+        start, calls, passed = time.perf_counter(), 0, 0.0
+        while passed < SAMPLE:
+            call()
+            calls += 1
+            passed = time.perf_counter() - start
+        return passed / calls
+
+
+def measure(runs: Sequence[Run], clock: Cpu, rounds: int, title: str) -> None:
+    """Prepare and time the runs that have no note yet, with a progress bar called `title`.
+
+    clock: Cpu, or Gpu of cuda/gpu.py
+    """
+    from tqdm import tqdm
+
+    for run in tqdm(runs, f"{title}, memory", disable=None, leave=False):
+        if run.note is None:
+            with run.noting_failures():
+                clock.prepare(run)
+    turns = take_turns(runs, rounds, clock.slow, clock.least)
+    for run in tqdm(turns, f"{title}, time", rounds * len(runs), disable=None, leave=False):
+        with run.noting_failures():
+            run.times.append(clock.seconds(run.call))
 
 
 def take_turns(
@@ -47,24 +117,14 @@ def take_turns(
                 yield run
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """Return the seconds of one call; short calls are repeated until SAMPLE has passed."""
-    start, calls, passed = time.perf_counter(), 0, 0.0
-    while passed < SAMPLE:
-        call()
-        calls += 1
-        passed = time.perf_counter() - start
-    return passed / calls
-
-
 def ratios(above: list[float], below: list[float]) -> list[float]:
     """Return one time divided by the other, for each round in which both were measured.
 
     If there are fewer than three such rounds, one slow moment would decide: then the list has one
     entry, the quotient of the medians.
     """
-    found = [a / b for a, b in zip(above, below, strict=False)]
-    return [median(above) / median(below)] if len(found) in (1, 2) else found
+    quotients = [a / b for a, b in zip(above, below, strict=False)]
+    return [median(above) / median(below)] if len(quotients) in (1, 2) else quotients
 
 
 def spread(name: str, values: list[float]) -> dict:
@@ -85,6 +145,11 @@ def four_digits(values: dict) -> dict:
     return {name: rounded(value) for name, value in values.items()}
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its type if there is no message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
 def peak(call: Callable[[], object]) -> int:
     """Return the most bytes that one call holds at a time, not counting what existed before it.
 
@@ -93,12 +158,12 @@ def peak(call: Callable[[], object]) -> int:
     """
     with _quiet(), torch.autograd.profiler.profile(profile_memory=True) as profiler:
         call()
-    held = most = 0
+    held = highest = 0
     for event in profiler.kineto_results.events():
         if event.name() == "[memory]":  # an allocation, or with a negative size its end
             held += event.nbytes()
-            most = max(most, held)
-    return most
+            highest = max(highest, held)
+    return highest
 
 
 @contextmanager
@@ -118,13 +183,13 @@ def _quiet() -> Iterator[None]:
 def saving(inputs: Sequence[Tensor]) -> Iterator[dict[int, int]]:
     """Collect what autograd saves for the backward pass: address to bytes, without the inputs."""
     own = {tensor.untyped_storage().data_ptr() for tensor in inputs}
-    kept: dict[int, int] = {}
+    saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in own:
-            kept[storage.data_ptr()] = storage.nbytes()
+            saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
-        yield kept
+        yield saved

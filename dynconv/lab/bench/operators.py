@@ -10,21 +10,11 @@ from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Shape, parse_shape
 from dynconv.lab.bench.competitors import choose, competitors, predict_peaks
-from dynconv.lab.bench.measure import (
-    Run,
-    four_digits,
-    peak,
-    ratios,
-    saving,
-    seconds,
-    spread,
-    take_turns,
-)
+from dynconv.lab.bench.measure import Cpu, four_digits, measure, ratios, spread
 from dynconv.lab.bench.table import Column, digits, table
 from dynconv.ops.registry import OPERATORS
 
 LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes
-SLOW = 2.0  # seconds of a call after which it is not made again
 
 
 def bench_ops(
@@ -56,67 +46,45 @@ def bench_ops(
     report = ledger.entry(what, " ".join(command), numbers)
     yield header(report, rounds)
     for shape in sizes:
-        found = measure(shape, kernel_size, chosen, rounds)
-        numbers["shapes"].append(found)
-        yield shape_table(found)
+        measured = measure_shape(shape, kernel_size, chosen, rounds)
+        numbers["shapes"].append(measured)
+        yield shape_table(measured)
     ledger.write(output, report)
     load = report["load"]
     yield f"\nload {load['before']} before, {load['after']} after; written to {output}"
 
 
-def measure(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> dict:
+def measure_shape(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> dict:
     """Return the numbers of one shape, as they are written to the file."""
-    from tqdm import tqdm
-
     needs = predict_peaks(shape, K, chosen)
     entered = list(competitors(shape, K, chosen))
     size = entered[0].inputs[0].nbytes
-    runs_of = [
-        one.runs() if need <= LIMIT else [] for one, need in zip(entered, needs, strict=True)
-    ]
-    runs = [run for of_one in runs_of for run in of_one]
-    total = (1 + rounds) * len(runs)
-    with tqdm(total=total, disable=None, leave=False, desc=f"T = {shape.T:,}") as bar:
-        with torch.no_grad():
-            for one, of_one in zip(entered, runs_of, strict=True):
-                for run in of_one:
-                    with saving(one.inputs) as kept:
-                        run.peak = peak(run.call) / size  # the first call also warms up
-                    run.saved = sum(kept.values()) / size
-                    bar.update()
-            for run in take_turns(runs, rounds, SLOW, least=1):
-                run.times.append(seconds(run.call))
-                # a slow run gives up its later turns
-                bar.update(1 if run.times[-1] <= SLOW else rounds - len(run.times) + 1)
-    copy, attention = ({run.direction: run.times for run in of_one} for of_one in runs_of[:2])
-    results = []
-    for one, need, of_one in zip(entered, needs, runs_of, strict=True):
+    rows, runs = [], []
+    for one, need in zip(entered, needs, strict=True):
         row: dict = {"operator": one.operator, "impl": one.impl or None}
-        if not of_one:
+        if need > LIMIT:
             row["left_out"] = f"needs about {need / 1e9:.3g} GB, more than {LIMIT / 1e9:.3g} GB"
-        for run in of_one:
-            rival = attention.get(run.direction, [])
-            row[run.direction] = four_digits(numbers_of(run, copy["forward"], rival))
-        results.append(row)
-    return {**shape._asdict(), "x_bytes": size, "results": results}
-
-
-def numbers_of(run: Run, copy: list[float], attention: list[float]) -> dict:
-    """Return a run's time, its ratios to the times of a copy and of attention, and its memory.
-
-    Times and ratios are medians over the rounds, each with its range; ratios are None without
-    attention.
-    """
-    memory = {"peak": run.peak}
-    if run.direction == "forward_backward":
-        memory["saved"] = run.saved
-    return {
-        **spread("ms", [second * 1e3 for second in run.times]),
-        "rounds": len(run.times),
-        **spread("times_copy", ratios(run.times, copy)),
-        **spread("attention_by_this", ratios(attention, run.times)),
-        **memory,
-    }
+        else:
+            directions = ["forward"] if one.gradient is None else ["forward", "forward_backward"]
+            runs += [(row, one.run(direction)) for direction in directions]
+        rows.append(row)
+    with torch.no_grad():
+        measure([run for _, run in runs], Cpu(), rounds, f"T = {shape.T:,}")
+    times = {(run.operator, run.direction): run.times for _, run in runs[:3]}
+    for row, run in runs:
+        if run.note:
+            row["left_out"] = run.note
+            continue
+        attention = times.get(("attention", run.direction), [])
+        numbers = spread("ms", [second * 1e3 for second in run.times])
+        numbers["rounds"] = len(run.times)
+        numbers |= spread("times_copy", ratios(run.times, times["copy", "forward"]))
+        numbers |= spread("attention_by_this", ratios(attention, run.times))
+        numbers["peak"] = run.peak / size
+        if run.direction == "forward_backward":
+            numbers["saved"] = run.saved / size
+        row[run.direction] = four_digits(numbers)
+    return {**shape._asdict(), "x_bytes": size, "results": rows}
 
 
 def header(report: dict, rounds: int) -> str:
@@ -128,7 +96,7 @@ def header(report: dict, rounds: int) -> str:
             ledger.source(report),
             f"{threads} thread{'s' if threads > 1 else ''}, load {report['load']['before']}",
             f"{numbers['dtype']}, K = {K} centred on each position, attention without a mask",
-            f"ms: medians of {rounds} rounds by turns, of 1 for a call of more than {SLOW:g} s",
+            f"ms: medians of {rounds} rounds by turns, of 1 for a call of more than {Cpu.slow:g} s",
             "x copy, faster: medians over common rounds of time / copy's, of attention's / time;",
             "        with fewer than 3 common rounds, of the medians",
             "memory: multiples of x beyond the inputs; PyTorch's peak forward and with backward,",

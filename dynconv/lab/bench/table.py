@@ -55,3 +55,8 @@ def digits(number: float | None, width: int = 0) -> str:
         return f"{'-':>{width}}"
     places = 3 if 0 < number < 0.1 else 2 if number < 10 else 1 if number < 100 else 0
     return f"{number:>{width},.{places}f}"
+
+
+def size(row: dict) -> str:
+    """Return a row's dtype and shape as the title of a table."""
+    return f"{row['dtype']}, " + ", ".join(f"{name} = {row[name]:,}" for name in "BTCH")

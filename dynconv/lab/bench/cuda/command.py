@@ -5,10 +5,10 @@ attention, PyTorch's implementations, and the first version in its source.
 """
 
 import re
-import time
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from textwrap import wrap
 
 import torch
 
@@ -16,19 +16,25 @@ from dynconv.errors import UserError
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.plan import NUMBERS
 from dynconv.lab import ledger
-from dynconv.lab.bench.cases import SEEDED, Case, Shape, parse_shape
-from dynconv.lab.bench.cuda import floors
-from dynconv.lab.bench.cuda.contest import Bench
+from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
+from dynconv.lab.bench.cuda.contest import Contest
 from dynconv.lab.bench.cuda.gpu import Gpu
-from dynconv.lab.bench.cuda.plan import plan as work_out
-from dynconv.lab.bench.cuda.tables import header, layer_table, operator_table
+from dynconv.lab.bench.cuda.plan import plan as write_plan
+from dynconv.lab.bench.table import WIDTH, Column, digits, size, table
 
-DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in NUMBERS}
+DTYPES = {dtype_name(dtype): dtype for dtype in NUMBERS}
 OPERATORS = ["light_conv", "dynamic_conv", SEEDED, "talk_conv"]
-LAYER = Shape(112, 32, 1024, 16), Shape(10, 1000, 1024, 16)
+ABOUT = (
+    "us: medians of graphs played by turns, each after L2 was emptied; GB/s: by the bytes of the "
+    "floor; copy: share of the copy's GB/s; floor: times the floor; attn, eager: times faster than "
+    "attention, and than the best of PyTorch's eager implementations; memory: multiples of x "
+    "beyond the inputs, backward with what was saved; error: of the norm, against float64. "
+    "launch: a graph of one number. PyTorch's implementations with DropConnect draw in the graph: "
+    "two kernels more."
+)
 
 
-def chosen(
+def make_cases(
     shapes: Sequence[str], dtypes: Sequence[str], operators: Sequence[str], sizes: Sequence[str]
 ) -> list[Case]:
     """Return all cases, shape by shape and dtype by dtype; UserError for an unknown name."""
@@ -39,10 +45,11 @@ def chosen(
     for K in sizes:
         if not K.isdecimal() or int(K) < 3 or int(K) % 2 == 0:
             raise UserError(f"kernel size {K!r} must be an odd number of at least 3")
-    every = [(parse_shape(text), DTYPES[name]) for text in shapes for name in dtypes]
+    parsed = [parse_shape(text) for text in shapes]
     return [
-        Case(operator, int(K), dtype, shape)
-        for shape, dtype in every
+        Case(operator, int(K), DTYPES[name], shape)
+        for shape in parsed
+        for name in dtypes
         for operator in operators
         for K in sizes
     ]
@@ -59,68 +66,80 @@ def bench_kernels(
     output: Path | None,
     say: Callable[[str], None],
 ) -> int:
-    """Measure, or with `plan` work out what is known before; return how many kernels are wrong."""
+    """Measure, or with `plan` predict without a GPU; return how many kernels are wrong."""
     operators = operators or OPERATORS
-    cases = chosen(shapes, dtypes, operators, kernel_sizes)
+    cases = make_cases(shapes, dtypes, operators, kernel_sizes)
     options = {"shapes": shapes, "dtypes": dtypes, "operators": operators}
     options |= {"kernel-sizes": kernel_sizes, "rounds": [str(rounds)]}
-    command = " ".join(f"--{name} {','.join(given)}" for name, given in options.items())
+    command = " ".join(f"--{name} {','.join(values)}" for name, values in options.items())
     if plan:
-        for text in work_out(cases, f"dynconv bench kernels --plan {command}", output):
+        for text in write_plan(cases, f"dynconv bench kernels --plan {command}", output):
             say(text)
         return 0
     if reason := build.missing():
         raise UserError(
             f"no CUDA kernels here: {reason}; without a GPU, --plan tells what to expect"
         )
-    bench = Bench(Gpu(), torch.ops.dynconv, rounds)
-    return measure(bench, cases, f"dynconv bench kernels {command}", output, say)
+    contest = Contest(Gpu(), torch.ops.dynconv, rounds)
+    return measure_cases(contest, cases, f"dynconv bench kernels {command}", output, say)
 
 
-def measure(
-    bench: Bench, cases: Sequence[Case], command: str, output: Path | None, say: Callable
+def measure_cases(
+    contest: Contest,
+    cases: Sequence[Case],
+    command: str,
+    output: Path | None,
+    say: Callable[[str], None],
 ) -> int:
     """Measure all cases; return how many kernels are wrong.
 
     The file, by default data/results/kernels-DEVICE.json, is written after each operator.
     """
-    from tqdm import tqdm
-
-    gpu = bench.gpu
-    slug = re.sub("[^a-z0-9]+", "-", gpu.name.lower()).strip("-")
+    clock, rows = contest.clock, []
+    slug = re.sub("[^a-z0-9]+", "-", clock.name.lower()).strip("-")
     output = ledger.output_path(f"kernels-{slug}", output)
-    numbers = {"rows": [], "layer": []}
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
-    report = ledger.entry(what, command, numbers, **gpu.about())
+    report = ledger.entry(what, command, {"rows": rows}, **clock.about())
+    with torch.no_grad(), torch.cuda.stream(clock.stream):
+        largest = max(cases, key=lambda case: case.x_bytes)
+        contest.calibrate(largest.shape, largest.dtype)
+        report["numbers"]["copy_gb_per_s"] = contest.copied
+        where = f"{ledger.source(report)}, load {report['load']['before']}; a copy moves "
+        where += f"{digits(contest.copied)} GB/s"
+        say("\n".join([*wrap(where, WIDTH), "", *wrap(ABOUT, WIDTH)]))
+        for measured in contest.tables(cases):
+            rows += measured
+            ledger.write(output, report)
+            say(operator_table(measured))
+    wrong = sum(row["right"] is False for row in rows)
+    say(f"\n{wrong} wrong; load {report['load']['after']}; written to {output}")
+    return wrong
 
-    def report_rows(rows: list[dict], where: str = "rows") -> None:
-        numbers[where] += rows
-        numbers["copy_gb_per_s"] = bench.copied
-        ledger.write(output, report)
-        bar.clear()
-        say(layer_table(rows) if where == "layer" else operator_table(rows))
-        bar.update()
 
-    with torch.no_grad(), gpu.working():
-        largest = max(cases, key=lambda case: floors.moved(case)["forward"])
-        with tqdm(total=0, disable=True) as bar:
-            bench.calibrate(largest.shape, largest.dtype)
-            say(header(report, bench.copied))
-        for shape, of_shape in groupby(cases, lambda case: case.shape):
-            every, start = list(of_shape), time.perf_counter()
-            total = len(every) + len({case.dtype for case in every})
-            with tqdm(
-                total=total, unit=" runs", disable=None, leave=False, desc=f"T = {shape.T:,}"
-            ) as bar:
-                for dtype, group in groupby(every, lambda case: case.dtype):
-                    report_rows(bench.references(shape, dtype))
-                    for case in group:
-                        report_rows(bench.operator(case))
-            say(f"\n{time.perf_counter() - start:.0f} s for this shape")
-        with tqdm(total=0, disable=True) as bar:
-            for shape in LAYER:
-                for dtype in (torch.float32, torch.bfloat16):
-                    report_rows(bench.layer(shape, dtype), "layer")
-    wrong = [row for row in numbers["rows"] if row["right"] is False]
-    say(f"\n{len(wrong)} wrong; load {report['load']['after']}; written to {output}")
-    return len(wrong)
+def operator_table(rows: Sequence[dict]) -> str:
+    """Return the rows of one operator as a table, with their notes below."""
+    first = rows[0]
+    title = f"{first['operator']} {first['K']}" if first["K"] else "copy and attention"
+
+    def error(row: dict) -> str | None:
+        value = row["error"]
+        return f"{value:.1e}" if isinstance(value, float) else value
+
+    columns = [
+        Column("us", 11, lambda row: row["ms"] and row["ms"] * 1e3),
+        Column("GB/s", 8, itemgetter("gb_per_s")),
+        Column("copy", 7, itemgetter("copy_share")),
+        Column("floor", 10, itemgetter("times_floor")),
+        Column("attn", 8, itemgetter("attention_by_this")),
+        Column("eager", 7, itemgetter("eager_by_this")),
+        Column("memory", 7, itemgetter("peak")),
+        Column("error", 9, error),
+        Column("rounds", 7, itemgetter("rounds")),
+    ]
+    return table(
+        f"{title}, {size(first)}",
+        lambda row: f"{row['impl'] or row['operator']:15}{row['direction']}",
+        24,
+        columns,
+        rows,
+    )

@@ -11,10 +11,11 @@ from dynconv import ops
 from dynconv.kernels.layout import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.cuda import floors
+from dynconv.lab.bench.measure import Run
 
 DROPOUT = 0.1  # the share of DropConnect
 ALLOWED = {"float32": 5e-7, "bfloat16": 2**-8, "float16": 2**-10, "float64": 1e-12}
-PART = 2**24  # numbers of x that are looked at in float64 at a time
+PART = 2**24  # numbers of x that are converted to float64 at a time
 
 
 @contextmanager
@@ -28,10 +29,18 @@ def poisoned() -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
-def error(found: Tensor, expected: Tensor) -> float:
+def error(result: Tensor, expected: Tensor) -> float:
     """Return the error relative to the norm; NaN if there is a NaN anywhere."""
     size = expected.norm().item()
-    return (found.double() - expected).norm().item() / (size or 1)
+    return (result.double() - expected).norm().item() / (size or 1)
+
+
+def judge(run: Run, errors: Sequence[float], allowed: float) -> None:
+    """Record a run's largest error, and note it if it is not allowed; NaN never is."""
+    run.right = all(one <= allowed for one in errors)
+    run.error = torch.tensor(errors).max().item()
+    if not run.right:
+        run.note = f"WRONG, not timed: error {run.error:.2g}, allowed {allowed:.2g}"
 
 
 def reference(
@@ -44,8 +53,8 @@ def reference(
     B, T, C, _ = case.shape
     pad, size, parts = case.K // 2, max(1, PART // (T * C)), []
     for rows in (slice(first, first + size) for first in range(0, B, size)):
-        every = [z if z.dim() == 2 else z[rows] for z in inputs]
-        leaves = [z.detach().to(torch.float64, copy=True).requires_grad_() for z in every]
+        some = [z if z.dim() == 2 else z[rows] for z in inputs]
+        leaves = [z.detach().to(torch.float64, copy=True).requires_grad_() for z in some]
         with torch.enable_grad():
             if case.operator == "talk_conv":
                 impl = "window" if T <= 1000 else "table"  # T x T numbers a head, or T
@@ -57,8 +66,8 @@ def reference(
                 out = getattr(ops, case.operator)(*leaves, pad_left=pad, impl="shifted")
             gradients = torch.autograd.grad(out, leaves, g[rows].double())
         parts.append([out.detach(), *gradients])
-    # One kernel for all sentences has a gradient that is their sum.
-    return [sum(of) if of[0].dim() == 2 else torch.cat(of) for of in zip(*parts, strict=True)]
+    # A kernel that all sentences share has the sum of their gradients.
+    return [sum(z) if z[0].dim() == 2 else torch.cat(z) for z in zip(*parts, strict=True)]
 
 
 def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, bool]:
@@ -70,14 +79,15 @@ def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, boo
     (B, T, C, H), K, R = case.shape, case.K, case.shape.C // case.shape.H
     period = R * -(-K // R)  # no two taps of one position meet the same channel
     t, r = torch.arange(T, device=logits.device), torch.arange(R, device=logits.device)
-    shown = []
+    weights = []
     for first in range(0, period, R):
         units = (t[:, None] % period == first + r).to(logits.dtype)  # (T, R)
         x = units.repeat(1, H).expand(B, T, C).contiguous()
-        shown.append(floors.forward(kernels, case, [x, logits], seed, DROPOUT).unflatten(2, (H, R)))
+        out = floors.forward(kernels, case, [x, logits], seed, DROPOUT)
+        weights.append(out.unflatten(2, (H, R)))
     s = t[:, None] + torch.arange(K, device=t.device) - K // 2  # (T, K): the position a tap meets
     index = (s % period)[:, None].expand(B, T, H, K)
-    kept = torch.cat(shown, dim=3).gather(3, index) != 0
+    kept = torch.cat(weights, dim=3).gather(3, index) != 0
     inside = (0 <= s) & (s < T)
     count = B * H * inside.sum().item()
     share = (kept & inside[:, None]).sum().item() / count
@@ -92,12 +102,12 @@ def gate(
     kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
     errors: dict[str, list[float]] = {"forward": [], "backward": []}
-    for dropped in (False, True) if case.operator == SEEDED else (False,):
-        how, factor = (seed, DROPOUT) if dropped else (None, 0.0), None
+    for drop in (False, True) if case.operator == SEEDED else (False,):
+        dropconnect, factor = (seed, DROPOUT) if drop else (None, 0.0), None
         with poisoned():
-            out = floors.forward(kernels, case, inputs, *how)
-            gradients = floors.backward(kernels, case, g, inputs, *how)
-            if dropped:
+            out = floors.forward(kernels, case, inputs, *dropconnect)
+            gradients = floors.backward(kernels, case, g, inputs, *dropconnect)
+            if drop:
                 kept, right = mask(kernels, case, inputs[1], seed)
                 scale = torch.tensor(1 / (1 - DROPOUT), dtype=accumulator(case.dtype))
                 factor = kept.double() * scale.item()  # as exact as the kernels have it

@@ -1,8 +1,7 @@
-"""Measures on a GPU: time of CUDA graphs, memory, time in each kernel."""
+"""Measures on a GPU: the time of CUDA graphs, and memory."""
 
 import gc
 import subprocess
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from shutil import which
@@ -10,35 +9,34 @@ from shutil import which
 import torch
 
 from dynconv.kernels.cuda.build import cupy
+from dynconv.lab.bench.measure import Run, first_line
 
 
 class Gpu:
     """Measures on the current GPU, on a stream of its own: graphs cannot be captured on another."""
+
+    slow, least = 0.05, 3  # seconds of a call after which a run has no more than `least` turns
 
     def __init__(self):
         self.device = torch.device("cuda", torch.cuda.current_device())
         properties = torch.cuda.get_device_properties(self.device)
         self.name = properties.name
         self.stream = torch.cuda.Stream()
-        self.rubbish = torch.zeros(properties.L2_cache_size, device=self.device)  # 4 times L2
+        self.filler = torch.zeros(properties.L2_cache_size, device=self.device)  # 4 times L2
         self.total = torch.zeros(1, device=self.device)
         torch.cuda.set_per_process_memory_fraction(0.5)  # beyond it, OutOfMemoryError
         torch.cuda.synchronize()
-        self.fresh()
+        self.new_pool()
 
     def about(self) -> dict:
         """Return the device and versions that the numbers depend on."""
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        found = which(query[0]) and subprocess.run(query, capture_output=True, text=True).stdout
-        more = {"cuda": torch.version.cuda, "cupy": cupy().__version__}
-        driver = {"driver": found.split()[0]} if found else {}
-        return {"device": self.name, "versions": more | driver}
+        answer = which(query[0]) and subprocess.run(query, capture_output=True, text=True).stdout
+        versions = {"cuda": torch.version.cuda, "cupy": cupy().__version__}
+        driver = {"driver": answer.split()[0]} if answer else {}
+        return {"device": self.name, "versions": versions | driver}
 
-    def working(self):
-        """Return the context in which all work is done."""
-        return torch.cuda.stream(self.stream)
-
-    def fresh(self) -> None:
+    def new_pool(self) -> None:
         """Start a new memory pool for the next graphs, when the ones before are gone.
 
         Its graphs share memory: one plays after the other, and none reads what another wrote.
@@ -48,16 +46,16 @@ class Gpu:
         torch.cuda.empty_cache()
         self.pool = torch.cuda.graph_pool_handle()
 
-    def used(self) -> int:
-        """Return the bytes of all tensors."""
-        return torch.cuda.memory_allocated()
-
-    def peak(self, call: Callable[[], object]) -> int:
-        """Return the most bytes of tensors during a call."""
+    def prepare(self, run: Run) -> None:
+        """Warm up, count the memory of a call, and capture it as a graph."""
+        run.make()()  # whatever is compiled, chosen or allocated once
+        before = torch.cuda.memory_allocated()
+        call = run.make()
         torch.cuda.reset_peak_memory_stats()
         call()
         torch.cuda.synchronize()
-        return torch.cuda.max_memory_allocated()
+        run.peak = torch.cuda.max_memory_allocated() - before - run.kept
+        run.call, run.note = self.capture(call)
 
     def capture(self, call: Callable[[], object]) -> tuple[Callable[[], object], str | None]:
         """Return the call as a graph and None; or the call itself and why it is not captured.
@@ -65,69 +63,47 @@ class Gpu:
         What waits for the GPU cannot be captured. That is tested before, because a failed capture
         leaves the allocator and the generator as if it went on.
         """
+        graph = torch.cuda.CUDAGraph()
+        capturing = False
         try:
             torch.cuda.set_sync_debug_mode("error")
             call()
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as why:
-            return call, f"not captured, timed with Python's overhead: {first_line(why)}"
-        finally:
             torch.cuda.set_sync_debug_mode("default")
-        graph = torch.cuda.CUDAGraph()
-        try:
+            capturing = True
             with torch.cuda.graph(graph, pool=self.pool, stream=self.stream):
                 call()
         except torch.OutOfMemoryError:
             raise
-        except RuntimeError as why:
-            self.pool = torch.cuda.graph_pool_handle()
-            # An empty capture that ends well frees the generator; the other's memory is lost.
-            with suppress(RuntimeError):
-                with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self.stream):
-                    self.total.zero_()
-            return call, f"not captured, timed with Python's overhead: {first_line(why)}"
+        except RuntimeError as error:
+            if capturing:
+                self.pool = torch.cuda.graph_pool_handle()
+                # An empty capture that ends well frees the generator; the other's memory is lost.
+                with suppress(RuntimeError):
+                    with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=self.stream):
+                        self.total.zero_()
+            return call, f"not captured, timed with Python's overhead: {first_line(error)}"
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
         def play(reads=call) -> None:
-            """`reads` keeps alive what the graph reads: it knows addresses alone."""
+            """Replay; `reads` keeps alive what the graph reads, since it knows only addresses."""
             graph.replay()
 
         play()
-        torch.cuda.synchronize()  # uploaded; and what is wrong is told here
+        torch.cuda.synchronize()  # the graph is uploaded, and a fault in it is reported here
         return play, None
 
     def seconds(self, play: Callable[[], object]) -> float:
         """Return the seconds of one replay with a cold L2.
 
-        Writing puts out what is there; reading then has it written back before the clock starts.
+        Writing evicts what L2 holds; reading then has it written back before the clock starts.
         Meanwhile Python gets ahead of the GPU.
         """
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self.rubbish.fill_(1)
-        torch.sum(self.rubbish, dim=0, keepdim=True, out=self.total)
+        self.filler.fill_(1)
+        torch.sum(self.filler, dim=0, keepdim=True, out=self.total)
         start.record()
         play()
         end.record()
         end.synchronize()
         return start.elapsed_time(end) / 1e3
-
-    def kernel_times(self, step: Callable[[], object], steps: int) -> dict[str, float]:
-        """Return the microseconds that a step spends in each kernel."""
-        from torch.autograd import DeviceType
-        from torch.profiler import ProfilerActivity, profile
-
-        torch.cuda.synchronize()  # what was started before is not counted
-        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-            for _ in range(steps):
-                step()
-            torch.cuda.synchronize()
-        spent: dict[str, float] = defaultdict(float)
-        for event in profiler.events():
-            if event.device_type == DeviceType.CUDA and not event.is_user_annotation:
-                spent[event.name] += event.time_range.elapsed_us() / steps
-        return spent
-
-
-def first_line(why: Exception) -> str:
-    """Return the first line of an error's message, or its type if there is no message."""
-    return (str(why).strip() or type(why).__name__).splitlines()[0][:200]
