@@ -129,7 +129,7 @@ def compare_with_released_model(where: str, meta: dict, case: dict[str, np.ndarr
     memory = model.encode(source, pad_mask)
     close(memory.states[~pad_mask], case["encoder_x"][~pad_mask.numpy()], where)
     close(memory.values[~pad_mask], case["encoder_y"][~pad_mask.numpy()], where)
-    logits = model.output(model.decode(target, memory))
+    logits = model.output(model.hidden_states(target, memory))
     close(logits[real], case["logits"][real.numpy()], where)
     share = model.attention(target, memory) * sum(config.attends) / config.decoder.layers
     close(share[real], case["avg_attn"][real.numpy()], where)
@@ -259,7 +259,7 @@ def test_steps_equal_the_whole_and_padding_changes_nothing(positions):
     for padding in ((0, 3), (3, 0)):
         pad_mask = nn.functional.pad(torch.zeros(2, 7, dtype=torch.bool), padding, value=True)
         memory = model.encode(nn.functional.pad(source, padding), pad_mask)
-        close(model.output(model.decode(target, memory)), whole)
+        close(model.output(model.hidden_states(target, memory)), whole)
         state, parts = model.start(memory), []
         for part in target.split([1, 2, 4], dim=1):
             logits, state = model.step(part, memory, state)
@@ -378,7 +378,7 @@ def test_the_variance_at_the_start_stays_through_20_layers(dropout):
             block.shortcut.register_forward_hook(lambda *call, f=found: f.append(call[2].var()))
     source, target = torch.randint(500, (2, 4, 40))
     with torch.no_grad():
-        hidden = model.decode(target, model.encode(source))
+        hidden = model.hidden_states(target, model.encode(source))
     start = 2 * 0.1**2  # of w + p
     for found in variances.values():
         assert len(found) == 20

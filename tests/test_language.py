@@ -7,7 +7,7 @@ from conftest import sized_stack
 from dynconv.config import LanguageModelConfig
 from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.models import build
-from dynconv.models.seq2seq import sinusoids
+from dynconv.models.decoder import sinusoids
 from dynconv.train.checkpoint import fill, weights
 
 MIXERS = ("attention", "dense", "depthwise", "light", "dynamic", "talk", "average")
@@ -101,7 +101,7 @@ def test_nothing_looks_ahead(mixer):
 @pytest.mark.parametrize("cutoffs", [(5, 12), ()], ids=["adaptive", "plain"])
 def test_loss_is_the_log_probability_of_the_target(cutoffs, embeddings):
     model = small(cutoffs=cutoffs, embeddings=embeddings)
-    hidden, target = model.decode(TOKENS).flatten(0, 1), TOKENS.roll(-1, 1).flatten()
+    hidden, target = model.hidden_states(TOKENS).flatten(0, 1), TOKENS.roll(-1, 1).flatten()
     logp = model.log_probabilities(hidden)
     torch.testing.assert_close(logp.exp().sum(-1), torch.ones(len(target), dtype=torch.float64))
     expected = -logp.gather(1, target[:, None]).squeeze(1)
@@ -114,7 +114,7 @@ def test_gradients_reach_every_parameter(types, embeddings):
     """Those of a tail without targets are zero, not missing, on which DDP would wait."""
     model = small("talk", embeddings=embeddings).train()
     tokens = torch.arange(types)[None]
-    model.nats(model.decode(tokens)[0], tokens[0]).sum().backward()
+    model.nats(model.hidden_states(tokens)[0], tokens[0]).sum().backward()
     zero = {name for name, p in model.named_parameters() if not p.grad.any()}
     tails = {"output.words.1", "output.words.2", "output.projections.0", "output.projections.1"}
     if embeddings == "tied":
@@ -175,7 +175,7 @@ def test_separate_softmax_is_that_of_pytorch():
 def test_embeddings_begin_with_variance_one():
     """2 C / (C + w) in a band of width w: 1 where it is as wide as the model, below up to 2."""
     model, types = small(vocab_size=900, cutoffs=(300, 600), channels=240), torch.arange(900)
-    x = model.embed(types[:, None])[:, 0] - sinusoids(torch.zeros(1), 240)
+    x = model.embed(model.embedding, types[:, None])[:, 0] - sinusoids(torch.zeros(1), 240)
     for band, width in zip(x.split(300), (240, 120, 60), strict=True):
         assert band.var().item() == pytest.approx(2 * 240 / (240 + width), rel=0.1)
 
@@ -184,12 +184,12 @@ def test_embeddings_begin_with_variance_one():
 def test_under_autocast_the_loss_is_float32(cutoffs):
     model = small(cutoffs=cutoffs).float()
     with torch.autocast("cpu", torch.bfloat16):
-        assert model.embed(TOKENS).dtype == torch.float32
-        hidden = model.decode(TOKENS).flatten(0, 1)
+        assert model.embed(model.embedding, TOKENS).dtype == torch.float32
+        hidden = model.hidden_states(TOKENS).flatten(0, 1)
         assert model.log_probabilities(hidden).dtype == torch.float32
         nats = model.nats(hidden, TOKENS.flatten())
     assert nats.dtype == torch.float32 and nats.isfinite().all()
-    exact = model.nats(model.decode(TOKENS).flatten(0, 1), TOKENS.flatten())
+    exact = model.nats(model.hidden_states(TOKENS).flatten(0, 1), TOKENS.flatten())
     assert nats.mean().item() == pytest.approx(exact.mean().item(), rel=0.02)  # 8 bits of mantissa
 
 

@@ -6,7 +6,7 @@ from conftest import sized_stack
 
 from dynconv.config import ModelConfig, StackConfig
 from dynconv.models import build
-from dynconv.models.seq2seq import sinusoids
+from dynconv.models.decoder import sinusoids
 
 SEVEN, SIX = (3, 7, 15, 31, 31, 31, 31), (3, 7, 15, 31, 31, 31)
 MIXERS = ("attention", "dense", "depthwise", "light", "dynamic", "talk", "average")
@@ -205,7 +205,7 @@ def compare_with_released_model(where: str, meta: dict, case: dict, monkeypatch)
     model = build(config).double()
     # there, position 0 has row 2 of the table; the table itself is compared below
     monkeypatch.setattr(
-        "dynconv.models.seq2seq.sinusoids",
+        "dynconv.models.decoder.sinusoids",
         lambda positions, _: torch.from_numpy(case["positions_table"])[positions + 2],
     )
     with torch.no_grad():

@@ -5,7 +5,7 @@ Every class checks the ranges of its entries, also where a program constructs it
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -140,6 +140,7 @@ class ModelConfig:
     """DropConnect on normalised kernel weights; dropout on TaLK's offsets"""
     input_dropout: Probability = 0.0
     """before a convolution's input projection"""
+    activation_dropout: ClassVar[float] = 0.0  # the language models alone have it
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:

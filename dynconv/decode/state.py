@@ -20,7 +20,7 @@ class Recompute:
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return the logits (N, V) after the newest tokens (N,)."""
         self.prefix = torch.cat([self.prefix, tokens[:, None]], dim=1)
-        return self.model.output(self.model.decode(self.prefix, self.memory)[:, -1])
+        return self.model.output(self.model.hidden_states(self.prefix, self.memory)[:, -1])
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Continue with these sentences and these rows; a row may appear several times."""

@@ -45,7 +45,7 @@ def surprisal(
         ids, padding = pad([stream[first[i] : end[i] + 1] for i in chosen])
         unscored = torch.from_numpy((start - first)[chosen])
         scored = ~padding[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])
-        hidden = model.decode(ids[:, :-1].to(device))[scored.to(device)]
+        hidden = model.hidden_states(ids[:, :-1].to(device))[scored.to(device)]
         where = np.concatenate([np.arange(start[i], end[i]) for i in chosen])
         nats[where] = model.nats(hidden, ids[:, 1:][scored].to(device)).double().cpu().numpy()
     return nats

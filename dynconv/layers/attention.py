@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers.adaptive import wide
-from dynconv.layers.history import require_causal
+from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear
 from dynconv.ops.checks import require_heads
 
@@ -60,18 +60,15 @@ def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
 
 
 class KeysValues(NamedTuple):
-    """Keeps the keys and values (N, S, C) of earlier positions while decoding: a KV cache."""
+    """Keeps keys and values: (N, S, C) of earlier positions, or (B, H, S, d_k) of the source."""
 
     keys: Tensor
     values: Tensor
-
-    def select(self, rows: Tensor) -> "KeysValues":
-        """Return the keys and values of these rows; a row may appear several times."""
-        return KeysValues(*(part.index_select(0, rows) for part in self))
+    select = select_rows
 
 
 class SelfAttention(nn.Module):
-    """Attends to the whole sentence, or only within a window of `kernel_size` positions.
+    """Attends to the whole sentence, or only within a window of `window` positions.
 
     The window is centred on each position; a causal layer's window ends there. Decoding keeps the
     keys and values of the window, or of all positions so far.
@@ -81,14 +78,14 @@ class SelfAttention(nn.Module):
         self,
         channels: int,
         heads: int,
-        kernel_size: int | None = None,
+        window: int | None = None,
         *,
         causal: bool = False,
         dropout: float = 0.0,
     ):
         super().__init__()
         require_heads(heads, channels)
-        self.heads, self.kernel_size, self.causal = heads, kernel_size, causal
+        self.heads, self.window, self.causal = heads, window, causal
         self.in_proj = linear(channels, 3 * channels)
         self.out_proj = linear(channels, channels)
         self.dropout = dropout
@@ -96,14 +93,14 @@ class SelfAttention(nn.Module):
     def _allowed(self, T: int, S: int, device: torch.device) -> Tensor:
         """Return (T, S), True where the last T of S positions may attend."""
         ahead = torch.arange(S, device=device) - torch.arange(S - T, S, device=device)[:, None]
-        K = self.kernel_size or 2 * S + 1
+        K = self.window or 2 * S + 1
         if self.causal:
             return (ahead <= 0) & (ahead > -K)
         return ahead.abs() <= K // 2
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         query, key, value = project(self.in_proj, x, 3)
-        if pad_mask is None and self.kernel_size is None:
+        if pad_mask is None and self.window is None:
             return self._attend(query, key, value, causal=self.causal)
         allowed = self._allowed(x.shape[1], x.shape[1], x.device)
         if pad_mask is not None:
@@ -132,7 +129,7 @@ class SelfAttention(nn.Module):
         # the kept positions and the new one are all in the window of one new position
         allowed = None if x.shape[1] == 1 else self._allowed(x.shape[1], key.shape[1], x.device)
         y = self._attend(query, key, value, allowed)
-        keep = key.shape[1] if self.kernel_size is None else self.kernel_size - 1
+        keep = key.shape[1] if self.window is None else self.window - 1
         start = max(0, key.shape[1] - keep)
         return y, KeysValues(key[:, start:], value[:, start:])
 
@@ -149,17 +146,15 @@ class CrossAttention(nn.Module):
         self.out_proj = linear(channels, channels)
         self.dropout = dropout
 
-    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, memory: Tensor) -> KeysValues:
         """Return keys and values (B, H, S, d_k) of the encoder's output; decoding needs them once.
 
         They are made contiguous, because every step's matrix products would copy them otherwise.
         """
         key, value = project(self.memory_proj, memory, 2)
-        return tuple(split_heads(part, self.heads).contiguous() for part in (key, value))
+        return KeysValues(*(split_heads(part, self.heads).contiguous() for part in (key, value)))
 
-    def forward(
-        self, x: Tensor, projected: tuple[Tensor, Tensor], pad_mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, projected: KeysValues, pad_mask: Tensor | None = None) -> Tensor:
         """Attend from x (N, T, C) to `projected` keys and values (B, H, S, d_k); return (N, T, C).
 
         N is B, or B x beam, where the hypotheses of a sentence are consecutive rows and share its

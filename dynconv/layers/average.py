@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.layers.history import require_causal
+from dynconv.layers.adaptive import wide
+from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear
 
 
@@ -15,10 +16,7 @@ class AverageState(NamedTuple):
 
     total: Tensor
     count: Tensor
-
-    def select(self, rows: Tensor) -> "AverageState":
-        """Return the sums of these rows; a row may appear several times."""
-        return AverageState(*(part.index_select(0, rows) for part in self))
+    select = select_rows
 
 
 class AverageAttention(nn.Module):
@@ -51,12 +49,11 @@ class AverageAttention(nn.Module):
 
     def step(self, x: Tensor, state: AverageState | None = None) -> tuple[Tensor, AverageState]:
         require_causal(self, self.causal)
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))  # bfloat16 counts to 256
+        x_wide = wide(x)  # bfloat16 counts to 256
         if state is None:
             N, _, C = x.shape
-            state = AverageState(wide.new_zeros(N, 1, C), wide.new_zeros(N, 1, 1))
-        total = state.total + wide.cumsum(dim=1)
+            state = AverageState(x_wide.new_zeros(N, 1, C), x_wide.new_zeros(N, 1, 1))
+        total = state.total + x_wide.cumsum(dim=1)
         count = state.count + torch.arange(1, x.shape[1] + 1, device=x.device).view(1, -1, 1)
-        return self._gated(x, (total / count).to(x.dtype)), AverageState(
-            total[:, -1:], count[:, -1:]
-        )
+        y = self._gated(x, (total / count).to(x.dtype))
+        return y, AverageState(total[:, -1:], count[:, -1:])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.layers.history import History, require_causal
-from dynconv.layers.projection import InputProjection, linear
+from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
 from dynconv.ops.checks import require_heads
 from dynconv.ops.dynamicconv import pad_time
 from dynconv.ops.lightconv import same_kernel
@@ -22,67 +22,48 @@ def left_padding(kernel_size: int, causal: bool) -> int:
     return kernel_size - 1 if causal else kernel_size // 2
 
 
-class DenseConv(nn.Module):
+class WindowConv(nn.Module):
+    """Applies an `nn.Conv1d` and an activation to x (B, T, C); padding counts as zeros.
+
+    A causal layer has K - 1 zeros before the sentence; another has (K - 1) // 2 before it and
+    K // 2 after it.
+    """
+
+    def __init__(self, conv: nn.Conv1d, causal: bool, activation: nn.Module | None = None):
+        super().__init__()
+        self.conv, self.causal = conv, causal
+        self.activation = activation or nn.Identity()
+        self.kernel_size = conv.kernel_size[0]
+        self.pad_left = self.kernel_size - 1 if causal else (self.kernel_size - 1) // 2
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        return self._convolve(pad_time(zero_padding(x, pad_mask), self.kernel_size, self.pad_left))
+
+    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        require_causal(self, self.causal)
+        past = self.kernel_size - 1
+        state = History.extend(state, x, past)
+        return self._convolve(state.window(past + x.shape[1])), state
+
+    def _convolve(self, window: Tensor) -> Tensor:
+        return self.activation(self.conv(window.transpose(1, 2))).transpose(1, 2)
+
+
+class DenseConv(WindowConv):
     """Convolves all channels, with C x C x K weights (Wu et al., Table 3, "CNN").
 
     It has no projections before or after the convolution.
     """
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.causal, self.pad_left = causal, left_padding(kernel_size, causal)
-        self.conv = nn.Conv1d(channels, channels, kernel_size)
-        nn.init.xavier_uniform_(self.conv.weight)
-        nn.init.zeros_(self.conv.bias)
-
-    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        x = x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
-        return self._mix(pad_time(x, self.kernel_size, self.pad_left))
-
-    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
-        require_causal(self, self.causal)
-        size = self.kernel_size - 1
-        state = History.extend(state, x, size)
-        return self._mix(state.window(size + x.shape[1])), state
-
-    def _mix(self, window: Tensor) -> Tensor:
-        return self.conv(window.transpose(1, 2)).transpose(1, 2)
+        left_padding(kernel_size, causal)  # K must be odd
+        conv = nn.Conv1d(channels, channels, kernel_size)
+        nn.init.xavier_uniform_(conv.weight)
+        nn.init.zeros_(conv.bias)
+        super().__init__(conv, causal)
 
 
-class DepthwiseConv(nn.Module):
-    """Convolves each channel with a kernel of its own, between projections (Wu et al., Table 3)."""
-
-    def __init__(
-        self,
-        channels: int,
-        kernel_size: int,
-        *,
-        causal: bool = False,
-        glu: bool = False,
-        weight_dropout: float = 0.0,
-        input_dropout: float = 0.0,
-    ):
-        super().__init__()
-        self.causal, self.pad_left = causal, left_padding(kernel_size, causal)
-        self.weight_dropout = weight_dropout
-        self.in_proj = InputProjection(channels, glu, input_dropout)
-        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(channels, kernel_size)))
-        self.out_proj = linear(channels, channels)
-
-    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        x = self.in_proj(x, pad_mask)
-        weight = F.dropout(self.weight, self.weight_dropout, self.training).to(x.dtype)
-        return self.out_proj(ops.depthwise_conv(x, weight, pad_left=self.pad_left))
-
-    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
-        require_causal(self, self.causal)
-        x = self.in_proj(x)
-        state = History.extend(state, x, self.weight.shape[1] - 1)
-        return self.out_proj(state.mix(same_kernel(x, self.weight))), state
-
-
-class LightConv(nn.Module):
+class LightConv(ProjectedMixer):
     """Convolves with H normalised kernels, shared by C / H channels each (Wu et al., section 3).
 
     DropConnect drops entries of the normalised (H, K) weights, with one mask for the whole batch.
@@ -96,15 +77,11 @@ class LightConv(nn.Module):
         *,
         causal: bool = False,
         normalize: str = "softmax",
-        glu: bool = False,
-        weight_dropout: float = 0.0,
-        input_dropout: float = 0.0,
+        **options: float,
     ):
-        super().__init__()
         require_heads(heads, channels)
-        self.causal, self.pad_left = causal, left_padding(kernel_size, causal)
-        self.normalize, self.weight_dropout = normalize, weight_dropout
-        self.in_proj = InputProjection(channels, glu, input_dropout)
+        super().__init__(channels, kernel_size - 1, causal=causal, **options)
+        self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
         self.out_proj = linear(channels, channels)
 
@@ -112,18 +89,26 @@ class LightConv(nn.Module):
         weight = ops.normalize_kernel(self.weight, self.normalize)  # (H, K)
         return F.dropout(weight, self.weight_dropout, self.training).to(dtype)
 
-    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        x = self.in_proj(x, pad_mask)
-        return self.out_proj(ops.light_conv(x, self._kernel(x.dtype), pad_left=self.pad_left))
+    def _mix(self, x: Tensor) -> Tensor:
+        return ops.light_conv(x, self._kernel(x.dtype), pad_left=self.pad_left)
 
-    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
-        require_causal(self, self.causal)
-        x = self.in_proj(x)
-        state = History.extend(state, x, self.weight.shape[1] - 1)
-        return self.out_proj(state.mix(same_kernel(x, self._kernel(x.dtype)))), state
+    def _mix_last(self, x: Tensor, history: History) -> Tensor:
+        return history.mix(same_kernel(x, self._kernel(x.dtype)))
 
 
-class DynamicConv(nn.Module):
+class DepthwiseConv(LightConv):
+    """Convolves each channel with a kernel of its own (C, K), as it is (Wu et al., Table 3)."""
+
+    def __init__(self, channels: int, kernel_size: int, *, causal: bool = False, **options: float):
+        super().__init__(
+            channels, channels, kernel_size, causal=causal, normalize="none", **options
+        )
+
+    def _mix(self, x: Tensor) -> Tensor:
+        return ops.depthwise_conv(x, self._kernel(x.dtype), pad_left=self.pad_left)
+
+
+class DynamicConv(ProjectedMixer):
     """Convolves with kernels (H, K) that each position predicts (Wu et al., section 4).
 
     W^Q, of H * K rows and without bias, predicts them from the input as it is after projection,
@@ -139,37 +124,26 @@ class DynamicConv(nn.Module):
         *,
         causal: bool = False,
         normalize: str = "softmax",
-        glu: bool = False,
-        weight_dropout: float = 0.0,
-        input_dropout: float = 0.0,
+        **options: float,
     ):
-        super().__init__()
         require_heads(heads, channels)
+        super().__init__(channels, kernel_size - 1, causal=causal, **options)
         self.heads, self.kernel_size = heads, kernel_size
-        self.causal, self.pad_left = causal, left_padding(kernel_size, causal)
-        self.normalize, self.weight_dropout = normalize, weight_dropout
-        self.in_proj = InputProjection(channels, glu, input_dropout)
+        self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)
         self.out_proj = linear(channels, channels)
 
     def _logits(self, x: Tensor) -> Tensor:
         return self.kernel_proj(x).unflatten(2, (self.heads, self.kernel_size))  # (B, T, H, K)
 
-    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        x = self.in_proj(x, pad_mask)
-        logits, pad_left = self._logits(x), self.pad_left
+    def _mix(self, x: Tensor) -> Tensor:
+        logits = self._logits(x)
         if self.normalize == "softmax":
             dropout = self.weight_dropout if self.training else 0.0
-            y = ops.dynamic_conv_softmax(x, logits, pad_left=pad_left, dropout=dropout)
-        else:
-            kernel = ops.normalize_kernel(logits, self.normalize).to(x.dtype)
-            kernel = F.dropout(kernel, self.weight_dropout, self.training)
-            y = ops.dynamic_conv(x, kernel, pad_left=pad_left)
-        return self.out_proj(y)
+            return ops.dynamic_conv_softmax(x, logits, pad_left=self.pad_left, dropout=dropout)
+        kernel = ops.normalize_kernel(logits, self.normalize).to(x.dtype)
+        kernel = F.dropout(kernel, self.weight_dropout, self.training)
+        return ops.dynamic_conv(x, kernel, pad_left=self.pad_left)
 
-    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
-        require_causal(self, self.causal)
-        x = self.in_proj(x)
-        state = History.extend(state, x, self.kernel_size - 1)
-        kernel = ops.normalize_kernel(self._logits(x), self.normalize).to(x.dtype)
-        return self.out_proj(state.mix(kernel)), state
+    def _mix_last(self, x: Tensor, history: History) -> Tensor:
+        return history.mix(ops.normalize_kernel(self._logits(x), self.normalize).to(x.dtype))

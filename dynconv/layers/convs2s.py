@@ -9,13 +9,12 @@ import math
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from dynconv.errors import UserError
-from dynconv.layers.history import History, require_causal
-from dynconv.ops.dynamicconv import pad_time
+from dynconv.layers.convolution import WindowConv
+from dynconv.layers.history import select_rows
 
 HALVE = 0.5**0.5
 """by which the sum of two tensors of equal variance is multiplied, to keep that variance"""
@@ -70,37 +69,22 @@ class PositionedEmbedding(nn.Module):
         return self.dropout(x)
 
 
-class GatedConv(nn.Module):
+class GatedConv(WindowConv):
     """Convolves to twice the channels and gates one half by the other (section 3.2).
 
-    The output is A * sigmoid(B) for [A B] = W X + b. A causal layer has K - 1 zeros before the
-    sentence; another has (K - 1) // 2 before and K // 2 after it, and zeros in place of padding.
-    Decoding keeps the K - 1 last inputs.
+    The output is A * sigmoid(B) for [A B] = W X + b.
     """
 
     def __init__(
         self, inputs: int, outputs: int, kernel_size: int, *, causal: bool, dropout: float
     ):
-        super().__init__()
-        self.causal, self.kernel_size = causal, kernel_size
-        self.pad_left = kernel_size - 1 if causal else (kernel_size - 1) // 2
-        self.dropout = nn.Dropout(dropout)
         # the gate of inputs near zero is near 1/2, which quarters the variance
-        self.conv = normalised(nn.Conv1d(inputs, 2 * outputs, kernel_size), gain=4 * (1 - dropout))
+        conv = normalised(nn.Conv1d(inputs, 2 * outputs, kernel_size), gain=4 * (1 - dropout))
+        super().__init__(conv, causal, nn.GLU(dim=1))
+        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        x = self.dropout(x)
-        x = x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
-        return self._gated(pad_time(x, self.kernel_size, self.pad_left))
-
-    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
-        require_causal(self, self.causal)
-        size = self.kernel_size - 1
-        state = History.extend(state, x, size)
-        return self._gated(state.window(size + x.shape[1])), state
-
-    def _gated(self, window: Tensor) -> Tensor:
-        return F.glu(self.conv(window.transpose(1, 2)), dim=1).transpose(1, 2)
+        return super().forward(self.dropout(x), pad_mask)
 
 
 class KeyedMemory(NamedTuple):
@@ -113,11 +97,7 @@ class KeyedMemory(NamedTuple):
     values: Tensor
     pad_mask: Tensor | None
     """(B, S) bool, True where padding"""
-
-    def select(self, sentences: Tensor) -> "KeyedMemory":
-        """Return the memory of these sentences."""
-        parts = (None if part is None else part.index_select(0, sentences) for part in self)
-        return KeyedMemory(*parts)
+    select = select_rows
 
 
 class MultiStepAttention(nn.Module):

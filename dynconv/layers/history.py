@@ -1,4 +1,6 @@
-"""The inputs that a convolution keeps while it decodes."""
+"""What a layer keeps while it decodes."""
+
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,11 @@ def require_causal(layer: nn.Module, causal: bool) -> None:
             f"{type(layer).__name__}.step decodes from left to right, but this layer also looks at "
             "later positions: build it with causal=True (TaLKConv with max_right=0)"
         )
+
+
+def select_rows(state: Any, rows: Tensor) -> Any:
+    """Return a named tuple of tensors with these rows of each; a row may appear several times."""
+    return type(state)(*(None if part is None else part.index_select(0, rows) for part in state))
 
 
 class Slots:

@@ -1,7 +1,9 @@
-"""Linear layers with the papers' initialisation, and the input projection of a convolution."""
+"""Linear layers with the papers' initialisation, and mixers between two of them."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from dynconv.layers.history import History, require_causal
 
 
 def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
@@ -11,6 +13,11 @@ def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
     if bias:
         nn.init.zeros_(layer.bias)
     return layer
+
+
+def zero_padding(x: Tensor, pad_mask: Tensor | None) -> Tensor:
+    """Return x (B, T, C) with zeros where pad_mask (B, T) is True."""
+    return x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
 
 
 class InputProjection(nn.Module):
@@ -30,3 +37,39 @@ class InputProjection(nn.Module):
         x = self.linear(self.dropout(x))
         x = F.glu(x, dim=-1) if self.glu else x
         return x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
+
+
+class ProjectedMixer(nn.Module):
+    """Projects the input, mixes positions, and projects the result (Wu et al. 2019, Figure 2).
+
+    past            inputs before the newest that `step` keeps
+    glu             gate the input projection
+    weight_dropout  share of the kernel weights, or of TaLK's offsets, that is dropped
+    input_dropout   share of the inputs that is dropped before they are projected
+
+    A subclass creates the parameters of its kernel and, last, `out_proj`. It mixes projected
+    inputs in `_mix(x)`, and in `_mix_last(x, history)` the last positions x of a history.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        past: int,
+        *,
+        causal: bool,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
+    ):
+        super().__init__()
+        self.past, self.causal, self.weight_dropout = past, causal, weight_dropout
+        self.in_proj = InputProjection(channels, glu, input_dropout)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        return self.out_proj(self._mix(self.in_proj(x, pad_mask)))
+
+    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        require_causal(self, self.causal)
+        x = self.in_proj(x)
+        state = History.extend(state, x, self.past)
+        return self.out_proj(self._mix_last(x, state)), state

@@ -2,15 +2,15 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynconv import ops
-from dynconv.layers.history import History, require_causal
-from dynconv.layers.projection import InputProjection, linear
+from dynconv.layers.history import History
+from dynconv.layers.projection import ProjectedMixer, linear
 from dynconv.ops.checks import require_heads
 
 
-class TaLKConv(nn.Module):
+class TaLKConv(ProjectedMixer):
     """Sums windows whose edges each position and head predicts: time-aware large kernels.
 
     The offsets sigmoid(W x + b) say how far a window reaches, as a share of max_left and of
@@ -28,16 +28,12 @@ class TaLKConv(nn.Module):
         max_right: int,
         *,
         normalize: bool = True,
-        glu: bool = False,
-        weight_dropout: float = 0.0,
-        input_dropout: float = 0.0,
+        **options: float,
     ):
-        super().__init__()
         require_heads(heads, channels)
-        self.max_left, self.max_right = max_left, max_right
-        self.normalize, self.weight_dropout = normalize, weight_dropout
-        self.in_proj = InputProjection(channels, glu, input_dropout)
-        self.offset_proj = linear(channels, heads if max_right == 0 else 2 * heads)
+        super().__init__(channels, max_left, causal=max_right == 0, **options)
+        self.max_left, self.max_right, self.normalize = max_left, max_right, normalize
+        self.offset_proj = linear(channels, heads if self.causal else 2 * heads)
         self.out_proj = linear(channels, channels)
 
     def _offsets(self, x: Tensor) -> Tensor:
@@ -45,22 +41,18 @@ class TaLKConv(nn.Module):
         offsets = self.offset_proj(x).to(torch.promote_types(x.dtype, torch.float32)).sigmoid()
         return F.dropout(offsets, self.weight_dropout, self.training).clamp(max=1)
 
-    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        x = self.in_proj(x, pad_mask)
+    def _mix(self, x: Tensor) -> Tensor:
         offsets = self._offsets(x)
-        left, right = (offsets, None) if self.max_right == 0 else offsets.chunk(2, dim=-1)
+        left, right = (offsets, None) if self.causal else offsets.chunk(2, dim=-1)
         y = ops.talk_conv(x, left, right, max_left=self.max_left, max_right=self.max_right)
-        return self.out_proj(self._scaled(y))
+        return self._scaled(y)
 
-    def _scaled(self, y: Tensor) -> Tensor:
-        return y if self.normalize else y * (self.max_left + self.max_right + 1)
-
-    def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
-        require_causal(self, self.max_right == 0)
+    def _mix_last(self, x: Tensor, history: History) -> Tensor:
         # Zeros before the sentence change no sum, so the window's own start needs no care.
-        x = self.in_proj(x)
-        state = History.extend(state, x, self.max_left)
         behind = torch.arange(self.max_left, -1, -1, device=x.device)
         reach = self._offsets(x).unsqueeze(-1) * self.max_left  # (N, n, H, 1)
         share = (1 - behind + reach).clamp(0, 1) / (self.max_left + 1)  # (N, n, H, max_left + 1)
-        return self.out_proj(self._scaled(state.mix(share.to(x.dtype)))), state
+        return self._scaled(history.mix(share.to(x.dtype)))
+
+    def _scaled(self, y: Tensor) -> Tensor:
+        return y if self.normalize else y * (self.max_left + self.max_right + 1)

@@ -1,4 +1,9 @@
-"""Models, which `build` makes from a configuration."""
+"""Models, which `build` makes from a configuration.
+
+Seq2Seq and ConvS2S return logits, as `torch.nn.functional.cross_entropy` takes them; LanguageModel
+returns log-probabilities, because an adaptive softmax has no logits. In all three, `hidden_states`
+are what the output layer receives, and `step` extends a decoded prefix by new tokens.
+"""
 
 from dynconv.models.build import build
 from dynconv.models.convs2s import ConvS2S

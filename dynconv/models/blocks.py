@@ -1,4 +1,4 @@
-"""Blocks of the encoder and the decoder, whose sub-layers have residual connections."""
+"""The block of every stack, whose sub-layers have residual connections."""
 
 from __future__ import annotations
 
@@ -46,77 +46,45 @@ class Residual(nn.Module):
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
 
-    def step(self, x: Tensor, sublayer: Callable, state) -> tuple[Tensor, Any]:
-        """Do the same with a sub-layer (z, state) -> (y, state); return also the next state."""
 
-        def stateless(z: Tensor) -> Tensor:
-            nonlocal state
-            y, state = sublayer(z, state)
-            return y
+class Block(nn.Module):
+    """Applies a mixer, attention to the source if there is `cross`, and the feed-forward network.
 
-        return self(x, stateless), state
-
-
-class EncoderBlock(nn.Module):
-    """Applies a mixer, then the feed-forward network."""
-
-    def __init__(self, config: ModelConfig, mixer: nn.Module):
-        super().__init__()
-        self.mixer = mixer
-        self.ffn = FeedForward(config.channels, config.ffn, config.activation)
-        self.around_mixer, self.around_ffn = Residual(config), Residual(config)
-
-    def forward(self, x: Tensor, pad_mask: Tensor | None) -> Tensor:
-        x = self.around_mixer(x, lambda z: self.mixer(z, pad_mask))
-        return self.around_ffn(x, self.ffn)
-
-
-class DecoderBlock(nn.Module):
-    """Applies a causal mixer, attention to the source, and the feed-forward network.
-
-    The mixer needs no padding mask, because padding is at the end and no position looks ahead.
+    source  what `cross` takes: the source's projected keys and values, and its padding mask
     """
 
-    def __init__(self, config: ModelConfig, mixer: nn.Module):
+    def __init__(
+        self,
+        config: ModelConfig | LanguageModelConfig,
+        mixer: nn.Module,
+        cross: CrossAttention | None = None,
+    ):
         super().__init__()
-        self.mixer = mixer
-        self.cross = CrossAttention(config.channels, config.heads, dropout=config.attention_dropout)
-        self.ffn = FeedForward(config.channels, config.ffn, config.activation)
-        self.around_mixer, self.around_cross = Residual(config), Residual(config)
-        self.around_ffn = Residual(config)
-
-    def forward(self, x: Tensor, memory: Tensor, pad_mask: Tensor | None) -> Tensor:
-        x = self.around_mixer(x, self.mixer)
-        return self._after_mixer(x, self.cross.project(memory), pad_mask)
-
-    def step(self, x: Tensor, projected, pad_mask: Tensor | None, state):
-        """Return the outputs at new positions x (N, n, C), and the next state of the mixer.
-
-        projected  the source's keys and values, from `cross.project`
-        """
-        x, state = self.around_mixer.step(x, self.mixer.step, state)
-        return self._after_mixer(x, projected, pad_mask), state
-
-    def _after_mixer(self, x: Tensor, projected, pad_mask: Tensor | None) -> Tensor:
-        x = self.around_cross(x, lambda z: self.cross(z, projected, pad_mask))
-        return self.around_ffn(x, self.ffn)
-
-
-class CausalBlock(nn.Module):
-    """Applies a causal mixer, then the feed-forward network: a decoder block without a source."""
-
-    def __init__(self, config: LanguageModelConfig, mixer: nn.Module):
-        super().__init__()
-        self.mixer = mixer
+        self.mixer, self.cross = mixer, cross
         self.ffn = FeedForward(
             config.channels, config.ffn, config.activation, config.activation_dropout
         )
-        self.around_mixer, self.around_ffn = Residual(config), Residual(config)
+        self.around_mixer = Residual(config)
+        self.around_cross = Residual(config) if cross else None
+        self.around_ffn = Residual(config)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.around_ffn(self.around_mixer(x, self.mixer), self.ffn)
+    def forward(
+        self, x: Tensor, pad_mask: Tensor | None = None, source: tuple | None = None
+    ) -> Tensor:
+        """Return the outputs at x (B, T, C); a causal mixer needs no mask of padding at the end."""
+        return self._after_mixer(self.around_mixer(x, lambda z: self.mixer(z, pad_mask)), source)
 
-    def step(self, x: Tensor, state) -> tuple[Tensor, Any]:
-        """Return the outputs at new positions x (B, n, C), and the next state of the mixer."""
-        x, state = self.around_mixer.step(x, self.mixer.step, state)
-        return self.around_ffn(x, self.ffn), state
+    def step(self, x: Tensor, state: Any, source: tuple | None = None) -> tuple[Tensor, Any]:
+        """Return the outputs at new positions x (N, n, C), and the next state of the mixer."""
+
+        def mix(z: Tensor) -> Tensor:
+            nonlocal state
+            y, state = self.mixer.step(z, state)
+            return y
+
+        return self._after_mixer(self.around_mixer(x, mix), source), state
+
+    def _after_mixer(self, x: Tensor, source: tuple | None) -> Tensor:
+        if self.cross is not None:
+            x = self.around_cross(x, lambda z: self.cross(z, *source))
+        return self.around_ffn(x, self.ffn)

@@ -16,7 +16,7 @@ from dynconv.layers.convs2s import (
     PositionedEmbedding,
     normalised_linear,
 )
-from dynconv.models.seq2seq import DecoderState
+from dynconv.models.decoder import DecoderState
 
 if TYPE_CHECKING:
     from dynconv.config import ConvS2SConfig, ConvStackConfig
@@ -130,7 +130,7 @@ class ConvS2S(nn.Module):
         z = torch.lerp(z.detach(), z, self.gradient_share)  # the same z, less gradient
         return KeyedMemory(z, (z + e) * HALVE, pad_mask)
 
-    def decode(self, target: Tensor, memory: KeyedMemory) -> Tensor:
+    def hidden_states(self, target: Tensor, memory: KeyedMemory) -> Tensor:
         """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
         return self._decode(target, memory, lambda conv, x: conv(x))[0]
 
@@ -152,11 +152,11 @@ class ConvS2S(nn.Module):
 
     def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """Return logits (B, T, V) of the token after each prefix of `target`."""
-        return self.output(self.decode(target, self.encode(source, pad_mask)))
+        return self.output(self.hidden_states(target, self.encode(source, pad_mask)))
 
     def start(self, memory: KeyedMemory) -> DecoderState:
         """Return the state before the first target position; the memory has the keys and values."""
-        return DecoderState(0, [None] * len(self.decoder.blocks), projected=[])
+        return DecoderState(0, [None] * len(self.decoder.blocks), source=[])
 
     def step(
         self, tokens: Tensor, memory: KeyedMemory, state: DecoderState
@@ -173,4 +173,5 @@ class ConvS2S(nn.Module):
             return x
 
         hidden, _ = self._decode(tokens, memory, convolve, state.position)
-        return self.output(hidden), DecoderState(state.position + tokens.shape[1], mixers, [])
+        state = DecoderState(state.position + tokens.shape[1], mixers, source=[])
+        return self.output(hidden), state

@@ -2,40 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.layers.adaptive import wide
-from dynconv.models.seq2seq import embedding, sinusoids
+from dynconv.models.decoder import Decoder, DecoderState, embedding
 
 if TYPE_CHECKING:
     from dynconv.config import LanguageModelConfig
 
 
-class LanguageState(NamedTuple):
-    """Keeps what `step` needs: how many tokens there were, and each layer's mixer state."""
-
-    position: int
-    mixers: list[Any]
-
-    def select(self, rows: Tensor) -> LanguageState:
-        """Return the state of these rows; a row may appear several times."""
-        return LanguageState(self.position, [mixer.select(rows) for mixer in self.mixers])
-
-
-class LanguageModel(nn.Module):
+class LanguageModel(Decoder):
     """Maps tokens (B, T) to log-probabilities (B, T, V) of the token after each of them.
 
     With `config.cutoffs`, embeddings and softmax are adaptive; otherwise they are a table and a
     linear layer.
     """
-
-    max_positions: int | None = None
-    """most tokens of a text: sinusoids have no limit"""
 
     def __init__(self, config: LanguageModelConfig, decoder: list):
         super().__init__()
@@ -57,16 +42,9 @@ class LanguageModel(nn.Module):
         self.decoder_norm = nn.LayerNorm(C) if config.final_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
 
-    def embed(self, tokens: Tensor, start: int = 0) -> Tensor:
-        """Return sqrt(C) times the token's embedding plus its position's; (B, T) to (B, T, C)."""
-        C = self.config.channels
-        positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-        x = self.embedding(tokens) * C**0.5
-        return self.dropout(x + sinusoids(positions, C).to(x.dtype))
-
-    def decode(self, tokens: Tensor) -> Tensor:
+    def hidden_states(self, tokens: Tensor) -> Tensor:
         """Return hidden states (B, T, C) after each prefix of tokens (B, T), padded at the end."""
-        x = self.embed(tokens)
+        x = self.embed(self.embedding, tokens)
         for block in self.decoder:
             x = block(x)
         return self.decoder_norm(x)
@@ -85,18 +63,15 @@ class LanguageModel(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return log-probabilities (B, T, V) of the token after each prefix of tokens (B, T)."""
-        return self.log_probabilities(self.decode(tokens))
+        return self.log_probabilities(self.hidden_states(tokens))
 
-    def start(self) -> LanguageState:
+    def start(self) -> DecoderState:
         """Return the state before the first token."""
-        return LanguageState(0, [None] * len(self.decoder))
+        nothing = [None] * len(self.decoder)
+        return DecoderState(0, nothing, source=nothing)
 
-    def step(self, tokens: Tensor, state: LanguageState) -> tuple[Tensor, LanguageState]:
+    def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Return log-probabilities (B, n, V) after n new tokens (B, n), and the next state."""
-        x = self.embed(tokens, state.position)
-        mixers = []
-        for block, mixer in zip(self.decoder, state.mixers, strict=True):
-            x, mixer = block.step(x, mixer)
-            mixers.append(mixer)
-        logp = self.log_probabilities(self.decoder_norm(x))
-        return logp, LanguageState(state.position + tokens.shape[1], mixers)
+        x = self.embed(self.embedding, tokens, state.position)
+        hidden, state = self.step_blocks(x, state)
+        return self.log_probabilities(hidden), state

@@ -21,14 +21,14 @@ Size = Literal["width", "reach", "window"]
 SIZES: tuple[Size, ...] = ("width", "reach", "window")
 """the entries of a stack that size a mixer: a convolution's kernel, TaLK's windows, attention's"""
 
-GATED = ("glu", "weight_dropout", "input_dropout")
-"""entries of a model that every convolution between two projections reads"""
+PROJECTED = ("glu", "weight_dropout", "input_dropout")
+"""entries of a model that every `ProjectedMixer` takes"""
 
 
 class Mixer(NamedTuple):
     """A kind of mixer, as `register_mixer` describes it."""
 
-    build: Callable[[ModelConfig | LanguageModelConfig, int | None, bool], nn.Module]
+    build: Callable[..., nn.Module]
     size: Size | None
     options: frozenset[str]
 
@@ -41,16 +41,16 @@ def register_mixer(
 ) -> Callable[[Callable], Callable]:
     """Decorate a function that builds a mixer, so that recipes can name it.
 
-    The function is called as build(config, size, causal) once per layer. It returns a module that
-    maps x (B, T, C) and an optional padding mask (B, T) to (B, T, C). A mixer of a decoder, where
-    `causal` is true, also has `step(x, state)` as the modules of `dynconv.layers` do.
+    The function is called as build(channels, size, causal, **options) once per layer. It returns a
+    module that maps x (B, T, C) and an optional padding mask (B, T) to (B, T, C). A mixer of a
+    decoder, where `causal` is true, also has `step(x, state)` as the modules of `dynconv.layers`.
 
     name     what a recipe writes as `mixer`
     size     the entry of the stack that gives the layer its size, or None. A width or reach is
              required; a window may be null. Widths and windows are odd.
-    options  the entries of the model that it reads of glu, normalize, weight_dropout,
-             input_dropout, attention_dropout and heads. A recipe that sets one which none of its
-             mixers reads is refused.
+    options  entries of the model that the function takes as keyword arguments. A recipe is refused
+             that sets one which none of its mixers takes, if it is glu, normalize,
+             weight_dropout, input_dropout, attention_dropout or heads.
 
     Raises ValueError when the name is taken.
     """
@@ -75,68 +75,42 @@ def build_mixer(
     config: ModelConfig | LanguageModelConfig, name: str, size: int | None, *, causal: bool
 ) -> nn.Module:
     """Build one layer's mixer; `size` is its width, reach or window."""
-    return find_mixer(name).build(config, size, causal)
-
-
-def gated_arguments(config: ModelConfig | LanguageModelConfig) -> dict[str, float]:
-    """Return the arguments that every convolution between two projections takes."""
-    return {name: getattr(config, name) for name in GATED}
+    mixer = find_mixer(name)
+    options = {option: getattr(config, option) for option in mixer.options}
+    return mixer.build(config.channels, size, causal, **options)
 
 
 @register_mixer("attention", size="window", options=["heads", "attention_dropout"])
-def build_attention(config, window, causal):
-    dropout = config.attention_dropout
-    return layers.SelfAttention(
-        config.channels, config.heads, window, causal=causal, dropout=dropout
-    )
+def build_attention(channels, window, causal, heads, attention_dropout):
+    return layers.SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
 
 
 @register_mixer("dense", size="width")
-def build_dense(config, width, causal):
-    return layers.DenseConv(config.channels, width, causal=causal)
+def build_dense(channels, width, causal):
+    return layers.DenseConv(channels, width, causal=causal)
 
 
-@register_mixer("depthwise", size="width", options=GATED)
-def build_depthwise(config, width, causal):
-    return layers.DepthwiseConv(config.channels, width, causal=causal, **gated_arguments(config))
+@register_mixer("depthwise", size="width", options=PROJECTED)
+def build_depthwise(channels, width, causal, **options):
+    return layers.DepthwiseConv(channels, width, causal=causal, **options)
 
 
-@register_mixer("light", size="width", options=["heads", "normalize", *GATED])
-def build_light(config, width, causal):
-    return layers.LightConv(
-        config.channels,
-        config.heads,
-        width,
-        causal=causal,
-        normalize=config.normalize,
-        **gated_arguments(config),
-    )
+@register_mixer("light", size="width", options=["heads", "normalize", *PROJECTED])
+def build_light(channels, width, causal, heads, **options):
+    return layers.LightConv(channels, heads, width, causal=causal, **options)
 
 
-@register_mixer("dynamic", size="width", options=["heads", "normalize", *GATED])
-def build_dynamic(config, width, causal):
-    return layers.DynamicConv(
-        config.channels,
-        config.heads,
-        width,
-        causal=causal,
-        normalize=config.normalize,
-        **gated_arguments(config),
-    )
+@register_mixer("dynamic", size="width", options=["heads", "normalize", *PROJECTED])
+def build_dynamic(channels, width, causal, heads, **options):
+    return layers.DynamicConv(channels, heads, width, causal=causal, **options)
 
 
-@register_mixer("talk", size="reach", options=["heads", "normalize", *GATED])
-def build_talk(config, reach, causal):
-    return layers.TaLKConv(
-        config.channels,
-        config.heads,
-        reach,
-        0 if causal else reach,
-        normalize=config.normalize != "none",
-        **gated_arguments(config),
-    )
+@register_mixer("talk", size="reach", options=["heads", "normalize", *PROJECTED])
+def build_talk(channels, reach, causal, heads, normalize, **options):
+    right = 0 if causal else reach
+    return layers.TaLKConv(channels, heads, reach, right, normalize=normalize != "none", **options)
 
 
-@register_mixer("average")
-def build_average(config, size, causal):
-    return layers.AverageAttention(config.channels, config.ffn, causal=causal)
+@register_mixer("average", options=["ffn"])
+def build_average(channels, size, causal, ffn):
+    return layers.AverageAttention(channels, ffn, causal=causal)

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from dynconv.layers.history import select_rows
+from dynconv.models.decoder import Decoder, DecoderState, embedding
 
 if TYPE_CHECKING:
     from dynconv.config import ModelConfig
-
-
-def sinusoids(positions: Tensor, channels: int) -> Tensor:
-    """Return sinusoidal position embeddings (T, C) of positions (T,): sines, then cosines.
-
-    The wavelengths of the C // 2 sines grow geometrically from 2 pi to 10,000 x 2 pi.
-    """
-    half = channels // 2
-    rate = torch.exp(
-        torch.arange(half, device=positions.device) * (-math.log(10_000) / max(half - 1, 1))
-    )
-    angle = positions[:, None] * rate
-    return F.pad(torch.cat([angle.sin(), angle.cos()], dim=1), (0, channels % 2))
 
 
 class Memory(NamedTuple):
@@ -33,40 +19,11 @@ class Memory(NamedTuple):
     states: Tensor
     pad_mask: Tensor | None
 
-    def select(self, sentences: Tensor) -> Memory:
-        """Return the memory of these sentences."""
-        return Memory(*select_rows(self, sentences))
+    select = select_rows
 
 
-def select_rows(parts: Iterable[Tensor | None], rows: Tensor) -> list[Tensor | None]:
-    """Return these rows of each tensor."""
-    return [None if part is None else part.index_select(0, rows) for part in parts]
-
-
-class DecoderState(NamedTuple):
-    """Keeps what `step` needs: the position, mixer states, and the source's keys and values.
-
-    Mixer states have N = B x beam rows, where the hypotheses of a sentence are consecutive; keys
-    and values have one per sentence.
-    """
-
-    position: int
-    mixers: list[Any]
-    projected: list[tuple[Tensor, Tensor]]
-
-    def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
-        """Return the state of these rows and of these sentences, or of all sentences if None."""
-        mixers, projected = [mixer.select(rows) for mixer in self.mixers], self.projected
-        if sentences is not None:
-            projected = [tuple(select_rows(pair, sentences)) for pair in projected]
-        return DecoderState(self.position, mixers, projected)
-
-
-class Seq2Seq(nn.Module):
+class Seq2Seq(Decoder):
     """Maps source (B, S) and target tokens (B, T) to logits (B, T, V)."""
-
-    max_positions: int | None = None
-    """most tokens of a source or a prefix: sinusoids have no limit"""
 
     def __init__(self, config: ModelConfig, encoder: list, decoder: list):
         super().__init__()
@@ -86,12 +43,6 @@ class Seq2Seq(nn.Module):
         else:
             self.output.weight = self.target_embedding.weight
 
-    def embed(self, table: nn.Embedding, tokens: Tensor, start: int = 0) -> Tensor:
-        """Return sqrt(C) times the token's embedding plus its position's; (B, T) to (B, T, C)."""
-        positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-        x = table(tokens) * self.config.channels**0.5
-        return self.dropout(x + sinusoids(positions, self.config.channels).to(x.dtype))
-
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> Memory:
         """Encode source (B, S) int64; pad_mask (B, S) bool is True at padding."""
         x = self.embed(self.source_embedding, source)
@@ -99,21 +50,21 @@ class Seq2Seq(nn.Module):
             x = block(x, pad_mask)
         return Memory(self.encoder_norm(x), pad_mask)
 
-    def decode(self, target: Tensor, memory: Memory) -> Tensor:
+    def hidden_states(self, target: Tensor, memory: Memory) -> Tensor:
         """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
         x = self.embed(self.target_embedding, target)
         for block in self.decoder:
-            x = block(x, memory.states, memory.pad_mask)
+            x = block(x, source=(block.cross.project(memory.states), memory.pad_mask))
         return self.decoder_norm(x)
 
     def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """Return logits (B, T, V) of the token after each prefix of `target`."""
-        return self.output(self.decode(target, self.encode(source, pad_mask)))
+        return self.output(self.hidden_states(target, self.encode(source, pad_mask)))
 
     def start(self, memory: Memory) -> DecoderState:
         """Return the state before the first target position."""
-        projected = [block.cross.project(memory.states) for block in self.decoder]
-        return DecoderState(0, [None] * len(self.decoder), projected)
+        source = [block.cross.project(memory.states) for block in self.decoder]
+        return DecoderState(0, [None] * len(self.decoder), source)
 
     def step(
         self, tokens: Tensor, memory: Memory, state: DecoderState
@@ -123,18 +74,5 @@ class Seq2Seq(nn.Module):
         N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
         """
         x = self.embed(self.target_embedding, tokens, state.position)
-        mixers = []
-        for block, mixer, projected in zip(
-            self.decoder, state.mixers, state.projected, strict=True
-        ):
-            x, mixer = block.step(x, projected, memory.pad_mask, mixer)
-            mixers.append(mixer)
-        logits = self.output(self.decoder_norm(x))
-        return logits, DecoderState(state.position + tokens.shape[1], mixers, state.projected)
-
-
-def embedding(vocab_size: int, channels: int) -> nn.Embedding:
-    """Return embeddings drawn from N(0, 1 / C); the model scales them by sqrt(C)."""
-    table = nn.Embedding(vocab_size, channels)
-    nn.init.normal_(table.weight, std=channels**-0.5)
-    return table
+        hidden, state = self.step_blocks(x, state, memory.pad_mask)
+        return self.output(hidden), state

@@ -18,7 +18,7 @@ def loss(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor:
 
     The adaptive softmax has no smoothed form, so the recipe allows no label smoothing here.
     """
-    hidden = model.decode(batch.prefix).flatten(0, 1)  # (B * T, C)
+    hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
     return model.nats(hidden[batch.real], batch.target).sum()
 
 

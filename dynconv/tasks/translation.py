@@ -41,7 +41,7 @@ def loss(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor:
     Padding is removed before the projection to the vocabulary, the most expensive part.
     """
     memory = model.encode(batch.source, batch.source_pad)
-    hidden = model.decode(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
+    hidden = model.hidden_states(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
     logits = model.output(hidden[batch.real])  # (N, V)
     return label_smoothed_loss(logits, batch.target, smoothing)
 

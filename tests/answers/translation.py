@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dynconv.decode.constraints import no_repeat
-from dynconv.models.seq2seq import sinusoids
+from dynconv.models.decoder import sinusoids
 from dynconv.score import chrf
 from dynconv.teach.check.translation import CHRF_FAULTS
 
