@@ -1,7 +1,8 @@
 """Judge a function by the right one: what it returns, its gradients, and the likely mistake."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from inspect import Parameter, signature
 from itertools import takewhile
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 EXACT = (1e-9, 1e-12)
-"""relative and absolute tolerance in float64: sums in another order differ by some 1e-16"""
+"""Relative and absolute tolerance in float64: sums in another order differ by some 1e-16."""
 FLOAT32 = (1e-5, 1e-6)
 
 Cases = Mapping[str, Sequence[Any]]
@@ -28,12 +29,22 @@ class Wrong(AssertionError):
         return [str(self)]
 
 
+@contextmanager
+def labelled(label: str) -> Iterator[None]:
+    """Begin the message of a `Wrong` that is raised inside with the label, if there is one."""
+    try:
+        yield
+    except Wrong as wrong:
+        raise Wrong(f"{label}: {wrong}" if label else str(wrong)) from wrong.__cause__
+
+
 def judge(
     mine: Callable,
     right: Callable,
     cases: Cases,
     faults: Faults | None = None,
     *,
+    explain: Callable[..., str] | None = None,
     gradients: bool = False,
     tolerance: tuple[float, float] = EXACT,
     place: Callable[..., str] | None = None,
@@ -47,9 +58,11 @@ def judge(
     tensor, a number, a list, or a NamedTuple of these. The parameters of `right` name the inputs,
     and those that are keyword-only are passed by name. `mine` must leave its inputs as they are.
 
-    faults      {sentence: a function with that mistake}, or a function of (answer, right answer,
-                *inputs) that yields pairs (sentence, what that mistake returns). The first
-                sentence whose mistake returns the same as `mine` ends the message.
+    faults      {sentence: a function with that mistake}, or a function of *inputs that yields pairs
+                (sentence, what that mistake returns). The first sentence whose mistake returns the
+                same as `mine` ends the message.
+    explain     a function of (answer, right answer, *inputs) that returns the sentence for an
+                answer with none of the faults, or ""
     gradients   also compare the gradients of all floating-point inputs, in float64
     tolerance   relative and absolute. A float32 tolerance accepts every floating-point dtype.
     place       a function of (*inputs, index) that names a place in a tensor
@@ -61,7 +74,7 @@ def judge(
         names, by_name = parameters(right, len(values))
         inputs = dict(zip(names, map(as_leaf, values) if gradients else values, strict=True))
         given = {name: copied(value) for name, value in inputs.items()}
-        try:
+        with labelled(label):
             answer = attempt(partial(invoke, mine, given, by_name), raises)
             if not in_place:
                 left_alone(given, inputs)
@@ -69,11 +82,10 @@ def judge(
             answer = of_kind(answer, expected, any_float=tolerance[0] >= FLOAT32[0])
             where = place and partial(place, *inputs.values())
             if text := describe_difference(answer, expected, tolerance, where):
-                raise Wrong(text + explanation(answer, expected, faults, inputs, tolerance))
+                both = answer, expected
+                raise Wrong(text + explanation(*both, faults, explain, inputs, tolerance))
             if gradients:
                 compare_gradients(answer, expected, inputs, hints or {}, tolerance)
-        except Wrong as wrong:
-            raise Wrong(f"{label}: {wrong}" if label else str(wrong)) from wrong.__cause__
 
 
 def invoke(function: Callable, inputs: Mapping[str, Any], by_name: set[str]) -> Any:
@@ -107,21 +119,21 @@ def attempt(call: Callable[[], Any], raises: Mapping[type[Exception], str] | Non
         frames = [frame for frame in frames if not frame.filename.startswith(package)]
         own = [frame for frame in frames if frame.filename == frames[0].filename]
         line = f" in line {own[-1].lineno} of {own[-1].name}" if own else ""
-        said = str(error).partition("\n")[0]
+        message = str(error).partition("\n")[0]
         why = [why for kind, why in (raises or {}).items() if isinstance(error, kind)]
-        text = "; ".join([f"it raises {type(error).__name__}{line}: {said}", *why])
+        text = "; ".join([f"it raises {type(error).__name__}{line}: {message}", *why])
         raise Wrong(text) from error
 
 
 def parameters(function: Callable, count: int) -> tuple[list[str], set[str]]:
     """Return the names of the first `count` parameters, and which of them are keyword-only."""
     try:
-        found = signature(function).parameters.values()
+        declared = signature(function).parameters.values()
     except ValueError:  # a built-in function
-        found = []
-    found = [*takewhile(lambda each: each.kind is not Parameter.VAR_POSITIONAL, found)][:count]
-    names = [each.name for each in found] + [f"input {i}" for i in range(len(found), count)]
-    return names, {each.name for each in found if each.kind is Parameter.KEYWORD_ONLY}
+        declared = []
+    named = [*takewhile(lambda p: p.kind is not Parameter.VAR_POSITIONAL, declared)][:count]
+    names = [p.name for p in named] + [f"input {i}" for i in range(len(named), count)]
+    return names, {p.name for p in named if p.kind is Parameter.KEYWORD_ONLY}
 
 
 def as_leaf(value: Any) -> Any:
@@ -231,18 +243,46 @@ def is_near(a: Any, b: Any, rtol: float, atol: float) -> bool:
 
 
 def explanation(
-    mine: Any, right: Any, faults: Faults | None, inputs: Mapping, tolerance: tuple[float, float]
+    mine: Any,
+    right: Any,
+    faults: Faults | None,
+    explain: Callable[..., str] | None,
+    inputs: Mapping[str, Any],
+    tolerance: tuple[float, float],
 ) -> str:
-    """Return the sentence of the fault that returns the same as `mine`, or an empty string."""
-    rtol, atol = map(max, tolerance, FLOAT32)
-    is_double = isinstance(right, Tensor) and right.dtype == torch.float64
-    if is_double and is_near(mine, right, rtol, atol):
+    """Return "; " and the sentence of the fault that returns the same as `mine`, or ""."""
+    near = partial(is_near, rtol=max(tolerance[0], FLOAT32[0]), atol=max(tolerance[1], FLOAT32[1]))
+    values = list(inputs.values())
+    if isinstance(right, Tensor) and right.dtype == torch.float64 and near(mine, right):
         return "; in float32 they agree: mind the dtype"
+    for why, wrong in with_faults(faults or {}, values):
+        if shows_fault(mine, right, wrong, near):
+            return f"; {why}"
+    why = explain(mine, right, *values) if explain else ""
+    return f"; {why}" if why else ""
+
+
+def with_faults(faults: Faults, values: Sequence[Any]) -> Iterable[tuple[str, Any]]:
+    """Return pairs (sentence, what that mistake returns for these inputs)."""
     if callable(faults):
-        pairs = faults(mine, right, *inputs.values())
-    else:
-        pairs = ((why, fault(*inputs.values())) for why, fault in (faults or {}).items())
-    return next((f"; {why}" for why, wrong in pairs if is_near(mine, wrong, rtol, atol)), "")
+        return faults(*values)
+    return ((why, fault(*values)) for why, fault in faults.items())
+
+
+def shows_fault(mine: Any, right: Any, wrong: Any, near: Callable[[Any, Any], bool]) -> bool:
+    """Return whether `mine` has the values of a wrong answer.
+
+    Of a NamedTuple, whatever the mistake changes must agree, the first wrong field among it.
+    """
+    if not isinstance(right, tuple):
+        return near(mine, wrong)
+
+    def changes(answer: tuple) -> list[int]:
+        return [i for i in range(len(right)) if not near(answer[i], right[i])]
+
+    changed = changes(wrong)
+    first_is_known = any(i in changed for i in changes(mine)[:1])
+    return first_is_known and all(near(mine[i], wrong[i]) for i in changed)
 
 
 def compare_gradients(

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from math import ceil
 from statistics import NormalDist
 from typing import NamedTuple
@@ -30,7 +30,7 @@ def adaptive_argmax(mine: Callable[..., Tensor]) -> None:
         needs_tail = words.max(-1).values <= classes.max(-1).values
         cases = {"all": hidden, "those without a tail": hidden[~needs_tail]}
         cases = {f"bands {edges}, rows: {k}": (rows, *bands) for k, rows in cases.items()}
-        judge(mine, likeliest, cases, band_faults)
+        judge(mine, likeliest, cases, band_faults, explain=explain_band)
         check_cost(mine, hidden, *bands, int(needs_tail.sum()))
     print(f"right: the likeliest of all types in {2 * len(BANDS)} cases, and no tail in vain")
 
@@ -74,12 +74,15 @@ def likeliest(hidden: Tensor, words, projections, classes) -> Tensor:
     return all_log_probabilities(hidden, words, projections, classes).argmax(-1)
 
 
-def band_faults(mine: Tensor, right: Tensor, hidden: Tensor, *bands) -> Iterator:
-    """Yield what usual mistakes give; else how the first wrong type lies to the right one."""
+def band_edges(words: list[Tensor]) -> list[int]:
+    """Return the first type of each band, and the number of all types."""
+    return [0, *accumulate(map(len, words))]
+
+
+def band_faults(hidden: Tensor, *bands) -> Iterator:
+    """Yield what usual mistakes return."""
     words, classes, tails = logits(hidden, *bands)
-    edges = [0, words.shape[1]]
-    for tail in tails:
-        edges.append(edges[-1] + tail.shape[1])
+    right, edges = likeliest(hidden, *bands), band_edges(bands[0])
     head = torch.cat([words, classes], dim=-1)
     chosen = head.argmax(-1)
     first = torch.tensor(edges)
@@ -110,10 +113,14 @@ def band_faults(mine: Tensor, right: Tensor, hidden: Tensor, *bands) -> Iterator
     raw = [classes[:, i, None] + tail for i, tail in enumerate(tails)]
     by_logits = torch.cat([words, *raw], dim=-1).argmax(-1)
     yield "a tail's logits need its own softmax before they are compared", by_logits
-    row = int((mine != right).nonzero()[0])
+
+
+def explain_band(mine: Tensor, right: Tensor, hidden: Tensor, *bands) -> str:
+    """Return how the first wrong type lies to the right one."""
+    row, edges = int((mine != right).nonzero()[0]), band_edges(bands[0])
     p = all_log_probabilities(hidden, *bands)[row, right[row]].exp()
     where = relation(int(mine[row]), int(right[row]), edges)
-    yield f"type {right[row]} has p = {p:.2f}: {where}", mine
+    return f"type {right[row]} has p = {p:.2f}: {where}"
 
 
 def relation(mine: int, right: int, edges: list[int]) -> str:
@@ -194,8 +201,8 @@ def rouge_l(mine: Callable[[Text, Text], Rouge]) -> None:
     print(f"right: {len(cases)} pairs of summaries")
 
 
-def rouge_faults(mine: Rouge, right: Rouge, hypothesis: Text, reference: Text) -> Iterator:
-    """Yield what usual mistakes give."""
+def rouge_faults(hypothesis: Text, reference: Text) -> Iterator:
+    """Yield what usual mistakes return."""
 
     def whole(text: Text) -> Text:
         return [[*chain(*text)]]
@@ -213,6 +220,7 @@ def rouge_faults(mine: Rouge, right: Rouge, hypothesis: Text, reference: Text) -
         "places of the hypothesis are united": hits(reference, hypothesis),
         "a word that occurs twice counts once": len(union_matches(hypothesis, reference)),
     }
+    right = Rouge.of(hits(hypothesis, reference), hypothesis, reference)
     yield "precision and recall are exchanged", Rouge(right.recall, right.precision, right.F)
     for why, count in counts.items():
         yield why, Rouge.of(count, hypothesis, reference)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.ops.lightconv import kernel_of_channel
-from dynconv.teach.judge import Wrong, attempt, judge, of_kind, sizes
+from dynconv.teach.judge import Wrong, attempt, judge, labelled, of_kind, sizes
 
 MASK = {"B": 4, "T": 25, "H": 6, "K": 9}
 AXES = {"B": "sentences", "T": "positions", "H": "heads", "K": "taps"}
@@ -147,11 +147,9 @@ def dropconnect_mask(mine: Callable[..., Tensor]) -> None:
         torch.manual_seed(0)
         for own in laws:
             for p in (0.0, 0.2):
-                try:
+                with labelled(f"own = {own!r}, p = {p}"):
                     masks = [attempt(partial(mine, own, p, **MASK)) for _ in range(2)]
                     check_mask(*masks, own, p)
-                except Wrong as wrong:
-                    raise Wrong(f"own = {own!r}, p = {p}: {wrong}") from wrong.__cause__
     print(f"right: {len(laws)} laws, with p = 0 and p = 0.2")
 
 

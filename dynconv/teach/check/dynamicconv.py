@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dynconv.teach.check.cost import Cost
-from dynconv.teach.judge import Wrong, attempt, judge, of_kind, sizes
+from dynconv.teach.judge import Wrong, attempt, judge, labelled, of_kind, sizes
 
 MOST = 500
 """tensor operations, for 2,000 positions"""
@@ -20,16 +20,16 @@ def sparsemax(mine: Callable[[Tensor], Tensor]) -> None:
             seed = torch.Generator().manual_seed(len(shape))
             a = size * torch.randn(shape, generator=seed, dtype=torch.float64)
             g = torch.randn(shape, generator=seed, dtype=torch.float64)
-            try:
+            with labelled(f"a {shape}, scores of size {size:g}"):
                 check_nearest(mine, a.requires_grad_(), g)
-            except Wrong as wrong:
-                label = f"a {shape}, scores of size {size:g}"
-                raise Wrong(f"{label}: {wrong}") from wrong.__cause__
     print("right: values and gradients on 9 cases")
 
 
 def check_nearest(mine: Callable[[Tensor], Tensor], a: Tensor, g: Tensor) -> None:
-    """w >= 0, sum 1, and a - w the same on all taps with weight, no more on those without."""
+    """Raise `Wrong` unless w = mine(a) meets the conditions of the nearest point, and its gradient.
+
+    w >= 0, its sum is 1, and a - w is the same on all taps with weight, and no more elsewhere.
+    """
     w = of_kind(attempt(partial(mine, a)), a)
     sums = w.sum(dim=-1)
     on = w > 0

@@ -1,6 +1,7 @@
 """Checks of the part on hardware: CUDA kernels, which the simulator runs on the CPU."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import nan, prod
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from dynconv import ops
 from dynconv.kernels.cuda import build
 from dynconv.lab import simulate
 from dynconv.lab.simulate.trace import trace, traffic
-from dynconv.teach.judge import EXACT, Faults, Wrong, explanation, kind, sizes
+from dynconv.teach.judge import EXACT, Faults, Wrong, explanation, kind, labelled, sizes
 
 ORDERS = ("forward", "backward", 0, 1)
 """in which the threads of a block run: without a barrier, answers depend on it"""
@@ -87,31 +88,34 @@ def judge_launch(
     given: Launch,
     right: Tensor,
     faults: Faults | None = None,
+    *,
+    explain: Callable[..., str] | None = None,
     tolerance: tuple[float, float] = EXACT,
     orders: Sequence[str | int] = ORDERS,
 ) -> None:
     """Raise `Wrong` unless the kernel gives the right numbers in every order of its threads."""
-    found = []
+    results = []
     for order in orders:
         try:
-            found.append(given.run(kernel, order))
+            results.append(given.run(kernel, order))
         except (simulate.KernelFault, Wrong) as fault:
             last = f", threads in the order {order!r}" if order != "forward" else ""
             raise Wrong(f"{fault}{last}") from None
-    for order, other in zip(orders[1:], found[1:], strict=True):
-        differ = (other != found[0]) & ~(other.isnan() & found[0].isnan())
+    mine = results[0]
+    for order, other in zip(orders[1:], results[1:], strict=True):
+        differ = (other != mine) & ~(other.isnan() & mine.isnan())
         if differ.any():
             at = tuple(differ.nonzero()[0].tolist())
             raise Wrong(
-                f"{given.out}{list(at)} is {value(found[0][at])} with threads in the order "
+                f"{given.out}{list(at)} is {value(mine[at])} with threads in the order "
                 f"{orders[0]!r} and {value(other[at])} in the order {order!r}: a __syncthreads() "
                 "is missing between writing shared memory and reading it, or sums are atomic"
             )
-    wrong = ~torch.isclose(found[0], right, *tolerance)
+    wrong = ~torch.isclose(mine, right, *tolerance)
     if wrong.any():
         at = tuple(wrong.nonzero()[0].tolist())
-        why = explanation(found[0], right, faults, given.inputs, tolerance)
-        raise Wrong(f"{given.out}{list(at)} is {value(found[0][at])}, not {value(right[at])}{why}")
+        why = explanation(mine, right, faults, explain, given.inputs, tolerance)
+        raise Wrong(f"{given.out}{list(at)} is {value(mine[at])}, not {value(right[at])}{why}")
 
 
 def value(x: Tensor) -> str:
@@ -153,22 +157,23 @@ def depthwise_kernel(code: str) -> None:
         inputs = {"x": x, "weight": weight}
         given = Launch((blocks,), (threads,), inputs, "out", (B, C, T), (B, C, T, K, pad))
         label = f"{sizes(B=B, C=C, T=T, K=K, pad=pad)}, blocks {blocks}, threads of each {threads}"
-
-        def faults(out: Tensor, right: Tensor, x: Tensor, weight: Tensor, pad=pad) -> Iterator:
-            return depthwise_faults(out, right, x, weight, pad)
-
-        try:
-            right = depthwise(x, weight, pad)
-            judge_launch(kernel, given, right, faults, (1e-4, 1e-5), ORDERS[:3])
+        with labelled(label):
+            judge_launch(
+                kernel,
+                given,
+                depthwise(x, weight, pad),
+                partial(depthwise_faults, pad=pad),
+                explain=partial(explain_ends, pad=pad),
+                tolerance=(1e-4, 1e-5),
+                orders=ORDERS[:3],
+            )
             if blocks == 3:
                 check_made_once(code, given)
-        except Wrong as wrong:
-            raise Wrong(f"{label}: {wrong}") from None
     print(f"right: {len(DEPTHWISE)} launches, each with its threads in 3 orders")
 
 
 def check_made_once(code: str, given: Launch) -> None:
-    """No number is made by two threads, which would be right, and slow."""
+    """Raise `Wrong` if two threads compute the same number, which would be right, and slow."""
     accesses = given.trace(code, "depthwise")
     written = accesses[accesses["write"] & (accesses["array"] == 2)]
     made, wanted = len(np.unique(written[["block", "thread", "index"]])), np.prod(given.shape)
@@ -184,8 +189,8 @@ def depthwise(x: Tensor, weight: Tensor, pad: int) -> Tensor:
     return ops.depthwise_conv(x.mT, weight, pad_left=pad, impl="loop").mT
 
 
-def depthwise_faults(out: Tensor, right: Tensor, x: Tensor, weight: Tensor, pad: int) -> Iterator:
-    """Yield what usual mistakes give."""
+def depthwise_faults(x: Tensor, weight: Tensor, pad: int) -> Iterator:
+    """Yield what usual mistakes return."""
     (B, C, T), K = x.shape, weight.shape[1]
     yield "the taps are in the order of a mirror", depthwise(x, weight.flip(1), pad)
     zeros = "pad counts zeros before position 0, not after the end"
@@ -196,11 +201,15 @@ def depthwise_faults(out: Tensor, right: Tensor, x: Tensor, weight: Tensor, pad:
     yield own, depthwise(x, weight[:1].expand(C, K), pad)
     turned = depthwise(x.view(B, T, C).mT, weight, pad).mT.reshape(B, C, T)
     yield "x is (B, C, T): time lies side by side", turned
+
+
+def explain_ends(out: Tensor, right: Tensor, x: Tensor, weight: Tensor, pad: int) -> str:
+    """Return what to say if `out` is right wherever no tap leaves the sequence."""
+    T, K = x.shape[2], weight.shape[1]
     inside = slice(pad, T - (K - 1 - pad))
-    ends = out.clone()
-    ends[..., inside] = right[..., inside]
-    if T >= K:
-        yield "it is right where no tap leaves the sequence: beyond its ends x counts as 0", ends
+    if T < K or not torch.allclose(out[..., inside], right[..., inside], 1e-4, 1e-5):
+        return ""
+    return "it is right where no tap leaves the sequence: beyond its ends x counts as 0"
 
 
 WEIGHT_TILE = "weight_tile<double>"
@@ -230,11 +239,9 @@ def weight_gradient_kernel(source: str) -> None:
     before = f'{header}#line 1 "your source"\n'
     kernel = compiled(source, WEIGHT_TILE, before=before)
     for what, case in TILES.items():
-        try:
+        label = sizes(**dict(zip(("B", "T", "H", "R", "K", "pad", "N"), case, strict=True)))
+        with labelled(f"{what} ({label})"):
             judge_launch(kernel, *exercise_launch(*case))
-        except Wrong as wrong:
-            label = sizes(**dict(zip(("B", "T", "H", "R", "K", "pad", "N"), case, strict=True)))
-            raise Wrong(f"{what} ({label}): {wrong}") from None
     *_, K, _, N = TRACED
     given, _ = exercise_launch(*TRACED)
     loads = traffic(given.trace(before + source, WEIGHT_TILE))
@@ -288,14 +295,9 @@ def chunked_scan_kernel(source: str) -> None:
         # Whole numbers, whose sums are exact in whatever order they are added.
         x = torch.randint(1, 10, (3, T), generator=torch.Generator().manual_seed(T)).float()
         given = Launch((3,), (threads,), {"x": x}, "sums", (3, T), (T,))
-
-        def faults(sums: Tensor, right: Tensor, x: Tensor, threads=threads) -> Iterator:
-            return scan_faults(right, x, threads)
-
-        try:
-            judge_launch(kernel, given, x.cumsum(dim=1), faults, (0, 0))
-        except Wrong as wrong:
-            raise Wrong(f"T = {T}, {threads} threads: {wrong}") from None
+        with labelled(f"T = {T}, {threads} threads"):
+            faults = partial(scan_faults, threads=threads)
+            judge_launch(kernel, given, x.cumsum(dim=1), faults, tolerance=(0, 0))
     rows, T = 2, 40
     given = Launch((rows,), (32,), {"x": torch.ones(rows * T + 64)}, "sums", (rows, T), (T,))
     read = given.trace(source, "chunked_scan")
@@ -308,8 +310,9 @@ def chunked_scan_kernel(source: str) -> None:
     print(f"right: {len(SCANS)} lengths, each in {len(ORDERS)} orders of the threads")
 
 
-def scan_faults(right: Tensor, x: Tensor, threads: int) -> Iterator:
-    """Yield what usual mistakes give, in chunks of as many numbers as threads."""
+def scan_faults(x: Tensor, threads: int) -> Iterator:
+    """Yield what usual mistakes return, in chunks of as many numbers as threads."""
+    right = x.cumsum(dim=1)
     before = right - x  # the sum of all that come before a number
     t = torch.arange(x.shape[1])
     chunk, warp = t // threads * threads, t // 32 * 32

@@ -9,7 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dynconv.teach.judge import Wrong, attempt, describe_difference, judge, of_kind, short
+from dynconv.teach.judge import (
+    Wrong,
+    attempt,
+    describe_difference,
+    judge,
+    labelled,
+    of_kind,
+    short,
+)
 from dynconv.text.corpus import Row
 from dynconv.text.sets.steps import fits
 
@@ -26,11 +34,8 @@ def ring_all_reduce(mine: Callable[..., Tensor]) -> None:
     """
     cases = [(1, 5), (2, 6), (3, 12), (4, 8), (4, 10), (5, 3)]
     for size, length in cases:
-        try:
+        with labelled(f"{size} process{'es' * (size > 1)}, {length} numbers"):
             check_ring(mine, size, length)
-        except Wrong as wrong:
-            processes = f"{size} process{'es' * (size > 1)}, {length} numbers"
-            raise Wrong(f"{processes}: {wrong}") from wrong.__cause__
     print(f"right: {len(cases)} rings, no process sends more than 2 (n - 1) parts")
 
 
@@ -147,22 +152,25 @@ def cleaned(mine: Callable[[Sequence[Row], int, float], Sequence[Row]]) -> None:
     pairs = list(PAIRS.values())
     cases["all pairs together"] = pairs, LONGEST, RATIO
     by_zero = {ZeroDivisionError: "it divides by the length of an empty side"}
-    judge(answer, right, cases, cleaning_faults, raises=by_zero)
+    judge(answer, right, cases, explain=explain_cleaning, raises=by_zero)
     kept = len(right(pairs, LONGEST, RATIO))
     print(f"right: it keeps {kept} of {len(pairs)} pairs, the same as the package")
 
 
-def cleaning_faults(kept: list[Row], right: list[Row], pairs: list, longest, ratio) -> Iterator:
-    """Yield what is wrong with what is kept."""
+def explain_cleaning(kept: list[Row], right: list[Row], pairs: list, longest, ratio) -> str:
+    """Return what is wrong with what is kept."""
     if len(pairs) > 1:
-        yield "they are in another order", kept if sorted(kept) == sorted(right) else None
+        if sorted(kept) == sorted(right):
+            return "they are in another order"
         if len(kept) < len(right):
-            yield f"{len(kept)} of the {len(right)} to keep: is a repeated pair lost?", kept
-        yield f"{len(kept)} pairs, not {len(right)}", kept
+            return f"{len(kept)} of the {len(right)} to keep: is a repeated pair lost?"
+        return f"{len(kept)} pairs, not {len(right)}"
     limits = f"with at most {longest} words and a ratio of {ratio:g}"
-    yield f"it drops the pair, which stays {limits}", []
-    yield f"it keeps the pair, which goes {limits}", pairs
-    yield "it returns neither the pair nor nothing", kept
+    if not kept:
+        return f"it drops the pair, which stays {limits}"
+    if kept == pairs:
+        return f"it keeps the pair, which goes {limits}"
+    return "it returns neither the pair nor nothing"
 
 
 class Plan(NamedTuple):
@@ -198,12 +206,12 @@ def accumulation(mine: Callable[[int, int, int], tuple[int, int]]) -> None:
         for update, gpus, most in UPDATES
     }
     no_batch = {ZeroDivisionError: "it takes a batch at least"}
-    judge(mine, right, cases, plan_faults, raises=no_batch)
+    judge(mine, right, cases, explain=explain_plan, raises=no_batch)
     print(f"right: {len(cases)} plans fit, and none of them could do with fewer batches")
 
 
-def plan_faults(mine: Plan, right: Plan, update: int, gpus: int, most: int) -> Iterator:
-    """Yield the first thing that is wrong with a plan."""
+def explain_plan(mine: Plan, right: Plan, update: int, gpus: int, most: int) -> str:
+    """Return the first thing that is wrong with a plan."""
     batches, size = mine
     total = batches * size * gpus
     product = f"{batches} x {size:,} x {gpus} = {total:,}"
@@ -216,4 +224,4 @@ def plan_faults(mine: Plan, right: Plan, update: int, gpus: int, most: int) -> I
         f"{product} is too little, it takes {right.accumulate} batches": batches < right.accumulate,
         f"{product}, a larger batch leaves less out": size < right.batch_tokens,
     }
-    yield next(text for text, applies in wrongs.items() if applies), mine
+    return next(text for text, applies in wrongs.items() if applies)

@@ -67,8 +67,8 @@ def sum_slices(image: Tensor, boxes: Tensor) -> Tensor:
     )
 
 
-def box_faults(mine: Tensor, right: Tensor, image: Tensor, boxes: Tensor) -> Iterator:
-    """Yield what usual mistakes give."""
+def box_faults(image: Tensor, boxes: Tensor) -> Iterator:
+    """Yield what usual mistakes return."""
     table = image.cumsum(dim=0).cumsum(dim=1)
     padded = F.pad(table, (1, 0, 1, 0))
     top, left, low, last = boxes.T
@@ -126,7 +126,7 @@ def talk(mine: Callable[..., Tensor]) -> None:
         "causal": case(9, 2, 4, 0, steps=8),
         "a sentence of one word": case(1, 3, 4, 4, steps=8),
     }
-    judge(mine, talk_conv_loop, cases, window_faults, tolerance=FLOAT32)
+    judge(mine, talk_conv_loop, cases, window_faults, explain=explain_window, tolerance=FLOAT32)
     print(f"right: the values agree on {len(cases)} cases")
 
 
@@ -148,9 +148,7 @@ def overlap(begin: Tensor, end: Tensor) -> Tensor:
     return torch.minimum(end[..., None], s + 1) - torch.maximum(begin[..., None], s)
 
 
-def window_faults(
-    mine: Tensor, expected: Tensor, x: Tensor, left: Tensor, right: Tensor | None, *reach: int
-) -> Iterator:
+def window_faults(x: Tensor, left: Tensor, right: Tensor | None, *reach: int) -> Iterator:
     """Yield what usual mistakes return, and how to mend them."""
     (max_left, max_right), causal, K = reach, right is None, sum(reach) + 1
     right = torch.zeros_like(left) if causal else right
@@ -195,10 +193,23 @@ def window_faults(
         yield "the share of a word lies between 0 and 1", weighted(share * reached)
     other = "channel c belongs to head c // (C // H), not c % H"
     yield other, mean(begin, end, interleaved=True)
-    beyond = (t - left * max_left < 0) | (t + 1 + right * max_right > T)
-    leaves = beyond.repeat_interleave(C // H, dim=2)
-    ends = "only where a window leaves the sentence: cut it at places 0 and T"
-    yield ends, torch.where(leaves, mine.double(), expected)
+
+
+def explain_window(
+    mine: Tensor, expected: Tensor, x: Tensor, left: Tensor, right: Tensor | None, *reach: int
+) -> str:
+    """Return what to say if an answer is right for all windows that lie inside of the sentence."""
+    t, T = torch.arange(x.shape[1])[:, None], x.shape[1]
+    beyond = t < left * reach[0]
+    if right is not None:
+        beyond = beyond | (t + 1 + right * reach[1] > T)
+    inside = ~beyond.repeat_interleave(x.shape[2] // left.shape[2], dim=2)
+    if not torch.allclose(mine[inside].double(), expected[inside], *FLOAT32):
+        return ""
+    return "only where a window leaves the sentence: cut it at places 0 and T"
+
+
+GRADIENT_TOLERANCE = 1e-9, 1e-11
 
 
 class Gradients(NamedTuple):
@@ -221,7 +232,14 @@ def talk_gradient(mine: Callable[..., tuple[Tensor, Tensor, Tensor]]) -> None:
             left, right = ((8 * offset).round() / 8 for offset in (left, right))
         label = sizes(T=T, H=H, max_left=max_left, max_right=max_right)
         cases[label] = g, x, left, right, max_left, max_right
-    judge(mine, gradients_of, cases, gradient_faults, tolerance=(1e-9, 1e-11))
+    judge(
+        mine,
+        gradients_of,
+        cases,
+        gradient_faults,
+        explain=explain_gradients,
+        tolerance=GRADIENT_TOLERANCE,
+    )
     print(f"right: dx, dleft and dright agree on {len(cases)} cases")
 
 
@@ -232,16 +250,14 @@ def gradients_of(g, x, left, right, max_left, max_right) -> Gradients:
     return Gradients(*torch.autograd.grad(out, inputs, g))
 
 
-def gradient_faults(mine: Gradients, right: Gradients, *inputs) -> Iterator:
-    """Yield what a mistake makes of the first gradient that is wrong; the others stay as given."""
-    if not torch.allclose(mine.dx, right.dx, 1e-9, 1e-11):
-        for why, dx in dx_faults(right.dx, *inputs):
-            yield why, mine._replace(dx=dx)
-        return
-    name = "dright" if torch.allclose(mine.dleft, right.dleft, 1e-9, 1e-11) else "dleft"
-    pair = getattr(mine, name), getattr(right, name)
-    for why, offset in offset_faults(name, *pair, *inputs):
-        yield why, mine._replace(**{name: offset})
+def gradient_faults(*inputs) -> Iterator:
+    """Yield what mistakes make of one of the gradients; the others stay right."""
+    right = gradients_of(*inputs)
+    for why, dx in dx_faults(right.dx, *inputs):
+        yield why, right._replace(dx=dx)
+    for name in ("dleft", "dright"):
+        for why, offset in offset_faults(name, getattr(right, name), *inputs):
+            yield why, right._replace(**{name: offset})
 
 
 def dx_faults(right: Tensor, g, x, left, right_offset, *reach: int) -> Iterator:
@@ -258,14 +274,19 @@ def dx_faults(right: Tensor, g, x, left, right_offset, *reach: int) -> Iterator:
     yield "channel c belongs to head c // R, with R = C / H", moved[..., order.argsort()]
 
 
-def offset_faults(name: str, mine: Tensor, right: Tensor, g, x, *window) -> Iterator:
+def side_of(name: str, *window) -> tuple[Tensor, Tensor]:
+    """Return how far (B, T, H) windows reach to one side, and how far if nothing cut them."""
+    *offsets, max_left, max_right = window
+    side = ("dleft", "dright").index(name)
+    return edges(*window)[side], offsets[side] * (max_left, max_right)[side]
+
+
+def offset_faults(name: str, right: Tensor, g, x, *window) -> Iterator:
     """Yield wrong gradients of one of the offsets."""
     *offsets, max_left, max_right = window
-    side, sign = (0, -1) if name == "dleft" else (1, 1)
-    reach, K = window[2 + side], max_left + max_right + 1
-    (T, C), H = x.shape[1:], offsets[0].shape[2]
-    distance = edges(*offsets, max_left, max_right)[side]  # (B, T, H)
-    whole = distance == distance.floor()
+    sign, reach = (-1, max_left) if name == "dleft" else (1, max_right)
+    K, T, C, H = max_left + max_right + 1, *x.shape[1:], offsets[0].shape[2]
+    distance, _ = side_of(name, *window)
     yield "the sign is turned: a larger offset takes in more of its token", -right
     yield "divide by max_left + max_right + 1", right * K
     yield f"the edge moves {reach} tokens per unit of the offset", right / reach
@@ -275,12 +296,23 @@ def offset_faults(name: str, mine: Tensor, right: Tensor, g, x, *window) -> Iter
     products = (g[:, :, None] * x[:, None]).unflatten(3, (H, -1)).sum(4)  # (B, T, T, H)
     for further, why in ((0, "that token is in the window whole"), (2, "one token too far")):
         token = torch.arange(T)[:, None] + sign * (distance.floor().long() + further)  # (B, T, H)
-        inside = (token >= 0) & (token < T) & ~whole
+        inside = (token >= 0) & (token < T) & (distance != distance.floor())
         value = products.gather(2, token.clamp(0, T - 1)[:, :, None])[:, :, 0] * reach / K
         yield why, value.where(inside, 0)
-    held = distance != (offsets[side] * reach).clamp(min=0)
-    yield "0 where the sentence ends before the window does", torch.where(held, mine, right)
-    yield "0 where the distance is whole", torch.where(whole, mine, right)
+
+
+def explain_gradients(mine: Gradients, right: Gradients, g, x, *window) -> str:
+    """Return where the gradient of an offset has to be 0, if it is wrong only there."""
+    if not torch.allclose(mine.dx, right.dx, *GRADIENT_TOLERANCE):
+        return ""
+    name = "dright" if torch.allclose(mine.dleft, right.dleft, *GRADIENT_TOLERANCE) else "dleft"
+    distance, uncut = side_of(name, *window)
+    wrong = ~torch.isclose(getattr(mine, name), getattr(right, name), *FLOAT32)
+    if not (wrong & (distance == uncut.clamp(min=0))).any():
+        return "0 where the sentence ends before the window does"
+    if not (wrong & (distance != distance.floor())).any():
+        return "0 where the distance is whole"
+    return ""
 
 
 def true_width(mine: Callable[..., Tensor]) -> None:

@@ -47,7 +47,7 @@ def moved_positions(mine: Callable[[Tensor, int], Tensor]) -> None:
     print(f"right: {len(cases)} tables of positions")
 
 
-def position_faults(mine: Tensor, right: Tensor, p: Tensor, k: int, t: Tensor) -> Iterator:
+def position_faults(p: Tensor, k: int, t: Tensor) -> Iterator:
     """Yield what usual mistakes return."""
     C = p.shape[1]
     by = sinusoids(torch.tensor([k]), C)
@@ -67,7 +67,8 @@ def position_faults(mine: Tensor, right: Tensor, p: Tensor, k: int, t: Tensor) -
     pairs = p.unflatten(1, (-1, 2)).mT.flatten(1)  # as if sine and cosine were neighbours
     neighbours = rotate_pairs(pairs, by).unflatten(1, (2, -1)).mT.flatten(1)
     yield "the partner of channel i is C / 2 + i, not its neighbour", neighbours
-    yield "cosines come first: the halves are exchanged", right.roll(C // 2, 1)
+    exchanged = sinusoids(t + k, C).roll(C // 2, 1)
+    yield "cosines come first: the halves are exchanged", exchanged
 
 
 Schedule = Callable[[int, float, float, int, int, int], float]
@@ -80,6 +81,7 @@ SCHEDULES = [  # lr, lr_end, warmup, period, grow
 
 
 def cosine(lr: float, lr_end: float, p: float) -> float:
+    """Return the rate when the share p of a cycle is done."""
     return lr_end + (lr - lr_end) * (1 + math.cos(math.pi * p)) / 2
 
 
@@ -161,11 +163,11 @@ def schedule(mine: Schedule) -> None:
         return f"done = {done} ({text})"
 
     def rates(f: Schedule) -> Tensor:
-        found = []
+        values = []
         for point in points:
             rate = attempt(partial(f, *point))
-            found.append(of_kind(rate, 0.0, f"at done = {point[0]} it returns"))
-        return torch.tensor(found, dtype=torch.float64)
+            values.append(of_kind(rate, 0.0, f"at done = {point[0]} it returns"))
+        return torch.tensor(values, dtype=torch.float64)
 
     faults = {why: partial(rates, fault) for why, fault in SCHEDULE_FAULTS.items()}
     answers = partial(rates, mine), partial(rates, restarts)
@@ -197,7 +199,7 @@ def block_trigrams(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
         logp = torch.randn(*prefixes.shape[:2], 8, generator=seed).log_softmax(-1)
         logp[0, 0, 2] = -torch.inf  # forbidden before
         cases[name] = logp, prefixes
-    judge(mine, blocked, cases, block_faults, tolerance=(0, 0), in_place=True)
+    judge(mine, blocked, cases, explain=explain_block, tolerance=(0, 0), in_place=True)
     print(f"right: {len(cases)} cases, each for two sentences")
 
 
@@ -211,17 +213,16 @@ def blocked(logp: Tensor, prefixes: Tensor) -> Tensor:
     return logp
 
 
-def block_faults(mine: Tensor, right: Tensor, logp: Tensor, prefixes: Tensor) -> Iterator:
-    """Yield what is wrong with the first wrong number."""
+def explain_block(mine: Tensor, right: Tensor, logp: Tensor, prefixes: Tensor) -> str:
+    """Return what is wrong with the first wrong number."""
     b, h, token = (mine != right).nonzero()[0].tolist()
-    ids = prefixes[b, h].tolist()
-    spelled = " ".join(map(str, [*ids[-2:], token]))
-    if right[b, h, token] != logp[b, h, token]:
-        yield f"prefix {ids}: {token} makes {spelled} again, and is not blocked", mine
+    before, ids = logp[b, h, token], prefixes[b, h].tolist()
+    trigram = " ".join(map(str, [*ids[-2:], token]))
+    if right[b, h, token] != before:
+        return f"prefix {ids}: {token} makes {trigram} again, and is not blocked"
     if mine[b, h, token] == -torch.inf:
-        yield f"prefix {ids}: {token} is blocked, and {spelled} is no repetition", mine
-    was = logp[b, h, token]
-    yield f"prefix {ids}: log p of {token} was {was:.3g}, and should stay", mine
+        return f"prefix {ids}: {token} is blocked, and {trigram} is no repetition"
+    return f"prefix {ids}: log p of {token} was {before:.3g}, and should stay"
 
 
 class ChrF(NamedTuple):
@@ -247,14 +248,14 @@ class ChrF(NamedTuple):
             return sum(one_by_one([h], [r]) for h, r in pairs) / len(pairs)
         P, R = [], []
         for n in range(self.first, self.orders + 1):
-            found = mine = theirs = 0
+            matches = mine = theirs = 0
             for pair in pairs:
                 h, r = (self.n_grams(line, n) for line in pair)
-                found += (h & r).total() if self.clip else sum(h[gram] for gram in h if gram in r)
+                matches += (h & r).total() if self.clip else sum(h[gram] for gram in h if gram in r)
                 mine, theirs = mine + h.total(), theirs + r.total()
             if mine and theirs:
-                P.append(found / mine)
-                R.append(found / theirs)
+                P.append(matches / mine)
+                R.append(matches / theirs)
             elif self.missing_orders:
                 P.append(0)
                 R.append(0)
@@ -266,11 +267,13 @@ class ChrF(NamedTuple):
         return self.f_score(sum(P) / len(P), sum(R) / len(R))
 
     def n_grams(self, line: str, n: int) -> Counter:
+        """Count the n-grams of characters."""
         line = line.lower() if self.lower else line
         text = line if self.spaces else "".join(line.split())
         return Counter(text[i : i + n] for i in range(len(text) - n + 1))
 
     def f_score(self, p: float, r: float) -> float:
+        """Return F of a precision and a recall."""
         weight = self.beta**2
         return self.scale * (1 + weight) * p * r / (weight * p + r) if p + r else 0.0
 
