@@ -1,6 +1,8 @@
 """The check of an exercise accepts right answers, and says in one line what is wrong."""
 
 import re
+import sys
+from collections import Counter
 from inspect import getmembers, isfunction
 
 import numpy as np
@@ -21,11 +23,14 @@ from answers import (
 from dynconv.lab import simulate
 from dynconv.teach import check
 from dynconv.teach.check import scale as ring
-from dynconv.teach.judge import Wrong
+from dynconv.teach.judge import Wrong, judge, with_faults
 
 PARTS = [start, sequences, convolutions, dynamicconv, talkconv, kernels]
 PARTS += [translation, scale, beyond]
+RIGHT = {name: answers for part in PARTS for name, answers in part.RIGHT.items()}
 CHECKS = [name for name, _ in getmembers(check, isfunction) if name != "environment"]
+
+FUNCTIONS = sorted({*CHECKS} - {*kernels.RIGHT})
 
 
 def collected(tables):
@@ -81,7 +86,63 @@ def test_answers_any_wrong_kind_of_value_with_a_line(name, value):
     assert value is not None or "None" in line
 
 
-@pytest.mark.parametrize("name", sorted({*CHECKS} - {*kernels.RIGHT}))
+NO_TENSOR = {"accumulation", "chrf", "cleaned", "respell", "resumable", "rouge_l", "schedule"}
+NO_TENSOR |= {"seeds_needed", "talk_gradient"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda z: z[None], "a tensor of shape"),
+        (lambda z: z.to(torch.int16), "tensor of torch.int16"),
+    ],
+    ids=["shape", "dtype"],
+)
+@pytest.mark.parametrize("name", sorted({*FUNCTIONS} - NO_TENSOR))
+def test_names_another_shape_or_dtype(name, change, message):
+    assert message in rejected(name, lambda *z, **options: change(RIGHT[name][0](*z, **options)))
+
+
+INPUTS = {
+    "adaptive_argmax": "hidden words projections classes",
+    "cleaned": "pairs",
+    "depthwise": "x weight",
+    "dilated": "x weight",
+    "dynamic": "x weight",
+    "exponential_average": "x",
+    "folded": "W_in kernel W_out",
+    "light": "x weight",
+    "light_gradient": "x g",
+    "moved_positions": "p",
+    "renormalised": "x logits",
+    "respell": "ids",
+    "rouge_l": "hypothesis reference",
+    "scaled_gradient": "z",
+    "softmax_gradient": "x logits g",
+    "summed_area": "image boxes",
+    "talk": "x left right",
+    "talk_gradient": "g x left right",
+    "true_width": "x left right",
+    "window_attention": "q k v",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "i", "input"), [(k, i, z) for k, v in INPUTS.items() for i, z in enumerate(v.split())]
+)
+def test_refuses_that_an_input_is_changed(name, i, input):
+    def changing(*inputs, **options):
+        out = RIGHT[name][0](*inputs, **options)
+        if isinstance(inputs[i], list):
+            inputs[i].clear()
+        else:
+            inputs[i].data.mul_(2).add_(1)
+        return out
+
+    assert f"it changes `{input}` in place" in rejected(name, changing)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_names_an_exception_and_its_line(name):
     def broken(*args, **options):
         raise KeyError("no such\nthing")
@@ -89,11 +150,62 @@ def test_names_an_exception_and_its_line(name):
     assert re.search(r"it raises KeyError in line \d+ of broken: ", rejected(name, broken))
 
 
+def wrong_answers(faults, inputs):
+    """{(sentence, n): what the n-th mistake with that sentence returns for these inputs}"""
+    count, wrongs = Counter(), {}
+    for why, wrong in with_faults(faults or {}, inputs):
+        wrongs[why, count[why]] = wrong
+        count[why] += 1
+    return wrongs
+
+
+FAULTS = {
+    "adaptive_argmax": 10,
+    "chrf": 14,
+    "mixing_matrix": 1,
+    "moved_positions": 12,
+    "rouge_l": 8,
+    "schedule": 13,
+    "seeds_needed": 12,
+    "summed_area": 13,
+    "talk": 11,
+    "talk_gradient": 16,
+    "true_width": 7,
+}
+"""how many mistakes a check knows by name"""
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_names_each_fault_that_it_knows(name, monkeypatch):
+    """The faults themselves are the answers."""
+    mistakes, mistake = set(), None
+
+    def judge_mistake(mine, right, cases, faults=None, **options):
+        def answer(*inputs, **by_name):
+            wrongs = wrong_answers(faults, (*inputs, *by_name.values()))
+            mistakes.update(wrongs)
+            return wrongs.get(mistake, right(*inputs, **by_name))
+
+        judge(answer, right, cases, faults, **options)
+
+    check_answer = getattr(check, name)
+    monkeypatch.setattr(sys.modules[check_answer.__module__], "judge", judge_mistake)
+    check_answer(RIGHT[name][0])  # for now without a mistake
+    named = set()
+    for mistake in sorted(mistakes):
+        try:
+            check_answer(RIGHT[name][0])
+        except Wrong as wrong:
+            named.add(mistake[0])
+            assert str(wrong).endswith(f"; {mistake[0]}")
+    assert named == {why for why, _ in mistakes} and len(named) == FAULTS[name]
+
+
 def test_an_answer_not_yet_written_says_so():
     def not_yet(*args, **options):
         raise NotImplementedError
 
-    for name in {*CHECKS} - {*kernels.RIGHT}:
+    for name in FUNCTIONS:
         with pytest.raises(NotImplementedError):
             getattr(check, name)(not_yet)
 

@@ -100,12 +100,6 @@ def cleaned_if(keep, longest=None, ratio=None):
     return clean
 
 
-def in_place(pairs, longest, ratio):
-    for pair in set(pairs) - set(by_package(pairs, longest, ratio)):
-        pairs.remove(pair)
-    return pairs
-
-
 def divides_first(pairs, longest, ratio):
     sides = [(pair, *map(words, pair)) for pair in pairs]
     return [pair for pair, n, m in sides if 1 / ratio <= n / m <= ratio and 0 < n <= longest >= m]
@@ -152,8 +146,6 @@ WRONG = {
             lambda x, rank, *a: ring(0 * x if rank == 0 else x, rank, *a),
             r"rank 0 .* \[0\], where rank r has 1 \* 10\^r: mine 0, right 1",
         ),
-        (lambda *a: ring(*a).half(), "rank 0 returns a tensor of torch.float16, not torch.float64"),
-        (lambda *a: ring(*a)[:2], r"rank 0 returns a tensor of shape \(2,\), not \(5,\)"),
         (silent, "rank .: it waits, and no message comes"),
         (unread, "rank [01] leaves 1 messages unread"),
         (lambda x, r, n, s, g: s(x) or g(2), "asks for 2 numbers, and the message has 5"),
@@ -180,7 +172,6 @@ WRONG = {
             lambda *z: [p for p in by_package(*z) if max(map(len, p)) <= 1000],
             f"two words of 600 characters: .*{DROPS}",
         ),
-        (in_place, "one side blank: it changes `pairs` in place"),
         (written(long_words=False), f"a word of 1,001 characters: .*{KEEPS}"),
         (
             cleaned_if(lambda n, m, longest, ratio: n <= longest, longest=99),
