@@ -180,7 +180,7 @@ def test_killed_between_training_and_its_score(small, trained, monkeypatch):
                 patch.setattr(Trained, "evaluate", die)
             else:
                 stop_after(3, patch)  # the updates are saved, what this command knows is lost
-                patch.setattr(run.Run, "_keep", die)
+                patch.setattr(run.Run, "_write", die)
             small("--seeds", "1")
         assert small("--seeds", "1") == 0
         row = small.found["numbers"]["rows"][0]
@@ -213,7 +213,7 @@ def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys
     ],
 )
 def test_the_summary_of_a_row(scores, said):
-    values = table.numbers(scores)
+    values = table.finite(scores)
     deviation = stdev(values) if len(values) > 1 else None
     row = {"scores": scores, "mean": mean(values) if values else None, "deviation": deviation}
     assert table.summary(row) == said

@@ -24,9 +24,9 @@ def test_bench_train(yaml, tmp_path, capsys, monkeypatch, text):
     assert found["recipe"] == "tiny" and found["precision"] == "float32" and found["updates"] == 6
     assert found["synthetic_pairs"] == (300 if text else None)
     whole = sum(found["seconds"].values())
-    speed = found["target_tokens_an_update"] / whole
+    speed = found["target_tokens_per_update"] / whole
     assert found["target_tokens_per_s"] == pytest.approx(speed)
-    assert found["flop_per_s"] == pytest.approx(found["flop_a_target_token"] * speed)
+    assert found["flop_per_s"] == pytest.approx(found["flop_per_target_token"] * speed)
     for words in ("forward", "target tokens/s", "the loop itself", f"written to {output}"):
         assert words in shown
 

@@ -23,7 +23,6 @@ from dynconv.lab.plan import (
     peak_bytes,
     plan,
     trace_batch,
-    trace_batches,
 )
 from dynconv.models import build
 from dynconv.tasks import translation
@@ -215,14 +214,14 @@ def test_a_corpus_that_is_here_and_does_not_fit_the_recipe_is_an_error(recipe, t
 
 def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
     lengths = (10, 150)
-    used = peak_bytes(trace_batches(recipe, 400, lengths))
+    used = peak_bytes(recipe, 400, lengths)
     for room in (1.7 * used, 20.3 * used):  # in the first the straight line hits too high
         text = largest_batch(recipe, lengths, room, used)
         size = int(text.removeprefix("train.batch_tokens=").removesuffix(" fits, about"))
         assert size % 64 == 0
         # whole sentences only: what is larger may be one of 150 away
-        assert peak_bytes(trace_batches(recipe, size, lengths)) <= room
-        assert peak_bytes(trace_batches(recipe, size + 64 + 150, lengths)) > room
+        assert peak_bytes(recipe, size, lengths) <= room
+        assert peak_bytes(recipe, size + 64 + 150, lengths) > room
     assert "none fits" in largest_batch(recipe, lengths, used / 4, used)
 
 

@@ -71,10 +71,10 @@ def output_path(name: str, output: Path | None) -> Path:
     return output
 
 
-def write(output: Path, found: dict[str, Any]) -> None:
+def write(output: Path, entry: dict[str, Any]) -> None:
     """Write an entry atomically, and record the load after the measurement."""
-    found["load"]["after"] = load_average()
-    replace_text(output, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    entry["load"]["after"] = load_average()
+    replace_text(output, json.dumps(entry, indent=1, ensure_ascii=False) + "\n")
 
 
 def read(name: str) -> dict[str, Any]:
@@ -82,10 +82,10 @@ def read(name: str) -> dict[str, Any]:
     return json.loads((data_dir() / f"results/{name}.json").read_text(encoding="utf-8"))
 
 
-def source(found: dict[str, Any]) -> str:
+def source(entry: dict[str, Any]) -> str:
     """Return the device, versions and date of an entry, in one line."""
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    return f"{found['device']}, {versions}, {found['date']}"
+    versions = ", ".join(f"{name} {version}" for name, version in entry["versions"].items())
+    return f"{entry['device']}, {versions}, {entry['date']}"
 
 
 def this_device() -> str:

@@ -34,17 +34,14 @@ from dynconv.train.setup import check_text, prepare_for
 from dynconv.train.update import TokenLoss
 
 GB = 1e9
-RESERVED = 0.1
-"""share of a GPU's memory for what is not counted: fragmentation, the CUDA context, libraries"""
+RESERVED = 0.1  # share of a GPU's memory for fragmentation, the CUDA context and libraries
 OPTIMIZER_STATE = {"adam": (2, "AdamW's two moments"), "nag": (1, "the velocity")}
 """number and names of the tensors, as large as the weights, that an optimizer keeps"""
 TAIL_SHARE = 1 / 8
 """share of the tokens in each tail band of an adaptive softmax; by Zipf's law the two tail bands of
 WikiText-103 have 9% and 12%"""
-USUAL_LENGTH = 30
-"""tokens assumed per sentence when the corpus is not here"""
-MULTIPLE = 64
-"""the largest batch_tokens that is proposed is a multiple of this"""
+USUAL_LENGTH = 30  # tokens assumed per sentence when the corpus is not here
+MULTIPLE = 64  # proposed batch sizes are multiples of this many tokens
 NOT_HERE = "not known: the corpus is not here (dynconv data prepare)"
 
 
@@ -62,7 +59,7 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
     usual, longest = recipe.data.block or USUAL_LENGTH, recipe.data.longest
     lengths = (epoch.usual, epoch.longest) if epoch else (usual, longest)
     costs = trace_batches(recipe, config.batch_tokens, lengths)
-    parameters, activations = costs[0].parameters, peak_bytes(costs)
+    parameters, activations = costs[0].parameters, max(cost.bytes for cost in costs)
     moments, state = OPTIMIZER_STATE[config.optimizer]
     fixed = (8 + 4 * moments) * parameters  # bytes: weights, gradients and moments in float32
     total = fixed + activations
@@ -74,7 +71,7 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
         "weights": f"{4 * parameters / GB:.2f} GB, float32",
         "gradients": f"{4 * parameters / GB:.2f} GB, float32; DDP keeps no second copy of them",
         "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {state}, float32",
-        "activations": ", ".join(f"{each.bytes / GB:.2f} GB for {each.shape}" for each in costs)
+        "activations": ", ".join(f"{cost.bytes / GB:.2f} GB for {cost.shape}" for cost in costs)
         + f", {planned_precision(recipe)}",
         "in all": f"{total / GB:.2f} GB on each GPU: {fits} into {memory_gb:g} GB, "
         f"{RESERVED:.0%} left for fragmentation and CUDA",
@@ -103,15 +100,14 @@ def hours(tokens: float, gpus: int, tokens_per_s: float | None) -> str:
     """Return how many hours it takes to train on `tokens` target tokens, as text."""
     if tokens_per_s is None:
         return "not measured: give --tokens-per-s; dynconv bench train RECIPE prints it"
-    taken = tokens / (tokens_per_s * gpus) / 3600
-    return f"{taken:,.1f} at {tokens_per_s:,.0f} target tokens/s a GPU, without validation"
+    duration = tokens / (tokens_per_s * gpus) / 3600
+    return f"{duration:,.1f} at {tokens_per_s:,.0f} target tokens/s a GPU, without validation"
 
 
 class Epoch(NamedTuple):
-    """The size of one epoch of a corpus."""
+    """The size of one epoch of a corpus, without pairs that are too long."""
 
     pairs: int
-    """without those that are too long"""
     batches: int
     target_tokens: int
     usual: int
@@ -140,18 +136,17 @@ def measure_corpus(recipe: Recipe) -> Epoch | None:
 def count_epoch(corpus: Prepared, recipe: Recipe) -> Epoch:
     """Count the batches of the first epoch; if it has several pools, extrapolate from the first."""
     check_text(corpus, recipe)
-    config, chosen = recipe.train, []
+    config, batches = recipe.train, []
     text = task_of(recipe).training_text(corpus)
-    batches = stream(text, recipe.data.longest, config, Place())
-    for pairs, before, _ in batches:
+    for pairs, before, _ in stream(text, recipe.data.longest, config, Place()):
         if before >= Place(epoch=0, pool=1):
             break
-        chosen.append(pairs)
-    lengths = text.lengths(np.concatenate(chosen))
+        batches.append(pairs)
+    lengths = text.lengths(np.concatenate(batches))
     pools = len(pools_of(len(text), config.seed, 0))
     return Epoch(
         pairs=len(lengths) * pools,
-        batches=len(chosen) * pools,
+        batches=len(batches) * pools,
         target_tokens=int(lengths[:, 1].sum()) * pools,
         usual=round(lengths.max(1).mean()),
         longest=int(lengths.max()),
@@ -170,19 +165,19 @@ class BatchShape(NamedTuple):
 
 
 class BatchCost(NamedTuple):
-    """What forward and backward of one batch take."""
+    """The memory and arithmetic of forward and backward for one batch."""
 
     shape: BatchShape
     parameters: int
     bytes: int
-    """the most that is held at a time, beyond weights and their gradients"""
+    """the peak of memory, beyond weights and their gradients"""
     flops: int
-    """of the matrix products, forward and backward"""
+    """FLOPs of the matrix products"""
 
 
-def peak_bytes(costs: list[BatchCost]) -> int:
-    """Return the bytes of the batch that needs the most."""
-    return max(cost.bytes for cost in costs)
+def peak_bytes(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> int:
+    """Return the most bytes that a full batch needs, over these lengths of sentences."""
+    return max(cost.bytes for cost in trace_batches(recipe, batch_tokens, lengths))
 
 
 def trace_batches(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> list[BatchCost]:
@@ -192,7 +187,7 @@ def trace_batches(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -
     ones, as a language model has, are traced once.
     """
     shortened = dict.fromkeys(min(length, batch_tokens) for length in lengths)
-    return [trace_batch(recipe, BatchShape(batch_tokens // each, each)) for each in shortened]
+    return [trace_batch(recipe, BatchShape(batch_tokens // n, n)) for n in shortened]
 
 
 def trace_batch(recipe: Recipe, shape: BatchShape) -> BatchCost:
@@ -220,17 +215,17 @@ def trace_batch(recipe: Recipe, shape: BatchShape) -> BatchCost:
 
 def planned_precision(recipe: Recipe) -> str:
     """Return the recipe's precision; "auto" counts as bfloat16, which any recent GPU has."""
-    asked = recipe.train.precision
-    return "bfloat16" if asked == "auto" else asked
+    precision = recipe.train.precision
+    return "bfloat16" if precision == "auto" else precision
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the bytes of all tensors that are alive, fake tensors included."""
+    """Count the bytes of all tensors that are alive, fake tensors included."""
 
     def __init__(self):
         super().__init__()
         self.held = self.peak = 0
-        self.known: set[int] = set()
+        self.followed: set[int] = set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func is torch.ops.aten._local_scalar_dense.default:
@@ -246,14 +241,14 @@ class LiveBytes(TorchDispatchMode):
 
     def follow(self, storage: torch.UntypedStorage) -> None:
         """Count a storage until it is freed; views share one."""
-        if id(storage) not in self.known:
-            self.known.add(id(storage))
+        if id(storage) not in self.followed:
+            self.followed.add(id(storage))
             self.held += storage.nbytes()
             self.peak = max(self.peak, self.held)
             weakref.finalize(storage, self.forget, id(storage), storage.nbytes())
 
-    def forget(self, name: int, size: int) -> None:
-        self.known.remove(name)
+    def forget(self, storage_id: int, size: int) -> None:
+        self.followed.remove(storage_id)
         self.held -= size
 
 
@@ -276,7 +271,7 @@ ATTENTION_FLOPS = {
 
 
 class LikeGpu(TorchFunctionMode):
-    """Makes dropout, softmax and attention on a CPU save for the backward pass what a GPU's save.
+    """Make dropout, softmax and attention on a CPU save for the backward pass what a GPU's save.
 
     Dropout saves one byte per entry on a GPU, but a floating-point factor on a CPU. Under autocast,
     softmax returns float32 on a GPU, but keeps its input's dtype on a CPU. Attention runs in the
@@ -309,12 +304,12 @@ def largest_batch(recipe: Recipe, lengths: tuple[int, ...], room: float, used: i
     """
     first = recipe.train.batch_tokens
     second = max(2 * first, int(first * room / used))
-    more = peak_bytes(trace_batches(recipe, second, lengths))
+    more = peak_bytes(recipe, second, lengths)
     slope = (more - used) / (second - first)  # bytes per token
     size = int(first + (room - used) / slope) // MULTIPLE * MULTIPLE
     while size >= max(lengths):
-        over = peak_bytes(trace_batches(recipe, size, lengths)) - room
-        if over <= 0:
+        excess = peak_bytes(recipe, size, lengths) - room
+        if excess <= 0:
             return f"train.batch_tokens={size} fits, about"
-        size -= max(1, int(over / slope / MULTIPLE)) * MULTIPLE
+        size -= max(1, int(excess / slope / MULTIPLE)) * MULTIPLE
     return f"none fits that could hold the longest sentence, {max(lengths)} tokens"

@@ -34,7 +34,7 @@ CHANNELS = 32
 TYPES = 300
 UPDATES = 2
 LINES = {"train": 200, "valid": 8, "test": 8}
-WORDS = 16  # at most in a line to decode: an untrained model generates as much as it is allowed to
+WORDS = 16  # limit per line to decode: an untrained model generates as much as it is allowed to
 
 
 class Sample(NamedTuple):
@@ -70,8 +70,8 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
             f"rehearsal      {UPDATES} updates of a copy with {CHANNELS} channels and {TYPES} "
             f"types on {sample.corpus}, validation loss {losses[-1]:.2f}"
         )
-        found = trained.evaluate("test")
-    yield f"scored         {found.summary}; {found.scores[0]}"
+        evaluation = trained.evaluate("test")
+    yield f"scored         {evaluation.summary}; {evaluation.scores[0]}"
 
 
 def corpus_status(corpus: str) -> str:
@@ -90,19 +90,19 @@ def sample_for(recipe: Recipe) -> Sample:
 
 
 def write_sample(sample: Sample, data: DataConfig, folder: Path) -> Path:
-    """Write some lines of a sample into files named like the recipe's; returns their directory."""
+    """Write some lines of a sample into files named like the recipe's; return their directory."""
     text = folder / "text"
     text.mkdir()
-    both = (sample.source, data.source), (sample.target, data.target)
-    sides = [(theirs, ours) for theirs, ours in both if theirs and ours]
+    suffixes = (sample.source, data.source), (sample.target, data.target)
+    sides = [(theirs, ours) for theirs, ours in suffixes if theirs and ours]
     for split, count in LINES.items():
         files = [find_split(corpus_dir(sample.corpus), f"{split}.{theirs}") for theirs, _ in sides]
         rows = zip(*map(stream_lines, files), strict=True)
         if split != "train":
             rows = (row for row in rows if all(len(line.split()) <= WORDS for line in row))
         for (_, ours), lines in zip(sides, zip(*islice(rows, count), strict=True), strict=True):
-            kept = "".join(f"{line}\n" for line in lines)
-            (text / f"{split}.{ours}").write_text(kept, encoding="utf-8")
+            sample_text = "".join(f"{line}\n" for line in lines)
+            (text / f"{split}.{ours}").write_text(sample_text, encoding="utf-8")
     return text
 
 

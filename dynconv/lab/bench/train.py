@@ -25,10 +25,8 @@ from dynconv.train.log import EACH, UPDATE, WARM, Watch, memory
 from dynconv.train.setup import text_of
 from dynconv.train.update import DTYPES, TokenLoss, backward
 
-COUNTED = 5
-"""updates whose arithmetic is counted"""
-SIDE = 4096
-"""of the square matrices whose product is the device's peak"""
+COUNTED = 5  # updates whose FLOPs are counted
+SIDE = 4096  # of the square matrices whose product shows the device's peak
 
 
 def bench_train(
@@ -38,10 +36,12 @@ def bench_train(
     synthetic: int | None,
     output: Path | None,
 ) -> str:
-    """Train by a recipe in a scratch directory, one process, and measure `updates` updates.
+    """Train by a recipe in a temporary directory and measure `updates` updates; return the report.
 
-    synthetic: so many pairs of random words instead of the recipe's corpus. Writes all numbers to
-    `output`, by default data/results/bench-train.json; returns what to print.
+    synthetic: how many pairs of random words to train on, instead of the recipe's corpus
+
+    Training runs in one process. All numbers are written to `output`, by default
+    data/results/bench-train.json.
     """
     output = ledger.output_path("bench-train", output)
     recipe = load_recipe(name, overrides)
@@ -49,16 +49,16 @@ def bench_train(
     command = shlex.join(["dynconv", "bench", "train", shown, *overrides])
     command += f" --updates {updates}" + (f" --synthetic {synthetic}" if synthetic else "")
     what = "training by one process: seconds of each part of an update, and its arithmetic"
-    found = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
     ranks = Ranks()
     watch = Watch(torch.cuda.synchronize if ranks.device.type == "cuda" else lambda: None)
-    with TemporaryDirectory() as scratch:
-        run = Path(scratch) / "run"
+    with TemporaryDirectory() as directory:
+        run = Path(directory) / "run"
         data = recipe.data
         if synthetic and task_of(recipe).name == "language":
             raise UserError("--synthetic makes pairs: a language model takes its recipe's corpus")
         if synthetic:
-            text = random_text(Path(scratch) / "text", synthetic)
+            text = random_text(Path(directory) / "text", synthetic)
             data = replace(data, corpus=str(text), source="a", target="b")
         short = {"updates": WARM + updates, "validate_every": WARM + updates, "warmup": 0}
         config = replace(recipe.train, **short, average=0)
@@ -66,50 +66,51 @@ def bench_train(
         resolved = load_recipe(run / "recipe.yaml")  # its precision is decided
         corpus = open_prepared(text_of(run, resolved), verify=False)
         text = task_of(resolved).training_text(corpus)
-        every = iter_updates(text, data.longest, config, Place(), ranks)
-        measured = list(islice(every, WARM, WARM + updates))
+        all_updates = iter_updates(text, data.longest, config, Place(), ranks)
+        measured = list(islice(all_updates, WARM, WARM + updates))
     precision = resolved.train.precision
-    each = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in EACH}
-    tokens = sum(work.tokens for work in measured) / updates
-    some = measured[:: max(1, updates // COUNTED)]
-    each_token = flops(resolved, some, ranks) / sum(work.tokens for work in some)
-    save, computing = watch.seconds["save"], sum(each[lap] for lap in UPDATE)
-    speed = tokens / sum(each.values())
-    found["numbers"] = {
+    seconds = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in EACH}
+    tokens = sum(update.tokens for update in measured) / updates
+    counted = measured[:: max(1, updates // COUNTED)]
+    per_token = flops(resolved, counted, ranks) / sum(update.tokens for update in counted)
+    save, computing = watch.seconds["save"], sum(seconds[lap] for lap in UPDATE)
+    overhead = seconds["data"] + seconds["log"] + save / recipe.train.validate_every
+    speed = tokens / sum(seconds.values())
+    entry["numbers"] = {
         "recipe": shown,
         "synthetic_pairs": synthetic,
         "threads": torch.get_num_threads(),
         "precision": precision,
         "updates": updates,
-        "seconds": each,
+        "seconds": seconds,
         "validation_s": watch.seconds["validate"],
         "checkpoint_s": save,
-        "overhead": (each["data"] + each["log"] + save / recipe.train.validate_every) / computing,
-        "target_tokens_an_update": tokens,
+        "overhead": overhead / computing,
+        "target_tokens_per_update": tokens,
         "target_tokens_per_s": speed,
         "memory_gb": memory(ranks.device) / 1e9,
-        "flop_a_target_token": each_token,
-        "flop_per_s": each_token * speed,
+        "flop_per_target_token": per_token,
+        "flop_per_s": per_token * speed,
         "peak_flop_per_s": peak(precision, ranks.device),
     }
-    ledger.write(output, found)
-    return report(found, recipe.train.validate_every) + f"\nwritten to {output}"
+    ledger.write(output, entry)
+    return report(entry, recipe.train.validate_every) + f"\nwritten to {output}"
 
 
-def flops(recipe: Recipe, some: Sequence[UpdateBatches], ranks: Ranks) -> int:
-    """Operations of the matrix products in these updates; the others are few beside them."""
+def flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int:
+    """Count the FLOPs of the matrix products in these updates; all others are few in comparison."""
     model = build(recipe.model).to(ranks.device)
     config = recipe.train
     loss_of = TokenLoss(model, task_of(recipe).loss, config.label_smoothing, config.precision)
     unscaled = torch.amp.GradScaler(ranks.device.type, enabled=False)
     with FlopCounterMode(display=False) as counter:
-        for work in some:
-            backward(loss_of, work, unscaled, ranks, Watch())
+        for update in updates:
+            backward(loss_of, update, unscaled, ranks, Watch())
     return counter.get_total_flops()
 
 
 def peak(precision: str, device: torch.device) -> float:
-    """Operations a second of a product of two large square matrices, the best of five."""
+    """Return the FLOPs per second of a product of two large square matrices, the best of five."""
     a, b = torch.randn(2, SIDE, SIDE, device=device, dtype=DTYPES.get(precision, torch.float32))
 
     def product() -> None:
@@ -121,43 +122,43 @@ def peak(precision: str, device: torch.device) -> float:
     return 2 * SIDE**3 / min(Cpu().seconds(product) for _ in range(5))
 
 
-def random_text(folder: Path, pairs: int) -> Path:
-    """Pairs of sentences of words that mean nothing, as frequent and as long as real ones."""
-    draw = np.random.default_rng(0)
+def random_text(directory: Path, pairs: int) -> Path:
+    """Write pairs of sentences of random words, as frequent and as long as real ones."""
+    rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    words = ["".join(draw.choice(letters, draw.integers(2, 10))) for _ in range(60_000)]
-    folder.mkdir(parents=True)
+    words = ["".join(rng.choice(letters, rng.integers(2, 10))) for _ in range(60_000)]
+    directory.mkdir(parents=True)
     for split, count in {"train": pairs, "valid": 200}.items():
         for side in "ab":
-            lengths = np.clip(draw.lognormal(2.9, 0.6, count).astype(int), 1, 100)
-            ranked = draw.zipf(1.1, int(lengths.sum())) % len(words)
-            lines = np.split(ranked, np.cumsum(lengths)[:-1])
-            text = "".join(" ".join(words[i] for i in line) + "\n" for line in lines)
-            (folder / f"{split}.{side}").write_text(text, encoding="utf-8")
-    return folder
+            lengths = np.clip(rng.lognormal(2.9, 0.6, count).astype(int), 1, 100)
+            ranks = rng.zipf(1.1, int(lengths.sum())) % len(words)
+            lines = np.split(ranks, np.cumsum(lengths)[:-1])
+            text = "".join(" ".join(words[rank] for rank in line) + "\n" for line in lines)
+            (directory / f"{split}.{side}").write_text(text, encoding="utf-8")
+    return directory
 
 
-def report(found: dict, validate_every: int) -> str:
-    """The numbers of bench train as text."""
-    numbers, load = found["numbers"], found["load"]
-    each, total = numbers["seconds"], sum(numbers["seconds"].values())
+def report(entry: dict, validate_every: int) -> str:
+    """Return the numbers of an entry as text."""
+    numbers, load = entry["numbers"], entry["load"]
+    seconds, total = numbers["seconds"], sum(numbers["seconds"].values())
     share = numbers["flop_per_s"] / numbers["peak_flop_per_s"]
     return "\n".join(
         [
             f"{numbers['recipe']}, {numbers['precision']}, "
             f"{numbers['updates']} updates after {WARM}",
-            ledger.source(found),
+            ledger.source(entry),
             f"{numbers['threads']} threads, load {load['before']} before, {load['after']} after",
             "",
             f"{'':12}{'ms':>10}{'share':>9}",
-            *(f"{lap:12}{s * 1e3:10.2f}{s / total:9.1%}" for lap, s in each.items()),
+            *(f"{lap:12}{s * 1e3:10.2f}{s / total:9.1%}" for lap, s in seconds.items()),
             f"{'an update':12}{total * 1e3:10.2f}{1:9.0%}",
             "",
             f"a validation: {numbers['validation_s']:.2f} s; a checkpoint: "
             f"{numbers['checkpoint_s']:.2f} s, every {validate_every} updates",
             f"the loop itself (data, log, checkpoints): {numbers['overhead']:.2%} of the computing",
             f"{numbers['target_tokens_per_s']:,.0f} target tokens/s, "
-            f"{numbers['target_tokens_an_update']:,.0f} an update; "
+            f"{numbers['target_tokens_per_update']:,.0f} per update; "
             f"{numbers['memory_gb']:.2f} GB at most",
             f"{numbers['flop_per_s'] / 1e12:.3g} TFLOP/s in matrix products, {share:.0%} of this "
             f"device's {numbers['peak_flop_per_s'] / 1e12:.3g} (a product of {SIDE} x {SIDE})",

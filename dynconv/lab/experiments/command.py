@@ -1,4 +1,4 @@
-"""`dynconv ablate`: every row with every seed, and after each run the whole table anew."""
+"""`dynconv ablate`: train every row with every seed; rewrite the whole table after each run."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.experiments.plot import plot
 from dynconv.lab.experiments.run import Run
-from dynconv.lab.experiments.table import results, shown, table
+from dynconv.lab.experiments.table import format_score, results, table
 from dynconv.train.distributed import Ranks
 from dynconv.train.setup import run_lock
 
@@ -24,7 +24,7 @@ def ablate(
     output: Path | None,
     say: Callable[[str], None],
 ) -> Signals | None:
-    """Train and score what is not finished yet; returns the signal that ended it early.
+    """Train and score what is not finished yet; return the signal that ended it early.
 
     name       of a shipped experiment, or its file
     overrides  key=value, for every row
@@ -32,8 +32,8 @@ def ablate(
     folder     of the run directories ROW-SEED; None: runs/NAME
     output     JSON, and a plot beside it; None: data/results/ablate-NAME.json
 
-    A run whose loss or score is no number diverges, and is finished. Raises UserError for what a
-    user can mend; what was finished before it stays.
+    A run whose loss or score is not finite is recorded as DIVERGES and counts as finished. Raises
+    UserError for mistakes that a user can mend; runs that were finished before are kept.
     """
     path = find_experiment(name)
     experiment = load_experiment(path)
@@ -53,13 +53,13 @@ def ablate(
     ]
 
     command = shlex.join(["dynconv", "ablate", path.stem, *overrides, "--seeds", str(seeds)])
-    found = ledger.entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
+    entry = ledger.entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
 
     def write() -> dict:
-        found["numbers"] = {"ablation": path.stem, **results(experiment, runs)}
-        ledger.write(output, found)
-        plot(found["numbers"], output.with_suffix(".png"))
-        return found
+        entry["numbers"] = {"ablation": path.stem, **results(experiment, runs)}
+        ledger.write(output, entry)
+        plot(entry["numbers"], output.with_suffix(".png"))
+        return entry
 
     with run_lock(folder, Ranks()):
         left = [run for run in runs if not run.finished]
@@ -69,7 +69,8 @@ def ablate(
             if signal is not None:
                 return signal
             write()
-            say(f"{run.directory.name}: {shown(run.found['score'])}, {len(left) - number} to go")
+            score = format_score(run.results["score"])
+            say(f"{run.directory.name}: {score}, {len(left) - number} to go")
         say(table(write()))
     say(f"written to {output}, drawn in {output.with_suffix('.png')}")
     return None

@@ -1,4 +1,4 @@
-"""An experiment as a picture: a line per row, a dot per seed."""
+"""Draws an experiment: a line per row, a dot per seed."""
 
 import textwrap
 from pathlib import Path
@@ -6,22 +6,22 @@ from typing import Any
 
 from dynconv.lab import style
 from dynconv.lab.experiments.run import DIVERGES
-from dynconv.lab.experiments.table import numbers
+from dynconv.lab.experiments.table import finite
 
 
-def plot(found: dict[str, Any], output: Path) -> None:
-    """Draw the results: the mean is a tick, what was published stands at the right."""
+def plot(results: dict[str, Any], output: Path) -> None:
+    """Draw the results: the mean is a tick, and the published score is printed at the right."""
     import matplotlib
 
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    rows = found["rows"]
+    rows = results["rows"]
     with plt.rc_context():
         style.use()
         figure, ax = plt.subplots(figsize=(6.0, 1.1 + 0.24 * len(rows)))
         for y, row in enumerate(rows):
-            scores = numbers(row["scores"])
+            scores = finite(row["scores"])
             color = style.COLORS.get(row["mixer"], "black")
             ax.plot(scores, [y] * len(scores), "o", ms=4, alpha=0.7, color=color)
             if scores:
@@ -33,13 +33,13 @@ def plot(found: dict[str, Any], output: Path) -> None:
         if any(row["published"] for row in rows):
             ax.text(1.02, 1.02, "published", va="bottom", style="italic", transform=ax.transAxes)
         ax.grid(axis="y", lw=0.3)
-        ax.set_title(found["source"])
-        ax.set_xlabel(textwrap.fill(found["metric"], 90), fontsize=7)
+        ax.set_title(results["source"])
+        ax.set_xlabel(textwrap.fill(results["metric"], 90), fontsize=7)
         style.save(figure, output)
         plt.close(figure)
 
 
 def label(row: dict[str, Any]) -> str:
-    """The row's name, and how many of its seeds diverge."""
-    fallen = row["scores"].count(DIVERGES)
-    return f"{row['name']} ({fallen} {DIVERGES})" if fallen else row["name"]
+    """Return the row's name, and how many of its seeds diverge."""
+    diverged = row["scores"].count(DIVERGES)
+    return f"{row['name']} ({diverged} {DIVERGES})" if diverged else row["name"]

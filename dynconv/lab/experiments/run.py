@@ -1,4 +1,4 @@
-"""One run of an experiment: a row with a seed. RUN/ablation.json has what came of it."""
+"""One run of an experiment: a row with a seed. Its results are in RUN/ablation.json."""
 
 import hashlib
 import json
@@ -28,49 +28,49 @@ class Run(NamedTuple):
     directory: Path
 
     @property
-    def found(self) -> dict[str, Any]:
-        """What is known; nothing before the first start has ended.
+    def results(self) -> dict[str, Any]:
+        """Return what is known; {} before the first start has ended.
 
-        starts      seconds of updates, of each start that was not killed
+        starts      seconds of updates in each start that was not killed
         score       the recipe's metric on the test split, or DIVERGES; missing: not finished
-        metrics     that and its companions by name: BLEU and chrF2, perplexity a word and a token
-        valid_loss  nats a token of the checkpoint that was scored
-        seconds     of updates in all; None when a start was killed
-        precision   of the updates
-        threads     of the last start
+        metrics     all scores by name: BLEU and chrF2, or perplexity per word and per token
+        valid_loss  nats per token of the checkpoint that was scored
+        seconds     seconds of updates over all starts; None when a start was killed
+        precision   precision of the updates
+        threads     threads of the last start
         """
         path = self.directory / "ablation.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
     @property
     def finished(self) -> bool:
-        """Whether there is a score. Raises UserError when it is that of another recipe."""
-        if "score" not in self.found:
+        """Return whether there is a score; UserError when it is that of another recipe."""
+        if "score" not in self.results:
             return False
         same_recipe(self.recipe, self.directory, free=("published", "profile", "train.timeout"))
         return True
 
     def finish(self) -> Signals | None:
-        """Train from wherever it stands, and score; the signal that ended training early."""
-        found, watch, ended = self.found, Watch(), None
+        """Start or resume training, then score; return the signal that ended training early."""
+        results, watch, signal = self.results, Watch(), None
         try:
-            ended = train(self.recipe, self.directory, watch, prepared=self._prepare())
+            signal = train(self.recipe, self.directory, watch, prepared=self._prepare())
         except UserError:
             if not any(self.directory.glob("not-finite-*.json")):
                 raise
-            found["score"] = DIVERGES
-        found["starts"] = [*found.get("starts", []), watch.training]
-        if ended is None:
-            found |= self._conditions(found["starts"])
-        self._keep(found)
-        if ended is None and "score" not in found:
-            self._keep(found | self._evaluate())
-        return ended
+            results["score"] = DIVERGES
+        results["starts"] = [*results.get("starts", []), watch.training]
+        if signal is None:
+            results |= self._conditions(results["starts"])
+        self._write(results)
+        if signal is None and "score" not in results:
+            self._write(results | self._evaluate())
+        return signal
 
     def _prepare(self) -> Path | None:
         """Encode the corpus once for all runs of the experiment that read it alike.
 
-        Returns where it is; None where the recipe's corpus is encoded already.
+        Returns its directory, or None if the recipe's corpus is encoded already.
         """
         data = self.recipe.data
         if is_prepared(Path(data.corpus)):
@@ -82,8 +82,8 @@ class Run(NamedTuple):
             prepare_for(self.recipe, prepared)
         return prepared
 
-    def _keep(self, found: dict[str, Any]) -> None:
-        replace_text(self.directory / "ablation.json", json.dumps(found, indent=1))
+    def _write(self, results: dict[str, Any]) -> None:
+        replace_text(self.directory / "ablation.json", json.dumps(results, indent=1))
 
     def _evaluate(self) -> dict[str, Any]:
         trained = load_model(self.directory)
@@ -99,11 +99,11 @@ class Run(NamedTuple):
         }
 
     def _conditions(self, starts: list[float]) -> dict[str, Any]:
-        there = load_recipe(self.directory / "recipe.yaml")
-        # every start of the training, killed or not
-        known = json.loads((self.directory / "environment.json").read_text(encoding="utf-8"))
+        resolved = load_recipe(self.directory / "recipe.yaml")
+        # environment.json lists every start, killed or not
+        environments = json.loads((self.directory / "environment.json").read_text(encoding="utf-8"))
         return {
-            "seconds": sum(starts) if len(starts) == len(known) else None,
-            "precision": there.train.precision,
-            "threads": known[-1]["threads"],
+            "seconds": sum(starts) if len(starts) == len(environments) else None,
+            "precision": resolved.train.precision,
+            "threads": environments[-1]["threads"],
         }

@@ -11,17 +11,17 @@ from dynconv.models import build
 
 SECONDS = "of updates with their data and log, without validations and checkpoints; null: not known"
 KEPT = ("metrics", "valid_loss", "seconds", "precision", "threads")
-"""of what a run has found, beside its score"""
+"""entries of a run's results that the table repeats for each seed"""
 
 
 def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
-    """All that is known; lists have an entry a seed, null before its run is finished."""
+    """Return all that is known; lists have one entry per seed, null before its run is finished."""
     rows = []
     for row in experiment.rows:
         own = [run for run in runs if run.row == row.name]
-        found = [run.found if "score" in run.found else {} for run in own]
-        scores = [each.get("score") for each in found]
-        values = numbers(scores)
+        outcomes = [run.results if "score" in run.results else {} for run in own]
+        scores = [outcome.get("score") for outcome in outcomes]
+        numbers = finite(scores)
         recipe = own[0].recipe
         rows.append(
             {
@@ -29,13 +29,13 @@ def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
                 "row": row.row,
                 "published": row.published,
                 "note": row.note,
-                "mixer": mixer(recipe.model),
+                "mixer": lowest_mixer(recipe.model),
                 "parameters": parameters(recipe.model),
                 "updates": recipe.train.updates,
                 "scores": scores,
-                "mean": mean(values) if values else None,
-                "deviation": stdev(values) if len(values) > 1 else None,
-                **{key: [each.get(key) for each in found] for key in KEPT},
+                "mean": mean(numbers) if numbers else None,
+                "deviation": stdev(numbers) if len(numbers) > 1 else None,
+                **{key: [outcome.get(key) for outcome in outcomes] for key in KEPT},
             }
         )
     return {
@@ -46,40 +46,40 @@ def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     }
 
 
-def numbers(scores: list) -> list[float]:
-    """Of the seeds that are finished, those that did not diverge."""
+def finite(scores: list) -> list[float]:
+    """Return the scores of the seeds that are finished and did not diverge."""
     return [score for score in scores if score not in (None, DIVERGES)]
 
 
 def parameters(model: AnyModelConfig) -> int:
+    """Count a model's parameters without allocating them."""
     with torch.device("meta"):
         return sum(p.numel() for p in build(model).parameters())
 
 
-def mixer(model: AnyModelConfig) -> str:
-    """That of the decoder's lowest layer."""
+def lowest_mixer(model: AnyModelConfig) -> str:
+    """Return the mixer of the decoder's lowest layer, which gives a row its color in the plot."""
     return "convs2s" if isinstance(model, ConvS2SConfig) else model.decoder.each_layer()[0][0]
 
 
-def shown(score: float | str | None) -> str:
-    """A score with two decimals, or the word in its place; a dash for none."""
+def format_score(score: float | str | None) -> str:
+    """Return a score with two decimals, DIVERGES as it is, and a dash for None."""
     return "-" if score is None else score if score == DIVERGES else f"{score:.2f}"
 
 
 def summary(row: dict[str, Any]) -> str:
-    """Mean ± standard deviation of the seeds that have a number, and how many diverge."""
-    fallen = row["scores"].count(DIVERGES)
+    """Return mean ± standard deviation over the finite seeds, and how many diverge."""
+    diverged = row["scores"].count(DIVERGES)
     if row["mean"] is None:
-        return DIVERGES if fallen else "-"
+        return DIVERGES if diverged else "-"
     spread = "" if row["deviation"] is None else f" ± {row['deviation']:.2f}"
-    return f"{row['mean']:.2f}{spread}" + (f", {fallen} {DIVERGES}" if fallen else "")
+    return f"{row['mean']:.2f}{spread}" + (f", {diverged} {DIVERGES}" if diverged else "")
 
 
-def table(found: dict[str, Any]) -> str:
-    """A line a row: parameters, mean and deviation, each seed, mean seconds, what was published."""
-    numbers, seeds = found["numbers"], (f"seed {n}" for n in found["seeds"])
-    head = ("", "parameters", "mean", *seeds, "s", "published")
-    lines = [head]
+def table(entry: dict[str, Any]) -> str:
+    """Return a line per row: parameters, mean, each seed, mean seconds, the published score."""
+    numbers, seeds = entry["numbers"], (f"seed {n}" for n in entry["seeds"])
+    lines = [("", "parameters", "mean", *seeds, "s", "published")]
     for row in numbers["rows"]:
         times = [t for t in row["seconds"] if t is not None]
         lines.append(
@@ -87,7 +87,7 @@ def table(found: dict[str, Any]) -> str:
                 row["name"],
                 f"{row['parameters']:,}",
                 summary(row),
-                *map(shown, row["scores"]),
+                *map(format_score, row["scores"]),
                 f"{mean(times):.0f}" if times else "-",
                 row["published"] or "",
             )
