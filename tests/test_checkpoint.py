@@ -13,8 +13,8 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.train import checkpoint as checkpoints
-from dynconv.train import load_model, train
+from dynconv.train import checkpoint, load_model, train
+from dynconv.train.checkpoint import FORMAT, Checkpoint, Checkpoints
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def test_damaged_checkpoints_do_not_stand_in_the_way(run, recipe):
     for name in ("000015", "000020"):
         (run / "checkpoints" / name / "state.pt").write_bytes(b"")
     assert train(longest, run) is None
-    assert [each.path.name for each in checkpoints.listing(run)][-1] == "000020"
-    checkpoints.load_state(checkpoints.choose(run, "last"))
+    assert [each.path.name for each in Checkpoints(run).readable][-1] == "000020"
+    Checkpoints(run).choose("last").read_state()
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "foreign", "missing"])
@@ -61,8 +61,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
         path.write_bytes(new[damage])
     if (file, damage) != ("state.pt", "missing"):  # the model alone needs no state
         with pytest.raises(UserError) as error:
-            for tensors in (checkpoints.load_weights, checkpoints.load_state):
-                tensors(checkpoints.opened(path.parent))
+            saved = Checkpoint.open(path.parent)
+            saved.read_weights()
+            saved.read_state()
         assert file in str(error.value) and "\n" not in str(error.value)
     capsys.readouterr()
     assert train(longer(run, recipe), run) is None
@@ -85,13 +86,13 @@ def test_opening_a_checkpoint_executes_nothing(run, tmp_path):
         def __reduce__(self):
             return (open, (str(tmp_path / "attacked"), "w"))
 
-    saved = checkpoints.opened(run / "checkpoints" / "000010")
+    saved = Checkpoint.open(run / "checkpoints" / "000010")
     for attack in (pickle.dumps(Attack(), protocol=2), None):
         path = saved.path / "state.pt"
         path.write_bytes(attack) if attack else torch.save(Attack(), path)
         saved.meta["sha256"]["state.pt"] = hashlib.sha256(path.read_bytes()).hexdigest()
         with pytest.raises(UserError, match="nothing was executed"):
-            checkpoints.load_state(saved)
+            saved.read_state()
     assert not (tmp_path / "attacked").exists()
 
 
@@ -112,44 +113,44 @@ def test_the_checkpoint_of_another_vocabulary_is_refused(run):
 
 def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
     model = build(recipe.model)
-    first = checkpoints.save(tmp_path / "checkpoints" / "000001", model, {}, meta(1))
+    first = Checkpoints(tmp_path).write("000001", model, {}, meta(1))
 
     def full(path, data):
         if path.name == "state.pt":
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "write_through", full)
+        patch.setattr(checkpoint, "write_through", full)
         with pytest.raises(UserError, match="000002: cannot save.*No space left.*untouched"):
-            checkpoints.save(tmp_path / "checkpoints" / "000002", model, {}, meta(2))
-    assert [c.path for c in checkpoints.listing(tmp_path)] == [first.path]
+            Checkpoints(tmp_path).write("000002", model, {}, meta(2))
+    assert [c.path for c in Checkpoints(tmp_path).readable] == [first.path]
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000001"]
-    checkpoints.save(tmp_path / "checkpoints" / "000002", model, {}, meta(2))  # the disk has room
+    Checkpoints(tmp_path).write("000002", model, {}, meta(2))  # the disk has room
 
 
 @pytest.mark.parametrize("written", [1.0, 0.5])
 def test_a_killed_save_leaves_no_checkpoint(recipe, tmp_path, written):
     model = build(recipe.model)
-    checkpoints.save(tmp_path / "checkpoints" / "000001", model, {}, meta(1))
+    Checkpoints(tmp_path).write("000001", model, {}, meta(1))
     part = tmp_path / "checkpoints" / "000002.part"
     part.mkdir()
-    text = json.dumps({"format": checkpoints.FORMAT, **meta(2)})
+    text = json.dumps({"format": FORMAT, **meta(2)})
     (part / "meta.json").write_text(text[: int(written * len(text))])
-    assert checkpoints.choose(tmp_path, "last").path.name == "000001"
-    checkpoints.save(tmp_path / "checkpoints" / "000002", model, {}, meta(2))
+    assert Checkpoints(tmp_path).choose("last").path.name == "000001"
+    Checkpoints(tmp_path).write("000002", model, {}, meta(2))
     assert not part.exists()
 
 
 def test_the_newest_and_the_best_stay(recipe, tmp_path):
     model = build(recipe.model)
     for update, bleu in enumerate([1.0, 9.0, None, 3.0, 2.0], 1):
-        checkpoints.save(tmp_path / "checkpoints" / f"{update:06d}", model, {}, meta(update, bleu))
-        checkpoints.prune(tmp_path, 2)
-    names = [c.path.name for c in checkpoints.listing(tmp_path)]
+        Checkpoints(tmp_path).write(f"{update:06d}", model, {}, meta(update, bleu))
+        Checkpoints(tmp_path).prune(2)
+    names = [c.path.name for c in Checkpoints(tmp_path).readable]
     assert names == ["000002", "000004", "000005"]
-    assert checkpoints.choose(tmp_path, "best").path.name == "000002"
-    assert checkpoints.choose(tmp_path, "last").path.name == "000005"
-    assert checkpoints.choose(tmp_path, "000004").path.name == "000004"
+    assert Checkpoints(tmp_path).choose("best").path.name == "000002"
+    assert Checkpoints(tmp_path).choose("last").path.name == "000005"
+    assert Checkpoints(tmp_path).choose("000004").path.name == "000004"
 
 
 @pytest.mark.parametrize("spoilt", ["loss", "score"])
@@ -157,10 +158,10 @@ def test_a_validation_that_is_not_a_number_is_never_the_best(recipe, tmp_path, s
     model = build(recipe.model)
     for update in (1, 2, 3):
         scores = meta(update, 5.0 - update) | ({spoilt: math.nan} if update == 1 else {})
-        checkpoints.save(tmp_path / "checkpoints" / f"{update:06d}", model, {}, scores)
-    assert checkpoints.choose(tmp_path, "best").path.name == "000002"
-    checkpoints.prune(tmp_path, 1)
-    assert [c.path.name for c in checkpoints.listing(tmp_path)] == ["000002", "000003"]
+        Checkpoints(tmp_path).write(f"{update:06d}", model, {}, scores)
+    assert Checkpoints(tmp_path).choose("best").path.name == "000002"
+    Checkpoints(tmp_path).prune(1)
+    assert [c.path.name for c in Checkpoints(tmp_path).readable] == ["000002", "000003"]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +169,7 @@ def test_a_validation_that_is_not_a_number_is_never_the_best(recipe, tmp_path, s
 )
 def test_a_checkpoint_that_is_not_there(tmp_path, which, words):
     with pytest.raises(UserError, match=words):
-        checkpoints.choose(tmp_path, which)
+        Checkpoints(tmp_path).choose(which)
 
 
 def test_another_number_of_batches_an_update_is_refused(run, recipe):

@@ -24,8 +24,8 @@ from conftest import ROOT
 from dynconv import cli
 from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
-from dynconv.train import checkpoint as checkpoints
 from dynconv.train import train
+from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.log import read
 
 COMMAND = [sys.executable, "-m", "dynconv"]
@@ -268,7 +268,7 @@ def test_a_disk_that_is_full_while_saving(yaml, tmp_path):
     assert list((run / "checkpoints").iterdir()) == []
     again = subprocess.run([*COMMAND, "train", yaml, "--run", run, "model.ffn=300"])
     assert again.returncode == 0
-    assert checkpoints.choose(run, "last").meta["update"] == 10
+    assert Checkpoints(run).choose("last").meta["update"] == 10
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(yaml, tmp_path):
@@ -292,7 +292,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(yaml, tmp_path):
         _, error = process.communicate(timeout=60)
         assert process.returncode == cli.INTERRUPTED
         assert "saved; the same command goes on" in error and "Traceback" not in error
-        updates.append(checkpoints.choose(run, "last").meta["update"])
+        updates.append(Checkpoints(run).choose("last").meta["update"])
     assert 0 < updates[0] < updates[1]
     logged = [event["update"] for event in read(run)]
     assert logged == sorted(set(logged))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from dynconv.config import ConvS2SConfig, ConvStackConfig
+from dynconv.config import ConvS2SConfig, ConvStackConfig, Recipe
 from dynconv.decode import beam_search
 from dynconv.decode.state import Incremental, Recompute
 from dynconv.errors import UserError
@@ -19,9 +19,9 @@ from dynconv.layers.convs2s import (
     normalised_linear,
 )
 from dynconv.models import build
-from dynconv.tasks import translation
+from dynconv.tasks import Translation
 from dynconv.text import EOS, collate, pad
-from dynconv.train import checkpoint
+from dynconv.train.checkpoint import Checkpoints, load_weights
 from dynconv.train.update import TokenLoss
 
 
@@ -338,7 +338,7 @@ def test_each_parameter_learns_and_padding_changes_no_loss():
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
     pairs = [([3, 4, 5, 6], [5, 6]), ([7], [8, 9, 10, 4]), ([8, 3], [6])]
-    loss_of = TokenLoss(model, translation.loss)
+    loss_of = TokenLoss(model, Translation(Recipe()))
     together = loss_of(collate(pairs))
     close(together, sum(loss_of(collate([pair])) for pair in pairs))
     together.backward()
@@ -414,11 +414,11 @@ def test_a_seed_gives_the_same_model_and_a_checkpoint_gives_it_back(tmp_path):
     one, other = small(), small()
     logits = one(tokens(2, 7), tokens(2, 5))
     assert torch.equal(logits, other(tokens(2, 7), tokens(2, 5)))
-    saved = checkpoint.save(tmp_path / "000001", one, None, {"update": 1})
+    saved = Checkpoints(tmp_path).write("000001", one, None, {"update": 1})
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.zero_()
-    checkpoint.fill(other, checkpoint.load_weights(saved), saved.path)
+    load_weights(other, saved.read_weights(), saved.path)
     assert torch.equal(logits, other(tokens(2, 7), tokens(2, 5)))
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from dynconv.config import dump_recipe
-from dynconv.train import checkpoint as checkpoints
+from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.log import read
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
@@ -42,7 +42,7 @@ def run(processes: int, *arguments, **more) -> subprocess.CompletedProcess:
 
 
 def weights(run: Path, name: str = "last") -> dict[str, torch.Tensor]:
-    return checkpoints.load_weights(checkpoints.choose(run, name))
+    return Checkpoints(run).choose(name).read_weights()
 
 
 def said(done: subprocess.CompletedProcess) -> list[str]:
@@ -219,7 +219,7 @@ def test_sigterm_saves_and_ends(yaml, tmp_path, processes):
     going.send_signal(signal.SIGTERM)
     _, error = going.communicate(timeout=60)
     assert going.returncode == (143 if processes == 1 else 1)  # torchrun's own code
-    saved = checkpoints.choose(folder, "last")
+    saved = Checkpoints(folder).choose("last")
     assert f"stopped at update {saved.meta['update']}, saved" in error
     assert saved.meta["update"] >= 20
     assert "Traceback" not in error or processes > 1  # torchrun prints its own

@@ -8,7 +8,7 @@ from dynconv.config import LanguageModelConfig
 from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.models import build
 from dynconv.models.decoder import sinusoids
-from dynconv.train.checkpoint import fill, weights
+from dynconv.train.checkpoint import load_weights, weights
 
 MIXERS = ("attention", "dense", "depthwise", "light", "dynamic", "talk", "average")
 
@@ -136,7 +136,7 @@ def test_tied_parameters_are_shared_and_saved_once(cutoffs, embeddings, matrices
     with torch.random.fork_rng():
         other = small(cutoffs=cutoffs, embeddings=embeddings)
         torch.nn.init.normal_(next(other.parameters()))
-    fill(other, weights(model), "a test")
+    load_weights(other, weights(model), "a test")
     torch.testing.assert_close(other(TOKENS), model(TOKENS), rtol=0, atol=0)
 
 

@@ -15,9 +15,9 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.tasks import translation
-from dynconv.train import checkpoint as checkpoints
+from dynconv.tasks import Translation
 from dynconv.train import distributed, log, loop, train, update
+from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import Place, iter_updates
 from dynconv.train.distributed import Ranks, signals
 from dynconv.train.log import WARM, Watch, interval, read
@@ -57,10 +57,10 @@ def test_a_bad_update_is_left_out_and_logged(recipe, tmp_path, monkeypatch):
     events = read(tmp_path)
     assert [e["update"] for e in events if e["event"] == "skip"] == [4, 4, 5, 5]
     assert [e["update"] for e in events if e["event"] == "valid"] == [5, 10]
-    weights = checkpoints.load_weights(checkpoints.choose(tmp_path, "last"))
+    weights = Checkpoints(tmp_path).choose("last").read_weights()
     assert all(tensor.isfinite().all() for tensor in weights.values())
     # 14 batches: 10 updates, and the 4 that were left out
-    assert checkpoints.choose(tmp_path, "last").meta["place"][2] == 14
+    assert Checkpoints(tmp_path).choose("last").meta["place"][2] == 14
 
 
 def test_too_many_bad_updates_stop_and_show_their_text(recipe, corpus, tmp_path, monkeypatch):
@@ -74,7 +74,7 @@ def test_too_many_bad_updates_stop_and_show_their_text(recipe, corpus, tmp_path,
     text = [(corpus / f"train.{side}").read_text().splitlines() for side in ("de", "en")]
     for shown in batch["pairs"]:
         assert [shown["source"], shown["target"]] == [side[shown["pair"]] for side in text]
-    assert checkpoints.choose(tmp_path, "last").meta["update"] == 5
+    assert Checkpoints(tmp_path).choose("last").meta["update"] == 5
 
 
 def begin_with_scale(monkeypatch, scale: float) -> None:
@@ -87,12 +87,12 @@ def test_float16_halves_its_scale_until_nothing_overflows(recipe, tmp_path, monk
     recipe = with_train(recipe, precision="float16", skip=0)
     assert train(recipe, tmp_path) is None
     skips = [event["scale"] for event in read(tmp_path) if event["event"] == "skip"]
-    last = checkpoints.choose(tmp_path, "last")
-    scale = checkpoints.load_state(last)["scaler"]["scale"]
+    last = Checkpoints(tmp_path).choose("last")
+    scale = last.read_state()["scaler"]["scale"]
     assert len(skips) >= 2  # an overflow is no bad update
     assert skips == [2.0**24 / 2**n for n in range(len(skips))]
     assert scale == 2.0**24 / 2 ** len(skips)
-    weights = checkpoints.load_weights(last)
+    weights = last.read_weights()
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
@@ -106,8 +106,8 @@ def test_float16_goes_on_with_its_scale(recipe, tmp_path, monkeypatch):
     train(recipe, tmp_path / "parts")
     skips = [e["update"] for e in read(tmp_path / "parts") if e["event"] == "skip"]
     assert skips and max(skips) <= 10  # the second part need not look for the scale again
-    a, b = (checkpoints.choose(tmp_path / name, "last") for name in ("whole", "parts"))
-    a, b = checkpoints.load_weights(a), checkpoints.load_weights(b)
+    a, b = (Checkpoints(tmp_path / name).choose("last") for name in ("whole", "parts"))
+    a, b = a.read_weights(), b.read_weights()
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
@@ -253,9 +253,8 @@ def test_gradients_are_exchanged_with_the_last_batch_alone(recipe, pairs):
 @pytest.mark.parametrize("mixer", ["dynamic", "attention"])
 def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(recipe, pairs, mixer, precision):
     stack = replace(recipe.model.encoder, mixer=mixer, width=3 if mixer == "dynamic" else None)
-    loss_of = TokenLoss(
-        build(replace(recipe.model, encoder=stack)), translation.loss, 0.1, precision
-    )
+    model = build(replace(recipe.model, encoder=stack))
+    loss_of = TokenLoss(model, Translation(recipe), precision)
     norms = [part for part in loss_of.modules() if isinstance(part, torch.nn.LayerNorm)]
     seen = []
     for norm in norms:
@@ -281,11 +280,11 @@ def test_a_kill_in_a_validation_loses_nothing(recipe, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop, "validate", killed)
         train(recipe, tmp_path / "run")
-    saved = checkpoints.choose(tmp_path / "run", "last")
+    saved = Checkpoints(tmp_path / "run").choose("last")
     assert saved.meta["update"] == 5 and saved.meta["score"] is None
     assert train(recipe, tmp_path / "run") is None
     assert read(tmp_path / "run") == read(whole)
-    assert checkpoints.choose(tmp_path / "run", "000005").meta["score"] is not None
+    assert Checkpoints(tmp_path / "run").choose("000005").meta["score"] is not None
 
 
 def test_another_text_under_a_checkpoint_is_refused(recipe, prepared, corpus, tmp_path):
@@ -330,8 +329,8 @@ def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(update, "backward", backward)
     assert train(recipe, tmp_path / "parts") == signal.SIGTERM
     assert train(recipe, tmp_path / "parts") is None
-    a, b = (checkpoints.choose(tmp_path / name, "average") for name in ("whole", "parts"))
-    a, b = checkpoints.load_weights(a), checkpoints.load_weights(b)
+    a, b = (Checkpoints(tmp_path / name).choose("average") for name in ("whole", "parts"))
+    a, b = a.read_weights(), b.read_weights()
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
@@ -368,10 +367,10 @@ def test_a_run_goes_on_without_its_log(recipe, tmp_path):
     path.write_text(path.read_text().replace("updates: 30", "updates: 40"))
     (parts / "log.jsonl").unlink()
     train(recipe, parts)
-    a, b = (checkpoints.choose(run, "last") for run in (whole, parts))
+    a, b = (Checkpoints(run).choose("last") for run in (whole, parts))
     assert len({found["loss"] for found in a.meta["history"]}) == 7
     assert a.meta["history"] == b.meta["history"]
-    a, b = checkpoints.load_weights(a), checkpoints.load_weights(b)
+    a, b = a.read_weights(), b.read_weights()
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
@@ -391,7 +390,7 @@ def test_an_old_checkpoint_needs_the_log_that_its_history_is_in(recipe, tmp_path
         train(recipe, tmp_path)
     (tmp_path / "log.jsonl").write_text(log_text)
     assert train(recipe, tmp_path) is None
-    (first,) = checkpoints.choose(tmp_path, "last").meta["history"]
+    (first,) = Checkpoints(tmp_path).choose("last").meta["history"]
     assert first["loss"] == json.loads(log_text.splitlines()[0])["loss"]
 
 
@@ -400,9 +399,9 @@ def test_other_processes_wait_while_rank_0_writes_a_trace(tmp_path, monkeypatch)
     met = []
 
     class Waiting(Ranks):
-        def once(self, work):
+        def on_first(self, function):
             met.append(self.rank)
-            return work() if self.first else None
+            return function() if self.first else None
 
     for rank in range(2):
         with log.tracing(tmp_path, True, Waiting(rank, 2, device=torch.device("cpu"))) as step:

@@ -25,7 +25,7 @@ from dynconv.lab.plan import (
     trace_batch,
 )
 from dynconv.models import build
-from dynconv.tasks import translation
+from dynconv.tasks import Translation
 from dynconv.text import Batch, Vocabulary, buckets, load_parallel, prepare
 from dynconv.train import data
 from dynconv.train.update import TokenLoss
@@ -51,9 +51,7 @@ def allocated(recipe: Recipe, shape: BatchShape) -> int:
     model = build(recipe.model)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    loss_of = TokenLoss(
-        model, translation.loss, recipe.train.label_smoothing, recipe.train.precision
-    )
+    loss_of = TokenLoss(model, Translation(recipe), recipe.train.precision)
     ids = torch.randint(100, shape)
     targets = torch.randint(100, (ids.numel(),))
     batch = Batch(ids, ids > 100, ids, targets, torch.arange(ids.numel()))

@@ -10,13 +10,13 @@ import pytest
 import torch
 from conftest import sized_stack
 
-from dynconv.config import TrainConfig
+from dynconv.config import Recipe, TrainConfig
 from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.tasks import Validation, task_of, translation
+from dynconv.tasks import Translation, Validation
 from dynconv.text import collate
-from dynconv.train import checkpoint as checkpoints
 from dynconv.train import label_smoothed_loss, learning_rate, load_model, train
+from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.log import Watch, read
@@ -79,15 +79,24 @@ def update(model, work: UpdateBatches, precision: str = "float32") -> float:
     """Put the gradients into the model; the mean loss per token."""
     model.zero_grad()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    losses = backward(
-        TokenLoss(model, translation.loss, 0.1, precision), work, scaler, Ranks(), Watch()
-    )
+    loss_of = TokenLoss(model, Translation(Recipe()), precision)
+    losses = backward(loss_of, work, scaler, Ranks(), Watch())
     return sum(losses).item() / work.tokens
 
 
 def gradients(model, work: UpdateBatches, precision: str = "float32") -> list[torch.Tensor]:
     update(model, work, precision)
     return [p.grad for p in model.parameters()]
+
+
+def test_the_loss_is_smoothed_in_train_mode_alone(recipe):
+    """Validation and the search for the best checkpoint compare the plain cross-entropy."""
+    model, batch = build(replace(recipe.model, dropout=0.0)), collate([([5, 6], [7, 8])])
+    plain = replace(recipe, train=replace(recipe.train, label_smoothing=0.0))
+    smoothed, exact = (TokenLoss(model, Translation(each)) for each in (recipe, plain))
+    assert smoothed(batch).item() != pytest.approx(exact(batch).item(), rel=1e-4)
+    model.eval()
+    assert smoothed(batch).item() == exact(batch).item()
 
 
 def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
@@ -101,7 +110,7 @@ def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
 
 def test_padding_does_not_reach_the_loss(recipe):
     model = build(recipe.model).eval()
-    loss_of = TokenLoss(model, translation.loss, 0.1)
+    loss_of = TokenLoss(model, Translation(recipe))
     short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
     with torch.no_grad():
         apart = [loss_of(collate([pair])).item() for pair in (short, long)]
@@ -122,7 +131,7 @@ def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
 
 
 def weights(run, name) -> dict:
-    return checkpoints.load_weights(checkpoints.opened(run / "checkpoints" / name))
+    return Checkpoint.open(run / "checkpoints" / name).read_weights()
 
 
 def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
@@ -159,11 +168,11 @@ def stop_after(updates: int, monkeypatch, number=signal.SIGINT) -> None:
 def test_a_signal_between_validations_saves(recipe, tmp_path, monkeypatch, number):
     stop_after(3, monkeypatch, number)
     assert train(recipe, tmp_path) == number
-    (saved,) = checkpoints.listing(tmp_path)
+    (saved,) = Checkpoints(tmp_path).readable
     assert saved.meta["update"] == 3 and saved.meta["score"] is None
     monkeypatch.undo()
     assert train(recipe, tmp_path) is None
-    assert checkpoints.choose(tmp_path, "last").meta["update"] == 10
+    assert Checkpoints(tmp_path).choose("last").meta["update"] == 10
 
 
 def test_events_of_lost_updates_are_dropped(recipe, tmp_path, monkeypatch):
@@ -211,8 +220,8 @@ def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
     a, b, mean = (weights(tmp_path, name) for name in ("000005", "000010", "average"))
     for name in mean:
         torch.testing.assert_close(mean[name], (a[name] + b[name]) / 2)
-    assert checkpoints.choose(tmp_path, "average").meta["score"] is not None
-    assert checkpoints.choose(tmp_path, "last").path.name == "average"
+    assert Checkpoints(tmp_path).choose("average").meta["score"] is not None
+    assert Checkpoints(tmp_path).choose("last").path.name == "average"
 
 
 @pytest.mark.parametrize(
@@ -314,7 +323,7 @@ def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen
 
     monkeypatch.setattr(module, "backward", backward)
     model, cpu = build(recipe.model), torch.device("cpu")
-    assert choose_precision(model, task_of(recipe), pairs, recipe, cpu) == chosen
+    assert choose_precision(model, Translation(recipe), pairs, cpu) == chosen
 
 
 def test_pairs_that_cannot_be_used_are_told(pairs, recipe):

@@ -389,11 +389,11 @@ def lists(value: Any) -> Any:
     return [lists(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-FREE = ("published", "decode.", "profile", "train.accumulate", "train.timeout")
+MAY_CHANGE = ("published", "decode.", "profile", "train.accumulate", "train.timeout")
 """what may change when a run goes on; accumulate only with the number of processes"""
 
 
-def differences(ours: Recipe, theirs: Recipe, free: tuple[str, ...] = FREE) -> list[str]:
+def differences(ours: Recipe, theirs: Recipe, free: tuple[str, ...] = MAY_CHANGE) -> list[str]:
     """Return the entries that differ and do not begin with one of `free`.
 
     Each is worded as `train.lr 0.001, not 0.0005`.

@@ -24,7 +24,7 @@ import torch
 from dynconv.config.files import replace_text
 from dynconv.errors import UserError
 from dynconv.text.corpus import data_dir
-from dynconv.train.setup import commit, processor
+from dynconv.train.environment import commit, processor
 
 
 def entry(

@@ -26,8 +26,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.tasks import task_of
-from dynconv.text import Prepared, is_prepared, open_prepared
+from dynconv.tasks import Task, task_of
+from dynconv.text import Batch, Prepared, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.train.data import Place, pools_of, stream
 from dynconv.train.setup import check_text, prepare_for
@@ -85,7 +85,7 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
     else:
         tokens = epoch.target_tokens / epoch.batches * batches
         about = "" if epoch.exact else "about "
-        pieces = task_of(recipe).pieces
+        pieces = "excerpts" if task_of(recipe).name == "language" else "pairs"
         rows["target tokens"] = f"{tokens / batches:,.0f} a batch, {tokens:,.0f} an update (mean)"
         rows["epoch"] = (
             f"{about}{epoch.batches / batches:,.1f} updates: {epoch.pairs:,} {pieces} in {about}"
@@ -204,13 +204,19 @@ def trace_batch(recipe: Recipe, shape: BatchShape) -> BatchCost:
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         task = task_of(recipe)
-        loss_of = TokenLoss(model, task.loss, recipe.train.label_smoothing, precision)
-        batch = task.dummy_batch(torch.zeros(shape, dtype=torch.int64))
+        loss_of = TokenLoss(model, task, precision)
+        batch = full_batch(task, torch.zeros(shape, dtype=torch.int64))
         before = live.peak = live.held
         with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
             loss_of(batch).backward()
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return BatchCost(shape, parameters, live.peak - before, counter.get_total_flops())
+
+
+def full_batch(task: Task, ids: Tensor) -> Batch:
+    """Return a batch of ids (B, T) without padding; a language model's has no source."""
+    source, places = ids[:, :0] if task.name == "language" else ids, torch.arange(ids.numel())
+    return Batch(source, source.bool(), ids.clone(), places.clone(), places)
 
 
 def planned_precision(recipe: Recipe) -> str:

@@ -1,9 +1,9 @@
 """Language modelling: lines or blocks of a text, cross-entropy, perplexity, sampling."""
 
 import time
+from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from dynconv.decode import sample, surprisal
@@ -13,29 +13,23 @@ from dynconv.text import EOS, Batch, Excerpts, Prepared, Vocabularies, read_line
 from dynconv.text.corpus import corpus_dir, find_split
 
 
-def loss(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor:
-    """Return the cross-entropy of a batch of excerpts, summed over its target tokens.
-
-    The adaptive softmax has no smoothed form, so the recipe allows no label smoothing here.
-    """
-    hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
-    return model.nats(hidden[batch.real], batch.target).sum()
-
-
 class Language(Task):
     """Learning to predict each token of a text from those before it."""
 
     name = "language"
-    pieces = "excerpts"
-    loss = staticmethod(loss)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the cross-entropy; the adaptive softmax has no form with label smoothing."""
+        hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
+        return model.nats(hidden[batch.real], batch.target).sum()
 
     def training_text(self, corpus: Prepared) -> Excerpts:
         return Excerpts.of(corpus, self.recipe.data.block)
 
     def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
-        where = corpus.directory
-        lines = read_lines(find_split(where, f"{split}.{corpus.target}"))
-        text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block, where)
+        directory = corpus.directory
+        lines = read_lines(find_split(directory, f"{split}.{corpus.target}"))
+        text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block, directory)
         return HeldOut(text, [], corpus.target)
 
     def outputs(self, model: nn.Module, batch: Batch) -> list[list[int]]:
@@ -47,72 +41,49 @@ class Language(Task):
         return Validation(loss, -loss, "perplexity")
 
     def generate(
-        self,
-        model: nn.Module,
-        vocabularies: Vocabularies,
-        prompt: str,
-        *,
-        samples: int = 1,
-        max_tokens: int = 100,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-        seed: int = 1,
+        self, model: nn.Module, vocabularies: Vocabularies, text: str, **options: Any
     ) -> list[str]:
-        """Sample continuations of a prompt (see `dynconv.decode.sample`); each includes it.
+        """Sample continuations of a prompt; each includes it. Options: `dynconv.decode.sample`.
 
         A model that was trained on single lines ends a text with its line. One that was trained on
         blocks has learned how lines follow each other, so it goes on for `max_tokens`.
         """
-        first, *later = vocabularies.target.encode(prompt.split("\n"))
-        ids = [*first, *(token for line in later for token in (EOS, *line))]
-        found = sample(
-            model,
-            ids,
-            samples=samples,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            seed=seed,
-            end=EOS if self.recipe.data.block is None else None,
-        )
-        return [decode_lines(vocabularies, [*ids, *more]) for more in found]
+        first, *later = vocabularies.target.encode(text.split("\n"))
+        prompt = [*first, *(token for line in later for token in (EOS, *line))]
+        end = EOS if self.recipe.data.block is None else None
+        continuations = sample(model, prompt, end=end, **options)
+        return [decode_lines(vocabularies, [*prompt, *ids]) for ids in continuations]
 
     def evaluate(
         self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str
     ) -> Evaluation:
         data, config = self.recipe.data, self.recipe.decode
-        lines = read_lines(find_split(corpus_dir(data.corpus), f"{split}.{data.target}"))
-        vocabulary = vocabularies.target
-        tokens = Excerpts.encode(lines, vocabulary, data.block, corpus_dir(data.corpus)).tokens[1:]
+        directory, vocabulary = corpus_dir(data.corpus), vocabularies.target
+        lines = read_lines(find_split(directory, f"{split}.{data.target}"))
+        tokens = Excerpts.encode(lines, vocabulary, data.block, directory).tokens[1:]
         start = time.perf_counter()
-        reach = {"block": data.block, "context": config.context}
-        nats = surprisal(model, tokens, **reach, batch_tokens=config.batch_tokens)
-        found = perplexity(nats, lines, int((tokens == vocabulary.unknown).sum()))
+        windows = {"block": data.block, "context": config.context}
+        nats = surprisal(model, tokens, **windows, batch_tokens=config.batch_tokens)
+        result = perplexity(nats, lines, int((tokens == vocabulary.unknown).sum()))
         seconds = time.perf_counter() - start
         return Evaluation(
             split,
             f"{len(lines):,} lines of split {split} in {seconds:.0f} s, "
-            f"{describe_windows(**reach)}, checkpoint {checkpoint}",
-            [found],
+            f"{describe_windows(**windows)}, checkpoint {checkpoint}",
+            [result],
             {
                 "corpus": data.corpus,
                 "split": split,
                 "checkpoint": checkpoint,
                 "seconds": round(seconds, 1),
-                **reach,
-                **found._asdict(),
+                **windows,
+                **result._asdict(),
                 "scores": [
-                    {"metric": "perplexity a word", "value": found.per_word},
-                    {"metric": "perplexity a token", "value": found.per_token},
+                    {"metric": "perplexity a word", "value": result.per_word},
+                    {"metric": "perplexity a token", "value": result.per_token},
                 ],
             },
         )
-
-    def dummy_batch(self, ids: Tensor) -> Batch:
-        nothing, places = ids[:, :0], torch.arange(ids.numel())
-        return Batch(nothing, nothing.bool(), ids.clone(), places.clone(), places)
 
 
 def describe_windows(block: int | None, context: int) -> str:

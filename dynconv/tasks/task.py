@@ -22,7 +22,7 @@ Corpus = Pairs | Excerpts
 class HeldOut(NamedTuple):
     """A split to validate on, in memory."""
 
-    text: Pairs | Excerpts
+    text: Corpus
     references: list[str]
     """the target text of each pair; empty for a language model"""
     language: str
@@ -88,16 +88,16 @@ class Task(ABC):
     """What training, validation, evaluation and generation need to know about what is learned."""
 
     name: str
-    pieces: str
-    """what training text is counted in"""
 
     def __init__(self, recipe: Recipe):
         self.recipe = recipe
 
-    @staticmethod
     @abstractmethod
-    def loss(model: nn.Module, batch: Batch, smoothing: float) -> Tensor:
-        """Return the loss of a batch, summed over its target tokens."""
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the loss of a batch, summed over its target tokens.
+
+        In eval mode (`model.training` is False) it is the plain cross-entropy, in nats.
+        """
 
     @abstractmethod
     def training_text(self, corpus: Prepared) -> Corpus:
@@ -118,11 +118,13 @@ class Task(ABC):
         """Score the outputs for all of `valid`; `loss` is in nats per token."""
 
     @abstractmethod
+    def generate(
+        self, model: nn.Module, vocabularies: Vocabularies, text: Any, **options: Any
+    ) -> list[str]:
+        """Return what a model makes of a text: translations of its lines, or continuations."""
+
+    @abstractmethod
     def evaluate(
         self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str
     ) -> Evaluation:
         """Score a model on a split of the recipe's corpus; `checkpoint` is named in the record."""
-
-    @abstractmethod
-    def dummy_batch(self, ids: Tensor) -> Batch:
-        """Return a batch of ids (B, T) without padding, to measure what a full one costs."""

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -35,36 +34,34 @@ def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Ten
     return F.cross_entropy(logits.float(), target, label_smoothing=smoothing, reduction="sum")
 
 
-def loss(model: nn.Module, batch: Batch, smoothing: float = 0.0) -> Tensor:
-    """Return the label-smoothed loss of a batch of pairs, summed over its target tokens.
-
-    Padding is removed before the projection to the vocabulary, the most expensive part.
-    """
-    memory = model.encode(batch.source, batch.source_pad)
-    hidden = model.hidden_states(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
-    logits = model.output(hidden[batch.real])  # (N, V)
-    return label_smoothed_loss(logits, batch.target, smoothing)
-
-
 class Translation(Task):
     """Learning to turn a source text into a target text."""
 
     name = "translation"
-    pieces = "pairs"
-    loss = staticmethod(loss)
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the cross-entropy, in train mode with the recipe's `train.label_smoothing`.
+
+        Padding is removed before the projection to the vocabulary, the most expensive part.
+        """
+        smoothing = self.recipe.train.label_smoothing if model.training else 0.0
+        memory = model.encode(batch.source, batch.source_pad)
+        hidden = model.hidden_states(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
+        logits = model.output(hidden[batch.real])  # (N, V)
+        return label_smoothed_loss(logits, batch.target, smoothing)
 
     def training_text(self, corpus: Prepared) -> Pairs:
         return Pairs.of(corpus, self.recipe.data.max_source)
 
     def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
-        """The pairs without a blank side, sources cut to data.max_source tokens."""
-        where, most = corpus.directory, self.recipe.data.max_source
-        text = load_parallel(str(where), corpus.source, corpus.target, split)
+        """Read the pairs without a blank side; sources are cut to data.max_source tokens."""
+        directory, max_source = corpus.directory, self.recipe.data.max_source
+        text = load_parallel(str(directory), corpus.source, corpus.target, split)
         sides = (v.encode(side) for v, side in zip(vocabularies, text, strict=True))
-        every = zip(*sides, text.target, strict=True)
-        kept = [(s[:most], t, line) for s, t, line in every if s and t]
+        pairs = zip(*sides, text.target, strict=True)
+        kept = [(s[:max_source], t, line) for s, t, line in pairs if s and t]
         if not kept:
-            raise UserError(f"{where}: no pair in split {split} without a blank side")
+            raise UserError(f"{directory}: no pair in split {split} without a blank side")
         pairs = Pairs.from_ids((s, t) for s, t, _ in kept)
         return HeldOut(pairs, [line for _, _, line in kept], corpus.target)
 
@@ -75,15 +72,15 @@ class Translation(Task):
         self, loss: float, outputs: list[list[int]], valid: HeldOut, vocabularies: Vocabularies
     ) -> Validation:
         hypotheses = [vocabularies.target.decode(ids) for ids in outputs]
-        found = measure(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
-        return Validation(loss, found.value, found.metric)
+        score = measure(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
+        return Validation(loss, score.value, score.metric)
 
     def generate(
-        self, model: nn.Module, vocabularies: Vocabularies, lines: Sequence[str]
+        self, model: nn.Module, vocabularies: Vocabularies, text: Sequence[str]
     ) -> list[str]:
         """Translate each line, as the recipe's section `decode` says; a blank line stays blank."""
-        most = self.recipe.data.max_source
-        return translate(model, vocabularies, lines, self.recipe.decode, max_source=most)
+        max_source = self.recipe.data.max_source
+        return translate(model, vocabularies, text, self.recipe.decode, max_source=max_source)
 
     def evaluate(
         self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str
@@ -118,10 +115,6 @@ class Translation(Task):
             outputs,
             [Example(text.source[i], outputs[i], text.target[i]) for i in places],
         )
-
-    def dummy_batch(self, ids: Tensor) -> Batch:
-        places = torch.arange(ids.numel())
-        return Batch(ids, ids.bool(), ids.clone(), places.clone(), places)
 
 
 def all_references(corpus: str, target: str, split: str) -> list[tuple[str, ...]]:

@@ -61,14 +61,14 @@ class Ranks:
             module, process_group=self.update_group, gradient_as_bucket_view=True
         )
 
-    def once(self, work: Callable[[], T]) -> T:
-        """Return on every rank what `work` returns on rank 0; the others wait for it."""
-        box = [work() if self.first else None]
+    def on_first(self, function: Callable[[], T]) -> T:
+        """Call a function on rank 0 and return its result on every rank; the others wait."""
+        box = [function() if self.first else None]
         if self.size > 1:
             dist.broadcast_object_list(box, src=0)
         return box[0]
 
-    def every(self, value: T) -> list[T]:
+    def gather(self, value: T) -> list[T]:
         """Return the values of all ranks, in their order, on every rank."""
         box: list[Any] = [value] * self.size
         if self.size > 1:
@@ -77,8 +77,8 @@ class Ranks:
 
     def sum(self, *values: torch.Tensor | float) -> list[float]:
         """Return the sum over ranks of each number."""
-        kind = {"dtype": torch.float64, "device": self.device}
-        sums = torch.stack([torch.as_tensor(value, **kind) for value in values])
+        options = {"dtype": torch.float64, "device": self.device}
+        sums = torch.stack([torch.as_tensor(value, **options) for value in values])
         if self.size > 1:
             dist.all_reduce(sums, group=self.update_group)
         return sums.tolist()
@@ -88,7 +88,7 @@ class Ranks:
 
         `difference` says in words how the second value differs from the first.
         """
-        (host, ours), *others = self.every((socket.gethostname(), value))
+        (host, ours), *others = self.gather((socket.gethostname(), value))
         for rank, (where, theirs) in enumerate(others, 1):
             if theirs != ours:
                 raise UserError(
@@ -187,11 +187,11 @@ def signals() -> Iterator[Callable[[], int]]:
     A second signal has its ordinary effect, but not under torchrun, which passes on the ctrl-C that
     the terminal has already sent to all processes.
     """
-    came = 0
+    received = 0
 
     def handler(number: int, _) -> None:
-        nonlocal came
-        came = number
+        nonlocal received
+        received = number
         if not dist.is_torchelastic_launched():
             restore()
 
@@ -201,6 +201,6 @@ def signals() -> Iterator[Callable[[], int]]:
 
     before = {number: signal.signal(number, handler) for number in ENDING}
     try:
-        yield lambda: came
+        yield lambda: received
     finally:
         restore()

@@ -148,11 +148,11 @@ class Log:
         self._trace()
         self.watch.lap("log")
 
-    def validated(self, done: int, found: Validation) -> None:
-        """Tell the reader about a validation that is recorded."""
+    def validated(self, done: int, validation: Validation) -> None:
+        """Report a validation that is recorded."""
         self.watch.lap("validate")
         self.watch.validations += 1
-        self.say(f"update {done}: {found}, {interval(self._left(done))} left")
+        self.say(f"update {done}: {validation}, {interval(self._left(done))} left")
 
     def _left(self, done: int) -> float | None:
         """Seconds until the last update and its validation; None while it is too early to tell."""
@@ -180,7 +180,7 @@ class Silence:
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None: ...
 
-    def validated(self, done: int, found: Validation) -> None: ...
+    def validated(self, done: int, validation: Validation) -> None: ...
 
     def say(self, text: str) -> None: ...
 
@@ -205,18 +205,18 @@ def open_log(session: Session, watch: Watch) -> Iterator[Log | Silence]:
 
 
 @contextmanager
-def tracing(run: Path, wanted: bool, ranks: Ranks) -> Iterator[Callable[[], None]]:
+def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], None]]:
     """Yield a function to call after each update; the tenth is written to RUN/trace.json.
 
     Rank 0 traces, and the others wait for it with PATIENCE: writing a trace takes longer than
     train.timeout allows.
     """
-    if not wanted:
+    if not enabled:
         yield lambda: None
         return
     from torch.profiler import profile, schedule
 
-    own = profile(
+    profiler = profile(
         schedule=schedule(wait=TRACED - 2, warmup=1, active=1, repeat=1),
         on_trace_ready=lambda trace: trace.export_chrome_trace(str(run / "trace.json")),
         record_shapes=True,
@@ -227,9 +227,9 @@ def tracing(run: Path, wanted: bool, ranks: Ranks) -> Iterator[Callable[[], None
         nonlocal calls
         calls += 1
         if calls <= TRACED:
-            ranks.once(own.step)
+            ranks.on_first(profiler.step)
 
-    with own if ranks.first else nullcontext():
+    with profiler if ranks.first else nullcontext():
         yield step
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from signal import SIGTERM, Signals
 
 from dynconv.config import Recipe
-from dynconv.train import checkpoint
+from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import joined, signals
 from dynconv.train.log import Log, Silence, Watch, open_log
@@ -27,40 +27,41 @@ def train(
     """
     with joined(recipe.train.timeout) as ranks, run_lock(run, ranks), explain_memory(recipe):
         session = open_session(recipe, run, ranks, prepared)
-        with signals() as received, open_log(session, watch or Watch()) as log:
-            return loop(session, received, log)
+        with signals() as pending, open_log(session, watch or Watch()) as log:
+            return loop(session, pending, log)
 
 
-def loop(session: Session, received: Callable[[], int], log: Log | Silence) -> Signals | None:
+def loop(session: Session, pending: Callable[[], int], log: Log | Silence) -> Signals | None:
     """Make updates, with checkpoints and validations, until training is finished or interrupted."""
     config, place = session.recipe.train, session.progress.place
     updates = iter_updates(session.text, session.recipe.data.longest, config, place, session.ranks)
     updates = prefetch(updates)
+    checkpoints = Checkpoints(session.run)
     while True:
         if is_due(session) and not session.progress.validated:
-            found = validate(session)
-            log.event("valid", session.progress.updates, **found._asdict())
-            checkpoint.record_scores(session, found)
-            log.validated(session.progress.updates, found)
+            validation = validate(session)
+            log.event("valid", session.progress.updates, **validation._asdict())
+            checkpoints.record_scores(session, validation)
+            log.validated(session.progress.updates, validation)
         if is_finished(session):
             break
-        work = next(updates)
+        data = next(updates)
         log.watch.lap("data")
-        update = make_update(session, work, received, log)
+        update = make_update(session, data, pending, log)
         if update is None:
             continue
         log.updated(session.progress.updates, update)
-        if is_due(session) or update.asked:  # before validating, which may take long
-            checkpoint.save_session(session)
+        if is_due(session) or update.stop:  # before validating, which may take long
+            checkpoints.save(session)
             log.watch.lap("save")
-        if update.asked:
+        if update.stop:
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command goes on from there")
-            return Signals(received() or SIGTERM)
-    if config.average and not checkpoint.average_of(session.run).exists():
-        checkpoint.average_weights(session)
-        found = validate(session)
-        checkpoint.save_average(session, found)
-        log.event("average", session.progress.updates, **found._asdict())
-        log.say(f"average: {found}")
+            return Signals(pending() or SIGTERM)
+    if config.average and not checkpoints.has_average:
+        checkpoints.load_average(session)
+        validation = validate(session)
+        checkpoints.save_average(session, validation)
+        log.event("average", session.progress.updates, **validation._asdict())
+        log.say(f"average: {validation}")
     return None

@@ -1,4 +1,4 @@
-"""The state of a training run, which the other modules of this room work on."""
+"""The state of a training run, which the other modules of this package read and change."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,11 @@ class Progress(NamedTuple):
     """in the data"""
     validated: bool = False
     """whether the validation that follows these updates is done"""
+
+    @property
+    def name(self) -> str:
+        """The name of the checkpoint that is saved here."""
+        return f"{self.updates:06d}"
 
 
 @dataclass
@@ -66,5 +71,5 @@ class Update(NamedTuple):
     """of the gradient, before clipping"""
     scale: float
     """of a float16 loss"""
-    asked: bool
-    """whether a signal asked some rank to stop"""
+    stop: bool
+    """whether a signal to end has reached some rank"""

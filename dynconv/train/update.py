@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dynconv.config import Recipe, TrainConfig
+from dynconv.config import TrainConfig
 from dynconv.config.files import replace_text
 from dynconv.errors import UserError
 from dynconv.tasks import Corpus, Task
@@ -24,37 +24,30 @@ from dynconv.train.log import Log, Silence, Watch
 from dynconv.train.session import Progress, Session, Update
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-SHRINK = 0.1
+PLATEAU_FACTOR = 0.1
 """the factor of the schedule `plateau` (Gehring et al. 2017, section 4.2)"""
-WORTH = 1.1
+SPEEDUP = 1.1
 """bfloat16 is chosen when it makes an update at least this many times faster"""
-TIMED = 5
+TIMED_BATCHES = 5
 """batches that are timed in both precisions, after one to warm up"""
 SMALLEST_SCALE = 2.0**-10
 """of a float16 loss; an overflow at this scale is not the scale's fault"""
 
 
 class TokenLoss(nn.Module):
-    """A task's loss of one batch, summed over its tokens: `loss(model, batch, smoothing)`.
+    """A task's loss of one batch, summed over its target tokens, as a module that DDP can wrap.
 
     Under autocast softmax, normalisation and loss are still computed in float32; on a CPU the first
     two are then rounded.
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Callable[[nn.Module, Batch, float], Tensor],
-        smoothing: float = 0.0,
-        precision: str = "float32",
-    ):
+    def __init__(self, model: nn.Module, task: Task, precision: str = "float32"):
         super().__init__()
-        self.model, self.loss = model, loss
-        self.smoothing, self.precision = smoothing, precision
+        self.model, self.task, self.precision = model, task, precision
 
     def forward(self, batch: Batch) -> Tensor:
         with autocast(self.precision, batch.prefix.device):
-            return self.loss(self.model, batch, self.smoothing)
+            return self.task.loss(self.model, batch)
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager:
@@ -64,48 +57,50 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager:
 
 
 def make_update(
-    session: Session, work: UpdateBatches, received: Callable[[], int], log: Log | Silence
+    session: Session, data: UpdateBatches, pending: Callable[[], int], log: Log | Silence
 ) -> Update | None:
     """Change the weights by one step of the optimizer.
 
-    `received` returns the signal that asks to stop, or 0; when one rank has one, all are told.
+    `pending` returns the signal that this process has received, or 0.
 
     Returns None when the loss or the gradient is not finite: then the weights stay as they are.
     Raises UserError when that happens more than train.skip times in a row.
     """
     config, ranks = session.recipe.train, session.ranks
     optimizer, scaler = session.optimizer, session.scaler
-    lr = learning_rate(config, session.progress.updates, [each.loss for each in session.history])
+    lr = learning_rate(
+        config, session.progress.updates, [validation.loss for validation in session.history]
+    )
     for group in optimizer.param_groups:
         group["lr"] = lr
     # between ranks gradients stay in the buckets that are exchanged
     optimizer.zero_grad(set_to_none=ranks.size == 1)
-    losses = backward(session.loss_of, work, scaler, ranks, log.watch)
+    losses = backward(session.loss_of, data, scaler, ranks, log.watch)
     scaler.unscale_(optimizer)
     norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip or math.inf)
     # the signal rides along, so that all ranks end after the same update
-    loss, asked = ranks.sum(torch.stack(losses).double().sum(), received())
+    loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending())
     norm = norm.item()
     finite = math.isfinite(loss + norm)
     if finite:
         scaler.step(optimizer)
-        session.progress = Progress(session.progress.updates + 1, work.place)
+        session.progress = Progress(session.progress.updates + 1, data.place)
         session.skipped = 0
     else:
         log.event("skip", session.progress.updates + 1, scale=scaler.get_scale())
         session.skipped += not overflow(loss, scaler)
         if session.skipped > config.skip:
-            stop_with_text(session, work, losses, loss, norm)
+            stop_with_text(session, data, losses, loss, norm)
     scaler.update()
     log.watch.lap("optimizer")
     if not finite:
         return None
-    return Update(loss, work.tokens, lr, norm, scaler.get_scale(), bool(asked))
+    return Update(loss, data.tokens, lr, norm, scaler.get_scale(), bool(stop))
 
 
 def backward(
     loss_of: nn.Module,
-    work: UpdateBatches,
+    data: UpdateBatches,
     scaler: torch.amp.GradScaler,
     ranks: Ranks,
     watch: Watch,
@@ -117,15 +112,15 @@ def backward(
     that `ranks` has wrapped. Returns the losses of this rank's batches.
     """
     losses = []
-    for i, (batch, seed) in enumerate(zip(work.batches, work.seeds, strict=True), 1):
+    for i, (batch, seed) in enumerate(zip(data.batches, data.seeds, strict=True), 1):
         torch.manual_seed(seed)
         # gradients are exchanged once, in the backward pass of the last batch
-        exchange = ranks.size == 1 or i == len(work.batches)
+        exchange = ranks.size == 1 or i == len(data.batches)
         with nullcontext() if exchange else loss_of.no_sync():
             loss = loss_of(batch.to(ranks.device))
             watch.lap("forward")
             # DistributedDataParallel takes the mean over ranks, hence times their number
-            scaler.scale(loss * (ranks.size / work.tokens)).backward()
+            scaler.scale(loss * (ranks.size / data.tokens)).backward()
             watch.lap("backward")
         losses.append(loss.detach())
     return losses
@@ -136,14 +131,13 @@ def make_optimizer(
 ) -> tuple[torch.optim.Optimizer, torch.amp.GradScaler]:
     """Return the optimizer and the gradient scaler as they are before the first update."""
     if config.optimizer == "adam":
-        own = {"betas": config.betas, "eps": config.eps}
-        kind = torch.optim.AdamW
+        options = {"betas": config.betas, "eps": config.eps}
+        optimizer_class = torch.optim.AdamW
     else:
-        own = {"momentum": config.momentum, "nesterov": True}
-        kind = torch.optim.SGD
-    optimizer = kind(
-        model.parameters(), lr=config.lr, weight_decay=config.weight_decay, fused=True, **own
-    )
+        options = {"momentum": config.momentum, "nesterov": True}
+        optimizer_class = torch.optim.SGD
+    options |= {"lr": config.lr, "weight_decay": config.weight_decay, "fused": True}
+    optimizer = optimizer_class(model.parameters(), **options)
     return optimizer, torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
 
 
@@ -170,18 +164,16 @@ def learning_rate(config: TrainConfig, done: int, losses: Sequence[float] = ()) 
 
 
 def plateau(config: TrainConfig, losses: Sequence[float]) -> float:
-    """Return lr, times SHRINK per validation since the first that was no better than the best.
+    """Return lr, multiplied by PLATEAU_FACTOR for each validation since one failed to improve.
 
     A loss that is NaN counts as infinite.
     """
     losses = [math.inf if math.isnan(loss) else loss for loss in losses]
     worse = (i for i in range(1, len(losses)) if losses[i] >= min(losses[:i]))
-    return config.lr * SHRINK ** (len(losses) - next(worse, len(losses)))
+    return config.lr * PLATEAU_FACTOR ** (len(losses) - next(worse, len(losses)))
 
 
-def choose_precision(
-    model: nn.Module, task: Task, text: Corpus, recipe: Recipe, device: torch.device
-) -> str:
+def choose_precision(model: nn.Module, task: Task, text: Corpus, device: torch.device) -> str:
     """Return "bfloat16" where it makes this model's updates faster, else "float32".
 
     A GPU tells whether it has bfloat16. On a CPU the first batches are timed in both precisions, in
@@ -192,17 +184,17 @@ def choose_precision(
         return "bfloat16" if native else "float32"
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     single, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
-    config = replace(recipe.train, accumulate=1)
-    updates = iter_updates(text, recipe.data.longest, config, Place(), single)
-    for work in islice(updates, 1 + TIMED):
+    config = replace(task.recipe.train, accumulate=1)
+    updates = iter_updates(text, task.recipe.data.longest, config, Place(), single)
+    for data in islice(updates, 1 + TIMED_BATCHES):
         for precision, timed in seconds.items():
             start = time.perf_counter()
-            loss_of = TokenLoss(model, task.loss, config.label_smoothing, precision)
-            sum(backward(loss_of, work, unscaled, single, Watch())).item()
+            loss_of = TokenLoss(model, task, precision)
+            sum(backward(loss_of, data, unscaled, single, Watch())).item()
             model.zero_grad()
             timed.append(time.perf_counter() - start)
     times = {precision: median(timed[1:]) for precision, timed in seconds.items()}
-    return "bfloat16" if times["float32"] >= WORTH * times["bfloat16"] else "float32"
+    return "bfloat16" if times["float32"] >= SPEEDUP * times["bfloat16"] else "float32"
 
 
 def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
@@ -211,7 +203,7 @@ def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
 
 
 def stop_with_text(
-    session: Session, work: UpdateBatches, losses: list[Tensor], loss: float, norm: float
+    session: Session, data: UpdateBatches, losses: list[Tensor], loss: float, norm: float
 ) -> None:
     """Write this rank's share of a bad update as text, with each batch's loss; raise UserError."""
     run, update = session.run, session.progress.updates + 1
@@ -222,13 +214,13 @@ def stop_with_text(
                 {"pair": int(i), **as_text(session.text[i], session.vocabularies)} for i in chosen
             ],
         }
-        for loss, chosen in zip(losses, work.chosen, strict=True)
+        for loss, chosen in zip(losses, data.chosen, strict=True)
     ]
     path = run / f"not-finite-{update:06d}-{session.ranks.rank}.json"
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
-    paths = session.ranks.every(str(path))  # all are written before any rank leaves
+    paths = session.ranks.gather(str(path))  # all are written before any rank leaves
     raise UserError(
-        f"{run}: loss {loss / work.tokens:g}, gradient norm {norm:g} at update {update}, after "
+        f"{run}: loss {loss / data.tokens:g}, gradient norm {norm:g} at update {update}, after "
         "others that were left out: go on from the last checkpoint with a lower train.lr or more "
         f"train.warmup in {run / 'recipe.yaml'}; the sentences are in {', '.join(paths)}"
     )

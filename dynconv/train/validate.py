@@ -19,7 +19,7 @@ def validate(session: Session) -> Validation:
     """
     model, task, valid, ranks = session.model, session.task, session.valid, session.ranks
     model.eval()
-    loss_of = TokenLoss(model, task.loss)
+    loss_of = TokenLoss(model, task)
     own = []  # (indices, loss, tokens, outputs) of each batch
     budget = session.recipe.train.batch_tokens
     for number, (chosen, batch) in enumerate(in_order(valid.text, budget)):
@@ -28,17 +28,17 @@ def validate(session: Session) -> Validation:
             outputs = task.outputs(model, batch)
             own.append((chosen, loss_of(batch).item(), len(batch.target), outputs))
     model.train()
-    parts = [part for parts in ranks.every(own) for part in parts]
-    return ranks.once(lambda: score_parts(session, parts))
+    parts = [part for parts in ranks.gather(own) for part in parts]
+    return ranks.on_first(lambda: score_parts(session, parts))
 
 
 def score_parts(session: Session, parts: list[tuple]) -> Validation:
-    """Score what all ranks found together."""
+    """Put the outputs of all ranks in order, and score them."""
     parts.sort(key=lambda part: part[0][0])
     loss = sum(part[1] for part in parts) / sum(part[2] for part in parts)
     outputs: list[list[int]] = [[] for _ in range(len(session.valid.text))]
-    for chosen, _, _, found in parts:
-        for i, ids in zip(chosen, found, strict=False):
+    for chosen, _, _, rows in parts:
+        for i, ids in zip(chosen, rows, strict=False):
             outputs[i] = ids
     return session.task.validate(loss, outputs, session.valid, session.vocabularies)
 
@@ -61,10 +61,10 @@ def ends_early(config: TrainConfig, history: Sequence[Validation]) -> bool:
     It does when the learning rate of the schedule `plateau` has fallen below lr_end, and after
     train.patience validations without a better score; NaN is worse than any other score.
     """
-    losses = [each.loss for each in history]
+    losses = [validation.loss for validation in history]
     if config.schedule == "plateau" and plateau(config, losses) < config.lr_end:
         return True
     if config.patience is None or len(history) <= config.patience:
         return False
-    scores = [each.quality[0] for each in history]
+    scores = [validation.quality[0] for validation in history]
     return max(scores[-config.patience :]) <= max(scores[: -config.patience])

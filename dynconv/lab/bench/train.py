@@ -100,8 +100,7 @@ def bench_train(
 def flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int:
     """Count the FLOPs of the matrix products in these updates; all others are few in comparison."""
     model = build(recipe.model).to(ranks.device)
-    config = recipe.train
-    loss_of = TokenLoss(model, task_of(recipe).loss, config.label_smoothing, config.precision)
+    loss_of = TokenLoss(model, task_of(recipe), recipe.train.precision)
     unscaled = torch.amp.GradScaler(ranks.device.type, enabled=False)
     with FlopCounterMode(display=False) as counter:
         for update in updates:

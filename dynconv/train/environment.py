@@ -1,0 +1,66 @@
+"""What a run records of itself: its resolved recipe, and the machines that it ran on."""
+
+import json
+import platform
+import subprocess
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from dynconv.config import Recipe
+from dynconv.config.files import replace_text
+from dynconv.config.load import dump_recipe, load_recipe
+from dynconv.errors import UserError
+from dynconv.train.session import Session
+
+
+def read_recipe(run: Path) -> Recipe:
+    """Read the resolved recipe of a run."""
+    try:
+        return load_recipe(run / "recipe.yaml")
+    except UserError as error:
+        raise UserError(f"{error}; if another version made this run, name another --run") from None
+
+
+def record_start(session: Session) -> None:
+    """Write recipe.yaml, and add this start to environment.json."""
+    run, device = session.run, session.ranks.device
+    replace_text(run / "recipe.yaml", dump_recipe(session.recipe))
+    path = run / "environment.json"
+    start = {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
+        "commit": commit(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
+        "threads": torch.get_num_threads(),
+        "processes": session.ranks.size,
+    }
+    starts = []
+    with suppress(OSError, ValueError):  # there is none, or a crash has spoiled it
+        starts = json.loads(path.read_text(encoding="utf-8"))
+    replace_text(path, json.dumps([*starts, start], indent=1))
+
+
+def processor() -> str:
+    """Return the processor's model name."""
+    cpuinfo = Path("/proc/cpuinfo")  # Linux
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def commit() -> str | None:
+    """Return the commit of dynconv's working tree, with `+changes`; None where git has none."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
+
+    try:
+        git("ls-files", "--error-unmatch", Path(__file__).name)  # fails inside another's repository
+        changed = git("status", "--porcelain", "--untracked-files=no")
+        return git("rev-parse", "HEAD") + ("+changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,26 @@
+"""What runs of dynconv 0.1 kept elsewhere than runs of today."""
+
+from pathlib import Path
+from typing import Any
+
+from dynconv.config import TrainConfig
+from dynconv.errors import UserError
+from dynconv.tasks import Validation
+from dynconv.train.log import read
+
+
+def history_in_log(checkpoint: Path, update: int, config: TrainConfig) -> list[dict[str, Any]]:
+    """Return the validations before an update from log.jsonl, for a checkpoint that has none.
+
+    Raises UserError when the log is missing and the recipe depends on it.
+    """
+    run = checkpoint.parent.parent
+    if (run / "log.jsonl").exists():
+        events = [e for e in read(run) if e["event"] == "valid" and e["update"] < update]
+        return [{name: event[name] for name in Validation._fields} for event in events]
+    if config.schedule == "plateau" or config.patience is not None:
+        raise UserError(
+            f"{run / 'log.jsonl'}: missing, and {checkpoint}, which dynconv 0.1 made, does not "
+            "hold the validations that train.schedule plateau and train.patience depend on"
+        )
+    return []

@@ -1,0 +1,58 @@
+"""A trained model with what is needed to use it, loaded from a run directory."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import nn
+
+from dynconv.config import Recipe
+from dynconv.errors import UserError
+from dynconv.models import build
+from dynconv.tasks import Evaluation, Task, task_of
+from dynconv.text import Vocabularies
+from dynconv.train.checkpoint import Checkpoint, Checkpoints, check_vocabulary, load_weights
+from dynconv.train.distributed import default_device
+from dynconv.train.environment import read_recipe
+
+
+class Trained(NamedTuple):
+    """A model and what is needed to use it."""
+
+    recipe: Recipe
+    vocabularies: Vocabularies
+    model: nn.Module
+    checkpoint: Checkpoint
+
+    @property
+    def task(self) -> Task:
+        return task_of(self.recipe)
+
+    def evaluate(self, split: str, corpus: str | None = None) -> Evaluation:
+        """Score the model on a split of its corpus, or of another text in the same languages.
+
+        Writes RUN/SPLIT.scores.json and, for a translator, RUN/SPLIT.hypotheses.txt.
+        """
+        recipe = self.recipe
+        if corpus is not None:
+            recipe = replace(recipe, data=replace(recipe.data, corpus=corpus))
+        path = self.checkpoint.path
+        evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, path.name)
+        evaluation.write(path.parent.parent)
+        return evaluation
+
+
+def load_model(run: Path, which: str = "best") -> Trained:
+    """Load a run's model in eval mode, with the weights of a checkpoint: best, last or a name.
+
+    Raises UserError when a file is missing, truncated, foreign or of another recipe.
+    """
+    if not (run / "recipe.yaml").exists():
+        raise UserError(f"{run}: no run directory (it has no recipe.yaml)")
+    recipe = read_recipe(run)
+    vocabularies = Vocabularies.load(run / "vocabulary.json")
+    checkpoint = Checkpoints(run).choose(which)
+    check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], run)
+    model = build(recipe.model).to(default_device())
+    load_weights(model, checkpoint.read_weights(), checkpoint.path)
+    return Trained(recipe, vocabularies, model.eval(), checkpoint)
