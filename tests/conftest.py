@@ -74,14 +74,14 @@ def gpu_record(config, stats: dict[str, list]) -> Path | None:
         return None
     import torch
 
-    from dynconv.kernels.cuda.build import architecture, cupy
+    from dynconv.kernels.cuda.build import architecture, cupy, sources_hash
     from dynconv.lab import ledger
 
     name = architecture(torch.cuda.current_device())
     entry = ledger.entry(
         f"the tests of the CUDA kernels passed on a GPU of architecture {name}",
         "pytest -m gpu",
-        {"architecture": name, "passed": len(passed)},
+        {"architecture": name, "sources": sources_hash(), "passed": len(passed)},
         versions={"cuda": torch.version.cuda, "cupy": cupy().__version__},
     )
     path = ledger.output_path(f"gpu-tests-{name}", None)

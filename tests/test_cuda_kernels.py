@@ -268,7 +268,7 @@ def test_talk_has_a_ring_for_the_widest_window():
     for dtype, size, V, ring in ((F32, 63, 1, 64), (HALF, 63, 2, 64), (HALF, 255, 1, 256)):
         x = torch.zeros(1, 9, 64, dtype=dtype)
         found = plan.Columns(64, size // 2, size // 2, plan.array(x))
-        _, block, shared = found.launch
+        _, block, shared = found.size
         assert (found.V, found.ring) == (V, ring)
         assert shared == ring * block[0] * V * 4 <= plan.SHARED
     x = plan.contiguous((1, 9, 64), HALF)

@@ -361,7 +361,10 @@ def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypa
 
 
 def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
-    """In a checkout it lies in data/results, beside the package; in the wheel, in the package."""
+    """In a checkout it lies in data/results, beside the package; in the wheel, in the package.
+
+    A record of other sources does not count.
+    """
     for folder in ("data/results", "dynconv/data/results"):
         (tmp_path / folder).mkdir(parents=True)
     monkeypatch.setattr(build, "PACKAGE", tmp_path / "dynconv")
@@ -370,9 +373,13 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
         assert build.verified_architectures() == {}
         records = ["data/results/gpu-tests-sm_80.json", "dynconv/data/results/gpu-tests-sm_90.json"]
         for record in records:
-            (tmp_path / record).touch()
+            text = json.dumps({"numbers": {"sources": build.sources_hash()}})
+            (tmp_path / record).write_text(text, encoding="utf-8")
         build.verified_architectures.cache_clear()
         assert list(build.verified_architectures()) == ["sm_80", "sm_90"]
+        monkeypatch.setattr(build, "sources_hash", lambda: "other sources")
+        build.verified_architectures.cache_clear()
+        assert build.verified_architectures() == {}
     finally:
         build.verified_architectures.cache_clear()
 
@@ -412,8 +419,8 @@ def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_pat
     if written:
         entry = json.loads(path.read_text(encoding="utf-8"))
         assert entry["device"] == "GPU of this test" and entry["versions"]["cupy"] == "14.2"
-        passed = {"architecture": "sm_90", "passed": len(stats["passed"])}
-        assert entry["numbers"] == passed
+        counted = {"sources": build.sources_hash(), "passed": len(stats["passed"])}
+        assert entry["numbers"] == {"architecture": "sm_90"} | counted
 
 
 def test_pytorch_knows_the_kernels_as_those_of_a_gpu():

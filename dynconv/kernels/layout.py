@@ -1,4 +1,4 @@
-"""How the kernels want their tensors in memory, on the CPU as on a GPU."""
+"""How the kernels want their tensors in memory, on the CPU as on a GPU, and what they add up in."""
 
 import torch
 from torch import Tensor
@@ -16,12 +16,15 @@ def taps(weight: Tensor) -> Tensor:
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype that the CUDA kernels add up in: float64 for float64, float32 otherwise."""
+    """Return the dtype to add up in: float64 for float64, float32 otherwise."""
     return torch.promote_types(dtype, torch.float32)
 
 
-def offsets(x: Tensor, left: Tensor, right: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Return TaLK's offsets, contiguous, in the accumulator's dtype: half cannot place edges."""
-    dtype = accumulator(x.dtype)
-    left = left.to(dtype).contiguous()
-    return left, None if right is None else right.to(dtype).contiguous()
+def upcast(x: Tensor) -> Tensor:
+    """Return x in its accumulator's dtype: at least float32."""
+    return x.to(accumulator(x.dtype))
+
+
+def offsets(x: Tensor | None) -> Tensor | None:
+    """Return TaLK's offsets, contiguous, in at least float32: half precision cannot place edges."""
+    return None if x is None else upcast(x).contiguous()

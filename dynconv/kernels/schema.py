@@ -18,6 +18,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from dynconv.kernels.layout import offsets
+
 library = torch.library.Library("dynconv", "DEF")
 ops = torch.ops.dynconv
 
@@ -99,7 +101,8 @@ def differentiate_conv_softmax(ctx, g):
 def differentiate_talk(ctx, g):
     x, left, right = ctx.saved_tensors
     dx, dleft, dright = ops.talk_backward(g, x, left, right, *ctx.sizes)
-    return dx, dleft, None if right is None else dright, None, None
+    dright = None if right is None else dright.to(right.dtype)
+    return dx, dleft.to(left.dtype), dright, None, None
 
 
 def save_direction(ctx, inputs, output) -> None:
@@ -151,8 +154,8 @@ define(
     " -> (Tensor, Tensor, Tensor)",
     lambda g, x, left, right, max_left, max_right: (
         x.new_empty(x.shape),
-        left.new_empty(left.shape),
-        left.new_empty(left.shape if right is not None else left[:0].shape),
+        torch.empty_like(offsets(left)),
+        torch.empty_like(offsets(left[:0] if right is None else right)),
     ),
     refuse("talk_backward", "impl='window'"),
 )

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynconv.kernels.layout import upcast
+
 
 class AdaptiveEmbedding(nn.Module):
     """Embeds a type w of band i as P_i E_i[w - edges[i]] (Baevski and Auli 2019, section 3).
@@ -69,11 +71,11 @@ class AdaptiveSoftmax(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def _head(self, hidden: Tensor) -> Tensor:
-        return wide(F.linear(hidden, torch.cat([self.words[0], self.classes])))
+        return upcast(F.linear(hidden, torch.cat([self.words[0], self.classes])))
 
     def _tail(self, i: int, hidden: Tensor) -> Tensor:
         projected = F.linear(hidden, self.projections[i].t())
-        return wide(F.linear(self.dropout(projected), self.words[i + 1]))
+        return upcast(F.linear(self.dropout(projected), self.words[i + 1]))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return log-probabilities (..., V) for hidden (..., C), in float32 or wider."""
@@ -122,8 +124,3 @@ def band_projections(channels: int, widths: tuple[int, ...]) -> nn.ParameterList
 def inside(tokens: Tensor, start: int, end: int) -> Tensor:
     """Return True where a token is in the band start <= token < end."""
     return (tokens >= start) & (tokens < end)
-
-
-def wide(x: Tensor) -> Tensor:
-    """Convert to float32, unless x is that wide already."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))

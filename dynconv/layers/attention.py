@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.layers.adaptive import wide
+from dynconv.kernels.layout import upcast
 from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear
 from dynconv.ops.checks import require_heads
@@ -40,7 +40,7 @@ def attend(
     with torch.autocast(query.device.type, enabled=False):
         if query.device.type == "cpu":
             # its bfloat16 kernel takes up to eight times as long backward as that of float32
-            query, key, value = wide(query), wide(key), wide(value)
+            query, key, value = upcast(query), upcast(key), upcast(value)
         y = F.scaled_dot_product_attention(
             query, key, value, attn_mask=allowed, is_causal=causal, dropout_p=dropout
         )

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
+from dynconv.kernels.layout import upcast
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear
 from dynconv.ops.checks import require_heads
@@ -38,7 +39,7 @@ class TaLKConv(ProjectedMixer):
 
     def _offsets(self, x: Tensor) -> Tensor:
         """Return the offsets (B, T, H) or (B, T, 2 H), in float32 or wider."""
-        offsets = self.offset_proj(x).to(torch.promote_types(x.dtype, torch.float32)).sigmoid()
+        offsets = upcast(self.offset_proj(x)).sigmoid()
         return F.dropout(offsets, self.weight_dropout, self.training).clamp(max=1)
 
     def _mix(self, x: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynconv.kernels.layout import upcast
 from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
-from dynconv.layers.adaptive import wide
 from dynconv.models.decoder import Decoder, DecoderState, embedding
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class LanguageModel(Decoder):
         """Return those (..., V) of every type after hidden (..., C), in float32 or wider."""
         if isinstance(self.output, AdaptiveSoftmax):
             return self.output(hidden)
-        return wide(self.output(hidden)).log_softmax(-1)
+        return upcast(self.output(hidden)).log_softmax(-1)
 
     def nats(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
         if isinstance(self.output, AdaptiveSoftmax):
             return self.output.nats(hidden, target)
-        return F.cross_entropy(wide(self.output(hidden)), target, reduction="none")
+        return F.cross_entropy(upcast(self.output(hidden)), target, reduction="none")
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return log-probabilities (B, T, V) of the token after each prefix of tokens (B, T)."""

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import ops as kernels
+from dynconv.kernels.layout import upcast
 from dynconv.ops.auto import choose
 from dynconv.ops.checks import check_sequence
 
@@ -23,7 +24,7 @@ def cumulative_mean_loop(x: Tensor) -> Tensor:
 
 def cumulative_mean_sum(x: Tensor) -> Tensor:
     """Divide a running sum, at least float32, by the number of its terms."""
-    total = x.to(torch.promote_types(x.dtype, torch.float32)).cumsum(dim=1)
+    total = upcast(x).cumsum(dim=1)
     return (total / count(total)).to(x.dtype)
 
 
@@ -56,7 +57,7 @@ class RunningSum(torch.autograd.Function):
 
 def cumulative_mean_blocked(x: Tensor) -> Tensor:
     """Take the running sum in blocks; saves nothing for the backward pass."""
-    total = RunningSum.apply(x.to(torch.promote_types(x.dtype, torch.float32)))
+    total = RunningSum.apply(upcast(x))
     return (total / count(total)).to(x.dtype)
 
 

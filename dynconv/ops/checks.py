@@ -3,8 +3,9 @@
 They look at shapes, dtypes and devices alone, never at values.
 """
 
-import torch
 from torch import Tensor
+
+from dynconv.kernels.layout import accumulator
 
 
 def require_heads(heads: int, channels: int) -> None:
@@ -80,7 +81,7 @@ def check_talk(
         raise ValueError(f"max_left {max_left} and max_right {max_right} must not be negative")
     if (right is None) != (max_right == 0):
         raise ValueError(f"right must be None exactly when max_right, here {max_right}, is 0")
-    wide = torch.promote_types(x.dtype, torch.float32)
+    wide = accumulator(x.dtype)
     for name, offset in (("left", left), ("right", right)):
         if offset is None:
             continue

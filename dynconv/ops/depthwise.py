@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import ops as kernels
+from dynconv.kernels.layout import accumulator
 from dynconv.ops.auto import choose
 from dynconv.ops.blocked import cached, convolve
 from dynconv.ops.checks import check_conv
@@ -56,7 +57,7 @@ def channels_last_out(weight: Tensor, x: Tensor, K: int, pad_left: int) -> Tenso
 def channels_last_weight_grad(g: Tensor, x: Tensor, K: int, pad_left: int) -> Tensor:
     """Add up tap by tap, as many positions as fit the cache; conv2d is slower from K = 5 on."""
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
-    grad = g.new_zeros(x.shape[2], K, dtype=torch.promote_types(g.dtype, torch.float32))
+    grad = g.new_zeros(x.shape[2], K, dtype=accumulator(g.dtype))
     size = cached(x)
     for start, rows in zip(range(0, g.shape[1], size), g.split(size, dim=1), strict=True):
         for j in range(K):

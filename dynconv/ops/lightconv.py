@@ -5,10 +5,13 @@
 equation (6.1) of the book, with head(c) = c // (C // H): neighbouring channels share a kernel.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from dynconv.kernels import ops as kernels
+from dynconv.kernels.layout import accumulator
 from dynconv.ops.auto import choose
 from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals
 from dynconv.ops.checks import check_conv
@@ -41,24 +44,13 @@ def same_kernel(x: Tensor, weight: Tensor) -> Tensor:
     return weight.expand(*x.shape[:2], *weight.shape)
 
 
-def light_conv_unfold(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Take all windows at once; see `dynamic_conv_unfold`."""
-    return dynamic_conv_unfold(x, same_kernel(x, weight), pad_left)
+def by_dynamic_conv(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the LightConv that calls this DynamicConv with the same kernel at every position."""
 
+    def light_conv(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
+        return function(x, same_kernel(x, weight), pad_left)
 
-def light_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Multiply by a Toeplitz band matrix per head; see `dynamic_conv_band`."""
-    return dynamic_conv_band(x, same_kernel(x, weight), pad_left)
-
-
-def light_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Scale and add K shifted copies; see `dynamic_conv_shifted`."""
-    return dynamic_conv_shifted(x, same_kernel(x, weight), pad_left)
-
-
-def light_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Multiply by the Toeplitz matrix in blocks; see `dynamic_conv_blocked`."""
-    return dynamic_conv_blocked(x, same_kernel(x, weight), pad_left)
+    return light_conv
 
 
 def kernel_of_channel(weight: Tensor, C: int) -> Tensor:
@@ -78,8 +70,7 @@ def light_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tenso
 def light_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
     """Multiply g[t] and x[s] in blocks of time; each tap sums one diagonal of the products."""
     S = min(BLOCK, g.shape[1])
-    dtype = torch.promote_types(g.dtype, torch.float32)
-    band = g.new_zeros(H, S, S + K - 1, dtype=dtype)
+    band = g.new_zeros(H, S, S + K - 1, dtype=accumulator(g.dtype))
     rows, tokens = (z.unflatten(2, (H, -1)).permute(2, 1, 0, 3) for z in (g, x))  # (H, T, B, R)
     for t, s, columns in blocks(g.shape[1], K, pad_left):
         band[:, : t.stop - t.start, columns] += rows[:, t].flatten(2) @ tokens[:, s].flatten(2).mT
@@ -98,10 +89,10 @@ def light_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor
 
 IMPLEMENTATIONS = {
     "loop": light_conv_loop,
-    "unfold": light_conv_unfold,
-    "band": light_conv_band,
-    "shifted": light_conv_shifted,
-    "blocked": light_conv_blocked,
+    "unfold": by_dynamic_conv(dynamic_conv_unfold),
+    "band": by_dynamic_conv(dynamic_conv_band),
+    "shifted": by_dynamic_conv(dynamic_conv_shifted),
+    "blocked": by_dynamic_conv(dynamic_conv_blocked),
     "conv1d": light_conv_conv1d,
     "channels_last": light_conv_channels_last,
     "native": kernels.conv,

@@ -11,6 +11,7 @@ Equation (15.5) of the book; its gradients are (16.2) and (16.4).
 """
 
 import math
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dynconv.kernels import ops as kernels
+from dynconv.kernels.layout import upcast
 from dynconv.ops.auto import choose
 from dynconv.ops.blocked import blocks, split_heads
 from dynconv.ops.checks import check_talk
@@ -32,7 +34,7 @@ def edges(
     At least float32, for the same reason. A whole distance has the gradient 0, as in equation 6.
     """
     T = left.shape[1]
-    left = left.to(torch.promote_types(left.dtype, torch.float32))
+    left = upcast(left)
     t = torch.arange(T, device=left.device, dtype=left.dtype)[:, None]  # (T, 1)
     to_left = torch.minimum((left * max_left).clamp(min=0), t)
     to_right = torch.zeros_like(left) if right is None else (right * max_right).clamp(min=0)
@@ -40,8 +42,10 @@ def edges(
 
 
 def held_if_whole(distance: Tensor) -> Tensor:
-    """The same distance. Where it is whole its edge cuts no token, and autograd must not guess:
-    through clips and minima it would give a number that is the derivative of neither side.
+    """Return the distance, without its gradient where it is whole.
+
+    There the edge cuts no token, and through clips and minima autograd would give a number that is
+    the derivative of neither side.
     """
     return torch.where(distance == distance.floor(), distance.detach(), distance)
 
@@ -90,7 +94,7 @@ def talk_conv_table(
     loses digits in long sequences, and `cumsum` over time is slow.
     """
     T, C = x.shape[1:]
-    table = x.to(torch.promote_types(x.dtype, torch.float32)).cumsum(dim=1)
+    table = upcast(x).cumsum(dim=1)
     table = F.pad(table, (0, 0, 1, 0))  # (B, T + 1, C): row i is the sum of the first i tokens
     R = C // left.shape[2]
     to_left, to_right = (
@@ -110,27 +114,33 @@ def talk_conv_table(
     return ((upto - before) / (max_left + max_right + 1)).to(x.dtype)
 
 
-def soft_box(to_left: Tensor, to_right: Tensor, t: slice, s: slice) -> Tensor:
-    """Return the share (B, H, t, s) that each position's window takes of each token."""
-    tokens = torch.arange(s.start, s.stop, device=to_left.device)
-    ahead = tokens - torch.arange(t.start, t.stop, device=to_left.device)[:, None]  # (t, s): s - t
-    share = to_left[:, :, t, None] + (1 + ahead)
-    other = to_right[:, :, t, None] + (1 - ahead)
-    return torch.minimum(share, other).clamp_(0, 1)
-
-
-def reach(distance: Tensor, most: int) -> int:
-    """Return how far windows reach: `most`, or further where offsets exceed 1.
+def reach(distance: Tensor, limit: int) -> int:
+    """Return how far windows reach: `limit`, or further where offsets exceed 1.
 
     A graph that is being compiled knows no values: there, offsets must not exceed 1.
     """
     if torch.compiler.is_compiling() or distance.numel() == 0:
-        return most
-    return max(most, math.ceil(distance.nan_to_num().max().item()))
+        return limit
+    return max(limit, math.ceil(distance.nan_to_num().max().item()))
+
+
+def soft_boxes(
+    to_left: Tensor, to_right: Tensor, max_left: int, max_right: int
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield each block's positions t, the tokens s in their reach, and the share (B, H, t, s) that
+    each position's window takes of each token; see `blocks`.
+    """
+    before, after = reach(to_left, max_left), reach(to_right, max_right)
+    for t, s, _ in blocks(to_left.shape[2], before + 1 + after, before):
+        tokens = torch.arange(s.start, s.stop, device=to_left.device)
+        ahead = tokens - torch.arange(t.start, t.stop, device=to_left.device)[:, None]  # s - t
+        inside_left = to_left[:, :, t, None] + (1 + ahead)
+        inside_right = to_right[:, :, t, None] + (1 - ahead)
+        yield t, s, torch.minimum(inside_left, inside_right).clamp_(0, 1)
 
 
 class TalkBlocked(torch.autograd.Function):
-    """Multiply the soft boxes of a block of positions by the tokens in reach; see `blocks`."""
+    """Multiplies the soft boxes of a block of positions by the tokens in their reach."""
 
     @staticmethod
     def forward(ctx, x, left, right, max_left, max_right):
@@ -140,17 +150,15 @@ class TalkBlocked(torch.autograd.Function):
         H, K = left.shape[2], max_left + max_right + 1
         to_left, to_right = (d.transpose(1, 2) for d in edges(left, right, max_left, max_right))
         rows, tokens = split_heads(out, H), split_heads(x, H)
-        before, after = reach(to_left, max_left), reach(to_right, max_right)
         with torch.autocast(x.device.type, enabled=False):
-            for t, s, _ in blocks(x.shape[1], before + 1 + after, before):
-                share = soft_box(to_left, to_right, t, s)
+            for t, s, share in soft_boxes(to_left, to_right, max_left, max_right):
                 rows[:, :, t] = (share @ tokens[:, :, s].to(share.dtype)).div_(K)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        """d out / d left is max_left / K times the token that the edge cuts through, if any."""
+        """Return the gradients: that of left is max_left / K times the token that its edge cuts."""
         x, left, right = ctx.saved_tensors
         max_left, max_right = ctx.reach
         H, K = left.shape[2], max_left + max_right + 1
@@ -158,9 +166,7 @@ class TalkBlocked(torch.autograd.Function):
         grad = x.new_zeros(x.shape, dtype=to_left.dtype)
         grad_left, grad_right = torch.empty_like(to_left), torch.empty_like(to_right)  # (B, H, T)
         rows, tokens, summed = (split_heads(z, H) for z in (g, x, grad))
-        before, after = reach(to_left, max_left), reach(to_right, max_right)
-        for t, s, _ in blocks(x.shape[1], before + 1 + after, before):
-            share = soft_box(to_left, to_right, t, s)
+        for t, s, share in soft_boxes(to_left, to_right, max_left, max_right):
             row = rows[:, :, t].to(share.dtype) / K
             summed[:, :, s] += share.mT @ row
             products = row @ tokens[:, :, s].to(share.dtype).contiguous().mT  # (B, H, t, s)

@@ -11,6 +11,15 @@ FORWARD, GRAD_INPUT, PER_CHANNEL = range(3)  # `kind` of conv.c
 NARROW = 8  # below so many channels per head, vectors of channels with their own taps are faster
 
 
+def run(name: str, dtype: torch.dtype, *arguments: Tensor | int | None) -> None:
+    """Call a C function of that dtype; a tensor is passed as its address, None as a null pointer.
+
+    The number of threads is the function's last argument.
+    """
+    values = [z.data_ptr() if isinstance(z, Tensor) else z for z in arguments]
+    getattr(library(dtype), name)(*values, torch.get_num_threads())
+
+
 def conv(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return run_conv(FORWARD, x, weight, pad_left)
 
@@ -32,10 +41,7 @@ def run_conv(kind: int, x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     else:
         weight = taps(weight)
     strides = weight.stride()[:2] if weight.dim() == 4 else (0, 0)
-    library(x.dtype).conv(
-        kind, x.data_ptr(), weight.data_ptr(), y.data_ptr(), B, T, C, H, K, pad_left,
-        x.stride(0), x.stride(1), *strides, torch.get_num_threads(),
-    )  # fmt: skip
+    run("conv", x.dtype, kind, x, weight, y, B, T, C, H, K, pad_left, *x.stride()[:2], *strides)
     return y
 
 
@@ -45,12 +51,9 @@ def conv_grad_weight(g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> T
     shared, R = len(shape) == 2, C // H
     split = shared and R < NARROW  # a row per channel; the rows of a head are added up below
     dw = torch.empty((C, K) if split else shape, dtype=torch.float64 if shared else x.dtype)
-    kernels = library(x.dtype)
-    function = kernels.conv_grad_weight_shared if shared else kernels.conv_grad_weight
-    function(
-        g.data_ptr(), x.data_ptr(), dw.data_ptr(), B, T, C, C if split else H, K, pad_left,
-        g.stride(0), g.stride(1), x.stride(0), x.stride(1), torch.get_num_threads(),
-    )  # fmt: skip
+    name = "conv_grad_weight_shared" if shared else "conv_grad_weight"
+    sizes = B, T, C, C if split else H, K, pad_left
+    run(name, x.dtype, g, x, dw, *sizes, *g.stride()[:2], *x.stride()[:2])
     return (dw.unflatten(0, (H, R)).sum(1) if split else dw).to(x.dtype)
 
 
@@ -60,14 +63,10 @@ def conv_backward(g: Tensor, x: Tensor, weight: Tensor, pad_left: int) -> tuple[
 
 
 def talk(x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int) -> Tensor:
-    x = rows(x)
-    B, T, C = x.shape
-    y = torch.empty((B, T, C), dtype=x.dtype)
-    left, right = offsets(x, left, right)
-    library(x.dtype).talk(
-        x.data_ptr(), left.data_ptr(), pointer(right), y.data_ptr(), B, T, C, left.shape[2],
-        max_left, max_right, x.stride(0), x.stride(1), torch.get_num_threads(),
-    )  # fmt: skip
+    x, left, right = rows(x), offsets(left), offsets(right)
+    y = torch.empty(x.shape, dtype=x.dtype)
+    sizes = *x.shape, left.shape[2], max_left, max_right
+    run("talk", x.dtype, x, left, right, y, *sizes, *x.stride()[:2])
     return y
 
 
@@ -75,32 +74,19 @@ def talk_backward(
     g: Tensor, x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of x, left and right; the last one is empty when right is None."""
-    g, x, dtype = rows(g), rows(x), left.dtype
-    B, T, C = x.shape
-    left, right = offsets(x, left, right)
-    dx, dleft = torch.empty((B, T, C), dtype=x.dtype), torch.empty_like(left)
-    dright = torch.empty_like(left if right is not None else left[:0])
-    library(x.dtype).talk_backward(
-        g.data_ptr(), x.data_ptr(), left.data_ptr(), pointer(right), dx.data_ptr(),
-        dleft.data_ptr(), dright.data_ptr(), B, T, C, left.shape[2], max_left, max_right,
-        g.stride(0), g.stride(1), x.stride(0), x.stride(1), torch.get_num_threads(),
-    )  # fmt: skip
-    return dx, dleft.to(dtype), dright.to(dtype)
-
-
-def pointer(x: Tensor | None) -> int | None:
-    """Return the address of x's first number; None, a null pointer, for None."""
-    return None if x is None else x.data_ptr()
+    g, x, left, right = rows(g), rows(x), offsets(left), offsets(right)
+    dx, dleft = torch.empty(x.shape, dtype=x.dtype), torch.empty_like(left)
+    dright = torch.empty_like(left[:0] if right is None else right)
+    sizes = *x.shape, left.shape[2], max_left, max_right
+    tensors = g, x, left, right, dx, dleft, dright
+    run("talk_backward", x.dtype, *tensors, *sizes, *g.stride()[:2], *x.stride()[:2])
+    return dx, dleft, dright
 
 
 def cumulative_mean(x: Tensor, backward: bool) -> Tensor:
     x = rows(x)
-    B, T, C = x.shape
-    y = torch.empty((B, T, C), dtype=x.dtype)
-    library(x.dtype).cumulative_mean(
-        backward, x.data_ptr(), y.data_ptr(), B, T, C, x.stride(0), x.stride(1),
-        torch.get_num_threads(),
-    )  # fmt: skip
+    y = torch.empty(x.shape, dtype=x.dtype)
+    run("cumulative_mean", x.dtype, backward, x, y, *x.shape, *x.stride()[:2])
     return y
 
 
@@ -109,10 +95,8 @@ def step(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     past, at = past.contiguous(), at if at.stride(1) == 1 else at.contiguous()
     weight = weight if weight.stride(2) == 1 else weight.contiguous()
     y = torch.empty((N, C), dtype=past.dtype)
-    library(past.dtype).step(
-        past.data_ptr(), at.data_ptr(), weight.data_ptr(), y.data_ptr(), N, M, C, H, K,
-        at.stride(0), weight.stride(0), weight.stride(1), torch.get_num_threads(),
-    )  # fmt: skip
+    strides = at.stride(0), *weight.stride()[:2]
+    run("step", past.dtype, past, at, weight, y, N, M, C, H, K, *strides)
     return y
 
 

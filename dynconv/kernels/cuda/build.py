@@ -5,6 +5,8 @@ for the GPU at hand, in about a second, and keeps it in ~/.cupy/kernel_cache. It
 float32 numbers below 1e-38 count as 0.
 """
 
+import hashlib
+import json
 import re
 import warnings
 from functools import cache
@@ -32,8 +34,8 @@ def missing() -> str | None:
         return "no CuPy: pip install 'dynconv[gpu]'"
     with warnings.catch_warnings(record=True) as caught:  # PyTorch says there what hinders it
         warnings.simplefilter("always")
-        found = torch.cuda.is_available()
-    if not found:
+        available = torch.cuda.is_available()
+    if not available:
         hint = f" ({str(caught[0].message).splitlines()[0]})" if caught else ""
         return f"PyTorch sees no GPU{hint}: see nvidia-smi, and install a CUDA build of torch"
     try:
@@ -76,11 +78,24 @@ def architecture(index: int | None) -> str:
 def verified_architectures() -> dict[str, Path]:
     """Return the architectures on which `pytest -m gpu` has passed, with the record of each.
 
-    The records are data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel.
+    The records are data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel. A
+    record of other sources than those of today does not count.
     """
     places = (PACKAGE.parent / "data", PACKAGE / "data")
     records = [path for data in places for path in data.glob("results/gpu-tests-sm_*.json")]
-    return {path.stem.removeprefix("gpu-tests-"): path for path in sorted(records)}
+    return {
+        path.stem.removeprefix("gpu-tests-"): path
+        for path in sorted(records)
+        if json.loads(path.read_text("utf-8"))["numbers"].get("sources") == sources_hash()
+    }
+
+
+def sources_hash() -> str:
+    """Return a hash of the kernels' sources and of the plans by which they are launched."""
+    key = hashlib.sha256()
+    for path in (*sorted(SOURCES.glob("*.cu*")), SOURCES / "plan.py"):
+        key.update(path.read_text("utf-8").encode())
+    return key.hexdigest()[:16]
 
 
 def verified(x: Tensor) -> bool:
@@ -96,8 +111,8 @@ def code(source: str) -> str:
     """
     lines = [f'#line 1 "{source}"']
     for number, line in enumerate((SOURCES / source).read_text(encoding="utf-8").splitlines(), 1):
-        if found := re.fullmatch(r'#include "(.*)"', line):
-            lines += [code(found[1]), f'#line {number + 1} "{source}"']
+        if include := re.fullmatch(r'#include "(.*)"', line):
+            lines += [code(include[1]), f'#line {number + 1} "{source}"']
         else:
             lines.append(line)
     return "\n".join(lines) + "\n"

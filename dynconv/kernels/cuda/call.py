@@ -1,6 +1,7 @@
 """Runs plans: allocates what a plan asks for and launches its kernels, on a GPU through CuPy."""
 
 from collections.abc import Callable
+from inspect import signature
 
 import numpy as np
 import torch
@@ -11,6 +12,34 @@ from dynconv.kernels.cuda.build import NoGpuKernels, compiled, cupy
 from dynconv.kernels.cuda.plan import Launch, Plan, array
 from dynconv.kernels.layout import offsets, rows, taps
 from dynconv.kernels.schema import implement
+
+LAYOUTS = {
+    "x": rows,
+    "g": rows,
+    "weight": taps,
+    "logits": taps,
+    "left": offsets,
+    "right": offsets,
+    "seed": Tensor.contiguous,
+}
+"""how a plan wants its arrays in memory, by the names of its parameters"""
+
+
+def operator(planned: Callable[..., Plan]) -> Callable:
+    """Return a method of Kernels, which runs the plan that `planned` makes for its arguments.
+
+    Where `planned` takes an Array the method takes a Tensor; it returns the plan's outputs.
+    """
+    names = tuple(signature(planned).parameters)
+
+    def method(self, *arguments):
+        named = dict(zip(names, arguments, strict=True))
+        tensors = {name: LAYOUTS[name](z) for name, z in named.items() if isinstance(z, Tensor)}
+        described = {name: array(z) for name, z in tensors.items()}
+        return self.run(planned(**named | described), tensors)
+
+    method.__name__ = planned.__name__
+    return method
 
 
 class Kernels:
@@ -23,73 +52,27 @@ class Kernels:
     def __init__(self, start: Callable[[Launch, list], None]):
         self.start = start
 
-    def run(self, planned: Callable[..., Plan], tensors: dict[str, Tensor | None], *sizes):
-        """Run the plan that `planned` makes for these tensors; return its outputs, a list."""
-        found = planned(*map(array, tensors.values()), *sizes)
-        device = next(iter(tensors.values())).device
-        make = torch.empty if found.launches else torch.zeros
-        for name, made in (found.outputs | found.scratch).items():
-            tensors[name] = make(made.shape, dtype=made.dtype, device=device)
-        for launch in found.launches:
+    conv = operator(plan.conv)
+    conv_grad_input = operator(plan.conv_grad_input)
+    conv_grad_weight = operator(plan.conv_grad_weight)
+    conv_backward = operator(plan.conv_backward)
+    conv_softmax = operator(plan.conv_softmax)
+    conv_softmax_backward = operator(plan.conv_softmax_backward)
+    talk = operator(plan.talk)
+    talk_backward = operator(plan.talk_backward)
+    cumulative_mean = operator(plan.cumulative_mean)
+
+    def run(self, made: Plan, tensors: dict[str, Tensor]) -> Tensor | tuple[Tensor, ...]:
+        """Run a plan on its input tensors, by name; return its outputs, zeros if B is 0."""
+        first = next(iter(tensors.values()))
+        empty = len(first) == 0
+        allocate = torch.zeros if empty else torch.empty
+        for name, z in (made.outputs | made.scratch).items():
+            tensors[name] = allocate(z.shape, dtype=z.dtype, device=first.device)
+        for launch in () if empty else made.launches:
             self.start(launch, [tensors[z] if isinstance(z, str) else z for z in launch.arguments])
-        return [tensors[name] for name in found.outputs]
-
-    def conv(self, x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-        return self.run(plan.conv, {"x": rows(x), "weight": taps(weight)}, pad_left)[0]
-
-    def conv_grad_input(self, g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-        return self.run(plan.conv_grad_input, {"g": rows(g), "weight": taps(weight)}, pad_left)[0]
-
-    def conv_grad_weight(self, g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> Tensor:
-        tensors = {"g": rows(g), "x": rows(x)}
-        return self.run(plan.conv_grad_weight, tensors, tuple(shape), pad_left)[0]
-
-    def conv_backward(
-        self, g: Tensor, x: Tensor, weight: Tensor, pad_left: int
-    ) -> tuple[Tensor, Tensor]:
-        tensors = {"g": rows(g), "x": rows(x), "weight": taps(weight)}
-        dx, dweight = self.run(plan.conv_backward, tensors, pad_left)
-        return dx, dweight
-
-    def conv_softmax(
-        self, x: Tensor, logits: Tensor, seed: Tensor | None, dropout: float, pad_left: int
-    ) -> Tensor:
-        tensors = {"x": rows(x), "logits": taps(logits), "seed": seed}
-        return self.run(plan.conv_softmax, tensors, dropout, pad_left)[0]
-
-    def conv_softmax_backward(
-        self,
-        g: Tensor,
-        x: Tensor,
-        logits: Tensor,
-        seed: Tensor | None,
-        dropout: float,
-        pad_left: int,
-    ) -> tuple[Tensor, Tensor]:
-        tensors = {"g": rows(g), "x": rows(x), "logits": taps(logits), "seed": seed}
-        dx, dlogits = self.run(plan.conv_softmax_backward, tensors, dropout, pad_left)
-        return dx, dlogits
-
-    def talk(
-        self, x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
-    ) -> Tensor:
-        left, right = offsets(x, left, right)
-        tensors = {"x": rows(x), "left": left, "right": right}
-        return self.run(plan.talk, tensors, max_left, max_right)[0]
-
-    def talk_backward(
-        self, g: Tensor, x: Tensor, left: Tensor, right: Tensor | None, max_left: int,
-        max_right: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """Return the gradients of x, left and right; the last one is empty when right is None."""
-        dtype = left.dtype
-        left, right = offsets(x, left, right)
-        tensors = {"g": rows(g), "x": rows(x), "left": left, "right": right}
-        dx, dleft, dright = self.run(plan.talk_backward, tensors, max_left, max_right)
-        return dx, dleft.to(dtype), dright.to(dtype)
-
-    def cumulative_mean(self, x: Tensor, backward: bool) -> Tensor:
-        return self.run(plan.cumulative_mean, {"x": rows(x)}, backward)[0]
+        outputs = tuple(tensors[name] for name in made.outputs)
+        return outputs if len(outputs) > 1 else outputs[0]
 
 
 def launch_on_gpu(launch: Launch, arguments: list) -> None:

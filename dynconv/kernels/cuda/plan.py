@@ -9,6 +9,7 @@ Sizes: x is (B, T, C); heads H, taps K, channels per head R = C / H.
 
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,17 +50,20 @@ class Array(NamedTuple):
     """bytes, a power of two up to VECTOR_BYTES, that divide its address"""
 
 
-def array(x: Tensor | None) -> Array | None:
+def array(x: Tensor) -> Array:
     """Describe a tensor for a plan."""
-    if x is None:
-        return None
     return Array(tuple(x.shape), x.stride(), x.dtype, math.gcd(x.data_ptr(), VECTOR_BYTES))
 
 
-def contiguous(shape: tuple[int, ...], dtype: torch.dtype) -> Array:
+def contiguous(shape: Sequence[int], dtype: torch.dtype) -> Array:
     """Describe a contiguous tensor, such as one that is still to be allocated."""
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     return Array(tuple(shape), tuple(strides), dtype)
+
+
+def like(x: Array) -> Array:
+    """Describe a contiguous tensor of x's shape and dtype."""
+    return contiguous(x.shape, x.dtype)
 
 
 class Launch(NamedTuple):
@@ -86,13 +90,10 @@ class Launch(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Launches in their order, and the arrays to allocate before: outputs, then scratch memory.
-
-    Without launches there is nothing to add up, and all outputs are zeros.
-    """
+    """Launches in their order, and the arrays to allocate before: outputs, then scratch memory."""
 
     outputs: dict[str, Array]
-    launches: tuple[Launch, ...] = ()
+    launches: tuple[Launch, ...]
     scratch: dict[str, Array] = {}
 
 
@@ -101,13 +102,13 @@ def strides(*arrays: Array) -> list[np.int64]:
     return [np.int64(stride) for z in arrays for stride in z.strides[:2]]
 
 
-def vector(R: int, most: int, *arrays: Array) -> int:
-    """Return V, how many channels of a head one instruction moves: a power of two up to `most`.
+def vector(R: int, maximum: int, *arrays: Array) -> int:
+    """Return V, how many channels of a head one instruction moves: a power of two up to `maximum`.
 
     It divides R and all strides, and every array is aligned to V numbers.
     """
     size = arrays[0].dtype.itemsize
-    V = min(most, VECTOR_BYTES // size)
+    V = min(maximum, VECTOR_BYTES // size)
     while V > 1 and (
         R % V or any(z.alignment % (V * size) or any(s % V for s in z.strides[:2]) for z in arrays)
     ):
@@ -130,40 +131,54 @@ def quad(x: Array) -> int:
     return VECTOR_BYTES // accumulator(x.dtype).itemsize
 
 
-def tiles(x: Array, more: int = 0) -> tuple[int, int]:
-    """Return the number of sentences, and of tiles in each if it had `more` positions."""
-    return x.shape[0], -(-(x.shape[1] + more) // TILE)
+class Grid:
+    """How a kernel that reads V channels of x at once is launched.
 
-
-class Warps:
-    """The grid of a kernel whose warps take a tile of 32 / G heads each, or a walk of tiles.
-
-    G       lanes that share a head
-    chunk   taps that are in shared memory at a time, a multiple of TILE
-    launch  blocks, block and shared bytes of the Launch
+    number  the name of x's dtype in CUDA
+    size    blocks, block and shared bytes of the Launch
     """
 
-    def __init__(self, x: Array, H: int, K: int, V: int, *, most: int, a_tap: int, fixed: int,
-                 tiles: tuple[int, int]):  # fmt: skip
+    def __init__(self, x: Array, V: int, blocks: int, block: tuple[int, int], shared: int = 0):
+        self.number, self.V, self.size = NUMBERS[x.dtype], V, (blocks, block, shared)
+
+    def launch(self, source: str, name: str, arguments: tuple, *template: int | bool) -> Launch:
+        """Return a launch of the kernel; the parameters of its template are number, V and these."""
+        return Launch(source, name, (self.number, self.V, *template), *self.size, arguments)
+
+
+class Warps(Grid):
+    """The grid of a kernel whose warps take a tile of 32 / G heads each, or a walk of tiles.
+
+    G      lanes that share a head
+    chunk  taps that are in shared memory at a time, a multiple of TILE
+    """
+
+    def __init__(self, arrays: Sequence[Array], H: int, K: int, *, fixed: int, a_tap: int = TILE,
+                 maximum: int = 4, more: int = 0, walks: int | None = None):  # fmt: skip
         """Size the grid.
 
-        most          warps per block
+        arrays        x or g or both, which are read V channels at a time
         a_tap, fixed  shared memory of a warp in numbers of x's accumulator: for each of its heads,
                       `a_tap` for each tap and `fixed` more
-        tiles         the number of sentences, and of tiles, or walks, in each
+        maximum       warps per block
+        more          positions of a sentence besides its T
+        walks         the number of walks over all sentences, if warps do not take single tiles
         """
-        self.G = lanes(x.shape[2] // H, V)
+        x = arrays[0]
+        B, T, C = x.shape
+        V = vector(C // H, 4, *arrays)
+        self.G = lanes(C // H, V)
         heads = 32 // self.G
         size = heads * accumulator(x.dtype).itemsize
         self.chunk = min(-(-K // TILE), (SHARED // size - fixed) // (a_tap * TILE)) * TILE
         shared = size * (self.chunk * a_tap + fixed)
-        B, count = tiles
+        rows, count = (B, -(-(T + more) // TILE)) if walks is None else (1, walks)
         groups = -(-H // heads)
         # Warps of one block share rows in the cache, but every multiprocessor needs a block.
-        n = max(1, min(most, count, SHARED // shared))
-        while n > 1 and B * -(-count // n) * groups < BLOCKS:
+        n = max(1, min(maximum, count, SHARED // shared))
+        while n > 1 and rows * -(-count // n) * groups < BLOCKS:
             n //= 2
-        self.launch = B * -(-count // n) * groups, (32, n), n * shared
+        super().__init__(x, V, rows * -(-count // n) * groups, (32, n), n * shared)
 
 
 def conv(x: Array, weight: Array, pad_left: int) -> Plan:
@@ -178,36 +193,27 @@ def conv_grad_input(g: Array, weight: Array, pad_left: int) -> Plan:
 
 
 def convolution(x: Array, weight: Array, pad: int, names: tuple[str, ...], flipped: bool) -> Plan:
-    (B, T, C), (H, K) = x.shape, weight.shape[-2:]
-    outputs = {names[-1]: contiguous(x.shape, x.dtype)}
-    if B == 0:
-        return Plan(outputs)
-    V = vector(C // H, 4, x)
+    """Plan weight * x; `names` are those of x, the weight and the output in the operator."""
+    (_, T, C), (H, K) = x.shape, weight.shape[-2:]
     if len(weight.shape) == 2:
-        source, kernel, more = "lightconv.cu", "light_conv", []
-        warps = Warps(x, H, K, V, most=8, a_tap=1, fixed=1, tiles=tiles(x))
+        source, kernel, of_weight = "lightconv.cu", "light_conv", []
+        warps = Warps([x], H, K, maximum=8, a_tap=1, fixed=1)
     else:
-        source, kernel, more = "dynamicconv.cu", "dynamic_conv", strides(weight)
-        warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x), tiles=tiles(x))
-    arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *strides(x), *more
-    template = NUMBERS[x.dtype], V, flipped
-    return Plan(outputs, (Launch(source, kernel, template, *warps.launch, arguments),))
+        source, kernel, of_weight = "dynamicconv.cu", "dynamic_conv", strides(weight)
+        warps = Warps([x], H, K, fixed=quad(x))
+    arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *strides(x), *of_weight
+    return Plan({names[-1]: like(x)}, (warps.launch(source, kernel, arguments, flipped),))
 
 
-def conv_grad_weight(g: Array, x: Array, shape: tuple[int, ...], pad_left: int) -> Plan:
+def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) -> Plan:
     """Plan dweight, of the given shape, from g and x."""
     if len(shape) == 2:
         return light_gradients(g, x, shape, pad_left, with_input=False)
-    (B, T, C), (H, K) = x.shape, shape[-2:]
-    outputs = {"dweight": contiguous(shape, x.dtype)}
-    if B == 0:
-        return Plan(outputs)
-    V = vector(C // H, 4, g, x)
-    warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x), tiles=tiles(x))
+    (_, T, C), (H, K) = x.shape, shape[-2:]
+    warps = Warps([g, x], H, K, fixed=quad(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
-    template = NUMBERS[x.dtype], V, warps.G
-    launch = Launch("dynamicconv.cu", "dynamic_weight_grad", template, *warps.launch, arguments)
-    return Plan(outputs, (launch,))
+    launch = warps.launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
+    return Plan({"dweight": contiguous(shape, x.dtype)}, (launch,))
 
 
 def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> Plan:
@@ -229,77 +235,57 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> Plan:
 
 def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Plan | None:
     """Plan dx and dweight together; None when the taps do not fit into shared memory."""
-    (B, T, C), (H, K) = x.shape, weight.shape[2:]
-    V = vector(C // H, 4, g, x)
-    warps = Warps(x, H, K, V, most=4, a_tap=2 * TILE, fixed=2 * quad(x), tiles=tiles(x, more=K - 1))
+    (_, T, C), (H, K) = x.shape, weight.shape[2:]
+    warps = Warps([g, x], H, K, a_tap=2 * TILE, fixed=2 * quad(x), more=K - 1)
     if warps.chunk < K:
         return None
-    outputs = {
-        "dx": contiguous(x.shape, x.dtype),
-        "dweight": contiguous(weight.shape, x.dtype),
-    }
-    if B == 0:
-        return Plan(outputs)
     arguments = (
         "g", "x", "weight", "dx", "dweight", T, C, H, K, K - 1 - pad_left, warps.chunk,
         *strides(g, x, weight),
     )  # fmt: skip
-    template = NUMBERS[x.dtype], V, warps.G
-    launch = Launch("dynamicconv.cu", "dynamic_conv_grad", template, *warps.launch, arguments)
-    return Plan(outputs, (launch,))
+    launch = warps.launch("dynamicconv.cu", "dynamic_conv_grad", arguments, warps.G)
+    return Plan({"dx": like(x), "dweight": like(weight)}, (launch,))
 
 
 def light_gradients(
-    g: Array, x: Array, shape: tuple[int, ...], pad_left: int, *, with_input: bool
+    g: Array, x: Array, shape: Sequence[int], pad_left: int, *, with_input: bool
 ) -> Plan | None:
     """Plan dweight, and with the input dx; None when the taps then do not fit."""
     (B, T, C), (H, K) = x.shape, shape
-    outputs = {"dx": contiguous(x.shape, x.dtype)} if with_input else {}
-    outputs["dweight"] = contiguous(shape, x.dtype)
-    if B == 0:
-        return Plan(outputs)
-    V = vector(C // H, 4, g, x)
-    G = lanes(C // H, V)  # so many columns of sums for each head; and the tap itself
+    G = lanes(C // H, vector(C // H, 4, g, x))  # columns of sums for each head
     count = B * -(-T // TILE)
     # Long walks write few rows of partial sums, short ones occupy many warps.
     walk = min(16, max(1, count * -(-H * G // 32) // 2048))
     walks = -(-count // walk)
-    warps = Warps(x, H, K, V, most=4, a_tap=G + 1, fixed=1, tiles=(1, walks))
+    warps = Warps([g, x], H, K, a_tap=G + 1, fixed=1, walks=walks)  # the sums and the tap itself
     if with_input and warps.chunk < K:
         return None
-    scratch = {"partial": contiguous((walks, H * K), accumulator(x.dtype))}
-    number = NUMBERS[x.dtype]
     weight, dx = ("weight", "dx") if with_input else (None, None)
     arguments = (
         "g", "x", weight, dx, "partial", B, T, C, H, K, K - 1 - pad_left, warps.chunk, walk,
         *strides(g, x),
     )  # fmt: skip
-    template = number, V, G, with_input
     sums = "partial", "dweight", np.int64(walks), H * K
     launches = (
-        Launch("lightconv.cu", "light_conv_grad", template, *warps.launch, arguments),
-        Launch("lightconv.cu", "sum_rows", (number,), -(-H * K // 32), (32, 32), 0, sums),
+        warps.launch("lightconv.cu", "light_conv_grad", arguments, G, with_input),
+        Launch("lightconv.cu", "sum_rows", (warps.number,), -(-H * K // 32), (32, 32), 0, sums),
     )
-    return Plan(outputs, launches, scratch)
+    outputs = {"dx": like(x)} if with_input else {}
+    outputs["dweight"] = contiguous(shape, x.dtype)
+    return Plan(outputs, launches, {"partial": contiguous((walks, H * K), accumulator(x.dtype))})
 
 
 def conv_softmax(
     x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
 ) -> Plan:
     """Plan DynamicConv from logits (B, T, H, K); DropConnect if there is a seed, int64 (1,)."""
-    (B, T, C), (H, K) = x.shape, logits.shape[2:]
-    outputs = {"out": contiguous(x.shape, x.dtype)}
-    if B == 0:
-        return Plan(outputs)
-    V = vector(C // H, 4, x)
-    warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x) + 2 * TILE, tiles=tiles(x))
+    (_, T, C), (H, K) = x.shape, logits.shape[2:]
+    warps = Warps([x], H, K, fixed=quad(x) + 2 * TILE)
     arguments = (
         "x", "logits", seed and "seed", "out", T, C, H, K, pad_left, warps.G, warps.chunk,
         *dropconnect(dropout), *strides(x, logits),
     )  # fmt: skip
-    template = NUMBERS[x.dtype], V
-    launch = Launch("softmaxconv.cu", "softmax_conv", template, *warps.launch, arguments)
-    return Plan(outputs, (launch,))
+    return Plan({"out": like(x)}, (warps.launch("softmaxconv.cu", "softmax_conv", arguments),))
 
 
 def conv_softmax_backward(
@@ -307,26 +293,23 @@ def conv_softmax_backward(
 ) -> Plan:
     """Plan the gradients of x and of the logits."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
-    outputs = {"dx": contiguous(x.shape, x.dtype), "dlogits": contiguous(logits.shape, x.dtype)}
-    if B == 0:
-        return Plan(outputs)
+    source, dropped, mask = "softmaxconv.cu", seed and "seed", dropconnect(dropout)
+    for_logits = Warps([g, x], H, K, fixed=quad(x) + 3 * TILE)
+    for_input = Warps([g, x], H, K, fixed=quad(x))
+    logits_grad = (
+        "g", "x", "logits", dropped, "dlogits", "scales", T, C, H, K, pad_left,
+        for_logits.chunk, *mask, *strides(g, x, logits),
+    )  # fmt: skip
+    data_grad = (
+        "g", "logits", dropped, "scales", "dx", T, C, H, K, K - 1 - pad_left,
+        for_input.G, for_input.chunk, *mask, *strides(g, logits),
+    )  # fmt: skip
+    launches = (
+        for_logits.launch(source, "softmax_logits_grad", logits_grad, for_logits.G),
+        for_input.launch(source, "softmax_data_grad", data_grad),
+    )
     scratch = {"scales": contiguous((B, T, H, 2), accumulator(x.dtype))}
-    number, V, mask = NUMBERS[x.dtype], vector(C // H, 4, g, x), dropconnect(dropout)
-    warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x) + 3 * TILE, tiles=tiles(x))
-    arguments = (
-        "g", "x", "logits", seed and "seed", "dlogits", "scales", T, C, H, K, pad_left,
-        warps.chunk, *mask, *strides(g, x, logits),
-    )  # fmt: skip
-    template = number, V, warps.G
-    first = Launch("softmaxconv.cu", "softmax_logits_grad", template, *warps.launch, arguments)
-    warps = Warps(x, H, K, V, most=4, a_tap=TILE, fixed=quad(x), tiles=tiles(x))
-    arguments = (
-        "g", "logits", seed and "seed", "scales", "dx", T, C, H, K, K - 1 - pad_left,
-        warps.G, warps.chunk, *mask, *strides(g, logits),
-    )  # fmt: skip
-    template = number, V
-    second = Launch("softmaxconv.cu", "softmax_data_grad", template, *warps.launch, arguments)
-    return Plan(outputs, (first, second), scratch)
+    return Plan({"dx": like(x), "dlogits": like(logits)}, launches, scratch)
 
 
 def dropconnect(dropout: float) -> list[np.generic]:
@@ -336,17 +319,13 @@ def dropconnect(dropout: float) -> list[np.generic]:
 
 def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> Plan:
     """Plan TaLK; offsets (B, T, H), right None where windows end at their position."""
-    (B, T, C), H = x.shape, left.shape[2]
-    outputs = {"out": contiguous(x.shape, x.dtype)}
-    if B == 0:
-        return Plan(outputs)
+    (_, T, C), H = x.shape, left.shape[2]
     columns = Columns(C // H, max_left, max_right, x)
     arguments = (
         "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
         columns.stretch, *strides(x),
     )  # fmt: skip
-    template = NUMBERS[x.dtype], columns.V
-    return Plan(outputs, (Launch("talk.cu", "talk_conv", template, *columns.launch, arguments),))
+    return Plan({"out": like(x)}, (columns.launch("talk.cu", "talk_conv", arguments),))
 
 
 def talk_backward(
@@ -354,35 +333,30 @@ def talk_backward(
 ) -> Plan:
     """Plan the gradients of x, left and right; the last one is empty when right is None."""
     (B, T, C), H = x.shape, left.shape[2]
-    outputs = {
-        "dx": contiguous(x.shape, x.dtype),
-        "dleft": contiguous(left.shape, left.dtype),
-        "dright": contiguous(left.shape if right else (0, T, H), left.dtype),
-    }
-    if B == 0:
-        return Plan(outputs)
-    arguments = "left", right and "right", "reach", T, H, max_left, max_right
-    template = (NUMBERS[left.dtype],)
-    reach = Launch("talk.cu", "talk_reach", template, B * -(-H // 8), (8, 128), 0, arguments)
     columns = Columns(C // H, max_left, max_right, g, x)
-    arguments = (
+    reach = "left", right and "right", "reach", T, H, max_left, max_right
+    grad = (
         "g", "x", "left", right and "right", "reach", "dx", "dleft", right and "dright", T, C, H,
         max_left, max_right, columns.ring, columns.stretch, lanes(C // H, columns.V),
         *strides(g, x),
     )  # fmt: skip
-    template = NUMBERS[x.dtype], columns.V
-    grad = Launch("talk.cu", "talk_grad", template, *columns.launch, arguments)
-    return Plan(outputs, (reach, grad), {"reach": contiguous((B, H, 2), torch.int32)})
+    template, blocks = (NUMBERS[left.dtype],), B * -(-H // 8)
+    launches = (
+        Launch("talk.cu", "talk_reach", template, blocks, (8, 128), 0, reach),
+        columns.launch("talk.cu", "talk_grad", grad),
+    )
+    dright = like(right) if right else contiguous((0, T, H), left.dtype)
+    outputs = {"dx": like(x), "dleft": like(left), "dright": dright}
+    return Plan(outputs, launches, {"reach": contiguous((B, H, 2), torch.int32)})
 
 
-class Columns:
+class Columns(Grid):
     """The grid of TaLK's kernels, whose threads each walk V channels of a stretch of positions.
 
     V        two channels of half precision make the four bytes that a lane should read at once
     ring     rows of prefix sums in shared memory, a power of two: enough for the widest window if
              32 threads' columns of it fit at V = 1
     stretch  positions of a thread
-    launch   blocks, block and shared bytes of the Launch
     """
 
     def __init__(self, R: int, max_left: int, max_right: int, *arrays: Array):
@@ -393,13 +367,14 @@ class Columns:
         if ring_rows(V, x) < widest:
             V = 1
         column = V * accumulator(x.dtype).itemsize
-        self.V, self.ring = V, min(widest, ring_rows(V, x))
+        self.ring = min(widest, ring_rows(V, x))
         fit = SHARED // (self.ring * column) // 32 * 32
         threads = min(128, fit, -(-C // (32 * V)) * 32)
         across = B * -(-C // (threads * V))
         # A stretch also reads some of its neighbours' tokens, but there must be enough stretches.
         self.stretch = 128 if across * -(-T // 128) >= BLOCKS else 32
-        self.launch = across * -(-T // self.stretch), (threads, 1), self.ring * threads * column
+        shared = self.ring * threads * column
+        super().__init__(x, V, across * -(-T // self.stretch), (threads, 1), shared)
 
 
 def ring_rows(V: int, x: Array) -> int:
@@ -410,17 +385,15 @@ def ring_rows(V: int, x: Array) -> int:
 def cumulative_mean(x: Array, backward: bool) -> Plan:
     """Plan the mean of all positions so far, or x's gradient from the gradient of the means."""
     B, T, C = x.shape
-    outputs = {"out": contiguous(x.shape, x.dtype)}
-    if B == 0:
-        return Plan(outputs)
     V = vector(C, 4, x)
     threads = min(128, -(-C // (32 * V)) * 32)
     stretch = max(16, math.isqrt(T))  # a piece is as long as the row of sums before the last one
     pieces = -(-T // stretch)
-    grid = B * pieces * -(-C // (threads * V)), (threads, 1), 0
-    template, sizes = (NUMBERS[x.dtype], V, backward), (T, C, stretch, *strides(x))
+    grid = Grid(x, V, B * pieces * -(-C // (threads * V)), (threads, 1))
+    sizes = T, C, stretch, *strides(x)
     launches = (
-        Launch("average.cu", "stretch_sums", template, *grid, ("x", "sums", *sizes)),
-        Launch("average.cu", "cumulative_mean", template, *grid, ("x", "sums", "out", *sizes)),
+        grid.launch("average.cu", "stretch_sums", ("x", "sums", *sizes), backward),
+        grid.launch("average.cu", "cumulative_mean", ("x", "sums", "out", *sizes), backward),
     )
-    return Plan(outputs, launches, {"sums": contiguous((B, pieces, C), accumulator(x.dtype))})
+    scratch = {"sums": contiguous((B, pieces, C), accumulator(x.dtype))}
+    return Plan({"out": like(x)}, launches, scratch)

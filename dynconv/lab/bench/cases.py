@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.errors import UserError
+from dynconv.kernels.layout import accumulator
 
 POSITIONS = 10_000  # at most so many in a batch of Table 6, but for its last column of 100,000
 SEEDED = "dynamic_conv_softmax"  # the operator with DropConnect: its kernels take a seed
@@ -70,7 +71,7 @@ class Case(NamedTuple):
         x = ((B, T, C), self.dtype)
         if self.operator == "talk_conv":
             # in half precision an offset could not place the edge of a window
-            return [x, *[((B, T, H), torch.promote_types(self.dtype, torch.float32))] * 2]
+            return [x, *[((B, T, H), accumulator(self.dtype))] * 2]
         kernels = {"depthwise_conv": [(C, K)], "light_conv": [(H, K)], "cumulative_mean": []}
         return [x, *((size, self.dtype) for size in kernels.get(self.operator, [(B, T, H, K)]))]
 
