@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,100 +17,9 @@ if simulate.missing():
 
 ORDERS = ("forward", "backward", 0, 1)
 
-GOOD = r"""
-__device__ __forceinline__ float twice(float x) { return 2.f * x; }
-template <typename T>
-__global__ void saxpy(float a, const T* __restrict__ x, T* __restrict__ y, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = T(a * x[i] + y[i]);
-}
-// The sum of each block's threads: shuffles in each warp, shared memory between them
-__global__ void __launch_bounds__(256, 2) block_sum(const float* x, float* out, int n) {
-    __shared__ float part[32];
-    const int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x % warpSize;
-    float v = i < n ? x[i] : 0.f;
-    for (int d = 16; d; d >>= 1) v += __shfl_down_sync(0xffffffffu, v, d);
-    if (lane == 0) part[threadIdx.x / 32] = v;
-    __syncthreads();
-    if (threadIdx.x < 32) {
-        v = lane < (blockDim.x + 31) / 32 ? part[lane] : 0.f;
-        for (int d = 16; d; d >>= 1) v += __shfl_xor_sync(0xffffffffu, v, d);
-        if (lane == 0) atomicAdd(out, v);
-    }
-}
-// Inclusive prefix sums of rows, one block each: Hillis and Steele between barriers
-template <int N>
-__global__ void scan(const double* x, double* y) {
-    DYNAMIC_SHARED(double, row);
-    const int t = threadIdx.x;
-    row[t] = x[blockIdx.x * N + t];
-    for (int d = 1; d < N; d *= 2) {
-        __syncthreads();
-        const double other = t >= d ? row[t - d] : 0.0;
-        __syncthreads();
-        row[t] += other;
-    }
-    y[blockIdx.x * N + t] = row[t];
-}
-__global__ void where(int* y) {
-    const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-    const int thread = threadIdx.x + blockDim.x * threadIdx.y;
-    y[block * blockDim.x * blockDim.y + thread] =
-        blockIdx.x + 10 * blockIdx.y + 100 * blockIdx.z + 1000 * threadIdx.x + 10000 * threadIdx.y;
-}
-// One row of `out` for each function
-__global__ void warp_functions(int* out, const double* x, double* y) {
-    const unsigned all = 0xffffffffu, t = threadIdx.x;
-    out[t] = __shfl_sync(all, int(t), 5, 8);
-    out[32 + t] = __shfl_up_sync(all, int(t), 3, 16);
-    out[64 + t] = __shfl_down_sync(all, int(t), 3, 16);
-    out[96 + t] = __shfl_xor_sync(all, int(t), 20);
-    out[128 + t] = __ballot_sync(all, t % 3 == 0);
-    out[160 + t] = __any_sync(all, t == 9) + 2 * __any_sync(all, 0) + 4 * __all_sync(all, 1);
-    out[160 + t] += 8 * __all_sync(all, t != 9);
-    if (t < 12) out[192 + t] = __shfl_down_sync(0xfffu, int(t), 4);
-    else out[192 + t] = __shfl_xor_sync(0xfffff000u, int(t), 1);
-    y[t] = __shfl_sync(all, x[t], 31 - t);
-}
-__global__ void small_functions(float* out, unsigned* raw, int* most) {
-    float2 two = make_float2(1.f, 2.f);
-    float4 four = make_float4(1.f, 2.f, 3.f, 4.f);
-    uint4 whole = make_uint4(1, 2, 3, 4);
-    out[0] = two.y + four.w + whole.z;
-    out[1] = max(NAN, 1.f) + max(2.f, NAN) + min(NAN, 1.f) + min(2.f, NAN);
-    out[1] += max(1, 2.5f) + fmaxf(1.f, 7.f);
-    out[2] = rsqrtf(16.f) + __expf(0.f) + fmaf(2.f, 3.f, 4.f) + __ldg(out + 3);
-    raw[0] = __float_as_uint(1.f), raw[1] = __float_as_int(-2.f), raw[2] = sizeof(four);
-    out[4] = __uint_as_float(raw[0]) + __int_as_float(int(raw[1]));
-    atomicMax(most, int(threadIdx.x * 7 % 32));
-    atomicMin(most + 1, int(threadIdx.x * 7 % 32) - 20);
-}
-struct __align__(16) Pack { float v[4]; };
-__global__ void packs(float* out) {
-    DYNAMIC_SHARED(float, tile);
-    Pack p = {{1.f, 2.f, 3.f, 4.f}};
-    *shared_cast<Pack>(tile + 4) = p;
-    auto q = shared_cast<const float>(tile) + 8;
-    out[0] = *--q + q[-1] + shared_cast<Pack>(tile)[1].v[1];
-    out[0] += (shared_cast<Pack>(tile) + 1)->v[0];
-    q -= 2, q++, ++q;
-    out[1] = (q - tile) + 100 * (q > tile) + 200 * (tile + 7 == q);
-    out[2] = tile[0];
-    shared_cast<unsigned short>(tile)[17] = 7;
-    out[3] = shared_cast<const unsigned short>(tile)[17];
-}
-__global__ void who(uint64_t* out) {  // the OS thread that runs the block
-    timespec a_while = {0, 1000000};
-    nanosleep(&a_while, nullptr);
-    out[blockIdx.x] = (uint64_t)pthread_self();
-}
-__global__ void stale(float* out) {  // what an earlier block left must not be seen
-    __shared__ float tile[64];
-    DYNAMIC_SHARED(float, dynamic);
-    out[2 * blockIdx.x] = tile[5], out[2 * blockIdx.x + 1] = dynamic[5];
-    tile[5] = dynamic[5] = 1.f;
-}
-"""
+RIGHT, WRONG = (
+    (Path(__file__).parent / "cuda" / name).read_text("utf-8") for name in ("right.cu", "wrong.cu")
+)
 NAMES = (
     "saxpy<float>",
     "saxpy<double>",
@@ -120,75 +30,6 @@ NAMES = (
 )
 NAMES += ("warp_functions", "small_functions", "packs", "stale", "who")
 
-# Line numbers count from the empty line.
-BAD = r"""
-__global__ void no_barrier(float* y, int n) {
-    __shared__ float tile[64];
-    tile[threadIdx.x] = threadIdx.x;
-    y[threadIdx.x] = tile[(threadIdx.x + 1) % n];
-}
-__global__ void some_leave(float* y, int n) {
-    if (threadIdx.x >= n) return;
-    __syncthreads();
-}
-__global__ void two_barriers(float* y, int n) {
-    if (threadIdx.x < n) __syncthreads();
-    else
-        __syncthreads();
-}
-__global__ void half_shuffle(float* y, int n) {
-    if (threadIdx.x % 32 < n) y[0] = __shfl_sync(0xffffffffu, 1.f, 0);
-    __syncthreads();
-}
-__global__ void left_shuffle(float* y, int n) {
-    if (threadIdx.x >= n) return;
-    __syncwarp();
-}
-__global__ void not_in_mask(float* y, int n) { __shfl_up_sync(0xfu, 1.f, 1); }
-__global__ void two_masks(float* y, int n) {
-    __ballot_sync(threadIdx.x < n ? 0xffffffffu : 0xffff0001u, 1);
-}
-__global__ void two_functions(float* y, int n) {
-    if (threadIdx.x < n) __syncwarp();
-    else __any_sync(0xffffffffu, 1);
-}
-__global__ void odd_width(float* y, int n) { __shfl_down_sync(0xffffffffu, 1.f, 1, n); }
-__global__ void outside_mask(float* y, int n) {
-    if (threadIdx.x < n) y[threadIdx.x] = __shfl_xor_sync((1u << n) - 1, 1.f, 4);
-}
-__global__ void element(float* y, int n) {
-    DYNAMIC_SHARED(float, tile);
-    if (threadIdx.x == 3) tile[n] = 1.f;
-}
-struct alignas(16) Pack { float v[4]; };
-__global__ void pack(float* y, int n) {
-    DYNAMIC_SHARED(float, tile);
-    y[0] = shared_cast<Pack>(tile + n)->v[0];
-}
-__global__ void fixed(float* y, int n) {
-    __shared__ float tile[64][8];
-    tile[3][n] = 1.f;
-    __syncthreads();
-    y[threadIdx.x] = tile[3][threadIdx.x % 8];
-}
-__global__ void registers(float* y, int n) {
-    Pack p;
-    for (int i = 0; i < 4 + n; ++i) p.v[i] = y[i];
-    y[0] = p.v[n & 1];
-}
-__global__ void unsigned_index(float* y, unsigned n) {
-    float a[5] = {y[0]};
-    y[1] = a[n];
-}
-__global__ void one_block(float* y, int n) {
-    DYNAMIC_SHARED(float, tile);
-    if (blockIdx.y == 2) tile[n] = 0.f;
-    y[blockIdx.y] = 5.f;
-}
-__global__ void leave_later(float* y, int n) {
-    for (int i = 0; i < (threadIdx.x < n ? 3 : 2); ++i) __syncthreads();
-}
-"""
 HUGE = """
 __global__ void f(char* y) {
     char a[200000];
@@ -196,7 +37,6 @@ __global__ void f(char* y) {
     y[0] = a[y[2]];
 }
 """
-BAD_NAMES = tuple(re.findall(r"void (\w+)", BAD))
 
 
 @pytest.fixture
@@ -210,12 +50,12 @@ def threads(request) -> int:
 
 @pytest.fixture(scope="module")
 def good() -> Module:
-    return Module(GOOD, NAMES)
+    return Module(RIGHT, NAMES)
 
 
 @pytest.fixture(scope="module")
 def bad() -> Module:
-    return Module(BAD, BAD_NAMES)
+    return Module(WRONG, re.findall(r"void (\w+)", WRONG))
 
 
 def at(array: np.ndarray) -> np.uint64:
@@ -339,35 +179,46 @@ def test_seeds_give_different_orders_and_the_same_again(bad):
     assert answers[0] == answers[2] != answers[1] and 16 < sum(answers[0]) < 48
 
 
-@pytest.mark.parametrize("order", ORDERS)
-def test_divergent_barriers(bad, order):
-    text = fault(bad, "some_leave", 40, order=order)
-    assert re.search(r"thread \(0, 0, 0\) waits at __syncthreads\(\), kernel.cu:9", text)
-    assert "thread (40, 0, 0) has returned from the kernel" in text
-    assert "thread (40, 0, 0) has returned" in fault(bad, "leave_later", 40, order=order)
-    text = fault(bad, "two_barriers", 40, order=order)
-    assert "thread (0, 0, 0) waits at __syncthreads(), kernel.cu:12" in text
-    assert "thread (40, 0, 0) waits at __syncthreads(), kernel.cu:14" in text
+# A kernel, its n, and what its fault says in whatever order the threads of the block run
+FAULTS = [
+    ("some_leave", 40, "thread (0, 0, 0) waits at __syncthreads(), kernel.cu:9"),
+    ("some_leave", 40, "thread (40, 0, 0) has returned from the kernel"),
+    ("leave_later", 40, "thread (40, 0, 0) has returned"),
+    ("two_barriers", 40, "thread (0, 0, 0) waits at __syncthreads(), kernel.cu:12"),
+    ("two_barriers", 40, "thread (40, 0, 0) waits at __syncthreads(), kernel.cu:14"),
+    ("half_shuffle", 16, "thread (0, 0, 0) waits at __shfl_sync(), kernel.cu:17"),
+    ("half_shuffle", 16, "thread (16, 0, 0) waits at __syncthreads(), kernel.cu:18"),
+    ("left_shuffle", 40, "thread (32, 0, 0) waits at __syncwarp(), kernel.cu:22"),
+    ("left_shuffle", 40, "names lane 8"),
+    ("left_shuffle", 40, "thread (40, 0, 0) has returned"),
+    ("not_in_mask", 0, "mask 0000000f, which lacks its own lane"),
+    ("not_in_mask", 0, "kernel.cu:24"),
+    ("two_masks", 16, "mask ffff0001"),
+    ("two_masks", 16, "mask ffffffff"),
+    ("two_masks", 16, "kernel.cu:26"),
+    ("two_functions", 16, "__syncwarp(), kernel.cu:29"),
+    ("two_functions", 16, "__ballot_sync(), kernel.cu:30"),
+    ("odd_width", 12, "width 12"),
+    ("fixed", 8, "index 8 of an array of type 'float [8]', kernel.cu:47"),
+    ("fixed", -2, "index -2 of an array of type 'float [8]', kernel.cu:47"),
+    ("registers", 1, "index 4 of an array of type 'float [4]', kernel.cu:53"),
+    ("unsigned_index", 2**31 - 1, "index 2147483647 of an array of type 'float [5]'"),
+    ("unsigned_index", -1, "index 4294967295 of an array of type 'float [5]', kernel.cu:58"),
+]
+FIRST = {"not_in_mask": 4, "fixed": 0, "registers": 0, "unsigned_index": 0}
+"""the first thread that makes a mistake"""
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_divergent_shuffles(bad, order):
-    text = fault(bad, "half_shuffle", 16, order=order)
-    assert "thread (0, 0, 0) waits at __shfl_sync(), kernel.cu:17" in text
-    assert "thread (16, 0, 0) waits at __syncthreads(), kernel.cu:18" in text
-    text = fault(bad, "left_shuffle", 40, order=order)
-    assert "thread (32, 0, 0) waits at __syncwarp(), kernel.cu:22" in text
-    assert "names lane 8" in text and "thread (40, 0, 0) has returned" in text
+@pytest.mark.parametrize(("name", "n", "words"), FAULTS)
+def test_a_fault_names_its_cause_and_place(bad, name, n, words, order):
+    text = fault(bad, name, n, order=order)
+    assert words in re.sub(r"(\w)\[", r"\1 [", text)  # Clang writes float[8]
+    if order == "forward" and name in FIRST:
+        assert f"block (0, 0, 0): thread ({FIRST[name]}, 0, 0)" in text
 
 
-def test_masks(bad):
-    text = fault(bad, "not_in_mask", 0)
-    assert "mask 0000000f, which lacks its own lane 4" in text and "kernel.cu:24" in text
-    text = fault(bad, "two_masks", 16, (32,))
-    assert "mask ffff0001" in text and "mask ffffffff" in text and "kernel.cu:26" in text
-    text = fault(bad, "two_functions", 16)
-    assert "__syncwarp(), kernel.cu:29" in text and "__ballot_sync(), kernel.cu:30" in text
-    assert "width 12" in fault(bad, "odd_width", 12)
+def test_a_lane_outside_the_mask_gives_nan(bad):
     y = np.zeros(64, np.float32)
     bad.get_function("outside_mask")((1,), (64,), (at(y), np.int32(6)))
     assert np.isnan(y[2:4]).all() and y[[0, 1, 4, 5]].tolist() == [1] * 4
@@ -392,22 +243,6 @@ def test_vectors_in_dynamic_shared_memory(bad):
     for n in (1, 2, 3, 5):
         text = fault(bad, "pack", n, shared_mem=256)
         assert "misaligned" in text and f"16 bytes at once from byte {4 * n} of" in text
-
-
-@pytest.mark.parametrize(
-    "name, n, words",
-    [
-        ("fixed", 8, "index 8 of an array of type 'float [8]', kernel.cu:47"),
-        ("fixed", -2, "index -2 of an array of type 'float [8]', kernel.cu:47"),
-        ("registers", 1, "index 4 of an array of type 'float [4]', kernel.cu:53"),
-        ("unsigned_index", 2**31 - 1, "index 2147483647 of an array of type 'float [5]'"),
-        ("unsigned_index", -1, "index 4294967295 of an array of type 'float [5]', kernel.cu:58"),
-    ],
-)
-def test_arrays_end(bad, name, n, words):
-    text = fault(bad, name, n)
-    text = re.sub(r"(\w)\[", r"\1 [", text)  # Clang writes float[8]
-    assert words in text and "block (0, 0, 0): thread (0, 0, 0)" in text
 
 
 @pytest.mark.parametrize("threads", [1, 3], indirect=True)

@@ -1,5 +1,7 @@
 """The trace of a kernel has each access to memory once, and its traffic is the equation's."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -15,108 +17,14 @@ from dynconv.teach.moving import BlockTrace
 if simulate.missing():
     pytest.skip(simulate.missing(), allow_module_level=True)
 
-COPY = """
-template <typename T>
-__global__ void copy(const T* x, T* y, int n, int step) {
-    const int i = (blockIdx.x * blockDim.x + threadIdx.x) * step;
-    if (i < n) y[i] = x[i];
-}
-"""
-FLIP = """
-__global__ void flip(const float* x, float* y) {
-    __shared__ float tile[64];
-    DYNAMIC_SHARED(double, twice);
-    const int t = threadIdx.x;
-    __syncthreads();
-    tile[t] = x[t];
-    twice[t] = 2;
-    __syncthreads();
-    y[t] = twice[t] * tile[63 - t];
-    __syncthreads();
-    y[t] += 1;
-}
-"""
-VECTORS = """
-__device__ float4 plus(float4 a, float4 b) {
-    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
-}
-__global__ void vectors(const float* x, float* y) {
-    const float4* from = (const float4*)x;
-    float4* to = (float4*)y;
-    to[0] = plus(from[0], __ldg(from + 1));
-    const uint4 whole = *(const uint4*)(x + 8);
-    *(uint4*)(y + 4) = whole;
-    double pair = *(const double*)(x + 12);
-    *(double*)(y + 8) = pair;
-}
-"""
-PLACES = """
-__global__ void places(unsigned char* x) {
-    const int block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
-    const int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-    x[block * 24 + thread] = 1;
-}
-"""
-TILED = """
-__global__ void tiled(const float* x, const float* w, float* y, int T, int K, int pad) {
-    DYNAMIC_SHARED(float, tile);
-    const int first = blockIdx.x * blockDim.x, t = first + threadIdx.x;
-    for (int i = threadIdx.x; i < blockDim.x + K - 1; i += blockDim.x) {
-        const int s = first + i - pad;
-        tile[i] = 0 <= s && s < T ? x[s] : 0;
-    }
-    __syncthreads();
-    if (t >= T) return;
-    float sum = 0;
-    for (int j = 0; j < K; ++j) sum += w[j] * tile[threadIdx.x + j];
-    y[t] = sum;
-}
-"""
-EDGES = """
-__global__ void edges(const float* x, const float* w, float* y, int T, int K, int pad) {
-    const int t = threadIdx.x;
-    if (t >= T) return;
-    float sum = 0;
-    for (int j = 0; j < K; ++j) {
-        const int s = t + j - pad;
-        if (0 <= s && s < T) sum += w[j] * x[s];
-    }
-    y[t] = sum;
-}
-"""
-ROUNDS = """
-__global__ void rounds(float* x) {
-    const int t = threadIdx.x;
-    int i = 0;
-    while (true) {
-        if (i > t) break;
-        ++i;
-        if (t == 1) continue;
-        for (int j = t % 2; j < i; ++j) x[10 * t + i + j] = 1;
-    }
-    x[90 + t] = 1;
-}
-"""
-TWO_SUMS = """
-__global__ void sums(float* y) {
-    if (threadIdx.x % 2) atomicAdd(y, 1.f);
-    else atomicAdd(y + 1, 1.f);
-}
-"""
-TWICE = """
-__global__ void twice(float* x, int n) {
-    for (int i = 0; i < n; ++i) x[i] = 1;
-    for (int i = 0; i < n; ++i) x[i] = 2;
-}
-"""
-SUM = "__global__ void sum(int n, float* x, float* y) { atomicAdd(y, n * x[threadIdx.x]); }"
-NOTHING = "__global__ void nothing(int n) {}"
+
+KERNELS = (Path(__file__).parent / "cuda" / "traced.cu").read_text("utf-8")
 
 
 def copied(x, y, n: int, threads: int, step: int = 1, number: str = "float") -> np.ndarray:
     """The trace of a copy of n elements."""
     grid, args = (-(-n // threads),), [x, y, np.int32(n), np.int32(step)]
-    return trace(COPY, f"copy<{number}>", grid, (threads,), args)
+    return trace(KERNELS, f"copy<{number}>", grid, (threads,), args)
 
 
 def test_a_copy_is_told_access_by_access():
@@ -217,13 +125,13 @@ def test_kernels_that_belong_together_are_told_in_turn():
     )
     assert [name.partition("<")[0] for name in names] == ["light_conv_grad", "sum_rows"]
     assert all(traffic(a)[1] for a in seen)
-    means = trace_launches(lambda kernels: kernels.cumulative_mean(x, backward=False))
+    means = trace_launches(lambda kernels: kernels.cumulative_mean(x, False))
     assert [set(a["bytes"].tolist()) for _, a in means] == [{16}, {16}]  # four channels each
 
 
 def test_shared_memory_and_barriers():
     x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
-    seen = trace(FLIP, "flip", (1,), (64,), [x, y], shared_mem=64 * 8)
+    seen = trace(KERNELS, "flip", (1,), (64,), [x, y], shared_mem=64 * 8)
     assert y.tolist() == [2 * (63 - t) + 1 for t in range(64)]
     counts = traffic(seen)
     assert counts[-1][:3] == (64 * 12, 64 * 12, 64 * 12) and counts[-1].sectors == 0
@@ -242,7 +150,7 @@ def test_shared_memory_and_barriers():
 
 def test_vectors_are_one_access():
     x, y = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
-    seen = trace(VECTORS, "vectors", (1,), (1,), [x, y])
+    seen = trace(KERNELS, "vectors", (1,), (1,), [x, y])
     assert y[:10].tolist() == [4, 6, 8, 10, *range(8, 14)]
     told = {tuple(a) for a in seen[["array", "index", "bytes", "write"]].tolist()}
     reads = {(0, 0, 16, False), (0, 4, 16, False), (0, 8, 16, False), (0, 12, 8, False)}
@@ -260,14 +168,14 @@ def test_an_access_across_a_border_of_sectors():
 def test_places_in_grids_and_blocks_of_three_dimensions(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)  # blocks go one by one all the same
     x = np.zeros(24 * 24, np.uint8)
-    seen = trace(PLACES, "places", (4, 3, 2), (2, 3, 4), [x])
+    seen = trace(KERNELS, "places", (4, 3, 2), (2, 3, 4), [x])
     assert x.all() and (seen["block"] * 24 + seen["thread"] == seen["index"]).all()
     assert seen["block"].tolist() == sorted(seen["block"].tolist())
 
 
 def test_sites_and_visits():
     x = np.zeros(3, np.float32)
-    seen = trace(TWICE, "twice", (2,), (2,), [x, np.int32(3)])
+    seen = trace(KERNELS, "twice", (2,), (2,), [x, np.int32(3)])
     for group in np.split(seen, 4):  # each thread of each block counts for itself
         assert group["site"].tolist() == [0, 0, 0, 1, 1, 1]
         assert group["nth"].tolist() == [0, 1, 2] * 2
@@ -286,7 +194,7 @@ def instructions(seen: np.ndarray, array: int) -> list[list[tuple[int, int]]]:
 def test_threads_at_the_edges_wait_for_the_others(T, K, pad):
     x, w, y = np.ones(T, np.float32), np.ones(K, np.float32), np.zeros(T, np.float32)
     sizes = np.array([T, K, pad], np.int32)
-    seen = trace(EDGES, "edges", (1,), (64,), [x, w, y, *sizes])
+    seen = trace(KERNELS, "edges", (1,), (64,), [x, w, y, *sizes])
     rounds = [[t for t in range(T) if 0 <= t + j - pad < T] for j in range(K)]
     met = [(j, threads) for j, threads in enumerate(rounds) if threads]
     assert instructions(seen, 1) == [[(t, j) for t in threads] for j, threads in met]
@@ -299,7 +207,7 @@ def test_threads_at_the_edges_wait_for_the_others(T, K, pad):
 def test_a_tile_with_its_halo_and_its_figure():
     x, y = np.arange(11, dtype=np.float32), np.zeros(11, np.float32)
     args = [x, np.ones(3, np.float32), y, *np.array([11, 3, 1], np.int32)]
-    seen = trace(TILED, "tiled", (3,), (4,), args, shared_mem=6 * 4)
+    seen = trace(KERNELS, "tiled", (3,), (4,), args, shared_mem=6 * 4)
     np.testing.assert_array_equal(y, np.convolve(x, np.ones(3), "same"))
     assert traffic(seen)[0][:3] == (4 * (5 + 6 + 4), 0, 4 * 11)
     rows = [("x", 0, 11), ("tile", -1, 6), ("y", 2, 11)]
@@ -316,7 +224,7 @@ def test_a_tile_with_its_halo_and_its_figure():
 
 
 def test_threads_of_different_rounds():
-    seen = trace(ROUNDS, "rounds", (1,), (4,), [np.zeros(100, np.float32)])
+    seen = trace(KERNELS, "rounds", (1,), (4,), [np.zeros(100, np.float32)])
     steps = instructions(seen, 0)
     assert steps[-1] == [(t, 90 + t) for t in range(4)]
     expected = []  # in each round i, the first of each thread's rounds j, then the second ...
@@ -329,14 +237,14 @@ def test_threads_of_different_rounds():
 
 def test_calls_from_two_places_are_two_instructions():
     y = np.zeros(2, np.float32)
-    seen = trace(TWO_SUMS, "sums", (1,), (32,), [y])
+    seen = trace(KERNELS, "sums", (1,), (32,), [y])
     assert y.tolist() == [16, 16] and set(seen["site"].tolist()) == {0, 1, 2, 3}
     assert traffic(seen)[0] == (128, 128, 8, 4, 4)
 
 
 def test_an_atomic_function_reads_and_writes():
     x, y = np.ones(40, np.float32), np.zeros(1, np.float32)
-    seen = trace(SUM, "sum", (1,), (40,), [np.int32(2), x, y])
+    seen = trace(KERNELS, "sum", (1,), (40,), [np.int32(2), x, y])
     assert y[0] == 80
     assert traffic(seen) == {1: (160, 0, 160, 2, 5), 2: (160, 160, 4, 4, 4)}
 
@@ -345,14 +253,14 @@ def test_one_array_for_two_arguments_and_none():
     x = np.arange(32, dtype=np.float32)
     seen = copied(x, x, 32, 32)
     assert set(seen["array"].tolist()) == {0} and len(seen) == 64
-    nothing = trace(NOTHING, "nothing", (2,), (2,), [np.int32(1)])
+    nothing = trace(KERNELS, "nothing", (2,), (2,), [np.int32(1)])
     assert len(nothing) == 0 and traffic(nothing) == {}
 
 
 def test_what_cannot_be_traced_is_said_in_one_line():
     x, n = np.ones((4, 4), np.float32), np.int32(4)
 
-    def refused(error, words, *args, code=COPY, name="copy<float>", **more):
+    def refused(error, words, *args, code=KERNELS, name="copy<float>", **more):
         with pytest.raises(error, match=words) as caught:
             trace(code, name, (1,), (4,), args, **more)
         assert "\n" not in str(caught.value)
@@ -369,5 +277,5 @@ def test_what_cannot_be_traced_is_said_in_one_line():
     refused(
         CompileError, "^kernel.cu:1:.*'missing'", code="__global__ void f() { missing; }", name="f"
     )
-    fits = trace(COPY, "copy<float>", (1,), (4,), [x, x, n, np.int32(1)], most=8)
+    fits = trace(KERNELS, "copy<float>", (1,), (4,), [x, x, n, np.int32(1)], most=8)
     assert len(fits) == 8  # and it goes on after the faults
