@@ -299,7 +299,7 @@ def test_more_mistakes(small, trained, capsys, tmp_path):
     small.output = tmp_path / "nowhere" / "table.json"
     assert "there is no directory" in fails(capsys, *small.arguments())
     (tmp_path / "numbers.yaml").write_text("- a\n- b\n")
-    assert "the experiment ['a', 'b']: " in fails(capsys, *small.arguments())
+    assert "an experiment is a mapping with source, " in fails(capsys, *small.arguments())
     assert trained == []
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from dynconv import cli
 from dynconv.config import MODELS, DataConfig, DecodeConfig, TrainConfig, dump_recipe, load_recipe
-from dynconv.config.load import merge, parse_overrides
+from dynconv.config.tree import merge, parse_overrides
 from dynconv.errors import UserError
 
 RECIPES = {
@@ -131,6 +131,7 @@ UNREAD = [
     ("austen-dynamic", "model.factor=2", "it divides the width from band to band"),
     ("austen-dynamic", "data.max_source=9", "a language model has no source"),
     ("austen-dynamic", "data.max_tokens=9", "the text is cut into blocks"),
+    ("austen-dynamic", "decode.beam=9", "a language model is not searched"),
     ("help-de-en-dynamic", "decode.context=9", "only a language model reads it"),
 ]
 
@@ -156,8 +157,8 @@ def test_a_resolved_recipe_may_have_it(recipe, override, reason, tmp_path):
     section, name = key.split(".")
     assert getattr(getattr(load_recipe(path), section), name) is not None
     above = tmp_path / "above.yaml"
-    above.write_text("base: recipe\ndecode: {beam: 3}")
-    assert load_recipe(above).decode.beam == 3
+    above.write_text("base: recipe\ndecode: {batch_tokens: 3}")
+    assert load_recipe(above).decode.batch_tokens == 3
 
 
 def test_the_default_of_a_setting_that_nothing_reads_may_be_said():

@@ -18,8 +18,9 @@ from dynconv.config import (
     shipped_recipes,
 )
 from dynconv.config.listing import WIDTH, list_recipes, read_comment, recipe_names
-from dynconv.config.load import base_layers, default_entries, flatten, merge_layers
+from dynconv.config.load import base_layers, default_entries, merge_layers
 from dynconv.config.recipe import find_unread
+from dynconv.config.tree import flatten
 from dynconv.models import build
 from dynconv.text.catalog import Entry, read_manifest
 

@@ -4,13 +4,11 @@ import re
 from dataclasses import field
 from typing import Any
 
-from pydantic.dataclasses import dataclass
-
-from dynconv.config.model import CLOSED
+from dynconv.config.schema import checked_dataclass
 from dynconv.errors import UserError, nearest
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class Row:
     """One system of the table."""
 
@@ -36,7 +34,7 @@ class Row:
             raise ValueError(f"name {self.name!r} is to be one of a directory: as light-no-softmax")
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class Laptop:
     """How the table is run on a laptop."""
 
@@ -47,7 +45,7 @@ class Laptop:
     """entries that every row changes"""
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class Experiment:
     """The rows of one table, at the size of the paper and, where that is too large, a laptop's."""
 

@@ -4,17 +4,12 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynconv.config.load import (
-    load_experiment,
-    load_recipe,
-    shipped_experiments,
-    shipped_recipes,
-)
+from dynconv.config.load import load_experiments, load_recipe, shipped_recipes
 from dynconv.config.recipe import Recipe
 
 WIDTH = 140
-"""most characters of a line"""
-SMALL = ": shipped, for a laptop"
+"""maximum number of characters of a line"""
+LAPTOP = ": shipped, for a laptop"
 
 
 def recipe_names() -> list[str]:
@@ -24,8 +19,8 @@ def recipe_names() -> list[str]:
     """
     rows = [
         f"{name}:{row.name}"
-        for name, path in shipped_experiments().items()
-        for row in load_experiment(path).rows
+        for name, experiment in load_experiments().items()
+        for row in experiment.rows
         if row.recipe is None
     ]
     return [*shipped_recipes(), *rows]
@@ -41,29 +36,24 @@ def list_recipes() -> str:
     groups: dict[str, list[tuple[str, ...]]] = {}
     for name in recipe_names():
         recipe = load_recipe(name)
-        groups.setdefault(data_set(recipe), []).extend(lines(name, recipe))
-    blocks = sorted(groups.items(), key=lambda group: (group[0].endswith(SMALL), group[0]))
+        corpus = recipe.data.corpus.removeprefix("prepared/")
+        group = corpus + (LAPTOP if corpus == recipe.data.corpus else "")
+        groups.setdefault(group, []).extend(table_rows(name, recipe))
+    blocks = sorted(groups.items(), key=lambda block: (block[0].endswith(LAPTOP), block[0]))
     return "\n\n".join(f"{name}\n{table(rows)}" for name, rows in blocks)
 
 
 def list_experiments() -> str:
     """Return a line for each shipped experiment: its name, the number of rows, its source."""
-    found = {name: load_experiment(path) for name, path in shipped_experiments().items()}
-    width = max(map(len, found))
-    return "\n".join(
-        f"{name:{width}}  {len(each.rows):2} rows  {each.source}"
-        + (", at full size" if each.base and each.laptop is None else "")
-        for name, each in found.items()
-    )
+    rows = []
+    for name, experiment in load_experiments().items():
+        where = ", at full size" if experiment.base and experiment.laptop is None else ""
+        rows.append((name, f"{len(experiment.rows):2} rows", experiment.source + where))
+    return table(rows)
 
 
-def data_set(recipe: Recipe) -> str:
-    corpus = recipe.data.corpus
-    name = corpus.removeprefix("prepared/")
-    return name + SMALL if name == corpus else name
-
-
-def lines(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
+def table_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each published row of a recipe, or of its comment when it has none."""
     if not recipe.published:
         yield name, "", "", "", read_comment(shipped_recipes()[name])
     for i, row in enumerate(recipe.published):
@@ -79,12 +69,12 @@ def read_comment(path: Path) -> str:
 
 
 def table(rows: list[tuple[str, ...]]) -> str:
+    """Align the columns of a table; the last is shortened to WIDTH, and empty ones are left out."""
     *columns, _ = zip(*rows, strict=True)
     widths = [max(map(len, column)) for column in columns]
     widths = [width + 2 if width else 0 for width in widths]
-    room = WIDTH - 2 - sum(widths)
-    text = []
+    lines = []
     for *cells, last in rows:
-        start = "".join(map(str.ljust, cells, widths))
-        text.append("  " + start + textwrap.shorten(last, room, placeholder=" ..."))
-    return "\n".join(text)
+        start = "  " + "".join(map(str.ljust, cells, widths))
+        lines.append(start + textwrap.shorten(last, WIDTH - len(start), placeholder=" ..."))
+    return "\n".join(lines)

@@ -5,26 +5,33 @@ of a command. What an upper layer says replaces what a lower one does (`merge`);
 checked as a whole (`resolve`).
 """
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from dynconv.config.experiment import Experiment, Row
-from dynconv.config.files import parse_yaml, read_yaml
-from dynconv.config.model import MODELS, ModelConfig, StackConfig
+from dynconv.config.files import read_yaml
+from dynconv.config.legacy import find_renamed, split_kernels
+from dynconv.config.model import MODELS, ModelConfig
 from dynconv.config.recipe import Recipe, find_unread
+from dynconv.config.schema import validate
+from dynconv.config.tree import (
+    Tree,
+    find_stacks,
+    flatten,
+    merge,
+    parse_overrides,
+    size_of_mixers,
+)
 from dynconv.errors import UserError, nearest
-from dynconv.models.mixers import MIXERS, SIZES
+from dynconv.models.mixers import SIZES
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-
-Tree = dict[str, Any]
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -43,19 +50,16 @@ def find_recipe(name: str) -> Path:
     name  of a shipped recipe; EXPERIMENT:ROW, which stands for the experiment's file; or a path
     """
     shipped = shipped_recipes()
-    if name in shipped:
-        return shipped[name]
-    if Path(name).is_file():
-        return Path(name)
+    if path := find_file(name, shipped):
+        return path
     experiment, colon, row = name.partition(":")
     if colon:
         path = find_experiment(experiment)
         load_experiment(path).find_row(row)
         return path
-    hint = nearest(name, shipped, "")
-    if not hint.startswith("did"):
+    hint = find_renamed(name, load_experiments()) or nearest(name, shipped, "")
+    if not hint.startswith(("did", "it is")):
         hint = "dynconv train --list shows the shipped ones"
-    hint = find_renamed(name) or hint
     raise UserError(f"no recipe {name!r}: not shipped, and no such file; {hint}")
 
 
@@ -68,27 +72,15 @@ def run_name(recipe: str) -> str:
 def find_experiment(name: str) -> Path:
     """Return the file of an experiment: a shipped name, or a path."""
     shipped = shipped_experiments()
-    if name in shipped:
-        return shipped[name]
-    if Path(name).is_file():
-        return Path(name)
+    if path := find_file(name, shipped):
+        return path
     hint = nearest(name, shipped, "shipped are")
     raise UserError(f"no experiment {name!r}: not shipped, and no such file; {hint}")
 
 
-def find_renamed(name: str) -> str | None:
-    """Return where a table's row is today that was a recipe of its own in version 0.1.
-
-    BASE-tableN-ROW is now the row of this name, or of one that ends in -ROW, in the experiment
-    whose base begins with BASE. The rows of two names are called by their laptop's heads, or sums.
-    """
-    old = re.fullmatch(r"(.+)-table(\d)-(.+)", name)
-    for stem, path in shipped_experiments().items() if old else ():
-        experiment = load_experiment(path)
-        if stem.endswith(f"-table{old[2]}") and (experiment.base or "").startswith(old[1]):
-            rows = [r.name for r in experiment.rows if f"-{r.name}".endswith(f"-{old[3]}")]
-            return f"it is {stem}:{rows[0]} now" if rows else f"it is a row of {stem} now"
-    return None
+def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
+    """Return the file of a shipped name or of a path, or None when there is none."""
+    return shipped.get(name) or (Path(name) if Path(name).is_file() else None)
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -120,7 +112,21 @@ def load_row(
 
 def load_experiment(path: Path) -> Experiment:
     """Read and check an experiment. Raises UserError with one line that names key and value."""
-    return validate(Experiment, read_yaml(path), f"{path}: ", "the experiment")
+    return validate(Experiment, read_mapping(path, "an experiment", Experiment), str(path))
+
+
+def load_experiments() -> dict[str, Experiment]:
+    """Read the shipped experiments, by name."""
+    return {name: load_experiment(path) for name, path in shipped_experiments().items()}
+
+
+def read_mapping(path: Path, what: str, schema: type) -> Tree:
+    """Read a YAML file. Raises UserError unless it is a mapping."""
+    tree = read_yaml(path) or {}
+    if not isinstance(tree, dict):
+        keys = ", ".join(field.name for field in fields(schema))
+        raise UserError(f"{path}: {what} is a mapping with {keys}")
+    return tree
 
 
 # layers ------------------------------------------------------------------------------------------
@@ -132,9 +138,7 @@ def read_layers(recipe: str | Path, above: tuple[Path, ...] = ()) -> tuple[list[
     if isinstance(recipe, str) and not Path(recipe).is_file() and ":" in recipe:
         experiment = load_experiment(path)
         return row_layers(experiment, experiment.find_row(recipe.partition(":")[2]), laptop=False)
-    tree = read_yaml(path) or {}
-    if not isinstance(tree, dict):
-        raise UserError(f"{path}: a recipe is a mapping with data, model, train and decode")
+    tree = read_mapping(path, "a recipe", Recipe)
     if "base" not in tree:
         # a resolved recipe writes out every entry, also those without effect
         resolved = tree.keys() >= {field.name for field in fields(Recipe)}
@@ -143,17 +147,11 @@ def read_layers(recipe: str | Path, above: tuple[Path, ...] = ()) -> tuple[list[
     base = tree.pop("base")
     if not isinstance(base, str):
         raise UserError(f"{path}: base {base!r} is not the name of a recipe")
-    beside = (path.parent / f"{base}.yaml").resolve()
-    below = base
-    if beside.is_file() and beside != path.resolve():
-        below = beside
-    if find_file(below) in (*above, path.resolve()):
+    sibling, above = (path.parent / f"{base}.yaml").resolve(), (*above, path.resolve())
+    below = sibling if sibling.is_file() and sibling != path.resolve() else base
+    if (sibling if below is sibling else find_recipe(base).resolve()) in above:
         raise UserError(f"{path}: base {base} leads back to it")
-    return base_layers(below, (*above, path.resolve())), [tree]
-
-
-def find_file(recipe: str | Path) -> Path:
-    return (recipe if isinstance(recipe, Path) else find_recipe(recipe)).resolve()
+    return base_layers(below, above), [tree]
 
 
 def base_layers(recipe: str | Path, above: tuple[Path, ...] = ()) -> list[Tree]:
@@ -179,82 +177,13 @@ def row_layers(experiment: Experiment, row: Row, laptop: bool) -> tuple[list[Tre
     return inherited, stated
 
 
-def parse_overrides(overrides: Sequence[str]) -> Tree:
-    """Return the layer that key.sub=value texts state together."""
-    layer = {}
-    for override in overrides:
-        key, equals, text = override.partition("=")
-        if not equals:
-            raise UserError(f"override {override!r}: write it as key=value, as train.lr=5e-4")
-        tree = parse_yaml(text, f"override {override!r}")
-        for part in reversed(key.split(".")):
-            tree = {part: tree}
-        layer = merge(layer, tree)
-    return layer
-
-
-def merge(base: Any, tree: Any) -> Any:
-    """Return the entries of `tree`, and those of `base` that it has not.
-
-    A model of another architecture takes nothing from its base.
-    """
-    if not isinstance(base, dict) or not isinstance(tree, dict):
-        return tree
-    if tree.get("architecture") not in (None, base.get("architecture", ModelConfig.architecture)):
-        return tree
-    return base | {key: merge(base.get(key), value) for key, value in tree.items()}
-
-
 def merge_layers(layers: Sequence[Tree]) -> Tree:
-    """Return what layers amount to, lowest first.
-
-    `kernel`, as version 0.1 wrote a stack's sizes, becomes the width, reach or window that the
-    mixers take it for which are known where it is written.
-    """
+    """Return what layers amount to, lowest first."""
     tree = {}
     for layer in layers:
         tree = merge(tree, deepcopy(layer))
-        for stack, _ in find_stacks(tree):
-            if "kernel" in stack:
-                kernel = stack.pop("kernel")
-                if tree["model"].get("architecture") == "convs2s":
-                    stack["width"] = kernel
-                else:
-                    stack |= {size: taken_by(stack, size, kernel) for size in SIZES}
+        split_kernels(tree)
     return tree
-
-
-def find_stacks(tree: Tree) -> list[tuple[Tree, str]]:
-    """Return the mappings that describe encoder and decoder, and their keys in the recipe."""
-    model = tree.get("model")
-    sides = ("encoder", "decoder") if isinstance(model, dict) else ()
-    return [(model[s], f"model.{s}") for s in sides if isinstance(model.get(s), dict)]
-
-
-def taken_by(stack: Tree, size: str, value: Any) -> Any:
-    """Return the entries of `value` for the layers whose mixer takes this size; null elsewhere."""
-
-    def takes(mixer: Any) -> bool:
-        return isinstance(mixer, str) and mixer in MIXERS and MIXERS[mixer].size == size
-
-    mixers = stack.get("mixer", StackConfig.mixer)
-    if not isinstance(mixers, list):
-        return value if takes(mixers) else None
-    if not isinstance(value, list):
-        return value if any(map(takes, mixers)) else None
-    if len(value) != len(mixers):
-        return value  # which is an error, and said to be one
-    taken = [v if takes(mixer) else None for v, mixer in zip(value, mixers, strict=True)]
-    return taken if any(v is not None for v in taken) else None
-
-
-def flatten(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the entries of nested mappings as (key.sub, value)."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 # checks ------------------------------------------------------------------------------------------
@@ -277,7 +206,7 @@ def resolve(
         for size in SIZES:
             stated_here = any(f"{k}.".startswith(f"{key}.{size}.") for k in keys)
             if size in stack and not stated_here and "mixer" in stack:
-                stack[size] = taken_by(stack, size, stack[size])
+                stack[size] = size_of_mixers(stack, size, stack[size])
     recipe = validate_recipe(tree, where)
     ours, unsaid = dict(flatten(asdict(recipe))), default_entries(recipe)
     for key, reason in find_unread(recipe).items():
@@ -296,16 +225,11 @@ def validate_recipe(tree: Tree, where: str) -> Recipe:
     """Return the recipe of nested mappings; `where` begins the error."""
     schema = {field.name: field.type for field in fields(Recipe)}
     schema["model"] = find_model(tree.get("model"), where)
-    if unknown := [key for key in tree if key not in schema]:
-        hint = nearest(str(unknown[0]), schema, "there are")
-        raise UserError(f"{where}: unknown key {unknown[0]}; {hint}")
     sections = {
-        name: validate(schema[name], value, f"{where}: ", name) for name, value in tree.items()
+        name: validate(schema[name], value, where, name) if name in schema else value
+        for name, value in tree.items()
     }
-    try:
-        return Recipe(**sections)
-    except ValidationError as error:
-        raise UserError(f"{where}: {explain(error.errors()[0], Recipe, '')}") from None
+    return validate(Recipe, sections, where)
 
 
 def find_model(tree: Any, where: str) -> type:
@@ -319,59 +243,6 @@ def find_model(tree: Any, where: str) -> type:
     return MODELS[kind]
 
 
-def validate(schema: Any, tree: Any, where: str, name: str) -> Any:
-    """Return the value of a type that YAML describes.
-
-    Raises UserError: `where`, then the entry of the section `name` that is wrong, and how.
-    """
-    try:
-        return TypeAdapter(schema).validate_python(tree)
-    except ValidationError as error:
-        problem = max(error.errors(), key=lambda each: len(each["loc"]))  # the most specific
-        raise UserError(f"{where}{explain(problem, schema, name)}") from None
-
-
-BOUNDS = {
-    "greater_than": ("above", "gt"),
-    "greater_than_equal": ("at least", "ge"),
-    "less_than": ("below", "lt"),
-    "less_than_equal": ("at most", "le"),
-}
-
-
-def explain(error: Any, schema: Any, name: str) -> str:
-    """Return one of pydantic's errors as `key value: what is wrong with it`."""
-    level, known, keys = schema, [], [name] if name in SECTIONS else []
-    for part in error["loc"]:
-        if isinstance(part, int):
-            level = next((each for each in get_args(level) if is_dataclass(each)), None)
-        elif is_dataclass(level):
-            types = {field.name: field.type for field in fields(level)}
-            known, level = list(types), types.get(part)
-        else:
-            break  # what follows names the types that were tried
-        keys.append(str(part))
-    key = ".".join(keys) or name
-    if error["type"] == "unexpected_keyword_argument":
-        return f"unknown key {key}; {nearest(keys[-1], known, 'there are')}"
-    message = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "value_error":  # ours, which names the value
-        return f"{key}: {message}" if key else message
-    if error["type"] == "missing" and isinstance(error["loc"][-1], str):
-        return f"{key}: {message}"
-    if isinstance(error["input"], dict) and level not in (None, dict):
-        return f"{key} has no entries"
-    value = repr(error["input"])
-    value = value if len(value) <= 60 else f"{value[:57]}..."
-    if error["type"] in BOUNDS:
-        word, bound = BOUNDS[error["type"]]
-        return f"{key} {value} must be {word} {error['ctx'][bound]:,.10g}"
-    return f"{key} {value}: {message}"
-
-
-SECTIONS = {field.name for field in fields(Recipe)}
-
-
 # what is written ---------------------------------------------------------------------------------
 
 
@@ -379,14 +250,8 @@ def dump_recipe(recipe: Recipe) -> str:
     """Return the YAML of a resolved recipe, every key written out."""
     import yaml
 
-    # lists, since YAML has no tuples
-    return yaml.safe_dump(lists(asdict(recipe)), sort_keys=False)
-
-
-def lists(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: lists(v) for key, v in value.items()}
-    return [lists(v) for v in value] if isinstance(value, list | tuple) else value
+    # as JSON has it, with lists, since YAML has no tuples
+    return yaml.safe_dump(TypeAdapter(Recipe).dump_python(recipe, mode="json"), sort_keys=False)
 
 
 MAY_CHANGE = ("published", "decode.", "profile", "train.accumulate", "train.timeout")

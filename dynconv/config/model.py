@@ -3,28 +3,24 @@
 Every class checks the ranges of its entries, also where a program constructs it directly.
 """
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
-from pydantic.dataclasses import dataclass
+from pydantic import AfterValidator, Field
 
+from dynconv.config.schema import (
+    Flag,
+    NonNegativeInt,
+    PositiveInt,
+    Probability,
+    checked_dataclass,
+)
 from dynconv.models.mixers import SIZES, find_mixer
 
-CLOSED = ConfigDict(extra="forbid")
-MOST = 2**31 - 1
-
-# strict: neither true nor "3" is a number, and 3 is not true
-PositiveInt = Annotated[int, Field(strict=True, ge=1, le=MOST)]
-NonNegativeInt = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Layers = Annotated[int, Field(strict=True, ge=1, le=1000)]
-Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Probability = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
-"""at least 0 and below 1; every dropout is the probability with which a value is dropped"""
-Flag = Annotated[bool, Field(strict=True)]
+PerLayer = PositiveInt | None | tuple[PositiveInt | None, ...]
+VocabularySize = PositiveInt | tuple[PositiveInt, PositiveInt]
+"""types of the joint vocabulary, the special ones included; or of source and target"""
 
 
 def known_mixer(name: str) -> str:
@@ -54,13 +50,7 @@ def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
     return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
 
 
-def require_heads_divide(heads: int, channels: int) -> None:
-    """Raise ValueError unless the channels split into heads of equal size."""
-    if channels % heads:
-        raise ValueError(f"{heads} heads do not divide {channels} channels")
-
-
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class StackConfig:
     """The mixers of the encoder or the decoder, bottom to top.
 
@@ -72,11 +62,11 @@ class StackConfig:
     layers: Layers = 6
     mixer: MixerName | tuple[MixerName, ...] = "dynamic"
     """one for all layers, or one per layer (`dynconv.models.mixers`)"""
-    width: PositiveInt | None | tuple[PositiveInt | None, ...] = None
+    width: PerLayer = None
     """K, the taps of a convolution's kernel, odd"""
-    reach: PositiveInt | None | tuple[PositiveInt | None, ...] = None
+    reach: PerLayer = None
     """how far TaLK's windows may extend, to the left, and in an encoder to the right"""
-    window: PositiveInt | None | tuple[PositiveInt | None, ...] = None
+    window: PerLayer = None
     """positions that attention sees around its own, odd; null: all of them"""
 
     def __post_init__(self) -> None:
@@ -105,34 +95,23 @@ class StackConfig:
         ]
 
 
-def options_read(stacks: Sequence[StackConfig]) -> set[str]:
-    """Return the entries of a model that some mixer of its stacks reads."""
-    mixers = {mixer for stack in stacks for mixer, _ in stack.each_layer()}
-    return {option for mixer in mixers for option in find_mixer(mixer).options}
+@checked_dataclass
+class MixerModelConfig:
+    """The entries that the encoder-decoder and the language model share."""
 
-
-@dataclass(frozen=True, config=CLOSED)
-class ModelConfig:
-    """The encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
-
-    architecture: Literal["encoder-decoder"] = "encoder-decoder"
-    vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt] = 32768
-    """types of the joint vocabulary, the special ones included; or of source and target"""
+    architecture: str = ""
+    vocab_size: VocabularySize = 32768
     channels: PositiveInt = 1024
     """d, the width of every layer"""
     ffn: PositiveInt = 4096
     """d_ff, the width inside the feed-forward module"""
     heads: PositiveInt = 16
     """H, of every mixer and of source-target attention; must divide channels"""
-    encoder: StackConfig = StackConfig(7, "dynamic", (3, 7, 15, 31, 31, 31, 31))
-    decoder: StackConfig = StackConfig(6, "dynamic", (3, 7, 15, 31, 31, 31))
     glu: Flag = True
     """gate the input projection of depthwise, light, dynamic and talk; the others have none"""
     normalize: Normalization = "softmax"
     """of the kernels of light and dynamic; talk's sums are divided by their reach unless `none`"""
     norm: Literal["pre", "post"] = "post"
-    embeddings: Literal["shared", "tied", "separate"] = "shared"
-    """one matrix for all three places; one for the decoder's two; or three"""
     activation: Literal["relu", "swish"] = "relu"
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.0
@@ -140,7 +119,33 @@ class ModelConfig:
     """DropConnect on normalised kernel weights; dropout on TaLK's offsets"""
     input_dropout: Probability = 0.0
     """before a convolution's input projection"""
+
+    def __post_init__(self) -> None:
+        if self.channels % self.heads:
+            raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
+
+
+def options_read(*stacks: StackConfig) -> set[str]:
+    """Return the entries of a model that some mixer of its stacks reads."""
+    mixers = {mixer for stack in stacks for mixer, _ in stack.each_layer()}
+    return {option for mixer in mixers for option in find_mixer(mixer).options}
+
+
+@checked_dataclass
+class ModelConfig(MixerModelConfig):
+    """The encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
+
+    architecture: Literal["encoder-decoder"] = "encoder-decoder"
+    encoder: StackConfig = StackConfig(7, "dynamic", (3, 7, 15, 31, 31, 31, 31))
+    decoder: StackConfig = StackConfig(6, "dynamic", (3, 7, 15, 31, 31, 31))
+    embeddings: Literal["shared", "tied", "separate"] = "shared"
+    """one matrix for all three places; one for the decoder's two; or three"""
     activation_dropout: ClassVar[float] = 0.0  # the language models alone have it
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.embeddings == "shared" and isinstance(self.vocab_size, tuple):
+            raise ValueError("embeddings shared need one vocab_size: give one, or embeddings: tied")
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
@@ -150,15 +155,10 @@ class ModelConfig:
     @property
     def options_read(self) -> set[str]:
         """The entries that mixers or source-target attention read."""
-        return {"heads", "attention_dropout", *options_read((self.encoder, self.decoder))}
-
-    def __post_init__(self) -> None:
-        require_heads_divide(self.heads, self.channels)
-        if self.embeddings == "shared" and isinstance(self.vocab_size, tuple):
-            raise ValueError("embeddings shared need one vocab_size: give one, or embeddings: tied")
+        return {"heads", "attention_dropout", *options_read(self.encoder, self.decoder)}
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class ConvStackConfig:
     """The blocks of ConvS2S's encoder or decoder, bottom to top."""
 
@@ -183,13 +183,12 @@ class ConvStackConfig:
         return list(zip(*lists, strict=True))
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class ConvS2SConfig:
     """ConvS2S (Gehring et al. 2017, section 3)."""
 
     architecture: Literal["convs2s"] = "convs2s"
-    vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt] = 40000
-    """types of the joint vocabulary, the special ones included; or of source and target"""
+    vocab_size: VocabularySize = 40000
     embedding: PositiveInt = 512
     """width of the embeddings"""
     output: PositiveInt | None = None
@@ -206,11 +205,6 @@ class ConvS2SConfig:
     """on embeddings, the inputs of convolutions and the decoder's output"""
 
     def __post_init__(self) -> None:
-        if len(self.attends) != self.decoder.layers:
-            raise ValueError(
-                f"attention lists {len(self.attends)} entries for {self.decoder.layers} "
-                "decoder layers"
-            )
         if not any(self.attends):
             raise ValueError("attention is false everywhere: the decoder would not see the source")
 
@@ -222,8 +216,7 @@ class ConvS2SConfig:
     @property
     def attends(self) -> tuple[bool, ...]:
         """Whether each layer of the decoder attends, bottom to top."""
-        given = self.attention
-        return given if isinstance(given, tuple) else (given,) * self.decoder.layers
+        return per_layer("attention", self.attention, self.decoder.layers)
 
     @property
     def output_width(self) -> int:
@@ -231,8 +224,8 @@ class ConvS2SConfig:
         return self.embedding if self.output is None else self.output
 
 
-@dataclass(frozen=True, config=CLOSED)
-class LanguageModelConfig:
+@checked_dataclass
+class LanguageModelConfig(MixerModelConfig):
     """A decoder-only stack of any mixers, with adaptive input embeddings and adaptive softmax.
 
     Wu et al. 2019, section 5.3; Baevski and Auli 2019.
@@ -241,15 +234,8 @@ class LanguageModelConfig:
     architecture: Literal["language-model"] = "language-model"
     vocab_size: PositiveInt = 267736
     """types, the special ones included, in order of their frequency"""
-    channels: PositiveInt = 1024
-    """d, the width of every layer"""
-    ffn: PositiveInt = 4096
     heads: PositiveInt = 8
-    """H, of every mixer; must divide channels"""
     decoder: StackConfig = StackConfig(17, "talk", reach=(3, 7, 15, 31) + (63,) * 13)
-    glu: Flag = True
-    normalize: Normalization = "softmax"
-    """of the kernels of light and dynamic; talk's sums are divided by their reach unless `none`"""
     norm: Literal["pre", "post"] = "pre"
     final_norm: Flag = False
     """normalise the last residual sum; the papers' models do not"""
@@ -260,20 +246,13 @@ class LanguageModelConfig:
     factor: PositiveInt = 4
     embeddings: Literal["tied", "separate"] = "tied"
     """whether the softmax shares the embeddings' matrices and projections"""
-    activation: Literal["relu", "swish"] = "relu"
-    dropout: Probability = 0.1
-    attention_dropout: Probability = 0.0
     activation_dropout: Probability = 0.0
     """inside the feed-forward module"""
-    weight_dropout: Probability = 0.0
-    """DropConnect on normalised kernel weights; dropout on TaLK's offsets"""
-    input_dropout: Probability = 0.0
-    """before a convolution's input projection"""
     softmax_dropout: Probability = 0.0
     """on the projected hidden states of the adaptive softmax's tail bands"""
 
     def __post_init__(self) -> None:
-        require_heads_divide(self.heads, self.channels)
+        super().__post_init__()
         if any(a >= b for a, b in pairwise(self.edges)):
             raise ValueError(
                 f"cutoffs {self.cutoffs} must grow, within vocab_size {self.vocab_size}"
@@ -298,7 +277,7 @@ class LanguageModelConfig:
     @property
     def options_read(self) -> set[str]:
         """The entries that mixers read."""
-        return options_read((self.decoder,))
+        return options_read(self.decoder)
 
     @property
     def edges(self) -> tuple[int, ...]:

@@ -3,25 +3,26 @@
 from typing import Annotated, Literal
 
 from pydantic import Field
-from pydantic.dataclasses import dataclass
 
 from dynconv.config.model import (
-    CLOSED,
     AnyModelConfig,
     ConvS2SConfig,
-    Flag,
     LanguageModelConfig,
     ModelConfig,
+)
+from dynconv.config.schema import (
+    Flag,
     NonNegative,
     NonNegativeInt,
     Positive,
     PositiveInt,
     Probability,
     Real,
+    checked_dataclass,
 )
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class DataConfig:
     """The text: pairs of lines, or, for a language model, lines."""
 
@@ -50,7 +51,7 @@ class DataConfig:
             raise ValueError(f"block {self.block} is for language models, which have source: null")
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class TrainConfig:
     """Optimizer, schedule, and when to validate, save and stop."""
 
@@ -107,7 +108,7 @@ class TrainConfig:
             raise ValueError(f"average {self.average} needs more than the {self.keep} kept")
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class DecodeConfig:
     """Beam search."""
 
@@ -143,7 +144,7 @@ class DecodeConfig:
             raise ValueError(f"dictionary {self.dictionary} is used by replace_unknown alone")
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class Published:
     """A row of a paper's table that a recipe is meant to reproduce."""
 
@@ -158,7 +159,7 @@ class Published:
     """as printed: 213M"""
 
 
-@dataclass(frozen=True, config=CLOSED)
+@checked_dataclass
 class Recipe:
     """All that decides a training run; YAML fills it (`dynconv.config.load_recipe`)."""
 
@@ -192,18 +193,17 @@ class Recipe:
                 "metric perplexity is for language models, and is their only one; "
                 f"model.architecture is {self.model.architecture}, metric {self.metric}"
             )
-        block, most = self.data.block, self.train.batch_tokens
-        if block is not None and block > most:
+        block, limit = self.data.block, self.train.batch_tokens
+        if block is not None and block > limit:
             raise ValueError(
-                f"data.block {block} exceeds train.batch_tokens {most}: none would fit"
-            )
-        known = getattr(self.model, "max_positions", None)
-        if known is not None and self.data.max_tokens > known:
-            raise ValueError(
-                f"data.max_tokens {self.data.max_tokens} exceeds model.max_positions {known}: "
-                "lower the one or raise the other"
+                f"data.block {block} exceeds train.batch_tokens {limit}: none would fit"
             )
         convs2s = isinstance(self.model, ConvS2SConfig)
+        if convs2s and self.data.max_tokens > self.model.max_positions:
+            raise ValueError(
+                f"data.max_tokens {self.data.max_tokens} exceeds model.max_positions "
+                f"{self.model.max_positions}: lower the one or raise the other"
+            )
         if self.decode.replace_unknown and not (convs2s and self.data.vocabulary == "words"):
             raise ValueError(
                 "decode.replace_unknown is for model.architecture convs2s, whose attention it asks "
@@ -217,6 +217,10 @@ class Recipe:
 
 OPTIONS = ("glu", "normalize", "weight_dropout", "input_dropout", "attention_dropout", "heads")
 """entries of a model that are read by some mixers, and not by others"""
+
+
+SEARCH = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat")
+"""entries of `decode` for the search of a translation"""
 
 
 def find_unread(recipe: Recipe) -> dict[str, str]:
@@ -233,6 +237,7 @@ def find_unread(recipe: Recipe) -> dict[str, str]:
         unread["train.lr_start"] = "warmup is 0"
     if isinstance(model, LanguageModelConfig):
         unread["data.max_source"] = "a language model has no source"
+        unread |= {f"decode.{name}": "a language model is not searched" for name in SEARCH}
         if data.block is not None:
             unread["data.max_tokens"] = "the text is cut into blocks"
         if model.bands is not None or not model.cutoffs:

@@ -1,0 +1,70 @@
+"""Recipes as nested mappings, before they are checked: how one is laid upon another."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dynconv.config.files import parse_yaml
+from dynconv.config.model import ModelConfig, StackConfig
+from dynconv.errors import UserError
+from dynconv.models.mixers import MIXERS
+
+Tree = dict[str, Any]
+
+
+def parse_overrides(overrides: Sequence[str]) -> Tree:
+    """Return the mapping that key.sub=value texts state together."""
+    layer = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise UserError(f"override {override!r}: write it as key=value, as train.lr=5e-4")
+        tree = parse_yaml(text, f"override {override!r}")
+        for part in reversed(key.split(".")):
+            tree = {part: tree}
+        layer = merge(layer, tree)
+    return layer
+
+
+def merge(base: Any, tree: Any) -> Any:
+    """Return the entries of `tree`, and those of `base` that it has not.
+
+    A model of another architecture takes nothing from its base.
+    """
+    if not isinstance(base, dict) or not isinstance(tree, dict):
+        return tree
+    if tree.get("architecture") not in (None, base.get("architecture", ModelConfig.architecture)):
+        return tree
+    return base | {key: merge(base.get(key), value) for key, value in tree.items()}
+
+
+def flatten(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the entries of nested mappings as (key.sub, value)."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def find_stacks(tree: Tree) -> list[tuple[Tree, str]]:
+    """Return the mappings that describe encoder and decoder, and their keys in the recipe."""
+    model = tree.get("model")
+    sides = ("encoder", "decoder") if isinstance(model, dict) else ()
+    return [(model[s], f"model.{s}") for s in sides if isinstance(model.get(s), dict)]
+
+
+def size_of_mixers(stack: Tree, size: str, value: Any) -> Any:
+    """Return the entries of `value` for the layers whose mixer takes this size; null elsewhere."""
+
+    def takes(mixer: Any) -> bool:
+        return isinstance(mixer, str) and mixer in MIXERS and MIXERS[mixer].size == size
+
+    mixers = stack.get("mixer", StackConfig.mixer)
+    if not isinstance(mixers, list):
+        return value if takes(mixers) else None
+    if not isinstance(value, list):
+        return value if any(map(takes, mixers)) else None
+    if len(value) != len(mixers):
+        return value  # which is an error, and said to be one
+    sizes = [v if takes(mixer) else None for v, mixer in zip(value, mixers, strict=True)]
+    return sizes if any(v is not None for v in sizes) else None
