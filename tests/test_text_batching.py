@@ -56,7 +56,7 @@ def test_a_sentence_over_the_budget_is_named():
 def test_pairs_in_memory_are_those_of_the_lists(max_source):
     lists = [([5, 6, 7], [8]), ([5], []), ([6, 7], [8, 9])]
     whole = Pairs.from_ids(lists)
-    cut = Pairs(whole.tokens, whole.bounds, max_source)
+    cut = Pairs(whole.tokens, whole.bounds, max_source=max_source)
     expected = [(source[:max_source], target) for source, target in lists]
     assert [(s.tolist(), t.tolist()) for s, t in cut] == expected
     assert cut.lengths([2, 0]).tolist() == [[len(side) + 1 for side in expected[i]] for i in (2, 0)]

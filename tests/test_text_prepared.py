@@ -19,7 +19,7 @@ from dynconv.text import Pairs, encode
 from dynconv.text.corpus import load_parallel, read_lines, stream_lines, stream_parallel
 from dynconv.text.encode import prepare
 from dynconv.text.prepared import is_prepared, open_prepared
-from dynconv.text.vocabulary import Vocabulary
+from dynconv.text.vocabulary import Vocabularies, Vocabulary
 
 TYPES = 300
 
@@ -34,7 +34,8 @@ def write(folder: Path, split: str, source: list[str], target: list[str]) -> Pat
 @pytest.fixture
 def bpe(tmp_path) -> Path:
     """A vocabulary of 270 types."""
-    Vocabulary.learn(["zwanzig und twenty"] * 9, 270).save(tmp_path / "given.json")
+    joint = Vocabulary.learn(["zwanzig und twenty"] * 9, 270)
+    Vocabularies(joint, joint).save(tmp_path / "given.json")
     return tmp_path / "given.json"
 
 
@@ -64,7 +65,8 @@ def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
     text = load_parallel("libreoffice-de-en", "de", "en", "test")
     folder = write(tmp_path / "text", "train", *text)
     found = prepare(str(folder), "de", "en", 1000, tmp_path / "out")
-    Vocabulary.learn([*text.source, *text.target], 1000).save(tmp_path / "in-memory.json")
+    joint = Vocabulary.learn([*text.source, *text.target], 1000)
+    Vocabularies(joint, joint).save(tmp_path / "in-memory.json")
     same = (tmp_path / "in-memory.json").read_bytes()
     assert (found.directory / "vocabulary.json").read_bytes() == same
 
@@ -73,7 +75,7 @@ def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
 def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypatch, sample):
     learned = []
     monkeypatch.setattr(encode, "SAMPLE", sample)
-    known = Vocabulary.load(bpe)
+    known = Vocabularies.load(bpe).target
     monkeypatch.setattr(
         Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
     )
@@ -91,7 +93,7 @@ def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, bpe, monkeypa
     """Else memory would grow with every line: 100,000 such pairs took 1.6 GB."""
     learned = []
     monkeypatch.setattr(encode, "LONG_BYTES", 50 * 93)
-    known = Vocabulary.load(bpe)
+    known = Vocabularies.load(bpe).target
     monkeypatch.setattr(
         Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
     )
@@ -152,7 +154,7 @@ def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, mo
 def test_given_vocabulary(corpus, tmp_path, bpe):
     found = prepare(str(corpus), "de", "en", 270, tmp_path / "out", vocabulary=bpe)
     text = load_parallel(str(corpus), "de", "en", "train")
-    assert Pairs.of(found)[3][0].tolist() == Vocabulary.load(bpe).encode(text.source)[3]
+    assert Pairs.of(found)[3][0].tolist() == Vocabularies.load(bpe).target.encode(text.source)[3]
     with pytest.raises(UserError, match=r"given\.json: 270 types, not vocab_size 300"):
         prepare(str(corpus), "de", "en", 300, tmp_path / "other", vocabulary=bpe)
 

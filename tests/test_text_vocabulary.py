@@ -38,8 +38,8 @@ def test_decoded_text_is_one_line(bpe):
 
 
 def test_save_and_load(bpe, tmp_path):
-    bpe.save(tmp_path / "vocabulary.json")
-    loaded = Vocabulary.load(tmp_path / "vocabulary.json")
+    Vocabularies(bpe, bpe).save(tmp_path / "vocabulary.json")
+    loaded = Vocabularies.load(tmp_path / "vocabulary.json").target
     assert loaded.encode(["Öffnen Sie <eos>"]) == bpe.encode(["Öffnen Sie <eos>"])
 
 
@@ -54,7 +54,7 @@ def test_errors_name_the_cause(tmp_path):
         Vocabulary.learn(["a b"], 5000)
     (tmp_path / "vocabulary.json").write_text("{")
     with pytest.raises(UserError, match="vocabulary.json"):
-        Vocabulary.load(tmp_path / "vocabulary.json")
+        Vocabularies.load(tmp_path / "vocabulary.json")
 
 
 WORDS = ["the cat sat on the mat", "the dog sat", "a dog and a cat"]
@@ -92,7 +92,7 @@ def test_two_vocabularies_in_one_file(tmp_path):
     Vocabularies(pieces, pieces).save(path)
     joint = Vocabularies.load(path)
     assert joint.sizes == 270 and joint.source is joint.target
-    assert Vocabulary.load(path).encode(WORDS) == pieces.encode(WORDS)
+    assert joint.target.encode(WORDS) == pieces.encode(WORDS)
 
 
 def test_unknown_kinds_and_codes_are_named(tmp_path):

@@ -71,7 +71,7 @@ def test_lines_and_blocks_predict_every_token_once(tmp_path):
         batch = excerpts.batch(everything)
         assert batch.target.tolist() == ids
         assert batch.prefix.flatten()[batch.real].tolist() == [EOS, *ids[:-1]]
-        in_memory = Excerpts.encode(LINES, vocabulary, block, tmp_path)
+        in_memory = Excerpts.encode(LINES, vocabulary, block)
         assert all((a == b).all() for a, b in zip(excerpts, in_memory, strict=True))
 
 

@@ -29,7 +29,7 @@ class Language(Task):
     def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
         directory = corpus.directory
         lines = read_lines(find_split(directory, f"{split}.{corpus.target}"))
-        text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block, directory)
+        text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block)
         return HeldOut(text, [], corpus.target)
 
     def outputs(self, model: nn.Module, batch: Batch) -> list[list[int]]:
@@ -60,7 +60,7 @@ class Language(Task):
         data, config = self.recipe.data, self.recipe.decode
         directory, vocabulary = corpus_dir(data.corpus), vocabularies.target
         lines = read_lines(find_split(directory, f"{split}.{data.target}"))
-        tokens = Excerpts.encode(lines, vocabulary, data.block, directory).tokens[1:]
+        tokens = Excerpts.encode(lines, vocabulary, data.block).tokens[1:]
         start = time.perf_counter()
         windows = {"block": data.block, "context": config.context}
         nats = surprisal(model, tokens, **windows, batch_tokens=config.batch_tokens)

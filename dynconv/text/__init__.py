@@ -6,8 +6,7 @@ EXPORTS = {
     "batching": ["Batch", "buckets", "collate", "pad"],
     "corpus": ["ParallelText", "load_parallel", "read_lines"],
     "encode": ["prepare"],
-    "excerpts": ["Excerpts"],
-    "pairs": ["Pairs"],
+    "examples": ["Excerpts", "Pairs"],
     "prepared": ["Prepared", "is_prepared", "open_prepared"],
     "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
 }

@@ -70,15 +70,15 @@ def buckets(
     lengths: Sequence[tuple[int, int]] | np.ndarray,
     budget: int,
     seed: int | Sequence[int] | None = None,
-    most: int | None = None,
+    max_pairs: int | None = None,
 ) -> list[np.ndarray]:
-    """Distribute pairs of similar length over batches; return the indices of the pairs in each.
+    """Group pairs of similar length into batches; return the indices of the pairs in each batch.
 
-    lengths  (N, 2) tokens of source and target of each pair, <eos> included
-    budget   tokens, padding included, that either side of a batch may have
-    seed     None: batches in order of length. Otherwise it determines the order of the batches and
-             of pairs of equal length
-    most     sentences that a batch may have; None: as many as fit
+    lengths    (N, 2) tokens of source and target of each pair, <eos> included
+    budget     tokens, padding included, that either side of a batch may have
+    seed       None: batches in order of length. Otherwise it determines the order of the batches
+               and of pairs of equal length
+    max_pairs  pairs that a batch may have; None: as many as fit
 
     Raises UserError when a single pair exceeds the budget.
     """
@@ -94,8 +94,8 @@ def buckets(
     longer = lengths[order].max(1)
     batches, start = [], 0
     while start < len(order):
-        fit = budget // longer[start]  # no more sentences can
-        ahead = longer[start : start + min(fit, most or fit)]
+        fit = budget // longer[start]  # an upper bound, because the lengths increase
+        ahead = longer[start : start + min(fit, max_pairs or fit)]
         area = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
         end = start + int(np.searchsorted(area, budget, side="right"))
         batches.append(order[start:end])

@@ -38,7 +38,7 @@ class Vocabulary:
 
         Raises UserError when the size is too small for the kind, or the text yields fewer types.
         """
-        from tokenizers import trainers
+        from tokenizers import pre_tokenizers, trainers
 
         tokenizer, specials = _empty(kind)
         smallest = len(specials) + (BYTES if kind == "bytes" else 1)
@@ -59,17 +59,17 @@ class Vocabulary:
             options["special_tokens"] = [*specials, *sorted(letters), *sorted(last)]
             trainer = trainers.BpeTrainer(**options, end_of_word_suffix=END)
         else:
-            trainer = trainers.BpeTrainer(**options, initial_alphabet=_alphabet())
+            alphabet = pre_tokenizers.ByteLevel.alphabet()
+            trainer = trainers.BpeTrainer(**options, initial_alphabet=alphabet)
         tokenizer.train_from_iterator(lines, trainer)
-        found = tokenizer.get_vocab_size()
-        if found != vocab_size:
-            problem = "the text yields" if found < vocab_size else "the text's characters alone are"
-            raise UserError(
-                f"{problem} {found} types, not vocab_size {vocab_size}: ask for {found}"
-            )
+        size = tokenizer.get_vocab_size()
+        if size != vocab_size:
+            problem = "the text yields" if size < vocab_size else "the text's characters alone are"
+            raise UserError(f"{problem} {size} types, not vocab_size {vocab_size}: ask for {size}")
         if kind == "bpe":
             model = json.loads(tokenizer.to_str())["model"]
-            return cls._of_merges(model["vocab"], [tuple(pair) for pair in model["merges"]])
+            merges = [tuple(pair) for pair in model["merges"]]
+            tokenizer, _ = _empty("bpe", vocab=model["vocab"], merges=merges)
         return cls(tokenizer)
 
     @classmethod
@@ -86,28 +86,8 @@ class Vocabulary:
         singles = [c + end for c in characters for end in ("", END)]
         parts = [part for pair in pairs for part in (*pair, "".join(pair))]
         names = [*SPECIALS, "<unk>", *singles, *parts]
-        return cls._of_merges({name: i for i, name in enumerate(dict.fromkeys(names))}, pairs)
-
-    @classmethod
-    def _of_merges(cls, types: dict[str, int], pairs: list[tuple[str, str]]) -> "Vocabulary":
-        """Make a vocabulary of kind bpe."""
-        from tokenizers import models
-
-        tokenizer, _ = _empty("bpe")
-        tokenizer.model = models.BPE(
-            vocab=types, merges=pairs, unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END
-        )
-        return cls(tokenizer)
-
-    @classmethod
-    def load(cls, path: Path) -> "Vocabulary":
-        """Load a file that `save` wrote; UserError when it cannot be read."""
-        return _parse(_read(path), path)
-
-    def save(self, path: Path) -> None:
-        """Write types and merges as JSON, in the format of `tokenizers`."""
-        # not by the library's save: a full disk would raise a bare Exception
-        path.write_text(self._tokenizer.to_str(pretty=True), encoding="utf-8")
+        types = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        return cls(_empty("bpe", vocab=types, merges=pairs)[0])
 
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()
@@ -165,25 +145,31 @@ class Vocabularies(NamedTuple):
     @classmethod
     def load(cls, path: Path) -> "Vocabularies":
         """Load a file that `save` wrote; UserError when it cannot be read."""
-        tree = _read(path)
-        if isinstance(tree, dict) and tree.keys() == {"source", "target"}:
-            return cls(*(_parse(tree[side], path) for side in cls._fields))
-        both = _parse(tree, path)
-        return cls(both, both)
+        from tokenizers import Tokenizer
+
+        try:
+            tree = json.loads(path.read_text(encoding="utf-8"))
+            joint = tree.keys() != {"source", "target"}
+            trees = [tree] if joint else [tree["source"], tree["target"]]
+            sides = [Vocabulary(Tokenizer.from_str(json.dumps(tree))) for tree in trees]
+        except Exception as error:  # tokenizers raises a bare Exception
+            raise UserError(f"{path}: not a readable vocabulary ({error})") from error
+        return cls(sides[0], sides[-1])
 
     def save(self, path: Path) -> None:
-        """Write one file: as `Vocabulary.save` does if it is joint, else both by side."""
+        """Write types and merges as JSON in the format of `tokenizers`; by side if not joint."""
+        # not by the library's save: a full disk would raise a bare Exception
         if self.source is self.target:
-            self.target.save(path)
+            text = self.target._tokenizer.to_str(pretty=True)
         else:
-            trees = {
-                side: json.loads(each._tokenizer.to_str()) for side, each in self._asdict().items()
-            }
-            path.write_text(json.dumps(trees, indent=1, ensure_ascii=False), encoding="utf-8")
+            sides = self._asdict().items()
+            trees = {side: json.loads(each._tokenizer.to_str()) for side, each in sides}
+            text = json.dumps(trees, indent=1, ensure_ascii=False)
+        path.write_text(text, encoding="utf-8")
 
 
-def _empty(kind: str):
-    """Return an untrained tokenizer of a kind, and its special tokens."""
+def _empty(kind: str, **learned):
+    """Return a tokenizer of a kind, and its special tokens; untrained unless merges are given."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     if kind not in KINDS:
@@ -197,31 +183,9 @@ def _empty(kind: str):
     tokenizer = Tokenizer(
         models.WordLevel(unk_token="<unk>")
         if kind == "words"
-        else models.BPE(unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END)
+        else models.BPE(unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END, **learned)
     )
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
     # No word has a space in it. The text's own <unk>, as WikiText has it, is ours.
     specials = ["< pad >", "< eos >"] if kind == "words" else SPECIALS
     return tokenizer, [*specials, "<unk>"]
-
-
-def _alphabet() -> list[str]:
-    from tokenizers import pre_tokenizers
-
-    return pre_tokenizers.ByteLevel.alphabet()
-
-
-def _read(path: Path):
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a readable vocabulary ({error})") from None
-
-
-def _parse(tree, path: Path) -> Vocabulary:
-    from tokenizers import Tokenizer
-
-    try:
-        return Vocabulary(Tokenizer.from_str(json.dumps(tree)))
-    except Exception as error:  # the library raises a bare Exception
-        raise UserError(f"{path}: not a readable vocabulary ({error})") from error

@@ -1,0 +1,111 @@
+"""What models are trained on and validated with: pairs of sentences, or excerpts of a text."""
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from dynconv.text.batching import Batch, Pair, collate, collate_text
+from dynconv.text.prepared import Prepared
+from dynconv.text.vocabulary import EOS, Vocabulary
+
+
+@dataclass(eq=False)
+class Examples:
+    """Examples that lie one after the other in an array of ids, in memory or on the disk."""
+
+    tokens: np.ndarray
+    bounds: np.ndarray
+    """int64 offsets into the tokens: `sides` of each example, then the end of the last"""
+    directory: Path | None = None
+    """of the prepared corpus, for error messages"""
+
+    sides: ClassVar[int]
+    collate: ClassVar[Callable]
+
+    def __len__(self) -> int:
+        return (len(self.bounds) - 1) // self.sides
+
+    def offsets(self, i: int) -> list[int]:
+        """Return the offsets of example i, one per side, and its end."""
+        first = self.sides * range(len(self))[i]  # IndexError beyond the end; -1 is the last
+        return self.bounds[first : first + self.sides + 1].tolist()
+
+    def batch(self, chosen: Iterable[int]) -> Batch:
+        """Collate the examples of these indices into a batch."""
+        return self.collate([self[i] for i in chosen])
+
+
+@dataclass(eq=False)
+class Pairs(Examples):
+    """Sentence pairs: the ids of source, target, source, target ..., without <eos>."""
+
+    max_source: int = sys.maxsize
+    """tokens of a source that are kept"""
+
+    sides, collate = 2, staticmethod(collate)
+
+    @classmethod
+    def of(cls, corpus: Prepared, max_source: int = sys.maxsize) -> "Pairs":
+        """Return the pairs of a prepared training split; they are read from the disk when used."""
+        return cls(corpus.tokens, corpus.bounds, corpus.directory, max_source)
+
+    @classmethod
+    def from_ids(cls, pairs: Iterable[Pair]) -> "Pairs":
+        """Return pairs of ids that are in memory."""
+        sides = [np.asarray(ids, np.int64) for ids in chain.from_iterable(pairs)]
+        return cls(np.concatenate(sides), np.cumsum([0, *map(len, sides)]))
+
+    def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the source and target of pair i as views."""
+        start, middle, end = self.offsets(i)
+        return self.tokens[start : min(middle, start + self.max_source)], self.tokens[middle:end]
+
+    def lengths(self, chosen: Iterable[int] | np.ndarray) -> np.ndarray:
+        """Count the tokens of source and target, <eos> included: (n) indices to (n, 2) int64."""
+        first = 2 * np.asarray(chosen, dtype=np.int64)
+        start, middle, end = (self.bounds[first + k] for k in range(3))
+        source = np.minimum(middle - start, self.max_source)
+        return np.stack([source, end - middle], axis=1) + 1
+
+
+class Excerpts(Examples):
+    """Stretches of a text for a language model, each with the token before its first.
+
+    Without `block`, each line is an excerpt, after the <eos> of the line before. Otherwise the text
+    is cut into blocks of `block` tokens, regardless of its lines (Baevski and Auli 2019).
+    """
+
+    sides, collate = 1, staticmethod(collate_text)
+
+    @classmethod
+    def of(cls, corpus: Prepared, block: int | None) -> "Excerpts":
+        """Return the excerpts of a prepared training split."""
+        return cls(corpus.tokens, _cut(corpus.bounds, block), corpus.directory)
+
+    @classmethod
+    def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, block: int | None) -> "Excerpts":
+        """Encode lines that are in memory."""
+        ids = vocabulary.encode(lines)
+        tokens = np.array([EOS, *chain.from_iterable(chain(line, (EOS,)) for line in ids)])
+        return cls(tokens, _cut(np.cumsum([0, *(len(line) + 1 for line in ids)]), block))
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        """Return the ids of excerpt i and the one before it, as a view."""
+        start, end = self.offsets(i)
+        return self.tokens[start : end + 1]
+
+    def lengths(self, chosen: Iterable[int] | np.ndarray) -> np.ndarray:
+        """Count 0 source tokens and the tokens to predict: (n) indices to (n, 2) int64."""
+        first = np.asarray(chosen, dtype=np.int64)
+        target = self.bounds[first + 1] - self.bounds[first]
+        return np.stack([np.zeros_like(target), target], axis=1)
+
+
+def _cut(eos: np.ndarray, block: int | None) -> np.ndarray:
+    """Return where excerpts begin and the last one ends, from the positions of each <eos>."""
+    return eos if block is None else np.append(np.arange(0, eos[-1], block), eos[-1])
