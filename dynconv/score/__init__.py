@@ -2,9 +2,8 @@
 
 from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf, split_compounds
-from dynconv.score.metric import measure
+from dynconv.score.metric import measure, report
 from dynconv.score.perplexity import Perplexity, perplexity
-from dynconv.score.report import report
 from dynconv.score.rouge import rouge
 
 __all__ = [

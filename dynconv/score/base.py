@@ -7,7 +7,7 @@ from dynconv.errors import UserError
 
 
 class Score(NamedTuple):
-    """The value of a metric over a corpus; `low` and `high` bound the 95% interval, if computed."""
+    """The value of a metric over a corpus, with a signature so that others can repeat it."""
 
     metric: str
     value: float
@@ -15,6 +15,9 @@ class Score(NamedTuple):
     signature: str
     low: float | None = None
     high: float | None = None
+    """the 95% interval, if it was computed"""
+    detail: str = ""
+    """of BLEU: its n-gram precisions, brevity penalty and lengths"""
 
     def __str__(self) -> str:
         interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"

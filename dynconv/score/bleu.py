@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 
 from sacrebleu.metrics import BLEU, CHRF
-from sacrebleu.metrics.bleu import BLEUScore
 
 from dynconv.score.base import Score, check_pairs
 
@@ -31,31 +30,11 @@ def bleu(
 ) -> Score:
     """Compute corpus BLEU with one reference per line.
 
-    lowercase:       ignore case
-    tokenized:       use the tokens of the lines as they are, like multi-bleu.perl, not those of 13a
-    compound_split:  apply `split_compounds` to both sides first; implies tokenized
-    bootstrap:       resamples (2 or more) for the 95% interval; sacreBLEU fixes their seed
+    lowercase       ignore case
+    tokenized       use the tokens of the lines as they are, like multi-bleu.perl, not those of 13a
+    compound_split  apply `split_compounds` to both sides first; implies tokenized
+    bootstrap       resamples (2 or more) for the 95% interval; sacreBLEU fixes their seed
     """
-    return bleu_parts(
-        hypotheses,
-        references,
-        lowercase=lowercase,
-        tokenized=tokenized,
-        compound_split=compound_split,
-        bootstrap=bootstrap,
-    )[0]
-
-
-def bleu_parts(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    lowercase: bool,
-    tokenized: bool,
-    compound_split: bool,
-    bootstrap: int,
-) -> tuple[Score, BLEUScore]:
-    """Return `bleu` and sacreBLEU's own result: precisions, brevity penalty and lengths."""
     check_pairs(hypotheses, references)
     if tokenized or compound_split:
         # multi-bleu.perl does not smooth: no matching 4-gram means BLEU 0.
@@ -70,7 +49,12 @@ def bleu_parts(
     if compound_split:
         signature.update("compounds", "split")
     name = "BLEU, compounds split" if compound_split else "BLEU, tokenized" if tokenized else "BLEU"
-    return Score(name, result.score, str(signature), *_interval(result, bootstrap)), result
+    precisions = "/".join(f"{p:.1f}" for p in result.precisions)
+    detail = (  # the words of multi-bleu.perl, so that old logs compare at a glance
+        f"{precisions} (BP={result.bp:.3f}, ratio={result.ratio:.3f}, "
+        f"hyp_len={result.sys_len}, ref_len={result.ref_len})"
+    )
+    return Score(name, result.score, str(signature), *_interval(result, bootstrap), detail)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int = 0) -> Score:

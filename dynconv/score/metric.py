@@ -1,10 +1,12 @@
-"""The metrics that a recipe can name."""
+"""The metrics that a recipe can name, and the report that `dynconv score` prints."""
 
 from collections.abc import Sequence
 
 from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf
-from dynconv.score.rouge import rouge
+from dynconv.score.rouge import rouge as compute_rouge
+
+RESAMPLES = 1000  # sacreBLEU's own default
 
 
 def measure(
@@ -25,28 +27,47 @@ def measure(
     rouge-75          as rouge, but recall within the first 75 bytes (DUC-2004); a line may have
                       several references
 
-    language: the language of the text, which only bleu-detokenized uses
-    bootstrap: resamples for the 95% intervals of BLEU and chrF; 0 for no intervals
+    language   of the text, which only bleu-detokenized uses
+    bootstrap  resamples for the 95% intervals of BLEU and chrF; 0 for no intervals
     """
     if metric.startswith("rouge"):
         duc = {"recall": True, "limit": 75} if metric == "rouge-75" else {}
-        three = rouge(hypotheses, references, stem=True, sentence_end=" .", **duc)
+        three = compute_rouge(hypotheses, references, stem=True, sentence_end=" .", **duc)
         mean = sum(score.value for score in three) / len(three)
         return [Score("ROUGE mean", mean, three[0].signature), *three]
     pair, options = (hypotheses, references), {"bootstrap": bootstrap}
     if metric == "bleu-detokenized":
-        pair = tuple(detokenized(side, language) for side in pair)
+        from sacremoses import MosesDetokenizer
+
+        join = MosesDetokenizer(language).detokenize
+        pair = [[join(line.split()) for line in side] for side in pair]
     if metric in ("bleu", "bleu-detokenized"):
         return [bleu(*pair, **options), chrf(*pair, **options)]
     scores = [bleu(*pair, tokenized=True, **options), bleu(*pair, **options)]
     if metric == "bleu-split":
-        scores.insert(0, bleu(*pair, tokenized=True, compound_split=True, **options))
+        scores.insert(0, bleu(*pair, compound_split=True, **options))
     return scores
 
 
-def detokenized(lines: Sequence[str], language: str) -> list[str]:
-    """Join the tokens of Moses's tokeniser to plain text."""
-    from sacremoses import MosesDetokenizer
+def report(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenized: bool = False,
+    compound_split: bool = False,
+    rouge: bool = False,
+) -> str:
+    """Return a line for each metric, with value, 95% interval and signature.
 
-    joiner = MosesDetokenizer(language)
-    return [joiner.detokenize(line.split()) for line in lines]
+    sacreBLEU (13a) and chrF are always included; each flag adds its metric, ROUGE with stemming as
+    in the papers. `lowercase` applies to every BLEU, not to chrF. Below each BLEU are its n-gram
+    precisions, brevity penalty and lengths.
+    """
+    pair = hypotheses, references
+    kinds = [{}] + [{"tokenized": True}] * tokenized + [{"compound_split": True}] * compound_split
+    scores = [bleu(*pair, lowercase=lowercase, bootstrap=RESAMPLES, **kind) for kind in kinds]
+    scores.append(chrf(*pair, bootstrap=RESAMPLES))
+    if rouge:
+        scores += compute_rouge(*pair, stem=True)
+    return "\n".join(f"{s}\n    {s.detail}" if s.detail else str(s) for s in scores)

@@ -45,14 +45,14 @@ def rouge(
 
     def score(hypothesis: str, references: Sequence[str]) -> list[float]:
         """Return the three values of one line."""
-        found = [scorer.score(reference, hypothesis) for reference in references]
+        results = [scorer.score(reference, hypothesis) for reference in references]
         words = [len(tokenizer.tokenize(reference)) for reference in references]
         values = []
         for kind in KINDS:
             sizes = [max(n - 1, 0) if kind == "rouge2" else n for n in words]
-            hits = sum(f[kind].recall * n for f, n in zip(found, sizes, strict=True))
+            hits = sum(r[kind].recall * n for r, n in zip(results, sizes, strict=True))
             R = hits / max(sum(sizes), 1)
-            P = sum(f[kind].precision for f in found) / len(found)
+            P = sum(r[kind].precision for r in results) / len(results)
             values.append(R if recall else 2 * P * R / max(P + R, 1e-9))
         return values
 

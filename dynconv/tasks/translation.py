@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dynconv.decode import greedy, translate
 from dynconv.errors import UserError
 from dynconv.score import measure
-from dynconv.score.report import RESAMPLES
+from dynconv.score.metric import RESAMPLES
 from dynconv.tasks.task import Evaluation, Example, HeldOut, Task, Validation
 from dynconv.text import Batch, Pairs, Prepared, Vocabularies, load_parallel, read_lines
 from dynconv.text.corpus import corpus_dir, find_split

@@ -3,8 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -12,14 +11,7 @@ import numpy as np
 
 from dynconv.config.files import sha256
 from dynconv.errors import UserError
-from dynconv.text.corpus import (
-    OPENERS,
-    Row,
-    corpus_dir,
-    find_split,
-    stream_lines,
-    stream_parallel,
-)
+from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_lines, stream_parallel
 from dynconv.text.prepared import FORMAT, Prepared, is_prepared, open_prepared
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
@@ -62,36 +54,41 @@ def prepare(
     vocabulary has another size, or the disk cannot be written.
     """
     out = out.resolve()
-    _refuse_existing(out)
+    if is_prepared(out):
+        raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise UserError(f"{out}: something else is there: give another --out")
     splits = _find_splits(corpus_dir(corpus), source, target)
     given = vocabulary and Vocabularies.load(vocabulary)
     if given and given.sizes != vocab_size:
-        raise UserError(
-            f"{vocabulary}: {given.sizes} types, not vocab_size {vocab_size}: give that number"
-        )
+        sizes = f"{given.sizes} types, not vocab_size {vocab_size}"
+        raise UserError(f"{vocabulary}: {sizes}: give that number")
     scratch = out.with_name(out.name + ".part")
     shutil.rmtree(scratch, ignore_errors=True)  # of a preparation that was killed
     try:
         scratch.mkdir(parents=True)
         # Every mistake in the text is found here, before the long part.
-        counts = {split: _count_rows(split, paths) for split, paths in splits.items()}
+        counts = {
+            split: sum(1 for _ in _bar(_stream(paths), f"read {split}", None))
+            for split, paths in splits.items()
+        }
         vocabularies = given or _learn(splits["train"], counts["train"], vocab_size, kind)
         vocabularies.save(scratch / "vocabulary.json")
         dtype = "uint16" if max(map(len, vocabularies)) <= SHORT else "uint32"
         rows = _bar(_stream(splits["train"]), "encode", counts["train"])
         if source is None:
-            chunks = _encode_lines(rows, vocabularies.target)
+            chunks = _encode(rows, [vocabularies.target], end=[EOS])
             pairs, _, total = _write_ids(chunks, [EOS], scratch, dtype)
             source_tokens, target_tokens = 0, total - pairs  # each line has one <eos>
         else:
-            chunks = _encode_pairs(rows, vocabularies)
+            chunks = _encode((row for row in rows if all(map(str.strip, row))), vocabularies)
             sides, source_tokens, total = _write_ids(chunks, [], scratch, dtype)
             pairs, target_tokens = sides // 2, total - source_tokens
         if not pairs:
             raise UserError(f"{corpus}: no usable pair in split train: all have a blank side")
         _copy_text(splits, [side for side in (source, target) if side], scratch)
-        prepared = Prepared(
-            directory=out,
+        fields = dict(
+            format=FORMAT,
             corpus=corpus,
             source=source,
             target=target,
@@ -104,10 +101,8 @@ def prepare(
             dtype=dtype,
             files={path.name: _sync_file(path) for path in sorted(scratch.iterdir())},
         )
-        fields = asdict(prepared)
-        del fields["directory"]
         meta = scratch / "prepared.json"
-        meta.write_text(json.dumps({"format": FORMAT, **fields}, indent=1), encoding="utf-8")
+        meta.write_text(json.dumps(fields, indent=1), encoding="utf-8")
         _sync_file(meta)
         os.replace(scratch, out)
     except OSError as error:
@@ -117,32 +112,19 @@ def prepare(
     return open_prepared(out, verify=False)
 
 
-def _refuse_existing(out: Path) -> None:
-    if is_prepared(out):
-        raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
-    if out.is_dir() and not any(out.iterdir()):
-        return
-    if out.exists():
-        raise UserError(f"{out}: something else is there: give another --out")
-
-
 def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, list[Path]]:
     """Find the files of each split; UserError if one has one side only, or train is missing."""
     splits = {}
     for split in ("train", "valid", "test"):
         names = [f"{split}.{side}" for side in (source, target) if side]
-        here = [directory / (name + suffix) for name in names for suffix in ("", *OPENERS)]
-        if split == "train" or any(path.is_file() for path in here):
+        files = [directory / (name + suffix) for name in names for suffix in ("", *OPENERS)]
+        if split == "train" or any(file.is_file() for file in files):
             splits[split] = [find_split(directory, name) for name in names]
     return splits
 
 
 def _stream(paths: list[Path]) -> Iterator[Row]:
     return stream_parallel(*paths) if len(paths) == 2 else zip(stream_lines(*paths), strict=True)
-
-
-def _count_rows(split: str, paths: list[Path]) -> int:
-    return sum(1 for _ in _bar(_stream(paths), f"read {split}", None))
 
 
 def _bar(rows: Iterable[Row], what: str, total: int | None) -> Iterable[Row]:
@@ -157,15 +139,15 @@ def _learn(
 ) -> Vocabularies:
     """Learn a vocabulary of all sides of the training text, or one of each."""
     if isinstance(vocab_size, int):
-        both = Vocabulary.learn(_sample(paths, lines, kind), vocab_size, kind)
-        return Vocabularies(both, both)
+        joint = Vocabulary.learn(_sample(paths, lines, kind), vocab_size, kind)
+        return Vocabularies(joint, joint)
     learned, mistakes = [], []
     for path, size in zip(paths, vocab_size, strict=True):
         try:
             learned.append(Vocabulary.learn(_sample([path], lines, kind), size, kind))
         except UserError as error:
             mistakes.append(f"{path.name}: {error}")
-    if mistakes:  # both at once, because learning takes long
+    if mistakes:  # report both at once, because learning takes long
         raise UserError("; ".join(mistakes))
     return Vocabularies(*learned)
 
@@ -175,7 +157,7 @@ def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
     if kind == "words":
         return chain.from_iterable(_spread(paths, lines, lines, "learn"))
     probe = chain.from_iterable(_spread(paths, lines, PROBE, "probe"))
-    words = chain.from_iterable(line.split() for line in probe)
+    words = (word for line in probe for word in line.split())
     size = sum(len(word.encode()) for word in words if len(word) > LONG) / min(PROBE, lines)
     sample = min(SAMPLE, int(LONG_BYTES / size)) if size else SAMPLE
     return chain.from_iterable(_spread(paths, lines, sample, "learn"))
@@ -187,18 +169,14 @@ def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[R
     return (row for i, row in numbered if i * sample // lines < (i + 1) * sample // lines)
 
 
-def _encode_pairs(rows: Iterable[Row], vocabularies: Vocabularies) -> Iterator[list[list[int]]]:
-    """Yield the ids of source, target, source ... of the pairs without a blank side, in chunks."""
-    for chunk in _chunks(row for row in rows if all(map(str.strip, row))):
+def _encode(
+    rows: Iterable[Row], vocabularies: Sequence[Vocabulary], end: Sequence[int] = ()
+) -> Iterator[list[list[int]]]:
+    """Yield the ids of each side of each row, followed by those of `end`, in chunks."""
+    for chunk in _chunks(rows):
         texts = zip(*chunk, strict=True)
         sides = (v.encode(text) for v, text in zip(vocabularies, texts, strict=True))
-        yield list(chain.from_iterable(zip(*sides, strict=True)))
-
-
-def _encode_lines(rows: Iterable[Row], vocabulary: Vocabulary) -> Iterator[list[list[int]]]:
-    """Yield the ids of lines, blank ones included, each followed by <eos>, in chunks."""
-    for chunk in _chunks(rows):
-        yield [[*ids, EOS] for ids in vocabulary.encode([line for (line,) in chunk])]
+        yield [[*ids, *end] for row in zip(*sides, strict=True) for ids in row]
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -242,11 +220,9 @@ def _copy_text(splits: dict[str, list[Path]], languages: list[str], to: Path) ->
     for split in splits.keys() - {"train"}:
         for path, language in zip(splits[split], languages, strict=True):
             name = f"{split}.{language}"
-            for each in [path, *path.parent.glob(f"{name}[0-9]*")]:
-                with (
-                    OPENERS.get(each.suffix, open)(each, "rb") as text,
-                    (to / (name if each == path else each.name)).open("wb") as plain,
-                ):
+            for file in [path, *path.parent.glob(f"{name}[0-9]*")]:
+                copy = to / (name if file == path else file.name)
+                with OPENERS.get(file.suffix, open)(file, "rb") as text, copy.open("wb") as plain:
                     shutil.copyfileobj(text, plain)
 
 
