@@ -15,6 +15,7 @@ from test_cuda_kernels import mask
 from dynconv import cli, ops
 from dynconv.kernels.cuda import build
 from dynconv.lab import simulate
+from dynconv.lab.bench import competitors as rivals
 from dynconv.lab.bench.cases import Case, Shape, draw, dtype_name
 from dynconv.lab.bench.cuda import command, competitors, contest, floors, gate, gpu
 from dynconv.lab.bench.cuda.contest import Contest
@@ -413,7 +414,7 @@ def test_everything_is_measured_and_written(tmp_path, monkeypatch):
     wrong, report, text = bench_on_cpu(simulate.kernels, tmp_path, monkeypatch, operators)
     assert wrong == 0 and width(text.rsplit("\n", 1)[0]) <= 100 and "0 wrong" in text
     assert report["command"] == "the command" and report["device"] == "NVIDIA Nothing-1"
-    assert report["versions"]["driver"] == "1.2" and report["numbers"]["copy_gb_per_s"] > 0
+    assert report["versions"]["driver"] == "1.2"
     assert set(report["load"]) == {"before", "after"}
     beside = ("launch", "copy", "attention")
     impls = {
@@ -433,7 +434,9 @@ def test_everything_is_measured_and_written(tmp_path, monkeypatch):
             assert (row["right"] is True and row["error"] < 1e-6) or row["impl"] != "cuda"
             assert (row["times_floor"] is None) == (row["operator"] in beside)
             assert row["attention_by_this"] > 0
-    eager = [row for row in rows if row["impl"] in ("separate", "shifted")]
+            assert row["operator"] != "copy" or row["copy_share"] == 1
+    softmax = [row for row in rows if row["operator"] == "dynamic_conv_softmax"]
+    eager = [row for row in softmax if row["impl"] != "cuda"]
     best = min(eager, key=lambda row: row["ms"])
     assert best["eager_by_this"] == 1
 
@@ -532,7 +535,7 @@ def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
     text = capsys.readouterr().out
     assert width(text.rsplit("\n", 2)[0]) <= 100
     report = json.loads(path.read_text())
-    assert report["numbers"]["copy_gb_per_s"] > 1 and report["versions"]["cupy"]
+    assert report["versions"]["cupy"]
     for row in report["numbers"]["rows"]:
         if row["impl"] in ("cuda", "v1", ""):
             assert row["right"] is not False and row["ms"] > 0 and row["note"] is None, row
@@ -595,9 +598,9 @@ def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
 
 @simulated
 def test_what_would_need_a_matrix_for_each_head_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(contest, "SQUARE", 8 * 2 * 12 * 12 - 1)
+    monkeypatch.setattr(rivals, "LIMIT", 2 * 4 * 2 * 2 * 12 * 12 - 1)
     _, report, text = bench_on_cpu(simulate.kernels, tmp_path, monkeypatch)
     band = [row for row in report["numbers"]["rows"] if row["impl"] == "band"]
     left = [row["T"] for row in band if row["ms"] is None]
-    assert left and set(left) == {12} and "left out: T x T for each head" in text
+    assert left and set(left) == {12} and "needs about 4.61e-06 GB" in text
     assert {row["T"] for row in band} == {12, 9}

@@ -1,9 +1,9 @@
 """What `dynconv bench ops` compares: a copy, attention, implementations of each operator."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 
 import torch
 from torch import Tensor
@@ -11,17 +11,18 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.errors import UserError
 from dynconv.lab.bench.cases import Case, Shape, attention, draw
-from dynconv.lab.bench.measure import Run, peak
+from dynconv.lab.bench.measure import Run
 from dynconv.ops.registry import OPERATORS
 
-PROBES = 256, 512, 768  # lengths from which `predict_peaks` extrapolates to longer ones
+LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes
+MATRICES = {"band": 2, "window": 9}  # T x T per head that forward and backward hold at their peak
 
 
 @dataclass(frozen=True)
 class Competitor:
     """An implementation with its inputs and, if it has a backward pass, the output's gradient."""
 
-    operator: str
+    case: Case
     impl: str
     function: Callable[..., Tensor]
     inputs: Sequence[Tensor]
@@ -43,12 +44,16 @@ class Competitor:
         return partial(grad, out, self.inputs, self.gradient, retain_graph=True)
 
     def run(self, direction: str) -> Run:
-        """Return what is measured in one direction."""
+        """Return what is measured in one direction, with a note if it takes too much memory."""
+        call = getattr(self, direction, None)
+        run = Run(self.case.operator, self.impl, direction, lambda: call, self.inputs)
         if direction == "backward":  # the graph keeps the output alive, as large as its gradient
-            kept = self.gradient.nbytes
-            return Run(self.operator, self.impl, direction, self.record, self.inputs, kept)
-        call = getattr(self, direction)
-        return Run(self.operator, self.impl, direction, lambda: call, self.inputs)
+            run.make, run.kept = self.record, self.gradient.nbytes
+        B, T, _, H = self.case.shape
+        need = MATRICES.get(self.impl, 0) * B * H * T * T * self.case.dtype.itemsize
+        if need > LIMIT:
+            run.note = f"needs about {need / 1e9:.3g} GB, more than {LIMIT / 1e9:.3g} GB"
+        return run
 
 
 def competitors(shape: Shape, K: int, chosen: dict[str, list[str]]) -> Iterator[Competitor]:
@@ -57,17 +62,19 @@ def competitors(shape: Shape, K: int, chosen: dict[str, list[str]]) -> Iterator[
     chosen: names of implementations by operator, as `choose` returns them
     """
     cpu = torch.device("cpu")
-    (x, *_), gradient, _ = draw(Case("cumulative_mean", K, torch.float32, shape), cpu)
-    yield Competitor("copy", "", torch.empty_like(x).copy_, [x], None)
+    mean = Case("cumulative_mean", K, torch.float32, shape)
+    (x, *_), gradient, _ = draw(mean, cpu)
+    yield Competitor(mean._replace(operator="copy"), "", torch.empty_like(x).copy_, [x], None)
     k, v = torch.randn(2, *x.shape, generator=torch.Generator().manual_seed(2))
     inputs = [z.requires_grad_() for z in (x.clone(), k, v)]
-    yield Competitor("attention", "", partial(attention, heads=shape.H), inputs, gradient)
+    attend = partial(attention, heads=shape.H)
+    yield Competitor(mean._replace(operator="attention"), "", attend, inputs, gradient)
     for operator, impls in chosen.items():
-        case = Case(operator, K, torch.float32, shape)
+        case = mean._replace(operator=operator)
         inputs = [z.requires_grad_() for z in draw(case, cpu)[0]]
         for impl in impls:
             function = partial(getattr(ops, operator), **case.options(), impl=impl)
-            yield Competitor(operator, impl, function, inputs, gradient)
+            yield Competitor(case, impl, function, inputs, gradient)
 
 
 def choose(operators: Sequence[str], impls: Sequence[str] | None) -> dict[str, list[str]]:
@@ -86,24 +93,3 @@ def choose(operators: Sequence[str], impls: Sequence[str] | None) -> dict[str, l
             known = sorted({impl for name in operators for impl in ops.implementations(name)})
             raise UserError(f"no implementation {impl!r} here: there are auto, {', '.join(known)}")
     return chosen
-
-
-def predict_peaks(shape: Shape, K: int, chosen: dict[str, list[str]]) -> list[float]:
-    """Return about how many bytes each competitor needs at its peak, in the order of `competitors`.
-
-    The prediction extrapolates from one sentence of three short lengths. A parabola through their
-    peaks is enough, because memory grows at most with T x T matrices.
-    """
-    lengths = PROBES if shape.T > max(PROBES) else (shape.T,)
-    shares = [prod((shape.T - b) / (a - b) for b in lengths if b != a) for a in lengths]  # Lagrange
-    peaks = [
-        [
-            0 if short.gradient is None else peak(short.forward_backward)
-            for short in competitors(shape._replace(B=1, T=T), K, chosen)
-        ]
-        for T in lengths
-    ]
-    return [
-        shape.B * sum(share * measured for share, measured in zip(shares, column, strict=True))
-        for column in zip(*peaks, strict=True)
-    ]

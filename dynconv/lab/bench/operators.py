@@ -1,6 +1,5 @@
 """`dynconv bench ops`: every implementation of every operator against a copy and attention."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,12 +8,10 @@ import torch
 from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Shape, parse_shape
-from dynconv.lab.bench.competitors import choose, competitors, predict_peaks
+from dynconv.lab.bench.competitors import choose, competitors
 from dynconv.lab.bench.measure import Cpu, four_digits, measure, ratios, spread
 from dynconv.lab.bench.table import Column, digits, table
 from dynconv.ops.registry import OPERATORS
-
-LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes
 
 
 def bench_ops(
@@ -56,30 +53,23 @@ def bench_ops(
 
 def measure_shape(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> dict:
     """Return the numbers of one shape, as they are written to the file."""
-    needs = predict_peaks(shape, K, chosen)
-    entered = list(competitors(shape, K, chosen))
-    size = entered[0].inputs[0].nbytes
     rows, runs = [], []
-    for one, need in zip(entered, needs, strict=True):
-        row: dict = {"operator": one.operator, "impl": one.impl or None}
-        if need > LIMIT:
-            row["left_out"] = f"needs about {need / 1e9:.3g} GB, more than {LIMIT / 1e9:.3g} GB"
-        else:
-            directions = ["forward"] if one.gradient is None else ["forward", "forward_backward"]
-            runs += [(row, one.run(direction)) for direction in directions]
-        rows.append(row)
+    for one in competitors(shape, K, chosen):
+        directions = ["forward"] if one.gradient is None else ["forward", "forward_backward"]
+        rows.append({"operator": one.case.operator, "impl": one.impl or None})
+        runs += [(rows[-1], one.run(direction)) for direction in directions]
+    size = one.case.x_bytes
     with torch.no_grad():
         measure([run for _, run in runs], Cpu(), rounds, f"T = {shape.T:,}")
-    times = {(run.operator, run.direction): run.times for _, run in runs[:3]}
+    times = {(run.operator, run.direction): run.times for _, run in runs}
     for row, run in runs:
         if run.note:
             row["left_out"] = run.note
             continue
-        attention = times.get(("attention", run.direction), [])
         numbers = spread("ms", [second * 1e3 for second in run.times])
         numbers["rounds"] = len(run.times)
         numbers |= spread("times_copy", ratios(run.times, times["copy", "forward"]))
-        numbers |= spread("attention_by_this", ratios(attention, run.times))
+        numbers |= spread("attention_by_this", ratios(times["attention", run.direction], run.times))
         numbers["peak"] = run.peak / size
         if run.direction == "forward_backward":
             numbers["saved"] = run.saved / size

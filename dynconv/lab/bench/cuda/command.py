@@ -20,17 +20,17 @@ from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
 from dynconv.lab.bench.cuda.contest import Contest
 from dynconv.lab.bench.cuda.gpu import Gpu
 from dynconv.lab.bench.cuda.plan import plan as write_plan
-from dynconv.lab.bench.table import WIDTH, Column, digits, size, table
+from dynconv.lab.bench.table import WIDTH, Column, size, table
 
 DTYPES = {dtype_name(dtype): dtype for dtype in NUMBERS}
 OPERATORS = ["light_conv", "dynamic_conv", SEEDED, "talk_conv"]
 ABOUT = (
     "us: medians of graphs played by turns, each after L2 was emptied; GB/s: by the bytes of the "
-    "floor; copy: share of the copy's GB/s; floor: times the floor; attn, eager: times faster than "
-    "attention, and than the best of PyTorch's eager implementations; memory: multiples of x "
-    "beyond the inputs, backward with what was saved; error: of the norm, against float64. "
-    "launch: a graph of one number. PyTorch's implementations with DropConnect draw in the graph: "
-    "two kernels more."
+    "floor; copy: share of the GB/s of a copy of x; floor: times the floor; attn, eager: times "
+    "faster than attention, and than the best of PyTorch's eager implementations; memory: "
+    "multiples of x beyond the inputs, backward with what was saved; error: of the norm, against "
+    "float64. launch: a graph of one number. PyTorch's implementations with DropConnect draw in "
+    "the graph: two kernels more."
 )
 
 
@@ -101,11 +101,7 @@ def measure_cases(
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
     report = ledger.entry(what, command, {"rows": rows}, **clock.about())
     with torch.no_grad(), torch.cuda.stream(clock.stream):
-        largest = max(cases, key=lambda case: case.x_bytes)
-        contest.calibrate(largest.shape, largest.dtype)
-        report["numbers"]["copy_gb_per_s"] = contest.copied
-        where = f"{ledger.source(report)}, load {report['load']['before']}; a copy moves "
-        where += f"{digits(contest.copied)} GB/s"
+        where = f"{ledger.source(report)}, load {report['load']['before']}"
         say("\n".join([*wrap(where, WIDTH), "", *wrap(ABOUT, WIDTH)]))
         for measured in contest.tables(cases):
             rows += measured

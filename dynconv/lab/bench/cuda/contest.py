@@ -17,7 +17,6 @@ from dynconv.lab.bench.cuda.gpu import Gpu
 from dynconv.lab.bench.measure import Run, first_line, four_digits, measure
 
 COMPILED = 1000  # the length T at which PyTorch compiles once per operator and dtype
-SQUARE = 8e9  # bytes of the T x T matrices beyond which they are left out
 DIRECTIONS = "forward", "backward"
 
 
@@ -30,7 +29,7 @@ class Contest:
     def __init__(self, clock: Gpu, kernels, rounds: int):
         self.clock, self.kernels, self.rounds = clock, kernels, rounds
         self.compiled: set[tuple[str, torch.dtype]] = set()
-        self.copied: float | None = None  # GB/s of a copy at the largest shape
+        self.copied: float | None = None  # GB/s of a copy of the same x
         self.attention: dict[str, float | None] = {}  # milliseconds of each direction
 
     def tables(self, cases: Sequence[Case]) -> Iterator[list[dict]]:
@@ -68,14 +67,6 @@ class Contest:
         row |= {"impl": run.impl, "direction": run.direction} | four_digits(finite)
         return row | {"rounds": len(run.times), "right": run.right, "note": run.note}
 
-    def calibrate(self, shape: Shape, dtype: torch.dtype) -> None:
-        """Measure the GB/s of a copy, by the copy engine or a kernel, whichever is faster."""
-        x = torch.randn(shape[:3], device=self.clock.device).to(dtype)
-        runs = [copying(x), Run("negate", "", "forward", lambda: lambda: torch.neg(x))]
-        measure(runs, self.clock, self.rounds, "copy")
-        fastest = min((run.ms for run in runs if run.ms), default=None)
-        self.copied = over(2 * x.nbytes, fastest and fastest * 1e6)
-
     def references(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
         """Measure a tiny launch, a copy, and attention, which is flash in half precision."""
         self.clock.new_pool()
@@ -90,14 +81,18 @@ class Contest:
         with suppress(RuntimeError), torch.enable_grad():
             impl = attention_backend(attend(*(z[:1] for z in inputs)))
         one = torch.zeros(1, device=self.clock.device)
-        attending = Competitor("attention", impl, attend, inputs, g)
-        runs = [Run("launch", "", "forward", lambda: one.zero_), copying(q)]
-        runs += [attending.run(direction) for direction in DIRECTIONS]
-        measure(runs, self.clock, self.rounds, "references")
-        self.attention = {run.direction: run.ms for run in runs[2:]}
-        case = Case("", None, dtype, shape)
-        bytes_of = {"copy": {"bytes": 2 * q.nbytes, "floor_us": None}}
-        return [self.row(case, run, bytes_of.get(run.operator)) for run in runs]
+        case = Case("attention", None, dtype, shape)
+        launch = Run("launch", "", "forward", lambda: one.zero_)
+        copy = Run("copy", "", "forward", lambda: lambda: torch.empty_like(q).copy_(q))
+        attending = [Competitor(case, impl, attend, inputs, g).run(d) for d in DIRECTIONS]
+        measure([launch, copy, *attending], self.clock, self.rounds, "references")
+        self.attention = {run.direction: run.ms for run in attending}
+        self.copied = over(2 * q.nbytes, copy.ms and copy.ms * 1e6)
+        return [
+            self.row(case, launch),
+            self.row(case, copy, {"bytes": 2 * q.nbytes, "floor_us": None}),
+            *(self.row(case, run) for run in attending),
+        ]
 
     def operator(self, case: Case) -> list[dict]:
         """Measure the kernels of a case and what they compete with."""
@@ -110,19 +105,14 @@ class Contest:
             runs = [Run(case.operator, "cuda", d, right=False, note=note) for d in DIRECTIONS]
         leaves = [z.detach().requires_grad_() for z in inputs]
         functions = eager(case)
-        square = case.shape.B * case.shape.H * case.shape.T**2 * case.dtype.itemsize
         for impl, function in functions.items():
-            rival = Competitor(case.operator, impl, function, leaves, g)
-            rivals = [rival.run(direction) for direction in DIRECTIONS]
-            if impl in ("band", "window") and square > SQUARE:
-                for run in rivals:
-                    run.note = f"left out: T x T for each head is {square / 1e9:.0f} GB"
-            runs += rivals
+            rival = Competitor(case, impl, function, leaves, g)
+            runs += [rival.run(direction) for direction in DIRECTIONS]
         kind = case.operator, case.dtype
         if case.shape.T == COMPILED and "shifted" in functions and kind not in self.compiled:
             self.compiled.add(kind)
             function = compiled(functions["shifted"])
-            rival = Competitor(case.operator, "compiled", function, leaves, g)
+            rival = Competitor(case, "compiled", function, leaves, g)
             runs += [rival.run(direction) for direction in DIRECTIONS]
         measure(runs, self.clock, self.rounds, f"{case.operator}, T = {case.shape.T:,}")
         known, rows = floors.known(case), []
@@ -131,11 +121,6 @@ class Contest:
             best = min((z.ms for z in rivals if z.ms and not z.note), default=None)
             rows.append(self.row(case, run, known[run.direction], best))
         return rows
-
-
-def copying(x: Tensor) -> Run:
-    """Return the run of a copy of x."""
-    return Run("copy", "", "forward", lambda: lambda: torch.empty_like(x).copy_(x))
 
 
 def over(a: float | None, b: float | None) -> float | None:
