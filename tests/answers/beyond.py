@@ -53,11 +53,6 @@ def where_a_class_leads(hidden, words, projections, classes):
     return types
 
 
-def row_by_row(hidden, *bands):
-    rows = [band_by_band(row[None], *bands) for row in hidden]
-    return torch.cat([torch.empty(0, dtype=torch.int64), *rows])
-
-
 def in_float64(hidden, words, projections, classes):
     words, projections = [[x.double() for x in part] for part in (words, projections)]
     return band_by_band(hidden.double(), words, projections, classes.double())
@@ -134,7 +129,7 @@ def by_hand(delta, sigma, power=0.8):
 
 
 RIGHT = {
-    "adaptive_argmax": [band_by_band, where_a_class_leads, row_by_row, in_float64],
+    "adaptive_argmax": [band_by_band, where_a_class_leads, in_float64],
     "rouge_l": [
         by_walking,
         lambda h, r: np.array(by_walking(h, r)),

@@ -81,15 +81,6 @@ def folded(W_in, kernel, W_out):
     return torch.einsum("oc,cj,ci->oij", W_out, spread, W_in)
 
 
-def probed(W_in, kernel, W_out):
-    """The same, from the module's answers to impulses."""
-    C, K = len(W_in), kernel.shape[1]
-    impulses = torch.zeros(C, 2 * K - 1, C).to(W_in)
-    impulses[range(C), K - 1, range(C)] = 1
-    out = ops.light_conv(impulses @ W_in.T, kernel, pad_left=K - 1) @ W_out.T  # (C in, T, C out)
-    return out[:, K - 1 :].flip(1).permute(2, 0, 1)
-
-
 def interleaved_fold(W_in, kernel, W_out):
     spread = kernel.repeat(len(W_in) // len(kernel), 1)
     return torch.einsum("oc,cj,ci->oij", W_out, spread, W_in)
@@ -130,7 +121,7 @@ RIGHT = {
     "scaled_gradient": [scaled],
     "softmax_gradient": [through_softmax(softmax_backward)],
     "renormalised": [fair],
-    "folded": [folded, probed],
+    "folded": [folded],
     "dropconnect_mask": [drawn, *map(after, range(20))],
 }
 FIRST = r"T = 1, pad_left = 2.*: values differ first at"

@@ -57,16 +57,6 @@ def by_package(pairs, longest, ratio):
     return [pair for pair in pairs if fits(pair, longest, ratio)]
 
 
-def by_products(pairs, longest, ratio):
-    """As a generator, without a division."""
-    for pair in pairs:
-        source, target = (side.split() for side in pair)
-        n, m = len(source), len(target)
-        short = all(len(word) <= 1000 for word in source + target)
-        if short and 1 <= min(n, m) and max(n, m) <= longest and n <= ratio * m and m <= ratio * n:
-            yield list(pair)
-
-
 def words(side):
     return len(side.split())
 
@@ -111,16 +101,6 @@ def plan(update, gpus, most, batches=lambda u, g, m: -(-u // (g * m)), size=int)
     return accumulate, size(update / gpus / accumulate)
 
 
-def by_search(update, gpus, most):
-    accumulate = 1
-    while accumulate * gpus * most < update:
-        accumulate += 1
-    size = most
-    while accumulate * gpus * size > update:
-        size -= 1
-    return accumulate, size
-
-
 def rounded_down(update, gpus, most):
     return max(1, update // (gpus * most))
 
@@ -132,8 +112,8 @@ def capped(update, gpus, most):
 
 RIGHT = {
     "ring_all_reduce": [ring, ring_in_place],
-    "cleaned": [by_package, by_products, written()],
-    "accumulation": [plan, by_search, lambda u, g, m: ((n := -(-u // (g * m))), u // (g * n))],
+    "cleaned": [by_package, written(), lambda *z: (list(pair) for pair in by_package(*z))],
+    "accumulation": [plan],
 }
 KEEPS, DROPS = "it keeps the pair, which goes", "it drops the pair, which stays"
 WRONG = {

@@ -18,14 +18,6 @@ def corners(image, boxes, table=table_of):
     return S[low + 1, right + 1] - strips + S[top, left]
 
 
-def flat_look_ups(image, boxes):
-    S = table_of(image)
-    top, left, low, right = (boxes + torch.tensor([0, 0, 1, 1])).unbind(dim=1)
-    at = torch.stack([low, top, low, top]) * S.shape[1] + torch.stack([right, right, left, left])
-    signs = torch.tensor([1, -1, -1, 1]).to(image)
-    return signs @ S.flatten()[at]
-
-
 def by_strips(image, boxes):
     """Right, but a whole strip of the table for each box."""
     S = table_of(image)
@@ -67,14 +59,6 @@ def by_masks(image, boxes):
     return ((rows[:, :, None] & columns[:, None]) * image).sum(dim=(1, 2))
 
 
-def kernel(x, left, right, L, R):
-    """The shares of the words in reach, as a DynamicConv's kernel."""
-    d = torch.arange(-L, R + 1)
-    right = torch.zeros_like(left) if right is None else right
-    shares = torch.minimum(1 + d + left[..., None] * L, 1 - d + right[..., None] * R).clamp(0, 1)
-    return ops.dynamic_conv(x, shares / len(d), pad_left=L)
-
-
 def by_table(x, left, right, max_left, max_right, *, clamp=True):
     """Prefix sums, looked up between their entries."""
     T, C = x.shape[1:]
@@ -95,25 +79,6 @@ def by_autograd(g, x, left, right, max_left, max_right):
     inputs = [z.clone().requires_grad_() for z in (x, left, right)]
     out = ops.talk_conv(*inputs, max_left=max_left, max_right=max_right, impl="table")
     return torch.autograd.grad(out, inputs, g)
-
-
-def column_by_column(g, x, left, right, max_left, max_right):
-    """Lists of numbers, one sentence and one head at a time."""
-    (B, T, C), H = x.shape, left.shape[2]
-    R, K = C // H, max_left + max_right + 1
-    dx, dleft, dright = (torch.zeros_like(z) for z in (x, left, right))
-    for b, t, h in torch.cartesian_prod(*map(torch.arange, (B, T, H))).tolist():
-        c = slice(h * R, h * R + R)
-        low = max(t - left[b, t, h].item() * max_left, 0)
-        high = min(t + right[b, t, h].item() * max_right, T - 1)
-        for s in range(T):
-            share = min(1, max(0, 1 - low + s), max(0, 1 - s + high))
-            dx[b, s, c] += share * g[b, t, c] / K
-        if low % 1:
-            dleft[b, t, h] = max_left / K * g[b, t, c] @ x[b, int(low), c]
-        if high % 1:
-            dright[b, t, h] = max_right / K * g[b, t, c] @ x[b, int(high) + 1, c]
-    return [dx, dleft, dright]
 
 
 def changed(**change):
@@ -144,30 +109,16 @@ def by_ones(x, *window):
     return sums(x, *window) / sums(torch.ones_like(x), *window)
 
 
-def by_shares(x, left, right, max_left, max_right):
-    right = torch.zeros_like(left) if right is None else right
-    t = torch.arange(x.shape[1])
-    to_left = (left * max_left).clamp(max=t[:, None])
-    to_right = (right * max_right).clamp(max=t.flip(0)[:, None])
-    ahead = (t - t[:, None])[None, :, :, None]  # (1, T, T, 1)
-    share = torch.minimum(1 + ahead + to_left[:, :, None], 1 - ahead + to_right[:, :, None])
-    share = share.clamp(0, 1)
-    share = (share / share.sum(dim=2, keepdim=True)).permute(0, 3, 1, 2)  # (B, H, T, T)
-    heads = x.unflatten(2, (left.shape[2], -1)).transpose(1, 2)
-    return (share @ heads).transpose(1, 2).flatten(2)
-
-
 RIGHT = {
-    "summed_area": [corners, flat_look_ups],
+    "summed_area": [corners],
     "talk": [
-        kernel,
         by_table,
         ops.talk.talk_conv_window,
         ops.talk.talk_conv_blocked,
         lambda *given: by_table(*given).float(),
     ],
-    "talk_gradient": [by_autograd, column_by_column],
-    "true_width": [by_ones, by_shares],
+    "talk_gradient": [by_autograd, lambda *z: list(by_autograd(*z))],
+    "true_width": [by_ones],
 }
 WRONG = {
     "summed_area": [
