@@ -61,31 +61,17 @@ def words(side):
     return len(side.split())
 
 
-def written(count=words, *, two_sided=True, strict=False, long_words=True):
-    """A cleaning with a choice of faults."""
+def near(n, m, longest, ratio):
+    return max(n, m) <= longest and max(n, m) <= ratio * min(n, m)
+
+
+def written(keep=near, count=words, longest_word=1000):
+    """A cleaning by the number of words of both sides; the options make mistakes."""
 
     def clean(pairs, longest, ratio):
-        kept = []
-        for pair in pairs:
-            n, m = map(count, pair)
-            if not (1 <= n <= longest and 1 <= m <= longest):
-                continue
-            if long_words and max(len(word) for side in pair for word in side.split(" ")) > 1000:
-                continue
-            share = max(n, m) / min(n, m) if two_sided else n / m
-            if share < ratio or (share == ratio and not strict):
-                kept.append(pair)
-        return kept
-
-    return clean
-
-
-def cleaned_if(keep, longest=None, ratio=None):
-    """What the package keeps, with other limits, if keep(n, m, longest, ratio) of its words."""
-
-    def clean(pairs, own_longest, own_ratio):
-        kept = by_package(pairs, longest or own_longest, ratio or own_ratio)
-        return [pair for pair in kept if keep(*map(words, pair), own_longest, own_ratio)]
+        counted = [(pair, *map(count, pair)) for pair in pairs]
+        pairs = [pair for pair, n, m in counted if min(n, m) and keep(n, m, longest, ratio)]
+        return [p for p in pairs if all(len(w) <= longest_word for w in " ".join(p).split())]
 
     return clean
 
@@ -139,27 +125,30 @@ WRONG = {
         (lambda pairs, *_: [], f"same length: .*{DROPS} with at most 6 words"),
         (lambda pairs, a, b: by_package(pairs, 6, 1.5), f"with other limits: .*{DROPS}"),
         (divides_first, "other side blank: .*; it divides by the length of an empty side"),
-        (written(len), f"same length: .*{DROPS}"),
-        (written(lambda side: side.count(" ") + 1), f"both sides blank: .*{KEEPS}"),
-        (written(lambda side: len(side.split(" "))), f"both sides blank: .*{KEEPS}"),
-        (written(two_sided=False), f"the target twice as long: .*{KEEPS}"),
-        (written(strict=True), f"exactly 1.5, the source longer: .*{DROPS}"),
+        (written(count=len), f"same length: .*{DROPS}"),
+        (written(count=lambda side: side.count(" ") + 1), f"both sides blank: .*{KEEPS}"),
+        (written(count=lambda side: len(side.split(" "))), f"both sides blank: .*{KEEPS}"),
+        (written(lambda n, m, a, b: max(n, m) <= a and n / m <= b), f"target twice.*{KEEPS}"),
         (
-            cleaned_if(lambda n, m, longest, ratio: max(n, m) // min(n, m) <= ratio, ratio=9),
+            written(lambda n, m, a, b: near(n, m, a, b) and max(n, m) < b * min(n, m)),
+            f"exactly 1.5, the source longer: .*{DROPS}",
+        ),
+        (
+            written(lambda n, m, a, b: near(n, m, a, 9) and max(n, m) // min(n, m) <= b),
             f"three words and five: .*{KEEPS}",
+        ),
+        (written(longest_word=9999), f"a word of 1,001 characters: .*{KEEPS}"),
+        (
+            written(lambda n, m, a, b: n <= a and near(n, m, 99, b)),
+            f"on the target side: .*{KEEPS}",
+        ),
+        (
+            written(lambda n, m, a, b: min(n, m) <= a and near(n, m, 99, b)),
+            f"on the source side: .*{KEEPS}",
         ),
         (
             lambda *z: [p for p in by_package(*z) if max(map(len, p)) <= 1000],
             f"two words of 600 characters: .*{DROPS}",
-        ),
-        (written(long_words=False), f"a word of 1,001 characters: .*{KEEPS}"),
-        (
-            cleaned_if(lambda n, m, longest, ratio: n <= longest, longest=99),
-            f"one word too many on the target side: .*{KEEPS}",
-        ),
-        (
-            cleaned_if(lambda n, m, longest, ratio: min(n, m) <= longest, longest=99),
-            f"one word too many on the source side: .*{KEEPS}",
         ),
         (lambda *z: list(dict.fromkeys(by_package(*z))), "is a repeated pair lost"),
         (lambda *z: by_package(*z)[::-1], "all pairs together: .*; they are in another order"),
