@@ -38,7 +38,7 @@ lessons: .venv
 	.venv/bin/python -m dynconv.teach.lessons run
 
 student: .venv
-	.venv/bin/python -m dynconv.teach.student lessons/*.md --out student
+	.venv/bin/python -m dynconv.teach.lessons student
 
 .venv: .venv/installed
 

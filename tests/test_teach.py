@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 from dynconv import ops
-from dynconv.teach import book, draw_mixing, mixing_matrix, same, show, student, style
+from dynconv.teach import book, draw_mixing, mixing_matrix, same, show, style
 from dynconv.teach import lessons as runner
 from dynconv.teach.checkout import run_tool
 
@@ -180,19 +180,18 @@ def test_check_rejects_a_missing_notebook(lesson):
 
 
 def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["student", str(lesson), "-o", str(tmp_path / "out")])
-    student.main()
+    monkeypatch.setattr(runner, "checkout", lambda: tmp_path)
+    monkeypatch.setattr(sys, "argv", ["lessons", "student", "01", "-o", str(tmp_path / "out")])
+    runner.main()
     notebook = nbformat.read(tmp_path / "out" / "01_title.ipynb", as_version=4)
     assert [cell.source for cell in notebook.cells] == ["# Title", 'print("question")', "after"]
 
 
-@pytest.mark.parametrize("tool", ["lessons", "student"])
-def test_a_tool_names_the_package_that_is_missing(tool, monkeypatch):
-    name = f"dynconv.teach.{tool}"
+def test_the_runner_names_the_package_that_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "jupytext", None)
-    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, runner.__name__)
     with pytest.raises(SystemExit, match="^jupytext is missing: pip install 'dynconv.lessons.'$"):
-        importlib.import_module(name)
+        importlib.import_module(runner.__name__)
 
 
 @pytest.mark.parametrize("tool", [runner, book])

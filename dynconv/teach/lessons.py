@@ -1,16 +1,19 @@
-"""Run the paired lessons, and check that text and notebook agree.
+"""Run the paired lessons, check that text and notebook agree, or strip them for students.
 
-    python -m dynconv.teach.lessons run [NAME ...]     text -> executed notebook
-    python -m dynconv.teach.lessons check [NAME ...]   compare, execute nothing
+    python -m dynconv.teach.lessons run [NAME ...]             text -> executed notebook
+    python -m dynconv.teach.lessons check [NAME ...]           compare, execute nothing
+    python -m dynconv.teach.lessons student [NAME ...] [--out DIR]
+                                                notebooks without solutions and outputs
 
 NAME is the beginning of a file name, such as 04. Without a NAME, run executes the lessons whose
-notebook does not match their text, and check compares all. A second run writes the same bytes,
-except for the outputs of cells tagged timing.
+notebook does not match their text; check and student take all lessons. A second run writes the same
+bytes, except for the outputs of cells tagged timing.
 """
 
 import argparse
 import hashlib
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -31,6 +34,9 @@ ENVIRONMENT = {
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
 }
 CELL_METADATA = ("tags", "mystnb")
+SOLUTION = re.compile(
+    r"^```\{solution-start\}.*?^```\{solution-end\}\n```\n", re.DOTALL | re.MULTILINE
+)
 
 
 def name_cells(notebook) -> None:
@@ -89,12 +95,20 @@ def is_current(text: Path) -> bool:
     return True
 
 
+def strip(text: Path, out: Path) -> None:
+    """Write a lesson's text as a notebook in `out`, without solutions and without outputs."""
+    out.mkdir(parents=True, exist_ok=True)
+    notebook = jupytext.reads(SOLUTION.sub("", text.read_text("utf-8")), fmt="md:myst")
+    nbformat.write(notebook, out / f"{text.stem}.ipynb")
+
+
 def main() -> None:
-    """Run or check the lessons that the command line names."""
+    """Run, check or strip the lessons that the command line names."""
     folder = checkout() / "lessons"
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=["run", "check"])
+    parser.add_argument("action", choices=["run", "check", "student"])
     parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("-o", "--out", type=Path, default=Path("student"))
     arguments = parser.parse_args()
     names = arguments.names or [""]
     texts = sorted({text for name in names for text in folder.glob(f"{name}*.md")})
@@ -106,6 +120,8 @@ def main() -> None:
                 check(text)
             except AssertionError as error:
                 sys.exit(str(error))
+        elif arguments.action == "student":
+            strip(text, arguments.out)
         elif arguments.names or not is_current(text):
             run(text)
         print(f"{text.stem}: ok")

@@ -19,11 +19,11 @@ import torch
 import torch.distributed as dist
 
 START = 180.0
-"""seconds in which a process must start, even on a busy machine"""
+"""Seconds in which a process must start, even on a busy machine"""
 LIMIT = 90.0
-"""seconds after which a call fails and its processes are killed"""
+"""Seconds after which a call fails and its processes are killed"""
 WAIT = 40.0
-"""seconds after which a collective inside a call times out"""
+"""Seconds after which a collective inside a call times out"""
 
 
 class Processes:
@@ -41,7 +41,7 @@ class Processes:
         self.ends: list[Connection] = []
         self.children: list[Any] = []
         self.ready = 0
-        """how many have reported that they have started"""
+        """How many have reported that they have started."""
 
     def start(self, size: int) -> None:
         """Start processes until there are `size`, without waiting for them to be ready."""
@@ -76,24 +76,22 @@ class Processes:
         """
         self.start(size)
         self.calls += 1
-        work = pickle.dumps((_carried(function), function.__name__, arguments))
+        call = pickle.dumps((_carried(function), function.__name__, arguments))
         answers: list[tuple[Any, str | None]] = []
         try:
             end = time.monotonic() + START
             while self.ready < size:
-                self._hear(self.ready, end, f"start within {START:g} s")
+                self._receive(self.ready, end, f"start within {START:g} s")
                 self.ready += 1
             end = time.monotonic() + limit
             for rank in range(size):
-                self.ends[rank].send_bytes(pickle.dumps((self.calls, rank, size, wait, work)))
+                self.ends[rank].send_bytes(pickle.dumps((self.calls, rank, size, wait, call)))
             for rank in range(size):
-                answers.append(self._hear(rank, end, f"end within {limit:g} s"))
+                answers.append(self._receive(rank, end, f"end within {limit:g} s"))
         except (EOFError, ConnectionError):
             self.stop()
             raise RuntimeError(f"process {len(answers)} of {size} died") from None
-        except (
-            BaseException
-        ):  # also ctrl-C: otherwise the next call would receive this call's answers
+        except BaseException:  # ctrl-C too: the next call must not receive this call's answers
             self.stop()
             raise
         for rank, (_, error) in enumerate(answers):
@@ -101,31 +99,35 @@ class Processes:
                 raise RuntimeError(f"process {rank} of {size}: {error}")
         return [result for result, _ in answers]
 
-    def _hear(self, rank: int, end: float, what: str) -> Any:
+    def _receive(self, rank: int, end: float, what: str) -> Any:
         """Return the next message of a process; TimeoutError if there is none until `end`."""
         if not self.ends[rank].poll(max(0, end - time.monotonic())):
             raise TimeoutError(f"process {rank} did not {what}")
         return pickle.loads(self.ends[rank].recv_bytes())
 
 
-def _carried(function: FunctionType) -> list[tuple[str, str, Any]]:
-    """Return (name, kind, value) of a function and all it uses: a notebook cannot be imported."""
-    found: dict[str, tuple[str, Any]] = {}
+def _carried(function: FunctionType) -> tuple[list[str], dict[str, str], dict[str, Any]]:
+    """Return a function and all it uses: sources of functions, names of modules, and values.
 
-    def follow(each: FunctionType) -> None:
-        source = textwrap.dedent(inspect.getsource(each))
-        found[each.__name__] = ("source", source)
-        for name in (_names(source) & each.__globals__.keys()) - found.keys():
-            value = each.__globals__[name]
+    A notebook cannot be imported by another process, so its functions travel as source.
+    """
+    sources: dict[str, str] = {}
+    modules: dict[str, str] = {}
+    values: dict[str, Any] = {}
+
+    def follow(used: FunctionType) -> None:
+        source = sources[used.__name__] = textwrap.dedent(inspect.getsource(used))
+        for name in _names(source) & used.__globals__.keys() - sources.keys():
+            value = used.__globals__[name]
             if isinstance(value, ModuleType):
-                found[name] = ("module", value.__name__)
+                modules[name] = value.__name__
             elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
                 follow(value)
             else:
-                found[name] = ("value", value)
+                values[name] = value
 
     follow(function)
-    return [(name, *rest) for name, rest in found.items()]
+    return list(sources.values()), modules, values
 
 
 def _names(source: str) -> set[str]:
@@ -143,12 +145,11 @@ def _serve(end: Connection, port: int) -> None:
     end.send_bytes(pickle.dumps("ready"))
     while True:
         try:
-            call, rank, size, wait, work = pickle.loads(end.recv_bytes())
+            number, *rest = pickle.loads(end.recv_bytes())
         except (EOFError, ConnectionError):
             return
         try:
-            own = dist.PrefixStore(f"{call}", store)
-            result, error = _answer(own, rank, size, wait, work), None
+            result, error = _answer(dist.PrefixStore(f"{number}", store), *rest), None
         except Exception as problem:
             last = traceback.extract_tb(problem.__traceback__)[-1].name
             result, error = None, f"{type(problem).__name__} in {last}: {problem}"
@@ -158,18 +159,13 @@ def _serve(end: Connection, port: int) -> None:
         end.send_bytes(pickle.dumps((result, error)))
 
 
-def _answer(store: dist.Store, rank: int, size: int, wait: float, work: bytes) -> Any:
+def _answer(store: dist.Store, rank: int, size: int, wait: float, call: bytes) -> Any:
     """Join the process group and return what the function returns on this rank."""
-    carried, name, arguments = pickle.loads(work)
-    space: dict[str, Any] = {"__name__": "notebook"}
-    for each, kind, what in carried:
-        if kind == "module":
-            space[each] = importlib.import_module(what)
-        elif kind == "value":
-            space[each] = what
-    for _, kind, what in carried:
-        if kind == "source":
-            exec(what, space)
+    (sources, modules, values), name, arguments = pickle.loads(call)
+    space = {"__name__": "notebook", **values}
+    space |= {name: importlib.import_module(module) for name, module in modules.items()}
+    for source in sources:
+        exec(source, space)
     time_out = timedelta(seconds=wait)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=time_out)
     return space[name](*arguments)
