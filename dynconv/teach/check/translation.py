@@ -80,72 +80,49 @@ SCHEDULES = [  # lr, lr_end, warmup, period, grow
 ]
 
 
-def cosine(lr: float, lr_end: float, p: float) -> float:
-    """Return the rate when the share p of a cycle is done."""
-    return lr_end + (lr - lr_end) * (1 + math.cos(math.pi * p)) / 2
-
-
-def varied(
-    warm=lambda done, lr, lr_end, warmup: lr * done / warmup,
-    ends=lambda done, period: done >= period,
-    rate=lambda done, lr, lr_end, period: cosine(lr, lr_end, done / period),
-) -> Schedule:
-    """Return the right schedule, or one with another warm-up, end of a cycle, or rate."""
-
-    def schedule(done, lr, lr_end, warmup, period, grow):
-        if done < warmup:
-            return warm(done, lr, lr_end, warmup)
-        done -= warmup
-        while ends(done, period):
-            done, period = done - period, period * grow
-        return rate(done, lr, lr_end, period)
-
-    return schedule
-
-
-restarts = varied()
-
-
-def warm_again(done, lr, lr_end, warmup, period, grow):
-    length = warmup + period
-    while done >= length:
-        done, length, period = done - length, warmup + period * grow, period * grow
-    return restarts(done, lr, lr_end, warmup, period, grow)
-
-
-def single(share: Callable[[float], float]) -> Schedule:
-    """Return a schedule of one cycle, of which share(p) is done where it should be p."""
-
-    def schedule(done, lr, lr_end, warmup, period, grow):
-        p = (done - warmup) / period
-        return lr * done / warmup if done < warmup else cosine(lr, lr_end, share(p))
-
-    return schedule
+def restarts(
+    done,
+    lr,
+    lr_end,
+    warmup,
+    period,
+    grow,
+    *,
+    warm_from=0.0,
+    ahead=0,
+    late=0.0,
+    last=0,
+    longest=math.inf,
+    half=0.5,
+    warm_again=False,
+) -> float:
+    """Return the rate of a schedule. The options make mistakes; their defaults are right."""
+    while done >= warmup + period + late:
+        done, period = done - period, period * grow
+        done -= warmup * warm_again
+    if done < warmup:
+        return warm_from * lr_end + (lr - warm_from * lr_end) * (done + ahead) / warmup
+    p = min((done - warmup) / (period - last), longest)
+    return lr_end + (lr - lr_end) * (1 + math.cos(math.pi * p)) * half
 
 
 SCHEDULE_FAULTS: dict[str, Schedule] = {
-    "no cycle follows the first": single(lambda p: p),
-    "no cycle follows the first: the rate stays at lr_end": single(lambda p: min(p, 1.0)),
-    "a cycle ends one update late": varied(ends=lambda u, d: u > d),
-    "lr_end belongs to the update after a cycle's last": varied(
-        rate=lambda u, lr, end, d: cosine(lr, end, u / (d - 1))
+    "no cycle follows the first": partial(restarts, late=math.inf),
+    "no cycle follows the first: the rate stays at lr_end": partial(
+        restarts, late=math.inf, longest=1.0
     ),
-    "1 + cos goes up to 2: half of it is missing": varied(
-        rate=lambda u, lr, end, d: end + 2 * (cosine(lr, end, u / d) - end)
-    ),
-    "the warm-up begins at 0, not at lr / warmup": varied(
-        warm=lambda u, lr, end, w: lr * (u + 1) / w
-    ),
-    "the warm-up begins at 0, not at lr_end": varied(
-        warm=lambda u, lr, end, w: end + (lr - end) * u / w
-    ),
+    "a cycle ends one update late": partial(restarts, late=1),
+    "lr_end belongs to the update after a cycle's last": partial(restarts, last=1),
+    "1 + cos goes up to 2: half of it is missing": partial(restarts, half=1),
+    "the warm-up begins at 0, not at lr / warmup": partial(restarts, ahead=1),
+    "the warm-up begins at 0, not at lr_end": partial(restarts, warm_from=1.0),
     "every cycle is as long as the first": lambda u, *a: restarts(u, *a[:4], 1),
     "the lowest rate is 0, not lr_end": lambda u, lr, end, *a: restarts(u, lr, 0.0, *a),
     "it is the rate of the update after": lambda u, *a: restarts(u + 1, *a),
     "there is no warm-up": lambda u, lr, end, w, *a: restarts(u, lr, end, 0, *a),
-    "every cycle has a warm-up, not only the first": warm_again,
+    "every cycle has a warm-up, not only the first": partial(restarts, warm_again=True),
     "the first cycle began before the end of the warm-up": (
-        lambda u, lr, end, w, *a: lr * u / w if u < w else restarts(u, lr, end, 0, *a)
+        lambda u, lr, end, w, *a: restarts(u, lr, end, w if u < w else 0, *a)
     ),
 }
 
