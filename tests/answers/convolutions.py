@@ -169,10 +169,13 @@ WRONG = {
         ),
     ],
     "dropconnect_mask": [
-        (lambda own, p, **n: drawn(own, p, **n) * (1 - p), "entry is 1, and should be 0 or 1.25"),
-        (lambda own, p, **n: (drawn(own, p, **n) == 0) / (1 - p), "100% of 1 draws are 0, .* 0%"),
-        (lambda own, p, **n: drawn(own, 4 * p, **n) * (1 - 4 * p) / (1 - p), "should be 20%"),
-        (lambda own, p, **n: (mask := drawn(own, p, **n)) / (mask != 0), "an entry is nan"),
+        (lambda own, p, **n: drawn(own, p, **n) * (1 - p), "is 1, and should be 0 or 1.25"),
+        (
+            lambda own, p, **n: (drawn(own, p, **n) == 0) / (1 - p),
+            "dropped are 100.0% of 1 draws, not 0.0%",
+        ),
+        (lambda own, p, **n: drawn(own, 4 * p, **n) * (1 - 4 * p) / (1 - p), "not 20.0%"),
+        (lambda own, p, **n: (mask := drawn(own, p, **n)) / (mask != 0), "is nan, and"),
         (lambda own, p, **n: drawn("BTHK", p, **n), "sentences should share their draws"),
         (lambda own, p, **n: drawn("HK", p, **n), "heads should share their draws"),
         (lambda own, p, **n: drawn(set(own) - {"B"}, p, **n), "sentences share their draws"),

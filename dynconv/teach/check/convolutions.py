@@ -156,10 +156,7 @@ def dropconnect_mask(mine: Callable[..., Tensor]) -> None:
 def check_mask(mask: Tensor, again: Tensor, own: str, p: float) -> None:
     """Raise `Wrong` unless the entries, the sharing and the share of zeros are as asked for."""
     of_kind(mask, torch.empty(*MASK.values()), any_float=True)
-    kept = 1 / (1 - p)
-    strange = mask[(mask != 0) & ~((mask - kept).abs() < 1e-6)]  # NaN is strange too
-    if len(strange):
-        raise Wrong(f"an entry is {strange[0]:.4g}, and should be 0 or {kept:.4g}")
+    check_factors(mask, p)
     n = prod(MASK[letter] for letter in own)
     draws = mask
     for axis, letter in enumerate(MASK):
@@ -170,8 +167,23 @@ def check_mask(mask: Tensor, again: Tensor, own: str, p: float) -> None:
         if letter in own and p and shared and n > 50:  # a few draws may agree by chance
             raise Wrong(f"{AXES[letter]} share their draws, and should not")
         draws = draws if letter in own else first
-    share = (draws == 0).double().mean().item()
-    if abs(share - p) > 5 * (p * (1 - p) / n) ** 0.5:
-        raise Wrong(f"{share:.0%} of {n} draws are 0, and should be {p:.0%}")
+    check_share(draws == 0, p, "dropped are")
     if p and n > 50 and torch.equal(mask, again):
         raise Wrong("the second call drops the same entries as the first")
+
+
+def check_factors(factors: Tensor, p: float) -> None:
+    """Raise `Wrong` unless each factor of a DropConnect mask is 0 or 1 / (1 - p)."""
+    kept = 1 / (1 - p)
+    strange = (factors != 0) & ~((factors - kept).abs() < 1e-6 * kept)  # NaN is strange too
+    if strange.any():
+        at = strange.nonzero()[0].tolist()
+        value = factors[tuple(at)]
+        raise Wrong(f"factor {at} is {value:.4g}, and should be 0 or {kept:.4g}")
+
+
+def check_share(marked: Tensor, expected: float, what: str) -> None:
+    """Raise `Wrong` if the marked share is over 5 standard deviations off the expected one."""
+    share, sigma = marked.double().mean(), (expected * (1 - expected) / marked.numel()) ** 0.5
+    if abs(share - expected) > 5 * sigma:
+        raise Wrong(f"{what} {share:.1%} of {marked.numel():,} draws, not {expected:.1%}")
