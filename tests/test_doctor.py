@@ -1,6 +1,7 @@
 """With no C compiler, or one that fails, everything else works and says what is missed."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import torch
 from dynconv import ops
 from dynconv.cli.doctor import report
 from dynconv.kernels.cpu import build as native
+from dynconv.kernels.cuda import build as cuda
 
 X, WEIGHT = torch.randn(2, 5, 16), torch.randn(2, 3)
 
@@ -193,3 +195,32 @@ class TestWithACompiler:
             out, error = process.communicate(timeout=120)
             assert out == "12.0\n", error
         assert len(list((folder / "dynconv").iterdir())) == 1  # and no folder is left
+
+
+def test_doctor_tries_a_cuda_kernel(monkeypatch):
+    ones, outcome = torch.ones, []
+    monkeypatch.setattr(cuda, "missing", lambda: None)
+    monkeypatch.setattr(torch, "ones", lambda *shape, device: ones(*shape))
+
+    def light_conv(x, weight, *, pad_left, impl):
+        if outcome:
+            raise cuda.NoGpuKernels(outcome[0])
+        assert impl == "cuda"
+        return x
+
+    monkeypatch.setattr(ops, "light_conv", light_conv)
+    monkeypatch.setattr(cuda, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100")
+    monkeypatch.setattr(cuda, "verified_architectures", dict)
+    text = said()
+    assert re.search(r"CuPy compiled the first one in \d\.\d s", text)
+    assert "cuda:0 NVIDIA H100, sm_90" in text
+    assert "have passed: none so far; `pytest -m gpu` runs them." in text
+    assert "This GPU is sm_90, so impl='cuda' must ask for them." in text
+    monkeypatch.setattr(cuda, "verified_architectures", lambda: {"sm_80": 1, "sm_90": 2})
+    text = said()
+    assert "have passed: sm_80, sm_90. This GPU is sm_90, so it chooses them." in text
+    outcome.append("no image for this architecture")
+    text = said()
+    assert "The CUDA kernels (impl='cuda') fail here: no image for this architecture." in text

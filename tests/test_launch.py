@@ -2,6 +2,8 @@
 
 import json
 import re
+from contextlib import contextmanager
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -135,7 +137,7 @@ def test_plans_have_the_sizes_of_the_headers():
 
 
 class Gpu:
-    """What `launch` uses of CuPy and of a GPU; it writes down what it is asked for."""
+    """Stands in for the parts of CuPy that a launch uses, and records the calls."""
 
     class CompileException(Exception):
         pass
@@ -146,52 +148,51 @@ class Gpu:
     def __init__(self, monkeypatch):
         self.events, self.launched, self.compiled, self.failure = [], [], [], None
         self.capturing = False
-        gpu = self
 
-        class Context:
-            def __init__(self, what):
-                self.what = what
+        @contextmanager
+        def inside(*what):
+            self.events.append(("enter", what))
+            yield
 
-            def __enter__(self):
-                gpu.events.append(("enter", self.what))
+        def compile_(**options):
+            self.compiled.append(options)
+            return SimpleNamespace(get_function=lambda name: partial(self.run, name))
 
-            def __exit__(self, *error):
-                gpu.events.append(("exit", self.what))
+        def stream(stream):
+            return inside("stream", stream.__cuda_stream__())
 
-        class RawModule:
-            def __init__(self, **options):
-                gpu.compiled.append(options)
-
-            def get_function(self, name):
-                return lambda grid, block, args, shared_mem: gpu.run(
-                    name, grid, block, args, shared_mem
-                )
-
-        stream = SimpleNamespace(
-            from_external=lambda stream: Context(("stream", stream.__cuda_stream__()))
-        )
         self.cupy = SimpleNamespace(
-            RawModule=RawModule,
+            RawModule=compile_,
             cuda=SimpleNamespace(
-                Stream=stream,
-                Device=lambda index: Context(("device", index)),
+                Stream=SimpleNamespace(from_external=stream),
+                Device=partial(inside, "device"),
                 compiler=SimpleNamespace(CompileException=self.CompileException),
             ),
         )
         build.compiled.cache_clear()
         for module in (build, call):
             monkeypatch.setattr(module, "cupy", lambda: self.cupy)
-        monkeypatch.setattr(
-            torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=77)
-        )
+        current = SimpleNamespace(cuda_stream=77)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda device: current)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "GPU of this test")
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: self.capturing)
 
-    def run(self, *call):
+    def run(self, name, grid, block, args, shared_mem):
         if self.failure:
             raise self.failure
         self.events.append("launch")
-        self.launched.append(call)
+        self.launched.append((name, grid, block, args, shared_mem))
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    """No test meets what another one has found out about this machine."""
+    looked_up = build.missing, build.architecture, build.verified_architectures
+    for function in looked_up:
+        function.cache_clear()
+    yield
+    for function in looked_up:
+        function.cache_clear()
 
 
 @pytest.fixture
@@ -264,14 +265,10 @@ def test_a_size_beyond_32_bits_is_refused():
 def test_why_the_kernels_cannot_run(cupy, available, words, monkeypatch):
     monkeypatch.setattr(build, "find_spec", lambda name: cupy)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
-    build.missing.cache_clear()
-    try:
-        x = torch.zeros(1, 2, 3)
-        with pytest.raises(ValueError, match=f"impl='cuda' cannot run: {words}"):
-            ops.light_conv(x, torch.ones(3, 1), pad_left=0, impl="cuda")
-        assert "cuda" not in ops.implementations("light_conv")
-    finally:
-        build.missing.cache_clear()
+    x = torch.zeros(1, 2, 3)
+    with pytest.raises(ValueError, match=f"impl='cuda' cannot run: {words}"):
+        ops.light_conv(x, torch.ones(3, 1), pad_left=0, impl="cuda")
+    assert "cuda" not in ops.implementations("light_conv")
 
 
 def test_what_cupy_misses_is_told(monkeypatch):
@@ -284,43 +281,8 @@ def test_what_cupy_misses_is_told(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     fake = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, nvrtc=nvrtc))
     monkeypatch.setattr(build, "cupy", lambda: fake)
-    build.missing.cache_clear()
-    try:
-        text = "CuPy does not start (no libnvrtc.so.13): pip install 'dynconv[gpu]', for a driver"
-        assert build.missing() == text + " of CUDA 13"
-    finally:
-        build.missing.cache_clear()
-
-
-def test_doctor_tries_a_kernel(monkeypatch):
-    from dynconv.cli.doctor import report
-
-    ones, outcome = torch.ones, []
-    monkeypatch.setattr(build, "missing", lambda: None)
-    monkeypatch.setattr(torch, "ones", lambda *shape, device: ones(*shape))
-
-    def light_conv(x, weight, *, pad_left, impl):
-        if outcome:
-            raise build.NoGpuKernels(outcome[0])
-        assert impl == "cuda"
-        return x
-
-    monkeypatch.setattr(ops, "light_conv", light_conv)
-    monkeypatch.setattr(build, "architecture", lambda index: "sm_90")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100")
-    monkeypatch.setattr(build, "verified_architectures", dict)
-    text = " ".join(report().split())
-    assert re.search(r"CuPy compiled the first one in \d\.\d s", text)
-    assert "cuda:0 NVIDIA H100, sm_90" in text
-    assert "have passed: none so far; `pytest -m gpu` runs them." in text
-    assert "This GPU is sm_90, so impl='cuda' must ask for them." in text
-    monkeypatch.setattr(build, "verified_architectures", lambda: {"sm_80": 1, "sm_90": 2})
-    text = " ".join(report().split())
-    assert "have passed: sm_80, sm_90. This GPU is sm_90, so it chooses them." in text
-    outcome.append("no image for this architecture")
-    text = " ".join(report().split())
-    assert "The CUDA kernels (impl='cuda') fail here: no image for this architecture." in text
+    text = "CuPy does not start (no libnvrtc.so.13): pip install 'dynconv[gpu]', for a driver"
+    assert build.missing() == text + " of CUDA 13"
 
 
 @pytest.mark.parametrize(
@@ -346,7 +308,6 @@ def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypa
     monkeypatch.setattr(build, "verified_architectures", lambda: {"sm_90": None})
     capability = {0: (9, 0), 1: (8, 0)}
     monkeypatch.setattr(torch.cuda, "get_device_capability", capability.__getitem__)
-    build.architecture.cache_clear()
     x = SimpleNamespace(device=torch.device("cuda", 0), dtype=HALF, shape=(1, 100, 8))
     assert auto.automatic(operator, OPERATORS[operator], x, 3) == "cuda"
     x.device = torch.device("cuda", 1)  # another architecture, on which nothing was tested
@@ -357,7 +318,6 @@ def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypa
     assert build.runs(x)  # so impl="cuda" may be asked for anywhere
     x.dtype = torch.complex64
     assert auto.automatic(operator, OPERATORS[operator], x, 3) == found
-    build.architecture.cache_clear()
 
 
 def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
@@ -368,20 +328,18 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
     for folder in ("data/results", "dynconv/data/results"):
         (tmp_path / folder).mkdir(parents=True)
     monkeypatch.setattr(build, "PACKAGE", tmp_path / "dynconv")
+    assert build.verified_architectures() == {}
+    for record in (
+        "data/results/gpu-tests-sm_80.json",
+        "dynconv/data/results/gpu-tests-sm_90.json",
+    ):
+        text = json.dumps({"numbers": {"sources": build.sources_hash()}})
+        (tmp_path / record).write_text(text, encoding="utf-8")
     build.verified_architectures.cache_clear()
-    try:
-        assert build.verified_architectures() == {}
-        records = ["data/results/gpu-tests-sm_80.json", "dynconv/data/results/gpu-tests-sm_90.json"]
-        for record in records:
-            text = json.dumps({"numbers": {"sources": build.sources_hash()}})
-            (tmp_path / record).write_text(text, encoding="utf-8")
-        build.verified_architectures.cache_clear()
-        assert list(build.verified_architectures()) == ["sm_80", "sm_90"]
-        monkeypatch.setattr(build, "sources_hash", lambda: "other sources")
-        build.verified_architectures.cache_clear()
-        assert build.verified_architectures() == {}
-    finally:
-        build.verified_architectures.cache_clear()
+    assert list(build.verified_architectures()) == ["sm_80", "sm_90"]
+    monkeypatch.setattr(build, "sources_hash", lambda: "other sources")
+    build.verified_architectures.cache_clear()
+    assert build.verified_architectures() == {}
 
 
 PASS = SimpleNamespace(keywords=("gpu",))
@@ -473,21 +431,3 @@ def test_the_layer_takes_the_fused_kernel(on_cpu, monkeypatch):
     assert torch.equal(layer(x), one) and not torch.allclose(one, two)
     one.sum().backward()
     assert all(z.grad.isfinite().all() for z in layer.parameters())
-
-
-@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
-def test_dropconnect_of_everything_is_refused(dropout):
-    x, logits = torch.zeros(1, 3, 4), torch.zeros(1, 3, 2, 3)
-    with pytest.raises(ValueError, match=rf"dropout {dropout} lies outside \[0, 1\)"):
-        ops.dynamic_conv_softmax(x, logits, pad_left=1, dropout=dropout)
-
-
-def test_the_parts_one_by_one_are_the_operator():
-    torch.manual_seed(0)
-    x, logits = torch.randn(2, 9, 8), torch.randn(2, 9, 2, 3)
-    found = ops.dynamic_conv_softmax(x, logits, pad_left=2)
-    torch.testing.assert_close(found, ops.dynamic_conv(x, logits.softmax(-1), pad_left=2))
-    ones = torch.ones(2, 400, 8)
-    dropped = ops.dynamic_conv_softmax(ones, torch.zeros(2, 400, 2, 3), pad_left=1, dropout=0.25)
-    taps = (dropped[:, 1:-1] * 3 * 0.75).round()  # how many of three were kept
-    assert abs(taps.mean() / 3 - 0.75) < 0.03 and set(taps.unique().tolist()) == {0, 1, 2, 3}

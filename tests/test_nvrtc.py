@@ -31,6 +31,11 @@ __global__ void __launch_bounds__(1024, 2) spill(const float* x, float* y, int n
 }
 """
 ONE = "__global__ void one(float* x) { x[0] = 1; }\n"
+LARGE = SHIFT.replace("256", "100000")
+UNDEFINED = ONE + "__global__ void two(float* x) {\n    x[0] = y;\n}\n"
+TABLE = "__device__ float table[4];\n"
+# As for CuPy, functions are the host's; -default-device would hide a __device__ that was forgotten.
+FORGOTTEN = "float two() { return 2; }\n__global__ void f(float* x) { x[0] = two(); }"
 # CUDA 12.1 names no barriers and no cumulative stack; a called function's frame follows a kernel's.
 LOG = """\
 ptxas info    : 304 bytes gmem
@@ -98,16 +103,23 @@ def test_architectures(resources, number):
     assert resources(code, ["f"], f"sm_{number}").kernels["f"].shared == 10 * number
 
 
-def test_unknown_architecture(resources):
-    with pytest.raises(nvrtc.CompileError, match=r"(?s)gpu-architecture.*sm_12 was.*sm_80, sm_"):
-        resources(ONE, ["one"], "sm_12")
-
-
-def test_error_with_its_line(resources):
-    code = ONE + "__global__ void two(float* x) {\n    x[0] = y;\n}\n"
-    with pytest.raises(nvrtc.CompileError) as error:
-        resources(code, ["one"])
-    assert str(error.value) == 'kernel.cu(3): error: identifier "y" is undefined'
+@pytest.mark.parametrize(
+    ("code", "name", "architecture", "words"),
+    [
+        (ONE, "one", "sm_12", "gpu-architecture.*sm_12 was.*sm_80, sm_"),
+        (UNDEFINED, "one", "sm_80", r'^kernel.cu\(3\): error: identifier "y" is undefined$'),
+        (LARGE, "shift<float, 1>", "sm_80", "400000 bytes smem|too much shared data"),
+        (ONE, "three", "sm_80", 'identifier "three" is undefined'),
+        (TABLE + ONE, "&table", "sm_80", "no resources of &table in the log for sm_80"),
+        (ONE, "one", "compute_80", "no resources of one in the log for compute_80"),
+        (FORGOTTEN, "f", "sm_80", r"kernel.cu\(1\): error: .*host function"),
+    ],
+    ids=["architecture", "line", "shared", "name", "variable", "PTX", "host"],
+)
+def test_what_does_not_compile(resources, code, name, architecture, words):
+    """Including what would otherwise have zeros for resources, because it is not in the log."""
+    with pytest.raises(nvrtc.CompileError, match=f"(?s){words}"):
+        resources(code, [name], architecture)
 
 
 def test_only_the_first_errors(resources):
@@ -118,37 +130,10 @@ def test_only_the_first_errors(resources):
     assert lines[4].startswith("kernel.cu(5): error") and lines[5:] == ["and 3 more errors"]
 
 
-def test_too_much_shared_memory(resources):
-    code = SHIFT.replace("256", "100000")
-    with pytest.raises(nvrtc.CompileError, match="400000 bytes smem|too much shared data"):
-        resources(code, ["shift<float, 1>"])
-
-
-def test_unknown_name(resources):
-    with pytest.raises(nvrtc.CompileError, match='identifier "three" is undefined'):
-        resources(ONE, ["three"])
-
-
-@pytest.mark.parametrize(
-    "name, architecture", [("&table", "sm_80"), ("one", "compute_80")], ids=["variable", "PTX"]
-)
-def test_no_zeros_for_what_is_not_in_the_log(resources, name, architecture):
-    found = f"no resources of {name} in the log for {architecture}"
-    with pytest.raises(nvrtc.CompileError, match=found):
-        resources("__device__ float table[4];\n" + ONE, [name], architecture)
-
-
-def test_functions_are_the_hosts_unless_they_say_otherwise(resources):
-    # As for CuPy; the option -default-device would hide a __device__ that was forgotten.
-    code = "float two() { return 2; }\n__global__ void f(float* x) { x[0] = two(); }"
-    with pytest.raises(nvrtc.CompileError, match=r"kernel.cu\(1\): error: .*host function"):
-        resources(code, ["f"])
-
-
 def test_warnings_of_the_compiler(resources):
-    found = resources(ONE.replace("x[0]", "int unused;\n x[0]"), ["one"])
-    assert found.kernels["one"].registers > 0
-    (warning,) = found.warnings
+    compiled = resources(ONE.replace("x[0]", "int unused;\n x[0]"), ["one"])
+    assert compiled.kernels["one"].registers > 0
+    (warning,) = compiled.warnings
     assert re.match(r'kernel.cu\(1\): warning .*"unused" was declared', warning)
 
 

@@ -277,6 +277,24 @@ def test_softmax_rows_sum_to_one():
         ops.normalize_kernel(weight, "l3")
 
 
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, float("nan")])
+def test_dropconnect_of_everything_is_refused(dropout):
+    x, logits = torch.zeros(1, 3, 4), torch.zeros(1, 3, 2, 3)
+    with pytest.raises(ValueError, match=rf"dropout {dropout} lies outside \[0, 1\)"):
+        ops.dynamic_conv_softmax(x, logits, pad_left=1, dropout=dropout)
+
+
+def test_the_parts_one_by_one_are_the_operator():
+    torch.manual_seed(0)
+    x, logits = torch.randn(2, 9, 8), torch.randn(2, 9, 2, 3)
+    out = ops.dynamic_conv_softmax(x, logits, pad_left=2)
+    torch.testing.assert_close(out, ops.dynamic_conv(x, logits.softmax(-1), pad_left=2))
+    ones = torch.ones(2, 400, 8)
+    dropped = ops.dynamic_conv_softmax(ones, torch.zeros(2, 400, 2, 3), pad_left=1, dropout=0.25)
+    taps = (dropped[:, 1:-1] * 3 * 0.75).round()  # how many of three were kept
+    assert abs(taps.mean() / 3 - 0.75) < 0.03 and set(taps.unique().tolist()) == {0, 1, 2, 3}
+
+
 X = torch.zeros(2, 4, 6)
 
 

@@ -367,13 +367,6 @@ def test_a_library_is_compiled_once(monkeypatch):
         Module(code, ["f", "f"])
 
 
-def test_unchecked_arrays():
-    code = "__global__ void f(float* y, int n) { float a[4] = {y[0]}; y[1] = a[n]; }"
-    y = np.ones(2, np.float32)
-    Module(code, ["f"], checked=False).get_function("f")((1,), (1,), (at(y), np.int32(4)))
-    assert "index 4" in fault(Module(code, ["f"]), "f", 4)
-
-
 def test_modules_do_not_share_memory_of_equal_names():
     code = "template <int N> __global__ void f(int* y) { __shared__ int a[%s]; y[0] = sizeof a; "
     code += "for (int i = 0; i < %s; ++i) a[i] = i; __syncthreads(); y[1] = a[y[1]]; }"

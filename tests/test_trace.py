@@ -273,9 +273,9 @@ def test_what_cannot_be_traced_is_said_in_one_line():
     refused(TypeError, r"args\[2\] is <class 'int'>: pass .*np.int32", x, x, 4, n)
     refused(KernelFault, "takes 4 arguments, not 3", x, x, n)
     refused(KernelFault, r"args\[3\] is int64", x, x, n, np.int64(4))
-    refused(KernelFault, "full, with 7 accesses and jumps: .*`most`", x, x, n, np.int32(1), most=7)
+    refused(KernelFault, "with 7 accesses and jumps: .*`limit`", x, x, n, np.int32(1), limit=7)
     refused(
         CompileError, "^kernel.cu:1:.*'missing'", code="__global__ void f() { missing; }", name="f"
     )
-    fits = trace(KERNELS, "copy<float>", (1,), (4,), [x, x, n, np.int32(1)], most=8)
+    fits = trace(KERNELS, "copy<float>", (1,), (4,), [x, x, n, np.int32(1)], limit=8)
     assert len(fits) == 8  # and it goes on after the faults

@@ -21,19 +21,19 @@ class Trilinear(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, maps, sizes, wanted, *tensors):
-        """Return the derivative by tensors[wanted], which is None; tensors are g, weight, x."""
-        ctx.maps, ctx.sizes, ctx.wanted = maps, sizes, wanted
+    def forward(ctx, maps, sizes, index, *tensors):
+        """Return the derivative by tensors[index], which is None; tensors are g, weight, x."""
+        ctx.maps, ctx.sizes, ctx.index = maps, sizes, index
         ctx.save_for_backward(*tensors)
-        given = [tensor for tensor in tensors if tensor is not None]
+        operands = [tensor for tensor in tensors if tensor is not None]
         # Autocast would make the products' dtype differ from the one that backward meets.
-        with torch.autocast(given[0].device.type, enabled=False):
-            return maps[wanted](*given, *sizes)
+        with torch.autocast(operands[0].device.type, enabled=False):
+            return maps[index](*operands, *sizes)
 
     @staticmethod
     def backward(ctx, cotangent):
         tensors = list(ctx.saved_tensors)
-        tensors[ctx.wanted] = cotangent
+        tensors[ctx.index] = cotangent
         grads = [None, None, None]
         for i in range(3):
             if ctx.needs_input_grad[3 + i]:

@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -68,23 +69,41 @@ def obstacle(x: Tensor) -> str:
 @cache
 def library(dtype: torch.dtype) -> ctypes.CDLL:
     """Load the kernels for this dtype, compiling them if needed; NoKernels if that fails."""
-    compiler = find_compiler()
-    key = hashlib.sha256()
-    sources = (SOURCES / name for name in ("vector.h", *NAMES))
-    for part in (*sources, compiler, processor(), str(FLAGS), DEFINES[dtype]):
-        key.update(part.read_bytes() if isinstance(part, Path) else part.encode())
-    name = f"{key.hexdigest()[:16]}-{str(dtype).removeprefix('torch.')}.so"
-    path = cache_directory() / name
-    try:
-        if not path.exists():
-            build(compiler, DEFINES[dtype], path)
-        loaded = ctypes.CDLL(str(path))
-    except OSError as error:  # no room, no permission, not a library
-        raise NoKernels(f"no C kernels in {path}: {error.strerror or error}") from error
+    compiler, define = find_compiler(), DEFINES[dtype]
+    sources = ((SOURCES / name).read_text("utf-8") for name in ("vector.h", *NAMES))
+    loaded = cached_library(
+        str(dtype).removeprefix("torch."),
+        [*sources, compiler, str(FLAGS), define],
+        lambda path: build(compiler, define, path),
+        lambda reason: NoKernels(f"no C kernels in {reason}"),
+    )
     for function, arguments in SIGNATURES.items():
         getattr(loaded, function).argtypes = arguments
         getattr(loaded, function).restype = None
     return loaded
+
+
+def cached_library(
+    name: str, parts: Sequence[str], make: Callable[[Path], None], error: Callable[[str], Exception]
+) -> ctypes.CDLL:
+    """Load the shared library that is made of `parts` from the cache; make(path) makes it first.
+
+    parts  sources, compiler and flags
+    error  the exception to raise, from "PATH: why", where there is no room, no permission, or the
+           file is no library
+    """
+    key = hashlib.sha256("\0".join([*parts, processor()]).encode()).hexdigest()[:16]
+    path = cache_directory() / f"{key}-{name}.so"
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+                make(Path(folder) / path.name)
+                # In one step, because another process may be doing the same.
+                os.replace(Path(folder) / path.name, path)
+        return ctypes.CDLL(str(path))
+    except OSError as reason:
+        raise error(f"{path}: {reason.strerror or reason}") from reason
 
 
 def find_compiler() -> str:
@@ -101,30 +120,27 @@ def find_compiler() -> str:
 
 def build(compiler: str, define: str, path: Path) -> None:
     """Compile all sources into one library at `path`, with the first flags that work."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        for flags in FLAGS:
-            objects = [f"{folder}/{name}.o" for name in NAMES]
-            compile_ = [compiler, "-O3", "-std=gnu11", "-fPIC", *flags, define]
-            failed = None
-            for name, out in zip(NAMES, objects, strict=True):
-                failed = failed or run([*compile_, "-c", str(SOURCES / name), "-o", out])
-            threads = openmp() if "-fopenmp" in flags else []
-            out = f"{folder}/{path.name}"
-            failed = failed or run([compiler, "-shared", *objects, *threads, "-lm", "-o", out])
-            if failed is None:
-                os.replace(out, path)  # at once: another process may be doing the same
-                return
-    raise NoKernels(f"{compiler} cannot build the C kernels: {failed}")
+    objects = [str(path.with_name(f"{name}.o")) for name in NAMES]
+    for flags in FLAGS:
+        compile_ = [compiler, "-O3", "-std=gnu11", "-fPIC", *flags, define]
+        errors = []
+        for name, out in zip(NAMES, objects, strict=True):
+            errors = errors or run([*compile_, "-c", str(SOURCES / name), "-o", out])
+        threads = openmp() if "-fopenmp" in flags else []
+        link = [compiler, "-shared", *objects, *threads, "-lm", "-o", str(path)]
+        if not (errors := errors or run(link)):
+            return
+    raise NoKernels(f"{compiler} cannot build the C kernels: {errors[0]}")
 
 
-def run(command: list[str]) -> str | None:
-    """Run a command; return None, or the first line of its error."""
+def run(command: list[str]) -> list[str]:
+    """Run a compiler; return the lines of its error message, none if it succeeds."""
+    english = {**os.environ, "LC_ALL": "C"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True)
+        process = subprocess.run(command, capture_output=True, text=True, env=english)
     except OSError as error:
-        return str(error)
-    return None if done.returncode == 0 else (done.stderr.strip() or "no message").splitlines()[0]
+        return [str(error)]
+    return (process.stderr.strip() or "no message").splitlines() if process.returncode else []
 
 
 def openmp() -> list[str]:

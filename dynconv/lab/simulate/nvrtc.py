@@ -23,7 +23,7 @@ FUNCTION = re.compile(r"Function properties for '?([^\s']+)")
 FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
-# Of NVRTC as of ptxas; the source lines that the log repeats are indented.
+# Both NVRTC and ptxas write these; the source lines that the log repeats are indented.
 ERROR = re.compile(r"^\S.*\berror\b[^:]*:")
 WARNING = re.compile(r"^\S.*\bwarning\b[^:]*:")
 
@@ -87,18 +87,18 @@ def resources(code: str, names: Sequence[str], architecture: str = "sm_80") -> C
         lowered = {name: lowered_name(program, name) for name in names}
     finally:
         call("nvrtcDestroyProgram", ctypes.byref(program))
-    found = parse(log)
-    if lost := [name for name in names if lowered[name] not in found]:
-        raise CompileError(f"no resources of {', '.join(lost)} in the log for {architecture}")
+    kernels = parse(log)
+    if missing := [name for name in names if lowered[name] not in kernels]:
+        raise CompileError(f"no resources of {', '.join(missing)} in the log for {architecture}")
     warnings = [line for line in log.splitlines() if WARNING.search(line)]
-    return Compiled({name: found[lowered[name]] for name in names}, warnings)
+    return Compiled({name: kernels[lowered[name]] for name in names}, warnings)
 
 
 def run(program: ctypes.c_void_p, architecture: str) -> str:
     """Compile the program and return its log; CompileError with the first errors."""
-    chosen = options(architecture)
-    array = (ctypes.c_char_p * len(chosen))(*(option.encode() for option in chosen))
-    status = library().nvrtcCompileProgram(program, len(chosen), array)
+    flags = options(architecture)
+    array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
+    status = library().nvrtcCompileProgram(program, len(flags), array)
     size = ctypes.c_size_t()
     call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value + 1)
@@ -114,18 +114,18 @@ def run(program: ctypes.c_void_p, architecture: str) -> str:
         text.append(f"and {len(errors) - FIRST} more errors")
     if status == INVALID_OPTION:
         known = ", ".join(architectures())
-        text.append(f"{architecture} was asked for; NVRTC {version()} has {known}")
+        text.append(f"{architecture} was requested; NVRTC {version()} has {known}")
     raise CompileError("\n".join(text))
 
 
 def options(architecture: str) -> list[str]:
     """Return the options for NVRTC."""
-    chosen = [f"--gpu-architecture={architecture}", "-std=c++17", "--ptxas-options=-v"]
-    chosen.append("-ftz=true")  # as CuPy does
+    flags = [f"--gpu-architecture={architecture}", "-std=c++17", "--ptxas-options=-v"]
+    flags.append("-ftz=true")  # as CuPy does
     if tuple(int(part) for part in version().split(".")) >= (12, 9):
         # With a driver, NVRTC keeps what it compiled; the next time, ptxas would report nothing.
-        chosen.append("--no-cache")
-    return chosen
+        flags.append("--no-cache")
+    return flags
 
 
 def parse(log: str) -> dict[str, Resources]:
@@ -142,11 +142,11 @@ def parse(log: str) -> dict[str, Resources]:
         elif match := USED.search(line):
             shared = SHARED.search(line)  # not named if there is none
             used[entry] = int(match[1]), int(shared[1]) if shared else 0
-    found = {}
+    kernels = {}
     for name in used.keys() & frames.keys():  # half a report is none
         (registers, shared), (stack, stores, loads) = used[name], frames[name]
-        found[name] = Resources(registers, stores + loads, stack, shared)
-    return found
+        kernels[name] = Resources(registers, stores + loads, stack, shared)
+    return kernels
 
 
 def lowered_name(program: ctypes.c_void_p, name: str) -> str:

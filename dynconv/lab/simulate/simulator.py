@@ -8,12 +8,9 @@ that pointers among the arguments lead to, and an endless loop is endless here t
 
 import ctypes
 import difflib
-import hashlib
 import os
 import re
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from itertools import product
@@ -32,15 +29,16 @@ HEADER = Path(__file__).with_name("simulate.h")
 COMPILE = "-std=c++20 -O2 -fPIC -pthread -fvisibility=hidden -fno-strict-aliasing -U_FORTIFY_SOURCE"
 # The best that works: of the processor, with quicker ways to __shared__ memory on x86, without
 PROCESSOR = ("-march=native -mtls-dialect=gnu2", "-march=native", "")
-# An index of any array; then a stack frame of more than half a fiber's stack. For GCC and for Clang
+# Errors: an index beyond an array, and a stack frame of more than half a fiber's stack. For GCC and
+# for Clang
 CHECKS = (
     "-fsanitize=bounds-strict -Werror=frame-larger-than=131072",
     "-fsanitize=array-bounds -Wframe-larger-than=131072 -Werror=frame-larger-than",
 )
 PROBE = "__global__ void probe(int* x) { __syncthreads(); x[threadIdx.x] = threadIdx.x + 1; }"
-MOST_SHARED = 232448  # bytes a block, of compute capability 9.0
-MOST_BLOCKS = (2**31 - 1, 65535, 65535)
-MOST_THREADS = (1024, 1024, 64)
+MAX_SHARED = 232448  # bytes a block, of compute capability 9.0
+MAX_BLOCKS = (2**31 - 1, 65535, 65535)
+MAX_THREADS = (1024, 1024, 64)
 ORDERS = {"forward": -1, "backward": -2}
 KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a structure"}
 FITS = {"p": "iu", "i": "iub", "f": "f", "o": "iufcV"}  # NumPy's kinds
@@ -74,16 +72,12 @@ class Module:
     code:     kernels and device functions; the macro SIMULATED is defined. Dynamic shared memory is
               declared by DYNAMIC_SHARED(type, name), a pointer that checks each access.
     names:    name expressions, such as "light_conv<float, 4>", of the kernels to compile
-    checked:  check each index of arrays whose size is known, which costs little or nothing, but
-              up to 4 times the time where GCC leaves loops over registers as they are
     flags:    more for the compiler, after its usual ones
     """
 
-    def __init__(
-        self, code: str, names: Sequence[str], *, checked: bool = True, flags: Sequence[str] = ()
-    ):
+    def __init__(self, code: str, names: Sequence[str], *, flags: Sequence[str] = ()):
         compiler, processor, checks = toolchain()
-        command = [compiler, *processor, *checks[not checked :], *COMPILE.split(), *flags]
+        command = [compiler, *processor, *checks, *COMPILE.split(), *flags]
         self.names = tuple(names)
         self.library = load(code, self.names, command)
 
@@ -124,12 +118,12 @@ class Function:
                      of a shuffle. A missing barrier gives different answers in different orders.
         workers:     threads of this CPU that blocks are spread over; PyTorch's number without it
         """
-        grid = extent("grid", grid, MOST_BLOCKS)
-        block = extent("block", block, MOST_THREADS)
+        grid = extent("grid", grid, MAX_BLOCKS)
+        block = extent("block", block, MAX_THREADS)
         if prod(block) > 1024:
             raise KernelFault(f"a block of {prod(block)} threads: it may have 1024 at most")
-        if not 0 <= shared_mem <= MOST_SHARED:
-            raise KernelFault(f"shared_mem={shared_mem}: 0 to {MOST_SHARED} bytes a block")
+        if not 0 <= shared_mem <= MAX_SHARED:
+            raise KernelFault(f"shared_mem={shared_mem}: 0 to {MAX_SHARED} bytes a block")
         seed = ORDERS[order] if order in ORDERS else order
         if seed is order and (isinstance(order, str) or order < 0):
             raise ValueError(f"order={order!r}: 'forward', 'backward', or a seed from 0 on")
@@ -178,11 +172,12 @@ class Launch(ctypes.Structure):
     ]
 
 
-def extent(what: str, sizes: tuple[int, ...], most: tuple[int, ...]) -> tuple[int, int, int]:
+def extent(what: str, sizes: tuple[int, ...], limits: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the three sizes of a grid or block; KernelFault if one is out of range."""
     sizes = tuple(map(index, sizes))
-    if not 1 <= len(sizes) <= 3 or not all(1 <= n <= m for n, m in zip(sizes, most, strict=False)):
-        raise KernelFault(f"{what}={sizes}: one to three sizes, from 1 to {most}")
+    fits = all(1 <= n <= limit for n, limit in zip(sizes, limits, strict=False))
+    if not (1 <= len(sizes) <= 3 and fits):
+        raise KernelFault(f"{what}={sizes}: one to three sizes, from 1 to {limits}")
     return (*sizes, 1, 1)[:3]
 
 
@@ -195,9 +190,9 @@ def toolchain() -> tuple[str, list[str], list[str]]:
     reason = f"no C++ compiler ({', '.join(names)})"
     for compiler in filter(None, map(shutil.which, names)):
         for processor, checks in product(PROCESSOR, CHECKS):
-            found = compiler, processor.split(), checks.split()
+            tools = compiler, processor.split(), checks.split()
             try:
-                command = [compiler, *found[1], *found[2], *COMPILE.split()]
+                command = [compiler, *tools[1], *tools[2], *COMPILE.split()]
                 library = load(PROBE, ("probe",), command)
             except CompileError as error:
                 reason = f"{compiler} cannot build them: {error}"
@@ -205,7 +200,7 @@ def toolchain() -> tuple[str, list[str], list[str]]:
             out = np.zeros(2, np.int32)
             Function(library, 0, "probe")((1,), (2,), [np.uint64(out.ctypes.data)])
             if out.tolist() == [1, 2]:
-                return found
+                return tools
             reason = f"what {compiler} builds gives wrong answers"
     raise NoSimulator(
         f"CUDA kernels cannot be simulated, {reason}: install a C++ compiler, for instance with "
@@ -224,34 +219,24 @@ extern "C" [[gnu::visibility("default")]] void launch_{i}(simulated::Launch* lau
     simulated::launch<kernel_{i}>(launch, kernel_{i}); }}
 extern "C" [[gnu::visibility("default")]] void describe_{i}(char* text, size_t room) {{
     simulated::describe(text, room, kernel_{i}); }}"""
-    parts = (source, *command, native.processor())
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    path = native.cache_directory() / f"{key}-cuda.so"
-    try:
-        if not path.exists():
-            build(source, command, path)
-        return ctypes.CDLL(str(path))
-    except OSError as error:  # no room, no permission, a function that is only declared
-        raise CompileError(f"no library {path}: {error.strerror or error}") from error
+    parts = source, *command
+    # A function that is only declared is an error when the library is loaded.
+    return native.cached_library(
+        "cuda", parts, lambda path: build(source, command, path), CompileError
+    )
 
 
 def build(source: str, command: list[str], path: Path) -> None:
     """Compile and link in two steps: in one, the compiler would link its own array checks."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        text, made, out = (f"{folder}/kernel{end}" for end in (".cpp", ".o", ".so"))
-        Path(text).write_text(source)
-        run([*command, "-c", text, "-o", made])
-        run([command[0], "-shared", "-pthread", made, "-lm", "-o", out])
-        os.replace(out, path)  # at once: another process may be doing the same
+    text, compiled = path.with_name("kernel.cpp"), str(path.with_name("kernel.o"))
+    text.write_text(source)
+    run([*command, "-c", str(text), "-o", compiled])
+    run([command[0], "-shared", "-pthread", compiled, "-lm", "-o", str(path)])
 
 
 def run(command: list[str]) -> None:
     """Run the compiler; CompileError with the first error it reports."""
-    english = {**os.environ, "LC_ALL": "C"}
-    done = subprocess.run(command, capture_output=True, text=True, env=english)
-    if done.returncode:
-        lines = [line.strip() for line in done.stderr.splitlines()] or ["no message"]
+    if lines := [line.strip() for line in native.run(command)]:
         first = next((line for line in lines if "error:" in line), lines[0])
         if first.startswith("simulate.h:"):  # its cause is a line of the kernel
             cause = (line for line in lines if re.match(r"(?!simulate\.h)\S+:\d+", line))

@@ -49,7 +49,7 @@ UNTRACED static void keep(const void* site, uint64_t place, int array, int64_t o
     const Worker& w = *here;
     if (state.length == state.room)
         fault("the trace is full, with %ld accesses and jumps: launch fewer blocks, or pass a "
-              "larger `most`",
+              "larger `limit`",
               state.room);
     const uint3& b = w.index;
     const int block = b.x + w.grid.x * (b.y + w.grid.y * b.z), thread = w.current - w.thread;

@@ -50,14 +50,14 @@ def trace(
     block: tuple[int, ...],
     args: Sequence[np.ndarray | torch.Tensor | np.generic],
     shared_mem: int = 0,
-    most: int = 4_000_000,
+    limit: int = 4_000_000,
 ) -> np.ndarray:
     """Run kernel `name` of the CUDA source `code` on the simulator; return its memory accesses.
 
     grid, block, shared_mem  as for a launch of `simulate.Module`
     args                     arrays and CPU tensors, contiguous, for pointers: the kernel writes
                              into them; else NumPy scalars
-    most                     accesses and jumps back, 48 bytes each; one more is a KernelFault
+    limit                    accesses and jumps back, 48 bytes each; one more is a KernelFault
 
     Returns one record for each access, in the order of the program: block by block, a thread until
     it waits, then the next. Its fields:
@@ -95,8 +95,8 @@ def trace(
     trace_into.restype = ctypes.c_long
 
     ranges = np.array([arrays[i][:2] for i in arrays], np.uint64)
-    raw = np.empty(most, RAW)
-    trace_into(ranges.ctypes.data, len(ranges), raw.ctypes.data, most)
+    raw = np.empty(limit, RAW)
+    trace_into(ranges.ctypes.data, len(ranges), raw.ctypes.data, limit)
     try:
         kernel(grid, block, values, shared_mem=shared_mem, workers=1)
     finally:
@@ -176,9 +176,9 @@ def in_step(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     blocks = np.flatnonzero(np.diff(threads, prepend=-1))
     sizes = np.diff(blocks, append=len(at))
     for now in count():
-        wanted = key[np.where(at < end, at, -1)]
-        least = np.repeat(np.minimum.reduceat(wanted, blocks), sizes)
-        go = (wanted == least) & (wanted < NEVER)
+        places = key[np.where(at < end, at, -1)]
+        least = np.repeat(np.minimum.reduceat(places, blocks), sizes)
+        go = (places == least) & (places < NEVER)
         if not go.any():
             return step, phase
         step[order[at[go]]] = now
