@@ -276,7 +276,7 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
         ({"metrik": "BLEU"}, "unknown key metrik; did you mean metric?"),
         ({"rows": []}, "rows lists none"),
         ({"rows": [TWO[0], TWO[0]]}, "dynamic is the name of two rows"),
-        ({"rows": [{"name": "a/b"}]}, "rows.0: name 'a/b' is to be one of a directory"),
+        ({"rows": [{"name": "a/b"}]}, "rows.0: name 'a/b' cannot name a directory"),
         ({"rows": [{"name": "a", "change": {}}]}, "unknown key rows.0.change; did you mean change"),
         ({"rows": [{"name": "a", "published": 26.9}]}, "rows.0.published 26.9: Input should be a"),
         ({"rows": [{"row": "a"}]}, "rows.0.name: "),

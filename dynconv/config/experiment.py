@@ -13,25 +13,26 @@ class Row:
     """One system of the table."""
 
     name: str
-    """what follows the colon in EXPERIMENT:ROW, and begins the names of its run directories"""
+    """the ROW in EXPERIMENT:ROW; the names of its run directories begin with it"""
     recipe: str | None = None
-    """the recipe it starts from, in place of the experiment's base; this row is then among what was
-    published of that recipe"""
+    """the recipe to start from in place of the experiment's base; it lists this row as published"""
     changes: dict[str, Any] = field(default_factory=dict)
-    """entries of the recipe in which it differs, at both sizes"""
+    """entries of the recipe that it changes, at both sizes"""
     laptop: dict[str, Any] = field(default_factory=dict)
-    """entries that it changes on a laptop, after those"""
+    """entries that it changes on a laptop in addition"""
     row: str | None = None
     """what the paper calls it"""
     published: str | None = None
-    """as printed, text"""
+    """the score as printed, as text"""
     parameters: str | None = None
     """as printed: 213M"""
     note: str | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.-]*", self.name):
-            raise ValueError(f"name {self.name!r} is to be one of a directory: as light-no-softmax")
+            raise ValueError(
+                f"name {self.name!r} cannot name a directory: write it as light-no-softmax"
+            )
 
 
 @checked_dataclass
@@ -40,7 +41,7 @@ class Laptop:
 
     base: str
     metric: str
-    """in words: ours, and the paper's"""
+    """what the laptop measures and what the paper measures, in words"""
     changes: dict[str, Any] = field(default_factory=dict)
     """entries that every row changes"""
 
@@ -50,7 +51,7 @@ class Experiment:
     """The rows of one table, at the size of the paper and, where that is too large, a laptop's."""
 
     source: str
-    """paper and table, or what else is compared"""
+    """paper and table, or what is compared instead"""
     metric: str
     """what `published` is, in words"""
     rows: tuple[Row, ...]
@@ -65,8 +66,8 @@ class Experiment:
         names = [row.name for row in self.rows]
         if not names:
             raise ValueError("rows lists none")
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"{twice[0]} is the name of two rows")
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"{repeated[0]} is the name of two rows")
         if self.base is None and (without := [row.name for row in self.rows if not row.recipe]):
             raise ValueError(f"{without[0]} has no recipe: give it one, or the experiment a base")
 

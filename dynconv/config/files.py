@@ -1,4 +1,4 @@
-"""Files: whole or not there, checksums, YAML, locks between processes, and what a disk refuses."""
+"""Files that are replaced atomically, checksums, YAML, locks between processes, disk errors."""
 
 import errno
 import hashlib
@@ -26,24 +26,23 @@ def replace_text(path: Path, text: str) -> None:
 def replace_bytes(path: Path, data: bytes) -> None:
     """Write a file under a temporary name, then rename it over the old one.
 
-    A link stays a link: the file it names is replaced. What is no file, such as /dev/null or a
-    named pipe, cannot be replaced and is written to. Raises UserError when the disk does not take
-    it; the old file stays.
+    A link stays a link: the file it names is replaced. /dev/null or a named pipe cannot be
+    replaced and is written to. Raises UserError when writing fails; the old file stays.
     """
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return
-        whole = path.resolve()
-        scratch = whole.with_name(whole.name + ".part")
+        target = path.resolve()
+        scratch = target.with_name(target.name + ".part")
         write_through(scratch, data)
-        os.replace(scratch, whole)
+        os.replace(scratch, target)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def write_through(path: Path, data) -> None:
-    """Write bytes that are on the disk, not in its cache, when this returns."""
+    """Write bytes and wait until they are on the disk, not in its cache."""
     with path.open("wb") as file:
         file.write(data)
         file.flush()
@@ -51,7 +50,7 @@ def write_through(path: Path, data) -> None:
 
 
 def read_yaml(path: Path) -> Any:
-    """Return what a YAML file holds. Raises UserError with one line when it cannot be read."""
+    """Return the content of a YAML file. Raises UserError when it cannot be read."""
     try:
         return parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError as error:
@@ -61,7 +60,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Return what YAML text means; `where` begins the UserError for text that is no YAML."""
+    """Return the content of YAML text; `where` begins the UserError for text that is no YAML."""
     import yaml
 
     try:
@@ -93,32 +92,32 @@ def sha256(path: Path) -> str:
 
 
 def refusal(error: OSError, elsewhere: str) -> str:
-    """Say why the disk refused, and the remedy if there is one: `elsewhere` if it is read-only."""
-    says = error.strerror or str(error)
+    """Return the reason of a disk error and its remedy, which is `elsewhere` if it is read-only."""
+    reason = error.strerror or str(error)
     if error.errno in READ_ONLY:
-        return f"{says}; {elsewhere}"
-    return f"{says}; make room, then the same command" if error.errno in FULL else says
+        return f"{reason}; {elsewhere}"
+    return f"{reason}; make room, then the same command" if error.errno in FULL else reason
 
 
 @contextmanager
 def locked(
-    path: Path, told: str, remedy: str = "wait for it to end, then the same command"
+    path: Path, message: str, remedy: str = "wait for it to end, then the same command"
 ) -> Iterator[None]:
     """Hold a lock file and delete it afterwards. A killed process no longer holds its lock.
 
-    Raises UserError `told (process): remedy` where another process holds it.
+    Raises UserError `message (process): remedy` where another process holds it.
     """
     import fcntl
 
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours = os.path.samestat(os.fstat(file.fileno()), path.stat())
+            acquired = os.path.samestat(os.fstat(file.fileno()), path.stat())
         except (BlockingIOError, FileNotFoundError):
-            ours = False
-        if not ours:  # also where its holder has just removed the file
+            acquired = False
+        if not acquired:  # also where its holder has just removed the file
             file.seek(0)
-            raise UserError(f"{told} ({file.read()}): {remedy}")
+            raise UserError(f"{message} ({file.read()}): {remedy}")
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()

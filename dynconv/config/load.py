@@ -1,8 +1,8 @@
 """Recipes and experiments from YAML, checked against the dataclasses of this package.
 
 A recipe is a stack of layers: the recipe that its `base` names, its own entries, the `key=value`s
-of a command. What an upper layer says replaces what a lower one does (`merge`); the result is
-checked as a whole (`resolve`).
+of a command. An upper layer replaces entries of a lower one (`merge`), and the result is checked
+as a whole (`resolve`).
 """
 
 from collections.abc import Sequence
@@ -178,7 +178,7 @@ def row_layers(experiment: Experiment, row: Row, laptop: bool) -> tuple[list[Tre
 
 
 def merge_layers(layers: Sequence[Tree]) -> Tree:
-    """Return what layers amount to, lowest first."""
+    """Return the recipe that layers amount to, given lowest first, as nested mappings."""
     tree = {}
     for layer in layers:
         tree = merge(tree, deepcopy(layer))
@@ -208,15 +208,15 @@ def resolve(
             if size in stack and not stated_here and "mixer" in stack:
                 stack[size] = size_of_mixers(stack, size, stack[size])
     recipe = validate_recipe(tree, where)
-    ours, unsaid = dict(flatten(asdict(recipe))), default_entries(recipe)
+    entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)
     for key, reason in find_unread(recipe).items():
-        if key in keys and ours[key] != unsaid[key]:
-            raise UserError(f"{where}: {key} {ours[key]} has no effect: {reason}; leave it out")
+        if key in keys and entries[key] != defaults[key]:
+            raise UserError(f"{where}: {key} {entries[key]} has no effect: {reason}; leave it out")
     return recipe
 
 
 def default_entries(recipe: Recipe) -> dict[str, Any]:
-    """Return what the entries of each section are where a recipe says nothing."""
+    """Return the defaults of the entries in each section of a recipe."""
     sections = ("data", "model", "train", "decode")
     return dict(flatten({name: asdict(type(getattr(recipe, name))()) for name in sections}))
 

@@ -71,17 +71,17 @@ class StackConfig:
 
     def __post_init__(self) -> None:
         mixers = per_layer("mixer", self.mixer, self.layers)
-        taken = [find_mixer(mixer).size for mixer in mixers]
+        kinds = [find_mixer(mixer).size for mixer in mixers]
         for name in SIZES:
             value = getattr(self, name)
             sizes = per_layer(name, value, self.layers)
-            for mixer, size, own in zip(mixers, sizes, taken, strict=True):
-                listed = isinstance(value, tuple) or name not in taken
-                if size is not None and own != name and listed:
+            for mixer, size, kind in zip(mixers, sizes, kinds, strict=True):
+                listed = isinstance(value, tuple) or name not in kinds
+                if size is not None and kind != name and listed:
                     raise ValueError(f"{name} {size} has no effect: mixer {mixer} takes none")
-                if own == name and size is None and name != "window":
+                if kind == name and size is None and name != "window":
                     raise ValueError(f"mixer {mixer} needs a {name}: give one, or one per layer")
-                if own == name and name != "reach" and size is not None and size % 2 == 0:
+                if kind == name and name != "reach" and size is not None and size % 2 == 0:
                     raise ValueError(f"{name} {size} of mixer {mixer} must be odd")
 
     def each_layer(self) -> list[tuple[str, int | None]]:
@@ -200,7 +200,7 @@ class ConvS2SConfig:
     positions: Literal["both", "source", "target", "none"] = "both"
     """which side learns position embeddings (Table 4)"""
     max_positions: PositiveInt = 1024
-    """most positions of a sentence, <eos> included, where they are learned; more are an error"""
+    """maximum positions of a sentence, <eos> included, where they are learned"""
     dropout: Probability = 0.1
     """on embeddings, the inputs of convolutions and the decoder's output"""
 

@@ -21,6 +21,10 @@ from dynconv.config.schema import (
     checked_dataclass,
 )
 
+Metric = Literal[
+    "bleu", "bleu-tokenized", "bleu-split", "bleu-detokenized", "rouge", "rouge-75", "perplexity"
+]
+
 
 @checked_dataclass
 class DataConfig:
@@ -58,9 +62,9 @@ class TrainConfig:
     updates: PositiveInt = 30_000
     """optimizer updates in all"""
     batch_tokens: PositiveInt = 4096
-    """most tokens, padding included, on either side of a batch"""
+    """maximum tokens, padding included, on either side of a batch"""
     batch_sentences: PositiveInt | None = None
-    """most sentences of a batch; null: as many as its tokens allow"""
+    """maximum sentences of a batch; null: as many as its tokens allow"""
     accumulate: PositiveInt = 1
     """batches in one update, for each process"""
     lr: NonNegative = 5e-4
@@ -88,7 +92,7 @@ class TrainConfig:
     patience: PositiveInt | None = None
     """validations without a better score before training stops; null: never"""
     keep: PositiveInt = 5
-    """newest checkpoints that stay, beside the best"""
+    """newest checkpoints that are kept in addition to the best"""
     average: NonNegativeInt = 0
     """last checkpoints whose mean is added at the end; 0: none"""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -121,18 +125,18 @@ class DecodeConfig:
     min_length: NonNegativeInt = 0
     """fewest tokens of an output, <eos> not counted"""
     max_length: PositiveInt | None = None
-    """most tokens of an output, <eos> included; null: twice the source's and ten, or min_length and
-    <eos> where that is more. Never more than the positions that the model knows"""
+    """maximum tokens of an output, <eos> included; null: twice the source's and ten, or min_length
+    and <eos> where that is more. Never more than the positions that the model knows"""
     no_repeat: NonNegativeInt = 0
     """size of the n-grams that no output may have twice; 3: trigram blocking; 0: none"""
     replace_unknown: Flag = False
-    """put the source word of most attention, or its entry in the dictionary, in place of <unk>"""
+    """replace <unk> by the source word of most attention, or by its entry in the dictionary"""
     dictionary: str | None = None
     """a file of lines `source word <tab> target word` for replace_unknown"""
     context: NonNegativeInt = 0
-    """tokens, at most, that a language model reads before each block it is scored on"""
+    """maximum tokens that a language model reads before each block it is scored on"""
     batch_tokens: PositiveInt = 4096
-    """most source tokens, padding included, that are translated at once"""
+    """maximum source tokens, padding included, that are translated at once"""
 
     def __post_init__(self) -> None:
         if self.max_length is not None and self.max_length <= self.min_length:
@@ -168,15 +172,7 @@ class Recipe:
     model: AnyModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
-    metric: Literal[
-        "bleu",
-        "bleu-tokenized",
-        "bleu-split",
-        "bleu-detokenized",
-        "rouge",
-        "rouge-75",
-        "perplexity",
-    ] = "bleu"
+    metric: Metric = "bleu"
     """what validation and evaluation report (`dynconv.score.metric`)"""
     profile: Flag = False
     """write a trace of one update to RUN/trace.json (chrome://tracing, ui.perfetto.dev)"""

@@ -1,4 +1,4 @@
-"""Recipes as nested mappings, before they are checked: how one is laid upon another."""
+"""Recipes as nested mappings, before they are checked, and how they are merged."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def parse_overrides(overrides: Sequence[str]) -> Tree:
 
 
 def merge(base: Any, tree: Any) -> Any:
-    """Return the entries of `tree`, and those of `base` that it has not.
+    """Return the entries of `tree`, and those of `base` that it lacks.
 
     A model of another architecture takes nothing from its base.
     """
@@ -65,6 +65,6 @@ def size_of_mixers(stack: Tree, size: str, value: Any) -> Any:
     if not isinstance(value, list):
         return value if any(map(takes, mixers)) else None
     if len(value) != len(mixers):
-        return value  # which is an error, and said to be one
+        return value  # which StackConfig will refuse
     sizes = [v if takes(mixer) else None for v, mixer in zip(value, mixers, strict=True)]
     return sizes if any(v is not None for v in sizes) else None

@@ -37,8 +37,8 @@ class AdaptiveEmbedding(nn.Module):
         for (start, end), E, P in bands:
             # every band embeds all positions, and zeros those of other bands: this way no shape
             # depends on the data
-            own = F.embedding((tokens - start).clamp(0, end - start - 1), E)
-            x = x + F.linear(own * inside(tokens, start, end).unsqueeze(-1), P)
+            x_band = F.embedding((tokens - start).clamp(0, end - start - 1), E)
+            x = x + F.linear(x_band * inside(tokens, start, end).unsqueeze(-1), P)
         return x.to(E.dtype)
 
 
@@ -96,13 +96,13 @@ class AdaptiveSoftmax(nn.Module):
         tails = list(pairwise(self.edges[1:]))
         rows = [inside(target, start, end).nonzero().squeeze(1) for start, end in tails]
         first = target.clone()  # what the head must predict
-        for i, own in enumerate(rows):
-            first[own] = self.edges[1] + i
+        for i, members in enumerate(rows):
+            first[members] = self.edges[1] + i
         nats = F.cross_entropy(self._head(hidden), first, reduction="none")
-        for i, (own, (start, _)) in enumerate(zip(rows, tails, strict=True)):
-            logits = self._tail(i, hidden[own])
-            second = F.cross_entropy(logits, target[own] - start, reduction="none")
-            nats = nats.index_add(0, own, second)
+        for i, (members, (start, _)) in enumerate(zip(rows, tails, strict=True)):
+            logits = self._tail(i, hidden[members])
+            second = F.cross_entropy(logits, target[members] - start, reduction="none")
+            nats = nats.index_add(0, members, second)
         return nats
 
 

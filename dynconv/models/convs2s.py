@@ -25,20 +25,26 @@ if TYPE_CHECKING:
 class ConvBlock(nn.Module):
     """Combines one layer: its convolution, its attention if it has one, its residual connection.
 
-    residual  how many layers back the connection starts; 0 for none
-    shortcut  maps the width there to the width here
+    widths     of the stack's input and of all layers before this one
+    residual   how many layers back the connection starts; 0 for none
+    embedding  width of what the attention attends to; None for a layer without attention
     """
 
     def __init__(
         self,
-        conv: GatedConv,
-        attention: MultiStepAttention | None,
-        shortcut: nn.Module,
+        widths: list[int],
+        channels: int,
+        kernel_size: int,
         residual: int,
+        embedding: int | None,
+        **options: float,
     ):
         super().__init__()
-        self.conv, self.attention = conv, attention
-        self.shortcut, self.residual = shortcut, residual
+        self.conv = GatedConv(widths[-1], channels, kernel_size, **options)
+        self.attention = None if embedding is None else MultiStepAttention(channels, embedding)
+        before = widths[-residual] if residual else channels
+        self.shortcut = nn.Identity() if before == channels else normalised_linear(before, channels)
+        self.residual = residual
 
     def add(self, h: Tensor, outputs: list[Tensor]) -> Tensor:
         """Return (h + the output of `residual` layers before) sqrt(1/2)."""
@@ -64,14 +70,11 @@ class ConvStack(nn.Module):
         super().__init__()
         layers = config.each_layer()
         widths, blocks = [layers[0][0]], []
-        for (channels, kernel, residual), attend in zip(layers, attends, strict=True):
-            conv = GatedConv(widths[-1], channels, kernel, causal=causal, dropout=dropout)
-            attention = MultiStepAttention(channels, embedding) if attend else None
-            before = widths[-residual] if residual else channels
-            same = before == channels
-            shortcut = nn.Identity() if same else normalised_linear(before, channels)
-            blocks.append(ConvBlock(conv, attention, shortcut, residual))
-            widths.append(channels)
+        for layer, attend in zip(layers, attends, strict=True):
+            attended = embedding if attend else None
+            block = ConvBlock(widths, *layer, attended, causal=causal, dropout=dropout)
+            blocks.append(block)
+            widths.append(layer[0])
         self.enter = normalised_linear(embedding, widths[0], retained=1 - dropout)
         self.blocks = nn.ModuleList(blocks)
         self.leave = normalised_linear(widths[-1], output)
@@ -94,8 +97,8 @@ class ConvStack(nn.Module):
 class ConvS2S(nn.Module):
     """Maps source (B, S) and target tokens (B, T) to logits (B, T, V).
 
-    `max_positions` is the most tokens of a source or a target, <eos> included, for which there are
-    position embeddings (UserError for more), or None for a model without any.
+    `max_positions` is the maximum number of tokens of a source or a target, <eos> included, for
+    which there are position embeddings (UserError for more), or None for a model without any.
     """
 
     def __init__(self, config: ConvS2SConfig):

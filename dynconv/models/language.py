@@ -50,7 +50,7 @@ class LanguageModel(Decoder):
         return self.decoder_norm(x)
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
-        """Return those (..., V) of every type after hidden (..., C), in float32 or wider."""
+        """Return log p (..., V) of every type given hidden (..., C), in float32 or wider."""
         if isinstance(self.output, AdaptiveSoftmax):
             return self.output(hidden)
         return upcast(self.output(hidden)).log_softmax(-1)
