@@ -43,6 +43,20 @@ def test_the_greedy_limit_is_the_argmax_of_the_full_pass(mixer, options):
     assert first == second == tokens[4:]
 
 
+def test_each_token_costs_one_step(monkeypatch):
+    """The prompt is read in the first; nothing is computed after the last token."""
+    model, widths = model_of("light"), []
+    step = model.step
+
+    def counting(tokens, state):
+        widths.append(tokens.shape[1])
+        return step(tokens, state)
+
+    monkeypatch.setattr(model, "step", counting)
+    sample(model, PROMPT, max_tokens=3, end=None)
+    assert widths == [1 + len(PROMPT), 1, 1]
+
+
 def test_samples_follow_the_softmax():
     """Pearson's chi-square of 20,000 first tokens, and of second ones after the commonest first."""
     model, count = model_of("dynamic"), 20_000
@@ -161,7 +175,7 @@ def test_generate(language, tmp_path, capsys):
     assert texts[0] == texts[1] and texts[0].count("twenty one") >= 3
     trained = load_model(run)
     options = {"samples": 3, "max_tokens": 20, "seed": 5, "temperature": 0.9, "top_p": 0.95}
-    found = trained.task.generate(trained.model, trained.vocabularies, "twenty one", **options)
+    found = trained.generate("twenty one", **options)
     assert texts[0] == "".join(f"{text}\n" for text in found)
     assert all(text.startswith("twenty one") for text in found)
     lines = [text.count("\n") for text in found]
@@ -175,7 +189,7 @@ def test_blocks_go_on_beyond_a_line(language, tmp_path):
     trained = load_model(run)
     trained.model.output.weight.data[EOS] *= 3
     options = {"samples": 20, "max_tokens": 30}
-    found = trained.task.generate(trained.model, trained.vocabularies, "two\nthree", **options)
+    found = trained.generate("two\nthree", **options)
     assert all(text.startswith("two\nthree") for text in found)
     assert any(text.count("\n") > 1 for text in found) == (language.data.block is not None)
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dynconv.cli.options import Show, add_command, add_output, add_overrides, positive, say
+from dynconv.cli.options import ShowList, add_command, add_output, add_overrides, positive, say
 
 
 def add_parser(subparsers) -> None:
@@ -27,18 +27,11 @@ def add_parser(subparsers) -> None:
     add_output(parser, "data/results/ablate-NAME.json, with a plot beside it")
     parser.add_argument(
         "--list",
-        action=Show,
+        action=ShowList,
         nargs=0,
-        const=list_experiments,
+        const="list_experiments",
         help="show all experiments, and stop",
     )
-
-
-def list_experiments() -> str:
-    """Return the table of all experiments."""
-    from dynconv.config import listing
-
-    return listing.list_experiments()
 
 
 def run(options) -> int:

@@ -5,7 +5,7 @@ from dynconv.cli.options import (
     add_decoding,
     add_output,
     add_recipe,
-    load_for,
+    load_trained,
     names,
     positive,
     say,
@@ -72,7 +72,7 @@ def run_decode(options) -> None:
     from dynconv.lab.bench.decode import bench_decode
 
     given = options.directory, options.sentences, options.rounds, options.output
-    print(bench_decode(load_for(options, "translation"), *given))
+    print(bench_decode(load_trained(options, "translation"), *given))
 
 
 def run_operators(options) -> None:

@@ -1,6 +1,6 @@
 """`dynconv evaluate`: score a run on held-out text."""
 
-from dynconv.cli.options import add_command, add_decoding, load_model, say
+from dynconv.cli.options import add_command, add_decoding, load_trained, say
 
 
 def add_parser(subparsers) -> None:
@@ -13,13 +13,13 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Score a run on a split of its corpus: outputs, ten of them shown, or perplexity."""
-    found = load_model(options).evaluate(options.split, options.corpus)
-    for example in found.examples:
+    evaluation = load_trained(options).evaluate(options.split, options.corpus)
+    for example in evaluation.examples:
         say(f"source     {example.source}")
         say(f"output     {example.output}")
         say(f"reference  {example.reference}\n")
-    say(found.summary)
-    for score in found.scores:
+    say(evaluation.summary)
+    for score in evaluation.scores:
         say(str(score))
-    if found.outputs:
+    if evaluation.outputs:
         say(f"outputs: {options.directory / f'{options.split}.hypotheses.txt'}")

@@ -1,6 +1,6 @@
 """`dynconv generate`: sample text from a language model."""
 
-from dynconv.cli.options import add_command, add_run, load_for, positive, say
+from dynconv.cli.options import add_command, add_run, load_trained, positive, say
 
 
 def add_parser(subparsers) -> None:
@@ -38,17 +38,8 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Sample continuations of a prompt from a language model."""
-    trained = load_for(options, "language")
-    found = trained.task.generate(
-        trained.model,
-        trained.vocabularies,
-        options.prompt,
-        samples=options.samples,
-        max_tokens=options.max_tokens,
-        temperature=options.temperature,
-        top_k=options.top_k,
-        top_p=options.top_p,
-        seed=options.seed,
-    )
-    for text in found:
+    trained = load_trained(options, "language")
+    names = ("samples", "max_tokens", "temperature", "top_k", "top_p", "seed")
+    sampling = {name: getattr(options, name) for name in names}
+    for text in trained.generate(options.prompt, **sampling):
         say(text)

@@ -17,11 +17,16 @@ def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser
     return parser
 
 
-class Show(argparse.Action):
-    """An option such as --list, which prints `const()` and exits, as --help does."""
+class ShowList(argparse.Action):
+    """An option that prints a table of `dynconv.config.listing` and exits, as --help does.
+
+    `const` is the name of the function that returns the table.
+    """
 
     def __call__(self, parser, *_) -> None:
-        print(self.const())
+        from dynconv.config import listing
+
+        print(getattr(listing, self.const)())
         parser.exit()
 
 
@@ -34,13 +39,6 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 def add_overrides(parser: argparse.ArgumentParser, help: str) -> None:
     """Add the positional arguments key=value."""
     parser.add_argument("overrides", nargs="*", metavar="key=value", help=help)
-
-
-def load_recipe(options):
-    """Return the recipe that `add_recipe`'s options name, with its entries replaced."""
-    from dynconv import config
-
-    return config.load_recipe(options.recipe, options.overrides)
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
@@ -62,16 +60,6 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_model(options):
-    """Return the model that `add_run`'s options name; those of `add_decoding` change its recipe."""
-    from dynconv.train import load_model
-
-    loaded = load_model(options.directory, options.checkpoint)
-    given = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
-    decode = replace(loaded.recipe.decode, **{k: v for k, v in given.items() if v is not None})
-    return loaded._replace(recipe=replace(loaded.recipe, decode=decode))
-
-
 OTHER_TASK = {
     "language": "a language model, which has nothing to translate from; dynconv generate samples "
     "from it, and dynconv evaluate gives its perplexity",
@@ -80,14 +68,21 @@ OTHER_TASK = {
 """what to say when a command is given the model of another task"""
 
 
-def load_for(options, task: str):
-    """Return that model if it is one of this task; raise UserError otherwise."""
-    from dynconv.errors import UserError
+def load_trained(options, task: str | None = None):
+    """Load the model that `add_run`'s options name; those of `add_decoding` change its recipe.
 
-    loaded = load_model(options)
-    if loaded.task.name != task:
-        raise UserError(f"{options.directory}: {OTHER_TASK[loaded.task.name]}")
-    return loaded
+    Raises UserError when it is not a model of the given task.
+    """
+    from dynconv.errors import UserError
+    from dynconv.train import load_model
+
+    trained = load_model(options.directory, options.checkpoint)
+    if task is not None and trained.task.name != task:
+        raise UserError(f"{options.directory}: {OTHER_TASK[trained.task.name]}")
+    changes = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    decode = replace(trained.recipe.decode, **changes)
+    return trained._replace(recipe=replace(trained.recipe, decode=decode))
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:

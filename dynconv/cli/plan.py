@@ -1,6 +1,6 @@
 """`dynconv plan`: estimate what a recipe costs."""
 
-from dynconv.cli.options import add_command, add_recipe, amount, load_recipe, positive
+from dynconv.cli.options import add_command, add_recipe, amount, positive
 
 
 def add_parser(subparsers) -> None:
@@ -18,6 +18,8 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Estimate what a recipe needs: parameters, memory, updates and hours."""
+    from dynconv.config import load_recipe
     from dynconv.lab.plan import plan
 
-    print(plan(load_recipe(options), options.gpus, options.memory, options.tokens_per_s))
+    recipe = load_recipe(options.recipe, options.overrides)
+    print(plan(recipe, options.gpus, options.memory, options.tokens_per_s))

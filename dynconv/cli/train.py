@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from dynconv.cli.options import Show, add_command, add_recipe
+from dynconv.cli.options import ShowList, add_command, add_recipe
 
 
 def add_parser(subparsers) -> None:
@@ -12,9 +12,9 @@ def add_parser(subparsers) -> None:
     add_recipe(parser)
     parser.add_argument(
         "--list",
-        action=Show,
+        action=ShowList,
         nargs=0,
-        const=list_recipes,
+        const="list_recipes",
         help="show all recipes and rows of experiments, and stop",
     )
     parser.add_argument(
@@ -31,13 +31,6 @@ def add_parser(subparsers) -> None:
         help="print the resolved recipe, count its parameters, rehearse it with a narrow copy of "
         "the model on some shipped text, and stop",
     )
-
-
-def list_recipes() -> str:
-    """Return the table of all recipes and rows of experiments."""
-    from dynconv.config import listing
-
-    return listing.list_recipes()
 
 
 def run(options) -> int:

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from dynconv.cli.options import add_command, add_decoding, load_for
+from dynconv.cli.options import add_command, add_decoding, load_trained
 
 
 def add_parser(subparsers) -> None:
@@ -20,13 +20,12 @@ def run(options) -> None:
     from dynconv.text import read_lines
     from dynconv.text.corpus import decode_lines
 
-    trained = load_for(options, "translation")
+    trained = load_trained(options, "translation")
     if options.input == "-":
         lines = list(decode_lines(sys.stdin.buffer, "standard input"))
     else:
         lines = read_lines(Path(options.input), may_be_empty=True)
-    found = trained.task.generate(trained.model, trained.vocabularies, lines)
-    text = "".join(f"{line}\n" for line in found)
+    text = "".join(f"{line}\n" for line in trained.generate(lines))
     if options.output == "-":
         print(text, end="", flush=True)
     else:

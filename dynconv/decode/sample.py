@@ -44,17 +44,17 @@ def sample(
     logp, state = model.step(torch.tensor([[EOS, *prompt]], device=device), model.start())
     rows = torch.zeros_like(alive)  # every sample continues the prompt, which is row 0
     logp, state = logp[rows, -1], state.select(rows)
-    for _ in range(max_tokens):
-        share = next_probabilities(logp, temperature, top_k, top_p)  # (live, V)
-        tokens = torch.multinomial(share, 1, generator=generator)  # (live, 1)
+    for length in range(1, max_tokens + 1):
+        probabilities = next_probabilities(logp, temperature, top_k, top_p)  # (live, V)
+        tokens = torch.multinomial(probabilities, 1, generator=generator)  # (live, 1)
         if end is not None:
-            going = (tokens[:, 0] != end).nonzero().squeeze(1)
-            if len(going) < len(alive):
-                alive, tokens, state = alive[going], tokens[going], state.select(going)
-        if not len(alive):
-            break
+            rows = (tokens[:, 0] != end).nonzero().squeeze(1)
+            if len(rows) < len(alive):
+                alive, tokens, state = alive[rows], tokens[rows], state.select(rows)
         for i, token in zip(alive.tolist(), tokens[:, 0].tolist(), strict=True):
             results[i].append(token)
+        if length == max_tokens or not len(alive):
+            break
         logp, state = model.step(tokens, state)
         logp = logp[:, -1]
     return results
@@ -78,11 +78,11 @@ def next_probabilities(
     logp, order = (logp / temperature).sort(dim=1, descending=True)
     if top_k is not None:
         logp[:, top_k:] = -torch.inf
-    share = logp.softmax(1)
+    p = logp.softmax(1)
     if top_p < 1:
-        before = share.cumsum(1) - share  # the probability of all likelier tokens
-        share = share.masked_fill(before >= top_p, 0.0)
-    return torch.zeros_like(share).scatter_(1, order, share / share.sum(1, keepdim=True))
+        likelier = p.cumsum(1) - p  # the probability of all likelier tokens
+        p = p.masked_fill(likelier >= top_p, 0.0)
+    return torch.zeros_like(p).scatter_(1, order, p / p.sum(1, keepdim=True))
 
 
 def check_options(

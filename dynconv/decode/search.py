@@ -32,8 +32,8 @@ def limits(
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
     else:
         limit = torch.full_like(lengths, max_length)
-    most = getattr(model, "max_positions", None)  # only the stepper knows what the model is
-    return limit if most is None else limit.clamp(max=most)
+    maximum = getattr(model, "max_positions", None)  # only the stepper knows what the model is
+    return limit if maximum is None else limit.clamp(max=maximum)
 
 
 @torch.inference_mode()
@@ -54,10 +54,10 @@ def greedy(
         logits = stepper(tokens)
         logits[:, PAD] = -torch.inf
         tokens = logits.argmax(-1)
-        going = ((tokens != EOS) & (room > 0)).nonzero().squeeze(1)
-        if len(going) < len(alive):
-            stepper.keep(going, going)
-            alive, tokens, room = alive[going], tokens[going], room[going]
+        rows = ((tokens != EOS) & (room > 0)).nonzero().squeeze(1)
+        if len(rows) < len(alive):
+            stepper.keep(rows, rows)
+            alive, tokens, room = alive[rows], tokens[rows], room[rows]
         room = room - 1
         for i, token in zip(alive.tolist(), tokens.tolist(), strict=True):
             results[i].append(token)
@@ -132,7 +132,7 @@ class Beams:
 
     @property
     def results(self) -> list[list[Hypothesis]]:
-        return [sorted(found, key=lambda h: -h.score) for found in self.finished]
+        return [sorted(each, key=lambda h: -h.score) for each in self.finished]
 
     def advance(self, logp: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Extend the hypotheses by log p (B, live, V), which is overwritten, of the next tokens.
@@ -194,10 +194,10 @@ class StepwiseBeams(Beams):
         prefixes = torch.cat([self.prefixes[rows, parent], token[:, :, None]], dim=2)
         over = (done | scores.isneginf()).all(1)  # -inf fills a beam that has too few
         for b in over.nonzero().squeeze(1).tolist():
-            found = zip(prefixes[b].tolist(), lengths[b].tolist(), scores[b].tolist(), strict=True)
+            ended = (prefixes[b].tolist(), lengths[b].tolist(), scores[b].tolist())
             self.finished[self.alive[b]] = [
                 Hypothesis(ids[: int(length) - 1], score)
-                for ids, length, score in found
+                for ids, length, score in zip(*ended, strict=True)
                 if score > -torch.inf
             ]
         kept = (~over).nonzero().squeeze(1)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,58 +37,56 @@ def translate(
     sources = vocabularies.source.encode(list(lines))
     words = config.replace_unknown and source_words(model, vocabularies, lines, sources)
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
-    most, key = longest(model, config, max_source)
-    if cut := [number for number, ids in enumerate(sources, 1) if len(ids) > most]:
-        which = f"{len(cut):,} lines, the first of them line {cut[0]}, have"
-        which = which if len(cut) > 1 else f"line {cut[0]} has"
+    limit, key = longest(model, config, max_source)
+    if cut := [number for number, ids in enumerate(sources, 1) if len(ids) > limit]:
+        which = f"line {cut[0]} has"
+        if len(cut) > 1:
+            which = f"{len(cut):,} lines, the first of them line {cut[0]}, have"
         print(
-            f"dynconv: {which} more than {most} tokens; only the first {most} are read ({key})",
+            f"dynconv: {which} more than {limit} tokens; only the first {limit} are read ({key})",
             file=sys.stderr,
         )
-        sources = [ids[:most] for ids in sources]
+        sources = [ids[:limit] for ids in sources]
+    search = partial(
+        beam_search,
+        model,
+        beam=config.beam,
+        lenpen=config.lenpen,
+        stepwise=config.stepwise,
+        min_length=config.min_length,
+        max_length=config.max_length,
+        constraints=[no_repeat(config.no_repeat)] if config.no_repeat else (),
+        stepper=stepper,
+    )
     full = [i for i, ids in enumerate(sources) if ids]
     lengths = np.array([(len(sources[i]) + 1, 0) for i in full])
     results = [""] * len(lines)
     device = next(model.parameters()).device
     model.eval()
-    bar = tqdm(total=len(full), unit=" sentences", disable=None, desc="translate")  # terminals only
-    budget = max(config.batch_tokens, most + 1)
-    with bar:
-        for batch in reversed(buckets(lengths, budget)):  # longest first: memory fails early
+    # a bar on terminals only
+    with tqdm(total=len(full), unit=" sentences", disable=None, desc="translate") as bar:
+        batches = buckets(lengths, max(config.batch_tokens, limit + 1))
+        for batch in reversed(batches):  # longest first: memory fails early
             chosen = [full[i] for i in batch]
             source, pad_mask = (x.to(device) for x in pad([sources[i] for i in chosen], after=1))
-            hypotheses = beam_search(
-                model,
-                source,
-                pad_mask,
-                beam=config.beam,
-                lenpen=config.lenpen,
-                stepwise=config.stepwise,
-                min_length=config.min_length,
-                max_length=config.max_length,
-                constraints=[no_repeat(config.no_repeat)] if config.no_repeat else (),
-                stepper=stepper,
-            )
+            hypotheses = search(source, pad_mask)
             if not all(hypotheses):
                 raise UserError("the model's outputs are not finite: it has diverged in training")
-            outputs = [found[0].tokens for found in hypotheses]
-            if not words:
-                texts = [vocabularies.target.decode(ids) for ids in outputs]
-            else:
-                known = [words[i][: len(sources[i])] for i in chosen]
-                attention = attend(model, source, pad_mask, outputs)
-                texts = [
-                    " ".join(replace_unknown(vocabularies.target.words(ids), *each, dictionary))
-                    for ids, *each in zip(outputs, known, attention, strict=True)
-                ]
-            for i, text in zip(chosen, texts, strict=True):
-                results[i] = text
+            outputs = [best.tokens for best, *_ in hypotheses]
+            attention = attend(model, source, pad_mask, outputs) if words else None
+            for row, (i, ids) in enumerate(zip(chosen, outputs, strict=True)):
+                if words:
+                    target, known = vocabularies.target.words(ids), words[i][: len(sources[i])]
+                    target = replace_unknown(target, known, attention[row], dictionary)
+                    results[i] = " ".join(target)
+                else:
+                    results[i] = vocabularies.target.decode(ids)
             bar.update(len(chosen))
     return results
 
 
 def longest(model: nn.Module, config: DecodeConfig, max_source: int) -> tuple[int, str]:
-    """Return the most tokens of a source, without <eos>, and the recipe's key that says so."""
+    """Return the maximum length of a source, without <eos>, and the recipe's key that sets it."""
     positions = model.max_positions
     if positions is not None and config.min_length >= positions:
         raise UserError(

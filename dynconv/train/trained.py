@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -27,6 +27,10 @@ class Trained(NamedTuple):
     @property
     def task(self) -> Task:
         return task_of(self.recipe)
+
+    def generate(self, text: Any, **options: Any) -> list[str]:
+        """Translate lines of text, or continue a prompt: see `generate` of the task."""
+        return self.task.generate(self.model, self.vocabularies, text, **options)
 
     def evaluate(self, split: str, corpus: str | None = None) -> Evaluation:
         """Score the model on a split of its corpus, or of another text in the same languages.
