@@ -183,3 +183,23 @@ def pairs(prepared):
     from dynconv.text import Pairs
 
     return Pairs.of(prepared)
+
+
+@pytest.fixture
+def manifest(tmp_path, monkeypatch):
+    """A function that writes a manifest with one corpus, small, and returns where its files go."""
+    import yaml
+
+    from dynconv.text import catalog
+
+    monkeypatch.setattr(catalog, "data_dir", lambda: tmp_path)
+    monkeypatch.setattr(catalog, "raw_dir", lambda: tmp_path / "raw")
+
+    def write(*files, note="") -> Path:
+        corpus = {"name": "small", "languages": ["de"], "sentences": None, "files": list(files)}
+        corpus |= {"kind": "-", "description": "-", "note": note, "build": "-"}
+        corpus |= {"licence": "for reading", "citation": "Reader 1999"}
+        (tmp_path / "manifest.yaml").write_text(yaml.safe_dump({"corpora": [corpus]}))
+        return tmp_path / "raw" / "small"
+
+    return write

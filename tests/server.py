@@ -16,8 +16,6 @@ class Served:
     """bytes of the content after which the connection breaks"""
     stalls: float = 0.0
     """seconds between the header and the content"""
-    chunked: bool = False
-    """whether the header lacks the length"""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     """further ones, such as Content-Type"""
@@ -44,8 +42,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.send_error(404)
         file = self.server.files[name]
         self.send_response(file.status)
-        if not file.chunked:
-            self.send_header("Content-Length", str(len(file.content)))
+        self.send_header("Content-Length", str(len(file.content)))
         self.send_header("Connection", "close")
         for header, value in file.headers.items():
             self.send_header(header, value)

@@ -13,13 +13,11 @@ import tarfile
 import time
 
 import pytest
-import yaml
 from server import Served, serving
 
 from dynconv import cli
 from dynconv.config.files import locked
 from dynconv.errors import UserError
-from dynconv.text import catalog
 from dynconv.text import fetch as fetching
 from dynconv.text.fetch import unpack_corpus
 
@@ -31,28 +29,31 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+MD5 = hashlib.md5(CONTENT).hexdigest()
+PAGE = {"Content-Type": "text/html; charset=utf-8"}
+BAD_MIRRORS = {
+    "gone": (None, {}, "404 Not Found"),
+    "sha256": (
+        Served(WRONG),
+        {},
+        f"sha256 is {sha256(WRONG)}, the manifest says {sha256(CONTENT)}",
+    ),
+    "md5": (Served(WRONG), {"sha256": None, "md5": MD5}, "md5 is "),
+    "size": (
+        Served(b"short", stalls=30),
+        {"bytes": 300_000},
+        "it has 5 bytes, the manifest says 3",
+    ),
+    "stalls": (Served(CONTENT, stalls=30), {}, "Read timed out."),
+    "dies": (Served(CONTENT, dies_after=200_000), {"sha256": None}, ""),
+    "page": (Served(b"<!DOCTYPE html>", headers=PAGE), {"sha256": None}, "it sent a page, such as"),
+}
+
+
 @pytest.fixture
 def server():
     with serving() as http:
         yield http
-
-
-@pytest.fixture
-def manifest(tmp_path, monkeypatch):
-    """A function that makes a data directory whose manifest holds the given files."""
-    data = tmp_path / "data"
-    data.mkdir()
-    monkeypatch.setattr(catalog, "data_dir", lambda: data)
-    monkeypatch.setattr(catalog, "raw_dir", lambda: data / "raw")
-
-    def write(*files, name="small", note=""):
-        corpus = {"name": name, "languages": ["de"], "sentences": None, "files": list(files)}
-        corpus |= {"kind": "-", "description": "-", "note": note, "build": "-"}
-        corpus |= {"licence": "for reading", "citation": "Reader 1999"}
-        (data / "manifest.yaml").write_text(yaml.safe_dump({"corpora": [corpus]}))
-        return data / "raw" / name
-
-    return write
 
 
 def described(*urls, name="a.tgz", content=CONTENT, **facts) -> dict:
@@ -102,22 +103,19 @@ def test_out_is_where_it_goes_readable_as_the_umask_says(server, manifest, tmp_p
     assert path.stat().st_mode == (tmp_path / "another").stat().st_mode
 
 
-def test_without_a_recorded_checksum_it_says_so(server, manifest, capsys):
+@pytest.mark.parametrize(
+    "facts, told",
+    [
+        ({"sha256": None}, f"sha256 {sha256(CONTENT)}, not verified: the manifest records none"),
+        ({"sha256": None, "md5": MD5}, "md5 verified"),
+        ({}, "sha256 verified"),
+    ],
+)
+def test_it_tells_how_a_file_was_verified(server, manifest, capsys, facts, told):
     server.files["a.tgz"] = Served(CONTENT)
-    manifest(described(f"{server.url}/a.tgz", sha256=None))
+    raw = manifest(described(f"{server.url}/a.tgz", **facts))
     assert fetch() == 0
-    says = f"sha256 {sha256(CONTENT)}, not verified: the manifest records none\n"
-    assert capsys.readouterr().out.endswith(says)
-
-
-def test_md5_verifies_where_only_that_is_known(server, manifest, capsys):
-    server.files |= {"bad": Served(WRONG), "good": Served(CONTENT)}
-    md5 = hashlib.md5(CONTENT).hexdigest()
-    urls = [f"{server.url}/bad", f"{server.url}/good"]
-    raw = manifest(described(*urls, sha256=None, md5=md5))
-    assert fetch() == 0
-    assert capsys.readouterr().out.endswith("md5 verified\n")
-    assert (raw / "a.tgz").read_bytes() == CONTENT
+    assert capsys.readouterr().out.endswith(f"{raw / 'a.tgz'}: {told}\n")
 
 
 def packed(content=b"") -> bytes:
@@ -186,25 +184,22 @@ def test_a_read_only_place_names_another(manifest, tmp_path, capsys, monkeypatch
     assert told in failure(capsys, "--from", tmp_path)
 
 
-def test_a_host_that_stalls(server, manifest, monkeypatch, capsys):
+@pytest.mark.parametrize("bad, facts, reason", BAD_MIRRORS.values(), ids=BAD_MIRRORS)
+def test_a_bad_mirror_is_named_and_the_next_tried(
+    server, manifest, monkeypatch, capsys, bad, facts, reason
+):
     monkeypatch.setattr(fetching, "TIMEOUT", (10, 1.5))
-    server.files |= {"stalls": Served(CONTENT, stalls=30), "holds": Served(CONTENT)}
-    manifest(described(f"{server.url}/stalls"))
-    assert f"{server.url}/stalls: Read timed out.; " in failure(capsys)
-    raw = manifest(described(f"{server.url}/stalls", f"{server.url}/holds"))
-    assert fetch() == 0
-    assert (raw / "a.tgz").read_bytes() == CONTENT
-
-
-def test_a_dying_connection_and_then_a_mirror(server, manifest, capsys):
-    server.files |= {"dies": Served(CONTENT, dies_after=200_000), "holds": Served(CONTENT)}
-    raw = manifest(described(f"{server.url}/dies", sha256=None))
-    assert f"could not fetch a.tgz: {server.url}/dies: " in failure(capsys)
+    server.files["good"] = Served(CONTENT)
+    if bad:
+        server.files["bad"] = bad
+    urls = [f"{server.url}/bad", f"{server.url}/good"]
+    raw = manifest(described(urls[0], **facts))
+    assert f"could not fetch a.tgz: {urls[0]}: {reason}" in failure(capsys)
     assert names(raw) == []
-    manifest(described(f"{server.url}/dies", f"{server.url}/holds", sha256=None))
+    manifest(described(*urls, **facts))
     assert fetch() == 0
-    assert (raw / "a.tgz").read_bytes() == CONTENT
-    assert server.requests == ["dies", "dies", "holds"]
+    assert (raw / "a.tgz").read_bytes() == CONTENT and names(raw) == ["a.tgz"]
+    assert server.requests == ["bad", "bad", "good"]
 
 
 FETCH = """
@@ -231,45 +226,6 @@ def test_after_a_kill_it_starts_again(server, manifest):
     server.files["a.tgz"].stalls = 0
     assert fetch() == 0
     assert names(raw) == ["a.tgz"]
-
-
-def test_a_404_and_then_a_mirror(server, manifest):
-    server.files["a.tgz"] = Served(CONTENT)
-    raw = manifest(described(f"{server.url}/gone", f"{server.url}/a.tgz"))
-    assert fetch() == 0
-    assert (raw / "a.tgz").read_bytes() == CONTENT
-    assert server.requests == ["gone", "a.tgz"]
-
-
-def test_a_wrong_checksum_and_then_a_mirror(server, manifest, capsys):
-    server.files |= {"bad": Served(WRONG), "good": Served(CONTENT)}
-    urls = [f"{server.url}/bad", f"{server.url}/good"]
-    raw = manifest(described(urls[0]))
-    message = failure(capsys)
-    assert f"{urls[0]}: sha256 is {sha256(WRONG)}, the manifest says {sha256(CONTENT)}" in message
-    assert names(raw) == []
-    manifest(described(*urls))
-    assert fetch() == 0
-    assert (raw / "a.tgz").read_bytes() == CONTENT
-
-
-def test_a_wrong_size_is_refused_before_it_is_fetched(server, manifest, capsys):
-    server.files["short"] = Served(b"short", stalls=0.5)
-    url = f"{server.url}/short"
-    manifest(described(url, bytes=len(CONTENT)))
-    assert f"{url}: it has 5 bytes, the manifest says 300,000; " in failure(capsys)
-
-
-def test_a_page_is_not_the_archive(server, manifest, capsys):
-    html = {"Content-Type": "text/html; charset=utf-8"}
-    server.files |= {"page": Served(b"<!DOCTYPE html>", headers=html), "file": Served(CONTENT)}
-    urls = [f"{server.url}/page", f"{server.url}/file"]
-    raw = manifest(described(urls[0], sha256=None))
-    assert f"{urls[0]}: it sent a page, such as a warning or a log-in, not the" in failure(capsys)
-    assert names(raw) == []
-    manifest(described(*urls, sha256=None))
-    assert fetch() == 0
-    assert (raw / "a.tgz").read_bytes() == CONTENT
 
 
 def test_a_redirection_is_followed(server, manifest):
@@ -384,7 +340,7 @@ def test_from_takes_a_directory_of_what_is_in_the_archive(manifest, tmp_path, ca
     assert [p.read_text() for p in unpack_corpus("small").rglob("train.de")] == ["eins\n"]
     assert names(raw) == ["a"]
     assert fetch() == 0
-    assert capsys.readouterr().out.endswith(f"{raw / 'a'}: unpacked already\n")
+    assert capsys.readouterr().out.endswith(f"{raw / 'a'}: unpacked already, not verified\n")
 
 
 def test_what_only_licensees_get(manifest, tmp_path, capsys):

@@ -3,7 +3,6 @@
 import hashlib
 
 import pytest
-import yaml
 
 from dynconv.errors import UserError
 from dynconv.text import catalog
@@ -14,24 +13,6 @@ PAPERS = {
     *("iwslt14-de-en", "wmt16-en-de", "wmt14-en-de", "wmt14-en-fr", "wmt17-zh-en", "wmt16-en-ro"),
     *("billion-word", "wikitext-103", "cnn-dailymail", "gigaword", "duc-2004"),
 }
-
-
-@pytest.fixture
-def manifest(tmp_path, monkeypatch):
-    """A function that makes a data directory whose manifest holds the given files."""
-    data = tmp_path / "data"
-    (data / "small").mkdir(parents=True)
-    monkeypatch.setattr(catalog, "data_dir", lambda: data)
-    monkeypatch.setattr(catalog, "raw_dir", lambda: data / "raw")
-
-    def write(*files, **fields):
-        corpus = dict.fromkeys(["kind", "licence", "description", "citation"], "-")
-        corpus |= {"name": "small", "languages": ["de"], "sentences": None, "files": list(files)}
-        corpus["build"] = "-"
-        (data / "manifest.yaml").write_text(yaml.safe_dump({"corpora": [corpus | fields]}))
-        return data
-
-    return write
 
 
 def test_entries_describe_what_is_shipped():
@@ -94,8 +75,8 @@ def test_listing_is_a_table_with_every_corpus():
 
 def test_listing_says_what_is_fetched(manifest):
     files = [{"name": name, "urls": ["http://127.0.0.1/x"]} for name in ("a.tgz", "b.txt")]
-    raw = manifest(*files) / "raw" / "small"
-    assert catalog.corpus_table().endswith("not counted                 -        to fetch")
+    raw = manifest(*files)
+    assert catalog.corpus_table().endswith("not counted                 for reading  to fetch")
     (raw / "a").mkdir(parents=True)  # what was in a.tgz
     assert catalog.corpus_table().endswith("  partly fetched")
     (raw / "b.txt").touch()

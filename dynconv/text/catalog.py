@@ -34,8 +34,18 @@ class CorpusFile:
         """The known checksums in hexadecimal digits, by algorithm."""
         return {kind: digits for kind in ("sha256", "md5") if (digits := getattr(self, kind))}
 
+    def find(self, directory: Path) -> Path | None:
+        """Return where a directory has the file, or the folder it was unpacked to; else None."""
+        path, unpacked = directory / self.name, directory / self.stem
+        return path if path.is_file() else unpacked if unpacked.is_dir() else None
+
     def mismatch(self, path: Path) -> str | None:
-        """Say how the file at `path` differs from this description; None if it does not."""
+        """Say how the file at `path` differs from this description; None if it does not.
+
+        A folder that it was unpacked to cannot be compared, so it has no mismatch.
+        """
+        if path.is_dir():
+            return None
         size = path.stat().st_size
         if self.bytes not in (None, size):
             return f"it has {size:,} bytes, the manifest says {self.bytes:,}"
@@ -87,11 +97,7 @@ class Entry:
 
     def missing_files(self, directory: Path) -> list[CorpusFile]:
         """Return the files that are neither in a directory nor, as archives, unpacked there."""
-        return [
-            file
-            for file in self.files
-            if not (directory / file.name).is_file() and not (directory / file.stem).is_dir()
-        ]
+        return [file for file in self.files if not file.find(directory)]
 
 
 def read_manifest() -> dict[str, Entry]:

@@ -19,8 +19,8 @@ TIMEOUT = (10, 60)
 """seconds to connect, and to wait for the next bytes"""
 
 
-def fetch(name: str, out: Path | None = None, source: Path | None = None) -> list[Path]:
-    """Fetch the files of a corpus into `out` (default: data/raw/NAME) and return their paths.
+def fetch(name: str, out: Path | None = None, source: Path | None = None) -> None:
+    """Fetch the files of a corpus into `out` (default: data/raw/NAME).
 
     Files that are there and match the manifest are kept. The others are downloaded, each from the
     first mirror that serves it; or, with `source`, copied from that directory, which holds them
@@ -31,7 +31,7 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> lis
     entry = find_corpus(name)
     if entry.shipped:
         print(f"{name} is shipped with dynconv and needs no fetching: {entry.directory}")
-        return [entry.directory / file.name for file in entry.files]
+        return
     directory = out or entry.directory
     wanted = [file for file in entry.files if not _is_kept(file, directory)]
     if wanted:
@@ -39,7 +39,6 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> lis
         print(f"{name}: please cite {entry.citation}")
         with _scratch(name, directory) as scratch:
             _fetch_files(entry, wanted, source, scratch)
-    return [directory / file.name for file in entry.files]
 
 
 def unpack_corpus(name: str, out: Path | None = None) -> Path:
@@ -82,20 +81,18 @@ def _scratch(name: str, directory: Path) -> Iterator[Path]:
 
 
 def _is_kept(file: CorpusFile, directory: Path) -> bool:
-    path, unpacked = directory / file.name, directory / file.stem
-    if path.is_file():
-        fault = file.mismatch(path)
-        print(f"{path}: {f'{fault}; it will be fetched again' if fault else _verified(file, path)}")
-        return not fault
-    if unpacked.is_dir():
-        print(f"{unpacked}: unpacked already")
-    return unpacked.is_dir()
+    path = file.find(directory)
+    if path is None:
+        return False
+    fault = file.mismatch(path)
+    print(f"{path}: {f'{fault}; it will be fetched again' if fault else _verified(file, path)}")
+    return not fault
 
 
 def _verified(file: CorpusFile, path: Path) -> str:
-    """Say how the file or unpacked folder at `path`, which has no mismatch, was verified."""
+    """Say how the file at `path`, which has no mismatch, was verified; also if it is unpacked."""
     if path.is_dir():
-        return "copied, not verified"
+        return "unpacked already, not verified"
     if file.checksums:
         return f"{' and '.join(file.checksums)} verified"
     return f"sha256 {sha256(path)}, not verified: the manifest records none"
@@ -138,14 +135,13 @@ def _another_corpus_with(file: CorpusFile, entry: Entry) -> Path | None:
 
 def _copy(file: CorpusFile, source: Path, scratch: Path) -> Path:
     """Copy a file from a directory, or what is in it if the directory has it unpacked."""
-    original, unpacked = source / file.name, source / file.stem
-    if original.is_file():
-        if fault := file.mismatch(original):
-            raise UserError(f"{original}: {fault}; it is damaged, or another file of that name")
-        return shutil.copyfile(original, scratch / file.name)
-    if unpacked.is_dir():
-        return shutil.copytree(unpacked, scratch / file.stem)
-    raise UserError(f"{source} has no {file.name}")
+    original = file.find(source)
+    if original is None:
+        raise UserError(f"{source} has no {file.name}")
+    if fault := file.mismatch(original):
+        raise UserError(f"{original}: {fault}; it is damaged, or another file of that name")
+    copy = shutil.copytree if original.is_dir() else shutil.copyfile
+    return copy(original, scratch / original.name)
 
 
 def _download(file: CorpusFile, scratch: Path) -> Path:
