@@ -374,6 +374,8 @@ def test_further_references_come_along(tmp_path, corpus):
     folder = tmp_path / "text"
     shutil.copytree(corpus, folder)
     (folder / "test.en1").write_text("x\n" * 20)
+    (folder / "test.en2.gz").write_bytes(gzip.compress(b"x\n" * 20))
     found = prepare(str(folder), "de", "en", 270, tmp_path / "out")
-    assert (found.directory / "test.en1").read_text() == "x\n" * 20
-    assert "test.en1" in found.files
+    for name in ("test.en1", "test.en2"):
+        assert (found.directory / name).read_text() == "x\n" * 20
+        assert name in found.files

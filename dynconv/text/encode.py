@@ -69,21 +69,18 @@ def prepare(
         scratch.mkdir(parents=True)
         # Every mistake in the text is found here, before the long part.
         counts = {
-            split: sum(1 for _ in _bar(_stream(paths), f"read {split}", None))
-            for split, paths in splits.items()
+            split: sum(1 for _ in _read(paths, f"read {split}")) for split, paths in splits.items()
         }
         vocabularies = given or _learn(splits["train"], counts["train"], vocab_size, kind)
         vocabularies.save(scratch / "vocabulary.json")
         dtype = "uint16" if max(map(len, vocabularies)) <= SHORT else "uint32"
-        rows = _bar(_stream(splits["train"]), "encode", counts["train"])
+        rows = _read(splits["train"], "encode", counts["train"])
         if source is None:
-            chunks = _encode(rows, [vocabularies.target], end=[EOS])
-            pairs, _, total = _write_ids(chunks, [EOS], scratch, dtype)
-            source_tokens, target_tokens = 0, total - pairs  # each line has one <eos>
+            pairs, (tokens,) = _write_ids(rows, [vocabularies.target], scratch, dtype)
+            source_tokens, target_tokens = 0, tokens - pairs  # each line has one <eos>
         else:
-            chunks = _encode((row for row in rows if all(map(str.strip, row))), vocabularies)
-            sides, source_tokens, total = _write_ids(chunks, [], scratch, dtype)
-            pairs, target_tokens = sides // 2, total - source_tokens
+            rows = (row for row in rows if all(map(str.strip, row)))
+            pairs, (source_tokens, target_tokens) = _write_ids(rows, vocabularies, scratch, dtype)
         if not pairs:
             raise UserError(f"{corpus}: no usable pair in split train: all have a blank side")
         _copy_text(splits, [side for side in (source, target) if side], scratch)
@@ -123,14 +120,11 @@ def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, 
     return splits
 
 
-def _stream(paths: list[Path]) -> Iterator[Row]:
-    return stream_parallel(*paths) if len(paths) == 2 else zip(stream_lines(*paths), strict=True)
-
-
-def _bar(rows: Iterable[Row], what: str, total: int | None) -> Iterable[Row]:
+def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Row]:
+    """Yield the rows of the files of a split, with a progress bar on terminals."""
     from tqdm import tqdm
 
-    # disable=None: a bar on terminals only
+    rows = stream_parallel(*paths) if len(paths) == 2 else zip(stream_lines(*paths), strict=True)
     return tqdm(rows, what, total, unit=" lines", unit_scale=True, disable=None)
 
 
@@ -165,18 +159,8 @@ def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
 
 def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[Row]:
     sample = min(sample, lines)
-    numbered = enumerate(_bar(_stream(paths), what, lines))
+    numbered = enumerate(_read(paths, what, lines))
     return (row for i, row in numbered if i * sample // lines < (i + 1) * sample // lines)
-
-
-def _encode(
-    rows: Iterable[Row], vocabularies: Sequence[Vocabulary], end: Sequence[int] = ()
-) -> Iterator[list[list[int]]]:
-    """Yield the ids of each side of each row, followed by those of `end`, in chunks."""
-    for chunk in _chunks(rows):
-        texts = zip(*chunk, strict=True)
-        sides = (v.encode(text) for v, text in zip(vocabularies, texts, strict=True))
-        yield [[*ids, *end] for row in zip(*sides, strict=True) for ids in row]
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -193,35 +177,37 @@ def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _write_ids(
-    chunks: Iterable[list[list[int]]], first: list[int], scratch: Path, dtype: str
-) -> tuple[int, int, int]:
-    """Write train.tokens, which begins with the ids `first`, and train.bounds.
+    rows: Iterable[Row], vocabularies: Sequence[Vocabulary], scratch: Path, dtype: str
+) -> tuple[int, list[int]]:
+    """Encode rows into train.tokens and train.bounds.
 
-    Returns how many sequences of ids there are, the tokens in every other one (the sources of
-    pairs), and the tokens in all of them.
+    Returns how many rows there are, and the number of tokens on each side.
     """
-    count, alternate, end = 0, 0, 0
+    eos = [EOS] if len(vocabularies) == 1 else []  # around the lines of a language model
     id_type = np.dtype(dtype).newbyteorder("<")
+    count, end, side_tokens = 0, 0, np.zeros(len(vocabularies), np.int64)
     paths = scratch / "train.tokens", scratch / "train.bounds"
     with paths[0].open("wb") as tokens, paths[1].open("wb") as bounds:
-        tokens.write(np.array(first, id_type))
+        tokens.write(np.array(eos, id_type))
         bounds.write(np.zeros(1, "<i8"))
-        for ids in chunks:
-            lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+        for chunk in _chunks(rows):
+            texts = zip(*chunk, strict=True)
+            sides = [v.encode(text) for v, text in zip(vocabularies, texts, strict=True)]
+            ids = [[*line, *eos] for row in zip(*sides, strict=True) for line in row]
+            lengths = np.array([len(line) for line in ids], np.int64)
             tokens.write(np.fromiter(chain.from_iterable(ids), id_type, lengths.sum()))
             bounds.write((end + lengths.cumsum()).astype("<i8"))
-            count, end = count + len(ids), end + int(lengths.sum())
-            alternate += int(lengths[::2].sum())
-    return count, alternate, end
+            count, end = count + len(chunk), end + int(lengths.sum())
+            side_tokens += lengths.reshape(-1, len(sides)).sum(0)
+    return count, side_tokens.tolist()
 
 
 def _copy_text(splits: dict[str, list[Path]], languages: list[str], to: Path) -> None:
     """Copy the text of the other splits, further references (test.summary1 ...) included."""
     for split in splits.keys() - {"train"}:
         for path, language in zip(splits[split], languages, strict=True):
-            name = f"{split}.{language}"
-            for file in [path, *path.parent.glob(f"{name}[0-9]*")]:
-                copy = to / (name if file == path else file.name)
+            for file in [path, *path.parent.glob(f"{split}.{language}[0-9]*")]:
+                copy = to / (file.stem if file.suffix in OPENERS else file.name)
                 with OPENERS.get(file.suffix, open)(file, "rb") as text, copy.open("wb") as plain:
                     shutil.copyfileobj(text, plain)
 

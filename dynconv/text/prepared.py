@@ -70,16 +70,15 @@ def _memory_map(path: Path, dtype: str) -> np.ndarray:
 
 
 def is_prepared(directory: Path) -> bool:
-    """Return whether a directory holds a prepared corpus, not text."""
+    """Return whether a directory contains a prepared corpus, not text."""
     return (directory / "prepared.json").is_file()
 
 
 def open_prepared(directory: Path, *, verify: bool) -> Prepared:
     """Open what `prepare` has written; this takes neither time nor memory, whatever its size.
 
-    verify: read all of it and compare the checksums
-
-    Raises UserError when it is something else, or a file is missing, truncated or altered.
+    Raises UserError when it is something else, or a file is missing, truncated or altered; the
+    contents are compared with the recorded checksums only to `verify` them.
     """
     meta = directory / "prepared.json"
     try:
