@@ -29,9 +29,9 @@ def tokenize(line: str, language: str, *, aggressive: bool = False, escape: bool
 
 def normalize(line: str, language: str) -> str:
     """Apply normalize-punctuation.perl -l LANGUAGE, then remove-non-printing-char.perl."""
-    import regex  # comes with sacremoses; knows \p{C}
+    import regex  # re lacks \p{C}
 
-    # The scripts see the line break, too: after it, a quotation ."  becomes ". in German
+    # The scripts also see the line break: before it, a quotation ."  becomes ". in German
     return regex.sub(r"\p{C}", " ", _normalizer(language).normalize(line + "\n"))
 
 

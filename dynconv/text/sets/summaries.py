@@ -1,9 +1,7 @@
 """The summarisation corpora: one article per line, and its summary on the same line."""
 
-from collections.abc import Iterator
 from functools import partial
 from hashlib import sha1
-from itertools import chain
 from pathlib import Path
 
 from dynconv.text.corpus import Row, stream_lines, stream_parallel
@@ -47,7 +45,7 @@ def gigaword(raw: Path, out: Path) -> dict[str, int]:
         "test": ("[Gg]iga/input.txt", "[Gg]iga/task1_ref0.txt"),
     }
     files = {split: [find_raw(raw, name) for name in pair] for split, pair in names.items()}
-    pairs = chain.from_iterable(_pairs(split, *paths) for split, paths in files.items())
+    pairs = ((split, pair) for split in files for pair in stream_parallel(*files[split]))
     return write_splits(out, SIDES, pairs)
 
 
@@ -63,10 +61,6 @@ def duc_2004(raw: Path, out: Path) -> dict[str, int]:
     lines = zip(stream_lines(article), *sides, strict=True)
     suffixes = (*SIDES, *(f"summary{number}" for number in range(1, 4)))
     return write_splits(out, suffixes, (("test", line) for line in lines))
-
-
-def _pairs(split: str, article: Path, summary: Path) -> Iterator[tuple[str, Row]]:
-    return ((split, pair) for pair in stream_parallel(article, summary))
 
 
 def _story(url: str, folders: list[Path]) -> Row:
