@@ -11,7 +11,7 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.ops.talk import edges, talk_conv_loop
 from dynconv.teach.check.cost import Cost
-from dynconv.teach.judge import FLOAT32, Faults, Wrong, attempt, judge, sizes
+from dynconv.teach.judge import FLOAT32, Wrong, attempt, judge, sizes
 
 MOST = 500
 """tensor operations, for 2,000 boxes"""
@@ -26,8 +26,7 @@ def summed_area(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
     """
 
     def box(image: Tensor, boxes: Tensor, at: tuple[int]) -> str:
-        top, left, low, right = boxes[at].tolist()
-        return f"rows {top} to {low}, columns {left} to {right}"
+        return "rows {0} to {2}, columns {1} to {3}".format(*boxes[at].tolist())
 
     shapes = [(7, 7), (5, 9), (1, 6)]
     judge(
@@ -87,8 +86,7 @@ def box_faults(image: Tensor, boxes: Tensor) -> Iterator:
     yield "index -1 is the last row or column of the table, not a row of zeros", wrapped
     yield "the last row belongs to the box", corners(padded, top, left, low, last + 1)
     yield "the last column belongs to the box", corners(padded, top, left, low + 1, last)
-    strips = padded[top, last] + padded[low, left]
-    short = padded[low + 1, last + 1] - strips + padded[top, left]
+    short = corners(padded, top, left, low, last) + padded[low + 1, last + 1] - padded[low, last]
     yield "a strip, too, ends with the last row or column of the box", short
     behind = corners(F.pad(table, (0, 1, 0, 1)), *whole)
     yield "the zeros stand before the table, not behind it", behind
@@ -250,28 +248,24 @@ def gradients_of(g, x, left, right, max_left, max_right) -> Gradients:
     return Gradients(*torch.autograd.grad(out, inputs, g))
 
 
-def gradient_faults(*inputs) -> Iterator:
+def gradient_faults(g, x, left, right, *reach) -> Iterator:
     """Yield what mistakes make of one of the gradients; the others stay right."""
-    right = gradients_of(*inputs)
-    for why, dx in dx_faults(right.dx, *inputs):
-        yield why, right._replace(dx=dx)
+    true = gradients_of(g, x, left, right, *reach)
+    untransposed = ops.talk_conv(g, left, right, max_left=reach[0], max_right=reach[1])
+    first = gradients_of(g, x, left[..., :1], right[..., :1], *reach)
+    order = torch.arange(x.shape[2]).view(-1, left.shape[2]).T.flatten()  # by c % H
+    moved = gradients_of(g[..., order], x[..., order], left, right, *reach)
+    for why, dx in (
+        ("divide by max_left + max_right + 1", true.dx * (1 + sum(reach))),
+        ("the sign is turned", -true.dx),
+        ("transpose the shares: a token hears of the windows that hold it", untransposed),
+        ("each head has windows of its own", first.dx),
+        ("channel c belongs to head c // R, with R = C / H", moved.dx[..., order.argsort()]),
+    ):
+        yield why, true._replace(dx=dx)
     for name in ("dleft", "dright"):
-        for why, offset in offset_faults(name, getattr(right, name), *inputs):
-            yield why, right._replace(**{name: offset})
-
-
-def dx_faults(right: Tensor, g, x, left, right_offset, *reach: int) -> Iterator:
-    """Yield wrong gradients of x."""
-    offsets, H = (left, right_offset), left.shape[2]
-    yield "divide by max_left + max_right + 1", right * (1 + sum(reach))
-    yield "the sign is turned", -right
-    untransposed = ops.talk_conv(g, *offsets, max_left=reach[0], max_right=reach[1])
-    yield "transpose the shares: a token hears of the windows that hold it", untransposed
-    first = [offset[..., :1] for offset in offsets]
-    yield "each head has windows of its own", gradients_of(g, x, *first, *reach).dx
-    order = torch.arange(x.shape[2]).view(-1, H).T.flatten()  # channels with the same c % H
-    moved = gradients_of(g[..., order], x[..., order], *offsets, *reach).dx
-    yield "channel c belongs to head c // R, with R = C / H", moved[..., order.argsort()]
+        for why, offset in offset_faults(name, getattr(true, name), g, x, left, right, *reach):
+            yield why, true._replace(**{name: offset})
 
 
 def side_of(name: str, *window) -> tuple[Tensor, Tensor]:
@@ -327,50 +321,35 @@ def true_width(mine: Callable[..., Tensor]) -> None:
         cases[label] = x - 0.5, left, right if reach[1] else None, *reach
     detached = "the width depends on the offsets, too: is it detached?"
     hints = {"left": detached, "right": detached}
-    judge(mine, mean_of_window, cases, WIDTH_FAULTS, gradients=True, hints=hints)
+    judge(mine, mean_of_window, cases, width_faults, gradients=True, hints=hints)
     print(f"right: values and the gradients of x and the offsets agree on {len(cases)} cases")
 
 
-def width(left, right, max_left, max_right):
-    """Return how many words (B, T, H) a window holds."""
-    return sum(edges(left, right, max_left, max_right)) + 1
+def mean_of_window(x, left, right, max_left, max_right) -> Tensor:
+    """Return the mean of each window by the package's sums and edges."""
+    reaches = {"max_left": max_left, "max_right": max_right}
+    total = (max_left + max_right + 1) * ops.talk_conv(x, left, right, **reaches, impl="window")
+    width = sum(edges(left, right, **reaches)) + 1
+    return total / width.repeat_interleave(x.shape[2] // left.shape[2], dim=2)
 
 
-def uncut_width(left, right, max_left, max_right):
-    return left * max_left + (0 if right is None else right * max_right) + 1
+def width_faults(x, left, right, max_left, max_right) -> Iterator:
+    """Yield what usual mistakes return."""
+    window = left, right, max_left, max_right
+    R, K = x.shape[2] // left.shape[2], max_left + max_right + 1
+    width = sum(edges(*window)) + 1  # (B, T, H)
+    total = mean_of_window(x, *window) * width.repeat_interleave(R, dim=2)
 
+    def over(width: Tensor) -> Tensor:
+        return total / width.repeat_interleave(R, dim=2)
 
-def mean_of_window(x, left, right, max_left, max_right, width=width):
-    """Return the sum, divided by `width`: a function of the offsets and the reaches."""
-    K = max_left + max_right + 1
-    total = K * ops.talk_conv(x, left, right, max_left=max_left, max_right=max_right, impl="window")
-    return total / width(left, right, max_left, max_right).repeat_interleave(
-        x.shape[2] // left.shape[2], dim=2
-    )
-
-
-def mean_with_mixed_heads(x, left, *rest):
-    """The width of head c % H for channel c."""
-    R, own = x.shape[2] // left.shape[2], width(left, *rest)
-    return mean_of_window(x, left, *rest) * own.repeat_interleave(R, dim=2) / own.repeat(1, 1, R)
-
-
-def divided_by(width: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return partial(mean_of_window, width=width)
-
-
-WIDTH_FAULTS: Faults = {
-    "this is the sum, not divided": divided_by(lambda left, *rest: torch.ones_like(left)),
-    "this divides by max_left + max_right + 1, as the paper does": divided_by(
-        lambda left, right, *reach: torch.full_like(left, sum(reach) + 1)
-    ),
-    "the width is that of a window which no end of the sentence cuts": divided_by(uncut_width),
-    "this divides by K as well as by the width: talk_conv has divided by K": divided_by(
-        lambda left, right, *reach: width(left, right, *reach) * (sum(reach) + 1)
-    ),
-    "each head has widths of its own, for the R channels next to each other": (
-        mean_with_mixed_heads
-    ),
-    "the width lacks the word itself: add 1": divided_by(lambda *a: width(*a) - 1),
-    "the width is rounded to whole words": divided_by(lambda *a: width(*a).round()),
-}
+    yield "this is the sum, not divided", total
+    yield "this divides by max_left + max_right + 1, as the paper does", total / K
+    uncut = left * max_left + (0 if right is None else right * max_right) + 1
+    yield "the width is that of a window which no end of the sentence cuts", over(uncut)
+    twice = "this divides by K as well as by the width: talk_conv has divided by K"
+    yield twice, over(width * K)
+    heads = "each head has widths of its own, for the R channels next to each other"
+    yield heads, total / width.repeat(1, 1, R)
+    yield "the width lacks the word itself: add 1", over(width - 1)
+    yield "the width is rounded to whole words", over(width.round())
