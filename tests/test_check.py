@@ -1,10 +1,16 @@
-"""The check of an exercise accepts right answers, and says in one line what is wrong."""
+"""The check of an exercise accepts right answers, and says in one line what is wrong.
 
+Right and wrong answers are in answers/, one module for each part of the book. Mistakes that a check
+itself knows by name are not among them: test_names_each_fault_that_it_knows feeds these to it.
+"""
+
+import ast
 import re
 import sys
 from collections import Counter
 from inspect import getmembers, isfunction
 
+import jupytext
 import numpy as np
 import pytest
 import torch
@@ -19,10 +25,14 @@ from answers import (
     talkconv,
     translation,
 )
+from conftest import ROOT
 
+from dynconv import ops
+from dynconv.errors import UserError
 from dynconv.lab import simulate
 from dynconv.teach import check
 from dynconv.teach.check import scale as ring
+from dynconv.teach.check import start as opening
 from dynconv.teach.judge import Wrong, judge, with_faults
 
 PARTS = [start, sequences, convolutions, dynamicconv, talkconv, kernels]
@@ -177,7 +187,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_names_each_fault_that_it_knows(name, monkeypatch):
-    """The faults themselves are the answers."""
+    """The answers make the check's own mistakes, one at a time, in all cases that have it."""
     mistakes, mistake = set(), None
 
     def judge_mistake(mine, right, cases, faults=None, **options):
@@ -213,3 +223,46 @@ def test_an_answer_not_yet_written_says_so():
 def test_every_check_has_answers():
     assert {name for part in PARTS for name in part.RIGHT} == set(CHECKS)
     assert {name for part in PARTS for name in part.WRONG} == set(CHECKS)
+
+
+def test_environment_is_ready(capsys):
+    check.environment()
+    assert capsys.readouterr().out == "ready: packages, text and operators are here\n"
+
+
+def test_environment_names_what_is_missing(monkeypatch):
+    def unreadable(*split):
+        raise UserError("no file test.de")
+
+    def broken(*inputs, impl, **options):
+        if impl == "auto":
+            raise RuntimeError("the kernel fails")
+        return depthwise_conv(*inputs, impl=impl, **options)
+
+    depthwise_conv = ops.depthwise_conv
+    monkeypatch.setattr(opening, "find_spec", lambda name: None if name == "tokenizers" else 1)
+    monkeypatch.setattr(opening, "load_parallel", unreadable)
+    monkeypatch.setattr(ops, "depthwise_conv", broken)
+    with pytest.raises(AssertionError) as raised:
+        check.environment()
+    assert re.sub(r"line \d+", "line N", str(raised.value)).splitlines() == [
+        "A convolution goes wrong, and `dynconv doctor` may say why: it raises RuntimeError in "
+        "line N of broken: the kernel fails.",
+        "The package tokenizers is missing: run pip install -e '.[lessons]' in the repository's "
+        "folder.",
+        "The text of the lessons cannot be read: no file test.de.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", sorted((ROOT / "lessons").glob("*.md")), ids=lambda text: text.stem
+)
+def test_environment_knows_every_package_that_a_lesson_imports(text):
+    modules = set()
+    for cell in jupytext.read(text).cells:
+        for node in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
+            if isinstance(node, ast.ImportFrom):
+                modules.add(node.module.split(".")[0])
+            elif isinstance(node, ast.Import):
+                modules |= {alias.name.split(".")[0] for alias in node.names}
+    assert modules - sys.stdlib_module_names - {"dynconv"} <= opening.PACKAGES

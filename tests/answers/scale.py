@@ -110,7 +110,7 @@ WRONG = {
         (lambda *a: ring(*a, start=-1), r"^2 processes, 6 numbers: rank 0 differs first at"),
         (
             lambda x, rank, *a: ring(0 * x if rank == 0 else x, rank, *a),
-            r"rank 0 .* \[0\], where rank r has 1 \* 10\^r: mine 0, right 1",
+            r"where rank r has 1 \* 10\^r: mine 0",
         ),
         (silent, "rank .: it waits, and no message comes"),
         (unread, "rank [01] leaves 1 messages unread"),
@@ -131,24 +131,21 @@ WRONG = {
         (written(lambda n, m, a, b: max(n, m) <= a and n / m <= b), f"target twice.*{KEEPS}"),
         (
             written(lambda n, m, a, b: near(n, m, a, b) and max(n, m) < b * min(n, m)),
-            f"exactly 1.5, the source longer: .*{DROPS}",
+            f"source longer: .*{DROPS}",
         ),
         (
             written(lambda n, m, a, b: near(n, m, a, 9) and max(n, m) // min(n, m) <= b),
-            f"three words and five: .*{KEEPS}",
+            f"and five: .*{KEEPS}",
         ),
         (written(longest_word=9999), f"a word of 1,001 characters: .*{KEEPS}"),
-        (
-            written(lambda n, m, a, b: n <= a and near(n, m, 99, b)),
-            f"on the target side: .*{KEEPS}",
-        ),
+        (written(lambda n, m, a, b: n <= a and near(n, m, 99, b)), f"target side: .*{KEEPS}"),
         (
             written(lambda n, m, a, b: min(n, m) <= a and near(n, m, 99, b)),
-            f"on the source side: .*{KEEPS}",
+            f"source side: .*{KEEPS}",
         ),
         (
             lambda *z: [p for p in by_package(*z) if max(map(len, p)) <= 1000],
-            f"two words of 600 characters: .*{DROPS}",
+            f"600 characters: .*{DROPS}",
         ),
         (lambda *z: list(dict.fromkeys(by_package(*z))), "is a repeated pair lost"),
         (lambda *z: by_package(*z)[::-1], "all pairs together: .*; they are in another order"),
@@ -164,10 +161,7 @@ WRONG = {
         (lambda u, g, m: plan(u, 1, m), "8 GPUs, .*; 128 x 3,584 x 8 = 3,670,016 is too much"),
         (lambda u, g, m: plan(u, g, m, rounded_down), "a batch of 57,344 does not fit"),
         (capped, "1 x 41,856 x 8 = 334,848 is too little"),
-        (
-            lambda u, g, m: plan(u, g, m, size=math.ceil),
-            "3 GPUs, .*; 19 x 8,049 x 3 = 458,793 is too much",
-        ),
+        (lambda u, g, m: plan(u, g, m, size=math.ceil), "19 x 8,049 x 3 = 458,793 is too much"),
         (
             lambda u, g, m: plan(u, g, m, lambda u, g, m: u // (g * m) + 1),
             "8 GPUs, at most 3,584 a batch: .*; 17 batches, 16 would do",
