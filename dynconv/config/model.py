@@ -126,9 +126,10 @@ class MixerModelConfig:
 
 
 def options_read(*stacks: StackConfig) -> set[str]:
-    """Return the entries of a model that some mixer of its stacks reads."""
+    """Return the entries of a model that its blocks or some mixer of its stacks read."""
     mixers = {mixer for stack in stacks for mixer, _ in stack.each_layer()}
-    return {option for mixer in mixers for option in find_mixer(mixer).options}
+    blocks = {"ffn", "norm", "activation", "dropout"}
+    return blocks.union(*(find_mixer(mixer).options for mixer in mixers))
 
 
 @checked_dataclass
@@ -154,7 +155,7 @@ class ModelConfig(MixerModelConfig):
 
     @property
     def options_read(self) -> set[str]:
-        """The entries that mixers or source-target attention read."""
+        """The entries that blocks, mixers or source-target attention read."""
         return {"heads", "attention_dropout", *options_read(self.encoder, self.decoder)}
 
 
@@ -276,7 +277,7 @@ class LanguageModelConfig(MixerModelConfig):
 
     @property
     def options_read(self) -> set[str]:
-        """The entries that mixers read."""
+        """The entries that blocks or mixers read."""
         return options_read(self.decoder)
 
     @property
@@ -294,9 +295,5 @@ class LanguageModelConfig(MixerModelConfig):
 
 AnyModelConfig = ModelConfig | ConvS2SConfig | LanguageModelConfig
 
-MODELS = {
-    "encoder-decoder": ModelConfig,
-    "convs2s": ConvS2SConfig,
-    "language-model": LanguageModelConfig,
-}
+MODELS = {cls.architecture: cls for cls in (ModelConfig, ConvS2SConfig, LanguageModelConfig)}
 """the section `model`, by its entry `architecture`"""

@@ -20,6 +20,7 @@ from dynconv.config.schema import (
     Real,
     checked_dataclass,
 )
+from dynconv.models.mixers import MIXERS
 
 Metric = Literal[
     "bleu", "bleu-tokenized", "bleu-split", "bleu-detokenized", "rouge", "rouge-75", "perplexity"
@@ -211,10 +212,6 @@ class Recipe:
             )
 
 
-OPTIONS = ("glu", "normalize", "weight_dropout", "input_dropout", "attention_dropout", "heads")
-"""entries of a model that are read by some mixers, and not by others"""
-
-
 SEARCH = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat")
 """entries of `decode` for the search of a translation"""
 
@@ -241,6 +238,7 @@ def find_unread(recipe: Recipe) -> dict[str, str]:
     else:
         unread["decode.context"] = "only a language model reads it"
     if not isinstance(model, ConvS2SConfig):
-        for name in set(OPTIONS) - model.options_read:
+        options = {option for mixer in MIXERS.values() for option in mixer.options}
+        for name in options - model.options_read:
             unread[f"model.{name}"] = "no mixer of this model reads it"
     return unread

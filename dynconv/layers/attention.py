@@ -99,25 +99,21 @@ class SelfAttention(nn.Module):
         return ahead.abs() <= K // 2
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        query, key, value = project(self.in_proj, x, 3)
+        projected = project(self.in_proj, x, 3)
         if pad_mask is None and self.window is None:
-            return self._attend(query, key, value, causal=self.causal)
+            return self._attend(projected, causal=self.causal)
         allowed = self._allowed(x.shape[1], x.shape[1], x.device)
         if pad_mask is not None:
             # A padding position may have nothing but padding in its window: it may see itself.
             itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
             allowed = allowed & ~pad_mask[:, None, None, :] | itself
-        return self._attend(query, key, value, allowed)
+        return self._attend(projected, allowed)
 
     def _attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        allowed: Tensor | None = None,
-        causal: bool = False,
+        self, projected: tuple[Tensor, ...], allowed: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        heads = (split_heads(x, self.heads) for x in (query, key, value))
+        """Attend from queries (B, T, C) to keys and values (B, S, C), the three `projected`."""
+        heads = (split_heads(x, self.heads) for x in projected)
         dropout = self.dropout if self.training else 0.0
         return self.out_proj(attend(*heads, allowed, causal=causal, dropout=dropout))
 
@@ -128,7 +124,7 @@ class SelfAttention(nn.Module):
             key, value = torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1)
         # the kept positions and the new one are all in the window of one new position
         allowed = None if x.shape[1] == 1 else self._allowed(x.shape[1], key.shape[1], x.device)
-        y = self._attend(query, key, value, allowed)
+        y = self._attend((query, key, value), allowed)
         keep = key.shape[1] if self.window is None else self.window - 1
         start = max(0, key.shape[1] - keep)
         return y, KeysValues(key[:, start:], value[:, start:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,6 +15,7 @@ from dynconv.layers.convs2s import (
     PositionedEmbedding,
     normalised_linear,
 )
+from dynconv.layers.history import History
 from dynconv.models.decoder import DecoderState
 
 if TYPE_CHECKING:
@@ -79,19 +79,30 @@ class ConvStack(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.leave = normalised_linear(widths[-1], output)
 
-    def forward(self, x: Tensor, convolve: Callable, attend: Callable | None = None) -> Tensor:
-        """Apply the stack to x; the callers decide how its parts are called.
+    def forward(
+        self,
+        x: Tensor,
+        pad_mask: Tensor | None = None,
+        memory: KeyedMemory | None = None,
+        states: list[History | None] | None = None,
+    ) -> tuple[Tensor, list[Tensor], list[History]]:
+        """Return the outputs, the attention of each layer that attends, and the next states.
 
-        convolve(conv, x) calls a convolution, on whole sequences or step by step, and
-        attend(attention, h) an attention.
+        memory  what the layers attend to
+        states  of the convolutions: x are new positions that continue them; None: x is whole
         """
-        outputs = [self.enter(x)]
-        for block in self.blocks:
-            h = convolve(block.conv, outputs[-1])
+        outputs, attention, following = [self.enter(x)], [], []
+        for i, block in enumerate(self.blocks):
+            if states is None:
+                h = block.conv(outputs[-1], pad_mask)
+            else:
+                h, state = block.conv.step(outputs[-1], states[i])
+                following.append(state)
             if block.attention is not None:
-                h = attend(block.attention, h)
+                h, weights = block.attention(h, x, memory)
+                attention.append(weights)
             outputs.append(block.add(h, outputs))
-        return self.leave(outputs[-1])
+        return self.leave(outputs[-1]), attention, following
 
 
 class ConvS2S(nn.Module):
@@ -129,29 +140,23 @@ class ConvS2S(nn.Module):
         that attend (section 3.4). The released code divides by twice that number.
         """
         e = self.source_embedding(source, pad_mask=pad_mask)
-        z = self.encoder(e, lambda conv, x: conv(x, pad_mask))
+        z, _, _ = self.encoder(e, pad_mask)
         z = torch.lerp(z.detach(), z, self.gradient_share)  # the same z, less gradient
         return KeyedMemory(z, (z + e) * HALVE, pad_mask)
 
     def hidden_states(self, target: Tensor, memory: KeyedMemory) -> Tensor:
         """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
-        return self._decode(target, memory, lambda conv, x: conv(x))[0]
+        return self._decode(target, memory)[0]
 
     def attention(self, target: Tensor, memory: KeyedMemory) -> Tensor:
         """Return each prefix's attention (B, T, S) to the source, averaged over the layers."""
-        return torch.stack(self._decode(target, memory, lambda conv, x: conv(x))[1]).mean(0)
+        return torch.stack(self._decode(target, memory)[1]).mean(0)
 
-    def _decode(self, target: Tensor, memory: KeyedMemory, convolve: Callable, start: int = 0):
-        """Return hidden states, and the attention of each layer that attends."""
+    def _decode(self, target: Tensor, memory: KeyedMemory, start: int = 0, states=None):
+        """Return hidden states, and the decoder's attention and next states."""
         g = self.target_embedding(target, start)
-        shares = []
-
-        def attend(attention: MultiStepAttention, h: Tensor) -> Tensor:
-            h, share = attention(h, g, memory)
-            shares.append(share)
-            return h
-
-        return self.dropout(self.decoder(g, convolve, attend)), shares
+        hidden, attention, states = self.decoder(g, memory=memory, states=states)
+        return self.dropout(hidden), attention, states
 
     def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """Return logits (B, T, V) of the token after each prefix of `target`."""
@@ -168,13 +173,6 @@ class ConvS2S(nn.Module):
 
         N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
         """
-        before, mixers = iter(state.mixers), []
-
-        def convolve(conv: GatedConv, x: Tensor) -> Tensor:
-            x, history = conv.step(x, next(before))
-            mixers.append(history)
-            return x
-
-        hidden, _ = self._decode(tokens, memory, convolve, state.position)
+        hidden, _, mixers = self._decode(tokens, memory, state.position, state.mixers)
         state = DecoderState(state.position + tokens.shape[1], mixers, source=[])
         return self.output(hidden), state

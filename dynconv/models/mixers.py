@@ -48,9 +48,8 @@ def register_mixer(
     name     what a recipe writes as `mixer`
     size     the entry of the stack that gives the layer its size, or None. A width or reach is
              required; a window may be null. Widths and windows are odd.
-    options  entries of the model that the function takes as keyword arguments. A recipe is refused
-             that sets one which none of its mixers takes, if it is glu, normalize,
-             weight_dropout, input_dropout, attention_dropout or heads.
+    options  entries of the model that the function takes as keyword arguments, such as heads. A
+             recipe that sets one which nothing in its model reads is refused.
 
     Raises ValueError when the name is taken.
     """
