@@ -12,7 +12,7 @@ import pytest
 import torch
 import yaml as YAML
 from test_cli import fails
-from test_published import CONVS2S, ROWS, TALK, WU
+from test_published import ROWS
 from test_train import stop_after
 
 from dynconv import cli
@@ -132,25 +132,23 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
     assert again["numbers"]["rows"] == found["numbers"]["rows"]
 
 
-def test_the_text_is_prepared_once(small, monkeypatch):
-    """Also after a first row with another vocabulary, and for seeds that come later."""
+def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, trained, monkeypatch):
+    """Also after a first row with another vocabulary."""
     prepared, prepare_for = [], run.prepare_for
     for module in (run, setup):
         monkeypatch.setattr(
             module, "prepare_for", lambda *given: prepared.append(given) or prepare_for(*given)
         )
     small.write([{"name": "other", "changes": {"model": {"vocab_size": 290}}}, *TWO])
-    assert small("--seeds", "1") == small("--seeds", "2") == 0
-    assert [recipe.model.vocab_size for recipe, _ in prepared] == [290, 300]
-    one, two = (small.folder / f"dynamic-{seed}" / "data" for seed in (1, 2))
-    assert (one / "train.tokens").read_bytes() == (two / "train.tokens").read_bytes()
-
-
-def test_more_seeds_train_only_those(small, trained):
     assert small("--seeds", "1") == 0
     assert small.found["numbers"]["rows"][0]["deviation"] is None
     assert small("--seeds", "2") == 0
-    assert trained == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
+    assert trained == [
+        f"{row}-{seed}" for seed in "12" for row in ("other", "dynamic", "attention")
+    ]
+    assert [recipe.model.vocab_size for recipe, _ in prepared] == [290, 300]
+    one, two = (small.folder / f"dynamic-{seed}" / "data" for seed in (1, 2))
+    assert (one / "train.tokens").read_bytes() == (two / "train.tokens").read_bytes()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -219,25 +217,21 @@ def test_the_summary_of_a_row(scores, said):
     assert table.summary(row) == said
 
 
-def test_a_score_that_is_no_number_diverges(small, trained, monkeypatch, tmp_path):
-    numbers = {"scores": [{"metric": "perplexity a word", "value": math.inf}]}
-    found = Evaluation("test", "", [], numbers)
-    monkeypatch.setattr(Trained, "evaluate", lambda *_: found)
-    assert small("--seeds", "1") == 0
-    assert [row["scores"] for row in small.found["numbers"]["rows"]] == [["diverges"]] * 2
-
-
-def test_a_model_whose_validation_is_no_number_diverges(small, trained, monkeypatch):
-    """It is not decoded: it would find nothing."""
+@pytest.mark.parametrize("what", ["score", "validation loss"])
+def test_a_run_diverges_without_a_finite(what, small, monkeypatch):
     load = run.load_model
 
     def spoilt(directory):
-        found = load(directory)
-        meta = {**found.checkpoint.meta, "loss": float("nan")}
-        return found._replace(checkpoint=found.checkpoint._replace(meta=meta))
+        trained = load(directory)
+        meta = {**trained.checkpoint.meta, "loss": float("nan")}
+        return trained._replace(checkpoint=trained.checkpoint._replace(meta=meta))
 
-    monkeypatch.setattr(run, "load_model", spoilt)
-    monkeypatch.setattr(Trained, "evaluate", None)
+    if what == "score":
+        numbers = {"scores": [{"metric": "perplexity a word", "value": math.inf}]}
+        monkeypatch.setattr(Trained, "evaluate", lambda *_: Evaluation("test", "", [], numbers))
+    else:
+        monkeypatch.setattr(run, "load_model", spoilt)
+        monkeypatch.setattr(Trained, "evaluate", None)  # it is not decoded
     assert small("--seeds", "1") == 0
     assert [row["scores"] for row in small.found["numbers"]["rows"]] == [["diverges"]] * 2
 
@@ -331,31 +325,15 @@ def test_every_shipped_row_builds(name, laptop):
     assert len({r.model for r in recipes}) == len(recipes), "two rows are the same"
 
 
-TABLES = {
-    "wu2019-table3": (WU + "3", 12),
-    "wu2019-table6": (WU + "6", 10),
-    "wu2019-table7": (WU + "7", 3),
-    "talk2020-table7": (TALK + "7", 7),
-    "convs2s-table4": (CONVS2S + "4", 4),
-    "convs2s-table5": (CONVS2S + "5", 10),
-    "convs2s-table7": (CONVS2S + "7", 9),
-    "convs2s-table8": (CONVS2S + "8", 9),
-}
+TABLES = [name for name, each in SHIPPED.items() if each.source in ROWS]
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_row_of_the_papers_tables_is_there(name):
-    source, count = TABLES[name]
+def test_every_row_of_the_papers_tables_is_there_with_its_printed_number(name):
+    """Also at full size, where the row may be a recipe of its own, and in several tables."""
     experiment = SHIPPED[name]
-    assert experiment.source == source and len(experiment.rows) == count
     ours = [(row.row, row.published, row.parameters) for row in experiment.rows]
-    assert ours == ROWS[source]
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_a_row_at_full_size_has_its_printed_number(name):
-    """Also where the row is a recipe of its own, which may be in several tables."""
-    experiment = SHIPPED[name]
+    assert ours == ROWS[experiment.source]
     for row in experiment.rows:
         published = load_row(experiment, row, laptop=False).published
         wanted = experiment.source, row.row, row.published, experiment.metric, row.parameters
@@ -393,6 +371,7 @@ def test_the_list(capsys):
     assert "wu2019-table3      12 rows  Wu et al. 2019, Table 3\n" in text
     assert "Wu et al. 2019, Table 7, at full size\n" in text
     assert len(text.splitlines()) == len(SHIPPED) == 11 and len(LAPTOP) == 10
+    assert len(TABLES) == 8
 
 
 def test_a_row_is_a_recipe(small, capsys):
