@@ -4,6 +4,7 @@ import json
 import re
 import weakref
 from contextlib import nullcontext
+from functools import partial
 from math import inf, isnan, nan
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -35,8 +36,8 @@ def width(text: str) -> int:
 @pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 def test_the_plan_of_two_shapes(tmp_path, capsys):
     path = tmp_path / "plan.json"
-    chosen = ["--dtypes", "bfloat16", "--operators", "light_conv,talk_conv", "--kernel-sizes", "31"]
     shapes = ["--shapes", "10x1000x1024x16,112x32x1024x16"]
+    chosen = ["--dtypes", "bfloat16", "--operators", "light_conv,talk_conv", "--kernel-sizes", "31"]
     assert cli.main(["bench", "kernels", "--plan", *shapes, *chosen, "--output", str(path)]) == 0
     text, error = capsys.readouterr()
     assert error == "" and width(text.removesuffix(f"{path}\n")) <= 100
@@ -47,16 +48,14 @@ def test_the_plan_of_two_shapes(tmp_path, capsys):
     assert report["versions"]["nvrtc"] == nvrtc.version() and "H200" in report["what"]
     assert report["device"] == "NVIDIA H200, as assumed"  # not the machine that worked it out
     assert len(report["numbers"]["rows"]) == 2 * 2 * 2
-    for row in report["numbers"]["rows"]:
-        assert row["floor_us"] < row["expected_us"]
-    taken = {kernel["kernel"]: kernel for kernel in report["numbers"]["kernels"]}
-    assert {name.split("<")[0] for name in taken} == {
-        "light_conv", "light_conv_grad", "sum_rows", "talk_conv", "talk_reach", "talk_grad"
-    }  # fmt: skip
-    kernel = taken["talk_conv<bfloat16, 2>"]
+    assert all(row["floor_us"] < row["expected_us"] for row in report["numbers"]["rows"])
+    needs = {kernel["kernel"]: kernel for kernel in report["numbers"]["kernels"]}
+    names = ["light_conv", "light_conv_grad", "sum_rows", "talk_conv", "talk_grad", "talk_reach"]
+    assert sorted({name.split("<")[0] for name in needs}) == names
+    kernel = needs["talk_conv<bfloat16, 2>"]
     assert set(kernel["takes"]) == {"sm_75", "sm_80", "sm_90"}
-    for one in kernel["takes"].values():
-        assert 16 < one["registers"] <= 64 and one["shared"] == one["spilled"] == 0
+    for used in kernel["takes"].values():
+        assert 16 < used["registers"] <= 64 and used["shared"] == used["spilled"] == 0
     assert kernel["dynamic_shared"] == 32 * 1024  # a ring of 32 rows for 2 x 128 channels
     assert "talk_conv<bfloat16, 2>" in text
 
@@ -143,6 +142,14 @@ def test_windows_end_within_a_token(K):
         assert (distance % 1 - 0.5).abs().max() < 0.26
 
 
+def fails(capsys, options: list[str]) -> str:
+    """The one line that the command says."""
+    assert cli.main([*COMMAND, *options]) == 2
+    output, error = capsys.readouterr()
+    assert output == "" and error.startswith("dynconv: ") and error.count("\n") == 1
+    return error
+
+
 @pytest.mark.parametrize(
     ("module", "options", "remedy"),
     [(build, [], "--plan tells what to expect"), (nvrtc, ["--plan"], "cannot be compiled")],
@@ -150,31 +157,27 @@ def test_windows_end_within_a_token(K):
 )
 def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monkeypatch, capsys):
     monkeypatch.setattr(module, "missing", lambda: "nothing here: 'pip install X' brings it")
-    assert cli.main([*COMMAND, *options]) == 2
-    output, error = capsys.readouterr()
-    assert output == "" and error.count("\n") == 1
+    error = fails(capsys, options)
     assert "'pip install X'" in error and remedy in error
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("option", "value", "words"),
     [
-        (["--operators", "light_conv,dynamic"], ["'dynamic'", *command.OPERATORS]),
-        (["--operators", "cumulative_mean"], ["'cumulative_mean'", *command.OPERATORS]),
-        (["--dtypes", "float32,half"], ["'half'", "float16", "bfloat16", "float64"]),
-        (["--shapes", "2x12x8x3"], ["3 heads", "8 channels"]),
-        (["--shapes", "long"], ["'long'", "BxTxCxH"]),
-        (["--kernel-sizes", "3,4"], ["'4'", "odd"]),
-        (["--kernel-sizes", "three"], ["'three'", "odd"]),
-        (["--kernel-sizes", "1"], ["'1'", "at least 3"]),
-        (["--output", "no/such/file.json"], ["no/such"]),
+        ("--operators", "light_conv,dynamic", ["'dynamic'", *command.OPERATORS]),
+        ("--operators", "cumulative_mean", ["'cumulative_mean'", *command.OPERATORS]),
+        ("--dtypes", "float32,half", ["'half'", "float16", "bfloat16", "float64"]),
+        ("--shapes", "2x12x8x3", ["3 heads", "8 channels"]),
+        ("--shapes", "long", ["'long'", "BxTxCxH"]),
+        ("--kernel-sizes", "3,4", ["'4'", "odd"]),
+        ("--kernel-sizes", "three", ["'three'", "odd"]),
+        ("--kernel-sizes", "1", ["'1'", "at least 3"]),
+        ("--output", "no/such/file.json", ["no/such"]),
     ],
 )
-def test_mistakes_are_told_in_one_line(options, words, capsys, monkeypatch):
+def test_mistakes_are_told_in_one_line(option, value, words, capsys, monkeypatch):
     monkeypatch.setattr(nvrtc, "missing", lambda: None)
-    assert cli.main([*COMMAND, "--plan", *options]) == 2
-    output, error = capsys.readouterr()
-    assert output == "" and error.startswith("dynconv: ") and error.count("\n") == 1
+    error = fails(capsys, ["--plan", option, value])
     assert all(word in error for word in words)
 
 
@@ -457,13 +460,12 @@ def test_a_wrong_kernel_is_not_timed_and_counted(tmp_path, monkeypatch):
 
 @simulated
 def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
-    def refuse(*arguments):
-        raise build.NoGpuKernels("light_conv of lightconv.cu: no such architecture")
-
+    refuse = Mock(
+        side_effect=build.NoGpuKernels("light_conv of lightconv.cu: no such architecture")
+    )
     wrong, report, _ = bench_on_cpu(spoiled("conv", refuse), tmp_path, monkeypatch)
-    assert wrong == 4
     notes = [row["note"] for row in report["numbers"]["rows"] if row["impl"] == "cuda"]
-    assert all("no such architecture" in note for note in notes) and len(notes) == 4
+    assert wrong == len(notes) == 4 and all("no such architecture" in note for note in notes)
 
 
 @simulated
@@ -542,58 +544,66 @@ def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
     assert {row["operator"] for row in report["numbers"]["rows"]} > set(command.OPERATORS)
 
 
-def test_a_graph_replays_and_what_waits_is_not_captured(monkeypatch):
-    """The order of calls by which a GPU captures, with torch.cuda's calls noted down."""
+@pytest.fixture
+def capturing(monkeypatch):
+    """A Gpu without a GPU, and the calls of torch.cuda that it makes."""
     calls = []
     own = gpu.Gpu.__new__(gpu.Gpu)
     own.stream, own.pool, own.total = "stream", "pool", torch.zeros(1)
-    graph = SimpleNamespace(replay=lambda: calls.append("replay"))
 
     class Capture(nullcontext):
         def __init__(self, made, pool=None, stream=None):
             calls.append(("capture", pool, stream))
             super().__init__()
 
-    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: graph)
-    monkeypatch.setattr(torch.cuda, "graph", Capture)
-    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: "another pool")
-    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", calls.append)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: calls.append("wait"))
+    for name, replacement in {
+        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: calls.append("replay")),
+        "graph": Capture,
+        "graph_pool_handle": lambda: "another pool",
+        "set_sync_debug_mode": calls.append,
+        "synchronize": lambda: calls.append("wait"),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, replacement)
+    return own, calls
+
+
+CAPTURE = ["error", "run", "default", ("capture", "pool", "stream"), "run"]
+
+
+def test_a_graph_replays_and_keeps_what_it_reads(capturing):
+    own, calls = capturing
     saved = torch.zeros(1)
     alive = weakref.ref(saved)
     play, note = own.capture(lambda saved=saved: calls.append("run"))
-    captured = ["error", "run", "default", ("capture", "pool", "stream"), "run"]
-    captured += ["default", "replay", "wait"]
-    assert calls == captured
-    assert note is None and play() is None and calls == [*captured, "replay"]
+    assert calls == [*CAPTURE, "default", "replay", "wait"]
+    assert note is None and play() is None and calls[-2:] == ["wait", "replay"]
     del saved
     assert alive() is not None  # the graph's addresses are still those of what it reads
     del play
     assert alive() is None
 
-    def waits():
-        raise RuntimeError("called a synchronizing CUDA operation")
 
-    calls.clear()
-    play, note = own.capture(waits)
-    assert play is waits and "synchronizing" in note and calls == ["error", "default"]
+@pytest.mark.parametrize(
+    ("fails_at", "expected", "pool"),
+    [
+        (1, ["error", "run", "default"], "pool"),  # in the trial: nothing is captured
+        (2, [*CAPTURE, ("capture", None, "stream"), "default"], "another pool"),
+    ],
+)
+def test_what_waits_is_not_captured(capturing, fails_at, expected, pool):
+    own, calls = capturing
 
-    def late():  # the first time it works
+    def call(error=RuntimeError):
         calls.append("run")
-        if calls.count("run") == 2:
-            raise RuntimeError("operation not permitted when stream is capturing")
+        if calls.count("run") == fails_at:
+            raise error("called a synchronizing CUDA operation")
 
+    play, note = own.capture(call)
+    assert play is call and "synchronizing" in note
+    assert calls == expected and own.pool == pool
     calls.clear()
-    play, note = own.capture(late)
-    assert play is late and "not permitted" in note and own.pool == "another pool"
-    captures = [("capture", "pool", "stream"), "run", ("capture", None, "stream")]
-    assert calls[3:] == [*captures, "default"]
-
-    def full():
-        raise torch.OutOfMemoryError("full")
-
     with pytest.raises(torch.OutOfMemoryError):
-        own.capture(full)
+        own.capture(partial(call, torch.OutOfMemoryError))
 
 
 @simulated
