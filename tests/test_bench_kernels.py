@@ -83,7 +83,7 @@ TALK = Case("talk_conv", 31, HALF, Shape(112, 32, 1024, 16))
     ids=["light_conv", "talk_conv"],
 )  # fmt: skip
 def test_floors_by_hand(case, direction, counts, us, launches, expected_us):
-    known = floors.known(case)[direction]
+    known = floors.predict(case)[direction]
     assert [known[name] for name in ("bytes", "operations", "cycles")] == counts
     assert list(known["us"].values()) == pytest.approx(us, abs=1e-4)
     assert known["floor_us"] == max(list(known["us"].values())[:2])
@@ -105,7 +105,7 @@ def test_floors_by_hand(case, direction, counts, us, launches, expected_us):
     ],
 )
 def test_cycles_by_hand(operator, forward, backward):
-    found = floors.known(Case(operator, 31, F32, Shape(1, 32, 128, 2)))
+    found = floors.predict(Case(operator, 31, F32, Shape(1, 32, 128, 2)))
     assert found["forward"]["cycles"] == forward and found["backward"]["cycles"] == backward
 
 
@@ -113,7 +113,7 @@ def test_cycles_by_hand(operator, forward, backward):
 def test_every_kernel_has_a_limit_of_its_own(operator):
     """Whatever is launched is in the table of cycles, and more work takes more of everything."""
     sizes = [Case(operator, K, F32, Shape(4, T, 512, 4)) for T, K in ((64, 3), (128, 3), (128, 31))]
-    found = [floors.known(case) for case in sizes]
+    found = [floors.predict(case) for case in sizes]
     for direction in ("forward", "backward"):
         assert found[0][direction]["launches"] >= 1
         for what in ("bytes", "operations", "cycles", "expected_us"):
@@ -126,8 +126,8 @@ def test_a_direction_moves_its_inputs_and_its_outputs():
         case = Case(operator, 3, HALF, SMALL)
         inputs, g, _ = draw(case, CPU)
         read = sum(z.nbytes for z in inputs)
-        assert floors.moved(case)["forward"] == read + g.nbytes
-        assert floors.moved(case)["backward"] == 2 * read + g.nbytes
+        assert floors.bytes_moved(case)["forward"] == read + g.nbytes
+        assert floors.bytes_moved(case)["backward"] == 2 * read + g.nbytes
 
 
 @pytest.mark.parametrize("K", [3, 31])

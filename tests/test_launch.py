@@ -109,9 +109,9 @@ def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
     rows = ledger.read("kernels-plan")["numbers"]["rows"]
     for K, dtype, direction, *numbers in found:
         case = Case(operator, int(K), getattr(torch, dtype), Shape(10, 1000, 1024, 16))
-        named = case.named() | {"direction": direction}
+        named = case.describe() | {"direction": direction}
         (row,) = (row for row in rows if named.items() <= row.items())
-        assert row == named | floors.known(case)[direction]
+        assert row == named | floors.predict(case)[direction]
         wanted = (*row["us"].values(), row["expected_us"])
         assert numbers == [f"{number:.1f}" for number in wanted], (K, dtype, direction)
 

@@ -14,17 +14,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-import torch
-
 from dynconv.config import (
     AnyModelConfig,
     ConvS2SConfig,
     ConvStackConfig,
-    DataConfig,
     LanguageModelConfig,
     Recipe,
 )
-from dynconv.models import build
+from dynconv.lab.experiments.table import count_parameters
 from dynconv.tasks import task_of
 from dynconv.text.corpus import corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train
@@ -55,15 +52,14 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
     for row in recipe.published:
         size = f", {row.parameters} parameters" if row.parameters else ""
         yield f"published      {row.source}, {row.row}: {row.value} ({row.metric}){size}"
-    with torch.device("meta"):
-        model = build(recipe.model)
-    parameters = sum(p.numel() for p in model.parameters())
+    parameters = count_parameters(recipe.model)
     yield f"parameters     {parameters:,}: {4 * parameters / 1e9:.2f} GB of float32"
     yield f"text           {corpus_status(recipe.data.corpus)}"
     sample = sample_for(recipe)
     with TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
-        train(narrow(recipe, write_sample(sample, recipe.data, Path(folder))), run)
+        text, run = Path(folder) / "text", Path(folder) / "run"
+        write_sample(sample, text)
+        train(narrow(recipe, sample, text), run)
         trained = load_model(run, "last")
         losses = [event["loss"] for event in read(run) if event["event"] == "valid"]
         yield (
@@ -89,26 +85,30 @@ def sample_for(recipe: Recipe) -> Sample:
     return SUMMARISATION if recipe.metric.startswith("rouge") else TRANSLATION
 
 
-def write_sample(sample: Sample, data: DataConfig, folder: Path) -> Path:
-    """Write some lines of a sample into files named like the recipe's; return their directory."""
-    text = folder / "text"
-    text.mkdir()
-    suffixes = (sample.source, data.source), (sample.target, data.target)
-    sides = [(theirs, ours) for theirs, ours in suffixes if theirs and ours]
+def write_sample(sample: Sample, directory: Path) -> None:
+    """Write some lines of a sample into a new directory."""
+    directory.mkdir()
+    suffixes = [suffix for suffix in (sample.source, sample.target) if suffix]
     for split, count in LINES.items():
-        files = [find_split(corpus_dir(sample.corpus), f"{split}.{theirs}") for theirs, _ in sides]
+        files = [find_split(corpus_dir(sample.corpus), f"{split}.{suffix}") for suffix in suffixes]
         rows = zip(*map(stream_lines, files), strict=True)
         if split != "train":
             rows = (row for row in rows if all(len(line.split()) <= WORDS for line in row))
-        for (_, ours), lines in zip(sides, zip(*islice(rows, count), strict=True), strict=True):
-            sample_text = "".join(f"{line}\n" for line in lines)
-            (text / f"{split}.{ours}").write_text(sample_text, encoding="utf-8")
-    return text
+        for suffix, lines in zip(suffixes, zip(*islice(rows, count), strict=True), strict=True):
+            text = "".join(f"{line}\n" for line in lines)
+            (directory / f"{split}.{suffix}").write_text(text, encoding="utf-8")
 
 
-def narrow(recipe: Recipe, text: Path) -> Recipe:
-    """Return the recipe with small numbers wherever a large one costs time."""
-    data = replace(recipe.data, corpus=str(text), block=recipe.data.block and 16, max_tokens=1000)
+def narrow(recipe: Recipe, sample: Sample, text: Path) -> Recipe:
+    """Return the recipe with the sample's text, and small numbers wherever a large one is slow."""
+    data = replace(
+        recipe.data,
+        corpus=str(text),
+        source=sample.source,
+        target=sample.target,
+        block=recipe.data.block and 16,
+        max_tokens=1000,
+    )
     config = replace(
         recipe.train,
         updates=UPDATES,

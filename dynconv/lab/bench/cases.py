@@ -55,7 +55,7 @@ class Case(NamedTuple):
     dtype: torch.dtype
     shape: Shape
 
-    def named(self) -> dict:
+    def describe(self) -> dict:
         """Return the case as entries of a row in a results file."""
         names = {"operator": self.operator, "K": self.K}
         return names | {"dtype": dtype_name(self.dtype)} | self.shape._asdict()

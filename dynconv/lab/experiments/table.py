@@ -30,7 +30,7 @@ def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
                 "published": row.published,
                 "note": row.note,
                 "mixer": lowest_mixer(recipe.model),
-                "parameters": parameters(recipe.model),
+                "parameters": count_parameters(recipe.model),
                 "updates": recipe.train.updates,
                 "scores": scores,
                 "mean": mean(numbers) if numbers else None,
@@ -51,7 +51,7 @@ def finite(scores: list) -> list[float]:
     return [score for score in scores if score not in (None, DIVERGES)]
 
 
-def parameters(model: AnyModelConfig) -> int:
+def count_parameters(model: AnyModelConfig) -> int:
     """Count a model's parameters without allocating them."""
     with torch.device("meta"):
         return sum(p.numel() for p in build(model).parameters())

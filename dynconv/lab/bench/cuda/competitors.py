@@ -99,8 +99,8 @@ def kernel_runs(kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tens
     dropconnect = (seed, DROPOUT) if case.operator == SEEDED else ()
     errors, expected = gate(kernels, case, inputs, g, seed)
     calls = {
-        "forward": partial(floors.forward, kernels, case, inputs, *dropconnect),
-        "backward": partial(floors.backward, kernels, case, g, inputs, *dropconnect),
+        "forward": partial(floors.call_forward, kernels, case, inputs, *dropconnect),
+        "backward": partial(floors.call_backward, kernels, case, g, inputs, *dropconnect),
     }
     dtype, runs = dtype_name(case.dtype), []
     for direction, call in calls.items():

@@ -47,7 +47,7 @@ class Contest:
     ) -> dict:
         """Return a row of the file.
 
-        floor     what is known of the direction by `floors.known`: its bytes and floor_us
+        floor     the prediction of `floors.predict` for this direction: bytes and floor_us
         eager_ms  milliseconds of the fastest of PyTorch's eager implementations
         """
         floor = floor or {"bytes": None, "floor_us": None}
@@ -63,7 +63,7 @@ class Contest:
             "error": run.error,
         }
         finite = {k: v if v is None or isfinite(v) else str(v) for k, v in numbers.items()}
-        row = case._replace(operator=run.operator).named()
+        row = case._replace(operator=run.operator).describe()
         row |= {"impl": run.impl, "direction": run.direction} | four_digits(finite)
         return row | {"rounds": len(run.times), "right": run.right, "note": run.note}
 
@@ -115,11 +115,11 @@ class Contest:
             rival = Competitor(case, "compiled", function, leaves, g)
             runs += [rival.run(direction) for direction in DIRECTIONS]
         measure(runs, self.clock, self.rounds, f"{case.operator}, T = {case.shape.T:,}")
-        known, rows = floors.known(case), []
+        predictions, rows = floors.predict(case), []
         for run in runs:
             rivals = [z for z in runs if z.impl in functions and z.direction == run.direction]
             best = min((z.ms for z in rivals if z.ms and not z.note), default=None)
-            rows.append(self.row(case, run, known[run.direction], best))
+            rows.append(self.row(case, run, predictions[run.direction], best))
         return rows
 
 

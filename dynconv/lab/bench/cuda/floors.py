@@ -1,4 +1,4 @@
-"""What is known of a kernel before it runs: bytes, operations, cycles.
+"""Predicts the bytes, operations and cycles of a kernel before it runs.
 
 The rates are assumed to be those of an NVIDIA H200. From them follow floors, which no
 implementation can beat, and expected times, which a measurement may refute.
@@ -21,7 +21,7 @@ LAUNCH = 2.5e-6  # seconds
 REACHED = 0.85  # of the nearest limit
 
 
-def forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
+def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
     """Call the case's operator and return its output.
 
     kernels: torch.ops.dynconv or other Kernels; or the module plan, whose functions plan the call
@@ -33,8 +33,8 @@ def forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0
     return kernels.conv(*inputs, case.K // 2)
 
 
-def backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: float = 0.0):
-    """Call the operator's backward pass and return the gradients of all inputs; see `forward`."""
+def call_backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: float = 0.0):
+    """Call the operator's backward pass and return all inputs' gradients; see `call_forward`."""
     if case.operator == "talk_conv":
         return kernels.talk_backward(g, *inputs, case.K // 2, case.K // 2)
     if case.operator == SEEDED:
@@ -46,12 +46,12 @@ def launches(case: Case) -> dict[str, tuple[Launch, ...]]:
     """Return what each direction launches."""
     inputs = [contiguous(shape, dtype) for shape, dtype in case.inputs()]
     return {
-        "forward": forward(plan, case, inputs).launches,
-        "backward": backward(plan, case, inputs[0], inputs).launches,
+        "forward": call_forward(plan, case, inputs).launches,
+        "backward": call_backward(plan, case, inputs[0], inputs).launches,
     }
 
 
-def moved(case: Case) -> dict[str, int]:
+def bytes_moved(case: Case) -> dict[str, int]:
     """Return the bytes of each direction: inputs and g are read once, outputs written once."""
     x, *others = (prod(size) * dtype.itemsize for size, dtype in case.inputs())
     return {"forward": 2 * x + sum(others), "backward": 3 * x + 2 * sum(others)}
@@ -102,22 +102,22 @@ def cycles(case: Case, launch: Launch) -> float:
         words = V * accumulator(dtype).itemsize // 4
         # A row of x goes into the table, and four come out of it. Backward reads four differences,
         # writes them, and takes one out; g and dx, and g and x at the two edges, are its rows.
-        of_a_row = {"talk_conv": 5 * words + c, "talk_grad": 9 * words + 4 * c + 5}[launch.name]
+        per_row = {"talk_conv": 5 * words + c, "talk_grad": 9 * words + 4 * c + 5}[launch.name]
         around = sum(reach + min(reach, begin) for begin in range(0, T, stretch))
-        return B * -(-C // (32 * V)) * (T + around) * of_a_row
+        return B * -(-C // (32 * V)) * (T + around) * per_row
     G = plan.lanes(R, V)
     h = 32 // G
     begin = reach if launch.name == "dynamic_conv_grad" else 0  # its tiles begin before x
     tiles = [t for t in range(-begin, T, TILE) if t > -TILE]
     # Taps that meet no token are left out: at the end one by one, at the beginning by tiles.
     taps = sum(min(K, T + reach - t) - max(0, reach - t - TILE + 1) // TILE * TILE for t in tiles)
-    a_tap, times, a_weight = TILED[launch.name]
+    per_tap, times, per_weight = TILED[launch.name]
     window = c * (taps + (TILE - 1) * len(tiles))
-    of_a_tile = times * TILE * c + a_weight * h * K
-    return B * -(-H // h) * -(-R // (G * V)) * (window + a_tap * taps + of_a_tile * len(tiles))
+    per_tile = times * TILE * c + per_weight * h * K
+    return B * -(-H // h) * -(-R // (G * V)) * (window + per_tap * taps + per_tile * len(tiles))
 
 
-def known(case: Case) -> dict[str, dict]:
+def predict(case: Case) -> dict[str, dict]:
     """Return for each direction what it needs, and the times that follow.
 
     Bytes, operations and cycles; the microseconds that each takes at least (`us`); the floor of the
@@ -126,8 +126,8 @@ def known(case: Case) -> dict[str, dict]:
     fma = FMA / 2 if case.dtype == torch.float64 else FMA
     rates, rows = (COPY, fma, MULTIPROCESSORS * CLOCK), {}
     for direction, launched in launches(case).items():
-        passed = sum(cycles(case, launch) for launch in launched)
-        counts = moved(case)[direction], operations(case)[direction], passed
+        total = sum(cycles(case, launch) for launch in launched)
+        counts = bytes_moved(case)[direction], operations(case)[direction], total
         us = [count / rate * 1e6 for count, rate in zip(counts, rates, strict=True)]
         rows[direction] = dict(zip(("bytes", "operations", "cycles"), counts, strict=True)) | {
             "us": dict(zip(("bytes", "operations", "shared"), us, strict=True)),

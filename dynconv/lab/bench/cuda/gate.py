@@ -83,7 +83,7 @@ def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, boo
     for first in range(0, period, R):
         units = (t[:, None] % period == first + r).to(logits.dtype)  # (T, R)
         x = units.repeat(1, H).expand(B, T, C).contiguous()
-        out = floors.forward(kernels, case, [x, logits], seed, DROPOUT)
+        out = floors.call_forward(kernels, case, [x, logits], seed, DROPOUT)
         weights.append(out.unflatten(2, (H, R)))
     s = t[:, None] + torch.arange(K, device=t.device) - K // 2  # (T, K): the position a tap meets
     index = (s % period)[:, None].expand(B, T, H, K)
@@ -105,8 +105,8 @@ def gate(
     for drop in (False, True) if case.operator == SEEDED else (False,):
         dropconnect, factor = (seed, DROPOUT) if drop else (None, 0.0), None
         with poisoned():
-            out = floors.forward(kernels, case, inputs, *dropconnect)
-            gradients = floors.backward(kernels, case, g, inputs, *dropconnect)
+            out = floors.call_forward(kernels, case, inputs, *dropconnect)
+            gradients = floors.call_backward(kernels, case, g, inputs, *dropconnect)
             if drop:
                 kept, right = mask(kernels, case, inputs[1], seed)
                 scale = torch.tensor(1 / (1 - DROPOUT), dtype=accumulator(case.dtype))
