@@ -196,7 +196,7 @@ def manifest(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "raw_dir", lambda: tmp_path / "raw")
 
     def write(*files, note="") -> Path:
-        corpus = {"name": "small", "languages": ["de"], "sentences": None, "files": list(files)}
+        corpus = {"name": "small", "languages": ["de"], "files": list(files)}
         corpus |= {"kind": "-", "description": "-", "note": note, "build": "-"}
         corpus |= {"licence": "for reading", "citation": "Reader 1999"}
         (tmp_path / "manifest.yaml").write_text(yaml.safe_dump({"corpora": [corpus]}))

@@ -20,7 +20,7 @@ KINDS = {
 
 
 def line(entry: Entry) -> str:
-    known = entry.sentences or {}
+    known = entry.sentences
     counts = ", ".join(f"{known[split]:,}" if split in known else "–" for split in SPLITS)
     return f"| `{entry.name}` | {KINDS[entry.kind]} | {counts} | {entry.licence} |"
 

@@ -132,3 +132,9 @@ def test_a_mismatch_names_what_differs(tmp_path):
         [(kind, known)] = wanted.items()
         told = catalog.CorpusFile("train.de", **wanted).mismatch(path)
         assert told.startswith(f"{kind} is ") and told.endswith(f", the manifest says {known}")
+
+
+def test_a_mistake_in_the_manifest_names_the_corpus(manifest):
+    manifest({"name": "a.tgz", "url": "http://127.0.0.1/x"})
+    with pytest.raises(UserError, match="manifest.yaml: corpus small: .*argument 'url'"):
+        catalog.read_manifest()

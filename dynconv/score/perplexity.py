@@ -44,9 +44,7 @@ class Perplexity(NamedTuple):
 
 
 def perplexity(nats: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perplexity:
-    """Compute the perplexity of lines from the nats (N,) of their tokens.
-
-    nats: as from `dynconv.decode.surprisal`; `unknown` of the tokens are <unk>
+    """Compute the perplexity of lines from the nats (N,) of their tokens, `unknown` of them <unk>.
 
     Raises UserError when there are no lines.
     """
@@ -57,5 +55,4 @@ def perplexity(nats: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perp
 
 
 def _exp(nats: float) -> float:
-    """Return exp(nats), or inf where math.exp would overflow, as for a diverged model."""
-    return math.inf if nats > 700 else math.exp(nats)
+    return math.inf if nats > 700 else math.exp(nats)  # math.exp overflows for a diverged model

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dynconv.errors import UserError, nearest
@@ -64,11 +64,11 @@ class Entry:
     name: str
     kind: str
     languages: Sequence[str]
-    sentences: dict[str, int] | None
     licence: str
     description: str
     citation: str
     files: Sequence[CorpusFile]
+    sentences: dict[str, int] = field(default_factory=dict)
     sides: Sequence[str] = ()
     note: str = ""
     build: str = ""
@@ -104,16 +104,21 @@ def read_manifest() -> dict[str, Entry]:
     """Return the corpora of data/manifest.yaml by name, in its order."""
     import yaml
 
-    manifest = yaml.safe_load((data_dir() / "manifest.yaml").read_text(encoding="utf-8"))
-    entries = [Entry(**fields) for fields in manifest["corpora"]]
-    return {e.name: replace(e, files=[CorpusFile(**file) for file in e.files]) for e in entries}
+    path, entries = data_dir() / "manifest.yaml", {}
+    for fields in yaml.safe_load(path.read_text(encoding="utf-8"))["corpora"]:
+        try:
+            fields["files"] = [CorpusFile(**file) for file in fields["files"]]
+            entries[fields["name"]] = Entry(**fields)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{path}: corpus {fields.get('name')}: {error}") from None
+    return entries
 
 
 def corpus_table() -> str:
     """Return the table of all corpora that `dynconv data list` prints, one per line."""
     rows = [("name", "kind", "languages", "train / valid / test lines", "licence", "status")]
     for entry in read_manifest().values():
-        lines = entry.sentences or {}
+        lines = entry.sentences
         counts = [f"{lines[split]:,}" if split in lines else "-" for split in SPLITS]
         counts = " / ".join(counts) if lines else "not counted"
         languages = "-".join(entry.languages)

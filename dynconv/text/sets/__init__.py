@@ -63,7 +63,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
             why = refusal(error, "give another --out DIR")
             raise UserError(f"{part}: cannot write there: {why}") from None
     counts = json.loads(record.read_text(encoding="utf-8"))
-    for split, expected in (entry.sentences or {}).items():
+    for split, expected in entry.sentences.items():
         if (lines := counts.get(split, 0)) != expected:
             print(
                 f"dynconv: {name}: {lines:,} lines in split {split}, {expected:,} are known: are "
