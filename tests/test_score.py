@@ -38,31 +38,35 @@ def test_bleu_of_an_exact_match_is_100(flags):
     assert bleu(REFERENCES, REFERENCES, **flags).value == pytest.approx(100)
 
 
-def test_bleu_by_hand():
+# (flags, hypothesis, reference, BLEU)
+BY_HAND = [
     # n-grams of the five hypothesis words found in the reference: 4/5, 3/4, 2/3, 1/2. Same length,
     # so no brevity penalty: BLEU = (4/5 * 3/4 * 2/3 * 1/2) ** (1/4) = (1/5) ** (1/4) = 0.6687
-    score = bleu(["we have built one house"], ["we have built one bridge"])
-    assert f"{score.value:.2f}" == "66.87"
-
-
-def test_bleu_brevity_penalty_by_hand():
+    ({}, "we have built one house", "we have built one bridge", "66.87"),
     # Every n-gram matches, but 5 words stand for 10: BLEU = exp(1 - 10 / 5) = 0.3679
-    score = bleu(["one two three four five"], ["one two three four five six seven eight nine ten"])
-    assert f"{score.value:.2f}" == "36.79"
-
-
-def test_bleu_tokenized_does_not_smooth():
+    ({}, "1 2 3 4 5", "1 2 3 4 5 6 7 8 9 10", "36.79"),
     # 3/4, 2/3, 1/2 and no 4-gram out of 1. multi-bleu.perl gives 0; sacreBLEU's smoothing counts
     # the first missing order as a half: (3/4 * 2/3 * 1/2 * 1/2) ** (1/4) = 0.5946
-    pair = ["red green blue grey"], ["red green blue pink"]
-    assert bleu(*pair, tokenized=True).value == 0
-    assert f"{bleu(*pair).value:.2f}" == "59.46"
+    ({"tokenized": True}, "red green blue grey", "red green blue pink", "0.00"),
+    ({}, "red green blue grey", "red green blue pink", "59.46"),
+    # 13a sets punctuation apart on both sides; else "works" and "works," differ
+    ({}, "It works , today .", "It works, today.", "100.00"),
+    ({"tokenized": True}, "It works , today .", "It works, today.", "0.00"),
+    # Five words each, "short-term" wrong as a whole: no 4-gram matches, BLEU 0. Split into seven:
+    # 6/7, 4/6, 3/5, 2/4, so BLEU = (6/35) ** (1/4) = 0.6435
+    ({"tokenized": True}, "a short-term loan was given", "a long-term loan was given", "0.00"),
+    (
+        {"compound_split": True},
+        "a short-term loan was given",
+        "a long-term loan was given",
+        "64.35",
+    ),
+]
 
 
-def test_bleu_tokenized_takes_the_tokens_as_given():
-    pair = ["It works , today ."], ["It works, today."]
-    assert bleu(*pair).value == pytest.approx(100)  # 13a sets punctuation apart on both sides
-    assert bleu(*pair, tokenized=True).value == 0  # "works" and "works," differ
+@pytest.mark.parametrize("flags, hypothesis, reference, value", BY_HAND)
+def test_bleu_by_hand(flags, hypothesis, reference, value):
+    assert f"{bleu([hypothesis], [reference], **flags).value:.2f}" == value
 
 
 @pytest.mark.parametrize("flags", [{}, {"tokenized": True}, {"compound_split": True}], ids=str)
@@ -70,14 +74,6 @@ def test_bleu_lowercase(flags):
     pair = ["HERE is The whole Sentence"], ["here is the whole sentence"]
     assert bleu(*pair, **flags).value < 50
     assert bleu(*pair, lowercase=True, **flags).value == pytest.approx(100)
-
-
-def test_bleu_compound_split_by_hand():
-    # Five words each, "short-term" wrong as a whole: no 4-gram matches, BLEU 0. Split into seven:
-    # 6/7, 4/6, 3/5, 2/4, so BLEU = (6/35) ** (1/4) = 0.6435
-    pair = ["a short-term loan was given"], ["a long-term loan was given"]
-    assert bleu(*pair, tokenized=True).value == 0
-    assert f"{bleu(*pair, compound_split=True).value:.2f}" == "64.35"
 
 
 def test_signatures_tell_the_ways_apart():
@@ -234,13 +230,9 @@ IDS = ["bleu", "chrf", "rouge", "report"]
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=IDS)
-def test_different_lengths(metric):
+def test_different_lengths_and_no_lines(metric):
     with pytest.raises(UserError, match="2 hypotheses but 3 references"):
         metric(["a", "b"], ["a", "b", "c"])
-
-
-@pytest.mark.parametrize("metric", METRICS, ids=IDS)
-def test_no_lines(metric):
     with pytest.raises(UserError, match="0 lines"):
         metric([], [])
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from raw_sets import lines, put
+from raw_sets import lines, put, sgm
 
 from dynconv import cli
 from dynconv.config.files import locked
@@ -96,9 +96,8 @@ def test_every_nth_line_is_held_out_counted_from_one():
 
 def test_separators_inside_a_line_do_not_break_it(tmp_path):
     odd = "a\u2028b\x0cc\x1cd\x85e"
-    assert write_splits(tmp_path, ("de", "en"), [("train", (odd, "x")), ("train", ("y", odd))]) == {
-        "train": 2
-    }
+    rows = [("train", (odd, "x")), ("train", ("y", odd))]
+    assert write_splits(tmp_path, ("de", "en"), rows) == {"train": 2}
     assert lines(tmp_path, "train.de") == [odd, "y"]
     assert lines(tmp_path, "train.en") == ["x", odd]
 
@@ -117,10 +116,8 @@ def test_many_lines_go_to_processes_in_blocks_and_keep_their_order(monkeypatch):
 
 
 def test_a_raw_file_is_found_at_any_depth_plain_or_packed(tmp_path):
-    assert find_raw(tmp_path, str(put(tmp_path, "one/two/a.de", "x").name)).parts[-2:] == (
-        "two",
-        "a.de",
-    )
+    path = put(tmp_path, "one/two/a.de", "x")
+    assert find_raw(tmp_path, "a.de") == path
     packed = put(tmp_path, "b.de.gz", "x")
     assert find_raw(tmp_path, "b.de") == packed
     plain = put(tmp_path, "b.de/b.de", "x")  # unpacked into a directory of its own name
@@ -142,24 +139,23 @@ def test_segments_are_read_a_line_each(tmp_path):
 def talks(raw, pairs: list[tuple[str, str]]):
     """de-en.tgz, unpacked: 2 lines of titles before `pairs`, and 5 evaluation sets."""
     for side, language in enumerate(("de", "en")):
-        about = (
-            "<url>http://ted.com/1</url>",
-            "<keywords>talks, a</keywords>",
-            "<speaker>Al</speaker>",
-            "<talkid>1</talkid>",
+        about = ["url", "keywords", "speaker", "talkid"]
+        about = [f"<{tag}>a talk</{tag}>" for tag in about] + [
             f"<title>Al Gore: Title in {language}</title>",
             f"<description>TED Talk Subtitles: {language} text</description>",
-        )
-        text = (pair[side] for pair in pairs)
+        ]
+        text = [pair[side] for pair in pairs]
         put(raw, f"de-en/de-en/train.tags.de-en.{language}", *about, *text)
         for test in iwslt.TESTS:
-            xml = [
-                '<?xml version="1.0" encoding="UTF-8"?>',
-                "<title>Al</title>",
-                f'<seg id="1"> {test} It’s. </seg>',
-                f'<seg id="2"> {language} two </seg>',
-            ]
-            put(raw, f"de-en/de-en/IWSLT14.{test}.de-en.{language}.xml", *xml)
+            name = f"de-en/de-en/IWSLT14.{test}.de-en.{language}.xml"
+            sgm(raw, name, f"{test} It’s.", f"{language} two")
+
+
+def pack_talks(folder, pairs: list[tuple[str, str]]):
+    """Write de-en.tgz into a folder."""
+    talks(folder / "talks", pairs)
+    with tarfile.open(folder / "de-en.tgz", "w:gz") as archive:
+        archive.add(folder / "talks" / "de-en", "de-en")
 
 
 def numbered(count: int) -> list[tuple[str, str]]:
@@ -168,11 +164,8 @@ def numbered(count: int) -> list[tuple[str, str]]:
 
 def test_iwslt_is_built_as_by_hand(tmp_path, capsys):
     pairs = numbered(45)
-    pairs[4:4] = [
-        ("Eins, zwei.", "One."),
-        ("", "Nothing."),
-        ("w " * 176, "w " * 176),
-    ]  # cleaned away
+    long = "w " * 176
+    pairs[4:4] = [("Eins, zwei.", "One."), ("", "Nothing."), (long, long)]  # cleaned away
     talks(tmp_path / "raw", pairs)
     out = tmp_path / "data" / "out"
     counts = sets.build_corpus("iwslt14-de-en", tmp_path / "raw", out)
@@ -207,9 +200,8 @@ def test_a_set_that_is_there_is_not_built_again(tmp_path):
 
 def test_known_numbers_of_lines_pass_without_a_warning(tmp_path, capsys, monkeypatch):
     talks(tmp_path / "raw", numbered(30))
-    entry = replace(
-        sets.find_corpus("iwslt14-de-en"), sentences={"train": 31, "valid": 1, "test": 10}
-    )
+    counts = {"train": 31, "valid": 1, "test": 10}
+    entry = replace(sets.find_corpus("iwslt14-de-en"), sentences=counts)
     monkeypatch.setattr(sets, "find_corpus", lambda name: entry)
     sets.build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
     assert capsys.readouterr().err == ""
@@ -218,21 +210,15 @@ def test_known_numbers_of_lines_pass_without_a_warning(tmp_path, capsys, monkeyp
 def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys):
     """data fetch --from, data prepare: the very commands at the head of the recipes."""
     monkeypatch.chdir(tmp_path)
-    talks(tmp_path / "de-en", numbered(400))
-    (tmp_path / "mine").mkdir()
-    with tarfile.open(tmp_path / "mine" / "de-en.tgz", "w:gz") as archive:
-        archive.add(tmp_path / "de-en", "de-en")
+    pack_talks(tmp_path / "mine", numbered(400))
     raw = ["--out", "raw"]
     assert cli.main(["data", "fetch", "iwslt14-de-en", "--from", "mine", *raw]) == 0
     prepare = ["data", "prepare", "iwslt14-de-en", "--raw", "raw", "--vocabulary", "bpe"]
     assert cli.main([*prepare, "--vocab-size", "80"]) == 0
     assert "prepared/iwslt14-de-en: 385 lines" in capsys.readouterr().out
     corpus = open_prepared(tmp_path / "prepared" / "iwslt14-de-en", verify=True)
-    source = corpus.vocabularies().source
-    assert (
-        source.decode(Pairs.of(corpus)[9][0])
-        == lines(tmp_path / "prepared/iwslt14-de-en-text", "train.de")[9]
-    )
+    german = corpus.vocabularies().source.decode(Pairs.of(corpus)[9][0])
+    assert german == lines(tmp_path / "prepared/iwslt14-de-en-text", "train.de")[9]
     more = ["--vocab-size", "90", "--out", "prepared/more"]
     assert cli.main([*prepare, *more, "--languages", "de", "fr"]) == 2
     assert "iwslt14-de-en has no side fr: it has de, en" in capsys.readouterr().err
@@ -245,10 +231,8 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
     assert cli.main([*prepare, "--vocab-size", "80"]) == 2
     assert "a prepared corpus is there" in capsys.readouterr().err
     assert cli.main([*prepare[:3], "--raw", "nowhere", "--out", "elsewhere"]) == 2
-    assert (
-        "nowhere has no de-en.tgz: dynconv data fetch iwslt14-de-en --out nowhere first"
-        in capsys.readouterr().err
-    )
+    remedy = "nowhere has no de-en.tgz: dynconv data fetch iwslt14-de-en --out nowhere first"
+    assert remedy in capsys.readouterr().err
 
 
 def build_fails(raw, out, name="iwslt14-de-en") -> str:
@@ -271,18 +255,14 @@ def test_a_missing_raw_file_is_named_with_the_remedy(tmp_path):
 
 def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    talks(tmp_path / "de-en", numbered(30))
+    pack_talks(tmp_path, numbered(30))
     raw, text = tmp_path / "raw", tmp_path / "text"
-    with tarfile.open(tmp_path / "de-en.tgz", "w:gz") as archive:
-        archive.add(tmp_path / "de-en", "de-en")
     fetch = ["data", "fetch", "iwslt14-de-en", "--from", str(tmp_path), "--out", str(raw)]
     assert cli.main(fetch) == 0
     find_raw(sets.unpack_corpus("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
     message = build_fails(raw, text)
-    assert (
-        f"in {raw} remove the folder de-en; then dynconv data fetch iwslt14-de-en --out {raw}, or"
-        in message
-    )
+    remedy = f"remove the folder de-en; then dynconv data fetch iwslt14-de-en --out {raw}, or"
+    assert f"in {raw} {remedy}" in message
     assert message.endswith("; should that not help, remove de-en.tgz, too")
     shutil.rmtree(raw / "de-en")
     assert cli.main(fetch) == 0

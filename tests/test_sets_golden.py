@@ -36,21 +36,14 @@ def rebuilt(real: Path, tmp_path: Path) -> dict[str, list[tuple[str, str]]]:
     """Where our lines and the real ones differ: test as evaluation sets, valid as the talks."""
     raw, out = tmp_path / "raw", tmp_path / "out"
     for side in iwslt.LANGUAGES:
-        text = {
-            split: with_capitals(
-                lines(real, f"{split}.detok.{side}"), lines(real, f"{split}.{side}")
-            )
-            for split in ("test", "valid")
-        }
+        files = {s: (f"{s}.detok.{side}", f"{s}.{side}") for s in ("test", "valid")}
+        text = {s: with_capitals(*(lines(real, name) for name in files[s])) for s in files}
         put(raw, f"de-en/train.tags.de-en.{side}", "<url>x</url>", *text["valid"])
         for number, name in enumerate(iwslt.TESTS):
             part = text["test"][number * 1350 : (number + 1) * 1350]
             sgm(raw, f"de-en/IWSLT14.{name}.de-en.{side}.xml", *part)
-    assert sets.build_corpus("iwslt14-de-en", raw, out) == {
-        "train": 6967,
-        "valid": 316,
-        "test": 6750,
-    }
+    counts = {"train": 6967, "valid": 316, "test": 6750}
+    assert sets.build_corpus("iwslt14-de-en", raw, out) == counts
     found = {f"test.{side}": lines(out, f"test.{side}") for side in iwslt.LANGUAGES}
     for side in iwslt.LANGUAGES:  # every 23rd of the clean pairs: put them back in their places
         valid, train = iter(lines(out, f"valid.{side}")), iter(lines(out, f"train.{side}"))

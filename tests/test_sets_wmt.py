@@ -22,11 +22,8 @@ def news(raw, name: str, source: str, target: str, *, folder: str = "test-full")
 
 def test_wmt16_en_de_joins_the_subwords(tmp_path):
     raw, out = tmp_path / "raw/wmt16_en_de", tmp_path / "out"
-    for name, text in {
-        "train.tok.clean": "a",
-        "newstest2013.tok": "b",
-        "newstest2014.tok": "c",
-    }.items():
+    names = {"train.tok.clean": "a", "newstest2013.tok": "b", "newstest2014.tok": "c"}
+    for name, text in names.items():
         put(raw, f"{name}.bpe.32000.en", f"{text} un@@ der@@ stood .", "x")
         put(raw, f"{name}.bpe.32000.de", f"{text} ver@@ stan@@ den .", "y")
     put(raw, "newstest2014.tok.de", "not this one")
@@ -49,10 +46,8 @@ def test_wmt14_en_de_splits_before_it_cleans(tmp_path):
     counts = sets.build_corpus("wmt14-en-de", raw, out)
     # line 100 is the first of Common Crawl, its blank second is cleaned away, 200 is held out too
     assert counts == {"train": 198, "valid": 2, "test": 1}
-    assert lines(out, "valid.en") == [
-        "&quot; A @-@ b &quot; well @-@ known ( it &apos;s )",
-        "en 200 .",
-    ]
+    dashes = "&quot; A @-@ b &quot; well @-@ known ( it &apos;s )"
+    assert lines(out, "valid.en") == [dashes, "en 200 ."]
     assert lines(out, "valid.de") == ["&quot; A @-@ b &quot; Bad @-@ Bad ( c )", "de 200 ."]
     assert lines(out, "train.en")[98:101] == ["en 99 .", "en 102 .", "en 103 ."]
     assert lines(out, "test.en") == ["“ It &apos;s ” well @-@ known ."]  # not normalised
@@ -124,14 +119,9 @@ def test_chinese_without_jieba_is_refused_before_any_work(tmp_path, monkeypatch)
 @pytest.mark.parametrize("gone", ["commoncrawl.fr-en.fr", "newstest2014-fren-ref.fr.sgm"])
 def test_a_missing_part_is_named_before_any_work(tmp_path, gone):
     raw = tmp_path / "raw"
-    for corpus in (
-        "training/europarl-v7",
-        "commoncrawl",
-        "un/undoc.2000",
-        "training/news-commentary-v9",
-    ):
-        numbered(raw, f"{corpus}.fr-en", 1, 1, "en", "fr")
-    numbered(raw, "giga-fren.release2.fixed", 1, 1, "en", "fr")
+    parts = "training/europarl-v7", "commoncrawl", "un/undoc.2000", "training/news-commentary-v9"
+    for corpus in (*(f"{part}.fr-en" for part in parts), "giga-fren.release2.fixed"):
+        numbered(raw, corpus, 1, 1, "en", "fr")
     news(raw, "newstest2014-fren", "en", "fr")
     next(raw.rglob(gone)).unlink()
     with pytest.raises(UserError, match=rf"no .*{gone} there.*dynconv data fetch wmt14-en-fr"):

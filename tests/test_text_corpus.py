@@ -16,6 +16,7 @@ from dynconv.text.corpus import (
     load_parallel,
     raw_dir,
     read_lines,
+    stream_lines,
 )
 
 PAIRS = [
@@ -31,23 +32,26 @@ def write(path, data: bytes):
 
 
 @pytest.mark.parametrize("suffix", PACK)
-def test_read_lines_plain_and_compressed(tmp_path, suffix):
-    path = write(tmp_path / f"text{suffix}", "eins\nzwei äöü\n\ndrei\n".encode())
-    assert read_lines(path) == ["eins", "zwei äöü", "", "drei"]
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ("eins\nzwei äöü\n\ndrei\n", ["eins", "zwei äöü", "", "drei"]),
+        ("a\u2028b\x0cc\x85d\re\r\nlast\r", ["a\u2028b\x0cc\x85d\re", "last"]),
+        ("\na\n\n", ["", "a", ""]),
+        ("\ufeffa\nb\n", ["a", "b"]),
+    ],
+    ids=["plain", "separators", "blank at both ends", "byte-order mark"],
+)
+def test_read_lines(tmp_path, suffix, text, lines):
+    path = write(tmp_path / f"text{suffix}", text.encode())
+    assert read_lines(path) == list(stream_lines(path)) == lines
 
 
-def test_read_lines_ends_a_line_at_newline_only(tmp_path):
-    text = "a\u2028b\x0cc\x85d\re\r\nlast without newline"
-    path = write(tmp_path / "x", text.encode())
-    assert read_lines(path) == ["a\u2028b\x0cc\x85d\re", "last without newline"]
-
-
-def test_read_lines_keeps_blank_lines_at_both_ends(tmp_path):
-    assert read_lines(write(tmp_path / "x", b"\na\n\n")) == ["", "a", ""]
-
-
-def test_read_lines_drops_a_byte_order_mark(tmp_path):
-    assert read_lines(write(tmp_path / "x", b"\xef\xbb\xbfa\nb\n")) == ["a", "b"]
+def test_reading_stops_at_the_first_line_that_is_asked_for(tmp_path):
+    lines = stream_lines(write(tmp_path / "text", b"good\n" * 100_000 + b"\xff\n"))
+    assert next(lines) == "good"  # the bad line has not been read
+    with pytest.raises(UserError, match=r"text, line 100001: not valid UTF-8"):
+        list(lines)
 
 
 def test_read_lines_missing_and_unreadable_file(tmp_path):
@@ -58,9 +62,10 @@ def test_read_lines_missing_and_unreadable_file(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", PACK)
-def test_read_lines_empty_file(tmp_path, suffix):
+@pytest.mark.parametrize("content", [b"", b"\xef\xbb\xbf"], ids=["no-mark", "mark"])
+def test_read_lines_empty_file(tmp_path, suffix, content):
     with pytest.raises(UserError, match=rf"void{suffix}: the file is empty"):
-        read_lines(write(tmp_path / f"void{suffix}", b""))
+        read_lines(write(tmp_path / f"void{suffix}", content))
     assert read_lines(tmp_path / f"void{suffix}", may_be_empty=True) == []
 
 

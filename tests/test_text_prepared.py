@@ -16,7 +16,7 @@ import pytest
 
 from dynconv.errors import UserError
 from dynconv.text import Pairs, encode
-from dynconv.text.corpus import load_parallel, read_lines, stream_lines, stream_parallel
+from dynconv.text.corpus import load_parallel, stream_parallel
 from dynconv.text.encode import prepare
 from dynconv.text.prepared import is_prepared, open_prepared
 from dynconv.text.vocabulary import Vocabularies, Vocabulary
@@ -43,6 +43,14 @@ def bpe(tmp_path) -> Path:
 def out(corpus, tmp_path) -> Path:
     """A prepared corpus."""
     return prepare(str(corpus), "de", "en", TYPES, tmp_path / "out").directory
+
+
+@pytest.fixture
+def learned(bpe, monkeypatch) -> list[str]:
+    """The lines from which a vocabulary would be learned; that of `bpe` is used instead."""
+    lines, known = [], Vocabularies.load(bpe).target
+    monkeypatch.setattr(Vocabulary, "learn", lambda text, *_: lines.extend(text) or known)
+    return lines
 
 
 def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
@@ -72,49 +80,31 @@ def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
 
 
 @pytest.mark.parametrize("sample", [1, 30, 100])
-def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, bpe, monkeypatch, sample):
-    learned = []
+def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, learned, monkeypatch, sample):
     monkeypatch.setattr(encode, "SAMPLE", sample)
-    known = Vocabularies.load(bpe).target
-    monkeypatch.setattr(
-        Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
-    )
     numbers = [str(i) for i in range(400)]
-    prepare(
-        str(write(tmp_path / "text", "train", numbers, numbers)), "de", "en", 270, tmp_path / "o"
-    )
+    folder = write(tmp_path / "text", "train", numbers, numbers)
+    prepare(str(folder), "de", "en", 270, tmp_path / "out")
     assert learned[::2] == learned[1::2]  # source and target of a pair
     chosen = np.array([-1, *map(int, learned[::2])])
     assert len(chosen) == 1 + sample
     assert set(np.diff(chosen)) <= {400 // sample, -(-400 // sample)}
 
 
-def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, bpe, monkeypatch):
+def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, learned, monkeypatch):
     """Else memory would grow with every line: 100,000 such pairs took 1.6 GB."""
-    learned = []
     monkeypatch.setattr(encode, "LONG_BYTES", 50 * 93)
-    known = Vocabularies.load(bpe).target
-    monkeypatch.setattr(
-        Vocabulary, "learn", lambda lines, size, kind: learned.extend(lines) or known
-    )
     lines = [chr(0x4E00 + i) * 31 for i in range(400)]  # 93 bytes
-    prepare(
-        str(write(tmp_path / "text", "train", lines, ["short"] * 400)),
-        "de",
-        "en",
-        270,
-        tmp_path / "o",
-    )
+    folder = write(tmp_path / "text", "train", lines, ["short"] * 400)
+    prepare(str(folder), "de", "en", 270, tmp_path / "out")
     assert len(learned) == 2 * 50
     assert learned[-2] == lines[-1]
 
 
 def test_files_and_bounds(out):
     found = open_prepared(out, verify=True)
-    tokens, bounds = (
-        np.fromfile(out / "train.tokens", "<u2"),
-        np.fromfile(out / "train.bounds", "<i8"),
-    )
+    tokens = np.fromfile(out / "train.tokens", "<u2")
+    bounds = np.fromfile(out / "train.bounds", "<i8")
     assert len(bounds) == 2 * found.pairs + 1 and bounds[0] == 0 and bounds[-1] == len(tokens)
     assert found.source_tokens + found.target_tokens == len(tokens)
     pairs = Pairs.of(found)
@@ -173,23 +163,6 @@ def test_other_splits_stay_text(corpus, tmp_path):
     assert (out / "valid.de").read_bytes() == (corpus / "valid.de").read_bytes()
     there = load_parallel(str(out), "de", "en", "valid")
     assert there == load_parallel(str(corpus), "de", "en", "valid")
-
-
-def test_streaming_reads_line_by_line(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes("\ufeffa\u2028b\x0c\r\n\nä\x85\rd\r\nlast\r".encode())
-    assert list(stream_lines(path)) == ["a\u2028b\x0c", "", "ä\x85\rd", "last"] == read_lines(path)
-    path.write_bytes(b"good\n" * 100_000 + b"\xff\n")
-    lines = stream_lines(path)
-    assert next(lines) == "good"  # the bad line has not been read
-    with pytest.raises(UserError, match=r"text, line 100001: not valid UTF-8"):
-        list(lines)
-
-
-def test_byte_order_mark_alone_is_an_empty_file(tmp_path):
-    (tmp_path / "mark").write_bytes(b"\xef\xbb\xbf")
-    with pytest.raises(UserError, match="mark: the file is empty"):
-        list(stream_lines(tmp_path / "mark"))
 
 
 @pytest.mark.parametrize("counts", [(3, 5), (5, 3), (3, 4), (4, 3)])
@@ -336,11 +309,12 @@ def traced(action) -> int:
 def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, monkeypatch):
     monkeypatch.setattr(encode, "CHUNK", 20_000)
     sizes, original = [], Vocabulary.encode
-    monkeypatch.setattr(
-        Vocabulary,
-        "encode",
-        lambda v, lines: sizes.append(sum(map(len, lines))) or original(v, lines),
-    )
+
+    def encode_and_count(vocabulary, lines):
+        sizes.append(sum(map(len, lines)))
+        return original(vocabulary, lines)
+
+    monkeypatch.setattr(Vocabulary, "encode", encode_and_count)
     text = load_parallel(str(corpus), "de", "en", "train")
     peaks = []
     for name, times in {"warm-up": 1, "small": 5, "large": 30}.items():
