@@ -102,7 +102,7 @@ def test_nothing_looks_ahead(mixer):
 def test_loss_is_the_log_probability_of_the_target(cutoffs, embeddings):
     model = small(cutoffs=cutoffs, embeddings=embeddings)
     hidden, target = model.hidden_states(TOKENS).flatten(0, 1), TOKENS.roll(-1, 1).flatten()
-    logp = model.log_probabilities(hidden)
+    logp = model.output(hidden)
     torch.testing.assert_close(logp.exp().sum(-1), torch.ones(len(target), dtype=torch.float64))
     expected = -logp.gather(1, target[:, None]).squeeze(1)
     torch.testing.assert_close(model.nats(hidden, target), expected)
@@ -186,7 +186,7 @@ def test_under_autocast_the_loss_is_float32(cutoffs):
     with torch.autocast("cpu", torch.bfloat16):
         assert model.embed(model.embedding, TOKENS).dtype == torch.float32
         hidden = model.hidden_states(TOKENS).flatten(0, 1)
-        assert model.log_probabilities(hidden).dtype == torch.float32
+        assert model.output(hidden).dtype == torch.float32
         nats = model.nats(hidden, TOKENS.flatten())
     assert nats.dtype == torch.float32 and nats.isfinite().all()
     exact = model.nats(model.hidden_states(TOKENS).flatten(0, 1), TOKENS.flatten())

@@ -12,12 +12,8 @@ from torch import Tensor, nn
 from dynconv.kernels.layout import upcast
 from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear
+from dynconv.ops.blocked import split_heads
 from dynconv.ops.checks import require_heads
-
-
-def split_heads(x: Tensor, heads: int) -> Tensor:
-    """View x (B, T, C) as (B, H, T, d_k); head h gets the channels from h d_k to (h + 1) d_k."""
-    return x.unflatten(2, (heads, -1)).transpose(1, 2)
 
 
 def attend(

@@ -2,7 +2,7 @@
 
 Seq2Seq and ConvS2S return logits, as `torch.nn.functional.cross_entropy` takes them; LanguageModel
 returns log-probabilities, because an adaptive softmax has no logits. In all three, `hidden_states`
-are what the output layer receives, and `step` extends a decoded prefix by new tokens.
+are what `output` receives, and `step` extends a decoded prefix by new tokens.
 """
 
 from dynconv.models.build import build

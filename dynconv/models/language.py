@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.kernels.layout import upcast
-from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
+from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax, LinearSoftmax
 from dynconv.models.decoder import Decoder, DecoderState, embedding
 
 if TYPE_CHECKING:
@@ -34,8 +32,7 @@ class LanguageModel(Decoder):
             )
         else:
             self.embedding = embedding(V, C)
-            self.output = nn.Linear(C, V, bias=False)
-            nn.init.normal_(self.output.weight, std=C**-0.5)
+            self.output = LinearSoftmax(C, V)
             if tied:
                 self.output.weight = self.embedding.weight
         self.decoder = nn.ModuleList(decoder)
@@ -49,21 +46,13 @@ class LanguageModel(Decoder):
             x = block(x)
         return self.decoder_norm(x)
 
-    def log_probabilities(self, hidden: Tensor) -> Tensor:
-        """Return log p (..., V) of every type given hidden (..., C), in float32 or wider."""
-        if isinstance(self.output, AdaptiveSoftmax):
-            return self.output(hidden)
-        return upcast(self.output(hidden)).log_softmax(-1)
-
     def nats(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
-        if isinstance(self.output, AdaptiveSoftmax):
-            return self.output.nats(hidden, target)
-        return F.cross_entropy(upcast(self.output(hidden)), target, reduction="none")
+        return self.output.nats(hidden, target)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return log-probabilities (B, T, V) of the token after each prefix of tokens (B, T)."""
-        return self.log_probabilities(self.hidden_states(tokens))
+        return self.output(self.hidden_states(tokens))
 
     def start(self) -> DecoderState:
         """Return the state before the first token."""
@@ -74,4 +63,4 @@ class LanguageModel(Decoder):
         """Return log-probabilities (B, n, V) after n new tokens (B, n), and the next state."""
         x = self.embed(self.embedding, tokens, state.position)
         hidden, state = self.step_blocks(x, state)
-        return self.log_probabilities(hidden), state
+        return self.output(hidden), state

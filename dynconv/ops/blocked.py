@@ -79,5 +79,5 @@ def diagonals(band: Tensor, K: int) -> Tensor:
 
 
 def split_heads(x: Tensor, H: int) -> Tensor:
-    """Return a view (B, H, T, R) of (B, T, C)."""
+    """View x (B, T, C) as (B, H, T, R): head h gets the channels from h R to (h + 1) R."""
     return x.unflatten(2, (H, -1)).transpose(1, 2)
