@@ -72,7 +72,7 @@ FIGURES = [
     SlidingWindow(X, KERNEL, pad_left=2),
     KernelSoftmax(torch.tensor([0.0, 1.0, 0.0]), length=9, pad_left=1),
     WordKernels(WORDS, KERNELS, pad_left=1),
-    PairMerges([(97, 98), (256, 256), (32, 97)], range(256), 256, text='abab "ab"'),
+    PairMerges([(97, 98), (256, 256), (32, 97)], list(range(256)), 256, text='abab "ab"'),
     MixingRow(WORDS, MATRIX, COLORS["depthwise"]),
     PrefixScan(X),
     BlockTrace(block(), ROWS, halo=(1, 0)),

@@ -47,21 +47,6 @@ IN_MEMORY = (
 }
 """
 )
-ROWS = (  # a thread for each row of out
-    SIGNATURE
-    + """ {
-  for (int row = blockIdx.x * blockDim.x + threadIdx.x; row < B * C;
-       row += gridDim.x * blockDim.x)
-    for (int t = 0; t < T; ++t) {
-      double sum = 0;
-      for (int s = t - pad; s < t - pad + K; ++s)
-        sum += s < 0 || s >= T ? 0 : x[row * T + s] * weight[row % C * K + s - t + pad];
-      out[row * T + t] = sum;
-    }
-}
-"""
-)
-
 SYNCED = ("float sum = 0;", "float sum = 0; __syncthreads();")
 SHARED = ("float sum = 0;", "__shared__ float part[9]; part[t] = 0; float sum = part[t];")
 REPEATED = (  # the first and the last number beyond the ends, in place of zeros
@@ -228,7 +213,7 @@ FIRST_BARRIER = "totals[warp] = v;\n    __syncthreads();"
 strided, tiled, scan = map(edited, (STRIDED, TILED, SCAN))
 
 RIGHT = {
-    "depthwise_kernel": [STRIDED, IN_MEMORY, ROWS, 'extern "C" ' + STRIDED],
+    "depthwise_kernel": [STRIDED, IN_MEMORY, 'extern "C" ' + STRIDED],
     "weight_gradient_kernel": [TILED, build.code("number.cuh") + TILED, SHUFFLES, CUT],
     "dropconnect_kernel": [factor(CHAIN + RESULT), factor(LONG, ""), factor(FLOAT)],
     "chunked_scan_kernel": [SCAN, SHARED_CARRY, FROM_SUMS],

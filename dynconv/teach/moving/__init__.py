@@ -5,6 +5,7 @@ Each class holds the data of one figure; the JavaScript file of the same name dr
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,21 @@ FOLDER = Path(__file__).parent
 
 
 class Moving:
-    """A figure for a notebook and for its page in the book; `print` shows its data."""
+    """A figure for a notebook and for its page in the book; `print` shows its data.
 
-    def __init__(self, color: str = "currentColor", **data: Any) -> None:
-        self.data = {
-            key: rounded(value) if isinstance(value, Tensor) else value
-            for key, value in data.items()
+    Its attributes are what the JavaScript draws, in the order in which they are set.
+    """
+
+    color = "currentColor"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Return all attributes, the colour last; tensors as nested lists with four decimals."""
+        values = {
+            name: rounded(value) if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
         }
-        self.data["color"] = color
+        return {**values, "color": self.color}
 
     def __repr__(self) -> str:
         given = ", ".join(f"{key}={value}" for key, value in self.data.items() if key != "color")
@@ -48,80 +56,69 @@ def rounded(x: Tensor) -> list:
     return json.loads(text, parse_float=lambda number: round(float(number), 4))
 
 
+@dataclass(repr=False)
 class SlidingWindow(Moving):
-    """The window of a depthwise convolution slides over one channel.
+    """The window of a depthwise convolution slides over one channel."""
 
-    x         (T) the channel
-    kernel    (K)
-    pad_left  zeros before position 0
-    """
-
-    def __init__(self, x: Tensor, kernel: Tensor, pad_left: int) -> None:
-        super().__init__(COLORS["depthwise"], x=x, kernel=kernel, pad_left=pad_left)
+    color = COLORS["depthwise"]
+    x: Tensor  # (T) the channel
+    kernel: Tensor  # (K)
+    pad_left: int  # zeros before position 0
 
 
+@dataclass(repr=False)
 class PairMerges(Moving):
-    """The tokens of a text that the reader types, after some merges of a byte-pair encoding.
+    """The tokens of a text that the reader types, after some merges of a byte-pair encoding."""
 
-    merges    pairs of ids; pair r becomes type first + r
-    byte_ids  the ids of the 256 bytes
-    text      the text to begin with
-    """
-
-    def __init__(
-        self, merges: Sequence[tuple[int, int]], byte_ids: Sequence[int], first: int, text: str
-    ) -> None:
-        ids = list(byte_ids)
-        super().__init__(merges=list(merges), byte_ids=ids, first=first, text=text)
+    merges: list[tuple[int, int]]  # pairs of ids; pair r becomes type first + r
+    byte_ids: list[int]  # the ids of the 256 bytes
+    first: int
+    text: str  # what the reader begins with
 
 
+@dataclass(repr=False)
 class KernelSoftmax(Moving):
-    """A LightConv kernel under a temperature and DropConnect, with its mixing matrix.
+    """A LightConv kernel under a temperature and DropConnect, with its mixing matrix."""
 
-    logits    (K) before the softmax
-    length    positions T of the sequence
-    pad_left  zeros before position 0
-    """
-
-    def __init__(self, logits: Tensor, length: int, pad_left: int) -> None:
-        super().__init__(COLORS["light"], logits=logits, length=length, pad_left=pad_left)
+    color = COLORS["light"]
+    logits: Tensor  # (K) before the softmax
+    length: int  # positions T of the sequence
+    pad_left: int  # zeros before position 0
 
 
+@dataclass(repr=False)
 class WordKernels(Moving):
-    """The kernel of the word that the reader clicks, and its row of the mixing matrix.
+    """The kernel of the word that the reader clicks, and its row of the mixing matrix."""
 
-    words     T of them
-    kernels   (T, K) normalised weights of one head
-    pad_left  zeros before position 0
-    """
-
-    def __init__(self, words: Sequence[str], kernels: Tensor, pad_left: int) -> None:
-        super().__init__(COLORS["dynamic"], words=list(words), kernels=kernels, pad_left=pad_left)
+    color = COLORS["dynamic"]
+    words: list[str]  # T of them
+    kernels: Tensor  # (T, K) normalised weights of one head
+    pad_left: int  # zeros before position 0
 
 
+@dataclass(repr=False)
 class MixingRow(Moving):
-    """A mixing matrix by rows: how much of each input word goes into the chosen output.
+    """A mixing matrix by rows: how much of each input word goes into the chosen output."""
 
-    words  T of them
-    M      (T, T), rows are outputs; rounded to three decimals
-    color  the mixer's, from `style.COLORS`
-    """
+    words: list[str]  # T of them
+    M: Tensor  # (T, T), rows are outputs; rounded to three decimals
+    color: str = COLORS["attention"]  # the mixer's
 
-    def __init__(self, words: Sequence[str], M: Tensor, color: str = COLORS["attention"]) -> None:
-        super().__init__(color, words=list(words), M=M.round(decimals=3))
+    def __post_init__(self) -> None:
+        self.M = self.M.round(decimals=3)
 
 
+@dataclass(repr=False)
 class PrefixScan(Moving):
-    """Prefix sums computed step by step: which cells are added, how many additions, what depth.
+    """Prefix sums computed step by step: which cells are added, how many additions, what depth."""
 
-    x  (T) the numbers, T a power of two; 8 fit well
-    """
+    color = COLORS["talk"]
+    x: Tensor  # (T) the numbers, T a power of two; 8 fit well
 
-    def __init__(self, x: Tensor) -> None:
-        T = len(x)
+    def __post_init__(self) -> None:
+        T = len(self.x)
         if T < 2 or T & (T - 1):
             raise ValueError(f"a scan of {T} cells: their number must be a power of two")
-        super().__init__(COLORS["talk"], x=x)
 
 
 class BlockTrace(Moving):
@@ -135,6 +132,8 @@ class BlockTrace(Moving):
     All threads of the block go in step. A cell shows the thread that uses it, or how many do.
     """
 
+    color = COLORS["light"]
+
     def __init__(
         self,
         accesses: np.ndarray,
@@ -144,9 +143,9 @@ class BlockTrace(Moving):
         blocks = np.unique(accesses["block"]).tolist()
         if len(blocks) != 1:
             raise ValueError(f"accesses of blocks {blocks}: pass those of one block")
-        drawn = [(name, int(array < 0), length) for name, array, length in rows]
-        steps = in_step(accesses, [array for _, array, _ in rows])
-        super().__init__(COLORS["light"], rows=drawn, halo=halo, steps=steps)
+        self.rows = [(name, int(array < 0), length) for name, array, length in rows]
+        self.halo = halo
+        self.steps = in_step(accesses, [array for _, array, _ in rows])
 
 
 def in_step(accesses: np.ndarray, arrays: Sequence[int]) -> list[list]:
@@ -174,42 +173,36 @@ def element(accesses: np.ndarray) -> int:
     return (first["offset"] // first["index"]).item() if len(first) else 4
 
 
+@dataclass(repr=False)
 class TalkWindow(Moving):
-    """TaLK's window of one word, with edges to drag, and the two look-ups that sum it.
+    """TaLK's window of one word, with edges to drag, and the two look-ups that sum it."""
 
-    words      T of them
-    x          (T) the channel that is summed
-    left       (T) offsets to begin with, from 0 to 1, rounded to hundredths
-    right      (T), or None if max_right is 0
-    max_left, max_right  how many words an offset of 1 reaches
-    """
+    color = COLORS["talk"]
+    words: list[str]  # T of them
+    x: Tensor  # (T) the channel that is summed
+    left: Tensor  # (T) offsets to begin with, from 0 to 1, rounded to hundredths
+    right: Tensor | None  # (T), or None if max_right is 0
+    max_left: int  # how many words an offset of 1 reaches
+    max_right: int
 
-    def __init__(
-        self,
-        words: Sequence[str],
-        x: Tensor,
-        left: Tensor,
-        right: Tensor | None,
-        max_left: int,
-        max_right: int,
-    ) -> None:
-        left = left.round(decimals=2)
-        right = None if right is None else right.round(decimals=2)
-        reaches = {"max_left": max_left, "max_right": max_right}
-        super().__init__(COLORS["talk"], words=list(words), x=x, left=left, right=right, **reaches)
+    def __post_init__(self) -> None:
+        self.left = self.left.round(decimals=2)
+        self.right = None if self.right is None else self.right.round(decimals=2)
 
 
+@dataclass(repr=False)
 class BeamGrowth(Moving):
     """A beam that grows step by step: hypotheses that are kept, pruned and finished.
 
-    record  (words, log p, fate, score) of each candidate that a search has ranked, step by step: a
-            candidate of step t has t words; fate is "live", "pruned" or "finished", and score,
-            None but for the finished, is log p over the length penalty
+    A record is (words, log p, fate, score) of each candidate that a search has ranked, step by
+    step: a candidate of step t has t words; fate is "live", "pruned" or "finished", and score, None
+    but for the finished, is log p over the length penalty.
     """
 
-    def __init__(self, record: Sequence[tuple[Sequence[str], float, str, float | None]]) -> None:
-        nodes = [
+    record: Sequence[tuple[Sequence[str], float, str, float | None]]
+
+    def __post_init__(self) -> None:
+        self.record = [
             [list(words), round(logp, 4), fate, None if score is None else round(score, 4)]
-            for words, logp, fate, score in record
+            for words, logp, fate, score in self.record
         ]
-        super().__init__(record=nodes)
