@@ -181,9 +181,9 @@ def of_kind(value: Any, right: Any, what: str = "it returns", any_float: bool = 
     elif isinstance(right, float | int):
         if isinstance(value, Tensor | np.ndarray | np.generic) and math.prod(value.shape) == 1:
             value = value.item()
-        wanted = (int, "an int") if isinstance(right, int) else (float | int, "a number")
-        if not isinstance(value, wanted[0]):
-            raise Wrong(f"{what} {kind(value)}, not {wanted[1]}")
+        expected = (int, "an int") if isinstance(right, int) else (float | int, "a number")
+        if not isinstance(value, expected[0]):
+            raise Wrong(f"{what} {kind(value)}, not {expected[1]}")
     elif isinstance(right, tuple):
         parts = value.tolist() if isinstance(value, np.ndarray) else value
         if not isinstance(parts, tuple | list) or len(parts) != len(right):

@@ -117,7 +117,8 @@ def _carried(function: FunctionType) -> tuple[list[str], dict[str, str], dict[st
 
     def follow(used: FunctionType) -> None:
         source = sources[used.__name__] = textwrap.dedent(inspect.getsource(used))
-        for name in _names(source) & used.__globals__.keys() - sources.keys():
+        names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+        for name in names & used.__globals__.keys() - sources.keys():
             value = used.__globals__[name]
             if isinstance(value, ModuleType):
                 modules[name] = value.__name__
@@ -128,11 +129,6 @@ def _carried(function: FunctionType) -> tuple[list[str], dict[str, str], dict[st
 
     follow(function)
     return list(sources.values()), modules, values
-
-
-def _names(source: str) -> set[str]:
-    """Return the names that a function's source mentions, its defaults included."""
-    return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
 
 
 def _serve(end: Connection, port: int) -> None:

@@ -1,4 +1,7 @@
-"""Checks of the exercises: each prints "right: ...", or says where and how an answer is wrong."""
+"""Checks of the exercises: each prints "right: ...", or says where and how an answer is wrong.
+
+A check takes the reader's answer, `mine`; its docstring says what `mine` must be.
+"""
 
 # ruff: noqa: F401  # the names that lessons call, one module for each part of the book
 from dynconv.teach.check.beyond import adaptive_argmax, rouge_l, seeds_needed

@@ -142,11 +142,11 @@ def check_cost(mine, hidden: Tensor, words, projections, classes, needed: int) -
         attempt(partial(mine, hidden, words, projections, classes))
     head = hidden.numel() * (len(words[0]) + len(classes))
     pairs = zip(projections, words[1:], strict=True)
-    most = head + needed * sum(P.numel() + E.numel() for P, E in pairs)
+    enough = head + needed * sum(P.numel() + E.numel() for P, E in pairs)
     # the head may be computed again where a tail is
-    if (count := counter.get_total_flops() // 2) > most + head:
+    if (count := counter.get_total_flops() // 2) > enough + head:
         raise Wrong(
-            f"{count:,} multiplications, and {most:,} are enough: {needed} of {len(hidden)} rows "
+            f"{count:,} multiplications, and {enough:,} are enough: {needed} of {len(hidden)} rows "
             "have a class likelier than every word of the head, and the others need no tail"
         )
 
@@ -251,16 +251,16 @@ def lcs_places(hypothesis: list[str], reference: list[str]) -> set[int]:
         for j, b in enumerate(reference, 1):
             away = max(length[i - 1][j], length[i][j - 1])
             length[i][j] = length[i - 1][j - 1] + 1 if a == b else away
-    found = set()
+    places = set()
     while m and n:
         if hypothesis[m - 1] == reference[n - 1]:
             m, n = m - 1, n - 1
-            found.add(n)
+            places.add(n)
         elif length[m - 1][n] >= length[m][n - 1]:
             m -= 1
         else:
             n -= 1
-    return found
+    return places
 
 
 class Seeds(NamedTuple):
@@ -273,7 +273,7 @@ class Seeds(NamedTuple):
     sides: int = 2
     exponent: int = 2
     assumed: float | None = None
-    """the power, whatever is asked for"""
+    """the power, whatever is requested"""
     sum_of_squares: bool = False
     whole: Callable[[float], float] = ceil
     least: int = 2

@@ -144,7 +144,7 @@ DEPTHWISE = (  # B, C, T, K, pad; blocks, threads of each
 
 
 def depthwise_kernel(code: str) -> None:
-    """`code` is CUDA source with the kernel of SIGNATURE, which is right for every grid.
+    """Check that `code` is CUDA source with the kernel of SIGNATURE, which is right for every grid.
 
     x and out (B, C, T), weight (C, K): out[b, c, t] = sum_j weight[c, j] x[b, c, t + j - pad]
     """
@@ -176,10 +176,10 @@ def check_made_once(code: str, given: Launch) -> None:
     """Raise `Wrong` if two threads compute the same number, which would be right, and slow."""
     accesses = given.trace(code, "depthwise")
     written = accesses[accesses["write"] & (accesses["array"] == 2)]
-    made, wanted = len(np.unique(written[["block", "thread", "index"]])), np.prod(given.shape)
-    if made != wanted:
+    made, expected = len(np.unique(written[["block", "thread", "index"]])), np.prod(given.shape)
+    if made != expected:
         raise Wrong(
-            f"right, but the threads make {made} numbers where out has {wanted}: from one number "
+            f"right, but the threads make {made} numbers where out has {expected}: from one number "
             "of a thread to its next it is gridDim.x * blockDim.x"
         )
 
@@ -226,7 +226,7 @@ TRACED = (1, 64, 1, 32, 11, 5, 32)
 
 
 def weight_gradient_kernel(source: str) -> None:
-    """`source` has the kernel weight_tile, the first stage of the gradient of LightConv's weights.
+    """Check the kernel weight_tile, the first stage of the gradient of LightConv's weights.
 
     template <typename Number> __global__ void weight_tile(const Number* g, const Number* x,
         Number* partial, int T, int C, int H, int K, int pad, int N)
@@ -285,7 +285,7 @@ static_assert(__is_same(decltype(&chunked_scan), void (*)(const float*, float*, 
 
 
 def chunked_scan_kernel(source: str) -> None:
-    """source: CUDA with the kernel chunked_scan(const float* x, float* sums, int T).
+    """Check `source`, CUDA with the kernel chunked_scan(const float* x, float* sums, int T).
 
     x and sums (rows, T); block b of a multiple of 32 threads makes the prefix sums of row b:
     sums[b, t] = x[b, 0] + ... + x[b, t]. T may be more than the threads.

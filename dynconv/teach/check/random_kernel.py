@@ -28,7 +28,7 @@ WORDS = 2**13
 
 
 def dropconnect_kernel(source: str) -> None:
-    """source is CUDA C++ with a function
+    """Check that `source` is CUDA C++ with a function
 
         __device__ float factor(unsigned long long seed, unsigned long long i, float p)
 

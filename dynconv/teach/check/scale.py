@@ -50,7 +50,7 @@ def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
             raise problem
         raise Wrong(f"rank {rank}: {problem}") from problem.__cause__
     right = vectors.double().sum(dim=0)
-    most = 2 * (size - 1) * -(-length // size)
+    limit = 2 * (size - 1) * -(-length // size)
 
     def holds(at: tuple[int]) -> str:
         return f"[{at[0]}], where rank r has {at[0] % 9 + 1} * 10^r"
@@ -59,8 +59,8 @@ def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
         result = of_kind(result, right, f"rank {rank} returns")
         if text := describe_difference(result, right, (0, 0), holds, f"rank {rank} differs"):
             raise Wrong(text)
-        if sent > most:
-            raise Wrong(f"rank {rank} sends {sent} numbers, {most} are enough")
+        if sent > limit:
+            raise Wrong(f"rank {rank} sends {sent} numbers, {limit} are enough")
         if left := ring.queues[rank].qsize():
             raise Wrong(f"rank {rank} leaves {left} messages unread")
 

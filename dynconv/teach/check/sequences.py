@@ -69,8 +69,8 @@ def resumable(mine: Callable[..., Iterator[tuple[list[int], Place]]]) -> None:
         raise Wrong("seed 2 gives the batches of seed 1 in the same order")
     for n, (_, place) in enumerate(stream[:50], start=1):
         pairs = zip(take(5, place), stream[n : n + 5], strict=True)
-        for k, (found, right) in enumerate(pairs):
-            for what, mine_, theirs in zip(("", "the place after "), found, right, strict=True):
+        for k, (resumed, right) in enumerate(pairs):
+            for what, mine_, theirs in zip(("", "the place after "), resumed, right, strict=True):
                 if mine_ != theirs:
                     raise Wrong(f"from {place} on, {what}batch {k} is {mine_}, and was {theirs}")
     print(f"right: {len(epochs)} epochs, each the same from 50 places")
