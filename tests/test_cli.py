@@ -106,13 +106,16 @@ def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
     line = fails(capsys, *prepare[:-1], tmp_path / "three", "--vocab-size", "300", "301", "302")
     assert "--vocab-size 300 301 302: one value, or two, not more" in line
     line = fails(capsys, "train", yaml, f"data.corpus={out}", "--run", tmp_path / "other")
-    assert "prepared with 320 types, the recipe has 300: give model.vocab_size=320" in line
+    assert (
+        "prepared with model.vocab_size=320, but the recipe has 300: give model.vocab_size=320"
+        in line
+    )
     assert not (tmp_path / "other").exists()
     other = [key for key in keys if "data.vocabulary" not in key] + ["data.vocabulary=words"]
     line = fails(capsys, "train", yaml, *other, "--run", tmp_path / "other")
-    assert "prepared with a vocabulary of bytes, the recipe has words: give data.vocabulary" in line
+    assert "data.vocabulary=bytes, but the recipe has words: give data.vocabulary=bytes" in line
     line = fails(capsys, "train", yaml, *keys, "data.source=en", "--run", tmp_path / "other")
-    assert "prepared for de-en, the recipe has en-en" in line
+    assert "prepared with data.source=de, but the recipe has en: give data.source=de" in line
 
 
 def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):

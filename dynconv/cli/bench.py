@@ -71,8 +71,9 @@ def run_decode(options) -> None:
     """Compare decoding with and without incremental state, measured in turns."""
     from dynconv.lab.bench.decode import bench_decode
 
-    given = options.directory, options.sentences, options.rounds, options.output
-    print(bench_decode(load_trained(options, "translation"), *given))
+    trained = load_trained(options, "translation")
+    arguments = options.directory, options.sentences, options.rounds, options.output
+    print(bench_decode(trained, *arguments))
 
 
 def run_operators(options) -> None:
@@ -114,5 +115,5 @@ def run_training(options) -> None:
     """Train for some updates in a scratch directory, and show where the time goes."""
     from dynconv.lab.bench.train import bench_train
 
-    given = options.recipe, options.overrides, options.updates, options.synthetic, options.output
-    print(bench_train(*given))
+    recipe = options.recipe, options.overrides
+    print(bench_train(*recipe, options.updates, options.synthetic, options.output))

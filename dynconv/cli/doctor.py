@@ -58,15 +58,10 @@ def report() -> str:
     rest = (
         "Otherwise it chooses a PyTorch implementation, by the number T of positions and K of taps:"
     )
-    paragraph = textwrap.TextWrapper(
-        width=99,
-        initial_indent="  ",
-        subsequent_indent="    ",
-        break_on_hyphens=False,  # paths stay whole
-        break_long_words=False,
-    )
+    layout = {"width": 99, "initial_indent": "  ", "subsequent_indent": "    "}
+    layout |= {"break_on_hyphens": False, "break_long_words": False}  # paths stay whole
     for text in (native_kernels(), cuda_kernels(), rest):
-        lines += paragraph.wrap(text)
+        lines += textwrap.wrap(text, **layout)
     for name in OPERATORS:
         rules = ", else ".join(str(rule) for rule in RULES[name])
         lines.append(f"    {name:<21}{rules}")

@@ -65,7 +65,7 @@ OTHER_TASK = {
     "from it, and dynconv evaluate gives its perplexity",
     "translation": "a translation model, which continues no prompt; use dynconv translate",
 }
-"""what to say when a command is given the model of another task"""
+"""how to explain that a command cannot use a model of this task"""
 
 
 def load_trained(options, task: str | None = None):

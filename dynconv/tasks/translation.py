@@ -16,7 +16,7 @@ from dynconv.tasks.task import Evaluation, Example, HeldOut, Task, Validation
 from dynconv.text import Batch, Pairs, Prepared, Vocabularies, load_parallel, read_lines
 from dynconv.text.corpus import corpus_dir, find_split
 
-SHOWN = 10
+EXAMPLES = 10
 """examples in an evaluation"""
 
 
@@ -95,8 +95,8 @@ class Translation(Task):
         if recipe.metric == "rouge-75":
             references = all_references(data.corpus, data.target, split)
         scores = measure(recipe.metric, outputs, references, data.target, bootstrap=RESAMPLES)
-        shown = min(SHOWN, len(outputs))  # from all over the split
-        places = [n * len(outputs) // shown for n in range(shown)]
+        count = min(EXAMPLES, len(outputs))  # from all over the split
+        examples = [n * len(outputs) // count for n in range(count)]
         return Evaluation(
             split,
             f"{len(outputs):,} sentences of split {split} in {seconds:.0f} s: beam {config.beam}, "
@@ -113,7 +113,7 @@ class Translation(Task):
                 "scores": [score._asdict() for score in scores],
             },
             outputs,
-            [Example(text.source[i], outputs[i], text.target[i]) for i in places],
+            [Example(text.source[i], outputs[i], text.target[i]) for i in examples],
         )
 
 

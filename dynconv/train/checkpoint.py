@@ -112,6 +112,7 @@ class Checkpoints:
 
     def __init__(self, run: Path):
         self.run, self.directory = run, run / "checkpoints"
+        self.average = self.directory / "average"
 
     @property
     def paths(self) -> list[Path]:
@@ -135,10 +136,6 @@ class Checkpoints:
     def validated(self) -> list[Checkpoint]:
         """The checkpoints that have scores, oldest first, without the average."""
         return [c for c in self.readable if c.scores and c.path.name.isdecimal()]
-
-    @property
-    def has_average(self) -> bool:
-        return (self.directory / "average").exists()
 
     def choose(self, which: str) -> Checkpoint:
         """Return the `best` on the validation split, the `last`, or one by its name (`000500`).
@@ -267,13 +264,13 @@ class Checkpoints:
     def load_average(self, session: Session) -> None:
         """Give the model the mean weights of the last train.average validated checkpoints."""
         count = session.recipe.train.average
-        last = session.ranks.on_first(lambda: self.validated[-count:])
-        load_weights(session.model, mean(last), self.directory)
+        newest = session.ranks.on_first(lambda: self.validated[-count:])
+        load_weights(session.model, mean(newest), self.directory)
 
     def save_average(self, session: Session, validation: Validation) -> None:
         """Save the model's weights, which are an average, with scores of their own."""
         meta = self.choose("last").meta | validation._asdict()
-        session.ranks.on_first(lambda: self.write("average", session.model, None, meta))
+        session.ranks.on_first(lambda: self.write(self.average.name, session.model, None, meta))
 
     def restore(self, session: Session) -> None:
         """Continue from the newest intact checkpoint, if there is one; rank 0 finds it."""

@@ -56,14 +56,14 @@ def iter_updates(
     """
     batches = stream(corpus, longest, config, place)
     while True:
-        everyone = list(islice(batches, config.accumulate * ranks.size))
-        own = [(chosen, before) for chosen, before, _ in everyone[ranks.rank :: ranks.size]]
+        update = list(islice(batches, config.accumulate * ranks.size))
+        own = [(chosen, before) for chosen, before, _ in update[ranks.rank :: ranks.size]]
         yield UpdateBatches(
             batches=[corpus.batch(chosen) for chosen, _ in own],
             chosen=[chosen for chosen, _ in own],
             seeds=[_seed(config.seed, before) for _, before in own],
-            tokens=sum(int(corpus.lengths(chosen)[:, 1].sum()) for chosen, _, _ in everyone),
-            place=everyone[-1][2],
+            tokens=sum(int(corpus.lengths(chosen)[:, 1].sum()) for chosen, _, _ in update),
+            place=update[-1][2],
         )
 
 

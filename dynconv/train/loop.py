@@ -58,7 +58,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | Silence) -> Si
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command goes on from there")
             return Signals(pending() or SIGTERM)
-    if config.average and not checkpoints.has_average:
+    if config.average and not checkpoints.average.exists():
         checkpoints.load_average(session)
         validation = validate(session)
         checkpoints.save_average(session, validation)

@@ -1,6 +1,6 @@
 """The state of a training run, which the other modules of this package read and change."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,8 +53,8 @@ class Session:
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     """of a float16 loss; for other precisions it does nothing"""
-    progress: Progress
-    history: list[Validation]
+    progress: Progress = Progress()
+    history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""
     skipped: int = 0
     """updates in a row that were left out because their numbers were not finite"""

@@ -28,7 +28,7 @@ from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, pre
 from dynconv.train.checkpoint import Checkpoints, check_vocabulary
 from dynconv.train.distributed import Ranks
 from dynconv.train.environment import read_recipe, record_start
-from dynconv.train.session import Progress, Session
+from dynconv.train.session import Session
 from dynconv.train.update import TokenLoss, choose_precision, make_optimizer
 
 
@@ -100,8 +100,6 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         loss_of=TokenLoss(model, task, recipe.train.precision),
         optimizer=optimizer,
         scaler=scaler,
-        progress=Progress(),
-        history=[],
     )
     ranks.on_first(lambda: record_start(session))
     Checkpoints(run).restore(session)
@@ -133,8 +131,8 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
 def made_by_run(text: Path, recipe: Recipe) -> bool:
     """Return whether RUN/data is a run's, so that it may be made again.
 
-    It is where a recipe.yaml lies beside it, or, after a start that was killed before it wrote
-    that, where it was prepared from the very corpus that the recipe names.
+    It is if a recipe.yaml lies beside it or, after a start that was killed before it wrote that,
+    if it was prepared from the corpus that the recipe names.
     """
     if (text.parent / "recipe.yaml").exists():
         return True
@@ -146,10 +144,10 @@ def same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -
 
     Raises UserError when the run has another recipe, in keys that do not begin with one of `free`.
     """
-    there = read_recipe(run)
+    recorded = read_recipe(run)
     if recipe.train.precision == "auto":
-        recipe = with_precision(recipe, there.train.precision)
-    if changed := differences(recipe, there, free):
+        recipe = with_precision(recipe, recorded.train.precision)
+    if changed := differences(recipe, recorded, free):
         raise UserError(
             f"{run} holds the run of another recipe ({'; '.join(changed)}): name another "
             f"--run, give the same values, or put the new ones also into {run / 'recipe.yaml'}"
@@ -196,22 +194,18 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> Prepared:
 
 def check_text(corpus: Prepared, recipe: Recipe) -> None:
     """Raise UserError when a prepared corpus is not what the recipe asks for."""
-    data, vocab_size = recipe.data, recipe.model.vocab_size
-    if (corpus.source, corpus.target) != (data.source, data.target):
-        raise UserError(
-            f"{corpus.directory}: prepared for {corpus.source}-{corpus.target}, "
-            f"the recipe has {data.source}-{data.target}: change data.source and data.target"
-        )
-    if corpus.kind != data.vocabulary:
-        raise UserError(
-            f"{corpus.directory}: prepared with a vocabulary of {corpus.kind}, the recipe has "
-            f"{data.vocabulary}: give data.vocabulary={corpus.kind}, or prepare it again"
-        )
-    if corpus.vocab_size != vocab_size:
-        raise UserError(
-            f"{corpus.directory}: prepared with {corpus.vocab_size} types, the recipe has "
-            f"{vocab_size}: give model.vocab_size={corpus.vocab_size}, or prepare it again"
-        )
+    data = recipe.data
+    for key, prepared, requested in (
+        ("data.source", corpus.source, data.source),
+        ("data.target", corpus.target, data.target),
+        ("data.vocabulary", corpus.kind, data.vocabulary),
+        ("model.vocab_size", corpus.vocab_size, recipe.model.vocab_size),
+    ):
+        if prepared != requested:
+            raise UserError(
+                f"{corpus.directory}: prepared with {key}={prepared or 'null'}, but the recipe has "
+                f"{requested or 'null'}: give {key}={prepared or 'null'}, or prepare it again"
+            )
 
 
 def check_lengths(valid: HeldOut, max_positions: int | None) -> None:

@@ -230,7 +230,8 @@ def as_text(ids: np.ndarray | tuple[np.ndarray, ...], vocabularies: Vocabularies
     """Return the text of a pair by side, or of an excerpt."""
     if isinstance(ids, np.ndarray):
         return {"text": vocabularies.target.decode(ids)}
+    source, target = ids
     return {
-        side: vocabulary.decode(part)
-        for (side, vocabulary), part in zip(vocabularies._asdict().items(), ids, strict=True)
+        "source": vocabularies.source.decode(source),
+        "target": vocabularies.target.decode(target),
     }
