@@ -338,7 +338,7 @@ def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
     "values", [{"patience": 0}, {"seed": -1}, {"clip": 0.0}, {"average": -1}, {"lr": math.nan}]
 )
 def test_values_that_would_spoil_a_run_later(recipe, values):
-    with pytest.raises(ValueError, match=f"{next(iter(values))}\n +Input should be"):
+    with pytest.raises(ValueError, match=rf"^{next(iter(values))} .*(must be|should be)"):
         with_train(recipe, **values)
 
 
@@ -414,5 +414,5 @@ def test_other_processes_wait_while_rank_0_writes_a_trace(tmp_path, monkeypatch)
 def test_a_timeout_is_free_to_change(recipe, tmp_path):
     train(recipe, tmp_path)
     assert train(with_train(recipe, timeout=5.0), tmp_path) is None
-    with pytest.raises(ValueError, match="timeout\n +Input should be greater than 0"):
+    with pytest.raises(ValueError, match="timeout 0 must be above 0"):
         with_train(recipe, timeout=0)

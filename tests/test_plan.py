@@ -201,9 +201,7 @@ def test_a_corpus_that_is_here_and_does_not_fit_the_recipe_is_an_error(recipe, t
     prepare(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
     other = replace(recipe.model, vocab_size=310)
     there = replace(recipe.data, corpus=str(tmp_path / "prepared"))
-    with pytest.raises(
-        UserError, match="with model.vocab_size=300, but the recipe has 310"
-    ):
+    with pytest.raises(UserError, match="with model.vocab_size=300, but the recipe has 310"):
         plan(replace(recipe, data=there, model=other), 1, 80, None)
 
 
