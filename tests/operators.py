@@ -47,9 +47,9 @@ def expected(name: str, inputs: list, K: int, g: torch.Tensor) -> tuple:
     return graph(name, REFERENCE[name], [z.double() for z in inputs], K, g.double())
 
 
-def assert_exact(found: tuple, wanted: tuple, where: str, float32: float = 5e-7) -> None:
+def assert_exact(actual: tuple, reference: tuple, where: str, float32: float = 5e-7) -> None:
     """Close to the float64 results, as close as the dtype allows."""
-    for what, a, b in zip(("out", "dx", "d2", "d3"), found, wanted, strict=False):
+    for what, a, b in zip(("out", "dx", "d2", "d3"), actual, reference, strict=False):
         size = b.norm() / max(1, b.numel()) ** 0.5
         error = (a.double() - b).abs()
         if a.dtype in (HALF, F16):

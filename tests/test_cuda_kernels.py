@@ -63,11 +63,11 @@ def compare(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> None:
     torch.manual_seed(T)
     inputs = case(name, B, T, H, R, K, dtype)
     g = torch.randn(B, T, H * R).to(dtype)
-    found = results_of(name, inputs, K, g)
-    assert [a.dtype for a in found[1:]] == [z.dtype for z in inputs]
+    actual = results_of(name, inputs, K, g)
+    assert [a.dtype for a in actual[1:]] == [z.dtype for z in inputs]
     where = f"{name} {dtype} {B=} {T=} {H=} {R=} {K=}"
     # Few numbers, whose errors do not average out
-    assert_exact(found, expected(name, inputs, K, g), where, float32=1e-6)
+    assert_exact(actual, expected(name, inputs, K, g), where, float32=1e-6)
 
 
 # R = 64 and 128 are those of the recipes. V = 4, 4, 4, 2, 1, 1 and G = 16, 32, 32, 4, 1, 32:
@@ -130,8 +130,8 @@ def test_blocks_of_several_warps(name, monkeypatch):
             compare(name, F32, 2, 70, 2, R, 7)
             compare(name, HALF, 1, 37, 3, R, 31)
     if name in CONVOLUTIONS:
-        most = max(y for x, y in started if x == 32 and y < 32)  # sum_rows has 32
-        assert most == (8 if name in ("depthwise_conv", "light_conv") else 4)
+        largest = max(y for x, y in started if x == 32 and y < 32)  # sum_rows has 32
+        assert largest == (8 if name in ("depthwise_conv", "light_conv") else 4)
 
 
 @pytest.mark.parametrize("pad", range(5))
@@ -142,8 +142,8 @@ def test_any_padding(name, pad):
     exact = [z.double().requires_grad_() for z in inputs]
     impl = "separate" if name == "dynamic_conv_softmax" else "shifted"
     out = getattr(ops, name)(*exact, pad_left=pad, impl=impl)
-    wanted = out.detach(), *torch.autograd.grad(out, exact, g.double())
-    assert_exact(results_of(name, inputs, 5, g, pad), wanted, f"{name} {pad=}")
+    reference = out.detach(), *torch.autograd.grad(out, exact, g.double())
+    assert_exact(results_of(name, inputs, 5, g, pad), reference, f"{name} {pad=}")
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -151,7 +151,7 @@ def test_strides_of_all_kinds(name):
     torch.manual_seed(0)
     x, *rest = case(name, 3, 12, 2, 4, 5, F32)
     g = torch.randn(3, 12, 8)
-    wanted = expected(name, [x, *rest], 5, g)
+    reference = expected(name, [x, *rest], 5, g)
 
     def strange(z: torch.Tensor) -> list:
         wide = torch.randn(z.shape[0], z.shape[1] * 2, z.shape[2] + 3)[:, ::2, 1:-2]
@@ -160,7 +160,7 @@ def test_strides_of_all_kinds(name):
 
     for a, b in zip(strange(x), strange(g), strict=True):
         others = [z.mT.contiguous().mT for z in rest]
-        assert_exact(results_of(name, [a, *others], 5, b), wanted, name, float32=1e-6)
+        assert_exact(results_of(name, [a, *others], 5, b), reference, name, float32=1e-6)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -172,9 +172,9 @@ def test_strides_beyond_32_bits(name):
     torch.use_deterministic_algorithms(False)  # 4 GB that nobody touches, not 4 GB of NaN
     far = torch.empty(2**31 + 100, dtype=HALF).as_strided((2, 5, 8), (2**31, 8, 1))
     torch.use_deterministic_algorithms(True)
-    found = results_of(name, [far.copy_(x), *rest], 3, g)
-    wanted = results_of(name, [x, *rest], 3, g)
-    assert all(torch.equal(p, q) for p, q in zip(found, wanted, strict=True))
+    actual = results_of(name, [far.copy_(x), *rest], 3, g)
+    reference = results_of(name, [x, *rest], 3, g)
+    assert all(torch.equal(p, q) for p, q in zip(actual, reference, strict=True))
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -195,15 +195,15 @@ def test_the_order_of_threads_changes_no_bit(name, monkeypatch):
     results = []
     for order in ("forward", "backward", 1, 2, "forward"):
         in_order(order, monkeypatch)
-        found = []
+        of_order = []
         for B, T, H, R, K in [(2, 33, 3, 20, 7), (1, 20, 33, 1, 63), (1, 70, 2, 64, 31)]:
             torch.manual_seed(T)
             inputs = case(name, B, T, H, R, K, F32)
-            found += results_of(name, inputs, K, torch.randn(B, T, H * R))
-        results.append(found)
+            of_order += results_of(name, inputs, K, torch.randn(B, T, H * R))
+        results.append(of_order)
         monkeypatch.undo()
-    for found in results[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found, results[0], strict=True))
+    for of_order in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(of_order, results[0], strict=True))
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
@@ -267,9 +267,9 @@ def test_talk_has_a_ring_for_the_widest_window():
     """In half precision two channels a thread, but one where the ring would not fit."""
     for dtype, size, V, ring in ((F32, 63, 1, 64), (HALF, 63, 2, 64), (HALF, 255, 1, 256)):
         x = torch.zeros(1, 9, 64, dtype=dtype)
-        found = plan.Columns(64, size // 2, size // 2, plan.array(x))
-        _, block, shared = found.size
-        assert (found.V, found.ring) == (V, ring)
+        columns = plan.Columns(64, size // 2, size // 2, plan.array(x))
+        _, block, shared = columns.size
+        assert (columns.V, columns.ring) == (V, ring)
         assert shared == ring * block[0] * V * 4 <= plan.SHARED
     x = plan.contiguous((1, 9, 64), HALF)
     assert plan.Columns(64, 500, 500, x).ring == 256
@@ -284,12 +284,12 @@ def test_talk_offsets_of_all_kinds(reach):
     offsets = torch.tensor(SPECIAL, dtype=F64)[torch.randint(len(SPECIAL), (2, B, T, H))]
     inputs = [x, *(offsets if reach == 4 else offsets / 20)]
     inputs[1][:, :, 0] = 0.7  # a head whose windows are all within the ring
-    found = results_of("talk_conv", inputs, K, g)
-    wanted = (call("talk_conv", "loop", inputs, K), *expected("talk_conv", inputs, K, g)[1:2])
-    assert_exact(found, wanted, "")
+    actual = results_of("talk_conv", inputs, K, g)
+    reference = (call("talk_conv", "loop", inputs, K), *expected("talk_conv", inputs, K, g)[1:2])
+    assert_exact(actual, reference, "")
     native = ops.talk_conv(*(leaves := [z.requires_grad_() for z in inputs]), max_left=reach,
                            max_right=reach, impl="blocked")  # fmt: skip
-    for a, b in zip(found[2:], torch.autograd.grad(native, leaves, g)[1:], strict=True):
+    for a, b in zip(actual[2:], torch.autograd.grad(native, leaves, g)[1:], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
 
 
@@ -305,8 +305,8 @@ def test_talk_offset_that_is_no_number_reaches_its_own_position_alone(side, bad)
             assert gradients[side][0, t, 1].isnan()
             assert out[0, t, 3:].isnan().all()
         else:
-            wanted = call("talk_conv", "window", [z.double() for z in inputs], K)[0, t, 3:]
-            torch.testing.assert_close(out[0, t, 3:].double(), wanted, rtol=1e-4, atol=1e-5)
+            reference = call("talk_conv", "window", [z.double() for z in inputs], K)[0, t, 3:]
+            torch.testing.assert_close(out[0, t, 3:].double(), reference, rtol=1e-4, atol=1e-5)
         rest = torch.ones(200, 6, dtype=torch.bool)
         rest[t, 3:] = False
         torch.testing.assert_close(out[0][rest], clean[0][rest])
@@ -317,10 +317,10 @@ def test_talk_is_as_exact_at_the_end_of_a_long_text(mean):
     inputs = case("talk_conv", 1, 20_000, 1, 2, 63, F32, mean)
     inputs[1:] = [z * 0.9 for z in inputs[1:]]
     g = torch.randn(1, 20_000, 2) + mean
-    wanted = call("talk_conv", "blocked", [z.double() for z in inputs], 63)
-    found = results_of("talk_conv", inputs, 63, g)
+    reference = call("talk_conv", "blocked", [z.double() for z in inputs], 63)
+    actual = results_of("talk_conv", inputs, 63, g)
     for part in (slice(0, 1000), slice(-1000, None)):
-        assert (found[0][:, part] - wanted[:, part]).norm() <= 5e-7 * wanted[:, part].norm()
+        assert (actual[0][:, part] - reference[:, part]).norm() <= 5e-7 * reference[:, part].norm()
 
 
 def scramble(x: torch.Tensor) -> torch.Tensor:
@@ -347,8 +347,8 @@ def test_softmax_of_the_least_numbers():
         logits[0, 9] = -torch.inf
         inputs = [x.to(dtype), logits]
         out = kernels.conv_softmax(*inputs, None, 0.0, 3)
-        wanted = call("dynamic_conv_softmax", "separate", inputs, 7)
-        torch.testing.assert_close(out, wanted, equal_nan=True)
+        reference = call("dynamic_conv_softmax", "separate", inputs, 7)
+        torch.testing.assert_close(out, reference, equal_nan=True)
         assert out[0, 9].isnan().all() and out.isnan().sum() == 64
 
 
@@ -363,17 +363,17 @@ def test_dropconnect_drops_the_same_weights_forward_and_backward(R, K, dtype):
     x, g = torch.randn(2, B, T, H * R, dtype=dtype)
     logits = torch.randn(B, T, H, K, dtype=dtype)
     drawn = torch.tensor([seed])
-    found = (
+    actual = (
         kernels.conv_softmax(x, logits, drawn, dropout, K // 2),
         *kernels.conv_softmax_backward(g, x, logits, drawn, dropout, K // 2),
     )
     leaves = [z.double().requires_grad_() for z in (x, logits)]
     weight = leaves[1].softmax(-1) * mask(seed, logits.shape, dropout)
     out = ops.dynamic_conv(leaves[0], weight, pad_left=K // 2, impl="shifted")
-    wanted = out.detach(), *torch.autograd.grad(out, leaves, g.double())
-    assert_exact(found, wanted, "with a mask")
+    reference = out.detach(), *torch.autograd.grad(out, leaves, g.double())
+    assert_exact(actual, reference, "with a mask")
     other = kernels.conv_softmax(x, logits, drawn + 2**40, dropout, K // 2)
-    assert not torch.allclose(other, found[0])
+    assert not torch.allclose(other, actual[0])
 
 
 def test_dropconnect_draws_each_weight_by_itself():
@@ -417,13 +417,13 @@ def test_the_ladders_first_version(name, dtype):
     def strides(*tensors):
         return plan.strides(*map(plan.array, tensors))
 
-    wanted = expected(name, inputs, K, g)
+    reference = expected(name, inputs, K, g)
     if name == "cumulative_mean":
         dx = torch.empty_like(x)
         sizes = (B, T, C, *strides(x))
         run(forward, B * C, x, out, *sizes, template=[False])
         run(backward, B * C, g, dx, *sizes, template=[True])
-        assert_exact((out, dx), wanted, name)
+        assert_exact((out, dx), reference, name)
         return
     if name == "talk_conv":
         sizes = (B, T, C, H, K // 2, K - 1 - K // 2)
@@ -433,12 +433,12 @@ def test_the_ladders_first_version(name, dtype):
     else:
         more = strides(*rest) if name == "dynamic_conv" else []
         run(forward, out.numel(), *inputs, out, *sizes, *strides(x), *more)
-    assert_exact((out,), wanted, name)
+    assert_exact((out,), reference, name)
     if backward:
         grads = [torch.empty_like(z) for z in (inputs if name == "talk_conv" else rest)]
         offsets = rest if name == "talk_conv" else []
         run(backward, grads[0].numel(), g, x, *offsets, *grads, *sizes, *strides(g, x))
-        assert_exact(tuple(grads), wanted[-len(grads) :], name)
+        assert_exact(tuple(grads), reference[-len(grads) :], name)
 
 
 # Each tensor ends where the process's memory ends, and then begins where it begins. Results, too.

@@ -33,8 +33,8 @@ def both(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> tuple:
     """The kernels' result and gradients, on the CPU, and those in float64."""
     torch.manual_seed(T)
     inputs, g = case(name, B, T, H, R, K, dtype), torch.randn(B, T, H * R).to(dtype)
-    found = graph(name, "cuda", [z.cuda() for z in inputs], K, g.cuda())
-    return tuple(z.cpu() for z in found), expected(name, inputs, K, g)
+    actual = graph(name, "cuda", [z.cuda() for z in inputs], K, g.cuda())
+    return tuple(z.cpu() for z in actual), expected(name, inputs, K, g)
 
 
 @pytest.mark.parametrize("R", [64, 128, 100, 6, 1, 17])
@@ -42,14 +42,14 @@ def both(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> tuple:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_as_exact_as_the_dtype(name, dtype, R):
     for T, K in ((1, 7), (64, 31), (129, 3), (700, 63)):
-        found, wanted = both(name, dtype, 2, T, 3, R, K)
-        assert_exact(found, wanted, f"{name} {dtype} {T=} {R=} {K=}", float32=1e-6)
+        actual, reference = both(name, dtype, 2, T, 3, R, K)
+        assert_exact(actual, reference, f"{name} {dtype} {T=} {R=} {K=}", float32=1e-6)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_shapes_of_the_paper(name):
-    found, wanted = both(name, F32, 10, 1000, 16, 64, 31)
-    assert_exact(found, wanted, name)
+    actual, reference = both(name, F32, 10, 1000, 16, 64, 31)
+    assert_exact(actual, reference, name)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -64,16 +64,16 @@ def test_the_same_bits_every_time(name):
 def test_another_stream(name):
     """The kernels wait for what that stream has to do before them."""
     inputs = [z.cuda() for z in case(name, 2, 300, 4, 64, 7, F32)]
-    wanted = call(name, "cuda", inputs, 7)
+    reference = call(name, "cuda", inputs, 7)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         late = [torch.zeros_like(z) for z in inputs]
         torch.cuda._sleep(10_000_000)
         for to, z in zip(late, inputs, strict=True):
             to.copy_(z)
-        found = call(name, "cuda", late, 7)
+        actual = call(name, "cuda", late, 7)
     stream.synchronize()
-    assert torch.equal(found, wanted)
+    assert torch.equal(actual, reference)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -92,13 +92,13 @@ def test_a_cuda_graph(name):
     torch.cuda.current_stream().wait_stream(side)
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
-        found = step()
+        actual = step()
     with torch.no_grad():
         for z, other in zip(inputs, case(name, 2, 100, 4, 64, 7, F32), strict=True):
             z.copy_(other)
     captured.replay()
     torch.cuda.synchronize()
-    for a, b in zip(found, step(), strict=True):
+    for a, b in zip(actual, step(), strict=True):
         assert torch.equal(a, b)
 
 
@@ -124,9 +124,9 @@ def test_torch_compile(name):
     )
     leaves = [z.clone().requires_grad_() for z in inputs]
     out = compiled(*leaves)
-    wanted = graph(name, "cuda", inputs, 7, g * 2)
-    torch.testing.assert_close(out, wanted[0] * 2)
-    for a, b in zip(torch.autograd.grad(out, leaves, g), wanted[1:], strict=True):
+    reference = graph(name, "cuda", inputs, 7, g * 2)
+    torch.testing.assert_close(out, reference[0] * 2)
+    for a, b in zip(torch.autograd.grad(out, leaves, g), reference[1:], strict=True):
         torch.testing.assert_close(a, b)
 
 
@@ -143,13 +143,13 @@ def test_layers_under_autocast(kind, dtype):
     """They come close to their own float32 on the CPU, and train."""
     torch.manual_seed(0)
     layer, x = LAYERS[kind](), torch.randn(2, 50, 128)
-    wanted = layer.eval()(x)
+    reference = layer.eval()(x)
     layer.cuda()
     with torch.autocast("cuda", dtype=dtype):
-        found = layer(x.cuda())
-        assert found.dtype == dtype
+        actual = layer(x.cuda())
+        assert actual.dtype == dtype
         layer.train()(x.cuda()).float().square().sum().backward()
-    assert (found.float().cpu() - wanted).norm() < 0.03 * wanted.norm()
+    assert (actual.float().cpu() - reference).norm() < 0.03 * reference.norm()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in layer.parameters())
 
 
@@ -161,10 +161,10 @@ def test_data_parallel_training(tmp_path):
         torch.manual_seed(0)
         layer, x = LAYERS["dynamic"]().eval().cuda(), torch.randn(2, 50, 128, device="cuda")
         layer(x).square().sum().backward()
-        wanted = [p.grad.clone() for p in layer.parameters()]
+        reference = [p.grad.clone() for p in layer.parameters()]
         layer.zero_grad()
         nn.parallel.DistributedDataParallel(layer)(x).square().sum().backward()
-        for p, grad in zip(layer.parameters(), wanted, strict=True):
+        for p, grad in zip(layer.parameters(), reference, strict=True):
             torch.testing.assert_close(p.grad, grad)
     finally:
         torch.distributed.destroy_process_group()
@@ -196,6 +196,6 @@ def test_dropconnect_on_the_gpu_is_that_of_the_simulator():
         pytest.skip(simulate.missing())
     torch.manual_seed(0)
     x, logits, seed = torch.randn(2, 40, 128), torch.randn(2, 40, 2, 7), torch.tensor([2**40 + 5])
-    wanted = simulate.kernels.conv_softmax(x, logits, seed, 0.3, 3)
-    found = torch.ops.dynconv.conv_softmax(x.cuda(), logits.cuda(), seed.cuda(), 0.3, 3)
-    torch.testing.assert_close(found.cpu(), wanted)
+    reference = simulate.kernels.conv_softmax(x, logits, seed, 0.3, 3)
+    actual = torch.ops.dynconv.conv_softmax(x.cuda(), logits.cuda(), seed.cuda(), 0.3, 3)
+    torch.testing.assert_close(actual.cpu(), reference)

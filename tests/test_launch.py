@@ -36,8 +36,8 @@ V1 = {
 def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
     """Every kernel that the operators launch for heads of R channels, by source."""
     number = plan.NUMBERS[dtype]
-    found = {source: {f"{name}<{number}>" for name in V1[source]} for source in V1}
-    found["average.cu"] = {f"cumulative_mean_v1<{number}, {flag}>" for flag in ("true", "false")}
+    names = {source: {f"{name}<{number}>" for name in V1[source]} for source in V1}
+    names["average.cu"] = {f"cumulative_mean_v1<{number}, {flag}>" for flag in ("true", "false")}
     B, T, H, K = 1, 16, 2, 3
     x, light = contiguous((B, T, H * R), dtype), contiguous((H, K), dtype)
     dynamic = contiguous((B, T, H, K), dtype)
@@ -54,10 +54,10 @@ def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
     for weight in (light, dynamic):
         plans += [plan.conv(x, weight, 1), plan.conv_backward(x, x, weight, 1)]
         plans += [plan.conv_grad_weight(x, x, weight.shape, 1)]
-    for one in plans:
-        for launch in one.launches:
-            found[launch.source].add(launch.kernel)
-    return found
+    for planned in plans:
+        for launch in planned.launches:
+            names[launch.source].add(launch.kernel)
+    return names
 
 
 # The recipes' heads in the dtypes of training, then the ends of the scale: V = 1, all G
@@ -104,36 +104,36 @@ LIMITS = re.compile(
 )
 def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
     """And the record is what the code works out today."""
-    found = LIMITS.findall(build.code(source))
-    assert len(found) >= 4
+    lines = LIMITS.findall(build.code(source))
+    assert len(lines) >= 4
     rows = ledger.read("kernels-plan")["numbers"]["rows"]
-    for K, dtype, direction, *numbers in found:
+    for K, dtype, direction, *numbers in lines:
         case = Case(operator, int(K), getattr(torch, dtype), Shape(10, 1000, 1024, 16))
         named = case.describe() | {"direction": direction}
         (row,) = (row for row in rows if named.items() <= row.items())
         assert row == named | floors.predict(case)[direction]
-        wanted = (*row["us"].values(), row["expected_us"])
-        assert numbers == [f"{number:.1f}" for number in wanted], (K, dtype, direction)
+        recorded = (*row["us"].values(), row["expected_us"])
+        assert numbers == [f"{number:.1f}" for number in recorded], (K, dtype, direction)
 
 
 SIZES = """
 #include "number.cuh"
 #include "window.cuh"
 #include "taps.cuh"
-__global__ void sizes(int* found) {
-  found[0] = TILE, found[1] = VECTOR_BYTES, found[2] = QUAD<bfloat16>, found[3] = QUAD<double>;
+__global__ void read(int* sizes) {
+  sizes[0] = TILE, sizes[1] = VECTOR_BYTES, sizes[2] = QUAD<bfloat16>, sizes[3] = QUAD<double>;
 }
 """
 
 
 @pytest.mark.skipif(bool(simulate.missing()), reason=str(simulate.missing()))
 def test_plans_have_the_sizes_of_the_headers():
-    text = re.sub('#include "(.*)"', lambda found: build.code(found[1]), SIZES)
-    found = np.zeros(4, np.int32)
-    kernel = simulate.Module(text, ["sizes"]).get_function("sizes")
-    kernel((1,), (1,), [np.uint64(found.ctypes.data)])
+    text = re.sub('#include "(.*)"', lambda include: build.code(include[1]), SIZES)
+    sizes = np.zeros(4, np.int32)
+    kernel = simulate.Module(text, ["read"]).get_function("read")
+    kernel((1,), (1,), [np.uint64(sizes.ctypes.data)])
     quads = [plan.quad(contiguous((1, 1, 1), dtype)) for dtype in (HALF, F64)]
-    assert found.tolist() == [plan.TILE, plan.VECTOR_BYTES, *quads]
+    assert sizes.tolist() == [plan.TILE, plan.VECTOR_BYTES, *quads]
 
 
 class Gpu:
@@ -185,8 +185,8 @@ class Gpu:
 
 
 @pytest.fixture(autouse=True)
-def forgotten():
-    """No test meets what another one has found out about this machine."""
+def fresh_lookups():
+    """Every test looks up anew what this machine can do."""
     looked_up = build.missing, build.architecture, build.verified_architectures
     for function in looked_up:
         function.cache_clear()
@@ -205,9 +205,9 @@ class OnGpu(torch.Tensor):
     """A tensor that claims to be on a GPU."""
 
     def __new__(cls, index: int):
-        found = torch.zeros(3).as_subclass(cls)
-        found.index = index
-        return found
+        tensor = torch.zeros(3).as_subclass(cls)
+        tensor.index = index
+        return tensor
 
     @property
     def device(self):
@@ -311,13 +311,13 @@ def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypa
     x = SimpleNamespace(device=torch.device("cuda", 0), dtype=HALF, shape=(1, 100, 8))
     assert auto.automatic(operator, OPERATORS[operator], x, 3) == "cuda"
     x.device = torch.device("cuda", 1)  # another architecture, on which nothing was tested
-    found = auto.automatic(operator, OPERATORS[operator], x, 3)
-    assert found not in ("cuda", "native")
+    fallback = auto.automatic(operator, OPERATORS[operator], x, 3)
+    assert fallback not in ("cuda", "native")
     monkeypatch.setattr(build, "verified_architectures", lambda: {"sm_80": None})
     assert auto.automatic(operator, OPERATORS[operator], x, 3) == "cuda"
-    assert build.runs(x)  # so impl="cuda" may be asked for anywhere
+    assert build.runs(x)  # so impl="cuda" may be requested anywhere
     x.dtype = torch.complex64
-    assert auto.automatic(operator, OPERATORS[operator], x, 3) == found
+    assert auto.automatic(operator, OPERATORS[operator], x, 3) == fallback
 
 
 def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):

@@ -190,9 +190,9 @@ def test_older_log():
 def test_missing_says_what_to_install(monkeypatch):
     monkeypatch.setattr(nvrtc, "library", nvrtc.library.__wrapped__)  # not the one in the cache
     monkeypatch.setattr(nvrtc, "find", lambda: ["libnowhere.so"])
-    found = r"no NVRTC \(libnowhere.so: .*pip install nvidia-cuda-nvrtc'"
-    assert re.match(found, nvrtc.missing())
-    with pytest.raises(nvrtc.NoNvrtc, match=found):
+    words = r"no NVRTC \(libnowhere.so: .*pip install nvidia-cuda-nvrtc'"
+    assert re.match(words, nvrtc.missing())
+    with pytest.raises(nvrtc.NoNvrtc, match=words):
         nvrtc.resources(ONE, ["one"])
 
 

@@ -65,8 +65,8 @@ def close(a: torch.Tensor, b: torch.Tensor, where: str) -> None:
 def all_equal_the_loop(name: str, op, inputs: list, g: torch.Tensor | None = None, shape=""):
     expected = graph(op, "loop", inputs, g)
     for impl in ops.implementations(name):
-        found = graph(op, impl, inputs, g)
-        for what, a, b in zip(("out", "dx", "d2", "d3"), found, expected, strict=False):
+        actual = graph(op, impl, inputs, g)
+        for what, a, b in zip(("out", "dx", "d2", "d3"), actual, expected, strict=False):
             close(a, b, f"{name} {impl} {what} {shape}")
 
 
@@ -164,8 +164,8 @@ def test_strides_as_they_come(name, layout):
     assert all(not z.is_contiguous() for z in moved)
     copies = [z.contiguous() for z in moved]
     for impl in ops.implementations(name):
-        found, expected = graph(op, impl, moved, lay(g)), graph(op, "loop", copies, lay(g))
-        for a, b in zip(found, expected, strict=True):
+        actual, expected = graph(op, impl, moved, lay(g)), graph(op, "loop", copies, lay(g))
+        for a, b in zip(actual, expected, strict=True):
             close(a, b, impl)
 
 

@@ -22,9 +22,9 @@ def compare(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> None:
     torch.manual_seed(T)
     inputs = case(name, B, T, H, R, K, dtype)
     g = torch.randn(B, T, H * R).to(dtype)
-    found = graph(name, "native", inputs, K, g)
-    assert [a.dtype for a in found[1:]] == [z.dtype for z in inputs]
-    assert_exact(found, expected(name, inputs, K, g), f"{name} {B=} {T=} {H=} {R=} {K=}")
+    actual = graph(name, "native", inputs, K, g)
+    assert [a.dtype for a in actual[1:]] == [z.dtype for z in inputs]
+    assert_exact(actual, expected(name, inputs, K, g), f"{name} {B=} {T=} {H=} {R=} {K=}")
 
 
 @pytest.mark.parametrize("R", [1, 2, 5, 8, 16, 17, 40, 64, 100])
@@ -49,7 +49,7 @@ def test_tensors_larger_than_the_caches(name):
     compare(name, F32, 1, 4200, 16, 64, 3)
     if name == "light_conv":  # vectors that are not whole
         compare(name, F32, 1, 4200, 12, 85, 3)
-    if name == "dynamic_conv":  # in bfloat16 rows are only asked for ahead
+    if name == "dynamic_conv":  # in bfloat16 rows are only prefetched
         compare(name, HALF, 1, 8400, 16, 64, 3)
 
 
@@ -105,11 +105,11 @@ def test_talk_is_as_exact_at_the_end_of_a_long_text(mean):
     inputs = case("talk_conv", 1, 50_000, 1, 2, K, F32, mean)
     inputs[1:] = [z * 0.9 for z in inputs[1:]]
     g = torch.randn(1, 50_000, 2) + mean
-    wanted = graph("talk_conv", "blocked", [z.double() for z in inputs], K, g.double())
-    found = graph("talk_conv", "native", inputs, K, g)
+    reference = graph("talk_conv", "blocked", [z.double() for z in inputs], K, g.double())
+    actual = graph("talk_conv", "native", inputs, K, g)
     for part in (slice(0, 1000), slice(-1000, None), slice(None)):
         # An offset's gradient is a token times g: its edge may lie on the other side of one.
-        for a, b in zip(found[:2], wanted[:2], strict=True):
+        for a, b in zip(actual[:2], reference[:2], strict=True):
             assert (a[:, part] - b[:, part]).norm() <= 5e-7 * b[:, part].norm()
     half = [inputs[0].to(HALF), *inputs[1:]]
     exact = call("talk_conv", "blocked", [z.double() for z in half], K)

@@ -268,29 +268,32 @@ def test_a_module_is_usable_after_a_fault(bad, good):
     test_block_sum(good, 96, "forward")
 
 
-def test_arguments_are_the_kernel_s(good):
-    saxpy, x = good.get_function("saxpy<float>"), np.zeros(4, np.float32)
-    right = [np.float32(1), at(x), at(x), np.int32(4)]
+X = np.zeros(4, np.float32)
 
-    def launch(position: int, value):
-        saxpy((1,), (4,), right[:position] + [value] + right[position + 1 :])
 
+@pytest.mark.parametrize(
+    ("position", "value", "words"),
+    [
+        (3, np.int64(4), r"int64 \(8 bytes\).* integer of 4 bytes"),
+        (1, np.int32(4), r"int32 \(4 bytes\).* pointer of 8 bytes"),
+        (0, np.float64(4), r"float64 \(8 bytes\).* of 4 bytes"),
+        (0, np.int32(4), "int32 .* floating-point"),
+        (3, np.float32(4), "float32 .* an integer"),
+        *((3, value, "<class ") for value in (4, 4.0, X, None)),
+    ],
+)
+def test_arguments_are_the_kernel_s(good, position, value, words):
+    saxpy, arguments = (
+        good.get_function("saxpy<float>"),
+        [np.float32(1), at(X), at(X), np.uint32(4)],
+    )
+    saxpy((1,), (4,), arguments)
     with pytest.raises(KernelFault, match="takes 4 arguments, not 3"):
-        saxpy((1,), (4,), right[:3])
-    with pytest.raises(KernelFault, match=r"args\[3\] is int64 \(8 bytes\).* integer of 4 bytes"):
-        launch(3, np.int64(4))
-    with pytest.raises(KernelFault, match=r"args\[1\] is int32 \(4 bytes\).* pointer of 8 bytes"):
-        launch(1, np.int32(4))
-    with pytest.raises(KernelFault, match=r"args\[0\] is float64 \(8 bytes\).* of 4 bytes"):
-        launch(0, np.float64(4))
-    with pytest.raises(KernelFault, match=r"args\[0\] is int32 .* floating-point"):
-        launch(0, np.int32(4))
-    with pytest.raises(KernelFault, match=r"args\[3\] is float32 .* an integer"):
-        launch(3, np.float32(4))
-    for value in (4, 4.0, x, None):
-        with pytest.raises(TypeError, match=r"args\[3\]"):
-            launch(3, value)
-    launch(3, np.uint32(4))
+        saxpy((1,), (4,), arguments[:3])
+    arguments[position] = value
+    error = KernelFault if isinstance(value, np.generic) else TypeError
+    with pytest.raises(error, match=rf"args\[{position}\] is {words}"):
+        saxpy((1,), (4,), arguments)
 
 
 @pytest.mark.parametrize(

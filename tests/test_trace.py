@@ -27,7 +27,7 @@ def copied(x, y, n: int, threads: int, step: int = 1, number: str = "float") -> 
     return trace(KERNELS, f"copy<{number}>", grid, (threads,), args)
 
 
-def test_a_copy_is_told_access_by_access():
+def test_a_copy_is_recorded_access_by_access():
     x, y = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
     seen = copied(x, y, 100, 64)
     np.testing.assert_array_equal(x, y)
@@ -37,8 +37,8 @@ def test_a_copy_is_told_access_by_access():
         np.testing.assert_array_equal(a["block"] * 64 + a["thread"], i)
         np.testing.assert_array_equal(a["index"], i)
         np.testing.assert_array_equal(a["offset"], 4 * i)
-        wanted = {"array": array, "bytes": 4, "write": array, "site": array, "nth": 0, "phase": 0}
-        for field, value in wanted.items():
+        fields = {"array": array, "bytes": 4, "write": array, "site": array, "nth": 0, "phase": 0}
+        for field, value in fields.items():
             assert (a[field] == value).all(), field
     # Four warps, the last with four threads: 3 * 128 + 16 bytes in sectors of 32
     assert traffic(seen) == {0: (400, 0, 400, 4, 13), 1: (0, 400, 400, 4, 13)}
@@ -88,11 +88,11 @@ def test_the_first_version_loads_what_the_equation_says(B, T, C, K, pad):
     seen = trace(build.code("lightconv.cu"), "light_conv_v1<float>", grid, (96,), args)
     torch.testing.assert_close(out, ops.light_conv(x, w, pad_left=pad))
     inside = [s for t in range(T) for s in range(t - pad, t - pad + K) if 0 <= s < T]
-    asked, lines = 4 * B * C * len(inside), B * C // 32 * len(inside)
+    requested, lines = 4 * B * C * len(inside), B * C // 32 * len(inside)
     counts = traffic(seen)
     # A warp has 32 channels of one position: of x four sectors, of w a number each in its own row
-    assert counts[0] == (asked, 0, 4 * B * C * len(set(inside)), lines, 4 * lines)
-    assert counts[1][:2] == (asked, 0) and counts[1].requests == lines
+    assert counts[0] == (requested, 0, 4 * B * C * len(set(inside)), lines, 4 * lines)
+    assert counts[1][:2] == (requested, 0) and counts[1].requests == lines
     assert counts[2] == (0, out.nbytes, out.nbytes, B * T * C // 32, B * T * C // 8)
     taps = {s - t + pad for t in range(T) for s in range(T) if 0 <= s - t + pad < K}
     assert counts[1].touched == 4 * C * len(taps)
@@ -118,7 +118,7 @@ def test_the_version_in_use_loads_a_row_once_for_a_tile(dtype):
     assert counts[-1].stored == B * tiles * V * K * accumulator(dtype).itemsize
 
 
-def test_kernels_that_belong_together_are_told_in_turn():
+def test_kernels_that_belong_together_are_recorded_in_turn():
     x, g, w = torch.randn(1, 9, 8), torch.randn(1, 9, 8), torch.randn(2, 3)
     names, seen = zip(
         *trace_launches(lambda kernels: kernels.conv_backward(g, x, w, 1)), strict=True
@@ -141,9 +141,9 @@ def test_shared_memory_and_barriers():
     loaded = of_5[:3][of_5["array"][:3] == 0]
     assert loaded["index"].tolist() == [5] and not loaded["write"].any()
     shared = of_5[of_5["array"] == -1]
-    told = {tuple(a) for a in shared[["phase", "index", "bytes", "write"]].tolist()}
+    records = {tuple(a) for a in shared[["phase", "index", "bytes", "write"]].tolist()}
     # Words of 4 bytes: the doubles are the dynamic memory, the static tile comes after them
-    assert told == {(1, 10, 8, True), (1, 133, 4, True), (2, 10, 8, False), (2, 186, 4, False)}
+    assert records == {(1, 10, 8, True), (1, 133, 4, True), (2, 10, 8, False), (2, 186, 4, False)}
     assert (shared["offset"] == 4 * shared["index"]).all()
     assert (np.diff(seen["phase"]) >= 0).all()  # all threads reach a barrier before one goes on
 
@@ -152,9 +152,9 @@ def test_vectors_are_one_access():
     x, y = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
     seen = trace(KERNELS, "vectors", (1,), (1,), [x, y])
     assert y[:10].tolist() == [4, 6, 8, 10, *range(8, 14)]
-    told = {tuple(a) for a in seen[["array", "index", "bytes", "write"]].tolist()}
+    records = {tuple(a) for a in seen[["array", "index", "bytes", "write"]].tolist()}
     reads = {(0, 0, 16, False), (0, 4, 16, False), (0, 8, 16, False), (0, 12, 8, False)}
-    assert told == reads | {(1, 0, 16, True), (1, 4, 16, True), (1, 8, 8, True)}
+    assert records == reads | {(1, 0, 16, True), (1, 4, 16, True), (1, 8, 8, True)}
     assert len(seen) == 7
 
 
@@ -257,7 +257,7 @@ def test_one_array_for_two_arguments_and_none():
     assert len(nothing) == 0 and traffic(nothing) == {}
 
 
-def test_what_cannot_be_traced_is_said_in_one_line():
+def test_what_cannot_be_traced_is_an_error_of_one_line():
     x, n = np.ones((4, 4), np.float32), np.int32(4)
 
     def refused(error, words, *args, code=KERNELS, name="copy<float>", **more):

@@ -1,4 +1,4 @@
-"""The operators' own kernels: C for the CPU and CUDA for GPUs, registered with PyTorch.
+"""Registers the operators' own kernels with PyTorch: C for the CPU and CUDA for GPUs.
 
 `ops` is torch.ops.dynconv. PyTorch calls the C kernels for tensors on the CPU and the CUDA kernels
 for tensors on a GPU; schema.py defines the operators and their gradients. Both are compiled when

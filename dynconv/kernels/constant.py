@@ -1,4 +1,4 @@
-"""Facts about this machine, looked up once."""
+"""Looks up facts about this machine once."""
 
 from collections.abc import Callable
 from functools import cache, wraps

@@ -1,4 +1,4 @@
-"""How the kernels want their tensors in memory, on the CPU as on a GPU, and what they add up in."""
+"""Brings tensors into the layouts and dtypes that the kernels expect, on the CPU as on a GPU."""
 
 import torch
 from torch import Tensor

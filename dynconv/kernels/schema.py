@@ -1,4 +1,4 @@
-"""The kernels as operators of PyTorch, torch.ops.dynconv.*: signatures, shapes and gradients.
+"""Defines the kernels as PyTorch operators, torch.ops.dynconv.*: signatures, shapes, gradients.
 
 Nothing here knows a device: cpu/call.py and cuda/call.py provide the implementations.
 
@@ -31,19 +31,31 @@ def save_inputs(ctx, inputs, output) -> None:
     ctx.save_for_backward(*tensors)
 
 
-def define(signature: str, shapes: Callable, backward: Callable | None = None, save=save_inputs):
-    """Define an operator of PyTorch.
+def save_direction(ctx, inputs, output) -> None:
+    """Keep the flag of cumulative_mean alone, which is linear."""
+    ctx.backward = inputs[1]
 
-    shapes    its outputs without their values, for torch.compile and torch.export
-    backward  the gradients of its inputs, from what `save` keeps
+
+def like_first(x: Tensor, *others) -> Tensor:
+    """Return an output of the first input's shape."""
+    return x.new_empty(x.shape)
+
+
+def define(signature: str, shapes: Callable = like_first, save: Callable = save_inputs) -> Callable:
+    """Define an operator of PyTorch; return a decorator for the function with its gradients.
+
+    shapes  its outputs without their values, for torch.compile and torch.export
+    save    keeps what the gradients need
     """
-    name = signature.partition("(")[0]
+    name = f"dynconv::{signature.partition('(')[0]}"
     library.define(signature)
-    torch.library.register_fake(f"dynconv::{name}", shapes, lib=library)
-    if backward:
-        torch.library.register_autograd(
-            f"dynconv::{name}", backward, setup_context=save, lib=library
-        )
+    torch.library.register_fake(name, shapes, lib=library)
+
+    def differentiate(backward: Callable) -> Callable:
+        torch.library.register_autograd(name, backward, setup_context=save, lib=library)
+        return backward
+
+    return differentiate
 
 
 def implement(device: str, *functions: Callable) -> None:
@@ -52,20 +64,12 @@ def implement(device: str, *functions: Callable) -> None:
         library.impl(function.__name__, function, device)
 
 
-def refuse(name: str, remedy: str) -> Callable:
-    """Return a backward that raises NotImplementedError: there is no second derivative."""
-
-    def backward(ctx, *gradients):
-        raise NotImplementedError(f"{name}'s kernel has no second derivative: use {remedy}")
-
-    return backward
-
-
 def if_needed(ctx, index: int, function: Callable, *arguments):
     """Return the gradient of input `index`, or None if nothing depends on it."""
     return function(*arguments) if ctx.needs_input_grad[index] else None
 
 
+@define("conv(Tensor x, Tensor weight, int pad_left) -> Tensor")
 def differentiate_conv(ctx, g):
     (x, weight), (pad,) = ctx.saved_tensors, ctx.sizes
     if all(ctx.needs_input_grad[:2]):
@@ -74,18 +78,27 @@ def differentiate_conv(ctx, g):
     return dx, if_needed(ctx, 1, ops.conv_grad_weight, g, x, weight.shape, pad), None
 
 
+@define("conv_grad_input(Tensor g, Tensor weight, int pad_left) -> Tensor")
 def differentiate_conv_grad_input(ctx, ddx):
     (g, weight), (pad,) = ctx.saved_tensors, ctx.sizes
     dg = if_needed(ctx, 0, ops.conv, ddx, weight, pad)
     return dg, if_needed(ctx, 1, ops.conv_grad_weight, g, ddx, weight.shape, pad), None
 
 
+@define(
+    "conv_grad_weight(Tensor g, Tensor x, SymInt[] shape, int pad_left) -> Tensor",
+    lambda g, x, shape, pad_left: x.new_empty(shape),
+)
 def differentiate_conv_grad_weight(ctx, ddw):
     (g, x), (_, pad) = ctx.saved_tensors, ctx.sizes
     dg = if_needed(ctx, 0, ops.conv, x, ddw, pad)
     return dg, if_needed(ctx, 1, ops.conv_grad_input, g, ddw, pad), None, None
 
 
+@define(
+    "conv_backward(Tensor g, Tensor x, Tensor weight, int pad_left) -> (Tensor, Tensor)",
+    lambda g, x, weight, pad_left: (g.new_empty(g.shape), x.new_empty(weight.shape)),
+)
 def differentiate_conv_backward(ctx, ddx, ddw):
     (g, x, weight), (pad,) = ctx.saved_tensors, ctx.sizes
     dg = ops.conv(ddx, weight, pad) + ops.conv(x, ddw, pad)
@@ -93,11 +106,25 @@ def differentiate_conv_backward(ctx, ddx, ddw):
     return dg, dx, ops.conv_grad_weight(g, ddx, weight.shape, pad), None
 
 
+@define(
+    "conv_softmax(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor"
+)
 def differentiate_conv_softmax(ctx, g):
     gradients = ops.conv_softmax_backward(g, *ctx.saved_tensors, *ctx.sizes)
     return *gradients, None, None, None
 
 
+@define(
+    "conv_softmax_backward(Tensor g, Tensor x, Tensor logits, Tensor? seed, float dropout,"
+    " int pad_left) -> (Tensor, Tensor)",
+    lambda g, x, logits, *_: (x.new_empty(x.shape), logits.new_empty(logits.shape)),
+)
+def refuse_conv_softmax(ctx, *gradients):
+    remedy = "use impl='separate'"
+    raise NotImplementedError(f"dynamic_conv_softmax's kernel has no second derivative: {remedy}")
+
+
+@define("talk(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor")
 def differentiate_talk(ctx, g):
     x, left, right = ctx.saved_tensors
     dx, dleft, dright = ops.talk_backward(g, x, left, right, *ctx.sizes)
@@ -105,51 +132,7 @@ def differentiate_talk(ctx, g):
     return dx, dleft.to(left.dtype), dright, None, None
 
 
-def save_direction(ctx, inputs, output) -> None:
-    ctx.backward = inputs[1]
-
-
-def differentiate_cumulative_mean(ctx, g):
-    return ops.cumulative_mean(g, not ctx.backward), None
-
-
-define(
-    "conv(Tensor x, Tensor weight, int pad_left) -> Tensor",
-    lambda x, weight, pad_left: x.new_empty(x.shape),
-    differentiate_conv,
-)
-define(
-    "conv_grad_input(Tensor g, Tensor weight, int pad_left) -> Tensor",
-    lambda g, weight, pad_left: g.new_empty(g.shape),
-    differentiate_conv_grad_input,
-)
-define(
-    "conv_grad_weight(Tensor g, Tensor x, SymInt[] shape, int pad_left) -> Tensor",
-    lambda g, x, shape, pad_left: x.new_empty(shape),
-    differentiate_conv_grad_weight,
-)
-define(
-    "conv_backward(Tensor g, Tensor x, Tensor weight, int pad_left) -> (Tensor, Tensor)",
-    lambda g, x, weight, pad_left: (g.new_empty(g.shape), x.new_empty(weight.shape)),
-    differentiate_conv_backward,
-)
-define(
-    "conv_softmax(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor",
-    lambda x, logits, seed, dropout, pad_left: x.new_empty(x.shape),
-    differentiate_conv_softmax,
-)
-define(
-    "conv_softmax_backward(Tensor g, Tensor x, Tensor logits, Tensor? seed, float dropout,"
-    " int pad_left) -> (Tensor, Tensor)",
-    lambda g, x, logits, *_: (x.new_empty(x.shape), logits.new_empty(logits.shape)),
-    refuse("conv_softmax_backward", "impl='separate'"),
-)
-define(
-    "talk(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor",
-    lambda x, left, right, max_left, max_right: x.new_empty(x.shape),
-    differentiate_talk,
-)
-define(
+@define(
     "talk_backward(Tensor g, Tensor x, Tensor left, Tensor? right, int max_left, int max_right)"
     " -> (Tensor, Tensor, Tensor)",
     lambda g, x, left, right, max_left, max_right: (
@@ -157,14 +140,16 @@ define(
         torch.empty_like(offsets(left)),
         torch.empty_like(offsets(left[:0] if right is None else right)),
     ),
-    refuse("talk_backward", "impl='window'"),
 )
-define(
-    "cumulative_mean(Tensor x, bool backward) -> Tensor",
-    lambda x, backward: x.new_empty(x.shape),
-    differentiate_cumulative_mean,
-    save_direction,
-)
+def refuse_talk(ctx, *gradients):
+    raise NotImplementedError("talk_conv's kernels have no second derivative: use impl='window'")
+
+
+@define("cumulative_mean(Tensor x, bool backward) -> Tensor", save=save_direction)
+def differentiate_cumulative_mean(ctx, g):
+    return ops.cumulative_mean(g, not ctx.backward), None
+
+
 define(
     "step(Tensor past, Tensor at, Tensor weight) -> Tensor",
     lambda past, at, weight: past.new_empty(len(at), past.shape[2]),

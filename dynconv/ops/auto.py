@@ -1,4 +1,4 @@
-"""Which implementation impl="auto" takes: the one place where that is decided.
+"""Chooses the implementation that impl="auto" takes; no other place decides it.
 
 On a CPU the native kernels run wherever they can: they are the fastest at every shape measured
 (data/results/bench-ops.json), except for LightConv and depthwise convolution on short sentences,

@@ -1,4 +1,4 @@
-"""What the implementations share that save nothing but their inputs for the backward pass.
+"""Helps implementations that save nothing but their inputs for the backward pass.
 
 `convolve` turns a convolution and the maps to its two gradients into a differentiable function.
 `blocks` and `diagonals` cut the band matrix of a convolution into blocks of positions, so that

@@ -95,8 +95,8 @@ def depthwise_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "aut
     pad_left  zeros before position 0: K // 2 in an encoder, K - 1 for a causal decoder
     returns   (B, T, C)  differentiable in x and weight
 
-    Raises ValueError when weight has another number of channels than x, when pad_left lies
-    outside [0, K - 1], or when `impl` is unknown or cannot run; TypeError for mixed dtypes.
+    Raises ValueError for shapes or a pad_left that do not fit, and when `impl` is unknown or cannot
+    run; TypeError for mixed dtypes.
     """
     check_conv(x, weight, pad_left, "CK")
     implementation = choose("depthwise_conv", IMPLEMENTATIONS, impl, x, weight.shape[1])

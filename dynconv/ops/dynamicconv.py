@@ -88,7 +88,7 @@ def taps(T: int, K: int, pad_left: int) -> Iterator[tuple[int, slice, slice]]:
 
 
 def taps_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """out[t] += weight[t, j] x[s]"""
+    """Add weight[t, j] x[s] to out[t]."""
     out = x.new_zeros(x.shape)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (out, x))  # (B, T, H, R)
     for j, t, s in taps(x.shape[1], K, pad_left):
@@ -97,7 +97,7 @@ def taps_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor
 
 
 def taps_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """grad[t, j] = sum of g[t] x[s] over a head's channels, for few enough t to stay in cache."""
+    """Sum g[t] x[s] over a head's channels into grad[t, j], for few enough t to stay in cache."""
     grad = g.new_zeros(*g.shape[:2], H, K)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, x))  # (B, T, H, R)
     for j, t, s in taps(x.shape[1], K, pad_left):
@@ -108,7 +108,7 @@ def taps_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Ten
 
 
 def taps_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """grad[s] += weight[t, j] g[t]"""
+    """Add weight[t, j] g[t] to grad[s]."""
     grad = g.new_zeros(g.shape)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, grad))  # (B, T, H, R)
     for j, t, s in taps(g.shape[1], K, pad_left):
@@ -134,7 +134,7 @@ def bands(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, Tensor]
 
 
 def blocked_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """out = band x"""
+    """Return the product of the band and x."""
     out = x.new_empty(x.shape)
     rows, tokens = split_heads(out, H), split_heads(x, H)
     for t, s, band in bands(weight, pad_left):
@@ -143,7 +143,7 @@ def blocked_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Ten
 
 
 def blocked_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """grad = the diagonals of g x^T"""
+    """Return the diagonals of g x^T."""
     grad = g.new_empty(*g.shape[:2], H, K)
     rows, tokens = split_heads(g, H), split_heads(x, H)
     for t, s, columns in blocks(g.shape[1], K, pad_left):
@@ -156,7 +156,7 @@ def blocked_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> 
 
 
 def blocked_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """grad = band^T g, added up where the windows of two blocks overlap"""
+    """Return band^T g, added up where the windows of two blocks overlap."""
     grad = g.new_zeros(g.shape)
     rows, tokens = split_heads(g, H), split_heads(grad, H)
     for t, s, band in bands(weight, pad_left):
@@ -193,9 +193,7 @@ def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto"
     pad_left  zeros before position 0: K // 2 in an encoder, K - 1 for a causal decoder
     returns   (B, T, C)     differentiable in x and weight
 
-    Raises ValueError when H does not divide C, when pad_left lies outside [0, K - 1], when the
-    shapes of x and weight differ in B or T, or when `impl` is unknown or cannot run; TypeError for
-    mixed dtypes.
+    Raises the errors of `light_conv`, and ValueError when x and weight differ in B or T.
     """
     check_conv(x, weight, pad_left, "BTHK")
     implementation = choose("dynamic_conv", IMPLEMENTATIONS, impl, x, weight.shape[3])

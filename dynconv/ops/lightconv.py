@@ -108,8 +108,7 @@ def light_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") 
     pad_left  zeros before position 0: K // 2 in an encoder, K - 1 for a causal decoder
     returns   (B, T, C)  differentiable in x and weight
 
-    Raises ValueError when H does not divide C, when pad_left lies outside [0, K - 1], or when
-    `impl` is unknown or cannot run; TypeError for mixed dtypes.
+    Raises the errors of `depthwise_conv`, and ValueError when H does not divide C.
     """
     check_conv(x, weight, pad_left, "HK")
     implementation = choose("light_conv", IMPLEMENTATIONS, impl, x, weight.shape[1])

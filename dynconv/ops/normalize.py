@@ -1,4 +1,4 @@
-"""Normalising a kernel over its K taps (Wu et al. 2019, section 3 and the ten rows of Table 6;
+"""Normalises a kernel over its K taps (Wu et al. 2019, section 3 and the ten rows of Table 6;
 equation (7.1) of the book, and its lesson 12).
 
     softmax   softmax(w)              non-negative, sums to 1
@@ -22,7 +22,7 @@ from dynconv.ops.checks import require_floating
 
 
 def norm(w: Tensor, order: int) -> Tensor:
-    """||w|| + eps over the last dimension, (..., 1): what a kernel is divided by."""
+    """Return ||w|| + eps over the last dimension, (..., 1): what a kernel is divided by."""
     # The gradient at w = 0 is 1 / eps. float16 ends at 65504, below 1e6: its eps is 6e-5.
     eps = max(1e-6, torch.finfo(w.dtype).tiny)
     return torch.linalg.vector_norm(w, order, dim=-1, keepdim=True) + eps

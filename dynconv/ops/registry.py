@@ -1,4 +1,4 @@
-"""The operators and the implementations of each."""
+"""Lists the operators and the implementations of each."""
 
 from dynconv.ops import average, depthwise, dynamicconv, lightconv, softmaxconv, talk
 from dynconv.ops.auto import KERNELS

@@ -1,5 +1,5 @@
-"""DynamicConv from its kernels' logits: softmax, DropConnect and convolution (Wu et al. 2019,
-section 4).
+"""Computes DynamicConv from its kernels' logits: softmax, DropConnect and convolution (Wu et al.
+2019, section 4).
 
     weight[b, t, h, :] = softmax_K(logits[b, t, h, :]) * mask / (1 - dropout)
     out                = dynamic_conv(x, weight)
@@ -47,11 +47,8 @@ def dynamic_conv_softmax(
     returns   (B, T, C)     differentiable in x and logits
 
     Which weights are dropped is drawn from PyTorch's generator of x's device; two implementations
-    draw differently.
-
-    Raises ValueError when H does not divide C, when pad_left lies outside
-    [0, K - 1] or dropout outside [0, 1), when the shapes of x and logits differ in B or T, or when
-    `impl` is unknown or cannot run; TypeError for mixed dtypes.
+    draw differently. Raises the errors of `dynamic_conv`, and ValueError when dropout lies outside
+    [0, 1).
     """
     check_conv(x, logits, pad_left, "BTHK", "logits")
     if not 0 <= dropout < 1:

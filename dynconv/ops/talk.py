@@ -224,9 +224,9 @@ def talk_conv(
     right      (B, T, H)  offset of the right edge, as a share of max_right; None if max_right == 0
     returns    (B, T, C)  differentiable in x, left and right
 
-    Offsets may be float32 where x is in half precision. Raises ValueError when H does not divide C,
-    when an offset's shape does not fit x, when right is missing or given in vain, when a reach is
-    negative, or when `impl` is unknown or cannot run; TypeError for mixed dtypes.
+    Offsets may be float32 where x is in half precision. Raises ValueError for shapes that do not
+    fit, for a negative reach, when right and max_right contradict each other, and when `impl` is
+    unknown or cannot run; TypeError for mixed dtypes.
     """
     check_talk(x, left, right, max_left, max_right)
     K = max_left + max_right + 1

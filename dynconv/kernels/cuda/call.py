@@ -22,7 +22,7 @@ LAYOUTS = {
     "right": offsets,
     "seed": Tensor.contiguous,
 }
-"""how a plan wants its arrays in memory, by the names of its parameters"""
+"""how the array of each name must lie in memory for a plan"""
 
 
 def operator(planned: Callable[..., Plan]) -> Callable:
@@ -43,7 +43,7 @@ def operator(planned: Callable[..., Plan]) -> Callable:
 
 
 class Kernels:
-    """The operators of torch.ops.dynconv by their CUDA kernels.
+    """Runs the operators of torch.ops.dynconv by their CUDA kernels.
 
     start  launches one kernel: start(launch, arguments), the arguments as in `Launch`, but with
            tensors for the names of arrays
@@ -98,7 +98,7 @@ def launch_on_gpu(launch: Launch, arguments: list) -> None:
 
 
 class Stream:
-    """One of PyTorch's streams as CuPy takes it, by the CUDA stream protocol."""
+    """Presents one of PyTorch's streams to CuPy, by the CUDA stream protocol."""
 
     def __init__(self, address: int):
         self.address = address

@@ -41,7 +41,7 @@ VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")  # read by one instruct
 
 
 class Array(NamedTuple):
-    """What a plan knows of a tensor."""
+    """Describes a tensor as far as a plan needs it."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -67,7 +67,7 @@ def like(x: Array) -> Array:
 
 
 class Launch(NamedTuple):
-    """One launch of a kernel: a one-dimensional grid of two-dimensional blocks.
+    """Describes one launch of a kernel: a one-dimensional grid of two-dimensional blocks.
 
     arguments  in the kernel's order: the name of an array, None for a null pointer, or a number; an
                int is passed as a C int, numpy's numbers as what they are
@@ -84,13 +84,13 @@ class Launch(NamedTuple):
 
     @property
     def kernel(self) -> str:
-        """The name expression that compilers take, such as "light_conv<float, 4, false>"."""
+        """Return the name expression that compilers take, such as "light_conv<float, 4, false>"."""
         parts = [str(z).lower() if isinstance(z, bool) else str(z) for z in self.template]
         return f"{self.name}<{', '.join(parts)}>"
 
 
 class Plan(NamedTuple):
-    """Launches in their order, and the arrays to allocate before: outputs, then scratch memory."""
+    """Lists launches in their order, and the arrays to allocate before: outputs, then scratch."""
 
     outputs: dict[str, Array]
     launches: tuple[Launch, ...]
@@ -132,7 +132,7 @@ def quad(x: Array) -> int:
 
 
 class Grid:
-    """How a kernel that reads V channels of x at once is launched.
+    """Launches a kernel that reads V channels of x at once.
 
     number  the name of x's dtype in CUDA
     size    blocks, block and shared bytes of the Launch
@@ -147,7 +147,7 @@ class Grid:
 
 
 class Warps(Grid):
-    """The grid of a kernel whose warps take a tile of 32 / G heads each, or a walk of tiles.
+    """Launches a kernel whose warps take a tile of 32 / G heads each, or a walk of tiles.
 
     G      lanes that share a head
     chunk  taps that are in shared memory at a time, a multiple of TILE
@@ -351,7 +351,7 @@ def talk_backward(
 
 
 class Columns(Grid):
-    """The grid of TaLK's kernels, whose threads each walk V channels of a stretch of positions.
+    """Launches TaLK's kernels, whose threads each walk V channels of a stretch of positions.
 
     V        two channels of half precision make the four bytes that a lane should read at once
     ring     rows of prefix sums in shared memory, a power of two: enough for the widest window if

@@ -7,21 +7,6 @@ nvrtc.py      compiles with NVIDIA's compiler, for the registers that a kernel t
 """
 
 from dynconv.lab.simulate.plans import kernels
-from dynconv.lab.simulate.simulator import (
-    CompileError,
-    Function,
-    KernelFault,
-    Module,
-    NoSimulator,
-    missing,
-)
+from dynconv.lab.simulate.simulator import CompileError, Function, KernelFault, Module, missing
 
-__all__ = [
-    "CompileError",
-    "Function",
-    "KernelFault",
-    "Module",
-    "NoSimulator",
-    "kernels",
-    "missing",
-]
+__all__ = ["CompileError", "Function", "KernelFault", "Module", "kernels", "missing"]

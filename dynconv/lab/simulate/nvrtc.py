@@ -37,7 +37,7 @@ class CompileError(RuntimeError):
 
 
 class Resources(NamedTuple):
-    """What one kernel needs, not counting functions that it calls without inlining them."""
+    """Counts what one kernel needs, without the functions that it calls without inlining them."""
 
     registers: int
     """per thread"""
@@ -50,7 +50,7 @@ class Resources(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """The resources of each kernel, by the name asked for, and the warnings of the log."""
+    """Holds the resources of each kernel, by the name requested, and the warnings of the log."""
 
     kernels: dict[str, Resources]
     warnings: list[str]

@@ -49,7 +49,7 @@ class KernelFault(RuntimeError):
 
 
 class CompileError(RuntimeError):
-    """The compiler's first error; line numbers count in the kernel's source."""
+    """Quotes the compiler's first error; its line numbers count in the kernel's source."""
 
 
 class NoSimulator(RuntimeError):
@@ -90,7 +90,7 @@ class Module:
 
 
 class Function:
-    """A kernel of a Module, ready to be launched."""
+    """Launches a kernel of a Module."""
 
     def __init__(self, library: ctypes.CDLL, number: int, name: str):
         self.name = name

@@ -218,7 +218,7 @@ def trace_launches(run: Callable[[Kernels], object]) -> list[tuple[str, np.ndarr
 
 
 class Traffic(NamedTuple):
-    """What a kernel requests from one array.
+    """Counts what a kernel requests from one array.
 
     loaded    bytes that its threads read
     stored    bytes that they write
