@@ -27,12 +27,12 @@ class Perplexity(NamedTuple):
 
     @property
     def per_token(self) -> float:
-        """exp(nats / tokens)"""
+        """Return exp(nats / tokens)."""
         return _exp(self.nats / self.tokens)
 
     @property
     def per_word(self) -> float:
-        """exp(nats / words)"""
+        """Return exp(nats / words)."""
         return _exp(self.nats / self.words)
 
     def __str__(self) -> str:

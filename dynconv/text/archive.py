@@ -28,7 +28,10 @@ def unpack(archive: Path, into: Path) -> None:
             with gzip.open(archive) as packed, (into / into.name).open("wb") as plain:
                 shutil.copyfileobj(packed, plain, 1 << 20)
     except tarfile.FilterError as error:
-        raise _unsafe_entry(archive, error.tarinfo.name) from None
+        raise UserError(
+            f"{archive}: not unpacked: its entry {error.tarinfo.name!r} leads out of the directory "
+            "or is a device"
+        ) from None
     except CORRUPT as error:
         raise UserError(
             f"{archive}: truncated or corrupt ({error}); remove it and fetch it again"
@@ -50,11 +53,5 @@ def _unpack_zip(archive: Path, into: Path) -> None:
         for name in packed.namelist():
             path = PurePosixPath(name.replace("\\", "/"))
             if path.is_absolute() or ".." in path.parts:
-                raise _unsafe_entry(archive, name)
+                raise tarfile.OutsideDestinationError(tarfile.TarInfo(name), name)
         packed.extractall(into)  # a link becomes a file that holds the name of its target
-
-
-def _unsafe_entry(archive: Path, name: str) -> UserError:
-    return UserError(
-        f"{archive}: not unpacked: its entry {name!r} leads out of the directory or is a device"
-    )

@@ -25,13 +25,13 @@ class CorpusFile:
 
     @property
     def stem(self) -> str:
-        """The name without the suffix of an archive; the name itself for another file."""
+        """Return the name without the suffix of an archive; for other files, the name itself."""
         ends = (end for end in ARCHIVES if self.name.endswith(end))
         return self.name.removesuffix(next(ends, ""))
 
     @property
     def checksums(self) -> dict[str, str]:
-        """The known checksums in hexadecimal digits, by algorithm."""
+        """Return the known checksums in hexadecimal digits, by algorithm."""
         return {kind: digits for kind in ("sha256", "md5") if (digits := getattr(self, kind))}
 
     def find(self, directory: Path) -> Path | None:
@@ -75,17 +75,17 @@ class Entry:
 
     @property
     def shipped(self) -> bool:
-        """Whether its text comes with dynconv, so that nothing is fetched or built."""
+        """Return whether its text comes with dynconv, so that nothing is fetched or built."""
         return not self.build
 
     @property
     def directory(self) -> Path:
-        """The directory of its files, which may not have been fetched yet."""
+        """Return the directory of its files, which may not have been fetched yet."""
         return (data_dir() if self.shipped else raw_dir()) / self.name
 
     @property
     def status(self) -> str:
-        """shipped | fetched | partly fetched | to fetch | by licence"""
+        """Return "shipped", "fetched", "partly fetched", "to fetch" or "by licence"."""
         if self.shipped:
             return "shipped"
         missing = self.missing_files(self.directory)

@@ -16,15 +16,14 @@ from dynconv.text.prepared import FORMAT, Prepared, is_prepared, open_prepared
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
 SAMPLE = 500_000
-"""the vocabulary is learned from at most this many pairs, which bounds the memory that takes"""
+"""pairs from which the vocabulary is learned at most, to bound memory"""
 PROBE = 10_000
 """pairs from which the number of long words is estimated"""
 LONG = 30
-"""characters of a word that the learner has most likely not met before. Text without spaces
-(Chinese) consists of such words, so few of its pairs are learned from: segment it first, or give
-`vocabulary`"""
+"""a word of more characters is long; most long words are unique, so the learner keeps all of them.
+Text without spaces (Chinese) consists of such words: segment it first, or give `vocabulary`"""
 LONG_BYTES = 4_000_000
-"""bytes of long words that are learned from at most"""
+"""bytes of long words from which the vocabulary is learned at most, to bound memory"""
 CHUNK = 1 << 20
 """characters to encode at a time; one pair may be longer"""
 SHORT = 1 << 16
@@ -135,14 +134,14 @@ def _learn(
     if isinstance(vocab_size, int):
         joint = Vocabulary.learn(_sample(paths, lines, kind), vocab_size, kind)
         return Vocabularies(joint, joint)
-    learned, mistakes = [], []
+    learned, errors = [], []
     for path, size in zip(paths, vocab_size, strict=True):
         try:
             learned.append(Vocabulary.learn(_sample([path], lines, kind), size, kind))
         except UserError as error:
-            mistakes.append(f"{path.name}: {error}")
-    if mistakes:  # report both at once, because learning takes long
-        raise UserError("; ".join(mistakes))
+            errors.append(f"{path.name}: {error}")
+    if errors:  # report both at once, because learning takes long
+        raise UserError("; ".join(errors))
     return Vocabularies(*learned)
 
 

@@ -35,9 +35,9 @@ class Examples:
         first = self.sides * range(len(self))[i]  # IndexError beyond the end; -1 is the last
         return self.bounds[first : first + self.sides + 1].tolist()
 
-    def batch(self, chosen: Iterable[int]) -> Batch:
+    def batch(self, indices: Iterable[int]) -> Batch:
         """Collate the examples of these indices into a batch."""
-        return self.collate([self[i] for i in chosen])
+        return self.collate([self[i] for i in indices])
 
 
 @dataclass(eq=False)
@@ -65,9 +65,9 @@ class Pairs(Examples):
         start, middle, end = self.offsets(i)
         return self.tokens[start : min(middle, start + self.max_source)], self.tokens[middle:end]
 
-    def lengths(self, chosen: Iterable[int] | np.ndarray) -> np.ndarray:
-        """Count the tokens of source and target, <eos> included: (n) indices to (n, 2) int64."""
-        first = 2 * np.asarray(chosen, dtype=np.int64)
+    def lengths(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
+        """Count the tokens of source and target, <eos> included: (N,) indices to (N, 2) int64."""
+        first = 2 * np.asarray(indices, dtype=np.int64)
         start, middle, end = (self.bounds[first + k] for k in range(3))
         source = np.minimum(middle - start, self.max_source)
         return np.stack([source, end - middle], axis=1) + 1
@@ -99,9 +99,9 @@ class Excerpts(Examples):
         start, end = self.offsets(i)
         return self.tokens[start : end + 1]
 
-    def lengths(self, chosen: Iterable[int] | np.ndarray) -> np.ndarray:
-        """Count 0 source tokens and the tokens to predict: (n) indices to (n, 2) int64."""
-        first = np.asarray(chosen, dtype=np.int64)
+    def lengths(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
+        """Count 0 source tokens and the tokens to predict: (N,) indices to (N, 2) int64."""
+        first = np.asarray(indices, dtype=np.int64)
         target = self.bounds[first + 1] - self.bounds[first]
         return np.stack([np.zeros_like(target), target], axis=1)
 

@@ -188,6 +188,6 @@ def _check_response(response, file: CorpusFile) -> None:
 
 
 def _innermost(error: Exception) -> str:
-    """Words that requests and urllib3 wrap, such as "[Errno 111] Connection refused"."""
+    """Return the words that requests and urllib3 wrap: "[Errno 111] Connection refused"."""
     reason = getattr(error.args[0] if error.args else error, "reason", error)
     return " ".join(str(reason).rpartition(": ")[2].split())

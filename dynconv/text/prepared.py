@@ -53,10 +53,12 @@ class Prepared:
 
     @cached_property
     def tokens(self) -> np.ndarray:
+        """Return the ids of train.tokens, read from the disk when they are used."""
         return _memory_map(self.directory / "train.tokens", self.dtype)
 
     @cached_property
     def bounds(self) -> np.ndarray:
+        """Return the offsets of train.bounds, likewise."""
         return _memory_map(self.directory / "train.bounds", "int64")
 
     def vocabularies(self) -> Vocabularies:

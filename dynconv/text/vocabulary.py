@@ -94,14 +94,14 @@ class Vocabulary:
 
     @property
     def kind(self) -> str:
-        """bytes | bpe | words"""
+        """Return "bytes", "bpe" or "words"."""
         if self.unknown is None:
             return "bytes"
         return "bpe" if hasattr(self._tokenizer.model, "end_of_word_suffix") else "words"
 
     @property
     def unknown(self) -> int | None:
-        """The id of <unk>; None for the kind bytes, which can spell everything."""
+        """Return the id of <unk>; None for the kind bytes, which can spell everything."""
         return self._tokenizer.token_to_id("<unk>")
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
@@ -115,7 +115,7 @@ class Vocabulary:
         """Decode ids to text; <pad> and <eos> are dropped, a line break becomes a space."""
         kept = [i for i in ids if i >= len(SPECIALS)]
         if self.kind == "bytes":
-            return " ".join(self._tokenizer.decode(kept).removeprefix(" ").split("\n"))
+            return self._tokenizer.decode(kept).removeprefix(" ").replace("\n", " ")
         text = " ".join(self.words(kept))
         return f"{text} ".replace("@@ ", "").rstrip(" ") if self.kind == "bpe" else text
 
@@ -138,7 +138,7 @@ class Vocabularies(NamedTuple):
 
     @property
     def sizes(self) -> int | tuple[int, int]:
-        """The value of `model.vocab_size`: one number for a joint vocabulary, else one per side."""
+        """Return the value of `model.vocab_size`: one number if joint, else one per side."""
         joint = self.source is self.target
         return len(self.target) if joint else (len(self.source), len(self.target))
 

@@ -19,7 +19,7 @@ SEGMENT = re.compile(r'<seg id="\d+">\s*|\s*</seg>\s*')
 BLOCK = 100_000
 """items in memory at a time"""
 FEW = 10_000
-"""fewer items take less time than starting processes"""
+"""below this number of items, starting processes takes longer than the work"""
 CHUNK = 500
 """items handed to a process at a time"""
 
@@ -130,7 +130,7 @@ def fits(pair: Row, longest: int, ratio: float) -> bool:
 
 
 def hold_out(every: int, pairs: Iterable[Row]) -> Iterator[tuple[str, Row]]:
-    """Send every EVERYth pair (the first is number 1) to split valid, the others to train."""
+    """Send every EVERYth pair, counted from 1, to split valid and the others to train."""
     for number, pair in enumerate(pairs, 1):
         yield "train" if number % every else "valid", pair
 
