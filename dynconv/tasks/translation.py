@@ -13,8 +13,8 @@ from dynconv.errors import UserError
 from dynconv.score import measure
 from dynconv.score.metric import RESAMPLES
 from dynconv.tasks.task import Evaluation, Example, HeldOut, Task, Validation
-from dynconv.text import Batch, Pairs, Prepared, Vocabularies, load_parallel, read_lines
-from dynconv.text.corpus import corpus_dir, find_split
+from dynconv.text import Batch, Pairs, Prepared, Vocabularies, load_parallel
+from dynconv.text.corpus import corpus_dir, find_split, stream_parallel
 
 EXAMPLES = 10
 """examples in an evaluation"""
@@ -123,8 +123,4 @@ def all_references(corpus: str, target: str, split: str) -> list[tuple[str, ...]
     with suppress(UserError):  # the first that is missing
         for number in count(1):
             files.append(find_split(corpus_dir(corpus), f"{split}.{target}{number}"))
-    sides = [*map(read_lines, files)]
-    for file, side in zip(files, sides, strict=True):
-        if len(side) != len(sides[0]):
-            raise UserError(f"{file} has {len(side)} lines, but {files[0]} has {len(sides[0])}")
-    return list(zip(*sides, strict=True))
+    return list(stream_parallel(*files))

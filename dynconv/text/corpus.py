@@ -13,7 +13,6 @@ from dynconv.errors import UserError, nearest
 
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 
-
 Row = tuple[str, ...]
 """one line of each side of a corpus"""
 
@@ -118,18 +117,19 @@ def load_parallel(corpus: str, source: str, target: str, split: str) -> Parallel
     return ParallelText([s for s, _ in pairs], [t for _, t in pairs])
 
 
-def stream_parallel(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of lines of two files, with one at a time in memory.
+def stream_parallel(*paths: Path) -> Iterator[Row]:
+    """Yield the rows of parallel files, a line of each, with one row at a time in memory.
 
-    Raises UserError at the end if one file has more lines than the other.
+    Raises UserError at the end if one file has more lines than another.
     """
-    lines = stream_lines(source), stream_lines(target)
-    for number, (s, t) in enumerate(zip_longest(*lines)):
-        if s is None or t is None:
-            counts = [number + (s is not None), number + (t is not None)]
-            counts = [n + sum(1 for _ in rest) for n, rest in zip(counts, lines, strict=True)]
+    streams = [stream_lines(path) for path in paths]
+    for number, row in enumerate(zip_longest(*streams)):
+        if None in row:
+            rest = (sum(1 for _ in stream) for stream in streams)
+            counts = [number + (s is not None) + n for s, n in zip(row, rest, strict=True)]
+            other = next(i for i, count in enumerate(counts) if count != counts[0])
             raise UserError(
-                f"{source} has {counts[0]} lines but {target} has {counts[1]}: "
+                f"{paths[0]} has {counts[0]} lines but {paths[other]} has {counts[other]}: "
                 "a parallel text needs the same number on both sides"
             )
-        yield s, t
+        yield row

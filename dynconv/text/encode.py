@@ -11,7 +11,7 @@ import numpy as np
 
 from dynconv.config.files import sha256
 from dynconv.errors import UserError
-from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_lines, stream_parallel
+from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
 from dynconv.text.prepared import FORMAT, Prepared, is_prepared, open_prepared
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
@@ -123,7 +123,7 @@ def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Ro
     """Yield the rows of the files of a split, with a progress bar on terminals."""
     from tqdm import tqdm
 
-    rows = stream_parallel(*paths) if len(paths) == 2 else zip(stream_lines(*paths), strict=True)
+    rows = stream_parallel(*paths)
     return tqdm(rows, what, total, unit=" lines", unit_scale=True, disable=None)
 
 

@@ -57,10 +57,9 @@ def duc_2004(raw: Path, out: Path) -> dict[str, int]:
     """
     article = find_raw(raw, "input.txt")
     headlines = [find_raw(raw, f"task1_ref{number}.txt") for number in range(4)]
-    sides = [[headline for _, headline in stream_parallel(article, file)] for file in headlines]
-    lines = zip(stream_lines(article), *sides, strict=True)
     suffixes = (*SIDES, *(f"summary{number}" for number in range(1, 4)))
-    return write_splits(out, suffixes, (("test", line) for line in lines))
+    rows = stream_parallel(article, *headlines)
+    return write_splits(out, suffixes, (("test", row) for row in rows))
 
 
 def _story(url: str, folders: list[Path]) -> Row:
