@@ -1,11 +1,16 @@
-"""dynconv bench train: every part of an update has its time, and the record says what it is of."""
+"""`dynconv bench train`: every part of an update has its time, and the record says of what."""
 
 import json
+from dataclasses import replace
+from itertools import islice
 
 import pytest
+import torch
 
 from dynconv import cli
 from dynconv.lab.bench import train as module
+from dynconv.train.data import Place, iter_updates
+from dynconv.train.distributed import Ranks
 from dynconv.train.update import DTYPES
 
 
@@ -33,12 +38,6 @@ def test_bench_train(yaml, tmp_path, capsys, monkeypatch, text):
 
 def test_the_arithmetic_is_that_of_the_matrix_products(recipe, pairs):
     """Forward and backward: three products of as many operations, 2 a weight and position."""
-    from dataclasses import replace
-    from itertools import islice
-
-    from dynconv.train.data import Place, iter_updates
-    from dynconv.train.distributed import Ranks
-
     some = list(islice(iter_updates(pairs, 256, recipe.train, Place(), Ranks()), 2))
     counted = module.flops(recipe, some, Ranks())
     wider = replace(recipe, model=replace(recipe.model, ffn=2 * recipe.model.ffn))
@@ -50,8 +49,6 @@ def test_the_arithmetic_is_that_of_the_matrix_products(recipe, pairs):
 
 
 def test_the_peak_is_of_the_precision(monkeypatch):
-    import torch
-
     monkeypatch.setattr(module, "SIDE", 64)
     seen = []
     product = torch.mm

@@ -1,4 +1,4 @@
-"""The curves of one or more runs."""
+"""Draws the curves of one or more runs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How every figure looks, of the book or of a command: its size, fonts, a colour for each role."""
+"""Sets how every figure of the book and the commands looks: size, fonts, one color per role."""
 
 import io
 from pathlib import Path
@@ -37,9 +37,9 @@ def use() -> None:
 
 
 def save(figure, output: Path, dpi: float | str = "figure") -> None:
-    """Write a figure, in the format that the file's suffix names, whole or not at all.
+    """Write a figure atomically, in the format that the file's suffix names.
 
-    Raises UserError for another suffix than those of matplotlib.
+    Raises UserError for a suffix that matplotlib does not know.
     """
     kind = output.suffix.removeprefix(".").lower()
     if kind not in figure.canvas.get_supported_filetypes():

@@ -1,4 +1,4 @@
-"""Cases: the operators, sizes and dtypes at which implementations are measured."""
+"""Defines the cases at which implementations are measured: operator, size and dtype."""
 
 from math import prod
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from torch import Tensor
 from dynconv.errors import UserError
 from dynconv.kernels.layout import accumulator
 
-POSITIONS = 10_000  # at most so many in a batch of Table 6, but for its last column of 100,000
+POSITIONS = 10_000  # limit per batch of Table 6, except in its last column of 100,000
 SEEDED = "dynamic_conv_softmax"  # the operator with DropConnect: its kernels take a seed
 
 

@@ -1,4 +1,4 @@
-"""What `dynconv bench ops` compares: a copy, attention, implementations of each operator."""
+"""Lists what `dynconv bench ops` compares: a copy, attention, each operator's implementations."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Measurements as text: every table of `dynconv bench` is drawn here, at most 100 columns wide."""
+"""Formats the tables of `dynconv bench` as text, at most 100 columns wide."""
 
 from collections.abc import Callable, Sequence
 from textwrap import wrap

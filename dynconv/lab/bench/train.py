@@ -1,4 +1,4 @@
-"""Where the time of training goes, and how near the device's peak it comes."""
+"""`dynconv bench train`: where the time of training goes, and its share of the peak."""
 
 import shlex
 from collections.abc import Sequence

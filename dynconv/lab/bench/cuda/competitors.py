@@ -1,4 +1,4 @@
-"""What a kernel competes with: PyTorch's implementations, and the first version in its source."""
+"""Lists a kernel's competitors: PyTorch's implementations, and the first version in its source."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def first_versions(
 ) -> dict[str, Callable[[], list[Tensor]]]:
     """Return calls of v1, the first version in each source, by direction if it has all of it."""
     x, *others = inputs
-    pad, drawn = case.K // 2, case.operator == SEEDED
+    pad = case.K // 2
     sizes = *case.shape, pad if case.operator == "talk_conv" else case.K, pad
 
     def start(source: str, name: str, like: Tensor, *arguments) -> None:
@@ -46,20 +46,19 @@ def first_versions(
 
     def forward() -> list[Tensor]:
         out, moves = torch.empty_like(x), steps(x, *(z for z in others if z.dim() == 4))
-        more, drop = ([seed], dropconnect(DROPOUT)) if drawn else ([], [])
-        start(*FIRST[case.operator], x, x, *others, *more, out, *sizes, *drop, *moves)
+        seeds, drop = ([seed], dropconnect(DROPOUT)) if case.operator == SEEDED else ([], [])
+        start(*FIRST[case.operator], x, x, *others, *seeds, out, *sizes, *drop, *moves)
         return [out]
 
     def backward() -> list[Tensor]:
-        made = [torch.empty_like(z) for z in inputs]
-        both = steps(g, x)
+        gradients, moves = [torch.empty_like(z) for z in inputs], steps(g, x)
         if case.operator == "talk_conv":
-            start("talk.cu", "talk_grad_v1", x, g, x, *others, *made, *sizes, *both)
-            return made
-        flipped = others[0].flip(1)
-        start(*FIRST["light_conv"], x, g, flipped, made[0], *sizes, *steps(g))
-        start("lightconv.cu", "light_weight_grad_v1", made[1], g, x, made[1], *sizes, *both)
-        return made
+            start("talk.cu", "talk_grad_v1", x, g, x, *others, *gradients, *sizes, *moves)
+            return gradients
+        dx, dweight = gradients
+        start(*FIRST["light_conv"], x, g, others[0].flip(1), dx, *sizes, *steps(g))
+        start("lightconv.cu", "light_weight_grad_v1", dweight, g, x, dweight, *sizes, *moves)
+        return gradients
 
     # There is a first version of one gradient of dynamic_conv, and of none of the softmax's. Those
     # of light_conv and talk_conv take seconds for long sequences.

@@ -1,4 +1,4 @@
-"""Whether a kernel is right: its results against float64 arithmetic on the same inputs."""
+"""Checks whether a kernel is right: compares it with float64 arithmetic on the same inputs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
