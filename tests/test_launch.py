@@ -14,6 +14,7 @@ from conftest import gpu_record
 from dynconv import ops
 from dynconv.kernels.cuda import build, call, plan
 from dynconv.kernels.cuda.plan import Launch, contiguous
+from dynconv.kernels.layout import accumulator
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.cuda import floors
@@ -41,7 +42,7 @@ def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
     B, T, H, K = 1, 16, 2, 3
     x, light = contiguous((B, T, H * R), dtype), contiguous((H, K), dtype)
     dynamic = contiguous((B, T, H, K), dtype)
-    left = contiguous((B, T, H), torch.promote_types(dtype, F32))
+    left = contiguous((B, T, H), accumulator(dtype))
     plans = [
         plan.conv_grad_input(x, light, 1),
         plan.conv_softmax(x, dynamic, None, 0.0, 1),

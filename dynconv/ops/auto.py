@@ -24,38 +24,33 @@ KERNELS = {"native": native, "cuda": cuda}  # each with missing(), runs(x) and o
 
 
 class Rule(NamedTuple):
-    """Take `impl` if holds(T, K); `when` says the same in words."""
+    """Takes `impl` if holds(T, K), by default always; `when` says the same in words."""
 
     impl: str
-    when: str
-    holds: Callable[[int, int], bool]
+    when: str = ""
+    holds: Callable[[int, int], bool] = lambda T, K: True
 
     def __str__(self) -> str:
         return f"{self.impl} {self.when}".strip()
 
 
-def otherwise(impl: str) -> Rule:
-    """Return the rule that always holds."""
-    return Rule(impl, "", lambda T, K: True)
-
-
 RULES: dict[str, tuple[Rule, ...]] = {
-    "depthwise_conv": (otherwise("channels_last"),),
+    "depthwise_conv": (Rule("channels_last"),),
     "light_conv": (
         Rule("band", "if T <= 10", lambda T, K: T <= 10),
-        otherwise("channels_last"),
+        Rule("channels_last"),
     ),
     "dynamic_conv": (
         Rule("taps", "if K <= 3 and T > 10", lambda T, K: K <= 3 and T > 10),
         Rule("band", "if T <= 64", lambda T, K: T <= 64),
-        otherwise("blocked"),
+        Rule("blocked"),
     ),
-    "dynamic_conv_softmax": (otherwise("separate"),),
+    "dynamic_conv_softmax": (Rule("separate"),),
     "talk_conv": (
         Rule("window", "if T <= 10", lambda T, K: T <= 10),
-        otherwise("blocked"),
+        Rule("blocked"),
     ),
-    "cumulative_mean": (otherwise("blocked"),),
+    "cumulative_mean": (Rule("blocked"),),
 }
 
 

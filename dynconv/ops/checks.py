@@ -14,12 +14,6 @@ def require_heads(heads: int, channels: int) -> None:
         raise ValueError(f"{heads} heads do not divide {channels} channels")
 
 
-def require_pad_left(pad_left: int, kernel_size: int) -> None:
-    """Raise unless 0 <= pad_left <= K - 1."""
-    if not 0 <= pad_left < kernel_size:
-        raise ValueError(f"pad_left {pad_left} lies outside [0, {kernel_size - 1}] (K - 1)")
-
-
 def require_floating(name: str, tensor: Tensor) -> None:
     """Raise TypeError unless the tensor holds real floating-point numbers."""
     if not tensor.is_floating_point():
@@ -66,7 +60,8 @@ def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str, name: str = 
     require_heads(kernels, x.shape[2])
     if kernel_size == 0:
         raise ValueError(f"{name} {tuple(weight.shape)} has no taps: K must be at least 1")
-    require_pad_left(pad_left, kernel_size)
+    if not 0 <= pad_left < kernel_size:
+        raise ValueError(f"pad_left {pad_left} lies outside [0, {kernel_size - 1}] (K - 1)")
 
 
 def check_talk(
