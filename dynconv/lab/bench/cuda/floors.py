@@ -51,7 +51,7 @@ def launches(case: Case) -> dict[str, tuple[Launch, ...]]:
     }
 
 
-def bytes_moved(case: Case) -> dict[str, int]:
+def minimum_bytes(case: Case) -> dict[str, int]:
     """Return the bytes of each direction: inputs and g are read once, outputs written once."""
     x, *others = (prod(size) * dtype.itemsize for size, dtype in case.inputs())
     return {"forward": 2 * x + sum(others), "backward": 3 * x + 2 * sum(others)}
@@ -127,7 +127,7 @@ def predict(case: Case) -> dict[str, dict]:
     rates, rows = (COPY, fma, MULTIPROCESSORS * CLOCK), {}
     for direction, launched in launches(case).items():
         total = sum(cycles(case, launch) for launch in launched)
-        counts = bytes_moved(case)[direction], operations(case)[direction], total
+        counts = minimum_bytes(case)[direction], operations(case)[direction], total
         us = [count / rate * 1e6 for count, rate in zip(counts, rates, strict=True)]
         rows[direction] = dict(zip(("bytes", "operations", "cycles"), counts, strict=True)) | {
             "us": dict(zip(("bytes", "operations", "shared"), us, strict=True)),
