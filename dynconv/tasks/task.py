@@ -119,9 +119,9 @@ class Task(ABC):
 
     @abstractmethod
     def generate(
-        self, model: nn.Module, vocabularies: Vocabularies, text: Any, **options: Any
+        self, model: nn.Module, vocabularies: Vocabularies, text: str | Sequence[str], **options
     ) -> list[str]:
-        """Return what a model makes of a text: translations of its lines, or continuations."""
+        """Return what a model makes of a text: translations of lines, or continuations."""
 
     @abstractmethod
     def evaluate(

@@ -102,7 +102,7 @@ class Checkpoint(NamedTuple):
     def validations(self, config: TrainConfig) -> list[Validation]:
         """Return all validations up to this checkpoint, oldest first."""
         history = self.meta.get("history")
-        if history is None:
+        if history is None:  # of dynconv 0.1
             history = history_in_log(self.path, self.meta["update"], config)
         return [Validation(**each) for each in history] + ([self.scores] if self.scores else [])
 
@@ -214,7 +214,8 @@ class Checkpoints:
         for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
             try:
                 checkpoint = Checkpoint.open(path)
-                checkpoint.read_weights(), checkpoint.read_state()
+                checkpoint.read_weights()
+                checkpoint.read_state()
             except UserError as error:
                 print(f"dynconv: {error}; going back to the checkpoint before it", file=sys.stderr)
                 damaged.append(path)

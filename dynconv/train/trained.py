@@ -1,5 +1,6 @@
 """A trained model with what is needed to use it, loaded from a run directory."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ class Trained(NamedTuple):
     def task(self) -> Task:
         return task_of(self.recipe)
 
-    def generate(self, text: Any, **options: Any) -> list[str]:
+    def generate(self, text: str | Sequence[str], **options: Any) -> list[str]:
         """Translate lines of text, or continue a prompt: see `generate` of the task."""
         return self.task.generate(self.model, self.vocabularies, text, **options)
 
