@@ -26,7 +26,7 @@ from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
 from dynconv.train import train
 from dynconv.train.checkpoint import Checkpoints
-from dynconv.train.log import read
+from dynconv.train.log import read_log
 
 COMMAND = [sys.executable, "-m", "dynconv"]
 
@@ -287,7 +287,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(yaml, tmp_path):
         )
         before = updates[-1] if updates else 0
         while not (run / "log.jsonl").exists() or not any(
-            event["update"] > before for event in read(run)
+            event["update"] > before for event in read_log(run)
         ):
             assert process.poll() is None, process.stderr.read()
             time.sleep(0.05)
@@ -297,7 +297,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(yaml, tmp_path):
         assert "saved; the same command goes on" in error and "Traceback" not in error
         updates.append(Checkpoints(run).choose("last").meta["update"])
     assert 0 < updates[0] < updates[1]
-    logged = [event["update"] for event in read(run)]
+    logged = [event["update"] for event in read_log(run)]
     assert logged == sorted(set(logged))
 
 

@@ -12,7 +12,7 @@ import torch
 
 from dynconv.config import dump_recipe
 from dynconv.train.checkpoint import Checkpoints
-from dynconv.train.log import read
+from dynconv.train.log import read_log
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
@@ -70,7 +70,7 @@ def test_n_ranks_train_the_model_of_one(yaml, tmp_path, size):
     assert one.keys() == many.keys()
     worst = max((one[name] - many[name]).abs().max().item() for name in one)
     assert worst < 1e-6
-    logs = [read(tmp_path / name) for name in ("1", f"{size}")]
+    logs = [read_log(tmp_path / name) for name in ("1", f"{size}")]
     assert [e["update"] for e in logs[0]] == [e["update"] for e in logs[1]]
     for a, b in zip(*logs, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-5)

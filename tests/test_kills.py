@@ -16,7 +16,7 @@ from test_distributed import command, weights, yaml  # noqa: F401  (yaml is a fi
 
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import train
-from dynconv.train.log import read
+from dynconv.train.log import read_log
 
 KILLS = int(os.environ.get("DYNCONV_KILLS", "2"))
 
@@ -26,7 +26,7 @@ def same(a: dict, b: dict) -> bool:
 
 
 def validations(run) -> list:
-    return [event for event in read(run) if event["event"] == "valid"]
+    return [event for event in read_log(run) if event["event"] == "valid"]
 
 
 class Killed(BaseException):

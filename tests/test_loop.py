@@ -20,7 +20,7 @@ from dynconv.train import distributed, log, loop, train, update
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import Place, iter_updates
 from dynconv.train.distributed import Ranks, signals
-from dynconv.train.log import WARM, Watch, interval, read
+from dynconv.train.log import WARM, Watch, interval, read_log
 from dynconv.train.setup import run_lock
 from dynconv.train.update import DTYPES, TokenLoss, backward
 
@@ -54,7 +54,7 @@ def spoil(monkeypatch, updates: set[int]) -> None:
 def test_a_bad_update_is_left_out_and_logged(recipe, tmp_path, monkeypatch):
     spoil(monkeypatch, {4, 5, 7, 8})  # train.skip is 3 in a row
     assert train(recipe, tmp_path) is None
-    events = read(tmp_path)
+    events = read_log(tmp_path)
     assert [e["update"] for e in events if e["event"] == "skip"] == [4, 4, 5, 5]
     assert [e["update"] for e in events if e["event"] == "valid"] == [5, 10]
     weights = Checkpoints(tmp_path).choose("last").read_weights()
@@ -68,7 +68,7 @@ def test_too_many_bad_updates_stop_and_show_their_text(recipe, corpus, tmp_path,
     with pytest.raises(UserError, match="loss nan, gradient norm nan at update 7.*not-finite") as e:
         train(with_train(recipe, skip=2), tmp_path)
     assert "\n" not in str(e.value)
-    assert [e["event"] for e in read(tmp_path)].count("skip") == 3
+    assert [e["event"] for e in read_log(tmp_path)].count("skip") == 3
     (batch,) = json.loads((tmp_path / "not-finite-000007-0.json").read_text(encoding="utf-8"))
     assert batch["loss"] == "nan"
     text = [(corpus / f"train.{side}").read_text().splitlines() for side in ("de", "en")]
@@ -86,7 +86,7 @@ def test_float16_halves_its_scale_until_nothing_overflows(recipe, tmp_path, monk
     begin_with_scale(monkeypatch, 2.0**24)
     recipe = with_train(recipe, precision="float16", skip=0)
     assert train(recipe, tmp_path) is None
-    skips = [event["scale"] for event in read(tmp_path) if event["event"] == "skip"]
+    skips = [event["scale"] for event in read_log(tmp_path) if event["event"] == "skip"]
     last = Checkpoints(tmp_path).choose("last")
     scale = last.read_state()["scaler"]["scale"]
     assert len(skips) >= 2  # an overflow is no bad update
@@ -104,7 +104,7 @@ def test_float16_goes_on_with_its_scale(recipe, tmp_path, monkeypatch):
     path = tmp_path / "parts" / "recipe.yaml"
     path.write_text(path.read_text().replace("updates: 10", "updates: 20"))
     train(recipe, tmp_path / "parts")
-    skips = [e["update"] for e in read(tmp_path / "parts") if e["event"] == "skip"]
+    skips = [e["update"] for e in read_log(tmp_path / "parts") if e["event"] == "skip"]
     assert skips and max(skips) <= 10  # the second part need not look for the scale again
     a, b = (Checkpoints(tmp_path / name).choose("last") for name in ("whole", "parts"))
     a, b = a.read_weights(), b.read_weights()
@@ -148,7 +148,7 @@ def test_the_trace_of_one_update(recipe, tmp_path):
 
 def test_what_a_line_of_the_log_tells(recipe, tmp_path):
     train(with_train(recipe, updates=40, validate_every=20), tmp_path)
-    first, second = (event for event in read(tmp_path) if event["event"] == "train")
+    first, second = (event for event in read_log(tmp_path) if event["event"] == "train")
     assert first["update"] == 20 and second["update"] == 40
     assert first.keys() >= {"loss", "lr", "norm", "scale", "tokens_per_s", "memory_gb", "left_s"}
     assert first["left_s"] > 0 and second["left_s"] == pytest.approx(0, abs=5)
@@ -283,7 +283,7 @@ def test_a_kill_in_a_validation_loses_nothing(recipe, tmp_path, monkeypatch):
     saved = Checkpoints(tmp_path / "run").choose("last")
     assert saved.meta["update"] == 5 and saved.meta["score"] is None
     assert train(recipe, tmp_path / "run") is None
-    assert read(tmp_path / "run") == read(whole)
+    assert read_log(tmp_path / "run") == read_log(whole)
     assert Checkpoints(tmp_path / "run").choose("000005").meta["score"] is not None
 
 
@@ -351,7 +351,7 @@ def test_after_a_loss_of_power(recipe, tmp_path):
     with (tmp_path / "log.jsonl").open("ab") as log:
         log.write(b"\0" * 40 + b"\n")
     assert train(recipe, tmp_path) is None
-    assert [event["update"] for event in read(tmp_path)] == [5, 10]
+    assert [event["update"] for event in read_log(tmp_path)] == [5, 10]
 
 
 def test_a_run_goes_on_without_its_log(recipe, tmp_path):

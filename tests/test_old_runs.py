@@ -14,7 +14,7 @@ import torch
 from conftest import ROOT
 
 from dynconv.cli import main
-from dynconv.train.log import read
+from dynconv.train.log import read_log
 
 RECORDED = ROOT / "tests" / "old_runs"
 EXPECTED = RECORDED / "expected"
@@ -77,7 +77,7 @@ def test_the_same_command_resumes(old, name):
     Without any one of them the loss of the last validation is another.
     """
     assert main(["train", f"{name}.yaml", "--run", name]) == 0
-    ours, theirs = validations(read(old / name)), validations(recorded_events(name))
+    ours, theirs = validations(read_log(old / name)), validations(recorded_events(name))
     assert list(ours) == list(theirs)
     last = list(theirs)[-1]
     assert ours[last] == pytest.approx(theirs[last], rel=1e-3)
@@ -89,5 +89,5 @@ def test_a_plateau_resumes_at_the_rate_it_had_reached(old):
     0.5, then 0.05, 0.005, 0.0005, and 0.00005 from the checkpoint on.
     """
     assert main(["train", "plateau.yaml", "--run", "plateau"]) == 0
-    rates = {e["update"]: e["lr"] for e in read(old / "plateau") if e["event"] == "train"}
+    rates = {e["update"]: e["lr"] for e in read_log(old / "plateau") if e["event"] == "train"}
     assert rates == pytest.approx({20: 0.5, 40: 0.005, 60: 0.00005})

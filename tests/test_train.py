@@ -19,7 +19,7 @@ from dynconv.train import label_smoothed_loss, learning_rate, load_model, train
 from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.log import Watch, read
+from dynconv.train.log import Watch, read_log
 from dynconv.train.update import TokenLoss, backward, choose_precision, make_optimizer
 from dynconv.train.validate import ends_early
 
@@ -144,7 +144,7 @@ def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
     assert train(recipe, tmp_path / "parts") is None
     a, b = (weights(tmp_path / name, "000010") for name in ("whole", "parts"))
     assert all(torch.equal(a[name], b[name]) for name in a)
-    assert [e["update"] for e in read(tmp_path / "parts")] == [5, 10]
+    assert [e["update"] for e in read_log(tmp_path / "parts")] == [5, 10]
 
 
 def stop_after(updates: int, monkeypatch, number=signal.SIGINT) -> None:
@@ -183,7 +183,7 @@ def test_events_of_lost_updates_are_dropped(recipe, tmp_path, monkeypatch):
     with (tmp_path / "log.jsonl").open("a") as log:
         log.write(json.dumps({"event": "train", "update": 7}) + '\n{"event": "tra')
     train(recipe, tmp_path)
-    assert [(e["event"], e["update"]) for e in read(tmp_path)] == [("valid", 5), ("valid", 10)]
+    assert [(e["event"], e["update"]) for e in read_log(tmp_path)] == [("valid", 5), ("valid", 10)]
 
 
 def test_a_finished_run_is_left_as_it_is(recipe, tmp_path):
@@ -285,7 +285,7 @@ def test_a_batch_has_no_more_sentences_than_asked(pairs, recipe):
 def test_patience_ends_training(recipe, tmp_path):
     config = replace(recipe.train, updates=50, validate_every=1, patience=2, lr=0.0, lr_start=0.0)
     assert train(replace(recipe, train=config), tmp_path) is None
-    assert [e["update"] for e in read(tmp_path)] == [1, 2, 3]
+    assert [e["update"] for e in read_log(tmp_path)] == [1, 2, 3]
 
 
 def test_a_loss_that_is_not_finite_is_told(recipe, tmp_path):
@@ -300,7 +300,7 @@ def test_it_learns(recipe, tmp_path):
     )
     model = replace(recipe.model, channels=64, ffn=64, dropout=0.0)
     train(replace(recipe, model=model, train=config), tmp_path)
-    (valid,) = (e for e in read(tmp_path) if e["event"] == "valid")
+    (valid,) = (e for e in read_log(tmp_path) if e["event"] == "valid")
     assert valid["score"] > 60  # 87 where it was written; an untrained model has 0
 
 

@@ -13,7 +13,7 @@ from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.text import EOS, Excerpts, Vocabulary, prepare
 from dynconv.train import load_model, train
-from dynconv.train.log import read
+from dynconv.train.log import read_log
 
 LINES = ["one two three four", "five six", "", "seven eight nine ten one two"]
 WORDS = 13  # ten, and <pad>, <eos>, <unk>
@@ -78,7 +78,7 @@ def test_lines_and_blocks_predict_every_token_once(tmp_path):
 def test_a_language_model_learns_to_count(language, tmp_path):
     run = tmp_path / "run"
     assert train(language, run) is None
-    losses = [event["loss"] for event in read(run) if event["event"] == "valid"]
+    losses = [event["loss"] for event in read_log(run) if event["event"] == "valid"]
     # six starts at random, then all is certain, the <eos> included: log(6) / 6 a token
     assert losses[1] < losses[0] and losses[1] < math.log(6) / 6 + 0.4
     best = load_model(run).checkpoint.meta

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dynconv.lab import style
-from dynconv.train.log import read
+from dynconv.train.log import read_log
 
 PANELS = [
     ("train", "loss", "training loss (nats/token)"),
@@ -24,7 +24,7 @@ def plot(runs: list[Path], output: Path) -> None:
 
     figure, axes = plt.subplots(2, 3, figsize=(13, 5.5), sharex=True, layout="constrained")
     for run in runs:
-        events = read(run)
+        events = read_log(run)
         for ax, (kind, value, label) in zip(axes.flat, PANELS, strict=True):
             points = [(e["update"], e[value]) for e in events if e["event"] == kind and value in e]
             x, y = zip(*points, strict=True) if points else ((), ())

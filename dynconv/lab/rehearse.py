@@ -25,7 +25,7 @@ from dynconv.lab.experiments.table import count_parameters
 from dynconv.tasks import task_of
 from dynconv.text.corpus import corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train
-from dynconv.train.log import read
+from dynconv.train.log import read_log
 
 CHANNELS = 32
 TYPES = 300
@@ -61,7 +61,7 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
         write_sample(sample, text)
         train(narrow(recipe, sample, text), run)
         trained = load_model(run, "last")
-        losses = [event["loss"] for event in read(run) if event["event"] == "valid"]
+        losses = [event["loss"] for event in read_log(run) if event["event"] == "valid"]
         yield (
             f"rehearsal      {UPDATES} updates of a copy with {CHANNELS} channels and {TYPES} "
             f"types on {sample.corpus}, validation loss {losses[-1]:.2f}"

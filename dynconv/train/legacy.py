@@ -6,7 +6,7 @@ from typing import Any
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
-from dynconv.train.log import read
+from dynconv.train.log import read_log
 
 
 def history_in_log(checkpoint: Path, update: int, config: TrainConfig) -> list[dict[str, Any]]:
@@ -16,7 +16,7 @@ def history_in_log(checkpoint: Path, update: int, config: TrainConfig) -> list[d
     """
     run = checkpoint.parent.parent
     if (run / "log.jsonl").exists():
-        events = [e for e in read(run) if e["event"] == "valid" and e["update"] < update]
+        events = [e for e in read_log(run) if e["event"] == "valid" and e["update"] < update]
         return [{name: event[name] for name in Validation._fields} for event in events]
     if config.schedule == "plateau" or config.patience is not None:
         raise UserError(

@@ -75,7 +75,7 @@ class Watch:
         return added / sum(self.seconds[name] for name in UPDATE)
 
 
-def read(run: Path) -> list[dict[str, Any]]:
+def read_log(run: Path) -> list[dict[str, Any]]:
     """Return the events of a run in order, without lines that a crash has left half written."""
     path = run / "log.jsonl"
     try:
@@ -101,7 +101,7 @@ class Log:
         self._path, self.watch, self._trace = run / "log.jsonl", watch, trace
         self._config, self._device = session.recipe.train, session.ranks.device
         if self._path.exists():
-            kept = [e for e in read(run) if e["update"] <= done]
+            kept = [e for e in read_log(run) if e["update"] <= done]
             if not validated:
                 kept = [e for e in kept if (e["event"], e["update"]) != ("valid", done)]
             replace_text(self._path, "".join(json.dumps(e) + "\n" for e in kept))
