@@ -4,6 +4,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+__version__ = "0.2.0.dev0"
+
 
 def export_lazily(
     package: str, exports: dict[str, list[str]]

@@ -1,0 +1,30 @@
+"""Hatch's hook for the package index's copy of the README, whose relative links need an address."""
+
+import re
+from pathlib import Path
+
+from hatchling.metadata.plugin.interface import MetadataHookInterface
+
+LINK = re.compile(r"(!?)(\[[^\]]*\])\((?!https?://|#)([^)]+)\)")
+
+
+class Readme(MetadataHookInterface):
+    """Fills in the README, with its relative links made absolute."""
+
+    def update(self, metadata: dict) -> None:
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        address = metadata.get("urls", {}).get("Repository")
+        metadata["readme"] = {"content-type": "text/markdown", "text": absolute(text, address)}
+
+
+def absolute(text: str, address: str | None) -> str:
+    """Return Markdown with links into the repository at `address`; without one, without links."""
+
+    def replace(link: re.Match) -> str:
+        picture, label, target = link.groups()
+        if address is None:
+            return label[1:-1]
+        kind = "raw" if picture else "blob"
+        return f"{picture}{label}({address}/{kind}/main/{target})"
+
+    return LINK.sub(replace, text)

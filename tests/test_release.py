@@ -1,0 +1,67 @@
+"""What a release consists of: versions, licences, the index's README, and what workflows call."""
+
+import re
+import tomllib
+from importlib.util import module_from_spec, spec_from_file_location
+
+import pytest
+import yaml
+from conftest import ROOT
+
+import dynconv
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+ADDRESS = "https://example.org/owner/dynconv"
+
+
+def absolute(text: str, address: str | None) -> str:
+    spec = spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.absolute(text, address)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("[a lesson](lessons/11.md)", f"[a lesson]({ADDRESS}/blob/main/lessons/11.md)"),
+        ("![a figure](book/x.png)", f"![a figure]({ADDRESS}/raw/main/book/x.png)"),
+        ("[PyTorch](https://pytorch.org)", "[PyTorch](https://pytorch.org)"),
+        ("[below](#on-a-gpu)", "[below](#on-a-gpu)"),
+    ],
+)
+def test_relative_links_become_absolute(text, expected):
+    assert absolute(text, ADDRESS) == expected
+
+
+def test_without_an_address_the_index_has_no_dead_links():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"\]\((?!https?://|#)", readme)
+    assert not re.search(r"\]\((?!https?://|#)", absolute(readme, None))
+
+
+def test_every_data_set_brings_its_licence():
+    files = {path for pattern in PROJECT["license-files"] for path in ROOT.glob(pattern)}
+    shipped = {path.parent for path in (ROOT / "data").glob("*/README.md")} - {
+        ROOT / "data/results"
+    }
+    assert len(shipped) >= 4
+    assert shipped <= {path.parent for path in files}
+
+
+def test_the_citation_names_the_version():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == dynconv.__version__
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_call_what_exists(path):
+    assert {"test", "book", "release"} <= {each.stem for each in WORKFLOWS}
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M)
+    jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+    commands = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    assert commands.strip()
+    assert set(re.findall(r"^make (\w+)", commands, re.M)) <= set(targets)
+    files = re.findall(r"tests/\w+\.py", commands)
+    assert all((ROOT / file).exists() for file in files)
