@@ -32,6 +32,7 @@ serve: book
 	.venv/bin/python -m http.server --bind 127.0.0.1 --directory book/_build/html
 
 lab: .venv
+	.venv/bin/jupyter trust lessons/*.ipynb # so that moving figures show before the first run
 	.venv/bin/jupyter lab lessons
 
 lessons: .venv

@@ -70,7 +70,9 @@ def wait(page, state):
 
 def test_run_all_and_save(folder, lab, browser):
     path, pair = folder / f"{LESSON}.ipynb", folder / f"{LESSON}.md"
-    cells = sum(cell.cell_type == "code" for cell in nbformat.read(path, as_version=4).cells)
+    code = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
+    solutions = ["solution" in cell.metadata.get("tags", []) for cell in code]
+    shown = max(n for n, folded in enumerate(solutions, 1) if not folded)
     text = pair.read_bytes().decode()
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(120_000)
@@ -78,10 +80,14 @@ def test_run_all_and_save(folder, lab, browser):
     wait(page, IDLE)
     page.click(".lm-MenuBar-itemLabel:text-is('Run')")
     page.click(".lm-Menu-itemLabel:text-is('Run All Cells')")
-    wait(page, f".jp-InputPrompt:text-is('[{cells}]:')")
+    wait(page, f".jp-InputPrompt:text-is('[{shown}]:')")
+    wait(page, IDLE)
+    assert page.locator(".jp-InputPlaceholder").count() > 0  # a solution, folded
     page.keyboard.press("Control+s")
     wait(page, SAVED)
     code = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]
-    assert [cell.execution_count for cell in code] == list(range(1, cells + 1))
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     assert not [o for cell in code for o in cell.outputs if o.output_type == "error"]
     assert pair.read_bytes().decode() == text  # written at the same time
+    hidden = [cell.metadata.get("jupyter", {}).get("source_hidden", False) for cell in code]
+    assert hidden == solutions

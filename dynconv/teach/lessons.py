@@ -3,7 +3,7 @@
     python -m dynconv.teach.lessons run [NAME ...]             text -> executed notebook
     python -m dynconv.teach.lessons check [NAME ...]           compare, execute nothing
     python -m dynconv.teach.lessons student [NAME ...] [--out DIR]
-                                                notebooks without solutions and outputs
+                                                notebooks to work in
 
 NAME is the beginning of a file name, such as 04. Without a NAME, run executes the lessons whose
 notebook does not match their text; check and student take all lessons. A second run writes the same
@@ -50,6 +50,14 @@ def name_cells(notebook) -> None:
         cell.id = name
 
 
+def folding(cell) -> dict[str, bool]:
+    """Return what JupyterLab hides of a code cell: solutions, and what follows a Predict."""
+    tags = cell.metadata.get("tags", [])
+    if "solution" in tags:
+        return {"source_hidden": True, "outputs_hidden": True}
+    return {"outputs_hidden": True} if "hide-output" in tags else {}
+
+
 def run(text: Path) -> None:
     """Execute a lesson's text and store it, with outputs, as the notebook of the same name."""
     notebook = jupytext.read(text)
@@ -65,6 +73,8 @@ def run(text: Path) -> None:
     notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"]}
     for cell in notebook.cells:
         cell.metadata = {k: cell.metadata[k] for k in CELL_METADATA if k in cell.metadata}
+        if hidden := folding(cell):
+            cell.metadata["jupyter"] = hidden
     nbformat.write(notebook, text.with_suffix(".ipynb"))
 
 
@@ -73,6 +83,9 @@ def check(text: Path) -> None:
     stored = text.with_suffix(".ipynb")
     assert stored.exists(), f"{stored.name} is missing: run the lesson"
     notebook = nbformat.read(stored, as_version=4)
+    for cell in notebook.cells:
+        hidden = cell.metadata.pop("jupyter", {})
+        assert hidden == folding(cell), f"{stored.name} hides {hidden} of a cell: run the lesson"
     try:
         compare_notebooks(
             jupytext.read(text), notebook, fmt="md:myst", allow_expected_differences=True
@@ -96,9 +109,10 @@ def is_current(text: Path) -> bool:
 
 
 def strip(text: Path, out: Path) -> None:
-    """Write a lesson's text as a notebook in `out`, without solutions and without outputs."""
+    """Write a lesson as a notebook in `out`, without outputs, an empty cell for each solution."""
     out.mkdir(parents=True, exist_ok=True)
-    notebook = jupytext.reads(SOLUTION.sub("", text.read_text("utf-8")), fmt="md:myst")
+    exercises = SOLUTION.sub("```{code-cell} ipython3\n```\n", text.read_text("utf-8"))
+    notebook = jupytext.reads(exercises, fmt="md:myst")
     nbformat.write(notebook, out / f"{text.stem}.ipynb")
 
 
