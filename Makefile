@@ -1,6 +1,7 @@
 # make demo      train a small DynamicConv on German-English text, translate, score: ten minutes
 # make test      check everything, one process per core
-# make book      the lessons as pages, in book/_build/html; make serve shows them
+# make book      the lessons as pages, in book/_build/html; make serve shows them;
+#                LINKS=--links checks the addresses in them instead
 # make lab       the lessons in JupyterLab
 # make lessons   run those whose text has changed, and store their outputs
 # make student   the lessons without solutions, in student/, to work in
@@ -26,7 +27,7 @@ test: .venv
 	.venv/bin/python -m pytest -q -n logical --maxprocesses=8
 
 book: .venv
-	.venv/bin/python -m dynconv.teach.book
+	.venv/bin/python -m dynconv.teach.book $(LINKS)
 
 serve: book
 	.venv/bin/python -m http.server --bind 127.0.0.1 --directory book/_build/html

@@ -1,6 +1,7 @@
 """What a release consists of: versions, licences, the index's README, and what workflows call."""
 
 import re
+import shutil
 import tomllib
 from importlib.util import module_from_spec, spec_from_file_location
 
@@ -9,6 +10,7 @@ import yaml
 from conftest import ROOT
 
 import dynconv
+from dynconv.teach.book import read_config
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -65,3 +67,15 @@ def test_workflows_call_what_exists(path):
     assert set(re.findall(r"^make (\w+)", commands, re.M)) <= set(targets)
     files = re.findall(r"tests/\w+\.py", commands)
     assert all((ROOT / file).exists() for file in files)
+
+
+@pytest.mark.parametrize("address", [None, ADDRESS])
+def test_the_book_has_buttons_only_with_an_address(address, tmp_path):
+    (tmp_path / "book").mkdir()
+    shutil.copy(ROOT / "book/_config.yml", tmp_path / "book")
+    urls = f'urls = {{Repository = "{address}"}}' if address else ""
+    (tmp_path / "pyproject.toml").write_text(f"[project]\n{urls}\n", encoding="utf-8")
+    config = read_config(tmp_path)
+    assert ("binderhub_url" in config["launch_buttons"]) == bool(address)
+    assert config["html"]["use_repository_button"] == bool(address)
+    assert config.get("repository", {}).get("url") == address

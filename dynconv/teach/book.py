@@ -1,13 +1,20 @@
 """Build the book from the stored notebooks. A warning of the builder is an error.
 
-python -m dynconv.teach.book [--out DIR]     pages in DIR/_build/html (DIR: book)
+python -m dynconv.teach.book [--out DIR] [--links]     pages in DIR/_build/html (DIR: book)
+
+With --links it visits every address that the book names instead, which takes a network. Where
+pyproject.toml names the repository's address, pages have buttons for it and for Binder.
 """
 
 import argparse
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from dynconv.errors import UserError
 from dynconv.teach.checkout import checkout, run_tool
@@ -18,19 +25,42 @@ def main() -> None:
     root = checkout()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=root / "book")
-    out = parser.parse_args().out.resolve()
+    parser.add_argument("--links", action="store_true", help="check the book's links instead")
+    arguments = parser.parse_args()
+    out = arguments.out.resolve()
     try:
         version = metadata.version("jupyter-book")
     except metadata.PackageNotFoundError:
         raise UserError("the book needs Jupyter Book: pip install 'dynconv[book]'") from None
     if int(version.split(".")[0]) != 1:
         raise UserError(f"Jupyter Book {version} is another program: pip install 'jupyter-book<2'")
+    # beside the original, because paths in it are relative
+    config = root / "book" / "_config.part.yml"
+    config.write_text(yaml.safe_dump(read_config(root)), encoding="utf-8")
     strict = ["-W", "-n", "--keep-going", "--all"]
-    files = ["--config", "book/_config.yml", "--toc", "book/_toc.yml", "--path-output", str(out)]
+    if arguments.links:
+        strict += ["--builder", "linkcheck"]
+    files = ["--config", str(config), "--toc", "book/_toc.yml", "--path-output", str(out)]
     builder = Path(sys.executable).with_name("jupyter-book")
-    if subprocess.run([builder, "build", ".", *files, *strict], cwd=root).returncode:
+    try:
+        failed = subprocess.run([builder, "build", ".", *files, *strict], cwd=root).returncode
+    finally:
+        config.unlink()
+    if failed:
         raise UserError("the book has warnings: they are printed above, in red")
     print(f"open {out / '_build/html/index.html'}")
+
+
+def read_config(root: Path) -> dict[str, Any]:
+    """Return book/_config.yml, with buttons if the project has a repository's address."""
+    config = yaml.safe_load((root / "book" / "_config.yml").read_text(encoding="utf-8"))
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    if address := project.get("urls", {}).get("Repository"):
+        config["repository"] = {"url": address, "branch": "main"}
+        config["launch_buttons"]["binderhub_url"] = "https://mybinder.org"
+        buttons = ("use_repository_button", "use_issues_button", "use_edit_page_button")
+        config["html"] |= dict.fromkeys(buttons, True)
+    return config
 
 
 if __name__ == "__main__":
