@@ -126,7 +126,8 @@ def test_runner_stores_outputs_and_writes_the_same_bytes_again(lesson):
     runner.check(lesson)
     code = [cell for cell in nbformat.reads(first.decode(), 4).cells if cell.cell_type == "code"]
     assert [cell.outputs[0].text for cell in code] == ["question\n", "answer\n"]
-    assert code[1].metadata == {"tags": ["solution"]}
+    hidden = {"source_hidden": True, "outputs_hidden": True}
+    assert code[1].metadata == {"tags": ["solution"], "jupyter": hidden}
     stored.unlink()
     runner.run(lesson)
     assert stored.read_bytes() == first
@@ -151,6 +152,7 @@ def test_run_takes_what_has_changed_or_is_named(lesson, monkeypatch):
     ("change", "message"),
     [
         (lambda nb: nb.cells[1].update(source="print('other')"), "differ"),
+        (lambda nb: nb.cells[3].metadata.pop("jupyter"), "hides {} of a cell"),
         (lambda nb: nb.cells[1].update(execution_count=None), "not run 1..N"),
         (
             lambda nb: nb.cells[1].outputs.append(
@@ -159,12 +161,13 @@ def test_run_takes_what_has_changed_or_is_named(lesson, monkeypatch):
             "holds errors",
         ),
     ],
-    ids=["edited", "not run", "failed"],
+    ids=["edited", "unfolded", "not run", "failed"],
 )
 def test_check_rejects_a_notebook_that_is(lesson, change, message):
     notebook = jupytext.read(lesson)
     for count, cell in enumerate((c for c in notebook.cells if c.cell_type == "code"), start=1):
         cell.execution_count = count
+        cell.metadata |= {"jupyter": runner.folding(cell)} if runner.folding(cell) else {}
     stored = lesson.with_suffix(".ipynb")
     nbformat.write(notebook, stored)
     runner.check(lesson)
@@ -184,7 +187,8 @@ def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["lessons", "student", "01", "-o", str(tmp_path / "out")])
     runner.main()
     notebook = nbformat.read(tmp_path / "out" / "01_title.ipynb", as_version=4)
-    assert [cell.source for cell in notebook.cells] == ["# Title", 'print("question")', "after"]
+    question = ["# Title", 'print("question")']
+    assert [cell.source for cell in notebook.cells] == [*question, "", "after"]
 
 
 def test_the_runner_names_the_package_that_is_missing(monkeypatch):
