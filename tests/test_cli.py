@@ -349,6 +349,7 @@ def declared(monkeypatch) -> None:
         ("pydantic.types", "pydantic is not installed: pip install pydantic"),
         ("cupy.cuda", "cupy is not installed: pip install 'dynconv[gpu]'"),
         ("jieba", "jieba is not installed: pip install 'dynconv[chinese]'"),
+        ("fcntl", "this needs Python's module fcntl, which Windows lacks: use WSL"),
         ("_lzma", "this Python was built without its own module _lzma: install a complete one"),
         ("nltk", "nltk is not installed: pip install --force-reinstall dynconv"),
     ],

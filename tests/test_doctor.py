@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def script(tmp_path, text: str) -> str:
 
 def quick(tmp_path) -> str:
     """The machine's own compiler, which here need not optimise."""
-    return script(tmp_path, f'exec {native.find_compiler()} "$@" -O0')
+    return script(tmp_path, f'exec {native.find_compiler()[0]} "$@" -O0')
 
 
 def native_is_refused(words: str) -> None:
@@ -74,9 +75,10 @@ def native_is_refused(words: str) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_no_compiler(machine):
+def test_no_compiler(machine, monkeypatch):
+    monkeypatch.setenv("PATH", "")
     machine("/nonexistent/cc")
-    native_is_refused(r"no C compiler \(/nonexistent/cc\): install one, .* 'apt install gcc'")
+    native_is_refused(r"no C compiler \(/nonexistent/cc, cc, gcc, clang\): .* 'apt install gcc'")
     text = said()
     assert f"The C kernels (impl='native') cannot run: {native.missing()}." in text
     assert "Everything works without them, in PyTorch alone, but more slowly" in text
@@ -92,8 +94,9 @@ def test_no_compiler(machine):
         ),
         ("exit 1", "/compiler cannot build the C kernels: no message$"),
         ("exit 0", "C kernels"),  # and writes nothing
+        (r"printf 'Fehler: \374ber' >&2; exit 1", "/compiler cannot .*: Fehler: \ufffdber$"),
     ],
-    ids=["message", "silent", "idle"],
+    ids=["message", "silent", "idle", "Latin-1"],
 )
 def test_compiler_that_fails(machine, tmp_path, text, words):
     machine(script(tmp_path, text))
@@ -115,12 +118,11 @@ class TestWithACompiler:
     def test_library_that_cannot_be_loaded(self, machine, monkeypatch):
         """Broken, or where no program may be run from."""
 
-        def build(compiler, define, path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        def build(compiler, dtype, path):
             path.write_bytes(b"half a library")
 
         monkeypatch.setattr(native, "build", build)
-        native_is_refused("float32.so")
+        native_is_refused(r"float32-\w+\.so: file too short")
         assert f"cannot run: {native.missing()}." in said()
 
     def test_library_is_built_once(self, machine, tmp_path):
@@ -133,7 +135,75 @@ class TestWithACompiler:
         assert [path] == list(native.cache_directory().iterdir())
         assert path.stat().st_mtime_ns == built
         text = said()
-        assert native.find_compiler() in text and str(native.cache_directory()) in text
+        assert native.find_compiler()[0] in text and str(native.cache_directory()) in text
+
+    def test_a_damaged_library_is_built_again(self, machine, tmp_path):
+        """In another process: the loader may end one that maps a damaged library."""
+        program = "from dynconv.kernels.cpu import build; print(build.missing())"
+        environment = os.environ | {"CC": quick(tmp_path)}
+
+        def answer() -> str:
+            command = [sys.executable, "-c", program]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True)
+            return done.stdout + done.stderr
+
+        assert answer() == "None\n"
+        (path,) = native.cache_directory().iterdir()
+        whole = path.read_bytes()
+        for damaged in (whole[: len(whole) // 2], b"", b"GIF89a" * 99):
+            path.write_bytes(damaged)
+            assert answer() == "None\n"
+            assert [path] == list(native.cache_directory().iterdir())
+            assert path.read_bytes() == whole
+
+    @pytest.mark.parametrize("fault", ["loading", "answer"])
+    def test_flags_that_give_no_working_library_are_passed_over(
+        self, machine, monkeypatch, tmp_path, fault
+    ):
+        """As clang's OpenMP, whose symbols PyTorch's lacks: the linker succeeds all the same."""
+        sources = tmp_path / "cpu"
+        shutil.copytree(native.SOURCES, sources)
+        text = (sources / "average.c").read_text()
+        if fault == "loading":
+            text += "#ifdef _OPENMP\nvoid nowhere(void);\nvoid f(void) { nowhere(); }\n#endif\n"
+        else:
+            before, void, after = text.partition("void cumulative_mean")
+            text = f"{before}#ifdef _OPENMP\n#define rounded(x) 7\n#endif\n{void}{after}"
+        (sources / "average.c").write_text(text)
+        monkeypatch.setattr(native, "SOURCES", sources)
+        machine(quick(tmp_path))
+        assert native.missing() is None
+        assert not native.library(torch.float32).threaded()
+        torch.testing.assert_close(
+            ops.cumulative_mean(X, impl="native"), ops.cumulative_mean(X, impl="loop")
+        )
+        assert "does not fit PyTorch's, so they run on one thread." in said()
+
+    @pytest.mark.skipif(not shutil.which("clang"), reason="there is no clang")
+    def test_clang(self, machine):
+        machine("clang")
+        assert native.missing() is None
+        assert "/clang and kept in" in said()
+
+    @pytest.mark.parametrize("command", ["{} -O0", "env {} -O0", "'{}' -O0"])
+    def test_a_compiler_with_arguments(self, machine, command):
+        machine(command.format(native.find_compiler()[0]))
+        assert native.find_compiler()[-1] == "-O0"
+        assert native.missing() is None
+
+    def test_a_compiler_that_is_not_there_is_replaced_and_told(self, machine):
+        machine("/nonexistent/cc -O0")
+        with pytest.warns(UserWarning, match="CC=/nonexistent/cc -O0 is not there, so /.*cc comp"):
+            assert native.missing() is None
+        assert "CC=/nonexistent/cc -O0 is not there, so" in said()
+
+    def test_an_unknown_user_without_a_home(self, machine, monkeypatch):
+        def home():
+            raise RuntimeError("Could not determine home directory.")
+
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        monkeypatch.setattr(native.Path, "home", home)
+        native_is_refused("no home directory: set HOME or XDG_CACHE_HOME")
 
     def test_other_source_compiler_or_processor_is_another_library(
         self, machine, monkeypatch, tmp_path
@@ -141,7 +211,7 @@ class TestWithACompiler:
         """The name of a library is a digest of all that it depends on."""
         names = set()
 
-        def build(compiler, define, path):
+        def build(compiler, dtype, path):
             names.add(path.name)
             raise native.NoKernels("only its name is wanted")
 
@@ -168,7 +238,7 @@ class TestWithACompiler:
         count = len(names)
         monkeypatch.setattr(native, "processor", lambda: "another")
         assert look() == count + 1
-        monkeypatch.setattr(native, "find_compiler", lambda: "/usr/bin/another")
+        monkeypatch.setattr(native, "find_compiler", lambda: ["/usr/bin/another"])
         assert look() == count + 2
 
     def test_two_processes_may_build_at_once(self, tmp_path):

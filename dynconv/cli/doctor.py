@@ -1,6 +1,7 @@
 """`dynconv doctor`: what is installed here, what impl="auto" chooses, and what is missing."""
 
 import platform
+import shlex
 import textwrap
 import time
 from importlib import metadata
@@ -84,6 +85,8 @@ def gpus() -> list[str]:
 
 def native_kernels() -> str:
     """Say when auto chooses the C kernels and why, or what their absence costs."""
+    import torch
+
     from dynconv.kernels.cpu import build as native
 
     if reason := native.missing():
@@ -92,10 +95,15 @@ def native_kernels() -> str:
             "in PyTorch alone, but more slowly: at 1,000 positions forward and backward take two "
             "(LightConv) to six (TaLK) times as long."
         )
+    compiler = native.find_compiler()
+    notes = [native.substitution(compiler)]
+    if not native.library(torch.float32).threaded():
+        notes.append("This compiler's OpenMP does not fit PyTorch's, so they run on one thread")
     return (
         "On a CPU, in float32, float64 and bfloat16, it chooses the C kernels (native), because "
         "they were the fastest at nearly every length that we measured. They are compiled by "
-        f"{native.find_compiler()} and kept in {native.cache_directory()}."
+        f"{shlex.join(compiler)} and kept in {native.cache_directory()}."
+        f"{''.join(f' {note}.' for note in notes if note)}"
     )
 
 

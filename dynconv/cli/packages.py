@@ -6,11 +6,15 @@ from importlib import metadata
 
 PACKAGES = {"cupy": "cupy-cuda13x", "yaml": "pyyaml"}
 """packages by module, where the names differ in more than case and hyphens"""
+UNIX_ONLY = "fcntl", "resource"
+"""the standard modules which this package imports and Windows lacks"""
 
 
 def explain_missing(module: str) -> str:
     """Say in one line that a module is missing, and how to get it."""
     top = module.partition(".")[0]
+    if top in UNIX_ONLY:
+        return f"this needs Python's module {top}, which Windows lacks: use WSL"
     if top in sys.stdlib_module_names:
         return f"this Python was built without its own module {top}: install a complete one"
     return f"{top} is not installed: {how_to_install(top)}"

@@ -49,6 +49,20 @@ def write_through(path: Path, data) -> None:
         os.fsync(file.fileno())
 
 
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a directory, would survive a loss of power."""
+    if path.is_dir():
+        if os.name == "nt":
+            return  # Windows opens no directories
+        descriptor = os.open(path, os.O_RDONLY)
+    else:
+        descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def read_yaml(path: Path) -> Any:
     """Return the content of a YAML file. Raises UserError when it cannot be read."""
     try:

@@ -97,4 +97,6 @@ def this_device() -> str:
 
 def load_average() -> str:
     """Return the load averages over 1, 5 and 15 minutes: how many processes wanted a core."""
+    if not hasattr(os, "getloadavg"):  # Windows
+        return "unknown"
     return ", ".join(f"{x:.1f}" for x in os.getloadavg())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dynconv.config.files import sha256
+from dynconv.config.files import sha256, sync
 from dynconv.errors import UserError
 from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
 from dynconv.text.prepared import FORMAT, Prepared, is_prepared, open_prepared
@@ -213,6 +213,5 @@ def _copy_text(splits: dict[str, list[Path]], languages: list[str], to: Path) ->
 
 def _sync_file(path: Path) -> dict[str, int | str]:
     """Force a file to the disk and return its size in bytes and its sha256."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
+    sync(path)
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}

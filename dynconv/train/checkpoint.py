@@ -29,7 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from dynconv.config import TrainConfig
-from dynconv.config.files import replace_text, sha256, write_through
+from dynconv.config.files import replace_text, sha256, sync, write_through
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.train.data import Place
@@ -177,9 +177,9 @@ class Checkpoints:
                 write_through(part / file, data)
             if path.exists():  # a damaged namesake, from which training could not go on
                 shutil.rmtree(path)
-            _sync(part)
+            sync(part)
             os.replace(part, path)
-            _sync(self.directory)
+            sync(self.directory)
         except OSError as error:
             shutil.rmtree(part, ignore_errors=True)
             raise UserError(
@@ -301,15 +301,6 @@ class Checkpoints:
         session.scaler.load_state_dict(state["scaler"])
         place, validated = Place(*checkpoint.meta["place"]), checkpoint.scores is not None
         session.progress = Progress(checkpoint.meta["update"], place, validated)
-
-
-def _sync(directory: Path) -> None:
-    """Make the names in a directory survive a loss of power."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

@@ -1,7 +1,6 @@
 """What training reports: log.jsonl, TensorBoard, a progress bar, the time left, and a trace."""
 
 import json
-import resource
 import sys
 import time
 from collections import defaultdict
@@ -237,6 +236,8 @@ def memory(device: torch.device) -> int:
     """Return the most bytes so far: of tensors on a GPU, or of the process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
+    import resource  # Windows has none, nor the lock of a run directory, which comes first
+
     unit = 1 if sys.platform == "darwin" else 1024  # Linux counts in kilobytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 

@@ -47,7 +47,7 @@ def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
     try:
         with locked(run / ".lock", message, "end it, or name another --run"):
             yield
-    except UserError:
+    except Exception:
         if made and not os.listdir(run):
             run.rmdir()
         raise

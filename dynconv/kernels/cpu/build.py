@@ -2,16 +2,19 @@
 
 There is one library per dtype, compiled for this machine's processor by the compiler that `CC`
 names, else by cc, gcc or clang, and kept in the user's cache directory. It needs neither Python's
-nor PyTorch's headers, and uses the threads of the OpenMP that PyTorch has loaded.
+nor PyTorch's headers, and uses the threads of the OpenMP that PyTorch has loaded; where compiler
+and OpenMP do not fit together, it runs on one thread.
 """
 
 import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -34,6 +37,7 @@ SIGNATURES = {
     "talk_backward": [P, P, P, P, P, P, P, *[N] * 10, I],
     "cumulative_mean": [I, P, P, *[N] * 5, I],
     "step": [P, P, P, P, *[N] * 8, I],
+    "threaded": [],
 }
 
 
@@ -69,75 +73,137 @@ def obstacle(x: Tensor) -> str:
 @cache
 def library(dtype: torch.dtype) -> ctypes.CDLL:
     """Load the kernels for this dtype, compiling them if needed; NoKernels if that fails."""
-    compiler, define = find_compiler(), DEFINES[dtype]
+    compiler = find_compiler()
+    if note := substitution(compiler):
+        warnings.warn(note, stacklevel=1)
     sources = ((SOURCES / name).read_text("utf-8") for name in ("vector.h", *NAMES))
-    loaded = cached_library(
+    path = cached_library(
         str(dtype).removeprefix("torch."),
-        [*sources, compiler, str(FLAGS), define],
-        lambda path: build(compiler, define, path),
+        [*sources, *compiler, str(FLAGS), DEFINES[dtype]],
+        lambda path: build(compiler, dtype, path),
         lambda reason: NoKernels(f"no C kernels in {reason}"),
     )
+    try:
+        return load(path)
+    except OSError as error:  # for instance where no program may be run from
+        raise NoKernels(f"no C kernels: {error}") from error
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """Load a library of the kernels, and declare what its functions take."""
+    loaded = ctypes.CDLL(str(path))
     for function, arguments in SIGNATURES.items():
         getattr(loaded, function).argtypes = arguments
         getattr(loaded, function).restype = None
+    loaded.threaded.restype = I
     return loaded
 
 
 def cached_library(
     name: str, parts: Sequence[str], make: Callable[[Path], None], error: Callable[[str], Exception]
-) -> ctypes.CDLL:
-    """Load the shared library that is made of `parts` from the cache; make(path) makes it first.
+) -> Path:
+    """Return the path of the shared library that is made of `parts`; make(path) makes it first.
+
+    A file's name ends in the checksum of its content, so a damaged one is made again: loading it
+    could end the process.
 
     parts  sources, compiler and flags
-    error  the exception to raise, from "PATH: why", where there is no room, no permission, or the
-           file is no library
+    error  the exception to raise, from "PATH: why", where there is no room or no permission
     """
     key = hashlib.sha256("\0".join([*parts, processor()]).encode()).hexdigest()[:16]
-    path = cache_directory() / f"{key}-{name}.so"
+    path = Path(f"{key}-{name}.so")
     try:
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-                make(Path(folder) / path.name)
-                # In one step, because another process may be doing the same.
-                os.replace(Path(folder) / path.name, path)
-        return ctypes.CDLL(str(path))
+        path = cache_directory() / path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for kept in path.parent.glob(f"{path.stem}-*.so"):
+            if kept == with_checksum(path, kept):
+                return kept
+            kept.unlink()
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            make(made)
+            kept = with_checksum(path, made)
+            os.replace(made, kept)  # in one step: another process may be doing the same
+        return kept
     except OSError as reason:
         raise error(f"{path}: {reason.strerror or reason}") from reason
 
 
-def find_compiler() -> str:
-    """Return the path of a C compiler; NoKernels if there is none."""
-    names = [os.environ["CC"]] if os.environ.get("CC") else ["cc", "gcc", "clang"]
-    for name in names:
+def with_checksum(path: Path, file: Path) -> Path:
+    """Return `path` with the checksum of a file's content at the end of its name."""
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+    return path.with_name(f"{path.stem}-{digest}.so")
+
+
+def find_compiler() -> list[str]:
+    """Return the C compiler's path, and the arguments that `CC` gives it; NoKernels without one."""
+    commands = [named for named in (compiler_in_cc(), ["cc"], ["gcc"], ["clang"]) if named]
+    for name, *arguments in commands:
         if path := shutil.which(name):
-            return path
+            return [path, *arguments]
+    tried = ", ".join(name for name, *_ in commands)
     raise NoKernels(
-        f"no C compiler ({', '.join(names)}): install one, for instance with "
+        f"no C compiler ({tried}): install one, for instance with "
         "'apt install gcc' or 'conda install gcc', for impl='native'"
     )
 
 
-def build(compiler: str, define: str, path: Path) -> None:
-    """Compile all sources into one library at `path`, with the first flags that work."""
+def compiler_in_cc() -> list[str]:
+    """Return the command in `CC`, such as "ccache gcc", as a list; it may be empty."""
+    named = os.environ.get("CC", "")
+    try:
+        return shlex.split(named)
+    except ValueError:  # quotes without end
+        return [named]
+
+
+def substitution(compiler: list[str]) -> str | None:
+    """Say that `compiler` takes the place of one in `CC` that is not there; None if it does not."""
+    named = compiler_in_cc()
+    if not named or shutil.which(named[0]):
+        return None
+    return f"CC={os.environ['CC']} is not there, so {shlex.join(compiler)} compiles the C kernels"
+
+
+def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
+    """Compile all sources into one library at `path`, with the first flags that work.
+
+    They work when the library can be loaded and computes a mean, with threads.
+    """
     objects = [str(path.with_name(f"{name}.o")) for name in NAMES]
     for flags in FLAGS:
-        compile_ = [compiler, "-O3", "-std=gnu11", "-fPIC", *flags, define]
+        compile_ = [*compiler, "-O3", "-std=gnu11", "-fPIC", *flags, DEFINES[dtype]]
         errors = []
         for name, out in zip(NAMES, objects, strict=True):
             errors = errors or run([*compile_, "-c", str(SOURCES / name), "-o", out])
         threads = openmp() if "-fopenmp" in flags else []
-        link = [compiler, "-shared", *objects, *threads, "-lm", "-o", str(path)]
-        if not (errors := errors or run(link)):
+        # each under a name of its own: a name that was loaded once stays what it was
+        linked = path.with_name(f"{''.join(flags)}.so")
+        errors = errors or run([*compiler, "-shared", *objects, *threads, "-lm", "-o", str(linked)])
+        if not (errors := errors or fault(linked, dtype)):
+            os.replace(linked, path)
             return
-    raise NoKernels(f"{compiler} cannot build the C kernels: {errors[0]}")
+    raise NoKernels(f"{shlex.join(compiler)} cannot build the C kernels: {errors[0]}")
+
+
+def fault(path: Path, dtype: torch.dtype) -> list[str]:
+    """Load a library and compute with it; return what is wrong, nothing if it is right."""
+    x = torch.arange(64, dtype=dtype).repeat_interleave(256)  # (1, 64, 256)
+    y = torch.empty_like(x)
+    try:
+        load(path).cumulative_mean(0, x.data_ptr(), y.data_ptr(), 1, 64, 256, x.numel(), 256, 2)
+    except (OSError, AttributeError) as error:  # it cannot be loaded, or lacks a function
+        return str(error).splitlines()
+    return [] if torch.allclose(y, x / 2, rtol=0.01) else ["what it builds gives wrong answers"]
 
 
 def run(command: list[str]) -> list[str]:
     """Run a compiler; return the lines of its error message, none if it succeeds."""
     english = {**os.environ, "LC_ALL": "C"}
     try:
-        process = subprocess.run(command, capture_output=True, text=True, env=english)
+        process = subprocess.run(
+            command, capture_output=True, encoding="utf-8", errors="replace", env=english
+        )
     except OSError as error:
         return [str(error)]
     return (process.stderr.strip() or "no message").splitlines() if process.returncode else []
@@ -146,7 +212,7 @@ def run(command: list[str]) -> list[str]:
 def openmp() -> list[str]:
     """Return what to link with: the OpenMP that PyTorch has loaded, to share its threads."""
     try:
-        maps = Path("/proc/self/maps").read_text()
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ["-fopenmp"]
     names = ("libgomp", "libiomp5", "libomp")
@@ -157,7 +223,7 @@ def openmp() -> list[str]:
 def processor() -> str:
     """Return the processor's model and features, on which -march=native depends."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor() + platform.machine()
     return "".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
@@ -165,4 +231,7 @@ def processor() -> str:
 
 def cache_directory() -> Path:
     """Return where the libraries are kept: $XDG_CACHE_HOME/dynconv, or ~/.cache/dynconv."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dynconv"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dynconv"
+    except RuntimeError:
+        raise OSError("this user has no home directory: set HOME or XDG_CACHE_HOME") from None

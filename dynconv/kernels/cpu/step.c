@@ -30,3 +30,12 @@ void step(const stored *past, const int64_t *at, const stored *w, stored *y, lon
       }
     }
 }
+
+// Whether this library was compiled with OpenMP; without it all functions run on one thread.
+int threaded(void) {
+#ifdef _OPENMP
+  return 1;
+#else
+  return 0;
+#endif
+}

@@ -14,7 +14,9 @@ from dynconv.lab.bench.cases import Case, Shape, attention, draw
 from dynconv.lab.bench.measure import Run
 from dynconv.ops.registry import OPERATORS
 
-LIMIT = min(8e9, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)  # bytes
+LIMIT = 8e9  # bytes
+if hasattr(os, "sysconf"):  # not on Windows
+    LIMIT = min(LIMIT, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
 MATRICES = {"band": 2, "window": 9}  # T x T per head that forward and backward hold at their peak
 
 

@@ -210,7 +210,9 @@ def toolchain() -> tuple[str, list[str], list[str]]:
 
 def load(code: str, names: tuple[str, ...], command: list[str]) -> ctypes.CDLL:
     """Load the library with these kernels, compiling it by `command` if the cache has none."""
-    source = "\n".join(['#line 1 "simulate.h"', HEADER.read_text(), '#line 1 "kernel.cu"', code])
+    source = "\n".join(
+        ['#line 1 "simulate.h"', HEADER.read_text(encoding="utf-8"), '#line 1 "kernel.cu"', code]
+    )
     source += '\n#line 1 "names"'
     for i, name in enumerate(names):
         source += f"""
@@ -221,15 +223,19 @@ extern "C" [[gnu::visibility("default")]] void describe_{i}(char* text, size_t r
     simulated::describe(text, room, kernel_{i}); }}"""
     parts = source, *command
     # A function that is only declared is an error when the library is loaded.
-    return native.cached_library(
+    path = native.cached_library(
         "cuda", parts, lambda path: build(source, command, path), CompileError
     )
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CompileError(str(error)) from None
 
 
 def build(source: str, command: list[str], path: Path) -> None:
     """Compile and link in two steps: in one, the compiler would link its own array checks."""
     text, compiled = path.with_name("kernel.cpp"), str(path.with_name("kernel.o"))
-    text.write_text(source)
+    text.write_text(source, encoding="utf-8")
     run([*command, "-c", str(text), "-o", compiled])
     run([command[0], "-shared", "-pthread", compiled, "-lm", "-o", str(path)])
 
