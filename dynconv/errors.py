@@ -1,6 +1,8 @@
 """The one exception for what a user can get wrong, and the hint that goes with a misspelt name."""
 
 import difflib
+import errno
+import re
 from collections.abc import Iterable
 
 
@@ -17,3 +19,16 @@ def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(known)}"
+
+
+def memory_error(error: BaseException) -> str | None:
+    """Return in one line that memory has run out, if that is what an error says, else None.
+
+    Python, PyTorch on a CPU, PyTorch on a GPU, and the dynamic linker each say it in their own way.
+    """
+    known = "out of memory", "can't allocate memory", "cannot allocate memory", "failed to map"
+    for sentence in re.split(r"\. |\n", str(error)):
+        if any(words in sentence.lower() for words in known):
+            return f"not enough memory ({sentence.strip()})"
+    full = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
+    return "not enough memory" if full else None

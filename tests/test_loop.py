@@ -216,7 +216,10 @@ def test_a_full_gpu_is_told(recipe, tmp_path, monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has ...")
 
     monkeypatch.setattr(update, "backward", backward)
-    with pytest.raises(UserError, match=r"^CUDA out of memory: lower train.batch_tokens \(now 400"):
+    with pytest.raises(
+        UserError,
+        match=r"^not enough memory \(CUDA out of memory\): lower train.batch_tokens \(now 400",
+    ):
         train(recipe, tmp_path)
 
 

@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from dynconv import __version__
 from dynconv.cli import (
     ablate,
     bench,
@@ -22,11 +23,13 @@ from dynconv.cli import (
     translate,
 )
 from dynconv.cli.packages import explain_missing
-from dynconv.cli.process import tune_cpu
-from dynconv.errors import UserError
+from dynconv.cli.process import check_output, drop_output, tune_cpu
+from dynconv.errors import UserError, memory_error
 
 COMMANDS = doctor, data, train, ablate, plan, plot, translate, generate, evaluate, score, bench
-INTERRUPTED = 130
+INTERRUPTED, PIPE_CLOSED = 130, 141  # as shells give them: 128 and the number of the signal
+
+SMALLER = "lower --beam or train.batch_tokens, or take a smaller model or text"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,15 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     system refuses (a full disk) or `bench kernels` finds a wrong kernel.
     """
     tune_cpu()
-    top = parser()
     try:
-        options, rest = top.parse_known_args(arguments)
-        if hasattr(options, "overrides"):  # argparse takes no positional that follows an option
-            options.overrides += [text for text in rest if not text.startswith("-")]
-            rest = [text for text in rest if text.startswith("-")]
-        if rest:
-            top.error(f"unrecognized arguments: {' '.join(rest)}")
-        return options.run(options) or 0
+        check_output()
+        try:
+            return execute(arguments)
+        finally:
+            sys.stdout.flush()  # here an error can still be told
     except UserError as error:
         return fail(str(error), 2)
     except KeyboardInterrupt:
@@ -53,8 +53,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.name is None or error.name.startswith("dynconv"):
             raise
         return fail(explain_missing(error.name), 2)
-    except OSError as error:  # a full disk, a closed pipe, no permission
+    except UnicodeEncodeError as error:  # a locale without umlauts
+        where = ascii(error.object[max(error.start - 20, 0) : error.end + 20])
+        return fail(f"{where} cannot be encoded in this locale: set PYTHONUTF8=1", 2)
+    except BrokenPipeError:  # `| head -1` has read enough
+        drop_output()
+        return PIPE_CLOSED
+    except (MemoryError, OSError, RuntimeError, ImportError) as error:
+        if reason := memory_error(error):
+            return fail(f"{reason}: {SMALLER}", 1)
+        if not isinstance(error, OSError):
+            raise
+        drop_output()
+        # a full disk, no permission
         return fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
+
+
+def execute(arguments: Sequence[str] | None) -> int:
+    """Parse the arguments, run the command and return its exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if sys.getfilesystemencoding() != "utf-8":  # then they may have been decoded into surrogates
+        " ".join(arguments).encode()
+    top = parser()
+    options, rest = top.parse_known_args(arguments)
+    if hasattr(options, "overrides"):  # argparse takes no positional that follows an option
+        options.overrides += [text for text in rest if not text.startswith("-")]
+        rest = [text for text in rest if text.startswith("-")]
+    if rest:
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options.run(options) or 0
 
 
 def fail(message: str, code: int) -> int:
@@ -63,12 +90,20 @@ def fail(message: str, code: int) -> int:
     return code
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose help fails where it cannot be written; argparse's own ignores that."""
+
+    def _print_message(self, message, file=None) -> None:
+        print(message, end="", file=file or sys.stderr)
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the parsed options' `run` is the function to call."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="dynconv",
         description="Convolutions that compete with self-attention: train, try, score.",
     )
+    top.add_argument("--version", action="version", version=f"dynconv {__version__}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(subparsers)

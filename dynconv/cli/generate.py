@@ -1,6 +1,7 @@
 """`dynconv generate`: sample text from a language model."""
 
 from dynconv.cli.options import add_command, add_run, load_trained, positive, say
+from dynconv.cli.process import write_utf8
 
 
 def add_parser(subparsers) -> None:
@@ -39,6 +40,7 @@ def add_parser(subparsers) -> None:
 def run(options) -> None:
     """Sample continuations of a prompt from a language model."""
     trained = load_trained(options, "language")
+    write_utf8()
     names = ("samples", "max_tokens", "temperature", "top_k", "top_p", "seed")
     sampling = {name: getattr(options, name) for name in names}
     for text in trained.generate(options.prompt, **sampling):

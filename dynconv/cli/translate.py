@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 
 from dynconv.cli.options import add_command, add_decoding, load_trained
+from dynconv.cli.process import write_utf8
+from dynconv.errors import UserError
 
 
 def add_parser(subparsers) -> None:
@@ -22,11 +24,14 @@ def run(options) -> None:
 
     trained = load_trained(options, "translation")
     if options.input == "-":
+        if sys.stdin is None:
+            raise UserError("standard input is closed: give --input FILE")
         lines = list(decode_lines(sys.stdin.buffer, "standard input"))
     else:
         lines = read_lines(Path(options.input), may_be_empty=True)
     text = "".join(f"{line}\n" for line in trained.generate(lines))
     if options.output == "-":
+        write_utf8()
         print(text, end="", flush=True)
     else:
         replace_text(Path(options.output), text)

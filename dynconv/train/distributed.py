@@ -26,6 +26,8 @@ those that die"""
 PATIENCE = timedelta(hours=2)
 """how long the others wait while one prepares data, validates or saves; they notice at once when
 it dies, because its connections close"""
+BY_TORCHRUN = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT".split()
+"""what torchrun sets in the environment of each process"""
 ENDING = (signal.SIGINT, signal.SIGTERM)
 """signals that end training after the current update"""
 
@@ -107,6 +109,11 @@ def joined(timeout: float) -> Iterator[Ranks]:
     if not dist.is_torchelastic_launched():
         yield Ranks()
         return
+    if absent := [name for name in BY_TORCHRUN if not os.environ.get(name)]:
+        raise UserError(
+            f"TORCHELASTIC_RUN_ID is set, as by torchrun, but not {', '.join(absent)}: start with "
+            "torchrun, or unset TORCHELASTIC_RUN_ID to train with one process"
+        )
     local = int(os.environ["LOCAL_RANK"])
     store, rank, size = next(dist.rendezvous("env://", timeout=START))
     store = fresh_store(store, rank, size)

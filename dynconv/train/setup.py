@@ -21,7 +21,7 @@ from dynconv.config import Recipe
 from dynconv.config.files import locked
 from dynconv.config.load import MAY_CHANGE, differences
 from dynconv.decode.unknown import read_dictionary
-from dynconv.errors import UserError
+from dynconv.errors import UserError, memory_error
 from dynconv.models import build
 from dynconv.tasks import HeldOut, task_of
 from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, prepare
@@ -55,12 +55,14 @@ def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
 
 @contextmanager
 def explain_memory(recipe: Recipe) -> Iterator[None]:
-    """Turn PyTorch's error of a full GPU into a UserError that names the remedy."""
+    """Turn an error of full memory into a UserError that names the remedy."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not (reason := memory_error(error)):
+            raise
         raise UserError(
-            f"{str(error).split('.')[0]}: lower train.batch_tokens (now "
+            f"{reason}: lower train.batch_tokens (now "
             f"{recipe.train.batch_tokens}) and raise train.accumulate as much"
         ) from None
 
