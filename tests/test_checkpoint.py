@@ -25,7 +25,9 @@ def run(recipe, tmp_path):
 
 
 def meta(update: int, bleu: float | None = None) -> dict:
-    return {"update": update, "place": [0, 0, 0], "loss": 1.0, "score": bleu, "vocabulary": ""}
+    sums = {"vocabulary": "", "text": ""}
+    scores = {"loss": None if bleu is None else 1.0, "score": bleu, "metric": "BLEU"}
+    return {"update": update, "place": [0, 0, 0], "batches": 1, "device": "cpu", **scores, **sums}
 
 
 def longer(run, recipe):

@@ -282,7 +282,10 @@ def test_a_flipped_byte_is_found_on_request(out, name):
         ("{", r"prepared\.json: not readable as JSON"),
         ("[1]", r"prepared\.json: not of format 'dynconv prepared corpus 2'"),
         ('{"format": "other"}', r"prepared\.json: not of format 'dynconv prepared corpus 2'"),
-        ('{"format": "dynconv prepared corpus 2"}', r"prepared\.json: altered \("),
+        (
+            '{"format": "dynconv prepared corpus 2"}',
+            r"prepared\.json: corpus: Field required: prepare it again",
+        ),
     ],
 )
 def test_a_foreign_description_is_refused(out, text, message):
@@ -328,6 +331,7 @@ def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, mo
 def test_opening_takes_no_memory(out):
     meta = json.loads((out / "prepared.json").read_text())
     meta["files"]["train.tokens"]["bytes"] = 1 << 33
+    meta["target_tokens"] = (1 << 32) - meta["source_tokens"]
     (out / "prepared.json").write_text(json.dumps(meta))
     os.truncate(out / "train.tokens", 1 << 33)  # sparse: no room on the disk, either
     assert traced(lambda: Pairs.of(open_prepared(out, verify=False))[0]) < 1 << 20

@@ -11,18 +11,29 @@
 Numbers are little-endian; an id takes two bytes, or four when there are more than 65,536 types.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from dynconv.config.files import sha256
+from dynconv.config.schema import Count, PositiveInt, read_json, validate_json
 from dynconv.errors import UserError
 from dynconv.text.vocabulary import Vocabularies
 
 FORMAT = "dynconv prepared corpus 2"
+CHUNK = 1 << 20
+"""sides of pairs that are checked at a time; even"""
+
+
+class PreparedFile(TypedDict):
+    """What prepared.json records of another file."""
+
+    bytes: Count
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -37,19 +48,19 @@ class Prepared:
     source: str | None
     """None for the text of a language model, whose lines are counted as pairs"""
     target: str
-    pairs: int
-    blank: int
+    pairs: Count
+    blank: Count
     """pairs left out because a side is blank"""
-    source_tokens: int
-    target_tokens: int
-    vocab_size: int | tuple[int, int]
+    source_tokens: Count
+    target_tokens: Count
+    vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt]
     """of both together, or of source and target"""
-    kind: str
-    """of the vocabulary: bytes | bpe | words"""
-    dtype: str
-    """of an id: uint16 | uint32"""
-    files: dict[str, dict]
-    """bytes and sha256 of each, by name"""
+    kind: Literal["bytes", "bpe", "words"]
+    """of the vocabulary"""
+    dtype: Literal["uint16", "uint32"]
+    """of an id"""
+    files: dict[str, PreparedFile]
+    """by name"""
 
     @cached_property
     def tokens(self) -> np.ndarray:
@@ -82,21 +93,15 @@ def open_prepared(directory: Path, *, verify: bool) -> Prepared:
     Raises UserError when it is something else, or a file is missing, truncated or altered; the
     contents are compared with the recorded checksums only to `verify` them.
     """
-    meta = directory / "prepared.json"
+    meta, remedy = directory / "prepared.json", "prepare it again"
     try:
-        fields = json.loads(meta.read_text(encoding="utf-8"))
+        tree = read_json(meta, remedy)
     except FileNotFoundError:
         raise UserError(f"{directory}: no prepared corpus here (it has no prepared.json)") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"{meta}: not readable as JSON ({error}): prepare it again") from None
-    if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
-        raise UserError(f"{meta}: not of format {FORMAT!r}: prepare it again")
-    try:
-        if isinstance(fields["vocab_size"], list):  # JSON has no tuples
-            fields["vocab_size"] = tuple(fields["vocab_size"])
-        prepared = Prepared(directory, **fields)
-    except (TypeError, KeyError) as error:
-        raise UserError(f"{meta}: altered ({error}): prepare it again") from None
+    if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
+        raise UserError(f"{meta}: not of format {FORMAT!r}: {remedy}")
+    prepared = validate_json(Prepared, {**tree, "directory": directory}, meta, remedy)
+    check_counts(prepared)
     for name, recorded in prepared.files.items():
         path = directory / name
         if not path.is_file():
@@ -107,4 +112,47 @@ def open_prepared(directory: Path, *, verify: bool) -> Prepared:
             )
         if verify and sha256(path) != recorded["sha256"]:
             raise UserError(f"{path}: altered, its sha256 is not the recorded: prepare it again")
+    if verify:
+        check_ids(prepared)
     return prepared
+
+
+def check_counts(corpus: Prepared) -> None:
+    """Raise UserError when the numbers in prepared.json contradict each other."""
+    sizes = {name: file["bytes"] for name, file in corpus.files.items()}
+    sides = 1 if corpus.source is None else 2
+    tokens = corpus.source_tokens + corpus.target_tokens
+    tokens += corpus.pairs + 1 if sides == 1 else 0  # an <eos> of each line, and one before all
+    expected = {
+        "train.tokens": np.dtype(corpus.dtype).itemsize * tokens,
+        "train.bounds": 8 * (sides * corpus.pairs + 1),
+        "vocabulary.json": sizes.get("vocabulary.json", 0),
+    }
+    for name, size in expected.items():
+        if sizes.get(name) != size:
+            raise UserError(
+                f"{corpus.directory / 'prepared.json'}: altered: {name} has {sizes.get(name)} "
+                f"bytes, not the {size} of these counts and dtype: prepare it again"
+            )
+
+
+def check_ids(corpus: Prepared) -> None:
+    """Read all ids of a prepared corpus; UserError for one that is not in the vocabulary.
+
+    Memory is bounded, as it is for everything here.
+    """
+    sizes = corpus.vocab_size if isinstance(corpus.vocab_size, tuple) else (corpus.vocab_size,) * 2
+    sides = 1 if corpus.source is None else 2
+    tokens, bounds = corpus.tokens, corpus.bounds
+    problem = None
+    for start in range(0, len(bounds) - 1, CHUNK):
+        cuts = bounds[start : start + CHUNK + 1]
+        if cuts[0] < 0 or cuts[-1] > len(tokens) or (np.diff(cuts) <= 0).any():
+            problem = "train.bounds: not increasing offsets into train.tokens"
+            break
+        largest = np.maximum.reduceat(tokens[cuts[0] : cuts[-1]], cuts[:-1] - cuts[0])
+        for side in range(sides):
+            if (found := int(largest[side::sides].max())) >= sizes[side - sides]:
+                problem = f"train.tokens: has id {found}, beyond vocab_size {corpus.vocab_size}"
+    if problem:
+        raise UserError(f"{corpus.directory}/{problem}: prepare it again")

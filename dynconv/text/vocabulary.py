@@ -151,6 +151,8 @@ class Vocabularies(NamedTuple):
             tree = json.loads(path.read_text(encoding="utf-8"))
             joint = tree.keys() != {"source", "target"}
             trees = [tree] if joint else [tree["source"], tree["target"]]
+            for each in trees:
+                _check(each)
             sides = [Vocabulary(Tokenizer.from_str(json.dumps(tree))) for tree in trees]
         except Exception as error:  # tokenizers raises a bare Exception
             raise UserError(f"{path}: not a readable vocabulary ({error})") from error
@@ -166,6 +168,29 @@ class Vocabularies(NamedTuple):
             trees = {side: json.loads(each._tokenizer.to_str()) for side, each in sides}
             text = json.dumps(trees, indent=1, ensure_ascii=False)
         path.write_text(text, encoding="utf-8")
+
+
+def _check(tree: dict) -> None:
+    """Raise ValueError for types or settings that `save` does not write.
+
+    `tokenizers` accepts many of them, and aborts, hangs or pads when it encodes a line.
+    """
+    model, types = tree["model"], tree["model"]["vocab"]
+    kind = "bytes" if model.get("unk_token") is None else "bpe" if "merges" in model else "words"
+    tokenizer, specials = _empty(kind)
+    ours = json.loads(tokenizer.to_str())
+    for theirs, settings in ((tree, ours), (model, ours["model"])):
+        for key in settings.keys() & theirs.keys() - {"added_tokens", "model", "vocab", "merges"}:
+            if theirs[key] != settings[key]:
+                raise ValueError(f"{key} is {str(theirs[key])[:60]}, not {settings[key]}")
+    if sorted(types.values()) != [*range(len(types))]:
+        raise ValueError("the ids of its types are not 0, 1, 2 ...")
+    for number, name in enumerate(specials):
+        if types.get(name) != number:
+            raise ValueError(f"{name} has the id {types.get(name)}, not {number}")
+    for added in tree.get("added_tokens", ()):
+        if types.get(added["content"]) != added["id"]:
+            raise ValueError(f"the added token {added['content']} is no type of that id")
 
 
 def _empty(kind: str, **learned):

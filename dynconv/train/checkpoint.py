@@ -23,13 +23,22 @@ import shutil
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NotRequired
 
 import torch
+from pydantic import ConfigDict
 from torch import Tensor, nn
+from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
 from dynconv.config.files import replace_text, sha256, sync, write_through
+from dynconv.config.schema import (
+    NonNegativeInt,
+    Number,
+    PositiveInt,
+    read_json,
+    validate_json,
+)
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.train.data import Place
@@ -38,6 +47,49 @@ from dynconv.train.legacy import history_in_log
 from dynconv.train.session import Progress, Session
 
 FORMAT = "dynconv checkpoint 3"
+RESTORE = "restore the file, or remove this checkpoint"
+
+
+class Scored(TypedDict):
+    """An earlier validation, as meta.json records it."""
+
+    loss: Number
+    score: Number
+    metric: str
+
+
+class Meta(TypedDict):
+    """The content of meta.json."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")
+
+    format: Literal["dynconv checkpoint 3"]
+    update: NonNegativeInt
+    place: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt]
+    batches: PositiveInt
+    """in one update, over all ranks"""
+    device: str
+    loss: Number | None
+    score: Number | None
+    metric: NotRequired[str]
+    history: NotRequired[list[Scored]]
+    """missing from runs of dynconv 0.1"""
+    vocabulary: str
+    text: str
+    sha256: dict[str, str]
+
+
+class OptimizerState(TypedDict):
+    """What an optimizer remembers of each parameter, by its number; its settings are not read."""
+
+    state: dict[int, dict[str, Any]]
+
+
+class State(TypedDict):
+    """The content of state.pt."""
+
+    optimizer: OptimizerState
+    scaler: dict[str, NonNegativeInt | Number]
 
 
 class Checkpoint(NamedTuple):
@@ -49,16 +101,14 @@ class Checkpoint(NamedTuple):
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
         """Open the checkpoint in a directory; UserError when it is none of dynconv."""
+        file = path / "meta.json"
         try:
-            meta = json.loads((path / "meta.json").read_text(encoding="utf-8"))
+            tree = read_json(file, RESTORE)
         except FileNotFoundError:
             raise UserError(f"{path}: no checkpoint here (it has no meta.json)") from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path / 'meta.json'}: not readable as JSON ({error})") from None
-        if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-            raise UserError(
-                f"{path}: not a checkpoint of dynconv (no format {FORMAT!r} in meta.json)"
-            )
+        meta = validate_json(Meta, tree, file, RESTORE)
+        if (meta["loss"] is None) != (meta["score"] is None):
+            raise UserError(f"{file}: loss or score is null, and not the other: {RESTORE}")
         return cls(path, meta)
 
     @property
@@ -75,19 +125,25 @@ class Checkpoint(NamedTuple):
 
     def read_weights(self) -> dict[str, Tensor]:
         """Read the weights by name; UserError when the file is damaged."""
+        from safetensors import SafetensorError
         from safetensors.torch import load
 
-        return load(self._read("model.safetensors"))
+        data = self._read("model.safetensors")
+        try:
+            return load(data)
+        except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
+            path = self.path / "model.safetensors"
+            raise UserError(f"{path}: not weights in safetensors ({error}): {RESTORE}") from None
 
     def read_state(self) -> dict[str, Any]:
         """Read the states of optimizer and scaler; UserError when the file is damaged."""
-        data = self._read("state.pt")
+        data, path = self._read("state.pt"), self.path / "state.pt"
         try:
-            return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+            state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except Exception as error:  # pickle's, of a file that somebody else wrote
             cause = str(error).split("\n")[0]
-            path = self.path / "state.pt"
             raise UserError(f"{path}: foreign; nothing was executed ({cause})") from None
+        return validate_json(State, state, path, RESTORE)
 
     def _read(self, name: str) -> bytes:
         path = self.path / name
@@ -296,9 +352,7 @@ class Checkpoints:
             )
         check_machine(checkpoint, config, session.ranks)
         load_weights(session.model, checkpoint.read_weights(), checkpoint.path)
-        state = checkpoint.read_state()
-        session.optimizer.load_state_dict(state["optimizer"])
-        session.scaler.load_state_dict(state["scaler"])
+        load_state(session, checkpoint)
         place, validated = Place(*checkpoint.meta["place"]), checkpoint.scores is not None
         session.progress = Progress(checkpoint.meta["update"], place, validated)
 
@@ -311,12 +365,11 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
     """Copy tensors, which come from `path`, into the model.
 
-    Raises UserError when names or shapes do not match.
+    Raises UserError when names, shapes or types do not match.
     """
     parameters = dict(model.named_parameters())
     for name in parameters.keys() | tensors.keys():
-        there = tuple(tensors[name].shape) if name in tensors else "missing"
-        here = tuple(parameters[name].shape) if name in parameters else "missing"
+        there, here = describe(tensors.get(name)), describe(parameters.get(name))
         if there != here:
             raise UserError(
                 f"{path}: the checkpoint of another recipe: {name} is {there}, the model's {here}"
@@ -324,6 +377,46 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(tensors[name])
+
+
+def load_state(session: Session, checkpoint: Checkpoint) -> None:
+    """Copy the states of a checkpoint into the session's optimizer and scaler.
+
+    The settings of the optimizer stay those of the recipe. Raises UserError when the states are of
+    another kind or shape.
+    """
+    state, path = checkpoint.read_state(), checkpoint.path / "state.pt"
+    optimizer, scaler = session.optimizer, session.scaler
+    saved = state["optimizer"]["state"]
+    names = MOMENTS[session.recipe.train.optimizer]
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if not saved or not saved.keys() <= set(range(len(parameters))):
+        raise UserError(f"{path}: the state of an optimizer of another model: {RESTORE}")
+    for number, moments in saved.items():
+        there = {name: describe(value) for name, value in moments.items()}
+        here = {name: describe(parameters[number]) for name in names}
+        if "step" in here:
+            here["step"] = "() float32"
+        if there != here:
+            raise UserError(
+                f"{path}: the optimizer's state of parameter {number} is {there}, "
+                f"not {here}: {RESTORE}"
+            )
+    if state["scaler"].keys() != scaler.state_dict().keys():
+        raise UserError(f"{path}: not the scaler of train.precision, but {state['scaler']}")
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": saved})
+    scaler.load_state_dict(state["scaler"])
+
+
+MOMENTS = {"adam": ("step", "exp_avg", "exp_avg_sq"), "nag": ("momentum_buffer",)}
+"""what each optimizer remembers of a parameter"""
+
+
+def describe(value: Any) -> str:
+    """Return shape and type of a tensor, `(3, 4) float32`; of another value its type."""
+    if not isinstance(value, Tensor):
+        return "missing" if value is None else type(value).__name__
+    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
 
 
 def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:

@@ -3,15 +3,17 @@
 import json
 import platform
 import subprocess
-from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
 import torch
+from pydantic import ConfigDict
+from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.config.files import replace_text
 from dynconv.config.load import dump_recipe, load_recipe
+from dynconv.config.schema import PositiveInt, read_json, validate_json
 from dynconv.errors import UserError
 from dynconv.train.session import Session
 
@@ -37,10 +39,23 @@ def record_start(session: Session) -> None:
         "threads": torch.get_num_threads(),
         "processes": session.ranks.size,
     }
-    starts = []
-    with suppress(OSError, ValueError):  # there is none, or a crash has spoiled it
-        starts = json.loads(path.read_text(encoding="utf-8"))
-    replace_text(path, json.dumps([*starts, start], indent=1))
+    replace_text(path, json.dumps([*read_starts(run), start], indent=1))
+
+
+class Start(TypedDict):
+    """An entry of environment.json, as far as it is read back."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")
+
+    threads: PositiveInt
+
+
+def read_starts(run: Path) -> list[Start]:
+    """Return the entries of environment.json; [] without it, or after a loss of power."""
+    path, remedy = run / "environment.json", "remove it; training does not need it"
+    if not path.exists() or not path.read_bytes().strip(b"\0"):
+        return []
+    return validate_json(list[Start], read_json(path, remedy), path, remedy)
 
 
 def processor() -> str:

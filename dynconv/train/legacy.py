@@ -17,7 +17,9 @@ def history_in_log(checkpoint: Path, update: int, config: TrainConfig) -> list[d
     run = checkpoint.parent.parent
     if (run / "log.jsonl").exists():
         events = [e for e in read_log(run) if e["event"] == "valid" and e["update"] < update]
-        return [{name: event[name] for name in Validation._fields} for event in events]
+        if all(event.keys() >= set(Validation._fields) for event in events):
+            return [{name: event[name] for name in Validation._fields} for event in events]
+        raise UserError(f"{run / 'log.jsonl'}: a validation without loss, score or metric")
     if config.schedule == "plateau" or config.patience is not None:
         raise UserError(
             f"{run / 'log.jsonl'}: missing, and {checkpoint}, which dynconv 0.1 made, does not "

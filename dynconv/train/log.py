@@ -5,13 +5,16 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import NotRequired
 
 import torch
+from pydantic import ConfigDict
+from typing_extensions import TypedDict
 
 from dynconv.config.files import replace_text
+from dynconv.config.schema import NonNegativeInt, Number, validate_json
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
@@ -74,17 +77,41 @@ class Watch:
         return added / sum(self.seconds[name] for name in UPDATE)
 
 
-def read_log(run: Path) -> list[dict[str, Any]]:
-    """Return the events of a run in order, without lines that a crash has left half written."""
+class Event(TypedDict):
+    """A line of log.jsonl, as far as it is read back."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")
+
+    event: str
+    update: NonNegativeInt
+    loss: NotRequired[Number]
+    score: NotRequired[Number]
+    metric: NotRequired[str]
+    lr: NotRequired[Number]
+    norm: NotRequired[Number]
+    tokens_per_s: NotRequired[Number]
+
+
+def read_log(run: Path) -> list[Event]:
+    """Return the events of a run in order, without lines that a crash has left half written.
+
+    Raises UserError for a line that is JSON, but no event.
+    """
     path = run / "log.jsonl"
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; is {run} a run directory?") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
     events = []
-    for line in lines:
-        with suppress(ValueError):
-            events.append(json.loads(line))
+    for number, line in enumerate(lines, 1):
+        try:
+            tree = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        where, remedy = f"{path}, line {number}", "remove it; training does not need it"
+        events.append(validate_json(Event, tree, where, remedy))
     return events
 
 

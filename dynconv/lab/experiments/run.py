@@ -5,18 +5,34 @@ import json
 import math
 from pathlib import Path
 from signal import Signals
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
 from dynconv.config.files import replace_text
+from dynconv.config.schema import NonNegative, Number, PositiveInt, read_json, validate_json
 from dynconv.errors import UserError
 from dynconv.text import is_prepared
 from dynconv.train import load_model, train
+from dynconv.train.environment import read_starts
 from dynconv.train.log import Watch
 from dynconv.train.setup import prepare_for, same_recipe
 
 DIVERGES = "diverges"
 SPLIT = "test"
+
+
+class Results(TypedDict, total=False):
+    """The content of ablation.json: see `Run.results`."""
+
+    starts: list[NonNegative]
+    score: Number | Literal["diverges"]
+    metrics: dict[str, Number]
+    valid_loss: Number | None
+    seconds: NonNegative | None
+    precision: str
+    threads: PositiveInt
 
 
 class Run(NamedTuple):
@@ -28,7 +44,7 @@ class Run(NamedTuple):
     directory: Path
 
     @property
-    def results(self) -> dict[str, Any]:
+    def results(self) -> Results:
         """Return what is known; {} before the first start has ended.
 
         starts      seconds of updates in each start that was not killed
@@ -40,7 +56,10 @@ class Run(NamedTuple):
         threads     threads of the last start
         """
         path = self.directory / "ablation.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        remedy = "remove it, and the row is scored again"
+        return (
+            validate_json(Results, read_json(path, remedy), path, remedy) if path.exists() else {}
+        )
 
     @property
     def finished(self) -> bool:
@@ -101,9 +120,9 @@ class Run(NamedTuple):
     def _conditions(self, starts: list[float]) -> dict[str, Any]:
         resolved = load_recipe(self.directory / "recipe.yaml")
         # environment.json lists every start, killed or not
-        environments = json.loads((self.directory / "environment.json").read_text(encoding="utf-8"))
+        environments = read_starts(self.directory)
         return {
             "seconds": sum(starts) if len(starts) == len(environments) else None,
             "precision": resolved.train.precision,
-            "threads": environments[-1]["threads"],
+            "threads": environments[-1]["threads"] if environments else None,
         }
