@@ -25,10 +25,10 @@ SLOWEST = (
     "test_kills.py",
     "test_distributed.py",
     "test_cli.py",
-    "test_lab.py",
+    "test_jupyter.py",
     "28_wmt.ipynb",
     "test_cuda_kernels.py",
-    "test_rehearse.py",
+    "test_dry_run.py",
     "test_plan.py",
     "test_book.py",
     "test_processes.py",
@@ -92,7 +92,7 @@ def gpu_record(config, stats: dict[str, list]) -> Path | None:
 @pytest.fixture(params=["chosen", "full"])
 def golden(request):
     """Numbers of the released code: first those of the repository, then all, where they are."""
-    from released import CHOSEN, FULL, Golden
+    from golden_cases import CHOSEN, FULL, Golden
 
     folder = {"chosen": CHOSEN, "full": FULL}[request.param]
     if not folder.is_dir():

@@ -26,7 +26,7 @@ from dynconv.config import (
 )
 from dynconv.config.listing import list_experiments, read_comment
 from dynconv.lab import ledger
-from dynconv.lab.experiments import run, table
+from dynconv.lab.ablate import run, table
 from dynconv.models import build
 from dynconv.tasks import Evaluation
 from dynconv.train import Trained, setup, train

@@ -16,10 +16,10 @@ from test_cuda_kernels import mask
 from dynconv import cli, ops
 from dynconv.kernels.cuda import build
 from dynconv.lab import simulate
-from dynconv.lab.bench import competitors as rivals
+from dynconv.lab.bench import baselines as cpu_baselines
 from dynconv.lab.bench.cases import Case, Shape, draw, dtype_name
-from dynconv.lab.bench.cuda import command, competitors, contest, floors, gate, gpu
-from dynconv.lab.bench.cuda.contest import Contest
+from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu, race, roofline
+from dynconv.lab.bench.kernels.race import Contest
 from dynconv.lab.bench.measure import Cpu, Run, measure
 from dynconv.lab.simulate import nvrtc
 
@@ -83,7 +83,7 @@ TALK = Case("talk_conv", 31, HALF, Shape(112, 32, 1024, 16))
     ids=["light_conv", "talk_conv"],
 )  # fmt: skip
 def test_floors_by_hand(case, direction, counts, us, launches, expected_us):
-    known = floors.predict(case)[direction]
+    known = roofline.predict(case)[direction]
     assert [known[name] for name in ("bytes", "operations", "cycles")] == counts
     assert list(known["us"].values()) == pytest.approx(us, abs=1e-4)
     assert known["floor_us"] == max(list(known["us"].values())[:2])
@@ -105,15 +105,15 @@ def test_floors_by_hand(case, direction, counts, us, launches, expected_us):
     ],
 )
 def test_cycles_by_hand(operator, forward, backward):
-    found = floors.predict(Case(operator, 31, F32, Shape(1, 32, 128, 2)))
+    found = roofline.predict(Case(operator, 31, F32, Shape(1, 32, 128, 2)))
     assert found["forward"]["cycles"] == forward and found["backward"]["cycles"] == backward
 
 
-@pytest.mark.parametrize("operator", command.OPERATORS)
+@pytest.mark.parametrize("operator", bench.OPERATORS)
 def test_every_kernel_has_a_limit_of_its_own(operator):
     """Whatever is launched is in the table of cycles, and more work takes more of everything."""
     sizes = [Case(operator, K, F32, Shape(4, T, 512, 4)) for T, K in ((64, 3), (128, 3), (128, 31))]
-    found = [floors.predict(case) for case in sizes]
+    found = [roofline.predict(case) for case in sizes]
     for direction in ("forward", "backward"):
         assert found[0][direction]["launches"] >= 1
         for what in ("bytes", "operations", "cycles", "expected_us"):
@@ -122,12 +122,12 @@ def test_every_kernel_has_a_limit_of_its_own(operator):
 
 
 def test_a_direction_moves_its_inputs_and_its_outputs():
-    for operator in command.OPERATORS:
+    for operator in bench.OPERATORS:
         case = Case(operator, 3, HALF, SMALL)
         inputs, g, _ = draw(case, CPU)
         read = sum(z.nbytes for z in inputs)
-        assert floors.minimum_bytes(case)["forward"] == read + g.nbytes
-        assert floors.minimum_bytes(case)["backward"] == 2 * read + g.nbytes
+        assert roofline.minimum_bytes(case)["forward"] == read + g.nbytes
+        assert roofline.minimum_bytes(case)["backward"] == 2 * read + g.nbytes
 
 
 @pytest.mark.parametrize("K", [3, 31])
@@ -164,8 +164,8 @@ def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monke
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--operators", "light_conv,dynamic", ["'dynamic'", *command.OPERATORS]),
-        ("--operators", "cumulative_mean", ["'cumulative_mean'", *command.OPERATORS]),
+        ("--operators", "light_conv,dynamic", ["'dynamic'", *bench.OPERATORS]),
+        ("--operators", "cumulative_mean", ["'cumulative_mean'", *bench.OPERATORS]),
         ("--dtypes", "float32,half", ["'half'", "float16", "bfloat16", "float64"]),
         ("--shapes", "2x12x8x3", ["3 heads", "8 channels"]),
         ("--shapes", "long", ["'long'", "BxTxCxH"]),
@@ -210,21 +210,21 @@ def unwritten(out):
 def errors(kernels, operator: str, dtype=F64, K: int = 3) -> dict:
     case = Case(operator, K, dtype, Shape(3, 40, 16, 2))
     inputs, g, seed = draw(case, CPU)
-    return gate.gate(kernels, case, inputs, g, seed)[0]
+    return correctness.gate(kernels, case, inputs, g, seed)[0]
 
 
 def passes(found: list[float], dtype=F64) -> bool:
     run = Run("light_conv", "cuda", "forward")
-    gate.judge(run, found, gate.ALLOWED[dtype_name(dtype)])
+    correctness.judge(run, found, correctness.ALLOWED[dtype_name(dtype)])
     assert (run.note is None) == run.right
     return run.right
 
 
 @simulated
-@pytest.mark.parametrize("operator", command.OPERATORS)
+@pytest.mark.parametrize("operator", bench.OPERATORS)
 @pytest.mark.parametrize(("dtype", "K"), [(F64, 3), (F64, 31), (F32, 9), (HALF, 3)], ids=str)
 def test_right_kernels_pass(operator, dtype, K, monkeypatch):
-    monkeypatch.setattr(gate, "PART", 2 * 40 * 16)  # two sentences, then one
+    monkeypatch.setattr(correctness, "PART", 2 * 40 * 16)  # two sentences, then one
     for found in errors(simulate.kernels, operator, dtype, K).values():
         assert passes(found, dtype), found
 
@@ -280,8 +280,8 @@ def test_the_mask_has_its_share_and_is_the_same_backward():
 def test_the_mask_is_read_off_the_kernels(K):
     case = Case("dynamic_conv_softmax", K, F64, Shape(2, 20, 16, 2))
     (_, logits), _, seed = draw(case, CPU)
-    kept, _ = gate.mask(simulate.kernels, case, logits, seed)
-    wanted = mask(seed.item(), logits.shape, gate.DROPOUT) != 0
+    kept, _ = correctness.mask(simulate.kernels, case, logits, seed)
+    wanted = mask(seed.item(), logits.shape, correctness.DROPOUT) != 0
     s = torch.arange(20)[:, None] + torch.arange(K) - K // 2
     inside = ((s >= 0) & (s < 20))[:, None].expand_as(kept)
     assert torch.equal(kept[inside], wanted[inside])
@@ -289,25 +289,25 @@ def test_the_mask_is_read_off_the_kernels(K):
 
 def test_nan_never_passes():
     run = Run("light_conv", "cuda", "backward")
-    gate.judge(run, [0.0, nan, 1.0], 1e-6)
+    correctness.judge(run, [0.0, nan, 1.0], 1e-6)
     assert run.right is False and isnan(run.error) and "nan" in run.note
-    gate.judge(run := Run("light_conv", "cuda", "backward"), [1e-7, 1e-6], 1e-6)
+    correctness.judge(run := Run("light_conv", "cuda", "backward"), [1e-7, 1e-6], 1e-6)
     assert run.right is True and run.error == pytest.approx(1e-6) and run.note is None
-    assert gate.error(torch.zeros(3), torch.zeros(3).double()) == 0
-    assert gate.error(torch.tensor([1.1, 0.0]), torch.tensor([1.0, 0.0]).double()) > 0.09
+    assert correctness.error(torch.zeros(3), torch.zeros(3).double()) == 0
+    assert correctness.error(torch.tensor([1.1, 0.0]), torch.tensor([1.0, 0.0]).double()) > 0.09
 
 
 def test_memory_is_poisoned_as_long_as_the_kernels_write():
-    with gate.poisoned():
+    with correctness.poisoned():
         assert torch.empty(9).isnan().all()
     assert not torch.are_deterministic_algorithms_enabled()
 
 
 @simulated
-@pytest.mark.parametrize("operator", command.OPERATORS)
+@pytest.mark.parametrize("operator", bench.OPERATORS)
 def test_the_first_versions_pass_where_they_have_a_direction(operator):
     case = Case(operator, 3, F32, SMALL)
-    runs = competitors.kernel_runs(simulate.kernels, case, *draw(case, CPU))
+    runs = baselines.kernel_runs(simulate.kernels, case, *draw(case, CPU))
     directions = ["forward", "backward"] if operator in ("light_conv", "talk_conv") else ["forward"]
     assert [run.direction for run in runs if run.impl == "v1"] == directions
     assert all(run.right and run.error < 5e-7 for run in runs), runs
@@ -319,8 +319,8 @@ def test_a_first_version_that_fails_stops_nobody(monkeypatch):
         raise OSError("no room in the cache")
 
     case = Case("light_conv", 3, F32, Shape(1, 8, 4, 2))
-    monkeypatch.setattr(competitors, "first_versions", lambda *arguments: {"forward": fail})
-    runs = competitors.kernel_runs(simulate.kernels, case, *draw(case, CPU))
+    monkeypatch.setattr(baselines, "first_versions", lambda *arguments: {"forward": fail})
+    runs = baselines.kernel_runs(simulate.kernels, case, *draw(case, CPU))
     assert [(run.impl, run.right) for run in runs[:2]] == [("cuda", True)] * 2
     assert runs[2].note == "failed: no room in the cache" and runs[2].right is None
 
@@ -395,19 +395,19 @@ def test_tables_are_100_columns_wide():
     small.times = [2e-6]
     floor = {"bytes": 10**7, "floor_us": 0.1}
     rows = [contest_of(4300.0, 700.0).row(case, one, floor, 1e-3) for one in (run, small)]
-    text = command.operator_table(rows)
+    text = bench.operator_table(rows)
     assert width(text) <= 100
     assert all(part in text for part in ("a reason", "channels_last  backward", "nan", "WRONG"))
 
 
 def bench_on_cpu(kernels, tmp_path, monkeypatch, operators=("light_conv",)):
     """The whole command but for the GPU; the exit's number, the file, the text."""
-    monkeypatch.setattr(competitors, "first_versions", lambda *arguments: {})
-    monkeypatch.setitem(gate.ALLOWED, "float32", 1e-6)
-    cases = command.make_cases(["2x12x8x2", "1x9x8x2"], ["float32"], operators, ["3"])
+    monkeypatch.setattr(baselines, "first_versions", lambda *arguments: {})
+    monkeypatch.setitem(correctness.ALLOWED, "float32", 1e-6)
+    cases = bench.make_cases(["2x12x8x2", "1x9x8x2"], ["float32"], operators, ["3"])
     path, said = tmp_path / "kernels.json", []
     contest = Contest(OnCpu(), kernels, 3)
-    wrong = command.measure_cases(contest, cases, "the command", path, said.append)
+    wrong = bench.measure_cases(contest, cases, "the command", path, said.append)
     return wrong, json.loads(path.read_text()), "\n".join(said)
 
 
@@ -486,16 +486,16 @@ def test_what_is_measured_is_kept_when_the_rest_is_not(tmp_path, monkeypatch):
 
 def test_the_exit_code_counts_wrong_kernels(monkeypatch, capsys):
     for wrong, code in ((0, 0), (3, 1)):
-        monkeypatch.setattr(command, "bench_kernels", lambda *a, wrong=wrong, **b: wrong)
+        monkeypatch.setattr(bench, "bench_kernels", lambda *a, wrong=wrong, **b: wrong)
         assert cli.main(COMMAND) == code
 
 
 def test_the_default_shapes_keep_ten_sentences(monkeypatch):
     bench_kernels = Mock(return_value=0)
-    monkeypatch.setattr(command, "bench_kernels", bench_kernels)
+    monkeypatch.setattr(bench, "bench_kernels", bench_kernels)
     assert cli.main(["bench", "kernels"]) == 0
     (shapes, dtypes, operators, sizes), given = bench_kernels.call_args
-    cases = command.make_cases(shapes, dtypes, operators or command.OPERATORS, sizes)
+    cases = bench.make_cases(shapes, dtypes, operators or bench.OPERATORS, sizes)
     shapes = {case.shape for case in cases}
     assert {(s.B, s.T) for s in shapes if s.C == 1024} == {
         (10, 10), (10, 100), (10, 1000), (10, 10_000), (112, 32)
@@ -507,15 +507,15 @@ def test_the_default_shapes_keep_ten_sentences(monkeypatch):
 def test_attention_says_how_it_was_made():
     q = torch.randn(1, 2, 4, 8, requires_grad=True)
     out = torch.nn.functional.scaled_dot_product_attention(q, q, q) + 1
-    assert competitors.attention_backend(out) == "flash"
-    assert competitors.attention_backend(q @ q.mT) == "products"
+    assert baselines.attention_backend(out) == "flash"
+    assert baselines.attention_backend(q @ q.mT) == "products"
 
 
 @simulated
 def test_pytorch_compiles_once_per_operator_and_dtype(monkeypatch):
-    monkeypatch.setattr(contest, "COMPILED", 12)
-    monkeypatch.setattr(contest, "compiled", lambda function: function)
-    monkeypatch.setattr(competitors, "first_versions", lambda *arguments: {})
+    monkeypatch.setattr(race, "COMPILED", 12)
+    monkeypatch.setattr(race, "compiled", lambda function: function)
+    monkeypatch.setattr(baselines, "first_versions", lambda *arguments: {})
     one = Contest(OnCpu(), simulate.kernels, 1)
     for K, dtype, directions in (
         (3, F32, ["forward", "backward"]),
@@ -541,7 +541,7 @@ def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
     for row in report["numbers"]["rows"]:
         if row["impl"] in ("cuda", "v1", ""):
             assert row["right"] is not False and row["ms"] > 0 and row["note"] is None, row
-    assert {row["operator"] for row in report["numbers"]["rows"]} > set(command.OPERATORS)
+    assert {row["operator"] for row in report["numbers"]["rows"]} > set(bench.OPERATORS)
 
 
 @pytest.fixture
@@ -608,7 +608,7 @@ def test_what_waits_is_not_captured(capturing, fails_at, expected, pool):
 
 @simulated
 def test_what_would_need_a_matrix_for_each_head_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(rivals, "LIMIT", 2 * 4 * 2 * 2 * 12 * 12 - 1)
+    monkeypatch.setattr(cpu_baselines, "LIMIT", 2 * 4 * 2 * 2 * 12 * 12 - 1)
     _, report, text = bench_on_cpu(simulate.kernels, tmp_path, monkeypatch)
     band = [row for row in report["numbers"]["rows"] if row["impl"] == "band"]
     left = [row["T"] for row in band if row["ms"] is None]

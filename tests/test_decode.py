@@ -16,7 +16,7 @@ from dynconv.config import (
 from dynconv.decode import beam_search, greedy, translate
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import limits
-from dynconv.decode.state import Incremental
+from dynconv.decode.stepper import Incremental
 from dynconv.errors import UserError
 from dynconv.lab.bench.decode import Recompute
 from dynconv.models import build

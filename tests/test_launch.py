@@ -17,7 +17,7 @@ from dynconv.kernels.cuda.plan import Launch, contiguous
 from dynconv.kernels.layout import accumulator
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
-from dynconv.lab.bench.cuda import floors
+from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.simulate import nvrtc
 from dynconv.layers import DynamicConv
 from dynconv.ops import auto
@@ -112,7 +112,7 @@ def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
         case = Case(operator, int(K), getattr(torch, dtype), Shape(10, 1000, 1024, 16))
         named = case.describe() | {"direction": direction}
         (row,) = (row for row in rows if named.items() <= row.items())
-        assert row == named | floors.predict(case)[direction]
+        assert row == named | roofline.predict(case)[direction]
         recorded = (*row["us"].values(), row["expected_us"])
         assert numbers == [f"{number:.1f}" for number in recorded], (K, dtype, direction)
 

@@ -8,7 +8,7 @@ from conftest import ROOT
 
 from dynconv.config import find_experiment, load_experiment
 from dynconv.lab import ledger
-from dynconv.lab.experiments.table import summary
+from dynconv.lab.ablate.table import summary
 
 PAGE = (ROOT / "book/results.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -36,7 +36,7 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> int:
     """Train and score the rows of a table, with several seeds. The same command again resumes."""
-    from dynconv.lab.experiments import ablate
+    from dynconv.lab.ablate import ablate
 
     signal = ablate(
         options.name,

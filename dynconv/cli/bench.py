@@ -96,7 +96,7 @@ def run_operators(options) -> None:
 
 def run_kernels(options) -> int:
     """Check the CUDA kernels, then time them against their floors, attention and PyTorch."""
-    from dynconv.lab.bench.cuda.command import bench_kernels
+    from dynconv.lab.bench.kernels.bench import bench_kernels
 
     wrong = bench_kernels(
         options.shapes,

@@ -14,7 +14,7 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Draw the curves of one or more runs."""
-    from dynconv.lab.curves import plot
+    from dynconv.lab.plot import plot
 
     output = options.output or options.runs[0] / "curves.png"
     plot(options.runs, output)

@@ -39,7 +39,7 @@ def run(options) -> int:
 
     recipe = load_recipe(options.recipe, options.overrides)
     if options.dry_run:
-        from dynconv.lab.rehearse import rehearse
+        from dynconv.lab.dry_run import rehearse
 
         print(dump_recipe(recipe))
         for line in rehearse(recipe):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from dynconv.decode.constraints import Constraint, at_least
-from dynconv.decode.state import Incremental
+from dynconv.decode.stepper import Incremental
 from dynconv.text import EOS, PAD
 
 

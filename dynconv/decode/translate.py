@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dynconv.config import DataConfig, DecodeConfig
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
-from dynconv.decode.state import Incremental
+from dynconv.decode.stepper import Incremental
 from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
 from dynconv.text import Vocabularies, buckets, pad

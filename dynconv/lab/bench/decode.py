@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dynconv.decode import translate
-from dynconv.decode.state import Incremental
+from dynconv.decode.stepper import Incremental
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import Run, ratios, spread, take_turns
 from dynconv.text import load_parallel

@@ -7,8 +7,8 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.lab import ledger
+from dynconv.lab.bench.baselines import choose, competitors
 from dynconv.lab.bench.cases import Shape, parse_shape
-from dynconv.lab.bench.competitors import choose, competitors
 from dynconv.lab.bench.measure import Cpu, four_digits, measure, ratios, spread
 from dynconv.lab.bench.table import Column, digits, table
 from dynconv.ops.registry import OPERATORS

@@ -10,7 +10,7 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.kernels.layout import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
-from dynconv.lab.bench.cuda import floors
+from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.measure import Run
 
 DROPOUT = 0.1  # the share of DropConnect
@@ -83,7 +83,7 @@ def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, boo
     for first in range(0, period, R):
         units = (t[:, None] % period == first + r).to(logits.dtype)  # (T, R)
         x = units.repeat(1, H).expand(B, T, C).contiguous()
-        out = floors.call_forward(kernels, case, [x, logits], seed, DROPOUT)
+        out = roofline.call_forward(kernels, case, [x, logits], seed, DROPOUT)
         weights.append(out.unflatten(2, (H, R)))
     s = t[:, None] + torch.arange(K, device=t.device) - K // 2  # (T, K): the position a tap meets
     index = (s % period)[:, None].expand(B, T, H, K)
@@ -105,8 +105,8 @@ def gate(
     for drop in (False, True) if case.operator == SEEDED else (False,):
         dropconnect, factor = (seed, DROPOUT) if drop else (None, 0.0), None
         with poisoned():
-            out = floors.call_forward(kernels, case, inputs, *dropconnect)
-            gradients = floors.call_backward(kernels, case, g, inputs, *dropconnect)
+            out = roofline.call_forward(kernels, case, inputs, *dropconnect)
+            gradients = roofline.call_backward(kernels, case, g, inputs, *dropconnect)
             if drop:
                 kept, right = mask(kernels, case, inputs[1], seed)
                 scale = torch.tensor(1 / (1 - DROPOUT), dtype=accumulator(case.dtype))

@@ -12,8 +12,8 @@ from dynconv import ops
 from dynconv.kernels.cuda.call import launch_on_gpu
 from dynconv.kernels.cuda.plan import NUMBERS, Launch, array, dropconnect, strides
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
-from dynconv.lab.bench.cuda import floors
-from dynconv.lab.bench.cuda.gate import ALLOWED, DROPOUT, error, gate, judge, poisoned
+from dynconv.lab.bench.kernels import roofline
+from dynconv.lab.bench.kernels.correctness import ALLOWED, DROPOUT, error, gate, judge, poisoned
 from dynconv.lab.bench.measure import Run
 from dynconv.lab.simulate.plans import launch_on_cpu
 
@@ -94,12 +94,12 @@ def eager(case: Case) -> dict[str, Callable[..., Tensor]]:
 
 
 def kernel_runs(kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tensor) -> list[Run]:
-    """Return the runs of the kernels in use and of their first versions, checked by the gate."""
+    """Return the checked runs of the kernels in use and of their first versions."""
     dropconnect = (seed, DROPOUT) if case.operator == SEEDED else ()
     errors, expected = gate(kernels, case, inputs, g, seed)
     calls = {
-        "forward": partial(floors.call_forward, kernels, case, inputs, *dropconnect),
-        "backward": partial(floors.call_backward, kernels, case, g, inputs, *dropconnect),
+        "forward": partial(roofline.call_forward, kernels, case, inputs, *dropconnect),
+        "backward": partial(roofline.call_backward, kernels, case, g, inputs, *dropconnect),
     }
     dtype, runs = dtype_name(case.dtype), []
     for direction, call in calls.items():

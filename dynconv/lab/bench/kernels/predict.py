@@ -11,7 +11,7 @@ from dynconv.errors import UserError
 from dynconv.kernels.cuda.build import code
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
-from dynconv.lab.bench.cuda import floors
+from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.table import WIDTH, Column, size, table
 from dynconv.lab.simulate import nvrtc
 
@@ -25,7 +25,7 @@ def resources(cases: Sequence[Case]) -> list[dict]:
     """
     dynamic: dict[str, dict[str, int]] = defaultdict(dict)  # by source and kernel
     for case in cases:
-        for launch in chain(*floors.launches(case).values()):
+        for launch in chain(*roofline.launches(case).values()):
             kernels = dynamic[launch.source]
             kernels[launch.kernel] = max(launch.shared, kernels.get(launch.kernel, 0))
     rows = []
@@ -50,16 +50,16 @@ def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[s
     rows = [
         case.describe() | {"direction": direction} | limits
         for case in cases
-        for direction, limits in floors.predict(case).items()
+        for direction, limits in roofline.predict(case).items()
     ]
     numbers = {
         "assumed": {
-            "copy_bytes_per_s": floors.COPY,
-            "float32_operations_per_s": floors.FMA,
-            "multiprocessors": floors.MULTIPROCESSORS,
-            "clock_hz": floors.CLOCK,
-            "launch_s": floors.LAUNCH,
-            "reached": floors.REACHED,
+            "copy_bytes_per_s": roofline.COPY,
+            "float32_operations_per_s": roofline.FMA,
+            "multiprocessors": roofline.MULTIPROCESSORS,
+            "clock_hz": roofline.CLOCK,
+            "launch_s": roofline.LAUNCH,
+            "reached": roofline.REACHED,
         },
         "rows": rows,
     }
@@ -76,11 +76,11 @@ def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[s
 def floors_table(rows: Sequence[dict]) -> str:
     """Return a table per shape and dtype, with a line per operator, K and direction."""
     about = (
-        f"Expected on an H200, not measured: {floors.COPY / 1e12:g} TB/s copied, "
-        f"{floors.FMA / 1e12:g} TFLOP/s, {floors.MULTIPROCESSORS} multiprocessors with "
-        f"{floors.CLOCK / 1e9:g} GHz. Microseconds that the bytes, the operations, and the "
+        f"Expected on an H200, not measured: {roofline.COPY / 1e12:g} TB/s copied, "
+        f"{roofline.FMA / 1e12:g} TFLOP/s, {roofline.MULTIPROCESSORS} multiprocessors with "
+        f"{roofline.CLOCK / 1e9:g} GHz. Microseconds that the bytes, the operations, and the "
         "pipeline to L1 and shared memory take at least; expected: the longest of them / "
-        f"{floors.REACHED:g}, and {floors.LAUNCH * 1e6:g} for each launch."
+        f"{roofline.REACHED:g}, and {roofline.LAUNCH * 1e6:g} for each launch."
     )
     columns = [
         Column("MB", 9, lambda row: row["bytes"] / 1e6),

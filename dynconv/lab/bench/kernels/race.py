@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from dynconv.lab.bench.baselines import Competitor
 from dynconv.lab.bench.cases import Case, Shape, attention, draw
-from dynconv.lab.bench.competitors import Competitor
-from dynconv.lab.bench.cuda import floors
-from dynconv.lab.bench.cuda.competitors import attention_backend, compiled, eager, kernel_runs
-from dynconv.lab.bench.cuda.gpu import Gpu
+from dynconv.lab.bench.kernels import roofline
+from dynconv.lab.bench.kernels.baselines import attention_backend, compiled, eager, kernel_runs
+from dynconv.lab.bench.kernels.gpu import Gpu
 from dynconv.lab.bench.measure import Run, first_line, four_digits, measure
 
 COMPILED = 1000  # the length T at which PyTorch compiles once per operator and dtype
@@ -47,7 +47,7 @@ class Contest:
     ) -> dict:
         """Return a row of the file.
 
-        floor     the prediction of `floors.predict` for this direction: bytes and floor_us
+        floor     the prediction of `roofline.predict` for this direction: bytes and floor_us
         eager_ms  milliseconds of the fastest of PyTorch's eager implementations
         """
         floor = floor or {"bytes": None, "floor_us": None}
@@ -115,7 +115,7 @@ class Contest:
             rival = Competitor(case, "compiled", function, leaves, g)
             runs += [rival.run(direction) for direction in DIRECTIONS]
         measure(runs, self.clock, self.rounds, f"{case.operator}, T = {case.shape.T:,}")
-        predictions, rows = floors.predict(case), []
+        predictions, rows = roofline.predict(case), []
         for run in runs:
             rivals = [z for z in runs if z.impl in functions and z.direction == run.direction]
             best = min((z.ms for z in rivals if z.ms and not z.note), default=None)

@@ -9,9 +9,9 @@ from dynconv.config import find_experiment, load_experiment, load_row
 from dynconv.config.listing import read_comment
 from dynconv.errors import UserError
 from dynconv.lab import ledger
-from dynconv.lab.experiments.plot import plot
-from dynconv.lab.experiments.run import Run
-from dynconv.lab.experiments.table import format_score, results, table
+from dynconv.lab.ablate.plot import plot
+from dynconv.lab.ablate.run import Run
+from dynconv.lab.ablate.table import format_score, results, table
 from dynconv.train.distributed import Ranks
 from dynconv.train.setup import run_lock
 

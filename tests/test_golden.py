@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from released import CHOSEN, FULL, Golden
+from golden_cases import CHOSEN, FULL, Golden
 
 
 def names() -> list[str]:

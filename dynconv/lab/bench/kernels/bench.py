@@ -17,9 +17,9 @@ from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.plan import NUMBERS
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
-from dynconv.lab.bench.cuda.contest import Contest
-from dynconv.lab.bench.cuda.gpu import Gpu
-from dynconv.lab.bench.cuda.plan import plan as write_plan
+from dynconv.lab.bench.kernels.gpu import Gpu
+from dynconv.lab.bench.kernels.predict import plan as write_plan
+from dynconv.lab.bench.kernels.race import Contest
 from dynconv.lab.bench.table import WIDTH, Column, size, table
 
 DTYPES = {dtype_name(dtype): dtype for dtype in NUMBERS}

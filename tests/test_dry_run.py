@@ -7,7 +7,7 @@ import pytest
 from dynconv import cli
 from dynconv.config import load_recipe
 from dynconv.config.listing import recipe_names
-from dynconv.lab.rehearse import TRANSLATION, narrow, rehearse
+from dynconv.lab.dry_run import TRANSLATION, narrow, rehearse
 
 SHIPPED = recipe_names()
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from dynconv.lab import style
-from dynconv.lab.experiments.run import DIVERGES
-from dynconv.lab.experiments.table import finite
+from dynconv.lab.ablate.run import DIVERGES
+from dynconv.lab.ablate.table import finite
 
 
 def plot(results: dict[str, Any], output: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from dynconv.config import AnyModelConfig, ConvS2SConfig, Experiment
-from dynconv.lab.experiments.run import DIVERGES, Run
+from dynconv.lab.ablate.run import DIVERGES, Run
 from dynconv.models import build
 
 SECONDS = "of updates with their data and log, without validations and checkpoints; null: not known"
