@@ -1,4 +1,4 @@
-"""The one exception for what a user can get wrong, and the hint that goes with a misspelt name."""
+"""The exception for user errors, and the hint for a misspelt name."""
 
 import difflib
 import errno
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 
 class UserError(ValueError):
-    """A mistake in what the user gave (a file, a recipe, an option), told in one line.
+    """An error in the user's input (a file, a recipe, an option), reported in one line.
 
-    The line names the value and the remedy. The command line prints it without a traceback
+    The line names the value and how to fix it. The command line prints it without a traceback
     and exits with code 2; in a program it is an ordinary `ValueError`.
     """
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
-    """`did you mean X?` for the nearest known name; without one, `otherwise` and all of them."""
+    """Return `did you mean X?` for the nearest known name, or `otherwise` and all known names."""
     known = list(known)
     near = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(known)}"

@@ -4,15 +4,22 @@ import os
 import random
 from pathlib import Path
 
-import pytest
-
-from dynconv.config import DataConfig, DecodeConfig, ModelConfig, Recipe, StackConfig, TrainConfig
-from dynconv.models.mixers import find_mixer
-
-# The models are tiny. Nothing above loads torch; commands and notebooks inherit this.
+# The models are tiny. PyTorch reads this when it is loaded; commands and notebooks inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# On a GPU, what deterministic algorithms ask of matrix products
+# Deterministic matrix products on a GPU need this.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import pytest  # noqa: E402
+
+from dynconv.config import (  # noqa: E402
+    DataConfig,
+    DecodeConfig,
+    ModelConfig,
+    Recipe,
+    StackConfig,
+    TrainConfig,
+)
+from dynconv.models.mixers import find_mixer  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()

@@ -3,7 +3,7 @@
 import torch
 
 from dynconv import ops
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 
 F32, F64, F16, HALF = torch.float32, torch.float64, torch.float16, torch.bfloat16
 CONVS = ("depthwise_conv", "light_conv", "dynamic_conv")

@@ -9,9 +9,8 @@ from torch import nn
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, Recipe
 from dynconv.decode import beam_search
-from dynconv.decode.stepper import Incremental
+from dynconv.decode.stepper import Incremental, Recompute
 from dynconv.errors import UserError
-from dynconv.lab.bench.decode import Recompute
 from dynconv.layers.convs2s import (
     GatedConv,
     KeyedMemory,

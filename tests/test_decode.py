@@ -16,9 +16,8 @@ from dynconv.config import (
 from dynconv.decode import beam_search, greedy, translate
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import limits
-from dynconv.decode.stepper import Incremental
+from dynconv.decode.stepper import Incremental, Recompute
 from dynconv.errors import UserError
-from dynconv.lab.bench.decode import Recompute
 from dynconv.models import build
 from dynconv.text import EOS, PAD, Vocabularies, Vocabulary, pad
 

@@ -105,7 +105,7 @@ def test_loss_is_the_log_probability_of_the_target(cutoffs, embeddings):
     logp = model.output(hidden)
     torch.testing.assert_close(logp.exp().sum(-1), torch.ones(len(target), dtype=torch.float64))
     expected = -logp.gather(1, target[:, None]).squeeze(1)
-    torch.testing.assert_close(model.nats(hidden, target), expected)
+    torch.testing.assert_close(model.nll(hidden, target), expected)
 
 
 @pytest.mark.parametrize("embeddings", ["tied", "separate"])
@@ -114,7 +114,7 @@ def test_gradients_reach_every_parameter(types, embeddings):
     """Those of a tail without targets are zero, not missing, on which DDP would wait."""
     model = small("talk", embeddings=embeddings).train()
     tokens = torch.arange(types)[None]
-    model.nats(model.hidden_states(tokens)[0], tokens[0]).sum().backward()
+    model.nll(model.hidden_states(tokens)[0], tokens[0]).sum().backward()
     zero = {name for name, p in model.named_parameters() if not p.grad.any()}
     tails = {"output.words.1", "output.words.2", "output.projections.0", "output.projections.1"}
     if embeddings == "tied":
@@ -169,7 +169,7 @@ def test_separate_softmax_is_that_of_pytorch():
             ours.words[i + 1].copy_(predict.weight)
     hidden, target = torch.randn(20, 12, dtype=torch.float64), torch.arange(20)
     torch.testing.assert_close(ours(hidden), theirs.log_prob(hidden))
-    torch.testing.assert_close(ours.nats(hidden, target), -theirs(hidden, target).output)
+    torch.testing.assert_close(ours.nll(hidden, target), -theirs(hidden, target).output)
 
 
 def test_embeddings_begin_with_variance_one():
@@ -187,9 +187,9 @@ def test_under_autocast_the_loss_is_float32(cutoffs):
         assert model.embed(model.embedding, TOKENS).dtype == torch.float32
         hidden = model.hidden_states(TOKENS).flatten(0, 1)
         assert model.output(hidden).dtype == torch.float32
-        nats = model.nats(hidden, TOKENS.flatten())
+        nats = model.nll(hidden, TOKENS.flatten())
     assert nats.dtype == torch.float32 and nats.isfinite().all()
-    exact = model.nats(model.hidden_states(TOKENS).flatten(0, 1), TOKENS.flatten())
+    exact = model.nll(model.hidden_states(TOKENS).flatten(0, 1), TOKENS.flatten())
     assert nats.mean().item() == pytest.approx(exact.mean().item(), rel=0.02)  # 8 bits of mantissa
 
 

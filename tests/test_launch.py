@@ -14,7 +14,7 @@ from conftest import gpu_record
 from dynconv import ops
 from dynconv.kernels.cuda import build, call, plan
 from dynconv.kernels.cuda.plan import Launch, contiguous
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.kernels import roofline

@@ -52,7 +52,7 @@ def test_good_input_passes(B, dtype):
 @pytest.mark.parametrize(
     ("axes", "shape", "words"),
     [
-        ("CK", (3, 3), "3 kernels for 6 channels: give one a channel"),
+        ("CK", (3, 3), "3 kernels for 6 channels: give one per channel"),
         ("CK", (6, 1, 3), r"weight \(6, 1, 3\) does not fit x \(2, 5, 6\): weight is \(C, K\)"),
         ("HK", (4, 3), "4 heads do not divide 6 channels"),
         ("HK", (0, 3), "0 heads do not divide 6 channels"),

@@ -8,7 +8,7 @@ import torch
 
 from dynconv import ops
 from dynconv.kernels.cuda import build, plan
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 from dynconv.lab import simulate
 from dynconv.lab.simulate import CompileError, KernelFault
 from dynconv.lab.simulate.trace import trace, trace_launches, traffic

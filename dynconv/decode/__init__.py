@@ -1,4 +1,4 @@
-"""From a model to text: search for translations, samples of a language model, surprisal."""
+"""Generates and scores text: beam search, sampling, per-token log-likelihood."""
 
 from dynconv.decode.sample import sample
 from dynconv.decode.search import Hypothesis, beam_search, greedy

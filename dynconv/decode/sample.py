@@ -1,4 +1,4 @@
-"""Samples of a language model, token by token."""
+"""Samples text from a language model, token by token."""
 
 from collections.abc import Sequence
 
@@ -25,9 +25,9 @@ def sample(
 ) -> list[list[int]]:
     """Return continuations of a prompt, in ids without the prompt, all computed at once.
 
-    prompt       ids, of which <eos> is put in front; may be empty
+    prompt       token ids, may be empty; <eos> is prepended
     samples      how many continuations
-    max_tokens   most tokens of each
+    max_tokens   maximum tokens of each
     temperature, top_k, top_p   see `next_probabilities`
     seed         the same seed gives the same samples, on the same device
     end          a token that ends a sample and is left out of it; None: all have max_tokens

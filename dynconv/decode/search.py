@@ -41,7 +41,7 @@ def limits(
 def greedy(
     model: nn.Module, source: Tensor, pad_mask: Tensor, max_length: int | None = None
 ) -> list[list[int]]:
-    """Return target ids that begin with the likeliest token and continue likewise, for each row.
+    """Return each row's greedy translation as ids: the most likely token at every step.
 
     source (B, S) int64; pad_mask (B, S) bool, True is padding.
     """

@@ -1,10 +1,30 @@
-"""A stepper: the next token's logits, from the state that the decoder's layers keep.
+"""Steppers: they return the logits of the next token, given the newest.
 
 A call takes the newest token of each row; `keep` takes the rows to continue with. There are
 N = B x beam rows, a sentence's hypotheses next to each other, which share the encoder's B rows.
 """
 
+import torch
 from torch import Tensor, nn
+
+
+class Recompute:
+    """Runs the decoder over the whole prefix at each step: the oracle, O(T^2) positions."""
+
+    def __init__(self, model: nn.Module, source: Tensor, pad_mask: Tensor):
+        self.model = model
+        self.memory = model.encode(source, pad_mask)
+        self.prefix = source.new_empty(len(source), 0)
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Return the logits (N, V) after the newest tokens (N,)."""
+        self.prefix = torch.cat([self.prefix, tokens[:, None]], dim=1)
+        return self.model.output(self.model.hidden_states(self.prefix, self.memory)[:, -1])
+
+    def keep(self, sentences: Tensor, rows: Tensor) -> None:
+        """Continue with these sentences and these rows; a row may appear several times."""
+        self.memory = self.memory.select(sentences)
+        self.prefix = self.prefix[rows]
 
 
 class Incremental:

@@ -1,4 +1,4 @@
-"""How much a text surprises a language model: what perplexity is made of."""
+"""Per-token negative log-likelihood of a text, from which perplexity is computed."""
 
 import numpy as np
 import torch
@@ -22,10 +22,10 @@ def surprisal(
 
     tokens        (N,) ids: line, <eos>, line, <eos> ... What comes before the first is <eos>
     block         tokens of a window; None: each line with its <eos>, which makes lines independent
-    context       that the model also reads, at most, before a window; they are not scored. With 0
-                  it reads the one token from which the window's first is predicted, and no more
-    batch_tokens  most positions, padding included, that it runs over at once, or one window if
-                  that is longer
+    context       maximum tokens to read before a window without scoring them; with 0 the model
+                  reads only the token from which the window's first is predicted
+    batch_tokens  maximum positions per batch, padding included; a longer window is a batch of its
+                  own
 
     The model is in eval mode afterwards. Raises UserError for numbers that make no window.
     """
@@ -47,5 +47,5 @@ def surprisal(
         scored = ~padding[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])
         hidden = model.hidden_states(ids[:, :-1].to(device))[scored.to(device)]
         where = np.concatenate([np.arange(start[i], end[i]) for i in chosen])
-        nats[where] = model.nats(hidden, ids[:, 1:][scored].to(device)).double().cpu().numpy()
+        nats[where] = model.nll(hidden, ids[:, 1:][scored].to(device)).double().cpu().numpy()
     return nats

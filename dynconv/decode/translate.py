@@ -73,7 +73,7 @@ def translate(
             if not all(hypotheses):
                 raise UserError("the model's outputs are not finite: it has diverged in training")
             outputs = [best.tokens for best, *_ in hypotheses]
-            attention = attend(model, source, pad_mask, outputs) if words else None
+            attention = source_attention(model, source, pad_mask, outputs) if words else None
             for row, (i, ids) in enumerate(zip(chosen, outputs, strict=True)):
                 if words:
                     target, known = vocabularies.target.words(ids), words[i][: len(sources[i])]
@@ -114,7 +114,9 @@ def source_words(
 
 
 @torch.inference_mode()
-def attend(model: nn.Module, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]) -> Tensor:
+def source_attention(
+    model: nn.Module, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]
+) -> Tensor:
     """Return the attention (B, T, S) with which each output token and <eos> was predicted."""
     prefix, _ = pad(outputs, before=1)
     return model.attention(prefix.to(source.device), model.encode(source, pad_mask)).cpu()

@@ -1,4 +1,4 @@
-"""Looks up facts about this machine once."""
+"""Caches facts about this machine and lets torch.compile treat them as constants."""
 
 from collections.abc import Callable
 from functools import cache, wraps

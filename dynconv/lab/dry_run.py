@@ -21,7 +21,7 @@ from dynconv.config import (
     LanguageModelConfig,
     Recipe,
 )
-from dynconv.lab.ablate.table import count_parameters
+from dynconv.models import count_parameters
 from dynconv.tasks import task_of
 from dynconv.text.corpus import corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train

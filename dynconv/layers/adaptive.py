@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.kernels.layout import upcast
+from dynconv.kernels.dtypes import upcast
 
 
 class AdaptiveEmbedding(nn.Module):
@@ -87,7 +87,7 @@ class AdaptiveSoftmax(nn.Module):
         ]
         return torch.cat([words, *tails], dim=-1)
 
-    def nats(self, hidden: Tensor, target: Tensor) -> Tensor:
+    def nll(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider.
 
         A band's softmax is computed only for the targets in that band. If there are none, its
@@ -117,7 +117,7 @@ class LinearSoftmax(nn.Linear):
         """Return log-probabilities (..., V) for hidden (..., C), in float32 or wider."""
         return upcast(super().forward(hidden)).log_softmax(-1)
 
-    def nats(self, hidden: Tensor, target: Tensor) -> Tensor:
+    def nll(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
         return F.cross_entropy(upcast(super().forward(hidden)), target, reduction="none")
 

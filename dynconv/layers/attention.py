@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.kernels.layout import upcast
+from dynconv.kernels.dtypes import upcast
 from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear
-from dynconv.ops.blocked import split_heads
 from dynconv.ops.checks import require_heads
+from dynconv.ops.shapes import split_heads
 
 
 def attend(

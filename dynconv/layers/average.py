@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.kernels.layout import upcast
+from dynconv.kernels.dtypes import upcast
 from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear
 
@@ -49,7 +49,7 @@ class AverageAttention(nn.Module):
 
     def step(self, x: Tensor, state: AverageState | None = None) -> tuple[Tensor, AverageState]:
         require_causal(self, self.causal)
-        x_wide = upcast(x)  # bfloat16 counts to 256
+        x_wide = upcast(x)  # bfloat16 represents integers exactly only up to 256
         if state is None:
             N, _, C = x.shape
             state = AverageState(x_wide.new_zeros(N, 1, C), x_wide.new_zeros(N, 1, 1))

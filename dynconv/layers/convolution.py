@@ -11,8 +11,8 @@ from dynconv import ops
 from dynconv.layers.history import History, require_causal
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
 from dynconv.ops.checks import require_heads
-from dynconv.ops.dynamicconv import pad_time
 from dynconv.ops.lightconv import same_kernel
+from dynconv.ops.shapes import pad_time
 
 
 def left_padding(kernel_size: int, causal: bool) -> int:

@@ -1,4 +1,4 @@
-"""What a layer keeps while it decodes."""
+"""The state that a layer keeps while decoding: its latest inputs."""
 
 from typing import Any
 

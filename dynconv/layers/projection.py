@@ -36,7 +36,7 @@ class InputProjection(nn.Module):
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x = self.linear(self.dropout(x))
         x = F.glu(x, dim=-1) if self.glu else x
-        return x if pad_mask is None else x.masked_fill(pad_mask.unsqueeze(-1), 0)
+        return zero_padding(x, pad_mask)
 
 
 class ProjectedMixer(nn.Module):

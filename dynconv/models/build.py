@@ -1,8 +1,10 @@
-"""From configuration to model."""
+"""Builds a model from its configuration."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+import torch
 
 from dynconv.layers import CrossAttention
 from dynconv.models.blocks import Block
@@ -35,3 +37,9 @@ def build(config: AnyModelConfig) -> Seq2Seq | ConvS2S | LanguageModel:
         return LanguageModel(config, blocks(config.decoder, causal=True))
     encoder = blocks(config.encoder, causal=False)
     return Seq2Seq(config, encoder, blocks(config.decoder, causal=True, cross=True))
+
+
+def count_parameters(config: AnyModelConfig) -> int:
+    """Count a model's parameters without allocating them."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in build(config).parameters())

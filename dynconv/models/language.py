@@ -46,9 +46,9 @@ class LanguageModel(Decoder):
             x = block(x)
         return self.decoder_norm(x)
 
-    def nats(self, hidden: Tensor, target: Tensor) -> Tensor:
+    def nll(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
-        return self.output.nats(hidden, target)
+        return self.output.nll(hidden, target)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return log-probabilities (B, T, V) of the token after each prefix of tokens (B, T)."""

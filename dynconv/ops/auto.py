@@ -1,4 +1,4 @@
-"""Chooses the implementation that impl="auto" takes; no other place decides it.
+"""Chooses the implementation that impl="auto" takes. Only decoding steps choose in ops/step.py.
 
 On a CPU the native kernels run wherever they can: they are the fastest at every shape measured
 (data/results/bench-ops.json), except for LightConv and depthwise convolution on short sentences,

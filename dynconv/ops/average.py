@@ -2,7 +2,7 @@
 
     out[b, t, c] = (1 / (t + 1)) sum_{s <= t} x[b, s, c]
 
-equation (13.1) of the book. Every position of the past counts alike; there are no weights.
+equation (13.1) of the book. All earlier positions have equal weight; there are no parameters.
 """
 
 import math
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import ops as kernels
-from dynconv.kernels.layout import upcast
+from dynconv.kernels.dtypes import upcast
 from dynconv.ops.auto import choose
 from dynconv.ops.checks import check_sequence
 

@@ -52,7 +52,7 @@ def convolve(
     return Trilinear.apply(maps, sizes, 0, None, weight, x)
 
 
-def cached(x: Tensor) -> int:
+def positions_in_cache(x: Tensor) -> int:
     """Return how many positions of (B, T, C) fit a megabyte of float32, about a core's cache."""
     return max(1, 2**18 // max(1, x.shape[0] * x.shape[2]))
 
@@ -76,8 +76,3 @@ def blocks(T: int, K: int, pad_left: int) -> Iterator[tuple[slice, slice, slice]
 def diagonals(band: Tensor, K: int) -> Tensor:
     """Return a view (..., S, K) of (..., S, S + K - 1) whose entry [t, j] is band[t, t + j]."""
     return band.flatten(-2).unfold(-1, K, band.shape[-1] + 1)
-
-
-def split_heads(x: Tensor, H: int) -> Tensor:
-    """View x (B, T, C) as (B, H, T, R): head h gets the channels from h R to (h + 1) R."""
-    return x.unflatten(2, (H, -1)).transpose(1, 2)

@@ -5,7 +5,7 @@ They look at shapes, dtypes and devices alone, never at values.
 
 from torch import Tensor
 
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 
 
 def require_heads(heads: int, channels: int) -> None:
@@ -56,7 +56,7 @@ def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str, name: str = 
         )
     kernels, kernel_size = weight.shape[-2:]
     if axes == "CK" and kernels != x.shape[2]:
-        raise ValueError(f"{kernels} kernels for {x.shape[2]} channels: give one a channel")
+        raise ValueError(f"{kernels} kernels for {x.shape[2]} channels: give one per channel")
     require_heads(kernels, x.shape[2])
     if kernel_size == 0:
         raise ValueError(f"{name} {tuple(weight.shape)} has no taps: K must be at least 1")

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import ops as kernels
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 from dynconv.ops.auto import choose
-from dynconv.ops.blocked import cached, convolve
+from dynconv.ops.blocked import convolve, positions_in_cache
 from dynconv.ops.checks import check_conv
-from dynconv.ops.dynamicconv import pad_time
+from dynconv.ops.shapes import pad_time
 
 
 def depthwise_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -58,7 +58,7 @@ def channels_last_weight_grad(g: Tensor, x: Tensor, K: int, pad_left: int) -> Te
     """Add up tap by tap, as many positions as fit the cache; conv2d is slower from K = 5 on."""
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
     grad = g.new_zeros(x.shape[2], K, dtype=accumulator(g.dtype))
-    size = cached(x)
+    size = positions_in_cache(x)
     for start, rows in zip(range(0, g.shape[1], size), g.split(size, dim=1), strict=True):
         for j in range(K):
             tokens = padded[:, start + j : start + j + rows.shape[1]]

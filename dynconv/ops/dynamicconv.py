@@ -13,8 +13,9 @@ from torch import Tensor
 
 from dynconv.kernels import ops as kernels
 from dynconv.ops.auto import choose
-from dynconv.ops.blocked import BLOCK, blocks, cached, convolve, diagonals, split_heads
+from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
+from dynconv.ops.shapes import pad_time, split_heads
 
 
 def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -31,11 +32,6 @@ def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
                 row = row + w * x[:, s]
         rows.append(row)
     return torch.stack(rows, dim=1)
-
-
-def pad_time(x: Tensor, kernel_size: int, pad_left: int) -> Tensor:
-    """Pad (B, T, C) with `pad_left` zeros before and the rest of K - 1 after it."""
-    return F.pad(x, (0, 0, pad_left, kernel_size - 1 - pad_left))
 
 
 def window_mix(window: Tensor, weight: Tensor) -> Tensor:
@@ -101,7 +97,8 @@ def taps_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Ten
     grad = g.new_zeros(*g.shape[:2], H, K)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, x))  # (B, T, H, R)
     for j, t, s in taps(x.shape[1], K, pad_left):
-        parts = (z.split(cached(x), dim=1) for z in (grad[:, t, :, j], rows[:, t], tokens[:, s]))
+        sides = grad[:, t, :, j], rows[:, t], tokens[:, s]
+        parts = (side.split(positions_in_cache(x), dim=1) for side in sides)
         for part, a, b in zip(*parts, strict=True):
             torch.sum(a * b, dim=-1, out=part)  # (B, t, H)
     return grad

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels import ops as kernels
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 from dynconv.ops.auto import choose
 from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals
 from dynconv.ops.checks import check_conv

@@ -19,10 +19,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dynconv.kernels import ops as kernels
-from dynconv.kernels.layout import upcast
+from dynconv.kernels.dtypes import upcast
 from dynconv.ops.auto import choose
-from dynconv.ops.blocked import blocks, split_heads
+from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
+from dynconv.ops.shapes import split_heads
 
 
 def edges(

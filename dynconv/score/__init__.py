@@ -2,7 +2,7 @@
 
 from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf, split_compounds
-from dynconv.score.metric import measure, report
+from dynconv.score.metric import compute_metric, report
 from dynconv.score.perplexity import Perplexity, perplexity
 from dynconv.score.rouge import rouge
 
@@ -11,7 +11,7 @@ __all__ = [
     "Score",
     "bleu",
     "chrf",
-    "measure",
+    "compute_metric",
     "perplexity",
     "report",
     "rouge",

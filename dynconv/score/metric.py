@@ -9,7 +9,7 @@ from dynconv.score.rouge import rouge as compute_rouge
 RESAMPLES = 1000  # sacreBLEU's own default
 
 
-def measure(
+def compute_metric(
     metric: str,
     hypotheses: Sequence[str],
     references: Sequence[str] | Sequence[Sequence[str]],
@@ -29,13 +29,15 @@ def measure(
 
     language   of the text, which only bleu-detokenized uses
     bootstrap  resamples for the 95% intervals of BLEU and chrF; 0 for no intervals
+
+    Raises ValueError for another metric.
     """
-    if metric.startswith("rouge"):
+    pair, options = (hypotheses, references), {"bootstrap": bootstrap}
+    if metric in ("rouge", "rouge-75"):
         duc = {"recall": True, "limit": 75} if metric == "rouge-75" else {}
-        three = compute_rouge(hypotheses, references, stem=True, sentence_end=" .", **duc)
+        three = compute_rouge(*pair, stem=True, sentence_end=" .", **duc)
         mean = sum(score.value for score in three) / len(three)
         return [Score("ROUGE mean", mean, three[0].signature), *three]
-    pair, options = (hypotheses, references), {"bootstrap": bootstrap}
     if metric == "bleu-detokenized":
         from sacremoses import MosesDetokenizer
 
@@ -43,6 +45,8 @@ def measure(
         pair = [[join(line.split()) for line in side] for side in pair]
     if metric in ("bleu", "bleu-detokenized"):
         return [bleu(*pair, **options), chrf(*pair, **options)]
+    if metric not in ("bleu-tokenized", "bleu-split"):
+        raise ValueError(f"no metric {metric!r}")
     scores = [bleu(*pair, tokenized=True, **options), bleu(*pair, **options)]
     if metric == "bleu-split":
         scores.insert(0, bleu(*pair, compound_split=True, **options))

@@ -21,7 +21,7 @@ class Language(Task):
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the cross-entropy; the adaptive softmax has no form with label smoothing."""
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
-        return model.nats(hidden[batch.real], batch.target).sum()
+        return model.nll(hidden[batch.real], batch.target).sum()
 
     def training_text(self, corpus: Prepared) -> Excerpts:
         return Excerpts.of(corpus, self.recipe.data.block)

@@ -85,7 +85,7 @@ class Evaluation:
 
 
 class Task(ABC):
-    """What training, validation, evaluation and generation need to know about what is learned."""
+    """What training, validation, evaluation and generation ask of a task."""
 
     name: str
 
@@ -105,7 +105,7 @@ class Task(ABC):
 
     @abstractmethod
     def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
-        """Read and encode a split of a prepared corpus; UserError when it has nothing to use."""
+        """Read and encode a split of a prepared corpus; UserError if no example is usable."""
 
     @abstractmethod
     def outputs(self, model: nn.Module, batch: Batch) -> list[list[int]]:

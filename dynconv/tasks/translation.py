@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dynconv.decode import greedy, translate
 from dynconv.errors import UserError
-from dynconv.score import measure
+from dynconv.score import compute_metric
 from dynconv.score.metric import RESAMPLES
 from dynconv.tasks.task import Evaluation, Example, HeldOut, Task, Validation
 from dynconv.text import Batch, Pairs, Prepared, Vocabularies, load_parallel
@@ -72,7 +72,7 @@ class Translation(Task):
         self, loss: float, outputs: list[list[int]], valid: HeldOut, vocabularies: Vocabularies
     ) -> Validation:
         hypotheses = [vocabularies.target.decode(ids) for ids in outputs]
-        score = measure(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
+        score = compute_metric(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
         return Validation(loss, score.value, score.metric)
 
     def generate(
@@ -94,9 +94,10 @@ class Translation(Task):
         references = text.target
         if recipe.metric == "rouge-75":
             references = all_references(data.corpus, data.target, split)
-        scores = measure(recipe.metric, outputs, references, data.target, bootstrap=RESAMPLES)
-        count = min(EXAMPLES, len(outputs))  # from all over the split
-        examples = [n * len(outputs) // count for n in range(count)]
+        pair = outputs, references
+        scores = compute_metric(recipe.metric, *pair, data.target, bootstrap=RESAMPLES)
+        shown = min(EXAMPLES, len(outputs))  # from all over the split
+        examples = [n * len(outputs) // shown for n in range(shown)]
         return Evaluation(
             split,
             f"{len(outputs):,} sentences of split {split} in {seconds:.0f} s: beam {config.beam}, "

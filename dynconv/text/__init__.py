@@ -1,4 +1,4 @@
-"""Text files to batches of token ids."""
+"""Turns text files into batches of token ids."""
 
 from dynconv import export_lazily
 

@@ -1,4 +1,4 @@
-"""Training: `train` runs a recipe in a run directory, `load_model` reads what came of it."""
+"""`train` runs a recipe in a run directory; `load_model` loads the trained model from it."""
 
 from dynconv.tasks.translation import label_smoothed_loss
 from dynconv.train.loop import train

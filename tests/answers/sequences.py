@@ -7,7 +7,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from dynconv.layers.attention import attend, split_heads
+from dynconv.layers.attention import attend
+from dynconv.ops.shapes import split_heads
 from dynconv.text import buckets
 
 

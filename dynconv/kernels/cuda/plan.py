@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 
 SOURCES = Path(__file__).parent
 NUMBERS = {

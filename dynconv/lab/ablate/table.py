@@ -3,11 +3,9 @@
 from statistics import mean, stdev
 from typing import Any
 
-import torch
-
 from dynconv.config import AnyModelConfig, ConvS2SConfig, Experiment
 from dynconv.lab.ablate.run import DIVERGES, Run
-from dynconv.models import build
+from dynconv.models import count_parameters
 
 SECONDS = "of updates with their data and log, without validations and checkpoints; null: not known"
 KEPT = ("metrics", "valid_loss", "seconds", "precision", "threads")
@@ -49,12 +47,6 @@ def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
 def finite(scores: list) -> list[float]:
     """Return the scores of the seeds that are finished and did not diverge."""
     return [score for score in scores if score not in (None, DIVERGES)]
-
-
-def count_parameters(model: AnyModelConfig) -> int:
-    """Count a model's parameters without allocating them."""
-    with torch.device("meta"):
-        return sum(p.numel() for p in build(model).parameters())
 
 
 def lowest_mixer(model: AnyModelConfig) -> str:

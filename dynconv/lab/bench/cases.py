@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.errors import UserError
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 
 POSITIONS = 10_000  # limit per batch of Table 6, except in its last column of 100,000
 SEEDED = "dynamic_conv_softmax"  # the operator with DropConnect: its kernels take a seed

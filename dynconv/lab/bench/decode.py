@@ -6,10 +6,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
 
 from dynconv.decode import translate
-from dynconv.decode.stepper import Incremental
+from dynconv.decode.stepper import Incremental, Recompute
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import Run, ratios, spread, take_turns
 from dynconv.text import load_parallel
@@ -73,22 +72,3 @@ def bench_decode(
             f"written to {output}",
         ]
     )
-
-
-class Recompute:
-    """Runs the decoder over the whole prefix at each step: the oracle, O(T^2) positions."""
-
-    def __init__(self, model: nn.Module, source: Tensor, pad_mask: Tensor):
-        self.model = model
-        self.memory = model.encode(source, pad_mask)
-        self.prefix = source.new_empty(len(source), 0)
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        """Return the logits (N, V) after the newest tokens (N,)."""
-        self.prefix = torch.cat([self.prefix, tokens[:, None]], dim=1)
-        return self.model.output(self.model.hidden_states(self.prefix, self.memory)[:, -1])
-
-    def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        """Continue with these sentences and these rows; a row may appear several times."""
-        self.memory = self.memory.select(sentences)
-        self.prefix = self.prefix[rows]

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from dynconv.layers.attention import attend, split_heads
+from dynconv.layers.attention import attend
+from dynconv.ops.shapes import split_heads
 from dynconv.teach.judge import Wrong, attempt, judge, kind, short, sizes
 
 Place = tuple[int, int]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.measure import Run

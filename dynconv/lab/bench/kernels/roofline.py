@@ -11,7 +11,7 @@ import torch
 
 from dynconv.kernels.cuda import plan
 from dynconv.kernels.cuda.plan import TILE, Launch, contiguous
-from dynconv.kernels.layout import accumulator
+from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
 
 COPY = 4.3e12  # bytes a second, read and written
