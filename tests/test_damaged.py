@@ -20,7 +20,7 @@ from dynconv.config import (
     dump_recipe,
 )
 from dynconv.config.schema import field_types
-from dynconv.lab.experiments.run import Run
+from dynconv.lab.ablate.run import Run
 from dynconv.text import open_prepared
 from dynconv.train import train
 from dynconv.train.checkpoint import Meta

@@ -14,6 +14,7 @@ from dynconv import cli
 from dynconv.config.files import locked
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared, sets
+from dynconv.text.corpus import stream_lines
 from dynconv.text.sets import iwslt, steps
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.steps import (
@@ -349,7 +350,20 @@ def test_killed_anywhere_it_goes_on_from_the_finished_files(tmp_path, monkeypatc
 def test_a_stage_older_than_its_raw_file_is_made_again(tmp_path):
     raw, out = tmp_path / "raw", tmp_path / "out"
     talks(raw, numbered(30))
-    path = put(tmp_path, "out.part/stages/train.tags.de-en.de", *["old"] * 32)
+    path = put(tmp_path, "out.part/stages/de-en-train.tags.de-en.de", *["old"] * 32)
     os.utime(path, (1, 1))
     sets.build_corpus("iwslt14-de-en", raw, out)
     assert "old" not in lines(out, "train.de")
+
+
+def test_files_of_two_splits_may_have_the_same_name(tmp_path):
+    for split in ("train", "test"):
+        for language in ("de", "en"):
+            put(tmp_path, f"{split}/text.{language}", f"{split} {language}")
+
+    def pairs(split):
+        sides = [(tmp_path / f"{split}/text.{language}", language) for language in ("de", "en")]
+        return [*steps.tokenized_pairs(tmp_path, sides, stream_lines, lambda line, language: line)]
+
+    assert pairs("train") == [("train de", "train en")]
+    assert pairs("test") == [("test de", "test en")]

@@ -78,7 +78,8 @@ def tokenized_pairs(
     """
     stages = []
     for file, language in sides:
-        stage = out / "stages" / file.name.removesuffix(".gz")
+        name = f"{file.parent.name}-{file.name.removesuffix('.gz')}"  # splits may share file names
+        stage = out / "stages" / name
         if not (stage.is_file() and stage.stat().st_mtime >= file.stat().st_mtime):
             stage.parent.mkdir(exist_ok=True)
             part = stage.with_name(stage.name + ".part")
