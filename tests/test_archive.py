@@ -92,6 +92,25 @@ def test_a_malicious_tar(folder, entry):
     assert f"its entry {entry.name!r} leads out of the directory" in message
 
 
+def test_a_link_with_a_long_name_is_refused(folder):
+    """CVE-2025-4517: below names beyond PATH_MAX, tarfile's filter takes any link to be inside."""
+    entries, path = [], ""
+    for letter in "abcdefghijklmnop":
+        deep = letter * 247
+        entries.append(member(f"{path}{deep}", tarfile.DIRTYPE))
+        entries.append(member(f"{path}{letter}", tarfile.SYMTYPE, deep))
+        path += f"{letter}/"
+    entries.append(member(f"{path}{'l' * 254}", tarfile.SYMTYPE, "../" * 16))
+    entries.append(member("escape", tarfile.SYMTYPE, f"{path}{'l' * 254}/../../evil"))
+    entries.append(member("escape/evil"))
+    assert "its entry 'a' " in refusal(made(folder / "a.tgz", members=entries))
+
+
+def test_a_link_that_stays_inside_is_refused(folder):
+    link = member("link", tarfile.SYMTYPE, "set/train.de")
+    assert "its entry 'link' " in refusal(made(folder / "a.tgz", members=[link]))
+
+
 def test_a_tar_cannot_write_through_a_link_of_its_own(folder):
     link = member("out", tarfile.SYMTYPE, str(folder.parent))
     refusal(made(folder / "a.tgz", members=[link, member("out/evil")]))

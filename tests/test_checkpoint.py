@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from dynconv.config.files import claim
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.train import checkpoint, load_model, train
@@ -134,7 +135,8 @@ def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
 def test_a_killed_save_leaves_no_checkpoint(recipe, tmp_path, written):
     model = build(recipe.model)
     Checkpoints(tmp_path).write("000001", model, {}, meta(1))
-    part = tmp_path / "checkpoints" / "000002.part"
+    claim(tmp_path / "checkpoints" / ".part", "-")
+    part = tmp_path / "checkpoints" / ".part" / "000002"
     part.mkdir()
     text = json.dumps({"format": FORMAT, **meta(2)})
     (part / "meta.json").write_text(text[: int(written * len(text))])

@@ -16,7 +16,7 @@ import pytest
 from server import Served, serving
 
 from dynconv import cli
-from dynconv.config.files import locked
+from dynconv.config.files import claim, locked
 from dynconv.errors import UserError
 from dynconv.text import fetch as fetching
 from dynconv.text.fetch import unpack_corpus
@@ -222,7 +222,7 @@ def test_after_a_kill_it_starts_again(server, manifest):
     process.kill()
     process.wait()
     assert server.requests == ["a.tgz"] and names(raw) == [".lock", ".part"]
-    assert len(names(raw / ".part")) == 1
+    assert len(names(raw / ".part")) == 2  # the mark, and a file
     server.files["a.tgz"].stalls = 0
     assert fetch() == 0
     assert names(raw) == ["a.tgz"]
@@ -331,11 +331,17 @@ def test_from_takes_local_copies(server, manifest, tmp_path, capsys):
     assert server.requests == []
 
 
+def killed(raw):
+    """Leave what a killed process does."""
+    claim(raw / ".part", "-")
+    (raw / ".part" / "a" / "of a killed process").mkdir(parents=True)
+
+
 def test_from_takes_a_directory_of_what_is_in_the_archive(manifest, tmp_path, capsys):
     raw = manifest(described())
     (tmp_path / "given" / "a").mkdir(parents=True)
     (tmp_path / "given" / "a" / "train.de").write_text("eins\n")
-    (raw / ".part" / "a").mkdir(parents=True)  # of a process that was killed
+    killed(raw)
     assert fetch("--from", tmp_path / "given") == 0
     assert [p.read_text() for p in unpack_corpus("small").rglob("train.de")] == ["eins\n"]
     assert names(raw) == ["a"]
@@ -388,12 +394,12 @@ def test_nothing_of_a_corrupt_archive_stays(manifest):
     raw = manifest(described(sha256=None))
     raw.mkdir(parents=True)
     (raw / "a.tgz").write_bytes(packed(os.urandom(90_000))[:60_000])
-    (raw / ".part" / "a" / "of a killed process").mkdir(parents=True)
+    killed(raw)
     with pytest.raises(UserError, match="a.tgz: truncated or corrupt"):
         unpack_corpus("small")
     assert names(raw) == ["a.tgz"]
     (raw / "a.tgz").write_bytes(packed(b"eins\n"))
-    (raw / ".part" / "a" / "of a killed process").mkdir(parents=True)
+    killed(raw)
     assert names(unpack_corpus("small") / "a") == ["set"]
 
 

@@ -62,7 +62,7 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path):
 
 def test_one_process_holds_a_lock(tmp_path):
     path = tmp_path / ".lock"
-    path.write_text("of a killed process")
+    path.write_text("process 1, which was killed")
     told = rf"^busy \(process {os.getpid()} on .+\): wait for it to end"
     with locked(path, "-"), pytest.raises(UserError, match=told), locked(path, "busy"):
         pass

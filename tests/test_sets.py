@@ -11,7 +11,7 @@ import pytest
 from raw_sets import lines, put, sgm
 
 from dynconv import cli
-from dynconv.config.files import locked
+from dynconv.config.files import claim, locked
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared, sets
 from dynconv.text.corpus import stream_lines
@@ -350,6 +350,7 @@ def test_killed_anywhere_it_goes_on_from_the_finished_files(tmp_path, monkeypatc
 def test_a_stage_older_than_its_raw_file_is_made_again(tmp_path):
     raw, out = tmp_path / "raw", tmp_path / "out"
     talks(raw, numbered(30))
+    claim(tmp_path / "out.part", "-")
     path = put(tmp_path, "out.part/stages/de-en-train.tags.de-en.de", *["old"] * 32)
     os.utime(path, (1, 1))
     sets.build_corpus("iwslt14-de-en", raw, out)

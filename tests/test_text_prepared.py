@@ -234,11 +234,11 @@ def test_after_a_kill_it_is_prepared_again(corpus, tmp_path):
     command = [sys.executable, "-c", KILL, str(corpus), str(out)]
     killed = subprocess.run(command, capture_output=True, timeout=60)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert (tmp_path / "out.part" / "train.tokens").exists() and not out.exists()
-    (tmp_path / "out.part" / "left").touch()
+    assert (tmp_path / ".out.part" / "out" / "train.tokens").exists() and not out.exists()
+    (tmp_path / ".out.part" / "out" / "left").touch()
     prepare(str(corpus), "de", "en", TYPES, out)
     assert open_prepared(out, verify=True).pairs == 400
-    assert not (out / "left").exists() and not (tmp_path / "out.part").exists()
+    assert not (out / "left").exists() and not (tmp_path / ".out.part").exists()
 
 
 @pytest.mark.parametrize("room", [1_000, 20_000], ids=["vocabulary", "tokens"])

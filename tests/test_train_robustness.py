@@ -312,7 +312,9 @@ def test_a_users_own_data_stays(recipe, corpus, tmp_path):
     recipe = replace(recipe, data=replace(recipe.data, corpus=str(corpus)))
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "precious").write_text("mine")
-    with pytest.raises(UserError, match="data is there, and is not a run's: name another --run"):
+    with pytest.raises(
+        UserError, match="has data, and dynconv did not make it: name another --run"
+    ):
         train(recipe, tmp_path)
     assert (tmp_path / "data" / "precious").read_text() == "mine"
 

@@ -14,8 +14,16 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Draw the curves of one or more runs."""
+    from dynconv.config.files import check_output, inside
+    from dynconv.errors import UserError
     from dynconv.lab.plot import plot
+    from dynconv.train.setup import is_run
 
-    output = options.output or options.runs[0] / "curves.png"
+    output = options.output
+    if output is None:
+        if not is_run(options.runs[0]):
+            raise UserError(f"{options.runs[0]}: no run directory: give --output FILE")
+        output = inside(options.runs[0], "curves.png")
+    check_output(output)
     plot(options.runs, output)
     print(f"curves: {output}")

@@ -18,10 +18,12 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Translate text: one line out for each line in, in order."""
-    from dynconv.config.files import replace_text
+    from dynconv.config.files import check_output, replace_text
     from dynconv.text import read_lines
     from dynconv.text.corpus import decode_lines
 
+    if options.output != "-":
+        check_output(Path(options.output))
     trained = load_trained(options, "translation")
     if options.input == "-":
         if sys.stdin is None:

@@ -1,14 +1,22 @@
-"""Files that are replaced atomically, checksums, YAML, locks between processes, disk errors."""
+"""Files: replaced atomically, ours or the user's, checksums, YAML, locks, and disk errors.
+
+Nothing that a user wrote is deleted or overwritten. A directory in which we replace and delete
+files is new, empty, or carries MARK (`claim`); in it, no link leads a write elsewhere (`inside`);
+what is not whole yet is in a folder of our own (`scratch_folder`).
+"""
 
 import errno
 import hashlib
 import os
 import re
+import secrets
+import shutil
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +24,13 @@ from dynconv.errors import UserError
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 FULL = (errno.ENOSPC, errno.EDQUOT)
+MARK = ".dynconv"
+"""the file that says that a directory is ours"""
+LOCK = ".lock"
+HOLDER = "process "
+"""how the content of a lock begins"""
+TEMPORARY = ".dynconv-"
+"""how the names of files begin that are not whole yet"""
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -29,21 +44,104 @@ def replace_bytes(path: Path, data: bytes) -> None:
     A link stays a link: the file it names is replaced. /dev/null or a named pipe cannot be
     replaced and is written to. Raises UserError when writing fails; the old file stays.
     """
+    target, kept = path.resolve(), ""
+    scratch = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return
-        target = path.resolve()
-        scratch = target.with_name(target.name + ".part")
+        kept = "; the old file is untouched" if target.exists() else ""
         write_through(scratch, data)
         os.replace(scratch, target)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
+        scratch.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot be written ({error.strerror}){kept}") from None
+
+
+def check_output(path: Path) -> None:
+    """Raise UserError if a file cannot be written there, before the work of making it."""
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: there is no directory {path.parent}")
+    if path.is_dir():
+        raise UserError(f"{path}: is a directory; name a file")
+    replaced = not path.exists() or path.is_file()
+    if not os.access(path.resolve().parent if replaced else path, os.W_OK):
+        raise UserError(f"{path}: no permission to write there; name another file")
+
+
+def is_claimed(directory: Path) -> bool:
+    """Return whether a directory carries our mark."""
+    return (directory / MARK).is_file() and not (directory / MARK).is_symlink()
+
+
+def claim(directory: Path, remedy: str) -> None:
+    """Mark a directory as ours: a new one, an empty one, or one that we have marked before.
+
+    Raises UserError, with the remedy, for any other, because what is in it is not ours.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"{directory}: is a file, not a directory: {remedy}")
+    directory.mkdir(parents=True, exist_ok=True)
+    found = sorted(set(os.listdir(directory)) - {LOCK})
+    if is_claimed(directory):  # asked last: another process may just be claiming it
+        return
+    if found:
+        raise UserError(f"{directory}: has {found[0]}, and dynconv did not make it: {remedy}")
+    (directory / MARK).write_text("dynconv made this directory.\n", encoding="utf-8")
+
+
+@contextmanager
+def scratch_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder of our own and delete it afterwards.
+
+    What a killed process left in it is deleted first. Raises UserError where something of the
+    user's has that name.
+    """
+    if path.is_symlink():
+        raise UserError(f"{path}: a link where dynconv needs a folder of its own: remove the link")
+    claim(path, "move it elsewhere")
+    _empty(path)
+    try:
+        yield path
+    finally:
+        with suppress(OSError):
+            _empty(path)
+            (path / MARK).unlink()  # last, because a kill may come before
+            path.rmdir()
+
+
+def _empty(directory: Path) -> None:
+    for entry in directory.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != MARK:
+            entry.unlink()
+
+
+def inside(directory: Path, *parts: str) -> Path:
+    """Return the path of a file to write in a directory.
+
+    Raises UserError where a link, or a part such as "..", leads out of the directory.
+    """
+    path = directory.joinpath(*parts)
+    if not path.resolve().is_relative_to(directory.resolve()):
+        raise UserError(
+            f"{path}: leads out of {directory}, to {path.resolve()}, and dynconv writes nothing "
+            "there: remove the link"
+        )
+    return path
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a file or directory to the first free of PATH.damaged, PATH.damaged-2, ..."""
+    names = (f"{path.name}.damaged{f'-{n}' if n > 1 else ''}" for n in count(1))
+    free = next(free for name in names if not os.path.lexists(free := path.with_name(name)))
+    return path.rename(free)
 
 
 def write_through(path: Path, data) -> None:
-    """Write bytes and wait until they are on the disk, not in its cache."""
-    with path.open("wb") as file:
+    """Write bytes into a new file and wait until they are on the disk, not in its cache."""
+    with path.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -119,10 +217,13 @@ def locked(
 ) -> Iterator[None]:
     """Hold a lock file and delete it afterwards. A killed process no longer holds its lock.
 
-    Raises UserError `message (process): remedy` where another process holds it.
+    Raises UserError `message (process): remedy` where another process holds it, and where the file
+    is none of ours.
     """
     import fcntl
 
+    if path.is_symlink():
+        raise UserError(f"{path}: a link where dynconv keeps a lock: remove the link")
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,8 +233,11 @@ def locked(
         if not acquired:  # also where its holder has just removed the file
             file.seek(0)
             raise UserError(f"{message} ({file.read()}): {remedy}")
+        file.seek(0)
+        if file.read(len(HOLDER)) not in ("", HOLDER):
+            raise UserError(f"{path}: no lock of dynconv's, which needs this name: rename the file")
         file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.write(f"{HOLDER}{os.getpid()} on {socket.gethostname()}")
         file.flush()
         try:
             yield

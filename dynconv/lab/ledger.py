@@ -21,8 +21,7 @@ from typing import Any
 
 import torch
 
-from dynconv.config.files import replace_text
-from dynconv.errors import UserError
+from dynconv.config.files import check_output, replace_text
 from dynconv.text.corpus import data_dir
 from dynconv.train.environment import commit, processor
 
@@ -61,13 +60,12 @@ def entry(
 def output_path(name: str, output: Path | None) -> Path:
     """Return `output`, by default data/results/NAME.json, or NAME.json outside the repository.
 
-    Raises UserError if its directory does not exist.
+    Raises UserError if no file can be written there.
     """
     if output is None:
         folder = data_dir() / "results"
         output = (folder if folder.is_dir() else Path()) / f"{name}.json"
-    if not output.parent.is_dir():
-        raise UserError(f"{output}: there is no directory {output.parent}")
+    check_output(output)
     return output
 
 

@@ -1,4 +1,4 @@
-"""Unpacking archives, refusing entries that would land outside the directory."""
+"""Unpacking archives, refusing links and entries that would land outside the directory."""
 
 import gzip
 import shutil
@@ -15,8 +15,9 @@ CORRUPT = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, E
 def unpack(archive: Path, into: Path) -> None:
     """Unpack a .tar, .tar.gz, .tgz, .zip or .gz into a new directory.
 
-    Raises UserError when an entry leads out of the directory or is a device, and when the archive
-    is truncated or corrupt; OSError as it comes from the disk. What was unpacked by then stays.
+    Raises UserError when an entry leads out of the directory, or is a link or a device, and when
+    the archive is truncated or corrupt; OSError as it comes from the disk. What was unpacked by
+    then stays.
     """
     into.mkdir()
     try:
@@ -30,7 +31,7 @@ def unpack(archive: Path, into: Path) -> None:
     except tarfile.FilterError as error:
         raise UserError(
             f"{archive}: not unpacked: its entry {error.tarinfo.name!r} leads out of the directory "
-            "or is a device"
+            "or is a link or a device"
         ) from None
     except CORRUPT as error:
         raise UserError(
@@ -41,11 +42,22 @@ def unpack(archive: Path, into: Path) -> None:
 def _unpack_tar(archive: Path, into: Path) -> None:
     opener = open if archive.suffix == ".tar" else gzip.open
     with opener(archive, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
-        tar.extractall(into, filter="data")
+        tar.extractall(into, filter=_plain)
         if not file.read(512):  # tarfile accepts an archive that was cut between two entries
             raise EOFError("it has no end mark")
         while file.read(1 << 20):  # gzip compares its checksum at the end of the file
             pass
+
+
+def _plain(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
+    """Refuse a link before tarfile's filter looks at it.
+
+    The filter of Python versions without the fix of CVE-2025-4517 takes a link with a long name to
+    be inside. No archive of the manifest has a link.
+    """
+    if not (member.isreg() or member.isdir()):
+        raise tarfile.SpecialFileError(member)
+    return tarfile.data_filter(member, into)
 
 
 def _unpack_zip(archive: Path, into: Path) -> None:

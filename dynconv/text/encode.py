@@ -4,12 +4,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from dynconv.config.files import sha256, sync
+from dynconv.config.files import scratch_folder, sha256, sync
 from dynconv.errors import UserError
 from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
 from dynconv.text.prepared import FORMAT, Prepared, is_prepared, open_prepared
@@ -62,10 +63,8 @@ def prepare(
     if given and given.sizes != vocab_size:
         sizes = f"{given.sizes} types, not vocab_size {vocab_size}"
         raise UserError(f"{vocabulary}: {sizes}: give that number")
-    scratch = out.with_name(out.name + ".part")
-    shutil.rmtree(scratch, ignore_errors=True)  # of a preparation that was killed
-    try:
-        scratch.mkdir(parents=True)
+    with _disk_errors(out), scratch_folder(out.with_name(f".{out.name}.part")) as folder:
+        (scratch := folder / out.name).mkdir()
         # Every mistake in the text is found here, before the long part.
         counts = {
             split: sum(1 for _ in _read(paths, f"read {split}")) for split, paths in splits.items()
@@ -101,11 +100,16 @@ def prepare(
         meta.write_text(json.dumps(fields, indent=1), encoding="utf-8")
         _sync_file(meta)
         os.replace(scratch, out)
+    return open_prepared(out, verify=False)
+
+
+@contextmanager
+def _disk_errors(out: Path) -> Iterator[None]:
+    """Turn an error of the disk into a UserError that names the directory."""
+    try:
+        yield
     except OSError as error:
         raise UserError(f"{out}: cannot write there: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    return open_prepared(out, verify=False)
 
 
 def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, list[Path]]:

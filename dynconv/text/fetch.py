@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dynconv.config.files import locked, refusal, sha256
+from dynconv.config.files import locked, refusal, scratch_folder, set_aside, sha256
 from dynconv.errors import UserError
 from dynconv.text.archive import unpack
 from dynconv.text.catalog import CorpusFile, Entry, find_corpus
@@ -65,16 +65,11 @@ def unpack_corpus(name: str, out: Path | None = None) -> Path:
 @contextmanager
 def _scratch(name: str, directory: Path) -> Iterator[Path]:
     """Lock a directory and yield a folder in it for files that are not whole yet."""
-    scratch = directory / ".part"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory / ".lock", f"{directory}: another process fetches or unpacks there"):
-            shutil.rmtree(scratch, ignore_errors=True)  # of a process that was killed
-            scratch.mkdir()
-            try:
+            with scratch_folder(directory / ".part") as scratch:
                 yield scratch
-            finally:
-                shutil.rmtree(scratch, ignore_errors=True)
     except OSError as error:
         why = refusal(error, "give data fetch --out DIR, and data prepare --raw DIR")
         raise UserError(f"cannot save {name} in {directory}: {why}; the rest is kept") from None
@@ -114,7 +109,10 @@ def _fetch_files(entry: Entry, files: list[CorpusFile], source: Path | None, scr
         except UserError as error:
             failures[file.name] = str(error)
         else:
-            path = part.replace(scratch.parent / part.name)
+            path = scratch.parent / part.name
+            if path.exists():  # and does not match: perhaps another file of that name
+                print(f"{set_aside(path)}: what was {path} before")
+            part.replace(path)
             print(f"{path}: {_verified(file, path)}{f', from {other}' if other else ''}")
     if failures:
         names = ", ".join(failures)

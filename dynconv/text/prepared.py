@@ -11,6 +11,7 @@
 Numbers are little-endian; an id takes two bytes, or four when there are more than 65,536 types.
 """
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -85,6 +86,15 @@ def _memory_map(path: Path, dtype: str) -> np.ndarray:
 def is_prepared(directory: Path) -> bool:
     """Return whether a directory contains a prepared corpus, not text."""
     return (directory / "prepared.json").is_file()
+
+
+def foreign_files(directory: Path) -> list[str]:
+    """Return the names in a directory that `prepare` would not have written."""
+    names = sorted(os.listdir(directory))
+    if not is_prepared(directory):
+        return names or [""]
+    ours = {"prepared.json", "vocabulary.json", "train.tokens", "train.bounds"}
+    return [name for name in names if name not in ours and not name.startswith(("valid.", "test."))]
 
 
 def open_prepared(directory: Path, *, verify: bool) -> Prepared:

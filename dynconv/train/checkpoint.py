@@ -19,9 +19,8 @@ import io
 import json
 import math
 import os
-import shutil
 import sys
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NotRequired
 
@@ -31,7 +30,16 @@ from torch import Tensor, nn
 from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
-from dynconv.config.files import replace_text, sha256, sync, write_through
+from dynconv.config.files import (
+    TEMPORARY,
+    inside,
+    replace_text,
+    scratch_folder,
+    set_aside,
+    sha256,
+    sync,
+    write_through,
+)
 from dynconv.config.schema import (
     NonNegativeInt,
     Number,
@@ -112,6 +120,19 @@ class Checkpoint(NamedTuple):
         return cls(path, meta)
 
     @property
+    def original(self) -> bool:
+        """Whether it has the name that training gave it, unlike a copy that a user made."""
+        name = self.path.name
+        return name == "average" or name.isdecimal() and int(name) == self.meta.get("update")
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it contains files that training did not put there."""
+        ours = {"meta.json", "model.safetensors", "state.pt"}
+        names = set(os.listdir(self.path)) - ours
+        return any(not name.startswith(TEMPORARY) for name in names)
+
+    @property
     def scores(self) -> Validation | None:
         """Its validation; None when there was none yet."""
         if self.meta["score"] is None:
@@ -172,20 +193,21 @@ class Checkpoints:
 
     @property
     def paths(self) -> list[Path]:
-        """The directories of all checkpoints, readable or not."""
-        files = self.directory.glob("*/meta.json")
-        return [file.parent for file in files if file.parent.suffix != ".part"]
+        """The directories of all checkpoints that training left, readable or not."""
+        paths = (file.parent for file in self.directory.glob("*/meta.json"))
+        return [path for path in paths if path.name.isdecimal() or path == self.average]
 
     @property
     def readable(self) -> list[Checkpoint]:
         """The readable checkpoints, oldest first; an average follows its last part.
 
-        Those that are half written, half deleted, or have a damaged meta.json are left out.
+        Those with a damaged meta.json, and a user's copies of others, are left out.
         """
         checkpoints = []
         for path in self.paths:
             with suppress(UserError):
                 checkpoints.append(Checkpoint.open(path))
+        checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.original]
         return sorted(checkpoints, key=lambda c: (c.meta["update"], c.path.name))
 
     @property
@@ -216,9 +238,7 @@ class Checkpoints:
         """
         from safetensors.torch import save
 
-        self.directory.mkdir(parents=True, exist_ok=True)
-        path, part = self.directory / name, self.directory / f"{name}.part"
-        shutil.rmtree(part, ignore_errors=True)
+        path = self.directory / name
         files = {"model.safetensors": save(weights(model))}
         if state is not None:
             buffer = io.BytesIO()
@@ -228,36 +248,39 @@ class Checkpoints:
         meta = {"format": FORMAT, **meta, "sha256": sums}
         files["meta.json"] = json.dumps(meta, indent=1).encode()
         try:
-            part.mkdir()
-            for file, data in files.items():
-                write_through(part / file, data)
-            if path.exists():  # a damaged namesake, from which training could not go on
-                shutil.rmtree(path)
-            sync(part)
-            os.replace(part, path)
-            sync(self.directory)
+            with self.scratch() as scratch:
+                part = scratch / name
+                part.mkdir()
+                for file, data in files.items():
+                    write_through(part / file, data)
+                sync(part)
+                if os.path.lexists(path):  # damaged, or training would not have to save it again
+                    set_aside(path)
+                os.replace(part, path)
+                sync(self.directory)
         except OSError as error:
-            shutil.rmtree(part, ignore_errors=True)
             raise UserError(
                 f"{path}: cannot save this checkpoint ({error.strerror}); earlier ones are "
                 "untouched"
             ) from None
         return Checkpoint(path, meta)
 
+    def scratch(self) -> AbstractContextManager[Path]:
+        """Return a folder for what is written, and for what is deleted: neither is ever half."""
+        return scratch_folder(inside(self.run, "checkpoints", ".part"))
+
     def prune(self, keep: int) -> None:
         """Delete all but the newest checkpoint, the best, and the `keep` newest validated ones.
 
-        What a kill has left half written or half deleted is deleted as well.
+        Only checkpoints of training are deleted, and none into which a user has put a file.
         """
         kept = [self.choose("last"), self.choose("best"), *self.validated[-keep:]]
         kept_paths = {checkpoint.path for checkpoint in kept}
-        for checkpoint in self.readable:
-            if checkpoint.path not in kept_paths and checkpoint.path.name.isdecimal():
-                # its meta.json goes first: what is half deleted is no checkpoint
-                (checkpoint.path / "meta.json").unlink()
-        for path in self.directory.iterdir():
-            if path.suffix == ".part" or not (path / "meta.json").exists():
-                shutil.rmtree(path, ignore_errors=True)
+        numbered = [each for each in self.readable if each.path != self.average]
+        with self.scratch() as scratch:
+            for checkpoint in numbered:
+                if checkpoint.path not in kept_paths and not checkpoint.foreign:
+                    os.replace(checkpoint.path, scratch / checkpoint.path.name)
 
     def find_intact(self) -> Checkpoint | None:
         """Return the newest intact checkpoint that training left; None when there are none at all.
@@ -265,11 +288,13 @@ class Checkpoints:
         Reports damaged checkpoints and falls back to an older one. Raises UserError when all of
         them are damaged.
         """
-        paths = [path for path in self.paths if path.name.isdecimal()]
+        paths = [path for path in self.paths if path != self.average]
         damaged = []
         for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
             try:
                 checkpoint = Checkpoint.open(path)
+                if not checkpoint.original:
+                    continue
                 checkpoint.read_weights()
                 checkpoint.read_state()
             except UserError as error:
@@ -277,7 +302,7 @@ class Checkpoints:
                 damaged.append(path)
                 continue
             for later in damaged:  # or they would count as the newest
-                (later / "meta.json").unlink()
+                set_aside(later)
             return checkpoint
         if paths:
             raise UserError(f"{self.run}: no intact checkpoint; name another --run to begin anew")
@@ -311,7 +336,8 @@ class Checkpoints:
         def write() -> None:
             checkpoint = self.choose(session.progress.name)
             meta = checkpoint.meta | validation._asdict()
-            replace_text(checkpoint.path / "meta.json", json.dumps(meta, indent=1))
+            path = inside(self.run, "checkpoints", checkpoint.path.name, "meta.json")
+            replace_text(path, json.dumps(meta, indent=1))
             self.prune(session.recipe.train.keep)
 
         session.ranks.on_first(write)
@@ -334,6 +360,7 @@ class Checkpoints:
         config = session.recipe.train
 
         def find() -> tuple[Checkpoint, list[Validation]] | None:
+            inside(self.run, "checkpoints")
             checkpoint = self.find_intact()
             if checkpoint is None:
                 return None

@@ -11,7 +11,7 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
-from dynconv.config.files import replace_text
+from dynconv.config.files import inside, replace_text
 from dynconv.config.load import dump_recipe, load_recipe
 from dynconv.config.schema import PositiveInt, read_json, validate_json
 from dynconv.errors import UserError
@@ -29,8 +29,8 @@ def read_recipe(run: Path) -> Recipe:
 def record_start(session: Session) -> None:
     """Write recipe.yaml, and add this start to environment.json."""
     run, device = session.run, session.ranks.device
-    replace_text(run / "recipe.yaml", dump_recipe(session.recipe))
-    path = run / "environment.json"
+    replace_text(inside(run, "recipe.yaml"), dump_recipe(session.recipe))
+    path = inside(run, "environment.json")
     start = {
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},

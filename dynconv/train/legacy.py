@@ -9,6 +9,15 @@ from dynconv.tasks import Validation
 from dynconv.train.log import read_log
 
 
+def is_unmarked_run(directory: Path) -> bool:
+    """Return whether a directory is that of a run which began before runs had a mark."""
+    if not (directory / "recipe.yaml").is_file():
+        return False
+    records = directory / "environment.json", *directory.glob("checkpoints/*/meta.json")
+    texts = (file.read_text(errors="replace") for file in records if file.is_file())
+    return any('"dynconv' in text for text in texts)  # its version, or the format
+
+
 def history_in_log(checkpoint: Path, update: int, config: TrainConfig) -> list[dict[str, Any]]:
     """Return the validations before an update from log.jsonl, for a checkpoint that has none.
 

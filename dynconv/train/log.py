@@ -13,7 +13,7 @@ import torch
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
-from dynconv.config.files import replace_text
+from dynconv.config.files import inside, replace_text
 from dynconv.config.schema import NonNegativeInt, Number, validate_json
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
@@ -124,7 +124,7 @@ class Log:
         from tqdm import tqdm
 
         run, (done, _, validated) = session.run, session.progress
-        self._path, self.watch, self._trace = run / "log.jsonl", watch, trace
+        self._path, self.watch, self._trace = inside(run, "log.jsonl"), watch, trace
         self._config, self._device = session.recipe.train, session.ranks.device
         if self._path.exists():
             kept = [e for e in read_log(run) if e["update"] <= done]
@@ -132,7 +132,7 @@ class Log:
                 kept = [e for e in kept if (e["event"], e["update"]) != ("valid", done)]
             replace_text(self._path, "".join(json.dumps(e) + "\n" for e in kept))
         self._file = self._path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(run / "tensorboard", purge_step=done + 1)
+        self._board = SummaryWriter(inside(run, "tensorboard"), purge_step=done + 1)
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         total = self._config.updates
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
@@ -244,7 +244,7 @@ def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], Non
 
     profiler = profile(
         schedule=schedule(wait=TRACED - 2, warmup=1, active=1, repeat=1),
-        on_trace_ready=lambda trace: trace.export_chrome_trace(str(run / "trace.json")),
+        on_trace_ready=lambda trace: trace.export_chrome_trace(str(inside(run, "trace.json"))),
         record_shapes=True,
     )
     calls = 0

@@ -1,5 +1,6 @@
 """Preparation of a run directory, which has everything to resume, use or reproduce a run.
 
+.dynconv            the mark that the directory is a run's: files of no other are replaced
 recipe.yaml         the resolved recipe
 vocabulary.json     the vocabulary, or both
 data/               the training text, prepared, unless the recipe names a prepared corpus
@@ -18,16 +19,27 @@ from pathlib import Path
 import torch
 
 from dynconv.config import Recipe
-from dynconv.config.files import locked
+from dynconv.config.files import (
+    LOCK,
+    MARK,
+    claim,
+    inside,
+    is_claimed,
+    locked,
+    replace_bytes,
+    scratch_folder,
+)
 from dynconv.config.load import MAY_CHANGE, differences
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError, memory_error
 from dynconv.models import build
 from dynconv.tasks import HeldOut, task_of
 from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, prepare
+from dynconv.text.prepared import foreign_files
 from dynconv.train.checkpoint import Checkpoints, check_vocabulary
 from dynconv.train.distributed import Ranks
 from dynconv.train.environment import read_recipe, record_start
+from dynconv.train.legacy import is_unmarked_run
 from dynconv.train.session import Session
 from dynconv.train.update import TokenLoss, choose_precision, make_optimizer
 
@@ -45,9 +57,11 @@ def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
     run.mkdir(parents=True, exist_ok=True)
     message = f"{run}: another training runs in it"
     try:
-        with locked(run / ".lock", message, "end it, or name another --run"):
+        with locked(run / LOCK, message, "end it, or name another --run"):
             yield
     except Exception:
+        if os.listdir(run) == [MARK]:
+            (run / MARK).unlink()
         if made and not os.listdir(run):
             run.rmdir()
         raise
@@ -112,33 +126,34 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
 def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Recipe:
     """Prepare text and vocabulary of a new run, or check that an old one has the same recipe.
 
-    The text is copied from `prepared`, where that is given.
+    The text is copied from `prepared`, where that is given. Raises UserError when the directory is
+    none that a run may use: neither new, nor empty, nor a run's.
     """
+    if not is_run(run):
+        claim(run, "name another --run")
     if Checkpoints(run).paths:
         return same_recipe(recipe, run)
     text = text_of(run, recipe)
     if not is_prepared(Path(recipe.data.corpus)):
-        if text.exists() and not made_by_run(text, recipe):
-            raise UserError(f"{text} is there, and is not a run's: name another --run")
-        shutil.rmtree(text, ignore_errors=True)
-        if prepared is None:
-            prepare_for(recipe, text)
-        else:
-            shutil.copytree(prepared, text)
+        with scratch_folder(inside(run, ".part")) as scratch:
+            if text.exists():  # of a start that ended before its first checkpoint
+                if others := foreign_files(text):
+                    raise UserError(f"{text / others[0]}: not made by dynconv: name another --run")
+                inside(run, "data").rename(scratch / "old")
+            if prepared is None:
+                prepare_for(recipe, inside(run, "data"))
+            else:
+                shutil.copytree(prepared, scratch / "new")
+                (scratch / "new").rename(inside(run, "data"))
     check_text(open_prepared(text, verify=False), recipe)
-    shutil.copyfile(text / "vocabulary.json", run / "vocabulary.json")
+    vocabulary = (text / "vocabulary.json").read_bytes()
+    replace_bytes(inside(run, "vocabulary.json"), vocabulary)
     return recipe
 
 
-def made_by_run(text: Path, recipe: Recipe) -> bool:
-    """Return whether RUN/data is a run's, so that it may be made again.
-
-    It is if a recipe.yaml lies beside it or, after a start that was killed before it wrote that,
-    if it was prepared from the corpus that the recipe names.
-    """
-    if (text.parent / "recipe.yaml").exists():
-        return True
-    return is_prepared(text) and open_prepared(text, verify=False).corpus == recipe.data.corpus
+def is_run(directory: Path) -> bool:
+    """Return whether a directory is that of a run, so that its files may be replaced."""
+    return is_claimed(directory) or is_unmarked_run(directory)
 
 
 def same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from dynconv.config import Recipe
+from dynconv.config.files import check_output, inside
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Evaluation, Task, task_of
@@ -42,6 +43,8 @@ class Trained(NamedTuple):
         if corpus is not None:
             recipe = replace(recipe, data=replace(recipe.data, corpus=corpus))
         path = self.checkpoint.path
+        for name in (f"{split}.scores.json", f"{split}.hypotheses.txt"):
+            check_output(inside(path.parent.parent, name))
         evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, path.name)
         evaluation.write(path.parent.parent)
         return evaluation

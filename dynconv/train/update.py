@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dynconv.config import TrainConfig
-from dynconv.config.files import replace_text
+from dynconv.config.files import inside, replace_text
 from dynconv.errors import UserError
 from dynconv.tasks import Corpus, Task
 from dynconv.text import Batch, Vocabularies
@@ -216,7 +216,7 @@ def stop_with_text(
         }
         for loss, chosen in zip(losses, data.chosen, strict=True)
     ]
-    path = run / f"not-finite-{update:06d}-{session.ranks.rank}.json"
+    path = inside(run, f"not-finite-{update:06d}-{session.ranks.rank}.json")
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.ranks.gather(str(path))  # all are written before any rank leaves
     raise UserError(

@@ -6,6 +6,7 @@ from pathlib import Path
 from signal import Signals
 
 from dynconv.config import find_experiment, load_experiment, load_row
+from dynconv.config.files import check_output
 from dynconv.config.listing import read_comment
 from dynconv.errors import UserError
 from dynconv.lab import ledger
@@ -40,6 +41,10 @@ def ablate(
     if any(text.startswith("train.seed=") for text in overrides):
         raise UserError("train.seed is set for each run: give --seeds how many there are to be")
     output = ledger.output_path(f"ablate-{path.stem}", output)
+    drawing = output.with_suffix(".png")
+    if drawing == output:
+        raise UserError(f"{output}: the plot gets this name; end that of the numbers in .json")
+    check_output(drawing)
     folder = folder or Path("runs") / path.stem
     runs = [
         Run(
@@ -58,11 +63,13 @@ def ablate(
     def write() -> dict:
         entry["numbers"] = {"ablation": path.stem, **results(experiment, runs)}
         ledger.write(output, entry)
-        plot(entry["numbers"], output.with_suffix(".png"))
+        plot(entry["numbers"], drawing)
         return entry
 
     with run_lock(folder, Ranks()):
         left = [run for run in runs if not run.finished]
+        for run in left:
+            run.check_split()
         say(f"{len(runs)} runs in {folder}, {len(left)} to go")
         for number, run in enumerate(left, 1):
             signal = run.finish()
@@ -72,5 +79,5 @@ def ablate(
             score = format_score(run.results["score"])
             say(f"{run.directory.name}: {score}, {len(left) - number} to go")
         say(table(write()))
-    say(f"written to {output}, drawn in {output.with_suffix('.png')}")
+    say(f"written to {output}, drawn in {drawing}")
     return None

@@ -10,10 +10,11 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.files import replace_text
+from dynconv.config.files import inside, replace_text
 from dynconv.config.schema import NonNegative, Number, PositiveInt, read_json, validate_json
 from dynconv.errors import UserError
 from dynconv.text import is_prepared
+from dynconv.text.corpus import corpus_dir, find_split
 from dynconv.train import load_model, train
 from dynconv.train.environment import read_starts
 from dynconv.train.log import Watch
@@ -86,6 +87,12 @@ class Run(NamedTuple):
             self._write(results | self._evaluate())
         return signal
 
+    def check_split(self) -> None:
+        """Raise UserError if the text that scores the run is missing."""
+        data = self.recipe.data
+        for side in filter(None, (data.source, data.target)):
+            find_split(corpus_dir(data.corpus), f"{SPLIT}.{side}")
+
     def _prepare(self) -> Path | None:
         """Encode the corpus once for all runs of the experiment that read it alike.
 
@@ -102,7 +109,7 @@ class Run(NamedTuple):
         return prepared
 
     def _write(self, results: dict[str, Any]) -> None:
-        replace_text(self.directory / "ablation.json", json.dumps(results, indent=1))
+        replace_text(inside(self.directory, "ablation.json"), json.dumps(results, indent=1))
 
     def _evaluate(self) -> dict[str, Any]:
         trained = load_model(self.directory)

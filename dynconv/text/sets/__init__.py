@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from dynconv.config.files import locked, refusal
+from dynconv.config.files import MARK, claim, locked, refusal
 from dynconv.errors import UserError
 from dynconv.text.catalog import Entry, find_corpus
 from dynconv.text.fetch import unpack_corpus
@@ -57,6 +57,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
                 if not record.is_file():  # else it was made a moment ago
                     _write(entry, raw, part)
                     os.replace(part, out)
+                    (out / MARK).unlink()
         except Missing as error:
             raise UserError(f"{error}: {_remedy(entry, raw)}") from None
         except OSError as error:
@@ -74,7 +75,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
 
 
 def _write(entry: Entry, raw: Path, part: Path) -> None:
-    part.mkdir(exist_ok=True)
+    claim(part, "move it elsewhere, or give another --out")
     module, function = entry.build.split(".")
     build = getattr(import_module(f"dynconv.text.sets.{module}"), function)
     counts = build(raw, part)
