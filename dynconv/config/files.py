@@ -44,7 +44,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
     A link stays a link: the file it names is replaced. /dev/null or a named pipe cannot be
     replaced and is written to. Raises UserError when writing fails; the old file stays.
     """
-    target, kept = path.resolve(), ""
+    target, kept = Path(os.path.realpath(path)), ""
     scratch = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         if path.exists() and not path.is_file():
@@ -54,8 +54,10 @@ def replace_bytes(path: Path, data: bytes) -> None:
         write_through(scratch, data)
         os.replace(scratch, target)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
         raise UserError(f"{path}: cannot be written ({error.strerror}){kept}") from None
+    finally:
+        with suppress(OSError):  # it has been renamed, or could not be made
+            scratch.unlink()
 
 
 def check_output(path: Path) -> None:
@@ -65,7 +67,7 @@ def check_output(path: Path) -> None:
     if path.is_dir():
         raise UserError(f"{path}: is a directory; name a file")
     replaced = not path.exists() or path.is_file()
-    if not os.access(path.resolve().parent if replaced else path, os.W_OK):
+    if not os.access(Path(os.path.realpath(path)).parent if replaced else path, os.W_OK):
         raise UserError(f"{path}: no permission to write there; name another file")
 
 
@@ -124,10 +126,11 @@ def inside(directory: Path, *parts: str) -> Path:
     Raises UserError where a link, or a part such as "..", leads out of the directory.
     """
     path = directory.joinpath(*parts)
-    if not path.resolve().is_relative_to(directory.resolve()):
+    end = os.path.realpath(path)
+    if not Path(end).is_relative_to(os.path.realpath(directory)):
         raise UserError(
-            f"{path}: leads out of {directory}, to {path.resolve()}, and dynconv writes nothing "
-            "there: remove the link"
+            f"{path}: leads out of {directory}, to {end}, where dynconv writes nothing: put a file "
+            "or directory in place of the link"
         )
     return path
 
