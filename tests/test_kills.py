@@ -36,7 +36,7 @@ class Killed(BaseException):
 
 STEPS = [
     (checkpoints, "write_through"),
-    (checkpoints, "_sync"),
+    (checkpoints, "sync"),
     (os, "replace"),
     (shutil, "rmtree"),
 ]
