@@ -225,7 +225,7 @@ def test_bad_files(run, tmp_path, capsys):
     assert "no run directory" in fails(capsys, "translate", nothing)
     assert "no such file" in fails(capsys, "translate", run, "--input", nothing)
     assert "no such file" in fails(capsys, "score", nothing, nothing)
-    assert "no such file" in fails(capsys, "plot", nothing)
+    assert "no run directory" in fails(capsys, "plot", nothing)
     assert "no checkpoint here" in fails(capsys, "translate", run, "--checkpoint", "7")
     bad = tmp_path / "bad.de"
     bad.write_bytes(b"\xff\n")

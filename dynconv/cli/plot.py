@@ -19,11 +19,11 @@ def run(options) -> None:
     from dynconv.lab.plot import plot
     from dynconv.train.setup import is_run
 
-    output = options.output
+    first, output = options.runs[0], options.output
     if output is None:
-        if not is_run(options.runs[0]):
-            raise UserError(f"{options.runs[0]}: no run directory: give --output FILE")
-        output = inside(options.runs[0], "curves.png")
+        if not is_run(first):
+            raise UserError(f"{first}: no run directory; for a log elsewhere, give --output FILE")
+        output = inside(first, "curves.png")
     check_output(output)
     plot(options.runs, output)
     print(f"curves: {output}")
