@@ -123,7 +123,7 @@ class Checkpoint(NamedTuple):
     def original(self) -> bool:
         """Whether it has the name that training gave it, unlike a copy that a user made."""
         name = self.path.name
-        return name == "average" or name.isdecimal() and int(name) == self.meta.get("update")
+        return name == "average" or name.isdecimal() and int(name) == self.meta["update"]
 
     @property
     def foreign(self) -> bool:
