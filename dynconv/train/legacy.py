@@ -14,8 +14,8 @@ def is_unmarked_run(directory: Path) -> bool:
     if not (directory / "recipe.yaml").is_file():
         return False
     records = directory / "environment.json", *directory.glob("checkpoints/*/meta.json")
-    texts = (file.read_text(encoding="utf-8", errors="replace") for file in records if file.is_file())
-    return any('"dynconv' in text for text in texts)  # its version, or the format
+    found = (file.read_bytes() for file in records if file.is_file())
+    return any(b'"dynconv' in data for data in found)  # its version, or the format
 
 
 def history_in_log(checkpoint: Path, update: int, config: TrainConfig) -> list[dict[str, Any]]:
