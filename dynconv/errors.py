@@ -1,9 +1,10 @@
-"""The exception for user errors, and the hint for a misspelt name."""
+"""The exception for user errors, and how its line quotes what was given."""
 
 import difflib
 import errno
 import re
 from collections.abc import Iterable
+from typing import Any
 
 
 class UserError(ValueError):
@@ -14,11 +15,25 @@ class UserError(ValueError):
     """
 
 
+LONGEST = 100
+"""maximum number of characters of what a message quotes"""
+
+
+def shown(value: Any) -> str:
+    """Return `repr(value)`, cut if it is long."""
+    return cut(repr(value[: 2 * LONGEST] if isinstance(value, str) else value))
+
+
+def cut(text: str) -> str:
+    """Return text, or the beginning of a long one."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
 def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return `did you mean X?` for the nearest known name, or `otherwise` and all known names."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"{otherwise} {', '.join(known)}"
+    names = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    return f"did you mean {names[near[0]]}?" if near else f"{otherwise} {', '.join(names.values())}"
 
 
 def memory_error(error: BaseException) -> str | None:

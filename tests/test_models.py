@@ -112,7 +112,7 @@ def test_embedding_matrices(embeddings, matrices):
         (lambda: StackConfig(3, "light", 3, reach=2), "reach 2 has no effect: mixer light takes"),
         (lambda: StackConfig(2, ("talk", "light"), 3), "mixer talk needs a reach"),
         (lambda: StackConfig(2, "lite"), "mixer 'lite' is not known; did you mean light?"),
-        (lambda: StackConfig(0), "^layers 0 must be at least 1$"),
+        (lambda: StackConfig(0), "^layers 0 must be a whole number at least 1 "),
         (lambda: ModelConfig(head=4), "^unknown key head; did you mean heads?"),
         (
             lambda: StackConfig(2, ("light", "average"), (3, 5)),

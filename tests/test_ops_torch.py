@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from dynconv.config import ModelConfig
 from dynconv.kernels.cpu import build as native
 from dynconv.layers import AverageAttention, DepthwiseConv, DynamicConv, LightConv, TaLKConv
-from dynconv.models.build import build
+from dynconv.models import build
 
 B, T, C, H, K = 2, 9, 32, 2, 5
 LAYERS = {

@@ -53,9 +53,9 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
         ("model: {encoder: {layers: 2, width: [3]}}", "width lists 1 entries for 2 layers"),
         ("train: {updates: many}", "train.updates 'many'"),
         ("train: {updates: 10, warmup: 20}", "warmup 20 must be within the 10 updates"),
-        ("train: {updates: 0}", "train.updates 0 must be at least 1"),
+        ("train: {updates: 0}", "train.updates 0 must be a whole number at least 1"),
         ("train: {average: 9}", "average 9 needs more than the 5 kept"),
-        ("decode: {beam: 0}", "decode.beam 0 must be at least 1"),
+        ("decode: {beam: 0}", "decode.beam 0 must be a whole number at least 1"),
         ("train: [", "not readable YAML"),
         ("just words", "a recipe is a mapping"),
     ],
@@ -71,7 +71,7 @@ def test_mistakes_are_one_line_that_names_the_file_and_the_key(tmp_path, text, w
 
 @pytest.mark.parametrize(
     ("override", "words"),
-    [("train.lr", "write it as key=value"), ("train.lr.x=1", "train.lr has no entries")],
+    [("train.lr", "write it as key=value"), ("train.lr.x=1", "train.lr {'x': 1} must be a number")],
 )
 def test_mistakes_in_overrides(tmp_path, override, words):
     with pytest.raises(UserError, match=words):
@@ -117,7 +117,7 @@ def test_a_recipe_upon_another(tmp_path):
     [
         ("base: grund", "no recipe 'grund'"),
         ("base: mine", "no recipe 'mine': not shipped, and no such file; dynconv train --list"),
-        ("base: loop", "base mine leads back to it"),
+        ("base: loop", "its base leads back to it"),
         ("model: {architecture: convs}", "model.architecture 'convs' is not known; did you mean"),
         ("model: {architecture: convs2s, ffn: 3}", "unknown key model.ffn"),
         ("model: {architecture: language-model}", "a language model has data.source: null"),
@@ -125,9 +125,9 @@ def test_a_recipe_upon_another(tmp_path):
         ("base: 3", "base 3 is not the name of a recipe"),
         ("base: list", "a recipe is a mapping"),
         ("model: {architecture: [a]}", "is not known"),
-        ("model: {dropout: 1.5}", "model.dropout 1.5 must be below 1"),
+        ("model: {dropout: 1.5}", "model.dropout 1.5 must be a number at least 0 and below 1"),
         ("model: {vocab_size: [1]}", "model.vocab_size "),
-        ("model: {encoder: {layers: 0}}", "model.encoder.layers 0 must be at least 1"),
+        ("model: {encoder: {layers: 0}}", "model.encoder.layers 0 must be a whole"),
         ("decode: {replace_unknown: true}", "replace_unknown is for model.architecture convs2s"),
         (
             LANGUAGE + "data: {source: null, block: 500}",

@@ -89,8 +89,7 @@ def test_numbers_at_their_bounds(recipe, key, kind, limits):
         try:
             load_recipe(recipe, [f"{key}={value}"])
         except UserError as error:
-            assert f"{key} {value} must be" not in str(error)
-            assert "Input should" not in str(error) or "[" in str(error) or "tuple" in str(error)
+            assert f"{key} {value} must be" not in str(error) or "must be a list" in str(error)
 
 
 @pytest.mark.parametrize(("recipe", "key", "schema"), [k for k in KEYS if not bounds(k[2])])
@@ -101,10 +100,11 @@ def test_what_is_no_number_refuses_numbers(recipe, key, schema):
 
 def test_every_bound_names_key_value_and_limit():
     said = refused("help-de-en-dynamic", "train.label_smoothing=1.5")
-    assert "train.label_smoothing 1.5 must be below 1" in said
+    assert "train.label_smoothing 1.5 must be a number at least 0 and below 1" in said
     said = refused("help-de-en-dynamic", f"train.updates={HUGE}")
-    assert f"train.updates {HUGE} must be at most 2,147,483,647" in said
-    assert "train.betas.0 2 must be below 1" in refused("help-de-en-dynamic", "train.betas=[2,3]")
+    assert f"train.updates {HUGE} must be a whole number at least 1 and at most 2,147," in said
+    said = refused("help-de-en-dynamic", "train.betas=[2,3]")
+    assert "train.betas.0 2 must be a number at least 0 and below 1" in said
 
 
 @pytest.mark.parametrize(

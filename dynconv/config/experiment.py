@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Any
 
 from dynconv.config.schema import checked_dataclass
-from dynconv.errors import UserError, nearest
+from dynconv.errors import UserError, nearest, shown
 
 
 @checked_dataclass
@@ -75,5 +75,7 @@ class Experiment:
         """Return the row of this name. Raises UserError when there is none."""
         rows = {row.name: row for row in self.rows}
         if name not in rows:
-            raise UserError(f"no row {name!r} in {self.source}; {nearest(name, rows, 'there are')}")
+            raise UserError(
+                f"no row {shown(name)} in {self.source}; {nearest(name, rows, 'there are')}"
+            )
         return rows[name]

@@ -1,4 +1,4 @@
-"""Files: replaced atomically, ours or the user's, checksums, YAML, locks, and disk errors.
+"""Files: replaced atomically, ours or the user's, checksums, locks, and disk errors.
 
 Nothing that a user wrote is deleted or overwritten. A directory in which we replace and delete
 files is new, empty, or carries MARK (`claim`); in it, no link leads a write elsewhere (`inside`);
@@ -8,17 +8,13 @@ what is not whole yet is in a folder of our own (`scratch_folder`).
 import errno
 import hashlib
 import os
-import re
 import secrets
 import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from copy import deepcopy
-from functools import lru_cache
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from dynconv.errors import UserError
 
@@ -162,42 +158,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file. Raises UserError when it cannot be read."""
-    try:
-        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not readable YAML: {error}") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def parse_yaml(text: str, where: str) -> Any:
-    """Return the content of YAML text; `where` begins the UserError for text that is no YAML."""
-    import yaml
-
-    try:
-        return deepcopy(_parse_once(text))  # callers may change it
-    except (yaml.YAMLError, ValueError) as error:
-        raise UserError(f"{where}: not readable YAML: {' '.join(str(error).split())}") from None
-
-
-@lru_cache(maxsize=256)
-def _parse_once(text: str) -> Any:
-    """Parse YAML, each text once: recipes share bases, and the rows of a table share its file.
-
-    5e-4 is a number, as in YAML 1.2 and Python; YAML 1.1, which PyYAML reads, has it as text.
-    """
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        pass
-
-    number = re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+0123456789"))
-    return yaml.load(text, Loader)
 
 
 def sha256(path: Path) -> str:

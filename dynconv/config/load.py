@@ -8,13 +8,13 @@ as a whole (`resolve`).
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, fields
+from os.path import isfile  # false, where Path.is_file raises an error, for a name that is too long
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from dynconv.config.experiment import Experiment, Row
-from dynconv.config.files import read_yaml
 from dynconv.config.legacy import find_renamed, split_kernels
 from dynconv.config.model import MODELS, ModelConfig
 from dynconv.config.recipe import Recipe, find_unread
@@ -27,11 +27,14 @@ from dynconv.config.tree import (
     parse_overrides,
     size_of_mixers,
 )
-from dynconv.errors import UserError, nearest
+from dynconv.config.yaml12 import dump_yaml, read_yaml
+from dynconv.errors import UserError, nearest, shown
 from dynconv.models.mixers import SIZES
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+MOST_BASES = 50
+"""maximum number of recipes of which each is the base of the next"""
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -60,12 +63,12 @@ def find_recipe(name: str) -> Path:
     hint = find_renamed(name, load_experiments()) or nearest(name, shipped, "")
     if not hint.startswith(("did", "it is")):
         hint = "dynconv train --list shows the shipped ones"
-    raise UserError(f"no recipe {name!r}: not shipped, and no such file; {hint}")
+    raise UserError(f"no recipe {shown(name)}: not shipped, and no such file; {hint}")
 
 
 def run_name(recipe: str) -> str:
     """Return the name of a recipe's run directory: that of its file, and of its row."""
-    row = "" if Path(recipe).is_file() else recipe.partition(":")[2]
+    row = "" if isfile(recipe) else recipe.partition(":")[2]
     return find_recipe(recipe).stem + (f"-{row}" if row else "")
 
 
@@ -75,12 +78,12 @@ def find_experiment(name: str) -> Path:
     if path := find_file(name, shipped):
         return path
     hint = nearest(name, shipped, "shipped are")
-    raise UserError(f"no experiment {name!r}: not shipped, and no such file; {hint}")
+    raise UserError(f"no experiment {shown(name)}: not shipped, and no such file; {hint}")
 
 
 def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
     """Return the file of a shipped name or of a path, or None when there is none."""
-    return shipped.get(name) or (Path(name) if Path(name).is_file() else None)
+    return shipped.get(name) or (Path(name) if isfile(name) else None)
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -132,44 +135,55 @@ def read_mapping(path: Path, what: str, schema: type) -> Tree:
 # layers ------------------------------------------------------------------------------------------
 
 
-def read_layers(recipe: str | Path, above: tuple[Path, ...] = ()) -> tuple[list[Tree], list[Tree]]:
-    """Return the layers that a recipe inherits, lowest first, and those that it states itself."""
+def read_layers(recipe: str | Path, above: tuple[str, ...] = ()) -> tuple[list[Tree], list[Tree]]:
+    """Return the layers that a recipe inherits, lowest first, and those that it states itself.
+
+    above  the recipes and rows that build on it
+    """
     path = recipe if isinstance(recipe, Path) else find_recipe(recipe)
-    if isinstance(recipe, str) and not Path(recipe).is_file() and ":" in recipe:
+    row = "" if isfile(recipe) else str(recipe).partition(":")[2]
+    name = f"{path.resolve()}:{row}"
+    if name in above:
+        raise UserError(f"{path}: its base leads back to it")
+    if len(above) == MOST_BASES:
+        raise UserError(f"{path}: more than {MOST_BASES} recipes build on each other")
+    above = (*above, name)
+    if row:
         experiment = load_experiment(path)
-        return row_layers(experiment, experiment.find_row(recipe.partition(":")[2]), laptop=False)
+        return row_layers(experiment, experiment.find_row(row), laptop=False, above=above)
     tree = read_mapping(path, "a recipe", Recipe)
     if "base" not in tree:
         # a resolved recipe writes out every entry, also those without effect
         resolved = tree.keys() >= {field.name for field in fields(Recipe)}
         shipped = path.parent == RECIPES
         return ([tree], []) if resolved or shipped else ([], [tree])
+    tree = dict(tree)
     base = tree.pop("base")
     if not isinstance(base, str):
-        raise UserError(f"{path}: base {base!r} is not the name of a recipe")
-    sibling, above = (path.parent / f"{base}.yaml").resolve(), (*above, path.resolve())
+        raise UserError(f"{path}: base {shown(base)} is not the name of a recipe")
+    sibling = (path.parent / f"{base}.yaml").resolve()
     below = sibling if sibling.is_file() and sibling != path.resolve() else base
-    if (sibling if below is sibling else find_recipe(base).resolve()) in above:
-        raise UserError(f"{path}: base {base} leads back to it")
     return base_layers(below, above), [tree]
 
 
-def base_layers(recipe: str | Path, above: tuple[Path, ...] = ()) -> list[Tree]:
+def base_layers(recipe: str | Path, above: tuple[str, ...] = ()) -> list[Tree]:
     """Return all layers of a recipe that another builds on, but for what was published of it."""
     inherited, stated = read_layers(recipe, above)
     return [{k: v for k, v in tree.items() if k != "published"} for tree in inherited + stated]
 
 
-def row_layers(experiment: Experiment, row: Row, laptop: bool) -> tuple[list[Tree], list[Tree]]:
+def row_layers(
+    experiment: Experiment, row: Row, laptop: bool, above: tuple[str, ...] = ()
+) -> tuple[list[Tree], list[Tree]]:
     """Return the layers that a row inherits, and those that it states itself."""
     if laptop:
         version, stated = experiment.laptop, [row.changes, row.laptop]
     elif row.recipe is not None:
-        inherited, stated = read_layers(row.recipe)
+        inherited, stated = read_layers(row.recipe, above)
         return [*inherited, *stated, experiment.changes], [row.changes]
     else:
         version, stated = experiment, [row.changes]
-    inherited = [*base_layers(version.base), version.changes]
+    inherited = [*base_layers(version.base, above), version.changes]
     if not laptop and row.published is not None:
         printed = {"source": experiment.source, "row": row.row or row.name, "value": row.published}
         printed |= {"metric": experiment.metric, "parameters": row.parameters}
@@ -239,7 +253,7 @@ def find_model(tree: Any, where: str) -> type:
         return ModelConfig
     if not isinstance(kind, str) or kind not in MODELS:
         hint = nearest(str(kind), MODELS, "there are")
-        raise UserError(f"{where}: model.architecture {kind!r} is not known; {hint}")
+        raise UserError(f"{where}: model.architecture {shown(kind)} is not known; {hint}")
     return MODELS[kind]
 
 
@@ -248,10 +262,8 @@ def find_model(tree: Any, where: str) -> type:
 
 def dump_recipe(recipe: Recipe) -> str:
     """Return the YAML of a resolved recipe, every key written out."""
-    import yaml
-
     # as JSON has it, with lists, since YAML has no tuples
-    return yaml.safe_dump(TypeAdapter(Recipe).dump_python(recipe, mode="json"), sort_keys=False)
+    return dump_yaml(TypeAdapter(Recipe).dump_python(recipe, mode="json"))
 
 
 MAY_CHANGE = ("published", "decode.", "profile", "train.accumulate", "train.timeout")

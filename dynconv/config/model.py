@@ -6,20 +6,22 @@ Every class checks the ranges of its entries, also where a program constructs it
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from dynconv.config.schema import (
     Flag,
     NonNegativeInt,
-    PositiveInt,
     Probability,
+    Size,
+    Vocabulary,
     checked_dataclass,
+    whole,
 )
 from dynconv.models.mixers import SIZES, find_mixer
 
-Layers = Annotated[int, Field(strict=True, ge=1, le=1000)]
-PerLayer = PositiveInt | None | tuple[PositiveInt | None, ...]
-VocabularySize = PositiveInt | tuple[PositiveInt, PositiveInt]
+Layers = whole(1, 1000)
+PerLayer = Size | None | tuple[Size | None, ...]
+VocabularySize = Vocabulary | tuple[Vocabulary, Vocabulary]
 """types of the joint vocabulary, the special ones included; or of source and target"""
 
 
@@ -101,11 +103,11 @@ class MixerModelConfig:
 
     architecture: str = ""
     vocab_size: VocabularySize = 32768
-    channels: PositiveInt = 1024
+    channels: Size = 1024
     """d, the width of every layer"""
-    ffn: PositiveInt = 4096
+    ffn: Size = 4096
     """d_ff, the width inside the feed-forward module"""
-    heads: PositiveInt = 16
+    heads: Size = 16
     """H, of every mixer and of source-target attention; must divide channels"""
     glu: Flag = True
     """gate the input projection of depthwise, light, dynamic and talk; the others have none"""
@@ -164,9 +166,9 @@ class ConvStackConfig:
     """The blocks of ConvS2S's encoder or decoder, bottom to top."""
 
     layers: Layers = 20
-    channels: PositiveInt | tuple[PositiveInt, ...] = 512
+    channels: Size | tuple[Size, ...] = 512
     """hidden units, of all layers or of each"""
-    width: PositiveInt | tuple[PositiveInt, ...] = 3
+    width: Size | tuple[Size, ...] = 3
     """K, the taps of the convolution's kernel, of all layers or of each"""
     residual: NonNegativeInt | tuple[NonNegativeInt, ...] = 1
     """how many layers before, of all layers or of each, the residual connection starts: 1 is the
@@ -190,9 +192,9 @@ class ConvS2SConfig:
 
     architecture: Literal["convs2s"] = "convs2s"
     vocab_size: VocabularySize = 40000
-    embedding: PositiveInt = 512
+    embedding: Size = 512
     """width of the embeddings"""
-    output: PositiveInt | None = None
+    output: Size | None = None
     """width of what the decoder gives to the last linear layer; null: as embedding"""
     encoder: ConvStackConfig = ConvStackConfig()
     decoder: ConvStackConfig = ConvStackConfig()
@@ -200,7 +202,7 @@ class ConvS2SConfig:
     """whether the decoder's layers attend to the source: all alike, or one entry per layer"""
     positions: Literal["both", "source", "target", "none"] = "both"
     """which side learns position embeddings (Table 4)"""
-    max_positions: PositiveInt = 1024
+    max_positions: Size = 1024
     """maximum positions of a sentence, <eos> included, where they are learned"""
     dropout: Probability = 0.1
     """on embeddings, the inputs of convolutions and the decoder's output"""
@@ -233,18 +235,18 @@ class LanguageModelConfig(MixerModelConfig):
     """
 
     architecture: Literal["language-model"] = "language-model"
-    vocab_size: PositiveInt = 267736
+    vocab_size: Vocabulary = 267736
     """types, the special ones included, in order of their frequency"""
-    heads: PositiveInt = 8
+    heads: Size = 8
     decoder: StackConfig = StackConfig(17, "talk", reach=(3, 7, 15, 31) + (63,) * 13)
     norm: Literal["pre", "post"] = "pre"
     final_norm: Flag = False
     """normalise the last residual sum; the papers' models do not"""
-    cutoffs: tuple[PositiveInt, ...] = ()
+    cutoffs: tuple[Vocabulary, ...] = ()
     """first type of the second, third ... band of the vocabulary; none: one band, plain softmax"""
-    bands: tuple[PositiveInt, ...] | None = None
+    bands: tuple[Size, ...] | None = None
     """width of each band's embeddings, the first's being channels; null: channels / factor^band"""
-    factor: PositiveInt = 4
+    factor: Size = 4
     embeddings: Literal["tied", "separate"] = "tied"
     """whether the softmax shares the embeddings' matrices and projections"""
     activation_dropout: Probability = 0.0

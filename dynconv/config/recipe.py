@@ -1,8 +1,6 @@
 """All that decides a training run: the sections of a recipe, and how they fit together."""
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from dynconv.config.model import (
     AnyModelConfig,
@@ -11,14 +9,19 @@ from dynconv.config.model import (
     ModelConfig,
 )
 from dynconv.config.schema import (
+    Beam,
     Flag,
+    Length,
+    LengthPenalty,
     NonNegative,
     NonNegativeInt,
     Positive,
     PositiveInt,
     Probability,
-    Real,
+    Size,
     checked_dataclass,
+    real,
+    whole,
 )
 from dynconv.models.mixers import MIXERS
 
@@ -66,7 +69,7 @@ class TrainConfig:
     """maximum tokens, padding included, on either side of a batch"""
     batch_sentences: PositiveInt | None = None
     """maximum sentences of a batch; null: as many as its tokens allow"""
-    accumulate: PositiveInt = 1
+    accumulate: whole(1, 10_000) = 1
     """batches in one update, for each process"""
     lr: NonNegative = 5e-4
     """the peak, reached after warm-up"""
@@ -81,7 +84,7 @@ class TrainConfig:
     """the cosine's lowest point; where plateau ends"""
     optimizer: Literal["adam", "nag"] = "adam"
     """AdamW, or Nesterov's accelerated gradient, stochastic gradient descent with `momentum`"""
-    momentum: Annotated[Positive, Field(lt=1)] = 0.99
+    momentum: real(gt=0, lt=1) = 0.99
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     eps: NonNegative = 1e-8
     weight_decay: NonNegative = 0.0
@@ -117,15 +120,15 @@ class TrainConfig:
 class DecodeConfig:
     """Beam search."""
 
-    beam: PositiveInt = 5
-    lenpen: Real = 1.0
+    beam: Beam = 5
+    lenpen: LengthPenalty = 1.0
     """a hypothesis scores log p / length^lenpen"""
     stepwise: Flag = False
     """rank by that score at each step, so that finished hypotheses compete with unfinished ones for
     their places in the beam; false: only at the end"""
-    min_length: NonNegativeInt = 0
+    min_length: Length = 0
     """fewest tokens of an output, <eos> not counted"""
-    max_length: PositiveInt | None = None
+    max_length: Size | None = None
     """maximum tokens of an output, <eos> included; null: twice the source's and ten, or min_length
     and <eos> where that is more. Never more than the positions that the model knows"""
     no_repeat: NonNegativeInt = 0

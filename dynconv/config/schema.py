@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
+    Literal,
+    NotRequired,
+    Union,
     dataclass_transform,
     get_args,
     get_origin,
@@ -21,23 +25,45 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from typing_extensions import is_typeddict
 
-from dynconv.errors import UserError, nearest
+from dynconv.errors import UserError, cut, nearest, shown
 
 MAX_INT = 2**31 - 1
 
+
+def whole(low: int, high: int = MAX_INT) -> Any:
+    """Return the type of a whole number from `low` to `high`."""
+    return Annotated[int, Field(strict=True, ge=low, le=high)]
+
+
+def real(**bounds: float) -> Any:
+    """Return the type of a finite number within bounds: gt or ge, lt or le."""
+    return Annotated[float, Field(strict=True, allow_inf_nan=False, **bounds)]
+
+
 # strict: neither true nor "3" is a number, and 3 is not true
-PositiveInt = Annotated[int, Field(strict=True, ge=1, le=MAX_INT)]
-NonNegativeInt = Annotated[int, Field(strict=True, ge=0, le=MAX_INT)]
-Count = Annotated[int, Field(strict=True, ge=0, le=2**62)]
+Flag = Annotated[bool, Field(strict=True)]
+PositiveInt = whole(1)
+NonNegativeInt = whole(0)
+Size = whole(1, 10**6)
+"""of what is allocated, as the width of a layer"""
+Length = whole(0, 10**6)
+"""tokens that are generated one after the other"""
+Vocabulary = whole(1, 10**7)
+"""types of one vocabulary"""
+Beam = whole(1, 1000)
+Repeats = whole(1, 1000)
+Threads = whole(1, 1024)
+Count = whole(0, 2**62)
 """of tokens or bytes, of which there may be more than MAX_INT"""
 Number = Annotated[float, Field(strict=True)]
 """that was measured, so it may be infinite or NaN"""
-Real = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Probability = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
+Positive = real(gt=0, le=1e12)
+NonNegative = real(ge=0, le=1e12)
+Probability = real(ge=0, lt=1)
 """at least 0 and below 1; every dropout is the probability with which a value is dropped"""
-Flag = Annotated[bool, Field(strict=True)]
+Fraction = real(gt=0, le=1)
+LengthPenalty = real(ge=-10, le=10)
+"""an exponent, of lengths up to a million"""
 
 
 @dataclass_transform(frozen_default=True)
@@ -92,48 +118,74 @@ def one_line_errors(schema: Any, where: str = "", section: str = "") -> Iterator
         raise UserError(f"{where}{explain(error, schema, section)}") from None
 
 
-BOUNDS = {
-    "greater_than": ("above", "gt"),
-    "greater_than_equal": ("at least", "ge"),
-    "less_than": ("below", "lt"),
-    "less_than_equal": ("at most", "le"),
-}
-
-
 def explain(error: ValidationError, schema: Any, section: str = "") -> str:
-    """Return the most specific of pydantic's errors as `section.key value: what is wrong`."""
-    problem = max(error.errors(), key=lambda each: len(each["loc"]))
+    """Return the most specific of pydantic's errors as `section.key value must be ...`."""
+    errors = error.errors()
+    problem = max(errors, key=lambda each: (each["type"] == "value_error", len(each["loc"])))
     keys, known = [section] if section else [], []
-    for part in problem["loc"]:
+    for depth, part in enumerate(problem["loc"]):
+        kind, parts = get_origin(schema), get_args(schema)
         if types := field_types(schema):
             known = list(types)
             part = known[part] if isinstance(part, int) else part  # a positional argument
             schema = types.get(part)
-        elif isinstance(part, int):
-            schema = next((each for each in get_args(schema) if field_types(each)), None)
-        elif get_origin(schema) is dict:
-            schema = get_args(schema)[1]
-        else:
-            break  # what follows names the types that were tried
-        keys.append(str(part))
-    key, given, kind = ".".join(keys), problem["input"], problem["type"]
+        elif kind is dict:
+            schema = parts[1]
+        elif kind in (list, tuple):
+            schema = parts[part] if kind is tuple and parts[-1] is not Ellipsis else parts[0]
+        else:  # what follows names the types that were tried; the shortest has the whole value
+            tried = [e for e in errors if e["loc"][:depth] == problem["loc"][:depth]]
+            given = min(tried, key=lambda each: len(each["loc"]))["input"]
+            break
+        keys.append(cut(str(part)))
+    else:
+        given = problem["input"]
+    key, kind = ".".join(keys), problem["type"]
     if kind == "unexpected_keyword_argument":
         return f"unknown key {key}; {nearest(keys[-1], known, 'there are')}"
-    message = problem["msg"].removeprefix("Value error, ")
     if kind == "value_error" or (kind == "missing" and isinstance(problem["loc"][-1], str)):
+        message = problem["msg"].removeprefix("Value error, ")
         return f"{key}: {message}" if key else message
-    if isinstance(given, dict) and schema not in (None, dict):
-        return f"{key} has no entries"
-    value = repr(given)
-    value = value if len(value) <= 60 else f"{value[:57]}..."
-    if kind in BOUNDS:
-        words, bound = BOUNDS[kind]
-        return f"{key} {value} must be {words} {problem['ctx'][bound]:,.10g}"
-    return f"{key} {value}: {message}".lstrip()
+    return f"{key} {shown(given)} must be {describe(schema)}".lstrip()
+
+
+def describe(schema: Any) -> str:
+    """Return in words which values a type allows."""
+    kind, parts = get_origin(schema), get_args(schema)
+    if kind is Annotated:
+        notes = [note for info in parts[1:] for note in getattr(info, "metadata", [])]
+        bounds = [
+            f"{words} {getattr(note, bound):,.10g}"
+            for bound, words in BOUNDS.items()
+            for note in notes
+            if hasattr(note, bound)
+        ]
+        return " ".join([describe(parts[0]), " and ".join(bounds)]).strip()
+    if kind in (Union, UnionType):
+        return " or ".join(map(describe, parts))
+    if kind is Literal:
+        return " or ".join(map(str, parts))
+    if kind in (list, tuple):
+        length = "" if kind is list or parts[-1] is Ellipsis else f" of {len(parts)}"
+        return f"a list{length}, with each entry {describe(parts[0])}"
+    if types := field_types(schema):
+        return f"a mapping with {', '.join(types)}"
+    return WORDS.get(schema, "a mapping")
 
 
 def field_types(schema: Any) -> dict[str, Any]:
     """Return the type of each field of a dataclass or TypedDict; {} for another type."""
     if is_typeddict(schema):
-        return get_type_hints(schema)
+        hints = get_type_hints(schema, include_extras=True).items()
+        return {key: get_args(t)[0] if get_origin(t) is NotRequired else t for key, t in hints}
     return {field.name: field.type for field in fields(schema)} if is_dataclass(schema) else {}
+
+
+BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+WORDS = {
+    bool: "true or false",
+    float: "a number",
+    int: "a whole number",
+    str: "text (quote what looks like a number)",
+    NoneType: "null",
+}

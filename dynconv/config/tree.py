@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dynconv.config.files import parse_yaml
 from dynconv.config.model import ModelConfig, StackConfig
-from dynconv.errors import UserError
+from dynconv.config.yaml12 import DEEPEST, parse_value
+from dynconv.errors import UserError, shown
 from dynconv.models.mixers import MIXERS
 
 Tree = dict[str, Any]
@@ -17,8 +17,10 @@ def parse_overrides(overrides: Sequence[str]) -> Tree:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
-            raise UserError(f"override {override!r}: write it as key=value, as train.lr=5e-4")
-        tree = parse_yaml(text, f"override {override!r}")
+            raise UserError(f"{shown(override)}: write it as key=value, as train.lr=5e-4")
+        if key.count(".") > DEEPEST:
+            raise UserError(f"unknown key {shown(key)}")
+        tree = parse_value(text, shown(override))
         for part in reversed(key.split(".")):
             tree = {part: tree}
         layer = merge(layer, tree)

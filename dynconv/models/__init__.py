@@ -5,9 +5,13 @@ returns log-probabilities, because an adaptive softmax has no logits. In all thr
 are what `output` receives, and `step` extends a decoded prefix by new tokens.
 """
 
-from dynconv.models.build import build, count_parameters
-from dynconv.models.convs2s import ConvS2S
-from dynconv.models.language import LanguageModel
-from dynconv.models.seq2seq import Seq2Seq
+from dynconv import export_lazily
 
-__all__ = ["ConvS2S", "LanguageModel", "Seq2Seq", "build", "count_parameters"]
+EXPORTS = {
+    "assemble": ["build", "count_parameters"],
+    "convs2s": ["ConvS2S"],
+    "language": ["LanguageModel"],
+    "seq2seq": ["Seq2Seq"],
+}
+# so that reading a recipe, which takes the names of the mixers from here, does not load PyTorch
+__all__, __getattr__ = export_lazily(__name__, EXPORTS)

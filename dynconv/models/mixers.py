@@ -1,7 +1,8 @@
 """The mixers that a stack can be built from, by name: the one place that knows them all.
 
 The schema of a recipe takes its names and rules from this table, and `dynconv.models.build` the
-layers. A program adds a mixer of its own with `register_mixer` before it reads a recipe.
+layers. A program adds a mixer of its own with `register_mixer` before it reads a recipe. The layers
+are imported when one is built, so that a recipe can be read without PyTorch.
 """
 
 from __future__ import annotations
@@ -9,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from torch import nn
-
-from dynconv import layers
-from dynconv.errors import nearest
+from dynconv.errors import nearest, shown
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from dynconv.config import LanguageModelConfig, ModelConfig
 
 Size = Literal["width", "reach", "window"]
@@ -66,7 +66,7 @@ def register_mixer(
 def find_mixer(name: str) -> Mixer:
     """Return the mixer registered under a name. Raises ValueError for an unknown one."""
     if name not in MIXERS:
-        raise ValueError(f"mixer {name!r} is not known; {nearest(name, MIXERS, 'there are')}")
+        raise ValueError(f"mixer {shown(name)} is not known; {nearest(name, MIXERS, 'there are')}")
     return MIXERS[name]
 
 
@@ -81,35 +81,49 @@ def build_mixer(
 
 @register_mixer("attention", size="window", options=["heads", "attention_dropout"])
 def build_attention(channels, window, causal, heads, attention_dropout):
-    return layers.SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
+    from dynconv.layers import SelfAttention
+
+    return SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
 
 
 @register_mixer("dense", size="width")
 def build_dense(channels, width, causal):
-    return layers.DenseConv(channels, width, causal=causal)
+    from dynconv.layers import DenseConv
+
+    return DenseConv(channels, width, causal=causal)
 
 
 @register_mixer("depthwise", size="width", options=PROJECTED)
 def build_depthwise(channels, width, causal, **options):
-    return layers.DepthwiseConv(channels, width, causal=causal, **options)
+    from dynconv.layers import DepthwiseConv
+
+    return DepthwiseConv(channels, width, causal=causal, **options)
 
 
 @register_mixer("light", size="width", options=["heads", "normalize", *PROJECTED])
 def build_light(channels, width, causal, heads, **options):
-    return layers.LightConv(channels, heads, width, causal=causal, **options)
+    from dynconv.layers import LightConv
+
+    return LightConv(channels, heads, width, causal=causal, **options)
 
 
 @register_mixer("dynamic", size="width", options=["heads", "normalize", *PROJECTED])
 def build_dynamic(channels, width, causal, heads, **options):
-    return layers.DynamicConv(channels, heads, width, causal=causal, **options)
+    from dynconv.layers import DynamicConv
+
+    return DynamicConv(channels, heads, width, causal=causal, **options)
 
 
 @register_mixer("talk", size="reach", options=["heads", "normalize", *PROJECTED])
 def build_talk(channels, reach, causal, heads, normalize, **options):
+    from dynconv.layers import TaLKConv
+
     right = 0 if causal else reach
-    return layers.TaLKConv(channels, heads, reach, right, normalize=normalize != "none", **options)
+    return TaLKConv(channels, heads, reach, right, normalize=normalize != "none", **options)
 
 
 @register_mixer("average", options=["ffn"])
 def build_average(channels, size, causal, ffn):
-    return layers.AverageAttention(channels, ffn, causal=causal)
+    from dynconv.layers import AverageAttention
+
+    return AverageAttention(channels, ffn, causal=causal)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dynconv.errors import UserError, nearest
+from dynconv.errors import UserError, nearest, shown
 from dynconv.text.corpus import data_dir, raw_dir
 
 SPLITS = ("train", "valid", "test")
@@ -132,7 +132,7 @@ def find_corpus(name: str) -> Entry:
     known = read_manifest()
     if name not in known:
         hint = nearest(name, known, "there are")
-        raise UserError(f"no corpus {name!r} in the manifest; {hint}")
+        raise UserError(f"no corpus {shown(name)} in the manifest; {hint}")
     return known[name]
 
 

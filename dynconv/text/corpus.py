@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from dynconv.errors import UserError, nearest
+from dynconv.errors import UserError, nearest, shown
 
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 
@@ -97,7 +97,7 @@ def corpus_dir(corpus: str) -> Path:
         )
     hint = nearest(corpus, sorted(shipped), "shipped are")
     tried = Path(corpus).absolute()
-    raise UserError(f"no corpus {corpus!r}: not shipped, and no directory {tried}; {hint}")
+    raise UserError(f"no corpus {shown(corpus)}: not shipped, and no directory {tried}; {hint}")
 
 
 def find_split(directory: Path, name: str) -> Path:

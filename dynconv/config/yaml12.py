@@ -1,0 +1,156 @@
+"""Recipes as YAML 1.2: mappings, lists and scalars. What could mean two things is refused."""
+
+import re
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dynconv.errors import UserError, cut, shown
+
+# The core schema of YAML 1.2, section 10.3.2. In YAML 1.1, which PyYAML reads, `no` is false, 010
+# is eight, 1:30 is ninety and 5e-4 is text.
+CONSTANTS = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+INTEGER = re.compile(r"[-+]?[0-9]+")
+FLOAT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
+LONGEST = 400
+"""more digits than any number here can have; int() refuses some thousands"""
+DEEPEST = 20
+"""maximum number of mappings and lists inside each other"""
+MOST_NODES = 10_000
+"""maximum number of values in a text with aliases, each counted with all that it stands for"""
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the content of a YAML file, not to be changed. Raises UserError if it is unreadable.
+
+    Mappings are dicts whose keys are text.
+    """
+    try:
+        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not readable YAML: {error}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Return the content of YAML text; `where` begins the UserError for text that is no YAML."""
+    import yaml
+
+    try:
+        return _parse_once(text)
+    except (yaml.YAMLError, ValueError) as error:
+        reason = " ".join(str(error).replace(' in "<unicode string>"', "").split())
+        raise UserError(f"{where}: not readable YAML: {reason}") from None
+
+
+def parse_value(text: str, where: str) -> Any:
+    """Return the value in key=value.
+
+    A list, a mapping or quoted text is YAML. Any other value is one scalar, which is taken
+    literally if it is neither a number nor a constant: `a: b #c` is the name of a directory.
+    """
+    return parse_yaml(text, where) if text.startswith(("[", "{", "'", '"')) else scalar(text)
+
+
+def scalar(text: str) -> Any:
+    """Return the constant or the number that unquoted text stands for, or else the text."""
+    if text in CONSTANTS:
+        return CONSTANTS[text]
+    if INTEGER.fullmatch(text):
+        return int(text) if len(text) < LONGEST else text
+    if FLOAT.fullmatch(text):
+        return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    return text
+
+
+def dump_yaml(tree: Any) -> str:
+    """Return the YAML text of mappings, lists and scalars, which `parse_yaml` reads as the same."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        ignore_aliases = staticmethod(lambda data: True)
+
+    Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))  # quotes
+    return yaml.dump(tree, Dumper=Dumper, sort_keys=False)
+
+
+@lru_cache(maxsize=256)
+def _parse_once(text: str) -> Any:
+    """Parse YAML, each text once: recipes share bases, and the rows of a table share its file."""
+    import yaml
+
+    events = yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    next(events)  # the stream begins
+    if isinstance(next(events), yaml.StreamEndEvent):
+        return None
+    tree = _Builder(events).build(next(events), 0)
+    next(events)  # the document ends
+    if not isinstance(event := next(events), yaml.StreamEndEvent):
+        raise _refusal(event, "a second document begins")
+    return tree
+
+
+class _Builder:
+    """Builds a tree from the events of a parser."""
+
+    def __init__(self, events: Iterator[Any]) -> None:
+        self.events = events
+        self.nodes = 0
+        self.anchors: dict[str, tuple[Any, int]] = {}
+        """values that aliases stand for, and the number of nodes in each"""
+
+    def build(self, event: Any, depth: int) -> Any:
+        """Return the value that begins with an event."""
+        import yaml
+
+        self.nodes += 1
+        if isinstance(event, yaml.AliasEvent):
+            value, nodes = self.anchors.get(event.anchor, (None, MOST_NODES))
+            self.nodes += nodes
+            if self.nodes > MOST_NODES:
+                what = f"the alias *{cut(event.anchor)} is not known or stands for too much"
+                raise _refusal(event, f"{what}: write out its value")
+            return deepcopy(value)
+        if event.tag is not None:
+            raise _refusal(event, f"the tag {shown(event.tag)}: leave it out")
+        if depth > DEEPEST:
+            raise _refusal(event, f"more than {DEEPEST} mappings and lists inside each other")
+        before = self.nodes
+        if isinstance(event, yaml.ScalarEvent):
+            value = scalar(event.value) if event.implicit[0] else event.value
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = []
+            while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
+                value.append(self.build(item, depth + 1))
+        else:
+            value = self.build_mapping(depth)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = value, self.nodes - before + 1
+        return value
+
+    def build_mapping(self, depth: int) -> dict[str, Any]:
+        """Return the mapping whose first key comes next."""
+        import yaml
+
+        tree = {}
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            key = self.build(event, depth + 1)
+            if not isinstance(key, str):
+                raise _refusal(event, f"the key {shown(key)} is not text: quote it")
+            if key in tree:
+                raise _refusal(event, f"{shown(key)} is there twice: keep one of them")
+            tree[key] = self.build(next(self.events), depth + 1)
+        return tree
+
+
+def _refusal(event: Any, message: str) -> ValueError:
+    return ValueError(f"line {event.start_mark.line + 1}: {message}")
