@@ -56,4 +56,4 @@ student: .venv
 
 # runs/ stays: what took training to make is not rubbish.
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache book/_build student dist
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache book/_build student dist

@@ -185,7 +185,11 @@ def row_layers(
         version, stated = experiment, [row.changes]
     inherited = [*base_layers(version.base, above), version.changes]
     if not laptop and row.published is not None:
-        printed = {"source": experiment.source, "row": row.row or row.name, "value": row.published}
+        printed: Tree = {
+            "source": experiment.source,
+            "row": row.row or row.name,
+            "value": row.published,
+        }
         printed |= {"metric": experiment.metric, "parameters": row.parameters}
         inherited.append({"published": [printed]})
     return inherited, stated
@@ -193,7 +197,7 @@ def row_layers(
 
 def merge_layers(layers: Sequence[Tree]) -> Tree:
     """Return the recipe that layers amount to, given lowest first, as nested mappings."""
-    tree = {}
+    tree: Tree = {}
     for layer in layers:
         tree = merge(tree, deepcopy(layer))
         split_kernels(tree)

@@ -13,7 +13,7 @@ Tree = dict[str, Any]
 
 def parse_overrides(overrides: Sequence[str]) -> Tree:
     """Return the mapping that key.sub=value texts state together."""
-    layer = {}
+    layer: Tree = {}
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:

@@ -87,7 +87,7 @@ def translate(
 
 def longest(model: nn.Module, config: DecodeConfig, max_source: int) -> tuple[int, str]:
     """Return the maximum length of a source, without <eos>, and the recipe's key that sets it."""
-    positions = model.max_positions
+    positions: int | None = model.max_positions
     if positions is not None and config.min_length >= positions:
         raise UserError(
             f"decode.min_length {config.min_length} and <eos> need more than the "

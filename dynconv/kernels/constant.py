@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache, wraps
+from typing import Any
 
 
 def constant(function: Callable) -> Callable:
@@ -16,6 +17,7 @@ def constant(function: Callable) -> Callable:
     def lookup(*arguments):
         return cached(*arguments)
 
-    lookup._dynamo_marked_constant = True
-    lookup.cache_clear = cached.cache_clear
-    return lookup
+    marked: Any = lookup
+    marked._dynamo_marked_constant = True
+    marked.cache_clear = cached.cache_clear
+    return marked

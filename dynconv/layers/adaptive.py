@@ -32,7 +32,7 @@ class AdaptiveEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Embed tokens (...) int64 as (..., C), in the parameters' dtype even under autocast."""
-        x = 0
+        x: Tensor | int = 0
         bands = zip(pairwise(self.edges), self.words, self.projections, strict=True)
         for (start, end), E, P in bands:
             # every band embeds all positions, and zeros those of other bands: this way no shape

@@ -60,7 +60,9 @@ class KeysValues(NamedTuple):
 
     keys: Tensor
     values: Tensor
-    select = select_rows
+
+    def select(self, rows: Tensor) -> "KeysValues":
+        return select_rows(self, rows)
 
 
 class SelfAttention(nn.Module):

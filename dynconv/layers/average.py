@@ -16,7 +16,9 @@ class AverageState(NamedTuple):
 
     total: Tensor
     count: Tensor
-    select = select_rows
+
+    def select(self, rows: Tensor) -> "AverageState":
+        return select_rows(self, rows)
 
 
 class AverageAttention(nn.Module):

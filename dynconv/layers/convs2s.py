@@ -97,7 +97,9 @@ class KeyedMemory(NamedTuple):
     values: Tensor
     pad_mask: Tensor | None
     """(B, S) bool, True where padding"""
-    select = select_rows
+
+    def select(self, rows: Tensor) -> "KeyedMemory":
+        return select_rows(self, rows)
 
 
 class MultiStepAttention(nn.Module):

@@ -72,7 +72,8 @@ class ConvStack(nn.Module):
         widths, blocks = [layers[0][0]], []
         for layer, attend in zip(layers, attends, strict=True):
             attended = embedding if attend else None
-            block = ConvBlock(widths, *layer, attended, causal=causal, dropout=dropout)
+            options = {"embedding": attended, "causal": causal, "dropout": dropout}
+            block = ConvBlock(widths, *layer, **options)
             blocks.append(block)
             widths.append(layer[0])
         self.enter = normalised_linear(embedding, widths[0], retained=1 - dropout)

@@ -19,7 +19,8 @@ class Memory(NamedTuple):
     states: Tensor
     pad_mask: Tensor | None
 
-    select = select_rows
+    def select(self, rows: Tensor) -> Memory:
+        return select_rows(self, rows)
 
 
 class Seq2Seq(Decoder):

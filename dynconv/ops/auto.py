@@ -53,9 +53,12 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "cumulative_mean": (Rule("blocked"),),
 }
 
+Implementations = dict[str, Callable[..., Tensor]]
+"""the functions that compute an operator, by the names that `impl` takes"""
+
 
 def choose(
-    operator: str, implementations: dict[str, Callable[..., Tensor]], impl: str, x: Tensor, K: int
+    operator: str, implementations: Implementations, impl: str, x: Tensor, K: int
 ) -> Callable[..., Tensor]:
     """Return the implementation that `impl` names, for x (B, T, C) and K taps.
 
@@ -72,9 +75,7 @@ def choose(
     return implementations[impl]
 
 
-def automatic(
-    operator: str, implementations: dict[str, Callable[..., Tensor]], x: Tensor, K: int
-) -> str:
+def automatic(operator: str, implementations: Implementations, x: Tensor, K: int) -> str:
     """Return the name of the implementation that "auto" stands for."""
     if "native" in implementations and native.runs(x):
         return "native"

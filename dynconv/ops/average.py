@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dynconv.kernels import ops as kernels
 from dynconv.kernels.dtypes import upcast
-from dynconv.ops.auto import choose
+from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.checks import check_sequence
 
 
@@ -66,7 +66,7 @@ def cumulative_mean_kernel(x: Tensor) -> Tensor:
     return kernels.cumulative_mean(x, False)
 
 
-IMPLEMENTATIONS = {
+IMPLEMENTATIONS: Implementations = {
     "loop": cumulative_mean_loop,
     "sum": cumulative_mean_sum,
     "blocked": cumulative_mean_blocked,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dynconv.kernels import ops as kernels
 from dynconv.kernels.dtypes import accumulator
-from dynconv.ops.auto import choose
+from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import convolve, positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.shapes import pad_time
@@ -36,7 +36,8 @@ def depthwise_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Scale and add K shifted copies of the sequence."""
     T, K = x.shape[1], weight.shape[1]
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
-    return sum(weight[:, j] * padded[:, j : j + T] for j in range(K))
+    total: Tensor = sum(weight[:, j] * padded[:, j : j + T] for j in range(K))
+    return total
 
 
 def depthwise_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -77,7 +78,7 @@ def depthwise_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Te
     return convolve(maps, weight, x, weight.shape[1], pad_left)
 
 
-IMPLEMENTATIONS = {
+IMPLEMENTATIONS: Implementations = {
     "loop": depthwise_conv_loop,
     "shifted": depthwise_conv_shifted,
     "conv1d": depthwise_conv_conv1d,

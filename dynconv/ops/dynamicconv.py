@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import ops as kernels
-from dynconv.ops.auto import choose
+from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.shapes import pad_time, split_heads
@@ -170,7 +170,7 @@ def dynamic_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return convolve(maps, weight, x, *weight.shape[2:], pad_left)
 
 
-IMPLEMENTATIONS = {
+IMPLEMENTATIONS: Implementations = {
     "loop": dynamic_conv_loop,
     "unfold": dynamic_conv_unfold,
     "band": dynamic_conv_band,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dynconv.kernels import ops as kernels
 from dynconv.kernels.dtypes import accumulator
-from dynconv.ops.auto import choose
+from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals
 from dynconv.ops.checks import check_conv
 from dynconv.ops.depthwise import channels_last_out, channels_last_x_grad, depthwise_conv_conv1d
@@ -87,7 +87,7 @@ def light_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor
     return convolve(maps, weight, x, *weight.shape, pad_left)
 
 
-IMPLEMENTATIONS = {
+IMPLEMENTATIONS: Implementations = {
     "loop": light_conv_loop,
     "unfold": by_dynamic_conv(dynamic_conv_unfold),
     "band": by_dynamic_conv(dynamic_conv_band),

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import ops as kernels
-from dynconv.ops.auto import choose
+from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import dynamic_conv
 from dynconv.ops.normalize import normalize_kernel
@@ -32,7 +32,7 @@ def conv_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tenso
     return kernels.conv_softmax(x, logits, seed, dropout, pad_left)
 
 
-IMPLEMENTATIONS = {"separate": conv_separate, "cuda": conv_cuda}
+IMPLEMENTATIONS: Implementations = {"separate": conv_separate, "cuda": conv_cuda}
 
 
 def dynamic_conv_softmax(

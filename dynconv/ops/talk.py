@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from dynconv.kernels import ops as kernels
 from dynconv.kernels.dtypes import upcast
-from dynconv.ops.auto import choose
+from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
 from dynconv.ops.shapes import split_heads
@@ -199,7 +199,7 @@ def talk_conv_blocked(
     return TalkBlocked.apply(x, left, right, max_left, max_right)
 
 
-IMPLEMENTATIONS = {
+IMPLEMENTATIONS: Implementations = {
     "loop": talk_conv_loop,
     "window": talk_conv_window,
     "table": talk_conv_table,

@@ -1,6 +1,7 @@
 """The metrics that a recipe can name, and the report that `dynconv score` prints."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf
@@ -32,7 +33,8 @@ def compute_metric(
 
     Raises ValueError for another metric.
     """
-    pair, options = (hypotheses, references), {"bootstrap": bootstrap}
+    pair: Any = hypotheses, references
+    options = {"bootstrap": bootstrap}
     if metric in ("rouge", "rouge-75"):
         duc = {"recall": True, "limit": 75} if metric == "rouge-75" else {}
         three = compute_rouge(*pair, stem=True, sentence_end=" .", **duc)
@@ -69,7 +71,9 @@ def report(
     precisions, brevity penalty and lengths.
     """
     pair = hypotheses, references
-    kinds = [{}] + [{"tokenized": True}] * tokenized + [{"compound_split": True}] * compound_split
+    kinds: list[dict[str, bool]] = (
+        [{}] + [{"tokenized": True}] * tokenized + [{"compound_split": True}] * compound_split
+    )
     scores = [bleu(*pair, lowercase=lowercase, bootstrap=RESAMPLES, **kind) for kind in kinds]
     scores.append(chrf(*pair, bootstrap=RESAMPLES))
     if rouge:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from dynconv.config import Recipe
 from dynconv.config.files import inside, replace_text
 from dynconv.score import Perplexity, Score
-from dynconv.text import Batch, Excerpts, Pairs, Prepared, Vocabularies
+from dynconv.text import Batch, Prepared, Vocabularies
+from dynconv.text.examples import Excerpts, Pairs
 
 Corpus = Pairs | Excerpts
 """what training reads: sentence pairs, or a language model's excerpts"""

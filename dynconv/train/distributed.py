@@ -65,7 +65,7 @@ class Ranks:
 
     def on_first(self, function: Callable[[], T]) -> T:
         """Call a function on rank 0 and return its result on every rank; the others wait."""
-        box = [function() if self.first else None]
+        box: list[Any] = [function() if self.first else None]
         if self.size > 1:
             dist.broadcast_object_list(box, src=0)
         return box[0]

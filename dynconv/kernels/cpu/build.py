@@ -27,7 +27,8 @@ from dynconv.kernels.constant import constant
 SOURCES = Path(__file__).parent
 NAMES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
 DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
-FLAGS = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])  # the first that works
+FLAGS: tuple[list[str], ...] = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])
+"""flags by preference: the first that give a working library are used"""
 P, N, I = ctypes.c_void_p, ctypes.c_long, ctypes.c_int  # noqa: E741
 SIGNATURES = {
     "conv": [I, P, P, P, *[N] * 10, I],
@@ -173,7 +174,7 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
     objects = [str(path.with_name(f"{name}.o")) for name in NAMES]
     for flags in FLAGS:
         compile_ = [*compiler, "-O3", "-std=gnu11", "-fPIC", *flags, DEFINES[dtype]]
-        errors = []
+        errors: list[str] = []
         for name, out in zip(NAMES, objects, strict=True):
             errors = errors or run([*compile_, "-c", str(SOURCES / name), "-o", out])
         threads = openmp() if "-fopenmp" in flags else []

@@ -66,7 +66,7 @@ def tokenized_pairs(
     out: Path,
     sides: Iterable[Side],
     read: Callable[[Path], Iterator[str]],
-    tokenized: Callable[[str, str], str],
+    tokenized: Callable[..., str],
 ) -> Iterator[Row]:
     """Yield the pairs of lines of two raw files, tokenised on all processors.
 
@@ -138,7 +138,7 @@ def hold_out(every: int, pairs: Iterable[Row]) -> Iterator[tuple[str, Row]]:
 
 def write_splits(out: Path, suffixes: Row, lines: Iterable[tuple[str, Row]]) -> dict[str, int]:
     """Write the lines of each split to out/SPLIT.SUFFIX and return how many each has."""
-    counts = Counter()
+    counts: Counter[str] = Counter()
     with ExitStack() as stack:
 
         @cache
