@@ -21,8 +21,8 @@ from dynconv.config import (
 )
 from dynconv.config.schema import field_types
 from dynconv.lab.ablate.run import Run
-from dynconv.text import open_prepared
-from dynconv.train import train
+from dynconv.text import open_prepared, prepare
+from dynconv.train import loop, train
 from dynconv.train.checkpoint import Meta
 
 WAYS = {
@@ -325,3 +325,55 @@ def test_a_vocabulary_that_dynconv_does_not_write(run, corpus, what, tmp_path, c
     line = told(capsys, [*arguments, "--out", tmp_path / "out"])
     assert f"{path}: not a readable vocabulary" in line
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["own", "prepared"])
+def test_a_relative_corpus_that_means_another_text_elsewhere(
+    trained, corpus, kind, tmp_path, monkeypatch, capsys
+):
+    """A run has its own copy of the text; of a prepared corpus the checksum is compared."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    recipe = str(trained / "longer.yaml")
+    for folder in (here, there):
+        shutil.copytree(corpus, folder / "text")
+    for side in ("de", "en"):
+        path = there / "text" / f"train.{side}"
+        path.write_text("eins\n" * 100 + path.read_text())
+        (there / "text" / f"test.{side}").write_text("eins\n" * 7)
+    arguments = ["data.corpus=text"]
+    if kind == "prepared":
+        for folder in (here, there):
+            prepare(str(folder / "text"), "de", "en", 300, folder / "prepared")
+        arguments = ["data.corpus=prepared"]
+    monkeypatch.chdir(here)
+    assert cli.main(["train", recipe, *arguments, "train.updates=1", "--run", "run"]) == 0
+    assert cli.main(["evaluate", "run", "--beam", "1"]) == 0
+    monkeypatch.chdir(there)
+    if kind == "own":
+        assert cli.main(["evaluate", str(here / "run"), "--beam", "1"]) == 0
+        scores = json.loads((here / "run" / "test.scores.json").read_text())
+        assert (scores["corpus"], scores["sentences"]) == ("text", 20)
+    else:
+        line = told(capsys, ["evaluate", here / "run"])
+        assert f"{there / 'prepared'}: not the text with which" in line and "--corpus" in line
+
+
+@pytest.mark.parametrize("update", [1, 2])
+def test_a_run_directory_that_is_removed_while_training_runs(
+    trained, update, tmp_path, monkeypatch, capsys
+):
+    run, calls, original = tmp_path / "run", [], loop.make_update
+
+    def remove(*arguments):
+        calls.append(1)
+        if len(calls) == update:
+            shutil.rmtree(run)
+        return original(*arguments)
+
+    monkeypatch.setattr(loop, "make_update", remove)
+    assert f"{run}: removed while training" in told(
+        capsys, ["train", trained / "longer.yaml", "train.validate_every=2", "--run", run]
+    )
+    assert not run.exists()

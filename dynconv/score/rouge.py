@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from dynconv.errors import UserError
 from dynconv.score.base import Score, check_pairs
 
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
+
+LONGEST = 5_000
+"""words of a line: the time for ROUGE-L grows with their square"""
 
 
 def rouge(
@@ -30,6 +34,13 @@ def rouge(
     to 0.08 points higher, because its stemmer also knows irregular forms.
     """
     check_pairs(hypotheses, references)
+    several = [[r] if isinstance(r, str) else r for r in references]
+    for number, texts in enumerate(zip(hypotheses, several, strict=True), 1):
+        words = max(len(text.encode()[:limit].split()) for text in (texts[0], *texts[1]))
+        if words > LONGEST:
+            raise UserError(
+                f"line {number} has {words:,} words, and ROUGE is computed of at most {LONGEST:,}"
+            )
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenizers import DefaultTokenizer
 
@@ -53,7 +64,6 @@ def rouge(
             values.append(R if recall else 2 * P * R / max(P + R, 1e-9))
         return values
 
-    several = [[r] if isinstance(r, str) else r for r in references]
     lines = [score(read(h), [*map(read, rs)]) for h, rs in zip(hypotheses, several, strict=True)]
     counts = {len(rs) for rs in several}
     signature = "|".join(

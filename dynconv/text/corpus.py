@@ -4,14 +4,19 @@ import codecs
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from dynconv.errors import UserError, nearest, shown
 
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
+
+LONGEST_LINE = 1_000_000
+"""bytes of a line: more is no text, and a compressed file may have any number of them"""
+LONGEST_WORD = 10_000
+"""bytes of a word: the time to learn a vocabulary grows with their square"""
 
 Row = tuple[str, ...]
 """one line of each side of a corpus"""
@@ -70,9 +75,21 @@ def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
         raise UserError(f"{path}: the file is empty")
 
 
-def decode_lines(file: Iterable[bytes], name: str) -> Iterator[str]:
-    """Decode the lines of an open binary file as `read_lines` does; `name` is for its errors."""
-    for number, line in enumerate(file, 1):
+def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
+    """Decode the lines of an open binary file as `read_lines` does; `name` is for its errors.
+
+    Raises UserError for a line or a word that is too long to be text.
+    """
+    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
+        if len(line) > LONGEST_LINE:
+            raise UserError(
+                f"{name}, line {number}: longer than {LONGEST_LINE:,} bytes: break it into lines"
+            )
+        if len(line) > LONGEST_WORD and len(max(line.split(), key=len)) > LONGEST_WORD:
+            raise UserError(
+                f"{name}, line {number}: a word of more than {LONGEST_WORD:,} bytes: put spaces "
+                "into it, or leave it out"
+            )
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         if not line:  # the file is a byte-order mark and nothing else
@@ -106,7 +123,10 @@ def find_split(directory: Path, name: str) -> Path:
     for each in names:
         if (directory / each).is_file():
             return directory / each
-    raise UserError(f"{directory}: no {names[0]}, {names[1]} or {names[2]} there")
+    suffix = name.partition(".")[2]
+    there = {file.name.partition(".")[0] for file in directory.glob(f"*.{suffix}*")}
+    splits = f"; there are the splits {', '.join(sorted(there))}" if there else ""
+    raise UserError(f"{directory}: no {names[0]}, {names[1]} or {names[2]} there{splits}")
 
 
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:

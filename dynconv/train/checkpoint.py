@@ -52,6 +52,7 @@ from dynconv.tasks import Validation
 from dynconv.train.data import Place
 from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import history_in_log
+from dynconv.train.log import check_run
 from dynconv.train.session import Progress, Session
 
 FORMAT = "dynconv checkpoint 3"
@@ -238,6 +239,7 @@ class Checkpoints:
         """
         from safetensors.torch import save
 
+        check_run(self.run)
         path = self.directory / name
         files = {"model.safetensors": save(weights(model))}
         if state is not None:

@@ -140,6 +140,7 @@ class Log:
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None:
         """Add a line to log.jsonl, and to TensorBoard a point for each number; None is unknown."""
+        check_run(self._path.parent)
         try:
             self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
             self._file.flush()
@@ -191,8 +192,15 @@ class Log:
 
     def close(self) -> None:
         self._bar.close()
-        self._board.close()
+        if self._path.exists():  # else TensorBoard's thread would fail with a traceback
+            self._board.close()
         self._file.close()
+
+
+def check_run(run: Path) -> None:
+    """Raise UserError when the run directory is gone, which training cannot go on without."""
+    if not run.is_dir():
+        raise UserError(f"{run}: removed while training runs; the same command begins anew")
 
 
 class Silence:

@@ -60,9 +60,9 @@ def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
         with locked(run / LOCK, message, "end it, or name another --run"):
             yield
     except Exception:
-        if os.listdir(run) == [MARK]:
+        if run.is_dir() and os.listdir(run) == [MARK]:
             (run / MARK).unlink()
-        if made and not os.listdir(run):
+        if made and run.is_dir() and not os.listdir(run):
             run.rmdir()
         raise
 

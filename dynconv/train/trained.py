@@ -12,7 +12,8 @@ from dynconv.config.files import check_output, inside
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Evaluation, Task, task_of
-from dynconv.text import Vocabularies
+from dynconv.text import Vocabularies, is_prepared, open_prepared
+from dynconv.text.corpus import corpus_dir
 from dynconv.train.checkpoint import Checkpoint, Checkpoints, check_vocabulary, load_weights
 from dynconv.train.distributed import default_device
 from dynconv.train.environment import read_recipe
@@ -39,15 +40,34 @@ class Trained(NamedTuple):
 
         Writes RUN/SPLIT.scores.json and, for a translator, RUN/SPLIT.hypotheses.txt.
         """
-        recipe = self.recipe
-        if corpus is not None:
-            recipe = replace(recipe, data=replace(recipe.data, corpus=corpus))
-        path = self.checkpoint.path
+        recipe, path = self.recipe, self.checkpoint.path
+        text = corpus or str(self._text())
+        recipe = replace(recipe, data=replace(recipe.data, corpus=text))
         for name in (f"{split}.scores.json", f"{split}.hypotheses.txt"):
             check_output(inside(path.parent.parent, name))
         evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, path.name)
+        evaluation.numbers["corpus"] = corpus or self.recipe.data.corpus
         evaluation.write(path.parent.parent)
         return evaluation
+
+    def _text(self) -> Path:
+        """Return the directory of the run's text: its own copy, or the prepared corpus it read.
+
+        Raises UserError when that is another text, as a relative path may mean elsewhere.
+        """
+        path = self.checkpoint.path
+        own, corpus = path.parent.parent / "data", self.recipe.data.corpus
+        if is_prepared(own):
+            return own
+        directory = corpus_dir(corpus)
+        if is_prepared(directory):
+            files = open_prepared(directory, verify=False).files
+            if files["train.tokens"]["sha256"] != self.checkpoint.meta["text"]:
+                raise UserError(
+                    f"{directory.absolute()}: not the text with which {path} was trained: call "
+                    "dynconv where the recipe's data.corpus means that, or give --corpus"
+                )
+        return directory
 
 
 def load_model(run: Path, which: str = "best") -> Trained:

@@ -1,0 +1,313 @@
+"""Clumsy uses of the command line: each ends in one line that names what is wrong.
+
+A case is a command, as one would type it in the directory that `workplace` makes, and a word that
+the line has. Nothing in that directory changes.
+"""
+
+import gzip
+import lzma
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dynconv import cli
+from dynconv.config import (
+    DataConfig,
+    LanguageModelConfig,
+    ModelConfig,
+    Recipe,
+    StackConfig,
+    TrainConfig,
+    dump_recipe,
+)
+from dynconv.text import prepare
+from dynconv.train import train
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory, corpus):
+    """A directory with text, two runs, recipes, and files that are not what they seem."""
+    folder = tmp_path_factory.mktemp("workplace")
+    shutil.copytree(corpus, folder / "text")
+    stack = StackConfig(1, "dynamic", 3)
+    size = {"vocab_size": 300, "channels": 16, "ffn": 16, "heads": 2}
+    schedule = {"updates": 1, "warmup": 1, "validate_every": 1, "batch_tokens": 400}
+    config = TrainConfig(**schedule, precision="float32")
+    model = ModelConfig(**size, encoder=stack, decoder=stack)
+    tiny = Recipe(data=DataConfig(corpus=str(folder / "text")), model=model, train=config)
+    language = Recipe(
+        data=DataConfig(corpus=str(folder / "text"), source=None),
+        model=LanguageModelConfig(**size, decoder=stack),
+        train=TrainConfig(**schedule, precision="float32", label_smoothing=0.0),
+        metric="perplexity",
+    )
+    for name, recipe in {"tiny": tiny, "language": language}.items():
+        (folder / f"{name}.yaml").write_text(dump_recipe(recipe))
+        train(recipe, folder / f"{name}-run")
+    prepare(str(corpus), "de", "en", 300, folder / "prepared")
+    (folder / "directory").mkdir()
+    files = {
+        "empty": b"",
+        "one": b"eins\n",
+        "two": b"eins\nzwei\n",
+        "latin": "schön\n".encode("latin-1"),
+        "line": b"ein wort " * 200_000 + b"\n",
+        "word": b"eins\n" + b"x" * 20_000 + b"\n",
+        "words": b"wort " * 6_000 + b"\n",
+        "bomb.gz": gzip.compress(b"a" * 5_000_000),
+        "bomb.xz": lzma.compress(b"a" * 5_000_000),
+        "plain.gz": b"eins\n",
+        "plain.xz": b"eins\n",
+        "cut.gz": gzip.compress(b"eins\n" * 100)[:-9],
+        "cut.xz": lzma.compress(b"eins\n" * 100)[:-9],
+        "broken.yaml": b"train: [\n",
+        "list.yaml": b"- 1\n",
+        "latin.yaml": "# schön\n".encode("latin-1"),
+        "circle.yaml": b"base: circle.yaml\n",
+        "orphan.yaml": b"base: nowhere\n",
+        "unknown.yaml": b"trian: {}\n",
+    }
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    for spoilt in ("empty", "latin", "line", "word", "bomb.gz", "cut.xz"):
+        (corpus := folder / "corpora" / spoilt).mkdir(parents=True)
+        for file in (folder / "text").iterdir():
+            shutil.copyfile(file, corpus / file.name)
+        (corpus / "train.de").unlink()
+        shutil.copyfile(folder / spoilt, corpus / f"train.de{Path(spoilt).suffix}")
+    shutil.copytree(folder / "text", folder / "corpora" / "untested")
+    for file in (folder / "corpora" / "untested").glob("test.*"):
+        file.unlink()
+    rows = "source: a\nmetric: b\nbase: {}\nrows:\n- {{name: a}}\n"
+    (folder / "table.yaml").write_text(rows.format(folder / "tiny.yaml"))
+    return folder
+
+
+SETTINGS = """
+train.updates=0 train.updates=-3 train.updates=many train.updates=1.5 train.updates=true
+train.updates=null train.updates=[] train.updates=99999999999999999999999999
+train.lr=-1 train.lr=fast train.lr=.nan train.lr=.inf train.lr=true train.lr=[1]
+train.warmup=-1 train.warmup=7 train.schedule=linear train.optimizer=sgd
+train.betas=[1,2] train.betas=0.9 train.betas=[0.9] train.eps=-1 train.weight_decay=-1
+train.label_smoothing=1 train.label_smoothing=-0.5 train.label_smoothing=.nan train.clip=0
+train.batch_tokens=0 train.batch_sentences=0 train.accumulate=0 train.validate_every=0
+train.patience=0 train.keep=0 train.average=-1 train.average=9 train.precision=int8
+train.skip=-1 train.seed=-1 train.seed=99999999999999999999 train.timeout=0
+model.vocab_size=0 model.vocab_size=-5 model.vocab_size=[300] model.channels=0
+model.channels=-16 model.channels=17 model.ffn=0 model.ffn=big model.heads=0 model.heads=5
+model.dropout=1 model.dropout=-0.1 model.architecture=rnn model.norm=batch
+model.encoder.layers=0 model.encoder.mixer=lstm model.encoder.width=0 model.encoder.width=[3,5]
+data.block=5 data.vocabulary=letters data.max_source=0 data.max_tokens=0 data.corpus=3
+decode.beam=0 decode.lenpen=.nan decode.lenpen=x decode.min_length=-1 decode.max_length=0
+decode.no_repeat=-1 decode.context=-5 decode.batch_tokens=0 decode.dictionary=one
+metric=accuracy profile=maybe profile=1
+trian.lr=1 train.lrr=1 train.lr.x=1 lr=1
+""".split()
+
+FILES = """
+translate nowhere | nowhere
+translate one | one
+translate directory | directory
+translate text | text
+translate language-run | language model
+translate tiny-run --checkpoint 7 | 7
+translate tiny-run --checkpoint nowhere | nowhere
+translate tiny-run --checkpoint ../nowhere | nowhere
+translate tiny-run --input nowhere | nowhere: no such file
+translate tiny-run --input directory | directory
+translate tiny-run --input latin | latin, line 1: not valid UTF-8
+translate tiny-run --input line | line, line 1: longer than 1,000,000 bytes
+translate tiny-run --input word | word, line 2: a word of more than 10,000 bytes
+translate tiny-run --input bomb.gz | bomb.gz, line 1: longer than 1,000,000 bytes
+translate tiny-run --input bomb.xz | bomb.xz, line 1: longer than 1,000,000 bytes
+translate tiny-run --input plain.gz | plain.gz: truncated or corrupt
+translate tiny-run --input plain.xz | plain.xz: truncated or corrupt
+translate tiny-run --input cut.gz | cut.gz: truncated or corrupt
+translate tiny-run --input cut.xz | cut.xz: truncated or corrupt
+translate tiny-run --input one --output directory | directory
+translate tiny-run --input one --output nowhere/out | nowhere
+generate nowhere | nowhere
+generate one | one
+generate tiny-run | translation model
+generate language-run --checkpoint 7 | 7
+generate language-run --temperature -1 | -1
+generate language-run --temperature nan | nan
+generate language-run --temperature inf | inf
+generate language-run --top-p 0 | top-p 0
+generate language-run --top-p 2 | top-p 2
+generate language-run --top-p nan | top-p nan
+evaluate nowhere | nowhere
+evaluate directory | directory
+evaluate prepared | prepared
+evaluate tiny-run --split tset | there are the splits test, valid
+evaluate tiny-run --split tset --corpus text | there are the splits test, train, valid
+evaluate tiny-run --corpus nowhere | nowhere
+evaluate tiny-run --corpus one | one
+evaluate tiny-run --corpus directory | directory
+evaluate tiny-run --corpus corpora/untested | no test.de
+evaluate tiny-run --checkpoint 7 | 7
+evaluate language-run --split tset | tset
+evaluate language-run --corpus nowhere | nowhere
+evaluate language-run --corpus directory | directory
+score nowhere one | nowhere
+score one nowhere | nowhere
+score one two | 1 hypotheses but 2 references
+score two one | 2 hypotheses but 1 references
+score empty one | empty
+score one empty | empty
+score latin one | latin
+score one latin | latin
+score directory one | directory
+score line one | line, line 1
+score one word | word, line 2
+score bomb.gz one | bomb.gz, line 1
+score one bomb.xz | bomb.xz, line 1
+score cut.gz one | cut.gz
+score plain.xz one | plain.xz
+score --rouge words one | line 1 has 6,000 words
+score one words --rouge | line 1 has 6,000 words
+plot nowhere --output out.png | nowhere
+plot directory --output out.png | directory
+plot one --output out.png | one
+plot tiny-run --output out.xyz | out.xyz
+plot tiny-run --output out | out
+plot tiny-run --output nowhere/out.png | nowhere
+plot tiny-run nowhere --output out.png | nowhere
+train nowhere --run r | nowhere
+train directory --run r | directory
+train broken.yaml --run r | broken.yaml
+train list.yaml --run r | list.yaml
+train latin.yaml --run r | latin.yaml
+train circle.yaml --run r | circle
+train orphan.yaml --run r | nowhere
+train unknown.yaml --run r | train
+train one --run r | one
+train empty --run r data.corpus=nowhere | nowhere
+train tiny.yaml --run r data.corpus=nowhere | nowhere
+train tiny.yaml --run r data.corpus=one | one
+train tiny.yaml --run r data.corpus=directory | directory
+train tiny.yaml --run r data.source=xx | train.xx
+train tiny.yaml --run r data.target=xx | train.xx
+train tiny.yaml --run r data.corpus=corpora/empty | the file is empty
+train tiny.yaml --run r data.corpus=corpora/latin | latin/train.de, line 1: not valid UTF-8
+train tiny.yaml --run r data.corpus=corpora/line | line/train.de, line 1: longer
+train tiny.yaml --run r data.corpus=corpora/word | word/train.de, line 2: a word
+train tiny.yaml --run r data.corpus=corpora/bomb.gz | train.de.gz, line 1: longer
+train tiny.yaml --run r data.corpus=corpora/cut.xz | train.de.xz: truncated or corrupt
+train tiny.yaml --run r data.corpus=prepared model.vocab_size=299 | 299
+train tiny.yaml --run r data.corpus=prepared data.source=fr | fr
+train tiny.yaml --run r data.corpus=prepared data.vocabulary=words | words
+train tiny.yaml --run r model.vocab_size=100 | 100
+train tiny.yaml --run r model.vocab_size=100000 | 100000
+train tiny.yaml --run tiny-run train.seed=2 | train.seed 2, not 1
+train tiny.yaml --run tiny-run model.ffn=32 | model.ffn 32, not 16
+train tiny.yaml --run language-run | another recipe
+train tiny.yaml --run r lr | 'lr'
+train tiny.yaml --run r train.lr=[ | train.lr=[
+train help-de-en-dynamc --run r | did you mean
+train wu2019-table6:nothing --run r | nothing
+plan nowhere | nowhere
+plan broken.yaml | broken.yaml
+plan tiny.yaml train.lr=fast | fast
+ablate nowhere | nowhere
+ablate broken.yaml | broken.yaml
+ablate tiny.yaml | tiny.yaml
+ablate wu2019-table6 train.seed=3 | train.seed
+ablate wu2019-table6 --output nowhere/out.json | nowhere
+ablate table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
+data fetch nothing | nothing
+data prepare nothing | nothing
+data prepare text | languages
+data prepare directory --languages de en --out out | train.de
+data prepare text --languages de xx --out out | train.xx
+data prepare text --languages a b c --out out | a b c
+data prepare text --languages de en --vocab-size 1 2 3 --out out | 1 2 3
+data prepare text --languages de en --vocab-size 5 --out out | 5
+data prepare text --languages de en --vocab-size 99999 --out out | 99999
+data prepare text --languages de en --reuse nowhere --out out | nowhere
+data prepare text --languages de en --reuse one --out out | one: not a readable vocabulary
+data prepare text --languages de en --reuse empty --out out | empty: not a readable vocabulary
+data prepare text --languages de en --vocab-size 300 --out one | one
+data prepare text --languages de en --vocab-size 300 --out directory/../text | text
+data prepare text --languages de en --vocab-size 300 --out prepared | prepared
+data prepare corpora/word --languages de en --vocab-size 300 --out out | line 2: a word
+data prepare corpora/latin --languages de en --vocab-size 300 --out out | line 1: not valid
+bench decode nowhere | nowhere
+bench decode language-run | language model
+""".strip().splitlines()
+
+PARSED = """
+nothing | nothing
+translate | RUN
+translate tiny-run --beam 0 | 0
+translate tiny-run --beam -1 | --beam
+translate tiny-run --beam x | x
+translate tiny-run --beam 1.5 | 1.5
+translate tiny-run --lenpen x | x
+translate tiny-run --nothing | --nothing
+translate tiny-run extra | extra
+generate language-run --samples 0 | 0
+generate language-run --max-tokens x | x
+generate language-run --top-k 0 | 0
+generate language-run --seed x | x
+evaluate tiny-run --beam 0 | 0
+score one | reference
+plot | RUN
+plan tiny.yaml --memory -1 | -1
+plan tiny.yaml --memory nan | nan
+plan tiny.yaml --gpus 0 | 0
+ablate wu2019-table6 --seeds 0 | 0
+data nothing | nothing
+data prepare text --vocabulary letters | letters
+data prepare text --vocab-size 0 | 0
+bench nothing | nothing
+train tiny.yaml --nothing | --nothing
+""".strip().splitlines()
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of change of every file."""
+    files = {str(path): path.stat() for path in folder.rglob("*") if path.is_file()}
+    return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in files.items()}
+
+
+def fails_in_one_line(command: str, word: str, workplace, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(workplace)
+    before, folders = snapshot(workplace), sorted(workplace.rglob("*"))
+    capsys.readouterr()
+    assert cli.main(shlex.split(command)) == 2
+    output, error = capsys.readouterr()
+    assert error.startswith("dynconv: ") and error.count("\n") == 1, error
+    assert word in error and len(error) < 1000, error
+    assert output == "" or command.startswith("ablate")
+    assert snapshot(workplace) == before and sorted(workplace.rglob("*")) == folders
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_setting(setting, workplace, monkeypatch, capsys):
+    command = f"train tiny.yaml --run r '{setting}'"
+    section, *keys = setting.partition("=")[0].split(".")
+    word = keys[0] if section in ("data", "model", "train", "decode") else section
+    fails_in_one_line(command, word, workplace, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_a_file(case, workplace, monkeypatch, capsys):
+    command, word = case.split(" | ")
+    fails_in_one_line(command, word, workplace, monkeypatch, capsys)
+
+
+@pytest.mark.parametrize("case", PARSED)
+def test_an_option(case, workplace, monkeypatch, capsys):
+    """What the parser refuses comes with the usage of the command."""
+    command, word = case.split(" | ")
+    monkeypatch.chdir(workplace)
+    before = snapshot(workplace)
+    with pytest.raises(SystemExit) as exit:
+        cli.main(shlex.split(command))
+    assert exit.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("usage: dynconv") and word in error.splitlines()[-1]
+    assert snapshot(workplace) == before
