@@ -133,6 +133,7 @@ class Log:
             replace_text(self._path, "".join(json.dumps(e) + "\n" for e in kept))
         self._file = self._path.open("a", encoding="utf-8")
         self._board = SummaryWriter(inside(run, "tensorboard"), purge_step=done + 1)
+        self._board.flush()  # its thread writes what begins the file
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         total = self._config.updates
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
