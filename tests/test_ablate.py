@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shlex
 import signal
 from dataclasses import astuple
@@ -18,6 +19,7 @@ from test_train import stop_after
 from dynconv import cli
 from dynconv.config import (
     ConvS2SConfig,
+    find_experiment,
     load_experiment,
     load_recipe,
     load_row,
@@ -410,3 +412,12 @@ def test_a_row_at_two_sizes(small, yaml):
 )
 def test_the_old_name_of_a_row_says_the_new_one(capsys, old, new):
     assert f"{old!r}: not shipped, and no such file; it is {new} now" in fails(capsys, "train", old)
+
+
+def test_what_help_suggests_shrinks_every_row_of_the_comparison(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["ablate", "--help"])
+    (override,) = re.findall(r"train\.\w+=\d+", capsys.readouterr().out)
+    experiment = load_experiment(find_experiment("help-de-en-mixers"))
+    recipes = [load_row(experiment, row, [override]) for row in experiment.rows]
+    assert {recipe.train.updates for recipe in recipes} == {300}

@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 
+import dynconv
 from dynconv import ops
 from dynconv.cli.doctor import report
 from dynconv.kernels.cpu import build as native
@@ -294,3 +295,9 @@ def test_doctor_tries_a_cuda_kernel(monkeypatch):
     outcome.append("no image for this architecture")
     text = said()
     assert "The CUDA kernels (impl='cuda') fail here: no image for this architecture." in text
+
+
+def test_an_installed_package_wants_neither_lessons_nor_tests(monkeypatch, tmp_path):
+    assert "for the lessons" in said() and "for the tests" in said()
+    monkeypatch.setattr(dynconv, "__file__", str(tmp_path / "dynconv" / "__init__.py"))
+    assert "for the lessons" not in said() and "for the tests" not in said()

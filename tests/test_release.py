@@ -2,7 +2,10 @@
 
 import re
 import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
 from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
@@ -79,3 +82,21 @@ def test_the_book_has_buttons_only_with_an_address(address, tmp_path):
     assert ("binderhub_url" in config["launch_buttons"]) == bool(address)
     assert config["html"]["use_repository_button"] == bool(address)
     assert config.get("repository", {}).get("url") == address
+
+
+def test_the_wheel_has_the_package_and_nothing_beside_it(tmp_path):
+    """Its data is inside, too; tests, lessons and results stay in the repository."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    package, record = "dynconv", f"dynconv-{dynconv.__version__}.dist-info"
+    assert {name.partition("/")[0] for name in names} == {package, record}
+    wanted = (
+        "py.typed",
+        "kernels/cpu/conv.c",
+        "recipes/help-de-en-dynamic.yaml",
+        "data/manifest.yaml",
+    )
+    assert {f"dynconv/{name}" for name in wanted} <= set(names)

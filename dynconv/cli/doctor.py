@@ -6,7 +6,9 @@ import textwrap
 import time
 from importlib import metadata
 from importlib.util import find_spec
+from pathlib import Path
 
+import dynconv
 from dynconv.cli.options import add_command
 from dynconv.cli.packages import how_to_install
 
@@ -24,6 +26,8 @@ WANTED = {
     "cupy": "the CUDA kernels",
 }
 """modules, and what needs them"""
+CHECKOUT = "jupyterlab", "nbval"
+"""those of no use to an installed package, which has neither lessons nor tests"""
 
 
 def add_parser(subparsers) -> None:
@@ -50,7 +54,10 @@ def report() -> str:
         "",
         "Packages",
     ]
+    checkout = (Path(dynconv.__file__).parents[1] / "lessons").is_dir()
     for name, use in WANTED.items():
+        if name in CHECKOUT and not checkout:
+            continue
         version = _version(name)
         remedy = "" if version else f": {how_to_install(name)}"
         lines.append(f"  {name:<12} {version or 'MISSING':<16} for {use}{remedy}")

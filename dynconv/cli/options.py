@@ -87,7 +87,8 @@ def load_trained(options, task: str | None = None):
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the file into which a command writes what it measured."""
-    parser.add_argument("--output", type=Path, metavar="FILE", help=f"JSON (default: {default})")
+    where = f"JSON (default: {default}; outside a checkout its name, in this directory)"
+    parser.add_argument("--output", type=Path, metavar="FILE", help=where)
 
 
 def say(text: str) -> None:
