@@ -311,12 +311,13 @@ def test_an_experiment_without_a_test_split_is_noticed_before_training(
 ):
     text = tmp_path / "text"
     shutil.copytree(corpus, text)
-    (text / "test.en").unlink()
+    for side in ("de", "en"):
+        (text / f"test.{side}").unlink()
     base, table = tmp_path / "base.yaml", tmp_path / "table.yaml"
     base.write_text(dump_recipe(replace(recipe, data=replace(recipe.data, corpus=str(text)))))
     table.write_text(f"source: '-'\nmetric: BLEU\nbase: {base}\nrows: [{{name: a}}]\n")
     command = ["ablate", table, "--run", tmp_path / "runs", "--output", tmp_path / "o.json"]
-    assert "no test.en" in refused(capsys, *command)
+    assert "no test.de" in refused(capsys, *command)
     assert not list(tmp_path.glob("runs/*")) and not (tmp_path / "o.json").exists()
 
 
