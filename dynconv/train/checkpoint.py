@@ -91,6 +91,8 @@ class Meta(TypedDict):
 class OptimizerState(TypedDict):
     """What an optimizer remembers of each parameter, by its number; its settings are not read."""
 
+    __pydantic_config__ = ConfigDict(extra="allow")
+
     state: dict[int, dict[str, Any]]
 
 
