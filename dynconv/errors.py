@@ -21,10 +21,10 @@ LONGEST = 100
 
 def shown(value: Any) -> str:
     """Return `repr(value)`, cut if it is long."""
-    return cut(repr(value[: 2 * LONGEST] if isinstance(value, str) else value))
+    return shorten(repr(value[: 2 * LONGEST] if isinstance(value, str) else value))
 
 
-def cut(text: str) -> str:
+def shorten(text: str) -> str:
     """Return text, or the beginning of a long one."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 

@@ -136,10 +136,12 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
 
 def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, trained, monkeypatch):
     """Also after a first row with another vocabulary."""
-    prepared, prepare_for = [], run.prepare_for
+    prepared, prepare_corpus = [], run.prepare_corpus
     for module in (run, setup):
         monkeypatch.setattr(
-            module, "prepare_for", lambda *given: prepared.append(given) or prepare_for(*given)
+            module,
+            "prepare_corpus",
+            lambda *given: prepared.append(given) or prepare_corpus(*given),
         )
     small.write([{"name": "other", "changes": {"model": {"vocab_size": 290}}}, *TWO])
     assert small("--seeds", "1") == 0

@@ -18,8 +18,8 @@ from dynconv.config import (
     shipped_recipes,
 )
 from dynconv.config.listing import WIDTH, list_recipes, read_comment, recipe_names
-from dynconv.config.load import base_layers, default_entries, merge_layers
-from dynconv.config.recipe import find_unread
+from dynconv.config.load import base_trees, default_entries, merge_trees
+from dynconv.config.recipe import find_unused
 from dynconv.config.tree import flatten
 from dynconv.models import build
 from dynconv.text.catalog import Entry, read_manifest
@@ -118,7 +118,7 @@ def test_no_row_repeats_what_its_base_says(name):
     """At neither size, that is: 13 layers of the paper's can be another number on a laptop."""
     experiment = load_experiment(shipped_experiments()[name])
     versions = [each for each in (experiment, experiment.laptop) if each and each.base]
-    trees = [dict(flatten(merge_layers([*base_layers(v.base), v.changes]))) for v in versions]
+    trees = [dict(flatten(merge_trees([*base_trees(v.base), v.changes]))) for v in versions]
     for row in experiment.rows:
         for key, value in flatten(row.changes):
             assert any(tree.get(key) != value for tree in trees), (row.name, key)
@@ -130,7 +130,7 @@ def test_entries_without_effect_are_for_the_recipes_that_build_on_them():
     """Attention reads the dropout that these say; a user's own file would be refused."""
     found = {}
     for name in FILES:
-        unread, entries = find_unread(loaded(name)), dict(flatten(asdict(loaded(name))))
+        unread, entries = find_unused(loaded(name)), dict(flatten(asdict(loaded(name))))
         standard = default_entries(loaded(name))
         said = dict(flatten(yaml.safe_load(FILES[name].read_text("utf-8"))))
         if keys := {key for key in said.keys() & unread if entries[key] != standard[key]}:

@@ -73,7 +73,7 @@ def test_long_pairs_are_left_out(pairs):
 def test_long_sources_are_cut(prepared, pairs, recipe):
     """In training, in validation, and before pairs that are too long are left out."""
     task = task_of(replace(recipe, data=replace(recipe.data, max_source=4)))
-    text = task.training_text(prepared)
+    text = task.training_examples(prepared)
     everything = np.arange(len(pairs))
     assert (text.lengths(everything)[:, 0] == pairs.lengths(everything)[:, 0].clip(max=5)).all()
     assert text.lengths(everything)[:, 0].max() == 5
@@ -81,7 +81,7 @@ def test_long_sources_are_cut(prepared, pairs, recipe):
     assert batch.source[:, :4].tolist() == [pairs[i][0][:4].tolist() for i in range(3)]
     assert all((text[i][1] == pairs[i][1]).all() for i in range(3))
     valid = task.held_out(prepared, prepared.vocabularies(), "valid")
-    assert {len(source) for source, _ in valid.text} == {4}
+    assert {len(source) for source, _ in valid.examples} == {4}
 
 
 @pytest.mark.parametrize("size", [2, 4])

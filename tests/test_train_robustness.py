@@ -19,8 +19,8 @@ from dynconv.tasks import Translation
 from dynconv.train import distributed, log, loop, train, update
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import Place, iter_updates
-from dynconv.train.distributed import Ranks, signals
-from dynconv.train.log import WARM, Watch, interval, read_log
+from dynconv.train.distributed import Ranks, catch_signals
+from dynconv.train.log import WARMUP_UPDATES, Watch, format_seconds, read_log
 from dynconv.train.setup import run_lock
 from dynconv.train.update import DTYPES, TokenLoss, backward
 
@@ -171,21 +171,21 @@ def test_the_time_left(monkeypatch):
     lap("start", 100)
     for number in range(1, 31):
         lap("data", 0.1)
-        lap("forward", 0.9 if number > WARM else 5)
+        lap("forward", 0.9 if number > WARMUP_UPDATES else 5)
         clock.update()
-        if number == WARM:
-            assert clock.left(100, 0) is None
+        if number == WARMUP_UPDATES:
+            assert clock.seconds_left(100, 0) is None
         if number == 20:
-            assert clock.left(100, 3) == pytest.approx(100)  # no validation was seen
+            assert clock.seconds_left(100, 3) == pytest.approx(100)  # no validation was seen
             lap("validate", 8)
             lap("save", 2)
             clock.validations += 1
-    assert clock.left(100, 3) == pytest.approx(130)
-    assert interval(3723) == "1:02:03" and interval(None) == "?"
+    assert clock.seconds_left(100, 3) == pytest.approx(130)
+    assert format_seconds(3723) == "1:02:03" and format_seconds(None) == "?"
 
 
 def test_a_second_signal_has_its_ordinary_effect():
-    with signals() as received:
+    with catch_signals() as received:
         assert received() == 0
         signal.raise_signal(signal.SIGINT)
         assert received() == signal.SIGINT
@@ -196,7 +196,7 @@ def test_a_second_signal_has_its_ordinary_effect():
 def test_under_torchrun_a_second_signal_changes_nothing(monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     before = signal.getsignal(signal.SIGINT)
-    with signals() as received:
+    with catch_signals() as received:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         assert received() == signal.SIGINT
@@ -400,19 +400,19 @@ def test_an_old_checkpoint_needs_the_log_that_its_history_is_in(recipe, tmp_path
 
 
 def test_other_processes_wait_while_rank_0_writes_a_trace(tmp_path, monkeypatch):
-    """They meet it with PATIENCE after each traced update, not with train.timeout."""
+    """They meet it with LONG_TIMEOUT after each traced update, not with train.timeout."""
     met = []
 
     class Waiting(Ranks):
-        def on_first(self, function):
+        def on_rank_zero(self, function):
             met.append(self.rank)
-            return function() if self.first else None
+            return function() if self.is_rank_zero else None
 
     for rank in range(2):
         with log.tracing(tmp_path, True, Waiting(rank, 2, device=torch.device("cpu"))) as step:
-            for _ in range(log.TRACED + 5):
+            for _ in range(log.TRACED_UPDATE + 5):
                 step()
-    assert met == [0] * log.TRACED + [1] * log.TRACED
+    assert met == [0] * log.TRACED_UPDATE + [1] * log.TRACED_UPDATE
     assert (tmp_path / "trace.json").exists()
 
 

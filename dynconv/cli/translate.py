@@ -20,7 +20,7 @@ def run(options) -> None:
     """Translate text: one line out for each line in, in order."""
     from dynconv.config.files import check_output, replace_text
     from dynconv.text import read_lines
-    from dynconv.text.corpus import decode_lines
+    from dynconv.text.corpus import decode_utf8
 
     if options.output != "-":
         check_output(Path(options.output))
@@ -28,7 +28,7 @@ def run(options) -> None:
     if options.input == "-":
         if sys.stdin is None:
             raise UserError("standard input is closed: give --input FILE")
-        lines = list(decode_lines(sys.stdin.buffer, "standard input"))
+        lines = list(decode_utf8(sys.stdin.buffer, "standard input"))
     else:
         lines = read_lines(Path(options.input), may_be_empty=True)
     text = "".join(f"{line}\n" for line in trained.generate(lines))

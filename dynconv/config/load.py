@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from dynconv.config.experiment import Experiment, Row
 from dynconv.config.legacy import find_renamed, split_kernels
 from dynconv.config.model import MODELS, ModelConfig
-from dynconv.config.recipe import Recipe, find_unread
+from dynconv.config.recipe import Recipe, find_unused
 from dynconv.config.schema import validate
 from dynconv.config.tree import (
     Tree,
@@ -94,7 +94,7 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises UserError with one line that names the key, its value and what would be valid.
     """
-    inherited, stated = read_layers(recipe)
+    inherited, stated = read_trees(recipe)
     return resolve(inherited, [*stated, parse_overrides(overrides)], str(recipe))
 
 
@@ -107,7 +107,7 @@ def load_row(
     UserError that names the row.
     """
     try:
-        inherited, stated = row_layers(experiment, row, laptop and experiment.laptop is not None)
+        inherited, stated = row_trees(experiment, row, laptop and experiment.laptop is not None)
         return resolve(inherited, stated, "its recipe", overrides)
     except UserError as error:
         raise UserError(f"row {row.name}: {error}") from None
@@ -135,7 +135,7 @@ def read_mapping(path: Path, what: str, schema: type) -> Tree:
 # layers ------------------------------------------------------------------------------------------
 
 
-def read_layers(recipe: str | Path, above: tuple[str, ...] = ()) -> tuple[list[Tree], list[Tree]]:
+def read_trees(recipe: str | Path, above: tuple[str, ...] = ()) -> tuple[list[Tree], list[Tree]]:
     """Return the layers that a recipe inherits, lowest first, and those that it states itself.
 
     above  the recipes and rows that build on it
@@ -150,7 +150,7 @@ def read_layers(recipe: str | Path, above: tuple[str, ...] = ()) -> tuple[list[T
     above = (*above, name)
     if row:
         experiment = load_experiment(path)
-        return row_layers(experiment, experiment.find_row(row), laptop=False, above=above)
+        return row_trees(experiment, experiment.find_row(row), laptop=False, above=above)
     tree = read_mapping(path, "a recipe", Recipe)
     if "base" not in tree:
         # a resolved recipe writes out every entry, also those without effect
@@ -163,27 +163,27 @@ def read_layers(recipe: str | Path, above: tuple[str, ...] = ()) -> tuple[list[T
         raise UserError(f"{path}: base {shown(base)} is not the name of a recipe")
     sibling = (path.parent / f"{base}.yaml").resolve()
     below = sibling if sibling.is_file() and sibling != path.resolve() else base
-    return base_layers(below, above), [tree]
+    return base_trees(below, above), [tree]
 
 
-def base_layers(recipe: str | Path, above: tuple[str, ...] = ()) -> list[Tree]:
+def base_trees(recipe: str | Path, above: tuple[str, ...] = ()) -> list[Tree]:
     """Return all layers of a recipe that another builds on, but for what was published of it."""
-    inherited, stated = read_layers(recipe, above)
+    inherited, stated = read_trees(recipe, above)
     return [{k: v for k, v in tree.items() if k != "published"} for tree in inherited + stated]
 
 
-def row_layers(
+def row_trees(
     experiment: Experiment, row: Row, laptop: bool, above: tuple[str, ...] = ()
 ) -> tuple[list[Tree], list[Tree]]:
     """Return the layers that a row inherits, and those that it states itself."""
     if laptop:
         version, stated = experiment.laptop, [row.changes, row.laptop]
     elif row.recipe is not None:
-        inherited, stated = read_layers(row.recipe, above)
+        inherited, stated = read_trees(row.recipe, above)
         return [*inherited, *stated, experiment.changes], [row.changes]
     else:
         version, stated = experiment, [row.changes]
-    inherited = [*base_layers(version.base, above), version.changes]
+    inherited = [*base_trees(version.base, above), version.changes]
     if not laptop and row.published is not None:
         printed: Tree = {
             "source": experiment.source,
@@ -195,7 +195,7 @@ def row_layers(
     return inherited, stated
 
 
-def merge_layers(layers: Sequence[Tree]) -> Tree:
+def merge_trees(layers: Sequence[Tree]) -> Tree:
     """Return the recipe that layers amount to, given lowest first, as nested mappings."""
     tree: Tree = {}
     for layer in layers:
@@ -218,7 +218,7 @@ def resolve(
     A stack keeps no inherited size that none of its mixers takes: where attention replaces a
     convolution, the convolution's width goes.
     """
-    tree = merge_layers([*inherited, *stated, parse_overrides(for_all)])
+    tree = merge_trees([*inherited, *stated, parse_overrides(for_all)])
     keys = {key for layer in stated for key, _ in flatten(layer)}
     for stack, key in find_stacks(tree):
         for size in SIZES:
@@ -227,7 +227,7 @@ def resolve(
                 stack[size] = size_of_mixers(stack, size, stack[size])
     recipe = validate_recipe(tree, where)
     entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)
-    for key, reason in find_unread(recipe).items():
+    for key, reason in find_unused(recipe).items():
         if key in keys and entries[key] != defaults[key]:
             raise UserError(f"{where}: {key} {entries[key]} has no effect: {reason}; leave it out")
     return recipe

@@ -127,7 +127,7 @@ class MixerModelConfig:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
 
 
-def options_read(*stacks: StackConfig) -> set[str]:
+def used_options(*stacks: StackConfig) -> set[str]:
     """Return the entries of a model that its blocks or some mixer of its stacks read."""
     mixers = {mixer for stack in stacks for mixer, _ in stack.each_layer()}
     blocks = {"ffn", "norm", "activation", "dropout"}
@@ -156,9 +156,9 @@ class ModelConfig(MixerModelConfig):
         return per_side(self.vocab_size)
 
     @property
-    def options_read(self) -> set[str]:
+    def used_options(self) -> set[str]:
         """The entries that blocks, mixers or source-target attention read."""
-        return {"heads", "attention_dropout", *options_read(self.encoder, self.decoder)}
+        return {"heads", "attention_dropout", *used_options(self.encoder, self.decoder)}
 
 
 @checked_dataclass
@@ -278,9 +278,9 @@ class LanguageModelConfig(MixerModelConfig):
             )
 
     @property
-    def options_read(self) -> set[str]:
+    def used_options(self) -> set[str]:
         """The entries that blocks or mixers read."""
-        return options_read(self.decoder)
+        return used_options(self.decoder)
 
     @property
     def edges(self) -> tuple[int, ...]:

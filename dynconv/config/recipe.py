@@ -219,7 +219,7 @@ SEARCH = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat")
 """entries of `decode` for the search of a translation"""
 
 
-def find_unread(recipe: Recipe) -> dict[str, str]:
+def find_unused(recipe: Recipe) -> dict[str, str]:
     """Return the entries that this recipe's choices leave without effect, each with the reason."""
     data, model, train = recipe.data, recipe.model, recipe.train
     unread = {}
@@ -242,6 +242,6 @@ def find_unread(recipe: Recipe) -> dict[str, str]:
         unread["decode.context"] = "only a language model reads it"
     if not isinstance(model, ConvS2SConfig):
         options = {option for mixer in MIXERS.values() for option in mixer.options}
-        for name in options - model.options_read:
+        for name in options - model.used_options:
             unread[f"model.{name}"] = "no mixer of this model reads it"
     return unread

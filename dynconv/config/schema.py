@@ -25,7 +25,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from typing_extensions import is_typeddict
 
-from dynconv.errors import UserError, cut, nearest, shown
+from dynconv.errors import UserError, nearest, shorten, shown
 
 MAX_INT = 2**31 - 1
 
@@ -137,7 +137,7 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
             tried = [e for e in errors if e["loc"][:depth] == problem["loc"][:depth]]
             given = min(tried, key=lambda each: len(each["loc"]))["input"]
             break
-        keys.append(cut(str(part)))
+        keys.append(shorten(str(part)))
     else:
         given = problem["input"]
     key, kind = ".".join(keys), problem["type"]

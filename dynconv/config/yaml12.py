@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dynconv.errors import UserError, cut, shown
+from dynconv.errors import UserError, shorten, shown
 
 # The core schema of YAML 1.2, section 10.3.2. In YAML 1.1, which PyYAML reads, `no` is false, 010
 # is eight, 1:30 is ninety and 5e-4 is text.
@@ -117,7 +117,7 @@ class _Builder:
             value, nodes = self.anchors.get(event.anchor, (None, MOST_NODES))
             self.nodes += nodes
             if self.nodes > MOST_NODES:
-                what = f"the alias *{cut(event.anchor)} is not known or stands for too much"
+                what = f"the alias *{shorten(event.anchor)} is not known or stands for too much"
                 raise _refusal(event, f"{what}: write out its value")
             return deepcopy(value)
         if event.tag is not None:

@@ -80,7 +80,7 @@ def read(name: str) -> dict[str, Any]:
     return json.loads((data_dir() / f"results/{name}.json").read_text(encoding="utf-8"))
 
 
-def source(entry: dict[str, Any]) -> str:
+def describe_origin(entry: dict[str, Any]) -> str:
     """Return the device, versions and date of an entry, in one line."""
     versions = ", ".join(f"{name} {version}" for name, version in entry["versions"].items())
     return f"{entry['device']}, {versions}, {entry['date']}"

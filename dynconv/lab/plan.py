@@ -30,7 +30,7 @@ from dynconv.tasks import Task, task_of
 from dynconv.text import Batch, Prepared, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.train.data import Place, pools_of, stream
-from dynconv.train.setup import check_text, prepare_for
+from dynconv.train.setup import check_text, prepare_corpus
 from dynconv.train.update import TokenLoss
 
 GB = 1e9
@@ -130,14 +130,14 @@ def measure_corpus(recipe: Recipe) -> Epoch | None:
     if is_prepared(directory):
         return count_epoch(open_prepared(directory, verify=False), recipe)
     with TemporaryDirectory() as folder:
-        return count_epoch(prepare_for(recipe, Path(folder) / "prepared"), recipe)
+        return count_epoch(prepare_corpus(recipe, Path(folder) / "prepared"), recipe)
 
 
 def count_epoch(corpus: Prepared, recipe: Recipe) -> Epoch:
     """Count the batches of the first epoch; if it has several pools, extrapolate from the first."""
     check_text(corpus, recipe)
     config, batches = recipe.train, []
-    text = task_of(recipe).training_text(corpus)
+    text = task_of(recipe).training_examples(corpus)
     for pairs, before, _ in stream(text, recipe.data.longest, config, Place()):
         if before >= Place(epoch=0, pool=1):
             break

@@ -2,11 +2,10 @@
 
 from dynconv.config import LanguageModelConfig, Recipe
 from dynconv.tasks.language import Language
-from dynconv.tasks.task import Corpus, Evaluation, HeldOut, Task, Validation
+from dynconv.tasks.task import Evaluation, HeldOut, Task, Validation
 from dynconv.tasks.translation import Translation
 
 __all__ = [
-    "Corpus",
     "Evaluation",
     "HeldOut",
     "Language",

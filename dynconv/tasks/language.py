@@ -23,7 +23,7 @@ class Language(Task):
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
         return model.nll(hidden[batch.real], batch.target).sum()
 
-    def training_text(self, corpus: Prepared) -> Excerpts:
+    def training_examples(self, corpus: Prepared) -> Excerpts:
         return Excerpts.of(corpus, self.recipe.data.block)
 
     def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:

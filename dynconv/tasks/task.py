@@ -13,17 +13,13 @@ from torch import Tensor, nn
 from dynconv.config import Recipe
 from dynconv.config.files import inside, replace_text
 from dynconv.score import Perplexity, Score
-from dynconv.text import Batch, Prepared, Vocabularies
-from dynconv.text.examples import Excerpts, Pairs
-
-Corpus = Pairs | Excerpts
-"""what training reads: sentence pairs, or a language model's excerpts"""
+from dynconv.text import Batch, Examples, Prepared, Vocabularies
 
 
 class HeldOut(NamedTuple):
     """A split to validate on, in memory."""
 
-    text: Corpus
+    examples: Examples
     references: list[str]
     """the target text of each pair; empty for a language model"""
     language: str
@@ -102,7 +98,7 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def training_text(self, corpus: Prepared) -> Corpus:
+    def training_examples(self, corpus: Prepared) -> Examples:
         """Return what training reads of a prepared corpus."""
 
     @abstractmethod

@@ -50,7 +50,7 @@ class Translation(Task):
         logits = model.output(hidden[batch.real])  # (N, V)
         return label_smoothed_loss(logits, batch.target, smoothing)
 
-    def training_text(self, corpus: Prepared) -> Pairs:
+    def training_examples(self, corpus: Prepared) -> Pairs:
         return Pairs.of(corpus, self.recipe.data.max_source)
 
     def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:

@@ -6,7 +6,7 @@ EXPORTS = {
     "batching": ["Batch", "buckets", "collate", "pad"],
     "corpus": ["ParallelText", "load_parallel", "read_lines"],
     "encode": ["prepare"],
-    "examples": ["Excerpts", "Pairs"],
+    "examples": ["Examples", "Excerpts", "Pairs"],
     "prepared": ["Prepared", "is_prepared", "open_prepared"],
     "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
 }

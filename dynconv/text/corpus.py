@@ -62,7 +62,7 @@ def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
     empty = True
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            for line in decode_lines(file, str(path)):
+            for line in decode_utf8(file, str(path)):
                 empty = False
                 yield line
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
         raise UserError(f"{path}: the file is empty")
 
 
-def decode_lines(file: BinaryIO, name: str) -> Iterator[str]:
+def decode_utf8(file: BinaryIO, name: str) -> Iterator[str]:
     """Decode the lines of an open binary file as `read_lines` does; `name` is for its errors.
 
     Raises UserError for a line or a word that is too long to be text.

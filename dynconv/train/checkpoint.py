@@ -136,7 +136,7 @@ class Checkpoint(NamedTuple):
         return any(not name.startswith(TEMPORARY) for name in names)
 
     @property
-    def scores(self) -> Validation | None:
+    def validation(self) -> Validation | None:
         """Its validation; None when there was none yet."""
         if self.meta["score"] is None:
             return None
@@ -145,7 +145,7 @@ class Checkpoint(NamedTuple):
     @property
     def quality(self) -> tuple[float, float]:
         """Higher is better: the score on the validation split, then the lower loss."""
-        return self.scores.quality if self.scores else (-math.inf, -math.inf)
+        return self.validation.quality if self.validation else (-math.inf, -math.inf)
 
     def read_weights(self) -> dict[str, Tensor]:
         """Read the weights by name; UserError when the file is damaged."""
@@ -184,7 +184,9 @@ class Checkpoint(NamedTuple):
         history = self.meta.get("history")
         if history is None:  # of dynconv 0.1
             history = history_in_log(self.path, self.meta["update"], config)
-        return [Validation(**each) for each in history] + ([self.scores] if self.scores else [])
+        return [Validation(**each) for each in history] + (
+            [self.validation] if self.validation else []
+        )
 
 
 class Checkpoints:
@@ -216,7 +218,7 @@ class Checkpoints:
     @property
     def validated(self) -> list[Checkpoint]:
         """The checkpoints that have scores, oldest first, without the average."""
-        return [c for c in self.readable if c.scores and c.path.name.isdecimal()]
+        return [c for c in self.readable if c.validation and c.path.name.isdecimal()]
 
     def choose(self, which: str) -> Checkpoint:
         """Return the `best` on the validation split, the `last`, or one by its name (`000500`).
@@ -332,9 +334,9 @@ class Checkpoints:
             state = {"optimizer": optimizer, "scaler": scaler}
             self.write(session.progress.name, session.model, state, meta)
 
-        session.ranks.on_first(write)
+        session.ranks.on_rank_zero(write)
 
-    def record_scores(self, session: Session, validation: Validation) -> None:
+    def record_validation(self, session: Session, validation: Validation) -> None:
         """Add a validation to the history and the newest checkpoint, and delete old checkpoints."""
 
         def write() -> None:
@@ -344,20 +346,20 @@ class Checkpoints:
             replace_text(path, json.dumps(meta, indent=1))
             self.prune(session.recipe.train.keep)
 
-        session.ranks.on_first(write)
+        session.ranks.on_rank_zero(write)
         session.history.append(validation)
         session.progress = session.progress._replace(validated=True)
 
     def load_average(self, session: Session) -> None:
         """Give the model the mean weights of the last train.average validated checkpoints."""
         count = session.recipe.train.average
-        newest = session.ranks.on_first(lambda: self.validated[-count:])
+        newest = session.ranks.on_rank_zero(lambda: self.validated[-count:])
         load_weights(session.model, mean(newest), self.directory)
 
     def save_average(self, session: Session, validation: Validation) -> None:
         """Save the model's weights, which are an average, with scores of their own."""
         meta = self.choose("last").meta | validation._asdict()
-        session.ranks.on_first(lambda: self.write(self.average.name, session.model, None, meta))
+        session.ranks.on_rank_zero(lambda: self.write(self.average.name, session.model, None, meta))
 
     def restore(self, session: Session) -> None:
         """Continue from the newest intact checkpoint, if there is one; rank 0 finds it."""
@@ -371,7 +373,7 @@ class Checkpoints:
             self.prune(config.keep)
             return checkpoint, checkpoint.validations(config)
 
-        newest = session.ranks.on_first(find)
+        newest = session.ranks.on_rank_zero(find)
         if newest is None:
             return
         checkpoint, session.history = newest
@@ -381,10 +383,10 @@ class Checkpoints:
             raise UserError(
                 f"{corpus.directory}: not the text with which {checkpoint.path} was trained"
             )
-        check_machine(checkpoint, config, session.ranks)
+        check_resumable(checkpoint, config, session.ranks)
         load_weights(session.model, checkpoint.read_weights(), checkpoint.path)
         load_state(session, checkpoint)
-        place, validated = Place(*checkpoint.meta["place"]), checkpoint.scores is not None
+        place, validated = Place(*checkpoint.meta["place"]), checkpoint.validation is not None
         session.progress = Progress(checkpoint.meta["update"], place, validated)
 
 
@@ -468,7 +470,7 @@ def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
         raise UserError(f"{owner}: made with another vocabulary than {run / 'vocabulary.json'}")
 
 
-def check_machine(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> None:
+def check_resumable(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> None:
     """Raise UserError when resuming here would change an update's size, or leave a GPU idle."""
     batches, now = checkpoint.meta["batches"], config.accumulate * ranks.size
     if now != batches:

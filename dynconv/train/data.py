@@ -10,8 +10,7 @@ import numpy as np
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
-from dynconv.tasks import Corpus
-from dynconv.text import Batch, Excerpts, Pairs, buckets
+from dynconv.text import Batch, Examples, Excerpts, Pairs, buckets
 from dynconv.train.distributed import Ranks
 
 T = TypeVar("T")
@@ -45,7 +44,7 @@ class UpdateBatches(NamedTuple):
 
 
 def iter_updates(
-    corpus: Corpus, longest: int, config: TrainConfig, place: Place, ranks: Ranks
+    examples: Examples, longest: int, config: TrainConfig, place: Place, ranks: Ranks
 ) -> Iterator[UpdateBatches]:
     """Yield the batches of one optimizer update at a time, forever, starting at `place`.
 
@@ -54,15 +53,15 @@ def iter_updates(
     do what one would do with N times `accumulate`. Dropout masks are seeded per batch for the same
     reason.
     """
-    batches = stream(corpus, longest, config, place)
+    batches = stream(examples, longest, config, place)
     while True:
         update = list(islice(batches, config.accumulate * ranks.size))
         own = [(chosen, before) for chosen, before, _ in update[ranks.rank :: ranks.size]]
         yield UpdateBatches(
-            batches=[corpus.batch(chosen) for chosen, _ in own],
+            batches=[examples.batch(chosen) for chosen, _ in own],
             chosen=[chosen for chosen, _ in own],
             seeds=[_seed(config.seed, before) for _, before in own],
-            tokens=sum(int(corpus.lengths(chosen)[:, 1].sum()) for chosen, _, _ in update),
+            tokens=sum(int(examples.lengths(chosen)[:, 1].sum()) for chosen, _, _ in update),
             place=update[-1][2],
         )
 
@@ -72,7 +71,7 @@ def _seed(seed: int, place: Place) -> int:
 
 
 def stream(
-    corpus: Corpus, longest: int, config: TrainConfig, place: Place
+    examples: Examples, longest: int, config: TrainConfig, place: Place
 ) -> Iterator[tuple[np.ndarray, Place, Place]]:
     """Yield (indices of the pairs in a batch, place before it, place after it), forever.
 
@@ -82,15 +81,15 @@ def stream(
     epoch, first, start = place
     seed, budget = config.seed, config.batch_tokens
     while True:
-        pools = pools_of(len(corpus), seed, epoch)
+        pools = pools_of(len(examples), seed, epoch)
         for pool in range(first, len(pools)):
             indices = np.concatenate([np.arange(*block) for block in pools[pool]])
-            lengths = corpus.lengths(indices)
+            lengths = examples.lengths(indices)
             fit = lengths.max(1) <= min(longest, budget)
             indices, lengths = indices[fit], lengths[fit]
             if not len(indices):
                 raise UserError(
-                    f"{corpus.directory}: no usable pair in split train: "
+                    f"{examples.directory}: no usable pair in split train: "
                     f"all have more than {min(longest, budget)} tokens "
                     "(data.max_tokens, train.batch_tokens)"
                 )

@@ -23,12 +23,12 @@ T = TypeVar("T")
 START = timedelta(minutes=10)
 """how long processes wait for each other at the start, NCCL's own start included; torchrun notices
 those that die"""
-PATIENCE = timedelta(hours=2)
+LONG_TIMEOUT = timedelta(hours=2)
 """how long the others wait while one prepares data, validates or saves; they notice at once when
 it dies, because its connections close"""
 BY_TORCHRUN = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT".split()
 """what torchrun sets in the environment of each process"""
-ENDING = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """signals that end training after the current update"""
 
 
@@ -48,10 +48,10 @@ class Ranks:
     device: torch.device = field(default_factory=default_device)
     update_group: dist.ProcessGroup | None = None
     """for collectives inside an update, which time out after train.timeout seconds; all others use
-    the default group and PATIENCE"""
+    the default group and LONG_TIMEOUT"""
 
     @property
-    def first(self) -> bool:
+    def is_rank_zero(self) -> bool:
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:
@@ -63,9 +63,9 @@ class Ranks:
             module, process_group=self.update_group, gradient_as_bucket_view=True
         )
 
-    def on_first(self, function: Callable[[], T]) -> T:
+    def on_rank_zero(self, function: Callable[[], T]) -> T:
         """Call a function on rank 0 and return its result on every rank; the others wait."""
-        box: list[Any] = [function() if self.first else None]
+        box: list[Any] = [function() if self.is_rank_zero else None]
         if self.size > 1:
             dist.broadcast_object_list(box, src=0)
         return box[0]
@@ -100,7 +100,7 @@ class Ranks:
 
 
 @contextmanager
-def joined(timeout: float) -> Iterator[Ranks]:
+def join_processes(timeout: float) -> Iterator[Ranks]:
     """Join the other processes that torchrun started, by NCCL on GPUs and gloo on CPUs.
 
     `timeout`, in seconds, is for the collectives of an update. When one process fails, all end: one
@@ -119,7 +119,9 @@ def joined(timeout: float) -> Iterator[Ranks]:
     store = fresh_store(store, rank, size)
     try:
         device = own_device(local, int(os.environ["LOCAL_WORLD_SIZE"]))
-        dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
+        dist.init_process_group(
+            "gloo", store=store, rank=rank, world_size=size, timeout=LONG_TIMEOUT
+        )
         ranks = Ranks(rank, size, local, device)
         ranks.agree(device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}")
         yield replace(ranks, update_group=make_update_group(device, timeout))
@@ -188,7 +190,7 @@ def own_device(local_rank: int, processes: int) -> torch.device:
 
 
 @contextmanager
-def signals() -> Iterator[Callable[[], int]]:
+def catch_signals() -> Iterator[Callable[[], int]]:
     """Hold back ctrl-C and SIGTERM; yields a function that returns the one received, or 0.
 
     A second signal has its ordinary effect, but not under torchrun, which passes on the ctrl-C that
@@ -206,7 +208,7 @@ def signals() -> Iterator[Callable[[], int]]:
         for number, previous in before.items():
             signal.signal(number, previous)
 
-    before = {number: signal.signal(number, handler) for number in ENDING}
+    before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
     try:
         yield lambda: received
     finally:

@@ -22,12 +22,12 @@ from dynconv.train.session import Session, Update
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
-WARM = 10
+WARMUP_UPDATES = 10
 """first updates, which are slower: memory grows, kernels are compiled"""
-TRACED = 10
+TRACED_UPDATE = 10
 """the update of this start that `profile: true` traces"""
-UPDATE = ("forward", "backward", "optimizer")
-EACH = ("data", *UPDATE, "log")
+COMPUTE_LAPS = ("forward", "backward", "optimizer")
+LAPS = ("data", *COMPUTE_LAPS, "log")
 """the laps of every update"""
 
 
@@ -42,7 +42,7 @@ class Watch:
         self._finish = finish
         self._last = time.perf_counter()
         self.warm: dict[str, float] = {}
-        """the seconds after WARM updates"""
+        """the seconds after WARMUP_UPDATES updates"""
 
     def lap(self, name: str) -> None:
         self._finish()
@@ -53,20 +53,22 @@ class Watch:
     def update(self) -> None:
         """Count one more update."""
         self.updates += 1
-        if self.updates == WARM:
-            self.warm = {name: self.seconds[name] for name in EACH}
+        if self.updates == WARMUP_UPDATES:
+            self.warm = {name: self.seconds[name] for name in LAPS}
 
     @property
-    def training(self) -> float:
+    def training_seconds(self) -> float:
         """Seconds of updates with their data and log, without validations and checkpoints."""
-        return sum(self.seconds[name] for name in EACH)
+        return sum(self.seconds[name] for name in LAPS)
 
-    def left(self, updates: int, validations: int) -> float | None:
+    def seconds_left(self, updates: int, validations: int) -> float | None:
         """Return the seconds that this many updates and validations will take, or None if it is too
         early to tell. Before the first validation they count as free."""
-        if self.updates <= WARM:
+        if self.updates <= WARMUP_UPDATES:
             return None
-        each = sum(self.seconds[name] - self.warm[name] for name in EACH) / (self.updates - WARM)
+        each = sum(self.seconds[name] - self.warm[name] for name in LAPS) / (
+            self.updates - WARMUP_UPDATES
+        )
         pause = (self.seconds["validate"] + self.seconds["save"]) / max(self.validations, 1)
         return updates * each + validations * pause
 
@@ -74,7 +76,7 @@ class Watch:
     def overhead(self) -> float:
         """Time that the loop adds (data, log, checkpoints) as a share of computing the updates."""
         added = sum(self.seconds[name] for name in ("data", "log", "save"))
-        return added / sum(self.seconds[name] for name in UPDATE)
+        return added / sum(self.seconds[name] for name in COMPUTE_LAPS)
 
 
 class Event(TypedDict):
@@ -137,7 +139,7 @@ class Log:
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         total = self._config.updates
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
-        self._loss, self._tokens, self._since = 0.0, 0, watch.training
+        self._loss, self._tokens, self._since = 0.0, 0, watch.training_seconds
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None:
         """Add a line to log.jsonl, and to TensorBoard a point for each number; None is unknown."""
@@ -157,7 +159,7 @@ class Log:
         self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
         left = self._left(done)
         shown = {"loss": f"{update.loss / update.tokens:.3g}", "lr": f"{update.lr:.3g}"}
-        self._bar.set_postfix(shown | {"left": interval(left)}, refresh=False)
+        self._bar.set_postfix(shown | {"left": format_seconds(left)}, refresh=False)
         self._bar.update()
         if done % LOG_EVERY == 0:
             self.event(
@@ -167,12 +169,12 @@ class Log:
                 lr=update.lr,
                 norm=update.norm,
                 scale=update.scale,
-                tokens_per_s=self._tokens / (self.watch.training - self._since),
-                memory_gb=memory(self._device) / 1e9,
+                tokens_per_s=self._tokens / (self.watch.training_seconds - self._since),
+                memory_gb=peak_memory(self._device) / 1e9,
                 left_s=left,
                 overhead=self.watch.overhead,
             )
-            self._loss, self._tokens, self._since = 0.0, 0, self.watch.training
+            self._loss, self._tokens, self._since = 0.0, 0, self.watch.training_seconds
         self._trace()
         self.watch.lap("log")
 
@@ -180,12 +182,12 @@ class Log:
         """Report a validation that is recorded."""
         self.watch.lap("validate")
         self.watch.validations += 1
-        self.say(f"update {done}: {validation}, {interval(self._left(done))} left")
+        self.say(f"update {done}: {validation}, {format_seconds(self._left(done))} left")
 
     def _left(self, done: int) -> float | None:
         """Seconds until the last update and its validation; None while it is too early to tell."""
         updates, every = self._config.updates, self._config.validate_every
-        return self.watch.left(updates - done, -(-updates // every) - done // every)
+        return self.watch.seconds_left(updates - done, -(-updates // every) - done // every)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
@@ -204,7 +206,7 @@ def check_run(run: Path) -> None:
         raise UserError(f"{run}: removed while training runs; the same command begins anew")
 
 
-class Silence:
+class SilentLog:
     """The log of the other ranks: they write nothing, but wait where rank 0 traces."""
 
     def __init__(self, watch: Watch, trace: Callable[[], None]):
@@ -223,11 +225,11 @@ class Silence:
 
 
 @contextmanager
-def open_log(session: Session, watch: Watch) -> Iterator[Log | Silence]:
+def open_log(session: Session, watch: Watch) -> Iterator[Log | SilentLog]:
     """Yield the log of this rank, and close it at the end."""
     ranks, config = session.ranks, session.recipe.train
     with tracing(session.run, session.recipe.profile, ranks) as trace:
-        log = Log(session, watch, trace) if ranks.first else Silence(watch, trace)
+        log = Log(session, watch, trace) if ranks.is_rank_zero else SilentLog(watch, trace)
         log.say(
             f"update {session.progress.updates} of {config.updates}; {ranks.size} "
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
@@ -243,7 +245,7 @@ def open_log(session: Session, watch: Watch) -> Iterator[Log | Silence]:
 def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], None]]:
     """Yield a function to call after each update; the tenth is written to RUN/trace.json.
 
-    Rank 0 traces, and the others wait for it with PATIENCE: writing a trace takes longer than
+    Rank 0 traces, and the others wait for it with LONG_TIMEOUT: writing a trace takes longer than
     train.timeout allows.
     """
     if not enabled:
@@ -252,7 +254,7 @@ def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], Non
     from torch.profiler import profile, schedule
 
     profiler = profile(
-        schedule=schedule(wait=TRACED - 2, warmup=1, active=1, repeat=1),
+        schedule=schedule(wait=TRACED_UPDATE - 2, warmup=1, active=1, repeat=1),
         on_trace_ready=lambda trace: trace.export_chrome_trace(str(inside(run, "trace.json"))),
         record_shapes=True,
     )
@@ -261,14 +263,14 @@ def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], Non
     def step() -> None:
         nonlocal calls
         calls += 1
-        if calls <= TRACED:
-            ranks.on_first(profiler.step)
+        if calls <= TRACED_UPDATE:
+            ranks.on_rank_zero(profiler.step)
 
-    with profiler if ranks.first else nullcontext():
+    with profiler if ranks.is_rank_zero else nullcontext():
         yield step
 
 
-def memory(device: torch.device) -> int:
+def peak_memory(device: torch.device) -> int:
     """Return the most bytes so far: of tensors on a GPU, or of the process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
@@ -278,7 +280,7 @@ def memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def interval(seconds: float | None) -> str:
+def format_seconds(seconds: float | None) -> str:
     """Format seconds as 1:02:03; None, which is unknown, as a question mark."""
     from tqdm import tqdm
 

@@ -7,10 +7,10 @@ from signal import SIGTERM, Signals
 from dynconv.config import Recipe
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import iter_updates, prefetch
-from dynconv.train.distributed import joined, signals
-from dynconv.train.log import Log, Silence, Watch, open_log
+from dynconv.train.distributed import catch_signals, join_processes
+from dynconv.train.log import Log, SilentLog, Watch, open_log
 from dynconv.train.session import Session
-from dynconv.train.setup import explain_memory, open_session, run_lock
+from dynconv.train.setup import explain_out_of_memory, open_session, run_lock
 from dynconv.train.update import make_update
 from dynconv.train.validate import is_due, is_finished, validate
 
@@ -25,23 +25,29 @@ def train(
     for what a user can mend. `watch` receives where the time went. `prepared` is the directory of
     the recipe's corpus in encoded form; a new run copies it instead of encoding the corpus again.
     """
-    with joined(recipe.train.timeout) as ranks, run_lock(run, ranks), explain_memory(recipe):
+    with (
+        join_processes(recipe.train.timeout) as ranks,
+        run_lock(run, ranks),
+        explain_out_of_memory(recipe),
+    ):
         session = open_session(recipe, run, ranks, prepared)
-        with signals() as pending, open_log(session, watch or Watch()) as log:
+        with catch_signals() as pending, open_log(session, watch or Watch()) as log:
             return loop(session, pending, log)
 
 
-def loop(session: Session, pending: Callable[[], int], log: Log | Silence) -> Signals | None:
+def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> Signals | None:
     """Make updates, with checkpoints and validations, until training is finished or interrupted."""
     config, place = session.recipe.train, session.progress.place
-    updates = iter_updates(session.text, session.recipe.data.longest, config, place, session.ranks)
+    updates = iter_updates(
+        session.examples, session.recipe.data.longest, config, place, session.ranks
+    )
     updates = prefetch(updates)
     checkpoints = Checkpoints(session.run)
     while True:
         if is_due(session) and not session.progress.validated:
             validation = validate(session)
             log.event("valid", session.progress.updates, **validation._asdict())
-            checkpoints.record_scores(session, validation)
+            checkpoints.record_validation(session, validation)
             log.validated(session.progress.updates, validation)
         if is_finished(session):
             break

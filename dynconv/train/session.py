@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from dynconv.config import Recipe
-from dynconv.tasks import Corpus, HeldOut, Task, Validation
-from dynconv.text import Prepared, Vocabularies
+from dynconv.tasks import HeldOut, Task, Validation
+from dynconv.text import Examples, Prepared, Vocabularies
 from dynconv.train.data import Place
 from dynconv.train.distributed import Ranks
 
@@ -44,7 +44,7 @@ class Session:
     ranks: Ranks
     vocabularies: Vocabularies
     corpus: Prepared
-    text: Corpus
+    examples: Examples
     """what the task reads of the corpus"""
     valid: HeldOut
     model: nn.Module

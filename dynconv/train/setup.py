@@ -50,7 +50,7 @@ def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
 
     It is made if it is missing, and deleted when training fails before anything is in it.
     """
-    if not ranks.first:
+    if not ranks.is_rank_zero:
         yield
         return
     made = not run.exists()
@@ -68,7 +68,7 @@ def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
 
 
 @contextmanager
-def explain_memory(recipe: Recipe) -> Iterator[None]:
+def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
     """Turn an error of full memory into a UserError that names the remedy."""
     try:
         yield
@@ -90,17 +90,17 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     ranks.agree(recipe, lambda ours, theirs: "; ".join(differences(theirs, ours, ())))
     if recipe.decode.dictionary:  # a mistake in it must not wait until after training
         read_dictionary(Path(recipe.decode.dictionary))
-    recipe = ranks.on_first(lambda: prepare_run(run, recipe, prepared))
+    recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
     corpus = open_corpus(run, recipe, ranks)
     task = task_of(recipe)
     vocabularies = Vocabularies.load(run / "vocabulary.json")
     valid = task.held_out(corpus, vocabularies, "valid")
-    text = task.training_text(corpus)
+    examples = task.training_examples(corpus)
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(ranks.device)
     check_lengths(valid, model.max_positions)
     if recipe.train.precision == "auto":
-        choice = ranks.on_first(lambda: choose_precision(model, task, text, ranks.device))
+        choice = ranks.on_rank_zero(lambda: choose_precision(model, task, examples, ranks.device))
         recipe = with_precision(recipe, choice)
     optimizer, scaler = make_optimizer(model, recipe.train, ranks.device)
     session = Session(
@@ -110,14 +110,14 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         ranks=ranks,
         vocabularies=vocabularies,
         corpus=corpus,
-        text=text,
+        examples=examples,
         valid=valid,
         model=model,
         loss_of=TokenLoss(model, task, recipe.train.precision),
         optimizer=optimizer,
         scaler=scaler,
     )
-    ranks.on_first(lambda: record_start(session))
+    ranks.on_rank_zero(lambda: record_start(session))
     Checkpoints(run).restore(session)
     session.loss_of = ranks.wrap(session.loss_of)  # which sends the weights of rank 0 to the others
     return session
@@ -132,8 +132,8 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     if not is_run(run):
         claim(run, "name another --run")
     if Checkpoints(run).paths:
-        return same_recipe(recipe, run)
-    text = text_of(run, recipe)
+        return check_same_recipe(recipe, run)
+    text = prepared_dir(run, recipe)
     if not is_prepared(Path(recipe.data.corpus)):
         with scratch_folder(inside(run, ".part")) as scratch:
             if text.exists():  # of a start that ended before its first checkpoint
@@ -141,7 +141,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
                     raise UserError(f"{text / others[0]}: not made by dynconv: name another --run")
                 inside(run, "data").rename(scratch / "old")
             if prepared is None:
-                prepare_for(recipe, inside(run, "data"))
+                prepare_corpus(recipe, inside(run, "data"))
             else:
                 shutil.copytree(prepared, scratch / "new")
                 (scratch / "new").rename(inside(run, "data"))
@@ -156,7 +156,7 @@ def is_run(directory: Path) -> bool:
     return is_claimed(directory) or is_unmarked_run(directory)
 
 
-def same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:
+def check_same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:
     """Return the recipe with the precision that was decided when the run began.
 
     Raises UserError when the run has another recipe, in keys that do not begin with one of `free`.
@@ -177,14 +177,14 @@ def with_precision(recipe: Recipe, precision: str) -> Recipe:
     return replace(recipe, train=replace(recipe.train, precision=precision))
 
 
-def prepare_for(recipe: Recipe, out: Path) -> Prepared:
+def prepare_corpus(recipe: Recipe, out: Path) -> Prepared:
     """Encode the recipe's corpus, which is text, into a directory."""
     data = recipe.data
     size = recipe.model.vocab_size
     return prepare(data.corpus, data.source, data.target, size, out, data.vocabulary)
 
 
-def text_of(run: Path, recipe: Recipe) -> Path:
+def prepared_dir(run: Path, recipe: Recipe) -> Path:
     """Return where the prepared text is: the recipe's corpus, or the run's own copy of it."""
     corpus = Path(recipe.data.corpus)
     return corpus if is_prepared(corpus) else run / "data"
@@ -192,12 +192,12 @@ def text_of(run: Path, recipe: Recipe) -> Path:
 
 def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> Prepared:
     """Open the prepared text of a run and check that all ranks see the same."""
-    if not ranks.first and not (run / "vocabulary.json").exists():
+    if not ranks.is_rank_zero and not (run / "vocabulary.json").exists():
         raise UserError(
             f"{run}: this process does not see the run directory of process 0: "
             "give a --run on a file system that all machines share"
         )
-    corpus = open_prepared(text_of(run, recipe), verify=ranks.local == 0)
+    corpus = open_prepared(prepared_dir(run, recipe), verify=ranks.local == 0)
     ranks.agree(
         corpus.files,
         lambda ours, theirs: (
@@ -227,7 +227,7 @@ def check_text(corpus: Prepared, recipe: Recipe) -> None:
 
 def check_lengths(valid: HeldOut, max_positions: int | None) -> None:
     """Raise UserError when validation needs more positions than that; None: no limit."""
-    longest = int(valid.text.lengths(range(len(valid.text))).max())
+    longest = int(valid.examples.lengths(range(len(valid.examples))).max())
     if max_positions is not None and longest > max_positions:
         raise UserError(
             f"split valid has a line of {longest} tokens, <eos> included, and model.max_positions "

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from dynconv.config import TrainConfig
 from dynconv.config.files import inside, replace_text
 from dynconv.errors import UserError
-from dynconv.tasks import Corpus, Task
-from dynconv.text import Batch, Vocabularies
+from dynconv.tasks import Task
+from dynconv.text import Batch, Examples, Vocabularies
 from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.log import Log, Silence, Watch
+from dynconv.train.log import Log, SilentLog, Watch
 from dynconv.train.session import Progress, Session, Update
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -57,7 +57,7 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager:
 
 
 def make_update(
-    session: Session, data: UpdateBatches, pending: Callable[[], int], log: Log | Silence
+    session: Session, data: UpdateBatches, pending: Callable[[], int], log: Log | SilentLog
 ) -> Update | None:
     """Change the weights by one step of the optimizer.
 
@@ -173,7 +173,7 @@ def plateau(config: TrainConfig, losses: Sequence[float]) -> float:
     return config.lr * PLATEAU_FACTOR ** (len(losses) - next(worse, len(losses)))
 
 
-def choose_precision(model: nn.Module, task: Task, text: Corpus, device: torch.device) -> str:
+def choose_precision(model: nn.Module, task: Task, examples: Examples, device: torch.device) -> str:
     """Return "bfloat16" where it makes this model's updates faster, else "float32".
 
     A GPU tells whether it has bfloat16. On a CPU the first batches are timed in both precisions, in
@@ -185,7 +185,7 @@ def choose_precision(model: nn.Module, task: Task, text: Corpus, device: torch.d
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     single, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
     config = replace(task.recipe.train, accumulate=1)
-    updates = iter_updates(text, task.recipe.data.longest, config, Place(), single)
+    updates = iter_updates(examples, task.recipe.data.longest, config, Place(), single)
     for data in islice(updates, 1 + TIMED_BATCHES):
         for precision, timed in seconds.items():
             start = time.perf_counter()
@@ -211,7 +211,8 @@ def stop_with_text(
         {
             "loss": str(loss.item()),  # JSON has no nan
             "pairs": [
-                {"pair": int(i), **as_text(session.text[i], session.vocabularies)} for i in chosen
+                {"pair": int(i), **as_text(session.examples[i], session.vocabularies)}
+                for i in chosen
             ],
         }
         for loss, chosen in zip(losses, data.chosen, strict=True)

@@ -22,21 +22,21 @@ def validate(session: Session) -> Validation:
     loss_of = TokenLoss(model, task)
     own = []  # (indices, loss, tokens, outputs) of each batch
     budget = session.recipe.train.batch_tokens
-    for number, (chosen, batch) in enumerate(in_order(valid.text, budget)):
+    for number, (chosen, batch) in enumerate(in_order(valid.examples, budget)):
         if number % ranks.size == ranks.rank:
             batch = batch.to(ranks.device)
             outputs = task.outputs(model, batch)
             own.append((chosen, loss_of(batch).item(), len(batch.target), outputs))
     model.train()
     parts = [part for parts in ranks.gather(own) for part in parts]
-    return ranks.on_first(lambda: score_parts(session, parts))
+    return ranks.on_rank_zero(lambda: score_parts(session, parts))
 
 
 def score_parts(session: Session, parts: list[tuple]) -> Validation:
     """Put the outputs of all ranks in order, and score them."""
     parts.sort(key=lambda part: part[0][0])
     loss = sum(part[1] for part in parts) / sum(part[2] for part in parts)
-    outputs: list[list[int]] = [[] for _ in range(len(session.valid.text))]
+    outputs: list[list[int]] = [[] for _ in range(len(session.valid.examples))]
     for chosen, _, _, rows in parts:
         for i, ids in zip(chosen, rows, strict=False):
             outputs[i] = ids

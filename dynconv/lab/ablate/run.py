@@ -18,7 +18,7 @@ from dynconv.text.corpus import corpus_dir, find_split
 from dynconv.train import load_model, train
 from dynconv.train.environment import read_starts
 from dynconv.train.log import Watch
-from dynconv.train.setup import prepare_for, same_recipe
+from dynconv.train.setup import check_same_recipe, prepare_corpus
 
 DIVERGES = "diverges"
 SPLIT = "test"
@@ -67,7 +67,9 @@ class Run(NamedTuple):
         """Return whether there is a score; UserError when it is that of another recipe."""
         if "score" not in self.results:
             return False
-        same_recipe(self.recipe, self.directory, free=("published", "profile", "train.timeout"))
+        check_same_recipe(
+            self.recipe, self.directory, free=("published", "profile", "train.timeout")
+        )
         return True
 
     def finish(self) -> Signals | None:
@@ -79,7 +81,7 @@ class Run(NamedTuple):
             if not any(self.directory.glob("not-finite-*.json")):
                 raise
             results["score"] = DIVERGES
-        results["starts"] = [*results.get("starts", []), watch.training]
+        results["starts"] = [*results.get("starts", []), watch.training_seconds]
         if signal is None:
             results |= self._conditions(results["starts"])
         self._write(results)
@@ -105,7 +107,7 @@ class Run(NamedTuple):
         name = hashlib.sha256(repr((kind, self.recipe.model.vocab_size)).encode()).hexdigest()
         prepared = self.directory.parent / f"text-{name[:8]}"
         if not is_prepared(prepared):
-            prepare_for(self.recipe, prepared)
+            prepare_corpus(self.recipe, prepared)
         return prepared
 
     def _write(self, results: dict[str, Any]) -> None:

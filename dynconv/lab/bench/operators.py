@@ -83,7 +83,7 @@ def header(report: dict, rounds: int) -> str:
     K, threads = numbers["kernel_size"], numbers["threads"]
     return "\n".join(
         [
-            ledger.source(report),
+            ledger.describe_origin(report),
             f"{threads} thread{'s' if threads > 1 else ''}, load {report['load']['before']}",
             f"{numbers['dtype']}, K = {K} centred on each position, attention without a mask",
             f"ms: medians of {rounds} rounds by turns, of 1 for a call of more than {Cpu.slow:g} s",

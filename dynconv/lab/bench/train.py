@@ -21,8 +21,8 @@ from dynconv.text import open_prepared
 from dynconv.train import train
 from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.log import EACH, UPDATE, WARM, Watch, memory
-from dynconv.train.setup import text_of
+from dynconv.train.log import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Watch, peak_memory
+from dynconv.train.setup import prepared_dir
 from dynconv.train.update import DTYPES, TokenLoss, backward
 
 COUNTED = 5  # updates whose FLOPs are counted
@@ -60,20 +60,24 @@ def bench_train(
         if synthetic:
             text = random_text(Path(directory) / "text", synthetic)
             data = replace(data, corpus=str(text), source="a", target="b")
-        short = {"updates": WARM + updates, "validate_every": WARM + updates, "warmup": 0}
+        short = {
+            "updates": WARMUP_UPDATES + updates,
+            "validate_every": WARMUP_UPDATES + updates,
+            "warmup": 0,
+        }
         config = replace(recipe.train, **short, average=0)
         train(replace(recipe, data=data, train=config), run, watch)
         resolved = load_recipe(run / "recipe.yaml")  # its precision is decided
-        corpus = open_prepared(text_of(run, resolved), verify=False)
-        text = task_of(resolved).training_text(corpus)
+        corpus = open_prepared(prepared_dir(run, resolved), verify=False)
+        text = task_of(resolved).training_examples(corpus)
         all_updates = iter_updates(text, data.longest, config, Place(), ranks)
-        measured = list(islice(all_updates, WARM, WARM + updates))
+        measured = list(islice(all_updates, WARMUP_UPDATES, WARMUP_UPDATES + updates))
     precision = resolved.train.precision
-    seconds = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in EACH}
+    seconds = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in LAPS}
     tokens = sum(update.tokens for update in measured) / updates
     counted = measured[:: max(1, updates // COUNTED)]
     per_token = flops(resolved, counted, ranks) / sum(update.tokens for update in counted)
-    save, computing = watch.seconds["save"], sum(seconds[lap] for lap in UPDATE)
+    save, computing = watch.seconds["save"], sum(seconds[lap] for lap in COMPUTE_LAPS)
     overhead = seconds["data"] + seconds["log"] + save / recipe.train.validate_every
     speed = tokens / sum(seconds.values())
     entry["numbers"] = {
@@ -88,7 +92,7 @@ def bench_train(
         "overhead": overhead / computing,
         "target_tokens_per_update": tokens,
         "target_tokens_per_s": speed,
-        "memory_gb": memory(ranks.device) / 1e9,
+        "memory_gb": peak_memory(ranks.device) / 1e9,
         "flop_per_target_token": per_token,
         "flop_per_s": per_token * speed,
         "peak_flop_per_s": peak(precision, ranks.device),
@@ -145,8 +149,8 @@ def report(entry: dict, validate_every: int) -> str:
     return "\n".join(
         [
             f"{numbers['recipe']}, {numbers['precision']}, "
-            f"{numbers['updates']} updates after {WARM}",
-            ledger.source(entry),
+            f"{numbers['updates']} updates after {WARMUP_UPDATES}",
+            ledger.describe_origin(entry),
             f"{numbers['threads']} threads, load {load['before']} before, {load['after']} after",
             "",
             f"{'':12}{'ms':>10}{'share':>9}",

@@ -101,7 +101,7 @@ def measure_cases(
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
     report = ledger.entry(what, command, {"rows": rows}, **clock.about())
     with torch.no_grad(), torch.cuda.stream(clock.stream):
-        where = f"{ledger.source(report)}, load {report['load']['before']}"
+        where = f"{ledger.describe_origin(report)}, load {report['load']['before']}"
         say("\n".join([*wrap(where, WIDTH), "", *wrap(ABOUT, WIDTH)]))
         for measured in contest.tables(cases):
             rows += measured
