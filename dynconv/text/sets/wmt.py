@@ -135,7 +135,7 @@ def _words(line: str, language: str) -> str:
     if language == "zh":
         import jieba
 
-        return " ".join(" ".join(jieba.shorten(line)).split())
+        return " ".join(" ".join(jieba.cut(line)).split())
     if language == "ro":
         line = line.translate(COMMA_BELOW)
     return tokenize(line, language, aggressive=True)
