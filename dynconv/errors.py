@@ -24,9 +24,9 @@ def shown(value: Any) -> str:
     return shorten(repr(value[: 2 * LONGEST] if isinstance(value, str) else value))
 
 
-def shorten(text: str) -> str:
+def shorten(text: str, longest: int = LONGEST) -> str:
     """Return text, or the beginning of a long one."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= longest else f"{text[:longest]}..."
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str) -> str:

@@ -131,9 +131,7 @@ def test_plan(yaml, capsys):
     said = capsys.readouterr().out
     for row in ("parameters", "optimizer", "activations", "one update", "epoch", "hours"):
         assert f"\n{row} " in f"\n{said}"
-    with pytest.raises(SystemExit):
-        cli.main(["plan", str(yaml), "--memory", "-1"])
-    assert "'-1' is not a number above 0" in capsys.readouterr().err
+    assert "--memory: -1 must be a number above 0" in fails(capsys, "plan", yaml, "--memory", "-1")
 
 
 def test_translate_reads_stdin_and_writes_a_line_for_each_line(run):
@@ -233,7 +231,7 @@ def test_bad_files(run, tmp_path, capsys):
     short = tmp_path / "short"
     short.write_text("one\n")
     bad.write_text("one\ntwo\n")
-    assert "2 hypotheses but 1 references" in fails(capsys, "score", bad, short)
+    assert "has 2 lines but" in fails(capsys, "score", bad, short)
 
 
 def test_bad_checkpoints(run, recipe, tmp_path, capsys):
@@ -301,7 +299,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(yaml, tmp_path):
     assert logged == sorted(set(logged))
 
 
-@pytest.mark.parametrize("arguments", [[], ["data"], ["bench"], ["train"], ["nothing"]])
+@pytest.mark.parametrize("arguments", [[], ["data"], ["bench"], ["train"]])
 def test_incomplete_commands_show_their_usage(arguments, capsys):
     with pytest.raises(SystemExit) as exit:
         cli.main(arguments)

@@ -5,6 +5,7 @@ command imports the packages it needs, so `--help` answers at once.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 
@@ -24,7 +25,7 @@ from dynconv.cli import (
 )
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import check_output, drop_output, tune_cpu
-from dynconv.errors import UserError, memory_error
+from dynconv.errors import UserError, memory_error, shorten
 
 COMMANDS = doctor, data, train, ablate, plan, plot, translate, generate, evaluate, score, bench
 INTERRUPTED, PIPE_CLOSED = 130, 141  # as shells give them: 128 and the number of the signal
@@ -75,13 +76,29 @@ def execute(arguments: Sequence[str] | None) -> int:
     if sys.getfilesystemencoding() != "utf-8":  # then they may have been decoded into surrogates
         " ".join(arguments).encode()
     top = parser()
-    options, rest = top.parse_known_args(arguments)
+    try:
+        options, rest = top.parse_known_args(join_negative(arguments))
+    except argparse.ArgumentError as error:
+        if error.argument_name is None:  # a missing argument
+            top.error(str(error))
+        raise UserError(shorten(str(error), 300)) from None
     if hasattr(options, "overrides"):  # argparse takes no positional that follows an option
         options.overrides += [text for text in rest if not text.startswith("-")]
         rest = [text for text in rest if text.startswith("-")]
     if rest:
-        top.error(f"unrecognized arguments: {' '.join(rest)}")
+        top.error(f"unrecognized arguments: {shorten(' '.join(rest))}")
     return options.run(options) or 0
+
+
+def join_negative(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with `--lenpen -inf` as `--lenpen=-inf`, which is no option."""
+    joined: list[str] = []
+    for text in arguments:
+        if re.match(r"-(\d|\.|inf|nan)", text) and joined and re.match(r"--\w[^=]*$", joined[-1]):
+            joined[-1] += f"={text}"
+        else:
+            joined.append(text)
+    return joined
 
 
 def fail(message: str, code: int) -> int:
@@ -91,7 +108,10 @@ def fail(message: str, code: int) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help fails where it cannot be written; argparse's own ignores that."""
+    """A parser that raises its errors, also where help cannot be written."""
+
+    def __init__(self, **options) -> None:
+        super().__init__(exit_on_error=False, **options)
 
     def _print_message(self, message, file=None) -> None:
         print(message, end="", file=file or sys.stderr)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dynconv.cli.options import ShowList, add_command, add_output, add_overrides, positive, say
+from dynconv.cli.options import ShowList, add_command, add_output, add_overrides, number, say
 
 
 def add_parser(subparsers) -> None:
@@ -12,7 +12,7 @@ def add_parser(subparsers) -> None:
     add_overrides(parser, "replace an entry in the recipes of all rows: train.updates=300")
     parser.add_argument(
         "--seeds",
-        type=positive,
+        type=number("Repeats"),
         default=3,
         metavar="N",
         help="train with seeds 1 to N (default: 3)",

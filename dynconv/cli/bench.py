@@ -7,6 +7,7 @@ from dynconv.cli.options import (
     add_recipe,
     load_trained,
     names,
+    number,
     positive,
     say,
 )
@@ -19,7 +20,7 @@ def add_parser(subparsers) -> None:
 
     parser = add_command(commands, "decode", run_decode)
     parser.add_argument("--sentences", type=positive, help="default: all of the test split")
-    parser.add_argument("--rounds", type=positive, default=3, help="default: 3")
+    parser.add_argument("--rounds", type=number("Repeats"), default=3, help="default: 3")
     add_output(parser, "data/results/bench-decode.json")
     add_decoding(parser)
 
@@ -33,9 +34,9 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--operators", type=names, help="default: all")
     parser.add_argument("--impl", type=names, help="default: all but loop")
-    parser.add_argument("--kernel-size", type=positive, default=31, help="default: 31")
-    parser.add_argument("--rounds", type=positive, default=5, help="default: 5")
-    parser.add_argument("--threads", type=positive, default=1, help="default: 1")
+    parser.add_argument("--kernel-size", type=number("Size"), default=31, help="default: 31")
+    parser.add_argument("--rounds", type=number("Repeats"), default=5, help="default: 5")
+    parser.add_argument("--threads", type=number("Threads"), default=1, help="default: 1")
     add_output(parser, "data/results/bench-ops.json")
 
     parser = add_command(commands, "kernels", run_kernels)
@@ -52,7 +53,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--operators", type=names, help="default: all that have CUDA kernels")
     parser.add_argument("--kernel-sizes", type=names, default=["3", "31"], help="default: 3,31")
-    parser.add_argument("--rounds", type=positive, default=30, help="default: 30")
+    parser.add_argument("--rounds", type=number("Repeats"), default=30, help="default: 30")
     parser.add_argument(
         "--plan", action="store_true", help="without a GPU: floors, and what the kernels will take"
     )
@@ -62,7 +63,10 @@ def add_parser(subparsers) -> None:
     add_recipe(parser)
     parser.add_argument("--updates", type=positive, default=100, help="default: 100")
     parser.add_argument(
-        "--synthetic", type=positive, metavar="PAIRS", help="random text instead of the corpus"
+        "--synthetic",
+        type=number("Size"),
+        metavar="PAIRS",
+        help="random text instead of the corpus",
     )
     add_output(parser, "data/results/bench-train.json")
 

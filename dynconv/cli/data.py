@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynconv.cli.options import add_command, positive
+from dynconv.cli.options import add_command, number
 
 
 def add_parser(subparsers) -> None:
@@ -34,7 +34,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--vocab-size",
-        type=positive,
+        type=number("Vocabulary"),
         nargs="+",
         metavar="N",
         help="types in a joint vocabulary, or those of source and target (default: 32768, or as "
@@ -43,9 +43,8 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--vocabulary",
         choices=("bytes", "bpe", "words"),
-        default="bytes",
-        help="byte-pair encoding of any text (bytes, the default) or of tokenised words (bpe), or "
-        "whole words",
+        help="byte-pair encoding of any text (bytes) or of tokenised words (bpe), or "
+        "whole words (default: that of --reuse, else bytes)",
     )
     parser.add_argument("--raw", type=Path, metavar="DIR", help="where data fetch --out put it")
     parser.add_argument(
@@ -71,14 +70,26 @@ def run_fetch(options) -> None:
 def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
     from dynconv.config import ModelConfig
+    from dynconv.errors import UserError
     from dynconv.text import Vocabularies, prepare
     from dynconv.text.catalog import corpus_sides, read_manifest
     from dynconv.text.sets import corpus_text
 
     source, target = pair(corpus_sides(options.corpus, options.languages), "--languages")
     out = options.out or Path("prepared") / Path(options.corpus).resolve().name
-    text = options.corpus
-    if text in read_manifest() and not read_manifest()[text].shipped:
+    text, kind = options.corpus, options.vocabulary or "bytes"
+    if options.reuse:
+        reused = Vocabularies.load(options.reuse)
+        kind = options.vocabulary or reused.target.kind
+        if kind != reused.target.kind:
+            raise UserError(f"--vocabulary {kind} has no effect: {options.reuse} is not of {kind}")
+    if source is None and len(options.vocab_size or ()) > 1:
+        sizes = " ".join(map(str, options.vocab_size))
+        raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
+    downloaded = text in read_manifest() and not read_manifest()[text].shipped
+    if options.raw and not downloaded:
+        raise UserError(f"--raw {options.raw} has no effect: {text} is text already; leave it out")
+    if downloaded:
         text = out.with_name(f"{options.corpus}-text")
         if "train" not in corpus_text(options.corpus, options.raw, text):
             print(f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test")
@@ -87,10 +98,10 @@ def run_prepare(options) -> None:
         of_source, of_target = pair(options.vocab_size, "--vocab-size")
         size = (of_source, of_target) if of_source else of_target
     elif options.reuse:
-        size = Vocabularies.load(options.reuse).sizes
+        size = reused.sizes
     else:
         size = ModelConfig.vocab_size
-    corpus = prepare(str(text), source, target, size, out, options.vocabulary, options.reuse)
+    corpus = prepare(str(text), source, target, size, out, kind, options.reuse)
     sizes = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
     tokens = f"{corpus.source_tokens:,} {source} and " if source else ""
     print(

@@ -1,6 +1,6 @@
 """`dynconv generate`: sample text from a language model."""
 
-from dynconv.cli.options import add_command, add_run, load_trained, positive, say
+from dynconv.cli.options import add_command, add_run, load_trained, number, positive, say
 from dynconv.cli.process import write_utf8
 
 
@@ -11,13 +11,15 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--prompt", default="", metavar="TEXT", help="the text to continue (default: none)"
     )
-    parser.add_argument("--samples", type=positive, default=1, metavar="N", help="default: 1")
     parser.add_argument(
-        "--max-tokens", type=positive, default=100, metavar="N", help="default: 100"
+        "--samples", type=number("Repeats"), default=1, metavar="N", help="default: 1"
+    )
+    parser.add_argument(
+        "--max-tokens", type=number("Size"), default=100, metavar="N", help="default: 100"
     )
     parser.add_argument(
         "--temperature",
-        type=float,
+        type=number("NonNegative"),
         default=1.0,
         metavar="X",
         help="below 1 prefers likely tokens, 0 always takes the likeliest (default: 1)",
@@ -27,13 +29,17 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--top-p",
-        type=float,
+        type=number("Fraction"),
         default=1.0,
         metavar="P",
         help="draw from the fewest tokens that have probability P together (default: 1, all)",
     )
     parser.add_argument(
-        "--seed", type=int, default=1, metavar="N", help="the same gives the same text (default: 1)"
+        "--seed",
+        type=number("NonNegativeInt"),
+        default=1,
+        metavar="N",
+        help="the same gives the same text (default: 1)",
     )
 
 

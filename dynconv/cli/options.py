@@ -44,8 +44,10 @@ def add_overrides(parser: argparse.ArgumentParser, help: str) -> None:
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Add a run directory and how to decode with its model."""
     add_run(parser)
-    parser.add_argument("--beam", type=positive, help="default: the recipe's decode.beam")
-    parser.add_argument("--lenpen", type=float, help="default: the recipe's decode.lenpen")
+    parser.add_argument("--beam", type=number("Beam"), help="default: the recipe's decode.beam")
+    parser.add_argument(
+        "--lenpen", type=number("LengthPenalty"), help="default: the recipe's decode.lenpen"
+    )
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -96,22 +98,27 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def positive(text: str) -> int:
-    """Parse a whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
+def number(schema: str) -> Callable[[str], float]:
+    """Return the parser of an option's number, whose type `dynconv.config.schema` has by this name.
+
+    It is imported when the option is given, because --help must stay quick.
+    """
+
+    def parse(text: str) -> float:
+        from dynconv.config import schema as types
+        from dynconv.config.yaml12 import scalar
+        from dynconv.errors import UserError
+
+        try:
+            return types.validate(getattr(types, schema), scalar(text), "")
+        except UserError as error:
+            raise argparse.ArgumentTypeError(str(error).removeprefix(": ")) from None
+
+    parse.schema = schema
+    return parse
 
 
-def amount(text: str) -> float:
-    """Parse a number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return value
+positive = number("PositiveInt")
 
 
 def names(text: str) -> list[str]:

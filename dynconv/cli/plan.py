@@ -1,6 +1,6 @@
 """`dynconv plan`: estimate what a recipe costs."""
 
-from dynconv.cli.options import add_command, add_recipe, amount, positive
+from dynconv.cli.options import add_command, add_recipe, number, positive
 
 
 def add_parser(subparsers) -> None:
@@ -9,10 +9,13 @@ def add_parser(subparsers) -> None:
     add_recipe(parser)
     parser.add_argument("--gpus", type=positive, default=1, help="default: 1")
     parser.add_argument(
-        "--memory", type=amount, default=80.0, metavar="GB", help="per GPU; default: 80"
+        "--memory", type=number("Positive"), default=80.0, metavar="GB", help="per GPU; default: 80"
     )
     parser.add_argument(
-        "--tokens-per-s", type=amount, metavar="X", help="per GPU, as bench train measures it"
+        "--tokens-per-s",
+        type=number("Positive"),
+        metavar="X",
+        help="per GPU, as bench train measures it",
     )
 
 

@@ -23,12 +23,15 @@ def add_parser(subparsers) -> None:
 def run(options) -> None:
     """Score translations: sacreBLEU and chrF with 95% intervals, and what you ask for."""
     from dynconv.score import report
-    from dynconv.text import read_lines
+    from dynconv.text.corpus import stream_parallel
 
+    hypotheses, references = zip(
+        *stream_parallel(options.hypothesis, options.reference), strict=True
+    )
     print(
         report(
-            read_lines(options.hypothesis),
-            read_lines(options.reference),
+            hypotheses,
+            references,
             lowercase=options.lowercase,
             tokenized=options.tokenized,
             compound_split=options.compound_split,

@@ -29,9 +29,9 @@ class Row:
     note: str | None = None
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"\w[\w.-]*", self.name):
+        if not re.fullmatch(r"\w[\w.-]{0,99}", self.name):
             raise ValueError(
-                f"name {self.name!r} cannot name a directory: write it as light-no-softmax"
+                f"name {shown(self.name)} cannot name a directory: write it as light-no-softmax"
             )
 
 

@@ -144,7 +144,7 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
     if kind == "unexpected_keyword_argument":
         return f"unknown key {key}; {nearest(keys[-1], known, 'there are')}"
     if kind == "value_error" or (kind == "missing" and isinstance(problem["loc"][-1], str)):
-        message = problem["msg"].removeprefix("Value error, ")
+        message = shorten(problem["msg"].removeprefix("Value error, "), 400)
         return f"{key}: {message}" if key else message
     return f"{key} {shown(given)} must be {describe(schema)}".lstrip()
 
