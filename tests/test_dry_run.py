@@ -39,4 +39,4 @@ def test_the_copy_keeps_every_switch(tmp_path):
 
 def test_a_recipe_that_cannot_train_is_not_passed(recipe):
     with pytest.raises(ValueError, match="loss nan"):
-        list(rehearse(replace(recipe, train=replace(recipe.train, lr=1e30, lr_start=1e30, skip=0))))
+        list(rehearse(replace(recipe, train=replace(recipe.train, lr=1e12, lr_start=1e12, skip=0))))

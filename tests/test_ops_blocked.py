@@ -37,7 +37,7 @@ def problem(name: str, T: int, K: int = 7):
 @pytest.mark.parametrize(("name", "impl"), LEAN)
 def test_several_blocks_equal_the_loop(name, impl, T, monkeypatch):
     for module in (depthwise, dynamicconv):  # several parts of a cache's size, too
-        monkeypatch.setattr(module, "cached", lambda x: 9)
+        monkeypatch.setattr(module, "positions_in_cache", lambda x: 9)
     op, inputs = problem(name, T, K=41)
     out, expected = op(impl, *inputs), op("loop", *inputs)
     torch.testing.assert_close(out, expected, rtol=1e-9, atol=1e-12)

@@ -57,8 +57,8 @@ Count = whole(0, 2**62)
 """of tokens or bytes, of which there may be more than MAX_INT"""
 Number = Annotated[float, Field(strict=True)]
 """that was measured, so it may be infinite or NaN"""
-Positive = real(gt=0, le=1e30)
-NonNegative = real(ge=0, le=1e30)
+Positive = real(gt=0, le=1e12)
+NonNegative = real(ge=0, le=1e12)
 Probability = real(ge=0, lt=1)
 """at least 0 and below 1; every dropout is the probability with which a value is dropped"""
 Fraction = real(gt=0, le=1)
