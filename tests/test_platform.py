@@ -176,7 +176,14 @@ def test_a_training_that_needs_too_much_memory(yaml, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 
-    command = [*COMMAND, "train", str(yaml), "model.channels=200000", "--run", str(tmp_path / "run")]
+    command = [
+        *COMMAND,
+        "train",
+        str(yaml),
+        "model.channels=200000",
+        "--run",
+        str(tmp_path / "run"),
+    ]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", preexec_fn=limit)
     assert done.returncode == 2, done.stderr
     line = done.stderr.splitlines()[-1]
