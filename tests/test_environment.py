@@ -27,7 +27,7 @@ def bounds(*extras: str) -> dict[str, SpecifierSet]:
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
     found = {canonicalize_name(r.name): r.specifier for r in map(Requirement, lines)}
-    found.pop("dynconv", None)  # dynconv[lessons,book] inside the extra "test"
+    found.pop("dynconv", None)  # dynconv[lessons,book,tune] inside the extra "test"
     return found
 
 
@@ -45,8 +45,8 @@ def conda(file: str) -> dict[str, SpecifierSet]:
 @pytest.mark.parametrize(
     ("file", "extras", "names", "more"),
     [
-        ("environment.yml", ["lessons", "book", "test"], CONDA_CPU, {}),
-        ("environment-gpu.yml", ["lessons", "book", "test", "gpu"], CONDA_GPU, CUDA),
+        ("environment.yml", ["lessons", "book", "tune", "test"], CONDA_CPU, {}),
+        ("environment-gpu.yml", ["lessons", "book", "tune", "test", "gpu"], CONDA_GPU, CUDA),
     ],
     ids=["cpu", "gpu"],
 )
@@ -60,7 +60,7 @@ def test_constraints_pin_every_dependency_within_its_bounds():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     pins = {canonicalize_name(name): version for name, version in pins.items()}
-    for name, bound in bounds("lessons", "book", "test").items():
+    for name, bound in bounds("lessons", "book", "tune", "test").items():
         assert name in pins, f"{name} has no pin in constraints.txt"
         assert pins[name] in bound, f"{name}=={pins[name]} is outside {bound}"
 

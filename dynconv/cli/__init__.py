@@ -22,12 +22,26 @@ from dynconv.cli import (
     score,
     train,
     translate,
+    tune,
 )
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import check_output, drop_output, tune_cpu
 from dynconv.errors import UserError, memory_error, shorten
 
-COMMANDS = doctor, data, train, ablate, plan, plot, translate, generate, evaluate, score, bench
+COMMANDS = (
+    doctor,
+    data,
+    train,
+    tune,
+    ablate,
+    plan,
+    plot,
+    translate,
+    generate,
+    evaluate,
+    score,
+    bench,
+)
 INTERRUPTED, PIPE_CLOSED = 130, 141  # as shells give them: 128 and the number of the signal
 
 SMALLER = "lower --beam or train.batch_tokens, or take a smaller model or text"

@@ -74,12 +74,9 @@ class Run(NamedTuple):
 
     def finish(self) -> Signals | None:
         """Start or resume training, then score; return the signal that ended training early."""
-        results, watch, signal = self.results, Watch(), None
-        try:
-            signal = train(self.recipe, self.directory, watch, prepared=self._prepare())
-        except UserError:
-            if not any(self.directory.glob("not-finite-*.json")):
-                raise
+        results, watch = self.results, Watch()
+        signal, diverged = try_training(self.recipe, self.directory, watch)
+        if diverged:
             results["score"] = DIVERGES
         results["starts"] = [*results.get("starts", []), watch.training_seconds]
         if signal is None:
@@ -94,21 +91,6 @@ class Run(NamedTuple):
         data = self.recipe.data
         for side in filter(None, (data.source, data.target)):
             find_split(corpus_dir(data.corpus), f"{SPLIT}.{side}")
-
-    def _prepare(self) -> Path | None:
-        """Encode the corpus once for all runs of the experiment that read it alike.
-
-        Returns its directory, or None if the recipe's corpus is encoded already.
-        """
-        data = self.recipe.data
-        if is_prepared(Path(data.corpus)):
-            return None
-        kind = (data.corpus, data.source, data.target, data.vocabulary)
-        name = hashlib.sha256(repr((kind, self.recipe.model.vocab_size)).encode()).hexdigest()
-        prepared = self.directory.parent / f"text-{name[:8]}"
-        if not is_prepared(prepared):
-            prepare_corpus(self.recipe, prepared)
-        return prepared
 
     def _write(self, results: dict[str, Any]) -> None:
         replace_text(inside(self.directory, "ablation.json"), json.dumps(results, indent=1))
@@ -135,3 +117,34 @@ class Run(NamedTuple):
             "precision": resolved.train.precision,
             "threads": environments[-1]["threads"] if environments else None,
         }
+
+
+def try_training(
+    recipe: Recipe, run: Path, watch: Watch | None = None
+) -> tuple[Signals | None, bool]:
+    """Start or resume training in a run directory that shares its parent with other runs.
+
+    Returns the signal that ended it early, and whether it diverged.
+    """
+    try:
+        return train(recipe, run, watch, prepared=shared_corpus(recipe, run.parent)), False
+    except UserError:
+        if not any(run.glob("not-finite-*.json")):
+            raise
+        return None, True
+
+
+def shared_corpus(recipe: Recipe, folder: Path) -> Path | None:
+    """Encode the corpus once for all runs in a folder that read it alike.
+
+    Returns its directory, or None if the recipe's corpus is encoded already.
+    """
+    data = recipe.data
+    if is_prepared(Path(data.corpus)):
+        return None
+    kind = (data.corpus, data.source, data.target, data.vocabulary)
+    name = hashlib.sha256(repr((kind, recipe.model.vocab_size)).encode()).hexdigest()
+    prepared = folder / f"text-{name[:8]}"
+    if not is_prepared(prepared):
+        prepare_corpus(recipe, prepared)
+    return prepared

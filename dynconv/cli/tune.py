@@ -1,0 +1,44 @@
+"""`dynconv tune`: search over the settings of a recipe."""
+
+from pathlib import Path
+
+from dynconv.cli.options import add_command, add_output, add_recipe, positive, say
+
+
+def add_parser(subparsers) -> None:
+    """Add `dynconv tune`."""
+    parser = add_command(subparsers, "tune", run)
+    add_recipe(parser)
+    parser.add_argument(
+        "--space",
+        default="translation",
+        metavar="SPACE",
+        help="what to search: a shipped space, or a YAML file (default: translation)",
+    )
+    parser.add_argument(
+        "--trials", type=positive, default=16, metavar="N", help="how many (default: 16)"
+    )
+    parser.add_argument(
+        "--run",
+        dest="directory",
+        type=Path,
+        metavar="DIR",
+        help="where the trials' runs are (default: runs/tune-NAME)",
+    )
+    add_output(parser, "data/results/tune-NAME.json")
+
+
+def run(options) -> int:
+    """Search over a recipe's settings, by its validation split. The same command again resumes."""
+    from dynconv.lab.tune import tune
+
+    signal = tune(
+        options.recipe,
+        options.overrides,
+        space=options.space,
+        trials=options.trials,
+        folder=options.directory,
+        output=options.output,
+        say=say,
+    )
+    return 0 if signal is None else 128 + signal

@@ -1,0 +1,233 @@
+"""`dynconv tune`: search over the settings of a recipe, with the same space for every recipe.
+
+Every trial draws settings from the space and trains for a fraction of the recipe's updates. The
+best train again, from the first update, for the next fraction (successive halving, Jamieson and
+Talwalkar 2016). Only the validation split decides. Optuna draws the settings: the first ten
+trials' at random, the others' by its tree-structured Parzen estimator.
+"""
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from signal import Signals
+from typing import Any
+
+from optuna import Study, create_study, logging
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.samplers import TPESampler
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+from typing_extensions import TypedDict
+
+from dynconv.config import Recipe, load_recipe
+from dynconv.config.files import inside, replace_text
+from dynconv.config.recipe import find_unused
+from dynconv.config.schema import (
+    Flag,
+    Fraction,
+    Number,
+    PositiveInt,
+    checked_dataclass,
+    read_json,
+    real,
+    validate,
+    validate_json,
+    whole,
+)
+from dynconv.config.yaml12 import read_yaml
+from dynconv.errors import UserError
+from dynconv.lab import ledger
+from dynconv.lab.ablate.run import try_training
+from dynconv.train import load_model
+from dynconv.train.distributed import Ranks
+from dynconv.train.setup import check_same_recipe, run_lock
+
+SEARCHES = Path(__file__).parents[1] / "searches"
+
+
+class Result(TypedDict):
+    """What a trial has reached on the validation split."""
+
+    updates: PositiveInt
+    score: Number | None
+    """as in Validation: higher is better; None when training diverged, as is the loss"""
+    loss: Number | None
+    """nats per token"""
+
+
+@checked_dataclass
+class Range:
+    """An interval of numbers to draw from."""
+
+    low: real()
+    high: real()
+    log: Flag = False
+    """whether to draw uniformly in the logarithm"""
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high or (self.log and self.low <= 0):
+            raise ValueError(
+                f"low {self.low:g} must be below high {self.high:g}, and positive if log"
+            )
+
+
+@checked_dataclass
+class Search:
+    """What to search, and in which rounds."""
+
+    space: dict[str, Range | list[Any]]
+    """what each entry of the recipe may be: an interval, or a list of choices"""
+    fractions: tuple[Fraction, ...] = (1.0,)
+    """of the recipe's updates, for which each round trains"""
+    reduction_factor: whole(2) = 4
+    """one trial in so many goes on to the next round"""
+
+
+def load_search(name: str) -> Search:
+    """Read a shipped search, or the YAML file of one."""
+    path = Path(name) if Path(name).is_file() else SEARCHES / f"{name}.yaml"
+    if not path.is_file():
+        shipped = ", ".join(sorted(file.stem for file in SEARCHES.glob("*.yaml")))
+        raise UserError(f"no search {name!r}: not a file, and not shipped; shipped: {shipped}")
+    return validate(Search, read_yaml(path), str(path))
+
+
+def tune(
+    name: str,
+    overrides: Sequence[str],
+    space: str,
+    trials: int,
+    folder: Path | None,
+    output: Path | None,
+    say: Callable[[str], None],
+) -> Signals | None:
+    """Search, and record each trial. The same command resumes; with more trials it goes on.
+
+    name       the recipe, as `load_recipe` takes it
+    overrides  key=value, for every trial
+    space      a shipped search, or the file of one
+    trials     how many the first round has
+    folder     where the run directories ROUND-TRIAL are; None: runs/tune-NAME
+    output     JSON; None: data/results/tune-NAME.json
+
+    Returns the signal that ended it early. Raises UserError for what a user can mend.
+    """
+    search, base = load_search(space), load_recipe(name, overrides)
+    label = f"tune-{Path(name).stem.replace(':', '-')}"
+    output, folder = ledger.output_path(label, output), folder or Path("runs") / label
+    command = ["dynconv", "tune", name, *overrides, "--space", space, "--trials", str(trials)]
+    entry = ledger.entry(f"A search over the settings of {name}", shlex.join(command), {})
+    unused = find_unused(base)
+    distributions = {
+        key: FloatDistribution(values.low, values.high, log=values.log)
+        if isinstance(values, Range)
+        else CategoricalDistribution(values)
+        for key, values in search.space.items()
+        if key not in unused
+    }
+    rounds: list[list[Result]] = []
+    entry["numbers"] = {
+        "space": {key: str(d) for key, d in distributions.items()},
+        "rounds": rounds,
+    }
+
+    with run_lock(folder, Ranks()):
+        study = open_study(folder, entry["numbers"]["space"])
+        candidates = draw(study, distributions, trials)
+        for number, fraction in enumerate(search.fractions):
+            rounds.append([])
+            updates = max(1, round(base.train.updates * fraction))
+            length = f"train.updates={updates}", f"train.validate_every={updates}"
+            for trial, settings in candidates:
+                recipe = load_recipe(name, [*overrides, *settings, *length])
+                result = train_trial(recipe, folder / f"{number}-{trial:03}")
+                if isinstance(result, Signals):
+                    return result
+                if study.trials[trial].state == TrialState.RUNNING:
+                    study.tell(trial, quality(result)[0])
+                rounds[-1].append({"trial": trial, "settings": settings, **result})
+                ledger.write(output, entry)
+                say(describe(rounds[-1][-1]))
+            candidates = best(rounds[-1], search)
+    chosen = max(rounds[-1], key=quality)
+    say(f"best: {describe(chosen)}\nwritten to {output}")
+    return None
+
+
+def open_study(folder: Path, space: dict[str, str]) -> Study:
+    """Open the study of a folder, or begin one; UserError if it searches another space."""
+    logging.set_verbosity(logging.WARNING)
+    storage = JournalStorage(JournalFileBackend(str(folder / "trials.log")))
+    study = create_study(
+        storage=storage, study_name="tune", direction="maximize", load_if_exists=True
+    )
+    if study.user_attrs.get("space", space) != space:
+        raise UserError(f"{folder} holds a search over another space: name another --run")
+    study.set_user_attr("space", space)
+    # the sampler starts anew with each process, and must not draw the same settings again
+    study.sampler = TPESampler(seed=len(study.trials))
+    return study
+
+
+def draw(
+    study: Study, distributions: dict[str, Any], trials: int
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield number and settings of each trial: first those drawn before, then new ones."""
+    for trial in study.trials[:trials]:
+        yield trial.number, overrides_of(trial.params)
+    while len(study.trials) < trials:
+        trial = study.ask(distributions)
+        yield trial.number, overrides_of(trial.params)
+
+
+def overrides_of(settings: dict[str, Any]) -> list[str]:
+    """Write settings as key=value, numbers with three digits."""
+    return [f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()]
+
+
+def train_trial(recipe: Recipe, run: Path) -> Result | Signals:
+    """Start or resume a trial; return its score and loss on the validation split.
+
+    Both are None when training diverged. A signal that ended training early is returned instead.
+    """
+    record = run / "trial.json"
+    if record.exists():
+        check_same_recipe(recipe, run)
+        remedy = "remove it, and the trial is scored again"
+        return validate_json(Result, read_json(record, remedy), record, remedy)
+    signal, diverged = try_training(recipe, run)
+    if signal is not None:
+        return signal
+    meta = {} if diverged else load_model(run, "last").checkpoint.meta
+    result: Result = {
+        "updates": recipe.train.updates,
+        "score": meta.get("score"),
+        "loss": meta.get("loss"),
+    }
+    replace_text(inside(run, "trial.json"), json.dumps(result))
+    return result
+
+
+def best(results: list[Result], search: Search) -> list[tuple[int, list[str]]]:
+    """Return the trials that go on to the next round, the best first."""
+    ranked = sorted(results, key=quality, reverse=True)
+    return [
+        (r["trial"], r["settings"])
+        for r in ranked[: max(1, len(ranked) // search.reduction_factor)]
+    ]
+
+
+def quality(result: Result) -> tuple[float, float]:
+    """Return the score, then the negative loss; a trial that diverged is the worst."""
+    if result["score"] is None:
+        return -math.inf, -math.inf
+    return result["score"], -result["loss"]
+
+
+def describe(result: Result) -> str:
+    """Return a result in one line."""
+    score = "diverges" if result["score"] is None else f"{result['score']:.2f}"
+    return f"{score} after {result['updates']} updates: {' '.join(result['settings'])}"
