@@ -17,7 +17,7 @@ from conftest import ROOT
 
 from dynconv.teach.lessons import check, run
 
-HEADINGS = [
+STAGES = [
     "Question",
     "By hand",
     "The equation",
@@ -26,10 +26,9 @@ HEADINGS = [
     "See it",
     "Measure",
     "Check against the package",
-    "Exercises",
-    "Recap",
-    "References",
 ]
+"""the headings of the first edition, which said what a section does and not what it is about"""
+END = ["Exercises", "Recap", "References"]
 KINDS = ("predict", "derive", "implement", "measure", "find the bug", "open")
 LESSONS = ROOT / "lessons"
 PACKAGE = ROOT / "dynconv"
@@ -81,22 +80,61 @@ def test_the_template_runs(tmp_path):
     check(text)
 
 
+def first_edition(source: str) -> bool:
+    """Whether a lesson still has the form of the first edition, with the same headings in each."""
+    return "**You will build**" in source
+
+
 @each_text
 def test_opening_and_headings(text):
     source = prose(text)
     assert re.match(r"\(lesson-[a-z0-9-]+\)=\n# \S", source), "a label and a title come first"
-    for promise in ("You will build", "Time", "GPU", "Needs"):
-        assert f"**{promise}**" in source.partition("\n## ")[0], f"no line **{promise}**"
-    assert re.findall(r"^## (.+)$", source, re.MULTILINE) == HEADINGS
+    opening = source.partition("\n## ")[0]
+    headings = re.findall(r"^## (.+)$", source, re.MULTILINE)
+    if first_edition(source):
+        for promise in ("You will build", "Time", "GPU", "Needs"):
+            assert f"**{promise}**" in opening, f"no line **{promise}**"
+        assert headings == STAGES + END
+    else:
+        assert re.search(r"^# .+\n\n\*\d+ minutes · runs in .+ · .*GPU.* · .+\*$", opening, re.M), (
+            opening
+        )
+        question = re.search(r"\*\*[^*]+\?\*\*", opening)
+        assert question, "no question in bold before the first heading"
+        before = len(opening[: question.start()].split())
+        assert before <= 250, f"{before} words before the question: it is not on the first screen"
+        assert headings[-3:] == END
+        assert not {*headings} & {*STAGES}, "headings name the content, not the stage"
+
+
+def minutes(text: Path) -> int:
+    """The minutes that a lesson states."""
+    return int(re.search(r"^(?:\*|\*\*Time\*\* )(\d+) minutes", prose(text), re.MULTILINE)[1])
+
+
+@each_text
+def test_reading_takes_the_minutes_that_are_stated(text):
+    """200 words a minute and three seconds per line of code, without the solutions."""
+    words = code_lines = 0
+    inside = False
+    for cell in all_cells(text):
+        inside |= "{solution-start}" in cell.source
+        if not inside and cell.cell_type == "code":
+            code_lines += sum(bool(line.strip()) for line in cell.source.splitlines())
+        elif not inside:
+            words += len(re.sub(r"\$[^$]*\$", "x", cell.source).split())
+        inside &= "{solution-end}" not in cell.source
+    read = words / 200 + code_lines * 3 / 60
+    if not first_edition(prose(text)):
+        assert abs(minutes(text) - read) <= 2, f"{words} words and {code_lines} lines: {read:.0f}"
 
 
 @each_lesson
 def test_readme_has_its_title_and_minutes(text):
     source, number = prose(text), text.name[:2]
     title = re.search(r"^# (.+)$", source, re.MULTILINE)[1]
-    minutes = re.search(r"^\*\*Time\*\* (\d+) minutes", source, re.MULTILINE)[1]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"| {number} | [{title}](lessons/{text.name}) | {minutes} |" in readme
+    assert f"| {number} | [{title}](lessons/{text.name}) | {minutes(text)} |" in readme
 
 
 def test_contents_number_the_lessons_as_their_files():
@@ -191,6 +229,19 @@ def test_figures_have_a_size_and_are_shown(text):
 
 
 @each_text
+def test_figures_have_alternative_texts_and_fold_their_code(text):
+    if first_edition(prose(text)):
+        return
+    first, *others = cells(text, "code")
+    assert "hide-input" in tags(first), "fold the imports"
+    for cell in others:
+        if cell.source.endswith("plt.show()") and "solution" not in tags(cell):
+            alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
+            assert re.fullmatch(r"[A-Z].{30,}\.", alt), f"{alt!r} is no sentence"
+            assert "hide-input" in tags(cell), cell.source
+
+
+@each_text
 def test_claims_are_asserted(text):
     trees = [ast.parse(cell.source) for cell in cells(text, "code")]
     assert sum(isinstance(node, ast.Assert) for tree in trees for node in ast.walk(tree)) >= 3
@@ -215,6 +266,7 @@ def test_exercises_have_solutions(text):
     assert 3 <= len(kinds) <= 6
     for title in kinds:
         assert title.endswith(tuple(f"({kind})" for kind in KINDS)), title
+        assert first_edition(source) or re.match(r"★{1,3} \S", title), f"{title}: how difficult?"
     exercises = re.findall(r"^`{3,}\{exercise(?:-start)?\}.*\n:label: (.+)$", source, re.MULTILINE)
     solutions = re.findall(
         r"^`{3,}\{solution-start\} (.+)\n:label: .+\n:class: dropdown$", source, re.M

@@ -51,11 +51,13 @@ def name_cells(notebook) -> None:
 
 
 def folding(cell) -> dict[str, bool]:
-    """Return what JupyterLab hides of a code cell: solutions, and what follows a Predict."""
+    """Return what JupyterLab hides of a code cell: solutions, code and outputs with a tag for it."""
     tags = cell.metadata.get("tags", [])
-    if "solution" in tags:
-        return {"source_hidden": True, "outputs_hidden": True}
-    return {"outputs_hidden": True} if "hide-output" in tags else {}
+    hidden = {
+        "source_hidden": "solution" in tags or "hide-input" in tags,
+        "outputs_hidden": "solution" in tags or "hide-output" in tags,
+    }
+    return {part: True for part, hide in hidden.items() if hide}
 
 
 def run(text: Path) -> None:
