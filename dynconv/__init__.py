@@ -7,10 +7,8 @@ from typing import Any
 __version__ = "0.2.0.dev0"
 
 
-def export_lazily(
-    package: str, exports: dict[str, list[str]]
-) -> tuple[list[str], Callable[[str], Any]]:
-    """Return `__all__` and `__getattr__` of a package that imports a name when it is first used.
+def import_lazily(package: str, exports: dict[str, list[str]]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package that imports each name when it is first used.
 
     exports  names by the module that defines them
     """
@@ -21,4 +19,4 @@ def export_lazily(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f"{package}.{module_of[name]}"), name)
 
-    return list(module_of), import_name
+    return import_name

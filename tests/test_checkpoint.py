@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dynconv.config.files import claim
 from dynconv.errors import UserError
+from dynconv.files import claim
 from dynconv.models import build
 from dynconv.train import checkpoint, load_model, train
 from dynconv.train.checkpoint import FORMAT, Checkpoint, Checkpoints

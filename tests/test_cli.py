@@ -401,7 +401,7 @@ def test_unknown_options_are_refused(yaml, capsys):
 def test_doctor_and_data_list(capsys):
     assert cli.main(["doctor"]) == 0
     text = capsys.readouterr().out
-    assert " taps if K <= 3 and T > 10, else band if T <= 64, else blocked" in text
+    assert " taps if K <= 3 and T >= 11, else band if T <= 64, else blocked" in text
     assert "torch" in text
     assert cli.main(["data", "list"]) == 0
     assert "libreoffice-de-en" in capsys.readouterr().out

@@ -16,8 +16,8 @@ import pytest
 from server import Served, serving
 
 from dynconv import cli
-from dynconv.config.files import claim, locked
 from dynconv.errors import UserError
+from dynconv.files import claim, locked
 from dynconv.text import fetch as fetching
 from dynconv.text.fetch import unpack_corpus
 

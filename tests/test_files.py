@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from dynconv.config import files
-from dynconv.config.files import locked, refusal, replace_text
+from dynconv import files
 from dynconv.errors import UserError
+from dynconv.files import locked, refusal, replace_text
 
 
 @pytest.mark.parametrize(

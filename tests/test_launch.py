@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from contextlib import contextmanager
 from functools import partial
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import torch
 from conftest import gpu_record
 
 from dynconv import ops
+from dynconv.errors import UserError
 from dynconv.kernels.cuda import build, call, plan
 from dynconv.kernels.cuda.plan import Launch, contiguous
 from dynconv.kernels.dtypes import accumulator
@@ -341,6 +343,21 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "sources_hash", lambda: "other sources")
     build.verified_architectures.cache_clear()
     assert build.verified_architectures() == {}
+    for damaged in ("{", "[]", "{}", '{"numbers": {"passed": 3}}'):
+        (tmp_path / record).write_text(damaged, encoding="utf-8")
+        build.verified_architectures.cache_clear()
+        with pytest.raises(UserError, match="sm_90.json: no record of the GPU tests .* again"):
+            build.verified_architectures()
+
+
+@pytest.mark.parametrize("name", ["cuda/talk.cu", "cuda/call.py", "layout.py", "schema.py"])
+def test_a_record_is_of_all_that_decides_a_launch(name, tmp_path, monkeypatch):
+    copy = shutil.copytree(build.SOURCES.parent, tmp_path / "kernels")
+    monkeypatch.setattr(build, "SOURCES", copy / "cuda")
+    before = build.sources_hash()
+    with (copy / name).open("a", encoding="utf-8") as file:
+        file.write("\n")
+    assert build.sources_hash() != before
 
 
 PASS = SimpleNamespace(keywords=("gpu",))

@@ -49,6 +49,19 @@ def test_several_blocks_equal_the_loop(name, impl, T, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "impl"), LEAN)
+def test_autocast_changes_no_bit(name, impl):
+    """Neither of the results nor of the gradients."""
+    op, inputs = problem(name, T=40)
+    inputs = [z.detach().float().requires_grad_() for z in inputs]
+    results = []
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            out = op(impl, *inputs)
+            results.append((out, *torch.autograd.grad(out, inputs, torch.ones_like(out))))
+    assert all(map(torch.equal, *results))
+
+
+@pytest.mark.parametrize(("name", "impl"), LEAN)
 def test_nothing_but_the_inputs_is_kept(name, impl):
     op, inputs = problem(name, T=40)
     kept = {}

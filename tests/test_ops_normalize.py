@@ -1,12 +1,14 @@
 """The ten normalisations of Wu et al. 2019, Table 6."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 
 from dynconv import ops
-from dynconv.ops.normalize import KINDS
+from dynconv.config.model import Normalization
+from dynconv.ops.normalize import NORMALIZATIONS
 
 F64 = torch.float64
 W = torch.tensor([3.0, -4.0, 0.5], dtype=F64)
@@ -27,7 +29,8 @@ BY_HAND = {
 
 
 def test_table_6_has_ten_rows():
-    assert list(KINDS) == list(BY_HAND) and len(BY_HAND) == 10
+    names = list(get_args(Normalization))
+    assert names == list(NORMALIZATIONS) == list(BY_HAND) and len(names) == 10
 
 
 @pytest.mark.parametrize("kind", BY_HAND)

@@ -11,8 +11,8 @@ import pytest
 from raw_sets import lines, put, sgm
 
 from dynconv import cli
-from dynconv.config.files import claim, locked
 from dynconv.errors import UserError
+from dynconv.files import claim, locked
 from dynconv.text import Pairs, open_prepared, sets
 from dynconv.text.corpus import stream_lines
 from dynconv.text.sets import iwslt, steps

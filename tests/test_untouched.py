@@ -11,8 +11,8 @@ import pytest
 
 from dynconv import cli
 from dynconv.config import dump_recipe, files
-from dynconv.config.files import claim, inside, replace_text, scratch_folder, set_aside
 from dynconv.errors import UserError
+from dynconv.files import claim, inside, replace_text, scratch_folder, set_aside
 from dynconv.text import prepare
 from dynconv.train import train
 from dynconv.train.checkpoint import Checkpoints

@@ -14,8 +14,8 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Draw the curves of one or more runs."""
-    from dynconv.config.files import check_output, inside
     from dynconv.errors import UserError
+    from dynconv.files import check_output, inside
     from dynconv.lab.plot import plot
     from dynconv.train.setup import is_run
 

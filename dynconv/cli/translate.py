@@ -18,7 +18,7 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Translate text: one line out for each line in, in order."""
-    from dynconv.config.files import check_output, replace_text
+    from dynconv.files import check_output, replace_text
     from dynconv.text import read_lines
     from dynconv.text.corpus import decode_utf8
 

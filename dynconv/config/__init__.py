@@ -1,31 +1,52 @@
 """Recipes and experiments: the schema, and how YAML fills it."""
 
-from dynconv import export_lazily
+from dynconv.config.experiment import Experiment, Row
+from dynconv.config.load import (
+    differences,
+    dump_recipe,
+    find_experiment,
+    find_recipe,
+    load_experiment,
+    load_recipe,
+    load_row,
+    run_name,
+    shipped_experiments,
+    shipped_recipes,
+)
+from dynconv.config.model import (
+    MODELS,
+    AnyModelConfig,
+    ConvS2SConfig,
+    ConvStackConfig,
+    LanguageModelConfig,
+    ModelConfig,
+    StackConfig,
+)
+from dynconv.config.recipe import DataConfig, DecodeConfig, Published, Recipe, TrainConfig
 
-EXPORTS = {
-    "experiment": ["Experiment", "Row"],
-    "load": [
-        "differences",
-        "dump_recipe",
-        "find_experiment",
-        "find_recipe",
-        "load_experiment",
-        "load_recipe",
-        "load_row",
-        "run_name",
-        "shipped_experiments",
-        "shipped_recipes",
-    ],
-    "model": [
-        "MODELS",
-        "AnyModelConfig",
-        "ConvS2SConfig",
-        "ConvStackConfig",
-        "LanguageModelConfig",
-        "ModelConfig",
-        "StackConfig",
-    ],
-    "recipe": ["DataConfig", "DecodeConfig", "Published", "Recipe", "TrainConfig"],
-}
-# so that `config.files` does not load PyTorch
-__all__, __getattr__ = export_lazily(__name__, EXPORTS)
+__all__ = [
+    "MODELS",
+    "AnyModelConfig",
+    "ConvS2SConfig",
+    "ConvStackConfig",
+    "DataConfig",
+    "DecodeConfig",
+    "Experiment",
+    "LanguageModelConfig",
+    "ModelConfig",
+    "Published",
+    "Recipe",
+    "Row",
+    "StackConfig",
+    "TrainConfig",
+    "differences",
+    "dump_recipe",
+    "find_experiment",
+    "find_recipe",
+    "load_experiment",
+    "load_recipe",
+    "load_row",
+    "run_name",
+    "shipped_experiments",
+    "shipped_recipes",
+]

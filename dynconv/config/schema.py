@@ -1,9 +1,8 @@
 """Types that check their entries, as YAML or JSON describes them, and errors in one line.
 
-A file that dynconv reads back has a dataclass or TypedDict of its own, and `read_json` checks it.
+A file that dynconv reads back has a dataclass or TypedDict of its own: `validate_json` checks it.
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -81,21 +80,6 @@ def validate(schema: Any, tree: Any, where: str, section: str = "") -> Any:
     """
     with one_line_errors(schema, f"{where}: ", section):
         return TypeAdapter(schema).validate_python(tree)
-
-
-def read_json(path: Path, remedy: str) -> Any:
-    """Return the content of a JSON file.
-
-    Raises UserError that ends with the remedy when it cannot be read; FileNotFoundError as it is.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not readable as JSON ({error}): {remedy}") from None
 
 
 def validate_json(schema: Any, tree: Any, path: Path | str, remedy: str) -> Any:

@@ -4,6 +4,9 @@ from torch import Tensor
 
 from dynconv.kernels.dtypes import upcast
 
+NARROW = 8
+"""fewest channels per head that make good use of the vectors of the C kernels"""
+
 
 def rows(x: Tensor) -> Tensor:
     """Return x (B, T, C) with contiguous channels; batch and time may have any strides."""

@@ -21,7 +21,7 @@ from torch import Tensor
 from dynconv.kernels.layout import offsets
 
 library = torch.library.Library("dynconv", "DEF")
-ops = torch.ops.dynconv
+torch_ops = torch.ops.dynconv
 
 
 def save_inputs(ctx, inputs, output) -> None:
@@ -73,16 +73,16 @@ def if_needed(ctx, index: int, function: Callable, *arguments):
 def differentiate_conv(ctx, g):
     (x, weight), (pad,) = ctx.saved_tensors, ctx.sizes
     if all(ctx.needs_input_grad[:2]):
-        return *ops.conv_backward(g, x, weight, pad), None
-    dx = if_needed(ctx, 0, ops.conv_grad_input, g, weight, pad)
-    return dx, if_needed(ctx, 1, ops.conv_grad_weight, g, x, weight.shape, pad), None
+        return *torch_ops.conv_backward(g, x, weight, pad), None
+    dx = if_needed(ctx, 0, torch_ops.conv_grad_input, g, weight, pad)
+    return dx, if_needed(ctx, 1, torch_ops.conv_grad_weight, g, x, weight.shape, pad), None
 
 
 @define("conv_grad_input(Tensor g, Tensor weight, int pad_left) -> Tensor")
 def differentiate_conv_grad_input(ctx, ddx):
     (g, weight), (pad,) = ctx.saved_tensors, ctx.sizes
-    dg = if_needed(ctx, 0, ops.conv, ddx, weight, pad)
-    return dg, if_needed(ctx, 1, ops.conv_grad_weight, g, ddx, weight.shape, pad), None
+    dg = if_needed(ctx, 0, torch_ops.conv, ddx, weight, pad)
+    return dg, if_needed(ctx, 1, torch_ops.conv_grad_weight, g, ddx, weight.shape, pad), None
 
 
 @define(
@@ -91,8 +91,8 @@ def differentiate_conv_grad_input(ctx, ddx):
 )
 def differentiate_conv_grad_weight(ctx, ddw):
     (g, x), (_, pad) = ctx.saved_tensors, ctx.sizes
-    dg = if_needed(ctx, 0, ops.conv, x, ddw, pad)
-    return dg, if_needed(ctx, 1, ops.conv_grad_input, g, ddw, pad), None, None
+    dg = if_needed(ctx, 0, torch_ops.conv, x, ddw, pad)
+    return dg, if_needed(ctx, 1, torch_ops.conv_grad_input, g, ddw, pad), None, None
 
 
 @define(
@@ -101,16 +101,16 @@ def differentiate_conv_grad_weight(ctx, ddw):
 )
 def differentiate_conv_backward(ctx, ddx, ddw):
     (g, x, weight), (pad,) = ctx.saved_tensors, ctx.sizes
-    dg = ops.conv(ddx, weight, pad) + ops.conv(x, ddw, pad)
-    dx = ops.conv_grad_input(g, ddw, pad)
-    return dg, dx, ops.conv_grad_weight(g, ddx, weight.shape, pad), None
+    dg = torch_ops.conv(ddx, weight, pad) + torch_ops.conv(x, ddw, pad)
+    dx = torch_ops.conv_grad_input(g, ddw, pad)
+    return dg, dx, torch_ops.conv_grad_weight(g, ddx, weight.shape, pad), None
 
 
 @define(
     "conv_softmax(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor"
 )
 def differentiate_conv_softmax(ctx, g):
-    gradients = ops.conv_softmax_backward(g, *ctx.saved_tensors, *ctx.sizes)
+    gradients = torch_ops.conv_softmax_backward(g, *ctx.saved_tensors, *ctx.sizes)
     return *gradients, None, None, None
 
 
@@ -127,7 +127,7 @@ def refuse_conv_softmax(ctx, *gradients):
 @define("talk(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor")
 def differentiate_talk(ctx, g):
     x, left, right = ctx.saved_tensors
-    dx, dleft, dright = ops.talk_backward(g, x, left, right, *ctx.sizes)
+    dx, dleft, dright = torch_ops.talk_backward(g, x, left, right, *ctx.sizes)
     dright = None if right is None else dright.to(right.dtype)
     return dx, dleft.to(left.dtype), dright, None, None
 
@@ -147,7 +147,7 @@ def refuse_talk(ctx, *gradients):
 
 @define("cumulative_mean(Tensor x, bool backward) -> Tensor", save=save_direction)
 def differentiate_cumulative_mean(ctx, g):
-    return ops.cumulative_mean(g, not ctx.backward), None
+    return torch_ops.cumulative_mean(g, not ctx.backward), None
 
 
 define(

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from dynconv.config.files import check_output, replace_text
+from dynconv.files import check_output, replace_text
 from dynconv.text.corpus import data_dir
 from dynconv.train.environment import commit, processor
 

@@ -3,8 +3,8 @@
 import io
 from pathlib import Path
 
-from dynconv.config.files import replace_bytes
 from dynconv.errors import UserError
+from dynconv.files import replace_bytes
 
 # Chosen so that all pairs stay apart for normal, red-blind and green-blind sight, and so that the
 # seven differ in lightness, which is all that a grey print keeps.

@@ -23,7 +23,6 @@ from optuna.trial import TrialState
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.files import inside, replace_text
 from dynconv.config.recipe import find_unused
 from dynconv.config.schema import (
     Flag,
@@ -31,7 +30,6 @@ from dynconv.config.schema import (
     Number,
     PositiveInt,
     checked_dataclass,
-    read_json,
     real,
     validate,
     validate_json,
@@ -39,6 +37,7 @@ from dynconv.config.schema import (
 )
 from dynconv.config.yaml12 import read_yaml
 from dynconv.errors import UserError
+from dynconv.files import inside, read_json, replace_text
 from dynconv.lab import ledger
 from dynconv.lab.ablate.run import try_training
 from dynconv.train import load_model

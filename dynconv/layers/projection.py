@@ -47,9 +47,11 @@ class ProjectedMixer(nn.Module):
     weight_dropout  share of the kernel weights, or of TaLK's offsets, that is dropped
     input_dropout   share of the inputs that is dropped before they are projected
 
-    A subclass creates the parameters of its kernel and, last, `out_proj`. It mixes projected
-    inputs in `_mix(x)`, and in `_mix_last(x, history)` the last positions x of a history.
+    A subclass creates the parameters of its kernel and, last, `out_proj`, and defines `_mix` and
+    `_mix_last`.
     """
+
+    out_proj: nn.Linear
 
     def __init__(
         self,
@@ -64,6 +66,14 @@ class ProjectedMixer(nn.Module):
         super().__init__()
         self.past, self.causal, self.weight_dropout = past, causal, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
+
+    def _mix(self, x: Tensor) -> Tensor:
+        """Return the mixed positions (B, T, C) of projected inputs x (B, T, C)."""
+        raise NotImplementedError
+
+    def _mix_last(self, x: Tensor, history: History) -> Tensor:
+        """Return the mixed positions (N, n, C) of x (N, n, C), which are the last of `history`."""
+        raise NotImplementedError
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         return self.out_proj(self._mix(self.in_proj(x, pad_mask)))

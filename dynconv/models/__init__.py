@@ -5,13 +5,13 @@ returns log-probabilities, because an adaptive softmax has no logits. In all thr
 are what `output` receives, and `step` extends a decoded prefix by new tokens.
 """
 
-from dynconv import export_lazily
+from typing import TYPE_CHECKING
 
-EXPORTS = {
-    "assemble": ["build", "count_parameters"],
-    "convs2s": ["ConvS2S"],
-    "language": ["LanguageModel"],
-    "seq2seq": ["Seq2Seq"],
-}
-# so that reading a recipe, which takes the names of the mixers from here, does not load PyTorch
-__all__, __getattr__ = export_lazily(__name__, EXPORTS)
+from dynconv import import_lazily
+
+if TYPE_CHECKING:
+    from dynconv.models.assemble import ConvS2S, LanguageModel, Seq2Seq, build, count_parameters
+
+__all__ = ["ConvS2S", "LanguageModel", "Seq2Seq", "build", "count_parameters"]
+# Reading a recipe takes the names of the mixers from this package, and does not load PyTorch.
+__getattr__ = import_lazily(__name__, {"assemble": __all__})

@@ -1,4 +1,4 @@
-"""What encoder-decoder and language model share: embeddings, and a stack of causal blocks."""
+"""Contains what encoder-decoder and language model share: embeddings and decoding by steps."""
 
 from __future__ import annotations
 
@@ -51,25 +51,20 @@ class DecoderState(NamedTuple):
         return DecoderState(self.position, mixers, source)
 
 
-class Decoder(nn.Module):
-    """Embeds tokens and applies causal blocks, `self.decoder`: the base of both models."""
+def embed(table: nn.Module, tokens: Tensor, start: int = 0) -> Tensor:
+    """Return sqrt(C) times each token's embedding plus its position's: (B, T) to (B, T, C)."""
+    x = table(tokens)
+    C = x.shape[2]
+    positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+    return x * C**0.5 + sinusoids(positions, C).to(x.dtype)
 
-    max_positions: int | None = None
-    """most tokens of a source or a text: sinusoids have no limit"""
 
-    def embed(self, table: nn.Module, tokens: Tensor, start: int = 0) -> Tensor:
-        """Return sqrt(C) times the token's embedding plus its position's; (B, T) to (B, T, C)."""
-        C = self.config.channels
-        positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
-        x = table(tokens) * C**0.5
-        return self.dropout(x + sinusoids(positions, C).to(x.dtype))
-
-    def step_blocks(
-        self, x: Tensor, state: DecoderState, pad_mask: Tensor | None = None
-    ) -> tuple[Tensor, DecoderState]:
-        """Return hidden states at n new positions, given embedded (N, n, C), and the next state."""
-        mixers = []
-        for block, mixer, source in zip(self.decoder, state.mixers, state.source, strict=True):
-            x, mixer = block.step(x, mixer, (source, pad_mask))
-            mixers.append(mixer)
-        return self.decoder_norm(x), DecoderState(state.position + x.shape[1], mixers, state.source)
+def step_blocks(
+    blocks: nn.ModuleList, x: Tensor, state: DecoderState, pad_mask: Tensor | None = None
+) -> tuple[Tensor, DecoderState]:
+    """Return the last block's outputs at n new positions x (N, n, C), and the next state."""
+    mixers = []
+    for block, mixer, source in zip(blocks, state.mixers, state.source, strict=True):
+        x, mixer = block.step(x, mixer, (source, pad_mask))
+        mixers.append(mixer)
+    return x, DecoderState(state.position + x.shape[1], mixers, state.source)

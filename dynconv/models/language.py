@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax, LinearSoftmax
-from dynconv.models.decoder import Decoder, DecoderState, embedding
+from dynconv.models.decoder import DecoderState, embed, embedding, step_blocks
 
 if TYPE_CHECKING:
     from dynconv.config import LanguageModelConfig
 
 
-class LanguageModel(Decoder):
+class LanguageModel(nn.Module):
     """Maps tokens (B, T) to log-probabilities (B, T, V) of the token after each of them.
 
     With `config.cutoffs`, embeddings and softmax are adaptive; otherwise they are a table and a
     linear layer.
     """
+
+    max_positions: int | None = None  # sinusoids have no limit
 
     def __init__(self, config: LanguageModelConfig, decoder: list):
         super().__init__()
@@ -41,7 +43,7 @@ class LanguageModel(Decoder):
 
     def hidden_states(self, tokens: Tensor) -> Tensor:
         """Return hidden states (B, T, C) after each prefix of tokens (B, T), padded at the end."""
-        x = self.embed(self.embedding, tokens)
+        x = self.dropout(embed(self.embedding, tokens))
         for block in self.decoder:
             x = block(x)
         return self.decoder_norm(x)
@@ -61,6 +63,6 @@ class LanguageModel(Decoder):
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Return log-probabilities (B, n, V) after n new tokens (B, n), and the next state."""
-        x = self.embed(self.embedding, tokens, state.position)
-        hidden, state = self.step_blocks(x, state)
-        return self.output(hidden), state
+        x = self.dropout(embed(self.embedding, tokens, state.position))
+        x, state = step_blocks(self.decoder, x, state)
+        return self.output(self.decoder_norm(x)), state

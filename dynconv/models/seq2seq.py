@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor, nn
 
 from dynconv.layers.history import select_rows
-from dynconv.models.decoder import Decoder, DecoderState, embedding
+from dynconv.models.decoder import DecoderState, embed, embedding, step_blocks
 
 if TYPE_CHECKING:
     from dynconv.config import ModelConfig
@@ -23,8 +23,10 @@ class Memory(NamedTuple):
         return select_rows(self, rows)
 
 
-class Seq2Seq(Decoder):
+class Seq2Seq(nn.Module):
     """Maps source (B, S) and target tokens (B, T) to logits (B, T, V)."""
+
+    max_positions: int | None = None  # sinusoids have no limit
 
     def __init__(self, config: ModelConfig, encoder: list, decoder: list):
         super().__init__()
@@ -46,14 +48,14 @@ class Seq2Seq(Decoder):
 
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> Memory:
         """Encode source (B, S) int64; pad_mask (B, S) bool is True at padding."""
-        x = self.embed(self.source_embedding, source)
+        x = self.dropout(embed(self.source_embedding, source))
         for block in self.encoder:
             x = block(x, pad_mask)
         return Memory(self.encoder_norm(x), pad_mask)
 
     def hidden_states(self, target: Tensor, memory: Memory) -> Tensor:
         """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
-        x = self.embed(self.target_embedding, target)
+        x = self.dropout(embed(self.target_embedding, target))
         for block in self.decoder:
             x = block(x, source=(block.cross.project(memory.states), memory.pad_mask))
         return self.decoder_norm(x)
@@ -74,6 +76,6 @@ class Seq2Seq(Decoder):
 
         N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
         """
-        x = self.embed(self.target_embedding, tokens, state.position)
-        hidden, state = self.step_blocks(x, state, memory.pad_mask)
-        return self.output(hidden), state
+        x = self.dropout(embed(self.target_embedding, tokens, state.position))
+        x, state = step_blocks(self.decoder, x, state, memory.pad_mask)
+        return self.output(self.decoder_norm(x)), state

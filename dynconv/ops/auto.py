@@ -12,6 +12,7 @@ were measured on a CPU with one thread, B = 10, C = 1,024, H = 16, K in (3, 31),
 1,000) and at B = 100, T = 32, C = 512, H = 4.
 """
 
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -24,32 +25,28 @@ KERNELS = {"native": native, "cuda": cuda}  # each with missing(), runs(x) and o
 
 
 class Rule(NamedTuple):
-    """Takes `impl` if holds(T, K), by default always; `when` says the same in words."""
+    """Chooses `impl` for T positions and K taps within these limits, themselves included."""
 
     impl: str
-    when: str = ""
-    holds: Callable[[int, int], bool] = lambda T, K: True
+    min_T: int = 1
+    max_T: int = sys.maxsize
+    max_K: int = sys.maxsize
+
+    def holds(self, T: int, K: int) -> bool:
+        return self.min_T <= T <= self.max_T and K <= self.max_K
 
     def __str__(self) -> str:
-        return f"{self.impl} {self.when}".strip()
+        limits = {"K <=": self.max_K, "T >=": self.min_T, "T <=": self.max_T}
+        given = [f"{words} {n}" for words, n in limits.items() if n not in (1, sys.maxsize)]
+        return f"{self.impl} if {' and '.join(given)}" if given else self.impl
 
 
 RULES: dict[str, tuple[Rule, ...]] = {
     "depthwise_conv": (Rule("channels_last"),),
-    "light_conv": (
-        Rule("band", "if T <= 10", lambda T, K: T <= 10),
-        Rule("channels_last"),
-    ),
-    "dynamic_conv": (
-        Rule("taps", "if K <= 3 and T > 10", lambda T, K: K <= 3 and T > 10),
-        Rule("band", "if T <= 64", lambda T, K: T <= 64),
-        Rule("blocked"),
-    ),
+    "light_conv": (Rule("band", max_T=10), Rule("channels_last")),
+    "dynamic_conv": (Rule("taps", max_K=3, min_T=11), Rule("band", max_T=64), Rule("blocked")),
     "dynamic_conv_softmax": (Rule("separate"),),
-    "talk_conv": (
-        Rule("window", "if T <= 10", lambda T, K: T <= 10),
-        Rule("blocked"),
-    ),
+    "talk_conv": (Rule("window", max_T=10), Rule("blocked")),
     "cumulative_mean": (Rule("blocked"),),
 }
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels import ops as kernels
+from dynconv.kernels import torch_ops
 from dynconv.kernels.dtypes import upcast
 from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.checks import check_sequence
@@ -63,7 +63,7 @@ def cumulative_mean_blocked(x: Tensor) -> Tensor:
 
 def cumulative_mean_kernel(x: Tensor) -> Tensor:
     """Call the C kernel, which adds in float64, or the CUDA kernel, in float32 by pieces."""
-    return kernels.cumulative_mean(x, False)
+    return torch_ops.cumulative_mean(x, False)
 
 
 IMPLEMENTATIONS: Implementations = {

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels import ops as kernels
+from dynconv.kernels import torch_ops
 from dynconv.kernels.dtypes import accumulator
 from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import convolve, positions_in_cache
@@ -83,8 +83,8 @@ IMPLEMENTATIONS: Implementations = {
     "shifted": depthwise_conv_shifted,
     "conv1d": depthwise_conv_conv1d,
     "channels_last": depthwise_conv_channels_last,
-    "native": kernels.conv,
-    "cuda": kernels.conv,
+    "native": torch_ops.conv,
+    "cuda": torch_ops.conv,
 }
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels import ops as kernels
+from dynconv.kernels import torch_ops
 from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
@@ -177,8 +177,8 @@ IMPLEMENTATIONS: Implementations = {
     "shifted": dynamic_conv_shifted,
     "taps": dynamic_conv_taps,
     "blocked": dynamic_conv_blocked,
-    "native": kernels.conv,
-    "cuda": kernels.conv,
+    "native": torch_ops.conv,
+    "cuda": torch_ops.conv,
 }
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dynconv.kernels import ops as kernels
+from dynconv.kernels import torch_ops
 from dynconv.kernels.dtypes import accumulator
 from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals
@@ -95,8 +95,8 @@ IMPLEMENTATIONS: Implementations = {
     "blocked": by_dynamic_conv(dynamic_conv_blocked),
     "conv1d": light_conv_conv1d,
     "channels_last": light_conv_channels_last,
-    "native": kernels.conv,
-    "cuda": kernels.conv,
+    "native": torch_ops.conv,
+    "cuda": torch_ops.conv,
 }
 
 

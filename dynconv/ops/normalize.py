@@ -15,10 +15,18 @@ equation (7.1) of the book, and its lesson 12).
 Norms are over the K taps; eps = 1e-6 keeps a kernel of zeros at zero.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from dynconv.ops.checks import require_floating
+
+if TYPE_CHECKING:
+    from dynconv.config.model import Normalization
 
 
 def norm(w: Tensor, order: int) -> Tensor:
@@ -28,7 +36,7 @@ def norm(w: Tensor, order: int) -> Tensor:
     return torch.linalg.vector_norm(w, order, dim=-1, keepdim=True) + eps
 
 
-KINDS = {
+NORMALIZATIONS: dict[Normalization, Callable[[Tensor], Tensor]] = {
     "softmax": lambda w: w.softmax(dim=-1),
     "none": lambda w: w,
     "sigmoid": lambda w: w.sigmoid(),
@@ -42,13 +50,13 @@ KINDS = {
 }
 
 
-def normalize_kernel(weight: Tensor, kind: str = "softmax") -> Tensor:
+def normalize_kernel(weight: Tensor, kind: Normalization = "softmax") -> Tensor:
     """Normalise (..., K) over the last dimension; `kind` is a row of the table above.
 
     Shape and dtype stay. Raises ValueError for an unknown kind, TypeError for integer or complex
     weights.
     """
-    if kind not in KINDS:
-        raise ValueError(f"no normalisation {kind!r}: choose one of {', '.join(KINDS)}")
+    if kind not in NORMALIZATIONS:
+        raise ValueError(f"no normalisation {kind!r}: choose one of {', '.join(NORMALIZATIONS)}")
     require_floating("weight", weight)
-    return KINDS[kind](weight)
+    return NORMALIZATIONS[kind](weight)

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels import ops as kernels
+from dynconv.kernels import torch_ops
 from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import dynamic_conv
@@ -29,7 +29,7 @@ def conv_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tenso
     draws anew with each replay.
     """
     seed = torch.randint(2**63 - 1, (1,), device=x.device) if dropout else None
-    return kernels.conv_softmax(x, logits, seed, dropout, pad_left)
+    return torch_ops.conv_softmax(x, logits, seed, dropout, pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {"separate": conv_separate, "cuda": conv_cuda}

@@ -6,9 +6,9 @@ out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
 import torch
 from torch import Tensor
 
-from dynconv.kernels import ops as kernels
+from dynconv.kernels import torch_ops
 from dynconv.kernels.cpu import build as native
-from dynconv.kernels.cpu.call import NARROW
+from dynconv.kernels.layout import NARROW
 
 
 def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
@@ -28,5 +28,5 @@ def step_mix(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     returns   (N, C)
     """
     if native.runs(past) and past.shape[2] >= NARROW * weight.shape[1]:
-        return kernels.step(past, at, weight)
+        return torch_ops.step(past, at, weight)
     return step_mix_gather(past, at, weight)

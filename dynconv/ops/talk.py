@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dynconv.kernels import ops as kernels
+from dynconv.kernels import torch_ops
 from dynconv.kernels.dtypes import upcast
 from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import blocks
@@ -167,13 +167,14 @@ class TalkBlocked(torch.autograd.Function):
         grad = x.new_zeros(x.shape, dtype=to_left.dtype)
         grad_left, grad_right = torch.empty_like(to_left), torch.empty_like(to_right)  # (B, H, T)
         rows, tokens, summed = (split_heads(z, H) for z in (g, x, grad))
-        for t, s, share in soft_boxes(to_left, to_right, max_left, max_right):
-            row = rows[:, :, t].to(share.dtype) / K
-            summed[:, :, s] += share.mT @ row
-            products = row @ tokens[:, :, s].to(share.dtype).contiguous().mT  # (B, H, t, s)
-            at = torch.arange(t.start - s.start, t.stop - s.start, device=x.device)
-            grad_left[:, :, t] = at_edge(products, to_left[:, :, t], at, -1)
-            grad_right[:, :, t] = at_edge(products, to_right[:, :, t], at, 1)
+        with torch.autocast(x.device.type, enabled=False):
+            for t, s, share in soft_boxes(to_left, to_right, max_left, max_right):
+                row = rows[:, :, t].to(share.dtype) / K
+                summed[:, :, s] += share.mT @ row
+                products = row @ tokens[:, :, s].to(share.dtype).contiguous().mT  # (B, H, t, s)
+                at = torch.arange(t.start - s.start, t.stop - s.start, device=x.device)
+                grad_left[:, :, t] = at_edge(products, to_left[:, :, t], at, -1)
+                grad_right[:, :, t] = at_edge(products, to_right[:, :, t], at, 1)
         grad_left = (grad_left * max_left).transpose(1, 2).to(left.dtype)
         if right is None:
             return grad.to(x.dtype), grad_left, None, None, None
@@ -204,8 +205,8 @@ IMPLEMENTATIONS: Implementations = {
     "window": talk_conv_window,
     "table": talk_conv_table,
     "blocked": talk_conv_blocked,
-    "native": kernels.talk,
-    "cuda": kernels.talk,
+    "native": torch_ops.talk,
+    "cuda": torch_ops.talk,
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from dynconv.config import Recipe
-from dynconv.config.files import inside, replace_text
+from dynconv.files import inside, replace_text
 from dynconv.score import Perplexity, Score
 from dynconv.text import Batch, Examples, Prepared, Vocabularies
 

@@ -1,14 +1,31 @@
 """Turns text files into batches of token ids."""
 
-from dynconv import export_lazily
+from typing import TYPE_CHECKING
 
-EXPORTS = {
-    "batching": ["Batch", "buckets", "collate", "pad"],
-    "corpus": ["ParallelText", "load_parallel", "read_lines"],
-    "encode": ["prepare"],
-    "examples": ["Examples", "Excerpts", "Pairs"],
-    "prepared": ["Prepared", "is_prepared", "open_prepared"],
-    "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
-}
-# so that listing the corpora does not load PyTorch
-__all__, __getattr__ = export_lazily(__name__, EXPORTS)
+from dynconv import import_lazily
+
+if TYPE_CHECKING:
+    from dynconv.text.batching import Batch, buckets, collate, pad
+    from dynconv.text.corpus import ParallelText, load_parallel, read_lines
+    from dynconv.text.encode import prepare
+    from dynconv.text.examples import Examples, Excerpts, Pairs
+    from dynconv.text.prepared import Prepared, is_prepared, open_prepared
+    from dynconv.text.vocabulary import EOS, PAD, UNK, Vocabularies, Vocabulary
+
+__all__ = [
+    "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "Prepared",
+    "Vocabularies", "Vocabulary", "buckets", "collate", "is_prepared", "load_parallel",
+    "open_prepared", "pad", "prepare", "read_lines",
+]  # fmt: skip
+# Listing the corpora imports this package, and does not load PyTorch.
+__getattr__ = import_lazily(
+    __name__,
+    {
+        "batching": ["Batch", "buckets", "collate", "pad"],
+        "corpus": ["ParallelText", "load_parallel", "read_lines"],
+        "encode": ["prepare"],
+        "examples": ["Examples", "Excerpts", "Pairs"],
+        "prepared": ["Prepared", "is_prepared", "open_prepared"],
+        "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
+    },
+)

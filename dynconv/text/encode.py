@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dynconv.config.files import scratch_folder, sha256, sync
 from dynconv.errors import UserError
+from dynconv.files import scratch_folder, sha256, sync
 from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
 from dynconv.text.prepared import FORMAT, Prepared, is_prepared, open_prepared
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary

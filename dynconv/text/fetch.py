@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dynconv.config.files import locked, refusal, scratch_folder, set_aside, sha256
 from dynconv.errors import UserError
+from dynconv.files import locked, refusal, scratch_folder, set_aside, sha256
 from dynconv.text.archive import unpack
 from dynconv.text.catalog import CorpusFile, Entry, find_corpus
 

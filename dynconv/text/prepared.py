@@ -20,9 +20,9 @@ from typing import Literal
 import numpy as np
 from typing_extensions import TypedDict
 
-from dynconv.config.files import sha256
-from dynconv.config.schema import Count, PositiveInt, read_json, validate_json
+from dynconv.config.schema import Count, PositiveInt, validate_json
 from dynconv.errors import UserError
+from dynconv.files import read_json, sha256
 from dynconv.text.vocabulary import Vocabularies
 
 FORMAT = "dynconv prepared corpus 2"

@@ -30,9 +30,12 @@ from torch import Tensor, nn
 from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
-from dynconv.config.files import (
+from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_json
+from dynconv.errors import UserError
+from dynconv.files import (
     TEMPORARY,
     inside,
+    read_json,
     replace_text,
     scratch_folder,
     set_aside,
@@ -40,14 +43,6 @@ from dynconv.config.files import (
     sync,
     write_through,
 )
-from dynconv.config.schema import (
-    NonNegativeInt,
-    Number,
-    PositiveInt,
-    read_json,
-    validate_json,
-)
-from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.train.data import Place
 from dynconv.train.distributed import Ranks

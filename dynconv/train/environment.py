@@ -11,10 +11,10 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
-from dynconv.config.files import inside, replace_text
 from dynconv.config.load import dump_recipe, load_recipe
-from dynconv.config.schema import PositiveInt, read_json, validate_json
+from dynconv.config.schema import PositiveInt, validate_json
 from dynconv.errors import UserError
+from dynconv.files import inside, read_json, replace_text
 from dynconv.train.session import Session
 
 

@@ -13,9 +13,9 @@ import torch
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
-from dynconv.config.files import inside, replace_text
 from dynconv.config.schema import NonNegativeInt, Number, validate_json
 from dynconv.errors import UserError
+from dynconv.files import inside, replace_text
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
 from dynconv.train.session import Session, Update

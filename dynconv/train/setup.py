@@ -19,7 +19,10 @@ from pathlib import Path
 import torch
 
 from dynconv.config import Recipe
-from dynconv.config.files import (
+from dynconv.config.load import MAY_CHANGE, differences
+from dynconv.decode.unknown import read_dictionary
+from dynconv.errors import UserError, memory_error
+from dynconv.files import (
     LOCK,
     MARK,
     claim,
@@ -29,9 +32,6 @@ from dynconv.config.files import (
     replace_bytes,
     scratch_folder,
 )
-from dynconv.config.load import MAY_CHANGE, differences
-from dynconv.decode.unknown import read_dictionary
-from dynconv.errors import UserError, memory_error
 from dynconv.models import build
 from dynconv.tasks import HeldOut, task_of
 from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, prepare

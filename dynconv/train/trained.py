@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from torch import nn
 
 from dynconv.config import Recipe
-from dynconv.config.files import check_output, inside
 from dynconv.errors import UserError
+from dynconv.files import check_output, inside
 from dynconv.models import build
 from dynconv.tasks import Evaluation, Task, task_of
 from dynconv.text import Vocabularies, is_prepared, open_prepared

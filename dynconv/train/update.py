@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from dynconv.config import TrainConfig
-from dynconv.config.files import inside, replace_text
 from dynconv.errors import UserError
+from dynconv.files import inside, replace_text
 from dynconv.tasks import Task
 from dynconv.text import Batch, Examples, Vocabularies
 from dynconv.train.data import Place, UpdateBatches, iter_updates

@@ -4,11 +4,10 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels.cpu.build import library
-from dynconv.kernels.layout import offsets, rows, taps
+from dynconv.kernels.layout import NARROW, offsets, rows, taps
 from dynconv.kernels.schema import implement
 
 FORWARD, GRAD_INPUT, PER_CHANNEL = range(3)  # `kind` of conv.c
-NARROW = 8  # below so many channels per head, vectors of channels with their own taps are faster
 
 
 def run(name: str, dtype: torch.dtype, *arguments: Tensor | int | None) -> None:

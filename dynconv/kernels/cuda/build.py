@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from dynconv.errors import UserError
 from dynconv.kernels.constant import constant
 from dynconv.kernels.cuda.plan import NUMBERS, SOURCES
 
@@ -79,21 +80,34 @@ def verified_architectures() -> dict[str, Path]:
     """Return the architectures on which `pytest -m gpu` has passed, with the record of each.
 
     The records are data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel. A
-    record of other sources than those of today does not count.
+    record of other sources than those of today does not count. Raises UserError for a file that is
+    no record.
     """
     places = (PACKAGE.parent / "data", PACKAGE / "data")
     records = [path for data in places for path in data.glob("results/gpu-tests-sm_*.json")]
     return {
         path.stem.removeprefix("gpu-tests-"): path
         for path in sorted(records)
-        if json.loads(path.read_text("utf-8"))["numbers"].get("sources") == sources_hash()
+        if recorded_hash(path) == sources_hash()
     }
 
 
+def recorded_hash(path: Path) -> str:
+    """Return the hash of the sources whose tests a record says have passed."""
+    try:
+        return json.loads(path.read_text("utf-8"))["numbers"]["sources"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"no record of the GPU tests ({type(error).__name__}: {error})"
+        raise UserError(f"{path}: {reason}: remove it, or run `pytest -m gpu` again") from None
+
+
 def sources_hash() -> str:
-    """Return a hash of the kernels' sources and of the plans by which they are launched."""
+    """Return a hash of all that decides what a GPU computes: CUDA sources, plans, calls, layouts.
+
+    These are the files of this folder and the modules of the one above.
+    """
     key = hashlib.sha256()
-    for path in (*sorted(SOURCES.glob("*.cu*")), SOURCES / "plan.py"):
+    for path in sorted([*SOURCES.glob("*.*"), *SOURCES.parent.glob("*.py")]):
         key.update(path.read_text("utf-8").encode())
     return key.hexdigest()[:16]
 

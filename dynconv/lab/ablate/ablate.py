@@ -6,9 +6,9 @@ from pathlib import Path
 from signal import Signals
 
 from dynconv.config import find_experiment, load_experiment, load_row
-from dynconv.config.files import check_output
 from dynconv.config.listing import read_comment
 from dynconv.errors import UserError
+from dynconv.files import check_output
 from dynconv.lab import ledger
 from dynconv.lab.ablate.plot import plot
 from dynconv.lab.ablate.run import Run

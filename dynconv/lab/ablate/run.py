@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.files import inside, replace_text
-from dynconv.config.schema import NonNegative, Number, PositiveInt, read_json, validate_json
+from dynconv.config.schema import NonNegative, Number, PositiveInt, validate_json
 from dynconv.errors import UserError
+from dynconv.files import inside, read_json, replace_text
 from dynconv.text import is_prepared
 from dynconv.text.corpus import corpus_dir, find_split
 from dynconv.train import load_model, train

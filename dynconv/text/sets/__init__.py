@@ -12,8 +12,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from dynconv.config.files import MARK, claim, locked, refusal
 from dynconv.errors import UserError
+from dynconv.files import MARK, claim, locked, refusal
 from dynconv.text.catalog import Entry, find_corpus
 from dynconv.text.fetch import unpack_corpus
 from dynconv.text.sets.steps import Missing

@@ -1,4 +1,4 @@
-"""Files: replaced atomically, ours or the user's, checksums, locks, and disk errors.
+"""Reads and writes files: replaced atomically, ours or the user's, checksums, locks, disk errors.
 
 Nothing that a user wrote is deleted or overwritten. A directory in which we replace and delete
 files is new, empty, or carries MARK (`claim`); in it, no link leads a write elsewhere (`inside`);
@@ -7,6 +7,7 @@ what is not whole yet is in a folder of our own (`scratch_folder`).
 
 import errno
 import hashlib
+import json
 import os
 import secrets
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from dynconv.errors import UserError
 
@@ -27,6 +29,21 @@ HOLDER = "process "
 """how the content of a lock begins"""
 TEMPORARY = ".dynconv-"
 """how the names of files begin that are not whole yet"""
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """Return the content of a JSON file.
+
+    Raises UserError that ends with the remedy when it cannot be read; FileNotFoundError as it is.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not readable as JSON ({error}): {remedy}") from None
 
 
 def replace_text(path: Path, text: str) -> None:
