@@ -4,9 +4,16 @@ import torch
 
 from dynconv import ops
 from dynconv.kernels.dtypes import accumulator
+from dynconv.ops.registry import OPERATORS
 
 F32, F64, F16, HALF = torch.float32, torch.float64, torch.float16, torch.bfloat16
 CONVS = ("depthwise_conv", "light_conv", "dynamic_conv")
+
+
+def operators_with(impl: str) -> list[str]:
+    return [name for name, known in OPERATORS.items() if impl in known]
+
+
 # Independent of the kernels, exact in float64, and quicker than the loop
 REFERENCE = dict.fromkeys(CONVS, "shifted") | {
     "dynamic_conv_softmax": "separate",

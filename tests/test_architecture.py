@@ -54,6 +54,11 @@ def test_imports_point_down(room):
         assert not imports(path) & forbidden, path
 
 
+@pytest.mark.parametrize("name", ["errors", "files"])
+def test_what_all_rings_use_imports_no_ring(name):
+    assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
+
+
 def test_the_mixer_of_the_how_to_trains(yaml, tmp_path):
     program, run = tmp_path / "shift.py", tmp_path / "run"
     program.write_text(TEXT.split("```python\n")[1].split("```")[0], encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from operators import CONVS, F16, F32, F64, HALF, assert_exact, call, case, expected
+from operators import CONVS, F16, F32, F64, HALF, assert_exact, call, case, expected, operators_with
 
 from dynconv import ops
 from dynconv.kernels.cuda import build, plan
@@ -23,7 +23,7 @@ if simulate.missing():
     pytest.skip(simulate.missing(), allow_module_level=True)
 
 CONVOLUTIONS = (*CONVS, "dynamic_conv_softmax")
-OPERATORS = (*CONVOLUTIONS, "talk_conv", "cumulative_mean")
+OPERATORS = operators_with("cuda")
 
 
 @pytest.fixture(autouse=True, scope="module")

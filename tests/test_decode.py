@@ -19,9 +19,8 @@ from dynconv.decode.search import limits
 from dynconv.decode.stepper import Incremental, Recompute
 from dynconv.errors import UserError
 from dynconv.models import build
+from dynconv.models.mixers import MIXERS
 from dynconv.text import EOS, PAD, Vocabularies, Vocabulary, pad
-
-MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
 
 
 def stepwise(*arguments, **options):

@@ -7,18 +7,18 @@ compute-sanitizer --tool racecheck python -m pytest -m gpu -k "exact and 64 and 
 
 import pytest
 import torch
-from operators import CONVS, F16, F32, F64, HALF, assert_exact, call, case, expected, graph
+from operators import F16, F32, F64, HALF, assert_exact, call, case, expected, graph
 from torch import nn
 
 from dynconv import ops
 from dynconv.kernels.cuda import build
 from dynconv.layers import DynamicConv, LightConv, TaLKConv
+from dynconv.ops.registry import OPERATORS
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(bool(build.missing()), reason=str(build.missing())),
 ]
-OPERATORS = (*CONVS, "dynamic_conv_softmax", "talk_conv", "cumulative_mean")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -8,9 +8,8 @@ from dynconv.config import LanguageModelConfig
 from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.models import build
 from dynconv.models.decoder import embed, sinusoids
+from dynconv.models.mixers import MIXERS
 from dynconv.train.checkpoint import load_weights, weights
-
-MIXERS = ("attention", "dense", "depthwise", "light", "dynamic", "talk", "average")
 
 
 def millions(layers: int, mixer: str, size=None, **changes) -> float:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from dynconv import ops
+from dynconv.config import ModelConfig
 from dynconv.layers import (
-    AverageAttention,
     CrossAttention,
     DenseConv,
     DepthwiseConv,
@@ -14,27 +14,27 @@ from dynconv.layers import (
     SelfAttention,
     TaLKConv,
 )
+from dynconv.models.mixers import MIXERS, build_mixer
 
 C, H = 12, 3
-BUILD = {
-    "attention": lambda causal: SelfAttention(C, H, causal=causal),
+CONFIG = ModelConfig(channels=C, heads=H, ffn=24)
+SIZES = {"width": 5, "reach": 4, "window": None, None: None}
+VARIANTS = {
     "window": lambda causal: SelfAttention(C, H, 5, causal=causal),
-    "dense": lambda causal: DenseConv(C, 5, causal=causal),
-    "depthwise": lambda causal: DepthwiseConv(C, 5, causal=causal),
-    "light": lambda causal: LightConv(C, H, 5, causal=causal, glu=True),
-    "dynamic": lambda causal: DynamicConv(C, H, 5, causal=causal, glu=True),
     "dynamic1": lambda causal: DynamicConv(C, H, 1, causal=causal),
     "light none": lambda causal: LightConv(C, H, 5, causal=causal, normalize="none"),
     "dynamic tanh": lambda causal: DynamicConv(C, H, 5, causal=causal, normalize="tanh"),
-    "talk": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4),
     "talk none": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4, normalize=False),
-    "average": lambda causal: AverageAttention(C, 24, causal=causal),
 }
+LAYERS = (*MIXERS, *VARIANTS)
 
 
 def layer_of(name: str, causal: bool) -> torch.nn.Module:
     torch.manual_seed(0)
-    layer = BUILD[name](causal).double().eval()
+    if name in VARIANTS:
+        layer = VARIANTS[name](causal).double().eval()
+    else:
+        layer = build_mixer(CONFIG, name, SIZES[MIXERS[name].size], causal=causal).double().eval()
     for p in layer.parameters():  # biases too: a leaking bias must show
         torch.nn.init.normal_(p, std=0.5)
     return layer
@@ -45,7 +45,7 @@ def tokens(T: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("chunks", [[1] * 9, [4, 5], [2, 1, 6], [9]], ids=str)
-@pytest.mark.parametrize("name", BUILD)
+@pytest.mark.parametrize("name", LAYERS)
 def test_steps_equal_the_whole(name, chunks):
     layer, x, state, parts = layer_of(name, True), tokens(9), None, []
     for part in x.split(chunks, dim=1):
@@ -54,14 +54,14 @@ def test_steps_equal_the_whole(name, chunks):
     torch.testing.assert_close(torch.cat(parts, 1), layer(x))
 
 
-@pytest.mark.parametrize("name", BUILD)
+@pytest.mark.parametrize("name", LAYERS)
 def test_only_causal_layers_step(name):
     layer = layer_of(name, False)
     with pytest.raises(ValueError, match=rf"^{type(layer).__name__}\.step .* causal=True"):
         layer.step(tokens(1))
 
 
-@pytest.mark.parametrize("name", BUILD)
+@pytest.mark.parametrize("name", LAYERS)
 def test_states_select_rows(name):
     """A row goes on from the state of another one, and one state may serve several rows."""
     layer, x, rows = layer_of(name, True), tokens(9), torch.tensor([1, 0, 0])
@@ -70,7 +70,7 @@ def test_states_select_rows(name):
     torch.testing.assert_close(y, layer(x)[rows, 4:])
 
 
-@pytest.mark.parametrize("name", sorted(set(BUILD) - {"attention"}))
+@pytest.mark.parametrize("name", sorted({*LAYERS} - {"attention"}))
 def test_state_does_not_grow(name):
     layer, state, sizes = layer_of(name, True), None, set()
     for t in range(9):
@@ -89,7 +89,7 @@ def test_average_counts_beyond_256_in_bfloat16():
     torch.testing.assert_close(torch.cat(parts, 1), layer(x), rtol=0.02, atol=0.02)
 
 
-@pytest.mark.parametrize("name", BUILD)
+@pytest.mark.parametrize("name", LAYERS)
 def test_causal_layer_never_sees_the_future(name):
     layer, x = layer_of(name, True), tokens(9)
     later = x.clone()
@@ -98,7 +98,7 @@ def test_causal_layer_never_sees_the_future(name):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", BUILD)
+@pytest.mark.parametrize("name", LAYERS)
 def test_padding_does_not_leak(name, causal):
     """What stands in the padding, and how much there is, changes no real position."""
     layer, x = layer_of(name, causal), tokens(9)

@@ -7,9 +7,9 @@ from conftest import sized_stack
 from dynconv.config import ModelConfig, StackConfig
 from dynconv.models import build
 from dynconv.models.decoder import sinusoids
+from dynconv.models.mixers import MIXERS
 
 SEVEN, SIX = (3, 7, 15, 31, 31, 31, 31), (3, 7, 15, 31, 31, 31)
-MIXERS = ("attention", "dense", "depthwise", "light", "dynamic", "talk", "average")
 
 
 def millions(encoder: str, decoder: str, sizes=(SEVEN, SIX), **changes) -> float:

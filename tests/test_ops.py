@@ -10,12 +10,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from operators import operators_with
 from torch.autograd import gradcheck
 
 from dynconv import ops
 
 F64 = torch.float64
-OPERATORS = ("depthwise_conv", "light_conv", "dynamic_conv", "talk_conv", "cumulative_mean")
+OPERATORS = operators_with("loop")
 EVERY = [(name, impl) for name in OPERATORS for impl in ops.implementations(name)]
 
 

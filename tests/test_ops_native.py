@@ -6,7 +6,18 @@ import sys
 
 import pytest
 import torch
-from operators import CONVS, F32, F64, HALF, assert_exact, call, case, expected, graph
+from operators import (
+    CONVS,
+    F32,
+    F64,
+    HALF,
+    assert_exact,
+    call,
+    case,
+    expected,
+    graph,
+    operators_with,
+)
 from torch.autograd import gradgradcheck
 
 from dynconv import ops
@@ -15,7 +26,7 @@ from dynconv.kernels.cpu import build as native
 if native.missing():
     pytest.skip(native.missing(), allow_module_level=True)
 
-OPERATORS = (*CONVS, "talk_conv", "cumulative_mean")
+OPERATORS = operators_with("native")
 
 
 def compare(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> None:

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 import torch
+from conftest import sized_stack
 
 from dynconv import cli
 from dynconv.config import LanguageModelConfig, StackConfig
@@ -11,18 +12,17 @@ from dynconv.decode import sample
 from dynconv.decode.sample import next_probabilities
 from dynconv.errors import UserError
 from dynconv.models import build
+from dynconv.models.mixers import MIXERS
 from dynconv.text import EOS, PAD
 from dynconv.train import load_model, train
 
-MIXERS = ("attention", "dense", "depthwise", "light", "dynamic", "talk", "average")
 PROMPT = [5, 7, 6]
 GREEDY = ({"temperature": 0}, {"top_k": 1}, {"top_p": 1e-9})
 
 
 def model_of(mixer: str, cutoffs: tuple[int, ...] = (8,)):
     torch.manual_seed(1)
-    size = {"talk": {"reach": 3}, "attention": {}, "average": {}}.get(mixer, {"width": 3})
-    stack = StackConfig(2, mixer, **size)
+    stack = sized_stack(2, mixer, None if mixer == "attention" else 3)
     sizes = {"vocab_size": 20, "channels": 12, "ffn": 16, "heads": 3, "factor": 2}
     model = build(LanguageModelConfig(decoder=stack, cutoffs=cutoffs, dropout=0.0, **sizes))
     for parameter in model.embedding.parameters():  # neither uniform nor certain

@@ -13,6 +13,7 @@ from conftest import sized_stack
 from dynconv.config import Recipe, TrainConfig
 from dynconv.errors import UserError
 from dynconv.models import build
+from dynconv.models.mixers import MIXERS
 from dynconv.tasks import Translation, Validation
 from dynconv.text import collate
 from dynconv.train import label_smoothed_loss, learning_rate, load_model, train
@@ -22,8 +23,6 @@ from dynconv.train.distributed import Ranks
 from dynconv.train.log import Watch, read_log
 from dynconv.train.update import TokenLoss, backward, choose_precision, make_optimizer
 from dynconv.train.validate import ends_early
-
-MIXERS = ["attention", "dense", "depthwise", "light", "dynamic", "talk", "average"]
 
 
 def test_label_smoothing_by_hand():
