@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dynconv import cli
-from dynconv.config import dump_recipe, files
+from dynconv import cli, files
+from dynconv.config import dump_recipe
 from dynconv.errors import UserError
 from dynconv.files import claim, inside, replace_text, scratch_folder, set_aside
 from dynconv.text import prepare

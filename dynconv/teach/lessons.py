@@ -51,7 +51,7 @@ def name_cells(notebook) -> None:
 
 
 def folding(cell) -> dict[str, bool]:
-    """Return what JupyterLab hides of a code cell: solutions, code and outputs with a tag for it."""
+    """Return what JupyterLab hides of a code cell: solutions, and code and outputs tagged so."""
     tags = cell.metadata.get("tags", [])
     hidden = {
         "source_hidden": "solution" in tags or "hide-input" in tags,
