@@ -1,4 +1,4 @@
-"""The exception for user errors, and how its line quotes what was given."""
+"""Defines the exception for user errors, and words its line."""
 
 import difflib
 import errno
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """An error in the user's input (a file, a recipe, an option), reported in one line.
+    """Reports an error in the user's input (a file, a recipe, an option) in one line.
 
     The line names the value and how to fix it. The command line prints it without a traceback
     and exits with code 2; in a program it is an ordinary `ValueError`.
@@ -16,7 +16,7 @@ class UserError(ValueError):
 
 
 LONGEST = 100
-"""maximum number of characters of what a message quotes"""
+"""maximum number of characters of a quoted value"""
 
 
 def shown(value: Any) -> str:
@@ -37,9 +37,9 @@ def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def memory_error(error: BaseException) -> str | None:
-    """Return in one line that memory has run out, if that is what an error says, else None.
+    """Return a line that says that memory has run out, or None for any other error.
 
-    Python, PyTorch on a CPU, PyTorch on a GPU, and the dynamic linker each say it in their own way.
+    Python, PyTorch on a CPU, PyTorch on a GPU, and the dynamic linker each word it differently.
     """
     known = "out of memory", "can't allocate memory", "cannot allocate memory", "failed to map"
     for sentence in re.split(r"\. |\n", str(error)):

@@ -1,8 +1,8 @@
 """Reads and writes files: replaced atomically, ours or the user's, checksums, locks, disk errors.
 
-Nothing that a user wrote is deleted or overwritten. A directory in which we replace and delete
-files is new, empty, or carries MARK (`claim`); in it, no link leads a write elsewhere (`inside`);
-what is not whole yet is in a folder of our own (`scratch_folder`).
+Nothing that a user wrote is deleted or overwritten. Files are replaced and deleted only in a
+directory that was new or empty, or carries MARK (`claim`). Links there lead no write elsewhere
+(`inside`), and unfinished files are in a folder of our own (`scratch_folder`).
 """
 
 import errno
@@ -23,12 +23,12 @@ from dynconv.errors import UserError
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 MARK = ".dynconv"
-"""the file that says that a directory is ours"""
+"""the file that marks a directory as ours"""
 LOCK = ".lock"
 HOLDER = "process "
-"""how the content of a lock begins"""
+"""beginning of a lock's content"""
 TEMPORARY = ".dynconv-"
-"""how the names of files begin that are not whole yet"""
+"""beginning of the names of unfinished files"""
 
 
 def read_json(path: Path, remedy: str) -> Any:
@@ -57,24 +57,24 @@ def replace_bytes(path: Path, data: bytes) -> None:
     A link stays a link: the file it names is replaced. /dev/null or a named pipe cannot be
     replaced and is written to. Raises UserError when writing fails; the old file stays.
     """
-    target, kept = Path(os.path.realpath(path)), ""
+    target, note = Path(os.path.realpath(path)), ""
     scratch = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return
-        kept = "; the old file is untouched" if target.exists() else ""
+        note = "; the old file is untouched" if target.exists() else ""
         write_through(scratch, data)
         os.replace(scratch, target)
     except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}){kept}") from None
+        raise UserError(f"{path}: cannot be written ({error.strerror}){note}") from None
     finally:
-        with suppress(OSError):  # it has been renamed, or could not be made
+        with suppress(OSError):  # it has been renamed, or was never created
             scratch.unlink()
 
 
 def check_output(path: Path) -> None:
-    """Raise UserError if a file cannot be written there, before the work of making it."""
+    """Raise UserError if a file cannot be written there, before its content is computed."""
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no directory {path.parent}")
     if path.is_dir():
@@ -97,11 +97,11 @@ def claim(directory: Path, remedy: str) -> None:
     if directory.exists() and not directory.is_dir():
         raise UserError(f"{directory}: is a file, not a directory: {remedy}")
     directory.mkdir(parents=True, exist_ok=True)
-    found = sorted(set(os.listdir(directory)) - {LOCK})
-    if is_claimed(directory):  # asked last: another process may just be claiming it
+    entries = sorted(set(os.listdir(directory)) - {LOCK})
+    if is_claimed(directory):  # checked after listing, because another process may claim it now
         return
-    if found:
-        raise UserError(f"{directory}: has {found[0]}, and dynconv did not make it: {remedy}")
+    if entries:
+        raise UserError(f"{directory}: has {entries[0]}, and dynconv did not make it: {remedy}")
     (directory / MARK).write_text("dynconv made this directory.\n", encoding="utf-8")
 
 
@@ -113,7 +113,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     user's has that name.
     """
     if path.is_symlink():
-        raise UserError(f"{path}: a link where dynconv needs a folder of its own: remove the link")
+        raise UserError(f"{path}: is a link, but dynconv needs a folder there: remove the link")
     claim(path, "move it elsewhere")
     _empty(path)
     try:
@@ -184,7 +184,7 @@ def sha256(path: Path) -> str:
 
 
 def refusal(error: OSError, elsewhere: str) -> str:
-    """Return the reason of a disk error and its remedy, which is `elsewhere` if it is read-only."""
+    """Return the reason of a disk error and its remedy: `elsewhere` where writing is refused."""
     reason = error.strerror or str(error)
     if error.errno in READ_ONLY:
         return f"{reason}; {elsewhere}"
@@ -195,7 +195,7 @@ def refusal(error: OSError, elsewhere: str) -> str:
 def locked(
     path: Path, message: str, remedy: str = "wait for it to end, then the same command"
 ) -> Iterator[None]:
-    """Hold a lock file and delete it afterwards. A killed process no longer holds its lock.
+    """Hold a lock file and delete it afterwards. The lock of a killed process is free.
 
     Raises UserError `message (process): remedy` where another process holds it, and where the file
     is none of ours.
@@ -203,7 +203,7 @@ def locked(
     import fcntl
 
     if path.is_symlink():
-        raise UserError(f"{path}: a link where dynconv keeps a lock: remove the link")
+        raise UserError(f"{path}: is a link, but dynconv needs a lock file there: remove the link")
     with path.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -215,7 +215,9 @@ def locked(
             raise UserError(f"{message} ({file.read()}): {remedy}")
         file.seek(0)
         if file.read(len(HOLDER)) not in ("", HOLDER):
-            raise UserError(f"{path}: no lock of dynconv's, which needs this name: rename the file")
+            raise UserError(
+                f"{path}: is not a lock of dynconv, which uses this name: rename the file"
+            )
         file.truncate(0)
         file.write(f"{HOLDER}{os.getpid()} on {socket.gethostname()}")
         file.flush()

@@ -7,7 +7,7 @@ from conftest import sized_stack
 from dynconv.config import LanguageModelConfig
 from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.models import build
-from dynconv.models.decoder import embed, sinusoids
+from dynconv.models.decoder import embed_tokens, sinusoids
 from dynconv.models.mixers import MIXERS
 from dynconv.train.checkpoint import load_weights, weights
 
@@ -174,7 +174,7 @@ def test_separate_softmax_is_that_of_pytorch():
 def test_embeddings_begin_with_variance_one():
     """2 C / (C + w) in a band of width w: 1 where it is as wide as the model, below up to 2."""
     model, types = small(vocab_size=900, cutoffs=(300, 600), channels=240), torch.arange(900)
-    x = embed(model.embedding, types[:, None])[:, 0] - sinusoids(torch.zeros(1), 240)
+    x = embed_tokens(model.embedding, types[:, None])[:, 0] - sinusoids(torch.zeros(1), 240)
     for band, width in zip(x.split(300), (240, 120, 60), strict=True):
         assert band.var().item() == pytest.approx(2 * 240 / (240 + width), rel=0.1)
 
@@ -183,7 +183,7 @@ def test_embeddings_begin_with_variance_one():
 def test_under_autocast_the_loss_is_float32(cutoffs):
     model = small(cutoffs=cutoffs).float()
     with torch.autocast("cpu", torch.bfloat16):
-        assert embed(model.embedding, TOKENS).dtype == torch.float32
+        assert embed_tokens(model.embedding, TOKENS).dtype == torch.float32
         hidden = model.hidden_states(TOKENS).flatten(0, 1)
         assert model.output(hidden).dtype == torch.float32
         nats = model.nll(hidden, TOKENS.flatten())

@@ -1,4 +1,4 @@
-"""Recipes and experiments: the schema, and how YAML fills it."""
+"""Defines recipes and experiments, and loads them from YAML."""
 
 from dynconv.config.experiment import Experiment, Row
 from dynconv.config.load import (

@@ -1,4 +1,4 @@
-"""What an experiment compares: the rows of a table, as the few entries in which they differ."""
+"""Defines experiments: the rows of a table, as the few entries in which they differ."""
 
 import re
 from dataclasses import field
@@ -10,7 +10,7 @@ from dynconv.errors import UserError, nearest, shown
 
 @checked_dataclass
 class Row:
-    """One system of the table."""
+    """Describes one system of the table."""
 
     name: str
     """the ROW in EXPERIMENT:ROW; the names of its run directories begin with it"""
@@ -37,7 +37,7 @@ class Row:
 
 @checked_dataclass
 class Laptop:
-    """How the table is run on a laptop."""
+    """Describes how the table is run on a laptop."""
 
     base: str
     metric: str
@@ -48,7 +48,7 @@ class Laptop:
 
 @checked_dataclass
 class Experiment:
-    """The rows of one table, at the size of the paper and, where that is too large, a laptop's."""
+    """Describes a table, at the size of the paper and, where that is too large, a laptop's."""
 
     source: str
     """paper and table, or what is compared instead"""

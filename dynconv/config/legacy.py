@@ -1,4 +1,4 @@
-"""Names and spellings of version 0.1 that are still understood."""
+"""Translates names and spellings of version 0.1."""
 
 import re
 
@@ -8,7 +8,7 @@ from dynconv.models.mixers import SIZES
 
 
 def find_renamed(name: str, experiments: dict[str, Experiment]) -> str | None:
-    """Return where a table's row is today that was a recipe of its own.
+    """Return a hint at today's name of a table row that used to be a recipe of its own.
 
     BASE-tableN-ROW is now the row of this name, or of one that ends in -ROW, in the experiment
     whose base begins with BASE. The rows of two names are called by their laptop's heads, or sums.

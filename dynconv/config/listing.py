@@ -1,4 +1,4 @@
-"""What is shipped, as text: `dynconv train --list` and `dynconv ablate --list`."""
+"""Lists what is shipped, for `dynconv train --list` and `dynconv ablate --list`."""
 
 import textwrap
 from collections.abc import Iterator

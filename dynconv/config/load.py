@@ -1,4 +1,4 @@
-"""Recipes and experiments from YAML, checked against the dataclasses of this package.
+"""Loads recipes and experiments from YAML, and checks them against their dataclasses.
 
 A recipe is a stack of layers: the recipe that its `base` names, its own entries, the `key=value`s
 of a command. An upper layer replaces entries of a lower one (`merge`), and the result is checked

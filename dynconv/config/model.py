@@ -1,4 +1,4 @@
-"""The section `model` of a recipe: what is built, layer by layer.
+"""Defines the section `model` of a recipe: what is built, layer by layer.
 
 Every class checks the ranges of its entries, also where a program constructs it directly.
 """
@@ -54,7 +54,7 @@ def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
 
 @checked_dataclass
 class StackConfig:
-    """The mixers of the encoder or the decoder, bottom to top.
+    """Describes the mixers of the encoder or the decoder, bottom to top.
 
     A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a `width`,
     the averaging attention none. A list has one entry per layer, null where a layer takes no such
@@ -99,7 +99,7 @@ class StackConfig:
 
 @checked_dataclass
 class MixerModelConfig:
-    """The entries that the encoder-decoder and the language model share."""
+    """Contains the entries that the encoder-decoder and the language model share."""
 
     architecture: str = ""
     vocab_size: VocabularySize = 32768
@@ -136,7 +136,7 @@ def used_options(*stacks: StackConfig) -> set[str]:
 
 @checked_dataclass
 class ModelConfig(MixerModelConfig):
-    """The encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
+    """Describes the encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
 
     architecture: Literal["encoder-decoder"] = "encoder-decoder"
     encoder: StackConfig = StackConfig(7, "dynamic", (3, 7, 15, 31, 31, 31, 31))
@@ -152,18 +152,18 @@ class ModelConfig(MixerModelConfig):
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
-        """Types of source and target."""
+        """Return the number of types of source and target."""
         return per_side(self.vocab_size)
 
     @property
     def used_options(self) -> set[str]:
-        """The entries that blocks, mixers or source-target attention read."""
+        """Return the entries that blocks, mixers or source-target attention read."""
         return {"heads", "attention_dropout", *used_options(self.encoder, self.decoder)}
 
 
 @checked_dataclass
 class ConvStackConfig:
-    """The blocks of ConvS2S's encoder or decoder, bottom to top."""
+    """Describes the blocks of ConvS2S's encoder or decoder, bottom to top."""
 
     layers: Layers = 20
     channels: Size | tuple[Size, ...] = 512
@@ -188,14 +188,14 @@ class ConvStackConfig:
 
 @checked_dataclass
 class ConvS2SConfig:
-    """ConvS2S (Gehring et al. 2017, section 3)."""
+    """Describes ConvS2S (Gehring et al. 2017, section 3)."""
 
     architecture: Literal["convs2s"] = "convs2s"
     vocab_size: VocabularySize = 40000
     embedding: Size = 512
     """width of the embeddings"""
     output: Size | None = None
-    """width of what the decoder gives to the last linear layer; null: as embedding"""
+    """width of the input to the last linear layer; null: as embedding"""
     encoder: ConvStackConfig = ConvStackConfig()
     decoder: ConvStackConfig = ConvStackConfig()
     attention: Flag | tuple[Flag, ...] = True
@@ -213,23 +213,23 @@ class ConvS2SConfig:
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
-        """Types of the source and of the target."""
+        """Return the number of types of source and target."""
         return per_side(self.vocab_size)
 
     @property
     def attends(self) -> tuple[bool, ...]:
-        """Whether each layer of the decoder attends, bottom to top."""
+        """Return whether each layer of the decoder attends, bottom to top."""
         return per_layer("attention", self.attention, self.decoder.layers)
 
     @property
     def output_width(self) -> int:
-        """Width of what the decoder gives to the last linear layer."""
+        """Return the width of the input to the last linear layer."""
         return self.embedding if self.output is None else self.output
 
 
 @checked_dataclass
 class LanguageModelConfig(MixerModelConfig):
-    """A decoder-only stack of any mixers, with adaptive input embeddings and adaptive softmax.
+    """Describes a decoder-only stack of mixers, with adaptive input embeddings and softmax.
 
     Wu et al. 2019, section 5.3; Baevski and Auli 2019.
     """
@@ -279,17 +279,17 @@ class LanguageModelConfig(MixerModelConfig):
 
     @property
     def used_options(self) -> set[str]:
-        """The entries that blocks or mixers read."""
+        """Return the entries that blocks or mixers read."""
         return used_options(self.decoder)
 
     @property
     def edges(self) -> tuple[int, ...]:
-        """0, the first type of the second, third ... band, and vocab_size."""
+        """Return 0, the first type of the second, third ... band, and vocab_size."""
         return 0, *self.cutoffs, self.vocab_size
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Width of each band's embeddings, the most frequent types first."""
+        """Return the width of each band's embeddings, the most frequent types first."""
         if self.bands is not None:
             return self.bands
         return tuple(self.channels // self.factor**i for i in range(len(self.cutoffs) + 1))
@@ -298,4 +298,4 @@ class LanguageModelConfig(MixerModelConfig):
 AnyModelConfig = ModelConfig | ConvS2SConfig | LanguageModelConfig
 
 MODELS = {cls.architecture: cls for cls in (ModelConfig, ConvS2SConfig, LanguageModelConfig)}
-"""the section `model`, by its entry `architecture`"""
+"""the classes of the section `model` by its entry `architecture`"""

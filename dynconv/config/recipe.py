@@ -1,4 +1,4 @@
-"""All that decides a training run: the sections of a recipe, and how they fit together."""
+"""Defines the sections of a recipe, and checks that they fit together."""
 
 from typing import Literal
 
@@ -32,7 +32,7 @@ Metric = Literal[
 
 @checked_dataclass
 class DataConfig:
-    """The text: pairs of lines, or, for a language model, lines."""
+    """Describes the text: pairs of lines, or lines for a language model."""
 
     corpus: str = "libreoffice-de-en"
     """a shipped corpus, a directory with {train,valid,test}.{source,target}, or a prepared one"""
@@ -51,7 +51,7 @@ class DataConfig:
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest line, or of a block, to train with."""
+        """Return the maximum number of tokens of a training example: a line or a block."""
         return self.block or self.max_tokens
 
     def __post_init__(self) -> None:
@@ -61,10 +61,10 @@ class DataConfig:
 
 @checked_dataclass
 class TrainConfig:
-    """Optimizer, schedule, and when to validate, save and stop."""
+    """Describes the optimizer, the schedule, and when to validate, save and stop."""
 
     updates: PositiveInt = 30_000
-    """optimizer updates in all"""
+    """total number of optimizer updates"""
     batch_tokens: PositiveInt = 4096
     """maximum tokens, padding included, on either side of a batch"""
     batch_sentences: PositiveInt | None = None
@@ -118,7 +118,7 @@ class TrainConfig:
 
 @checked_dataclass
 class DecodeConfig:
-    """Beam search."""
+    """Describes how text is generated, by beam search, and scored."""
 
     beam: Beam = 5
     lenpen: LengthPenalty = 1.0
@@ -134,7 +134,7 @@ class DecodeConfig:
     no_repeat: NonNegativeInt = 0
     """size of the n-grams that no output may have twice; 3: trigram blocking; 0: none"""
     replace_unknown: Flag = False
-    """replace <unk> by the source word of most attention, or by its entry in the dictionary"""
+    """replace <unk> by the source word with the most attention, or its entry in the dictionary"""
     dictionary: str | None = None
     """a file of lines `source word <tab> target word` for replace_unknown"""
     context: NonNegativeInt = 0
@@ -154,7 +154,7 @@ class DecodeConfig:
 
 @checked_dataclass
 class Published:
-    """A row of a paper's table that a recipe is meant to reproduce."""
+    """Quotes the row of a paper's table that a recipe is meant to reproduce."""
 
     source: str
     """paper and table, as Wu et al. 2019, Table 1"""
@@ -169,7 +169,7 @@ class Published:
 
 @checked_dataclass
 class Recipe:
-    """All that decides a training run; YAML fills it (`dynconv.config.load_recipe`)."""
+    """Contains all that decides a training run; `dynconv.config.load_recipe` reads it from YAML."""
 
     published: tuple[Published, ...] = ()
     data: DataConfig = DataConfig()

@@ -1,4 +1,4 @@
-"""Types that check their entries, as YAML or JSON describes them, and errors in one line.
+"""Defines types that check their entries, from YAML or JSON, and words errors in one line.
 
 A file that dynconv reads back has a dataclass or TypedDict of its own: `validate_json` checks it.
 """

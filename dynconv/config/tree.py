@@ -1,4 +1,4 @@
-"""Recipes as nested mappings, before they are checked, and how they are merged."""
+"""Merges recipes as nested mappings, before they are checked."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Recipes as YAML 1.2: mappings, lists and scalars. What could mean two things is refused."""
+"""Reads and writes YAML 1.2: mappings, lists and scalars. Ambiguous text is refused."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 )
 LONGEST = 400
-"""more digits than any number here can have; int() refuses some thousands"""
+"""digits of the longest number; int() refuses some thousands"""
 DEEPEST = 20
 """maximum number of mappings and lists inside each other"""
 MOST_NODES = 10_000

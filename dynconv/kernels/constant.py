@@ -6,7 +6,7 @@ from typing import Any
 
 
 def constant(function: Callable) -> Callable:
-    """Cache a function's answers, and let torch.compile take them as constants.
+    """Cache a function's results, and let torch.compile treat them as constants.
 
     The mark is what torch.compiler.assume_constant_result sets; calling that would import all of
     torch._dynamo, which takes longer than importing torch itself.

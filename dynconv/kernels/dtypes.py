@@ -1,4 +1,4 @@
-"""The dtype that sums are computed in."""
+"""Chooses the dtype that sums are computed in."""
 
 import torch
 from torch import Tensor

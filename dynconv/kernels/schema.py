@@ -42,7 +42,7 @@ def like_first(x: Tensor, *others) -> Tensor:
 
 
 def define(signature: str, shapes: Callable = like_first, save: Callable = save_inputs) -> Callable:
-    """Define an operator of PyTorch; return a decorator for the function with its gradients.
+    """Define an operator of PyTorch, and return a decorator for the function with its gradients.
 
     shapes  its outputs without their values, for torch.compile and torch.export
     save    keeps what the gradients need

@@ -1,4 +1,4 @@
-"""Layers that mix positions, as nn.Modules: each maps (B, T, C) to (B, T, C).
+"""Defines layers that mix positions, as nn.Modules that map (B, T, C) to (B, T, C).
 
 `forward(x, pad_mask)` sees whole sequences; pad_mask (B, T) is True at padding. `step(x, state)` is
 for decoding with causal layers in eval mode, and raises ValueError for layers that look ahead: it

@@ -1,4 +1,4 @@
-"""Embeddings and softmax for a large vocabulary, which give rare types fewer dimensions.
+"""Defines embeddings and softmax for a large vocabulary, with fewer dimensions for rare types.
 
 The vocabulary is cut into bands of falling frequency. Band i contains the types w with
 edges[i] <= w < edges[i + 1]; it has embeddings E_i (V_i, w_i) and a projection P_i (C, w_i). Input

@@ -35,7 +35,7 @@ def attend(
     dtype = value.dtype
     with torch.autocast(query.device.type, enabled=False):
         if query.device.type == "cpu":
-            # its bfloat16 kernel takes up to eight times as long backward as that of float32
+            # The bfloat16 kernel's backward is up to eight times slower than float32's.
             query, key, value = upcast(query), upcast(key), upcast(value)
         y = F.scaled_dot_product_attention(
             query, key, value, attn_mask=allowed, is_causal=causal, dropout_p=dropout
@@ -120,7 +120,7 @@ class SelfAttention(nn.Module):
         query, key, value = project(self.in_proj, x, 3)
         if state is not None:
             key, value = torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1)
-        # the kept positions and the new one are all in the window of one new position
+        # A single new position may attend to itself and to all positions in the state.
         allowed = None if x.shape[1] == 1 else self._allowed(x.shape[1], key.shape[1], x.device)
         y = self._attend((query, key, value), allowed)
         keep = key.shape[1] if self.window is None else self.window - 1

@@ -1,4 +1,4 @@
-"""The convolutions of Wu et al. 2019 as layers: dense, depthwise, LightConv and DynamicConv.
+"""Defines the convolutions of Wu et al. 2019: dense, depthwise, LightConv and DynamicConv.
 
 While decoding, each keeps the K - 1 last inputs of its convolution in a `History`.
 """

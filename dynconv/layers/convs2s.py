@@ -1,4 +1,4 @@
-"""The layers of ConvS2S (Gehring et al. 2017, section 3; equations (5.1) to (5.6) of the book).
+"""Defines ConvS2S's layers (Gehring et al. 2017, section 3; equations (5.1) to (5.6) of the book).
 
 Except for the embeddings, weights are normalised: g v / |v|, with a length g and a direction v per
 output (Salimans and Kingma 2016). They are initialised to keep the variance of the layer's input,
@@ -17,7 +17,7 @@ from dynconv.layers.convolution import WindowConv
 from dynconv.layers.history import select_rows
 
 HALVE = 0.5**0.5
-"""by which the sum of two tensors of equal variance is multiplied, to keep that variance"""
+"""keeps the variance when it multiplies the sum of two tensors of equal variance"""
 
 
 def normalised(layer: nn.Linear | nn.Conv1d, gain: float) -> nn.Module:

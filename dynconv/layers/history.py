@@ -1,4 +1,4 @@
-"""The state that a layer keeps while decoding: its latest inputs."""
+"""Keeps the latest inputs of a layer while decoding."""
 
 from typing import Any
 

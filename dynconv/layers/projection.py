@@ -1,4 +1,4 @@
-"""Linear layers with the papers' initialisation, and mixers between two of them."""
+"""Defines linear layers with the papers' initialisation, and mixers between two of them."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn

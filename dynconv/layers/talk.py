@@ -1,4 +1,4 @@
-"""TaLK as a layer (Lioutas and Guo 2020, section 3)."""
+"""Defines TaLK as a layer (Lioutas and Guo 2020, section 3)."""
 
 import torch
 import torch.nn.functional as F
@@ -49,7 +49,7 @@ class TaLKConv(ProjectedMixer):
         return self._scaled(y)
 
     def _mix_last(self, x: Tensor, history: History) -> Tensor:
-        # Zeros before the sentence change no sum, so the window's own start needs no care.
+        # Windows may reach past the start of the sentence: the zeros there change no sum.
         behind = torch.arange(self.max_left, -1, -1, device=x.device)
         reach = self._offsets(x).unsqueeze(-1) * self.max_left  # (N, n, H, 1)
         share = (1 - behind + reach).clamp(0, 1) / (self.max_left + 1)  # (N, n, H, max_left + 1)

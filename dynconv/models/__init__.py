@@ -1,4 +1,4 @@
-"""Models, which `build` makes from a configuration.
+"""Builds models from a configuration.
 
 Seq2Seq and ConvS2S return logits, as `torch.nn.functional.cross_entropy` takes them; LanguageModel
 returns log-probabilities, because an adaptive softmax has no logits. In all three, `hidden_states`

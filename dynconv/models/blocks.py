@@ -1,4 +1,4 @@
-"""The block of every stack, whose sub-layers have residual connections."""
+"""Defines the block of all stacks, whose sub-layers have residual connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConvS2S, the convolutional sequence-to-sequence model (Gehring et al. 2017, section 3)."""
+"""Defines ConvS2S, a convolutional encoder-decoder (Gehring et al. 2017, section 3)."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class DecoderState(NamedTuple):
         return DecoderState(self.position, mixers, source)
 
 
-def embed(table: nn.Module, tokens: Tensor, start: int = 0) -> Tensor:
+def embed_tokens(table: nn.Module, tokens: Tensor, start: int = 0) -> Tensor:
     """Return sqrt(C) times each token's embedding plus its position's: (B, T) to (B, T, C)."""
     x = table(tokens)
     C = x.shape[2]

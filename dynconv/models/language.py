@@ -1,4 +1,4 @@
-"""Decoder-only language models (Wu et al. 2019, section 5.3; Baevski and Auli 2019)."""
+"""Defines decoder-only language models (Wu et al. 2019, section 5.3; Baevski and Auli 2019)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax, LinearSoftmax
-from dynconv.models.decoder import DecoderState, embed, embedding, step_blocks
+from dynconv.models.decoder import DecoderState, embed_tokens, embedding, step_blocks
 
 if TYPE_CHECKING:
     from dynconv.config import LanguageModelConfig
@@ -43,7 +43,7 @@ class LanguageModel(nn.Module):
 
     def hidden_states(self, tokens: Tensor) -> Tensor:
         """Return hidden states (B, T, C) after each prefix of tokens (B, T), padded at the end."""
-        x = self.dropout(embed(self.embedding, tokens))
+        x = self.dropout(embed_tokens(self.embedding, tokens))
         for block in self.decoder:
             x = block(x)
         return self.decoder_norm(x)
@@ -63,6 +63,6 @@ class LanguageModel(nn.Module):
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Return log-probabilities (B, n, V) after n new tokens (B, n), and the next state."""
-        x = self.dropout(embed(self.embedding, tokens, state.position))
+        x = self.dropout(embed_tokens(self.embedding, tokens, state.position))
         x, state = step_blocks(self.decoder, x, state)
         return self.output(self.decoder_norm(x)), state

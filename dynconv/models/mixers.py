@@ -1,4 +1,4 @@
-"""The mixers that a stack can be built from, by name: the one place that knows them all.
+"""Registers the mixers that a stack can be built from, by name. No other file lists them.
 
 The schema of a recipe takes its names and rules from this table, and `dynconv.models.build` the
 layers. A program adds a mixer of its own with `register_mixer` before it reads a recipe. The layers
@@ -26,7 +26,7 @@ PROJECTED = ("glu", "weight_dropout", "input_dropout")
 
 
 class Mixer(NamedTuple):
-    """A kind of mixer, as `register_mixer` describes it."""
+    """Describes a kind of mixer; see `register_mixer`."""
 
     build: Callable[..., nn.Module]
     size: Size | None

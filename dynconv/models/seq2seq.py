@@ -1,4 +1,4 @@
-"""The encoder-decoder, a Transformer with any mixer (Wu et al. 2019, section 5.1)."""
+"""Defines the encoder-decoder, a Transformer with any mixer (Wu et al. 2019, section 5.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor, nn
 
 from dynconv.layers.history import select_rows
-from dynconv.models.decoder import DecoderState, embed, embedding, step_blocks
+from dynconv.models.decoder import DecoderState, embed_tokens, embedding, step_blocks
 
 if TYPE_CHECKING:
     from dynconv.config import ModelConfig
@@ -37,7 +37,7 @@ class Seq2Seq(nn.Module):
         self.source_embedding = self.target_embedding if shared else embedding(S, C)
         self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
         self.dropout = nn.Dropout(config.dropout)
-        pre = config.norm == "pre"  # its last residual sum has not been normalised
+        pre = config.norm == "pre"  # then nothing has normalised the last sum
         self.encoder_norm = nn.LayerNorm(C) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(C) if pre else nn.Identity()
         self.output = nn.Linear(C, V, bias=False)
@@ -48,14 +48,14 @@ class Seq2Seq(nn.Module):
 
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> Memory:
         """Encode source (B, S) int64; pad_mask (B, S) bool is True at padding."""
-        x = self.dropout(embed(self.source_embedding, source))
+        x = self.dropout(embed_tokens(self.source_embedding, source))
         for block in self.encoder:
             x = block(x, pad_mask)
         return Memory(self.encoder_norm(x), pad_mask)
 
     def hidden_states(self, target: Tensor, memory: Memory) -> Tensor:
         """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
-        x = self.dropout(embed(self.target_embedding, target))
+        x = self.dropout(embed_tokens(self.target_embedding, target))
         for block in self.decoder:
             x = block(x, source=(block.cross.project(memory.states), memory.pad_mask))
         return self.decoder_norm(x)
@@ -76,6 +76,6 @@ class Seq2Seq(nn.Module):
 
         N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
         """
-        x = self.dropout(embed(self.target_embedding, tokens, state.position))
+        x = self.dropout(embed_tokens(self.target_embedding, tokens, state.position))
         x, state = step_blocks(self.decoder, x, state, memory.pad_mask)
         return self.output(self.decoder_norm(x)), state

@@ -1,4 +1,4 @@
-"""Stateless operators over time. Each file begins with its oracle: the equation as a loop."""
+"""Computes stateless operators over time. Each file begins with its oracle, a loop."""
 
 from dynconv.ops.average import cumulative_mean
 from dynconv.ops.depthwise import depthwise_conv

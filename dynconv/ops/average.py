@@ -18,18 +18,18 @@ from dynconv.ops.checks import check_sequence
 
 
 def cumulative_mean_loop(x: Tensor) -> Tensor:
-    """The oracle: take the mean of every prefix."""
+    """Take the mean of each prefix: the oracle."""
     return torch.stack([x[:, : t + 1].mean(dim=1) for t in range(x.shape[1])], dim=1)
 
 
 def cumulative_mean_sum(x: Tensor) -> Tensor:
-    """Divide a running sum, at least float32, by the number of its terms."""
+    """Divide a running sum in at least float32 by the number of its terms."""
     total = upcast(x).cumsum(dim=1)
     return (total / count(total)).to(x.dtype)
 
 
 def count(x: Tensor) -> Tensor:
-    """Return 1, 2, ... T as (T, 1): how many positions each position averages."""
+    """Return 1, 2, ... T as (T, 1): how many positions each mean covers."""
     return torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)[:, None]
 
 

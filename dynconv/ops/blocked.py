@@ -57,7 +57,7 @@ def positions_in_cache(x: Tensor) -> int:
     return max(1, 2**18 // max(1, x.shape[0] * x.shape[2]))
 
 
-BLOCK = 32  # positions in a block: more waste products off the diagonals, fewer make small ones
+BLOCK = 32  # positions per block: more would waste products, fewer would make them too small
 
 
 def blocks(T: int, K: int, pad_left: int) -> Iterator[tuple[slice, slice, slice]]:

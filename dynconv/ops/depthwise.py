@@ -1,4 +1,4 @@
-"""Depthwise convolution (Wu et al. 2019, section 2): every channel has its own kernel.
+"""Computes depthwise convolution (Wu et al. 2019, section 2): one kernel for each channel.
 
     out[b, t, c] = sum_j weight[c, j] * x[b, t + j - pad_left, c],   x = 0 outside [0, T)
 
@@ -19,7 +19,7 @@ from dynconv.ops.shapes import pad_time
 
 
 def depthwise_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """The oracle: evaluate the equation one output position and one tap at a time."""
+    """Evaluate the equation one output position and one tap at a time: the oracle."""
     T = x.shape[1]
     rows = []
     for t in range(T):

@@ -1,4 +1,4 @@
-"""DynamicConv (Wu et al. 2019, section 4): every position mixes its window with its own kernel.
+"""Computes DynamicConv (Wu et al. 2019, section 4): each position has its own kernel.
 
     out[b, t, c] = sum_j weight[b, t, head(c), j] * x[b, t + j - pad_left, c],  x = 0 outside [0, T)
 
@@ -19,7 +19,7 @@ from dynconv.ops.shapes import pad_time, split_heads
 
 
 def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """The oracle: evaluate the equation one output position and one tap at a time."""
+    """Evaluate the equation one output position and one tap at a time: the oracle."""
     B, T, C = x.shape
     H, K = weight.shape[2:]
     rows = []
@@ -52,7 +52,7 @@ def dynamic_conv_unfold(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 def dynamic_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Write the kernels into a band matrix (T x T per head), then take one batched product.
 
-    T^2 memory; `dynamic_conv_blocked` writes only the part of the matrix about its diagonal.
+    It needs T^2 memory; `dynamic_conv_blocked` writes only the part near the diagonal.
     """
     B, T, C = x.shape
     H, K = weight.shape[2:]
@@ -66,7 +66,7 @@ def dynamic_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def dynamic_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Scale and add K shifted copies of the sequence; memory linear in T."""
+    """Scale and add K shifted copies of the sequence, in memory linear in T."""
     T = x.shape[1]
     H, K = weight.shape[2:]
     padded = pad_time(x, K, pad_left).unflatten(2, (H, -1))  # (B, T + K - 1, H, R)

@@ -1,4 +1,4 @@
-"""LightConv (Wu et al. 2019, section 3): one kernel for each head, the same at every position.
+"""Computes LightConv (Wu et al. 2019, section 3): one kernel per head, the same everywhere.
 
     out[b, t, c] = sum_j weight[head(c), j] * x[b, t + j - pad_left, c],   x = 0 outside [0, T)
 
@@ -25,7 +25,7 @@ from dynconv.ops.dynamicconv import (
 
 
 def light_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """The oracle: evaluate the equation one output position and one tap at a time."""
+    """Evaluate the equation one output position and one tap at a time: the oracle."""
     T, C = x.shape[1:]
     H, K = weight.shape
     rows = []

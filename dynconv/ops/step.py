@@ -1,4 +1,4 @@
-"""One decoding step: mixes the last K inputs of each row into its next output.
+"""Computes one decoding step, which mixes the last K inputs of each row into its next output.
 
 out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
 """

@@ -1,4 +1,4 @@
-"""TaLK (Lioutas and Guo 2020, section 3): every position sums a window of its own size.
+"""Computes TaLK (Lioutas and Guo 2020, section 3): each position sums a window of its own size.
 
 Offsets in [0, 1] place the window's edges at a_l = t - left * max_left and
 a_r = t + right * max_right, cut at the ends of the sequence (equation 4). The sum takes a token
@@ -31,8 +31,8 @@ def edges(
 ) -> tuple[Tensor, Tensor]:
     """Return the distances (B, T, H) from each position to its window's edges, cut at the ends.
 
-    Distances, not places: t - left * max_left would round away the fraction at a large t.
-    At least float32, for the same reason. A whole distance has the gradient 0, as in equation 6.
+    The edges' positions would round the fraction away where t is large. The distances are at least
+    float32 for the same reason. A whole distance has gradient 0, as in equation 6.
     """
     T = left.shape[1]
     left = upcast(left)
@@ -54,7 +54,7 @@ def held_if_whole(distance: Tensor) -> Tensor:
 def talk_conv_loop(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> Tensor:
-    """The oracle: the equation, one output position and one token at a time."""
+    """Evaluate the equation one output position and one token at a time: the oracle."""
     T, C = x.shape[1:]
     R = C // left.shape[2]
     to_left, to_right = edges(left, right, max_left, max_right)
@@ -91,8 +91,8 @@ def talk_conv_table(
 ) -> Tensor:
     """Take differences in a table of prefix sums, as the paper does (equations 2, 3 and 5).
 
-    The further a window lies from the start, the larger the sums whose difference it is: this
-    loses digits in long sequences, and `cumsum` over time is slow.
+    Both sums grow with the distance from the start, so their difference loses digits in long
+    sequences. Besides, `cumsum` over time is slow.
     """
     T, C = x.shape[1:]
     table = upcast(x).cumsum(dim=1)
@@ -183,7 +183,7 @@ class TalkBlocked(torch.autograd.Function):
 
 
 def at_edge(products: Tensor, distance: Tensor, at: Tensor, sign: int) -> Tensor:
-    """Return each row's entry at the token its edge cuts through; 0 if it cuts between two."""
+    """Return each row's entry at the token that its edge cuts through, 0 where it cuts none."""
     whole = distance.floor()
     column = at + sign * (1 + whole.nan_to_num().long())
     column = column.clamp(0, products.shape[-1] - 1).unsqueeze(-1)
@@ -193,7 +193,7 @@ def at_edge(products: Tensor, distance: Tensor, at: Tensor, sign: int) -> Tensor
 def talk_conv_blocked(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> Tensor:
-    """Apply the weights in blocks of 32 positions: memory linear in T, and no long sum.
+    """Apply the weights in blocks of 32 positions, in memory linear in T and without long sums.
 
     Keeps only its inputs for the backward pass, whose own derivative is not defined.
     """

@@ -28,7 +28,7 @@ SOURCES = Path(__file__).parent
 NAMES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
 DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
 FLAGS: tuple[list[str], ...] = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])
-"""flags by preference: the first that give a working library are used"""
+"""flags in order of preference: the first that give a working library are used"""
 P, N, I = ctypes.c_void_p, ctypes.c_long, ctypes.c_int  # noqa: E741
 SIGNATURES = {
     "conv": [I, P, P, P, *[N] * 10, I],
@@ -43,7 +43,7 @@ SIGNATURES = {
 
 
 class NoKernels(RuntimeError):
-    """The C kernels cannot run here; the message says why and what to install."""
+    """Reports why the C kernels cannot run here, and what to install."""
 
 
 @constant
@@ -62,13 +62,13 @@ def runs(x: Tensor) -> bool:
 
 
 def obstacle(x: Tensor) -> str:
-    """Return why there is none for x, and the remedy."""
+    """Return why no C kernel runs for x, and the remedy."""
     if x.device.type != "cpu":
         return f"x is on {x.device}, the C kernels run on the CPU: choose another impl"
     if x.dtype not in DEFINES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DEFINES)
         return f"x is {x.dtype}, the C kernels take {names}: cast it, or choose another impl"
-    return missing() or "nothing stands in the way"
+    return missing() or "nothing prevents it"
 
 
 @cache
@@ -86,12 +86,12 @@ def library(dtype: torch.dtype) -> ctypes.CDLL:
     )
     try:
         return load(path)
-    except OSError as error:  # for instance where no program may be run from
+    except OSError as error:  # for instance on a disk mounted noexec
         raise NoKernels(f"no C kernels: {error}") from error
 
 
 def load(path: Path) -> ctypes.CDLL:
-    """Load a library of the kernels, and declare what its functions take."""
+    """Load a library of the kernels, and declare the types of its functions."""
     loaded = ctypes.CDLL(str(path))
     for function, arguments in SIGNATURES.items():
         getattr(loaded, function).argtypes = arguments
@@ -103,10 +103,10 @@ def load(path: Path) -> ctypes.CDLL:
 def cached_library(
     name: str, parts: Sequence[str], make: Callable[[Path], None], error: Callable[[str], Exception]
 ) -> Path:
-    """Return the path of the shared library that is made of `parts`; make(path) makes it first.
+    """Return the path of the library compiled from `parts`, by make(path) if it is not cached.
 
-    A file's name ends in the checksum of its content, so a damaged one is made again: loading it
-    could end the process.
+    The file's name ends in a checksum of its content. A damaged file is compiled again, because
+    loading it could crash the process.
 
     parts  sources, compiler and flags
     error  the exception to raise, from "PATH: why", where there is no room or no permission
@@ -116,16 +116,16 @@ def cached_library(
     try:
         path = cache_directory() / path
         path.parent.mkdir(parents=True, exist_ok=True)
-        for kept in path.parent.glob(f"{path.stem}-*.so"):
-            if kept == with_checksum(path, kept):
-                return kept
-            kept.unlink()
+        for cached in path.parent.glob(f"{path.stem}-*.so"):
+            if cached == with_checksum(path, cached):
+                return cached
+            cached.unlink()
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            make(made)
-            kept = with_checksum(path, made)
-            os.replace(made, kept)  # in one step: another process may be doing the same
-        return kept
+            new = Path(folder) / path.name
+            make(new)
+            cached = with_checksum(path, new)
+            os.replace(new, cached)  # atomic: another process may be doing the same
+        return cached
     except OSError as reason:
         raise error(f"{path}: {reason.strerror or reason}") from reason
 
@@ -138,7 +138,7 @@ def with_checksum(path: Path, file: Path) -> Path:
 
 def find_compiler() -> list[str]:
     """Return the C compiler's path, and the arguments that `CC` gives it; NoKernels without one."""
-    commands = [named for named in (compiler_in_cc(), ["cc"], ["gcc"], ["clang"]) if named]
+    commands = [words for words in (compiler_in_cc(), ["cc"], ["gcc"], ["clang"]) if words]
     for name, *arguments in commands:
         if path := shutil.which(name):
             return [path, *arguments]
@@ -151,17 +151,17 @@ def find_compiler() -> list[str]:
 
 def compiler_in_cc() -> list[str]:
     """Return the command in `CC`, such as "ccache gcc", as a list; it may be empty."""
-    named = os.environ.get("CC", "")
+    command = os.environ.get("CC", "")
     try:
-        return shlex.split(named)
-    except ValueError:  # quotes without end
-        return [named]
+        return shlex.split(command)
+    except ValueError:  # unclosed quotes
+        return [command]
 
 
 def substitution(compiler: list[str]) -> str | None:
-    """Say that `compiler` takes the place of one in `CC` that is not there; None if it does not."""
-    named = compiler_in_cc()
-    if not named or shutil.which(named[0]):
+    """Return a note that `compiler` replaces the one in `CC`, or None if that one exists."""
+    command = compiler_in_cc()
+    if not command or shutil.which(command[0]):
         return None
     return f"CC={os.environ['CC']} is not there, so {shlex.join(compiler)} compiles the C kernels"
 
@@ -169,7 +169,7 @@ def substitution(compiler: list[str]) -> str | None:
 def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
     """Compile all sources into one library at `path`, with the first flags that work.
 
-    They work when the library can be loaded and computes a mean, with threads.
+    Flags work when the library can be loaded and computes the right mean.
     """
     objects = [str(path.with_name(f"{name}.o")) for name in NAMES]
     for flags in FLAGS:
@@ -178,17 +178,17 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
         for name, out in zip(NAMES, objects, strict=True):
             errors = errors or run([*compile_, "-c", str(SOURCES / name), "-o", out])
         threads = openmp() if "-fopenmp" in flags else []
-        # each under a name of its own: a name that was loaded once stays what it was
+        # a name per attempt: loading a name again would return the library loaded first
         linked = path.with_name(f"{''.join(flags)}.so")
         errors = errors or run([*compiler, "-shared", *objects, *threads, "-lm", "-o", str(linked)])
-        if not (errors := errors or fault(linked, dtype)):
+        if not (errors := errors or find_fault(linked, dtype)):
             os.replace(linked, path)
             return
     raise NoKernels(f"{shlex.join(compiler)} cannot build the C kernels: {errors[0]}")
 
 
-def fault(path: Path, dtype: torch.dtype) -> list[str]:
-    """Load a library and compute with it; return what is wrong, nothing if it is right."""
+def find_fault(path: Path, dtype: torch.dtype) -> list[str]:
+    """Load a library, compute with it, and return what is wrong: an empty list if it is right."""
     x = torch.arange(64, dtype=dtype).repeat_interleave(256)  # (1, 64, 256)
     y = torch.empty_like(x)
     try:
@@ -199,7 +199,7 @@ def fault(path: Path, dtype: torch.dtype) -> list[str]:
 
 
 def run(command: list[str]) -> list[str]:
-    """Run a compiler; return the lines of its error message, none if it succeeds."""
+    """Run a compiler, and return the lines of its error message: none if it succeeds."""
     english = {**os.environ, "LC_ALL": "C"}
     try:
         process = subprocess.run(
@@ -211,7 +211,7 @@ def run(command: list[str]) -> list[str]:
 
 
 def openmp() -> list[str]:
-    """Return what to link with: the OpenMP that PyTorch has loaded, to share its threads."""
+    """Return the OpenMP library to link: the one that PyTorch has loaded, to share its threads."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

@@ -1,1 +1,1 @@
-"""The CUDA kernels: plan.py decides what to launch, build.py compiles, call.py runs the plan."""
+"""Runs the CUDA kernels: plan.py decides what to launch, build.py compiles, call.py launches."""

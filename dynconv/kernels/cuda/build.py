@@ -25,7 +25,7 @@ PACKAGE = Path(__file__).parents[2]
 
 
 class NoGpuKernels(RuntimeError):
-    """The CUDA kernels cannot run; the message says why and how to go on."""
+    """Reports why the CUDA kernels cannot run, and what to do."""
 
 
 @constant
@@ -33,7 +33,7 @@ def missing() -> str | None:
     """Return why the CUDA kernels cannot run on this machine, or None if they can."""
     if find_spec("cupy") is None:
         return "no CuPy: pip install 'dynconv[gpu]'"
-    with warnings.catch_warnings(record=True) as caught:  # PyTorch says there what hinders it
+    with warnings.catch_warnings(record=True) as caught:  # where PyTorch says what is wrong
         warnings.simplefilter("always")
         available = torch.cuda.is_available()
     if not available:
@@ -59,7 +59,7 @@ def runs(x: Tensor) -> bool:
 
 
 def obstacle(x: Tensor) -> str:
-    """Return why there is none for x, and the remedy."""
+    """Return why no CUDA kernel runs for x, and the remedy."""
     if reason := missing():
         return reason
     if x.device.type != "cuda":

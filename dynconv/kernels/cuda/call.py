@@ -22,7 +22,7 @@ LAYOUTS = {
     "right": offsets,
     "seed": Tensor.contiguous,
 }
-"""how the array of each name must lie in memory for a plan"""
+"""brings the tensor of each name into the memory layout that a plan expects"""
 
 
 def operator(planned: Callable[..., Plan]) -> Callable:
@@ -33,10 +33,10 @@ def operator(planned: Callable[..., Plan]) -> Callable:
     names = tuple(signature(planned).parameters)
 
     def method(self, *arguments):
-        named = dict(zip(names, arguments, strict=True))
-        tensors = {name: LAYOUTS[name](z) for name, z in named.items() if isinstance(z, Tensor)}
-        described = {name: array(z) for name, z in tensors.items()}
-        return self.run(planned(**named | described), tensors)
+        given = dict(zip(names, arguments, strict=True))
+        tensors = {name: LAYOUTS[name](z) for name, z in given.items() if isinstance(z, Tensor)}
+        arrays = {name: array(z) for name, z in tensors.items()}
+        return self.run(planned(**given | arrays), tensors)
 
     method.__name__ = planned.__name__
     return method
