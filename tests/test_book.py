@@ -94,6 +94,17 @@ def test_solutions_are_shut_and_open(page):
         body.wait_for(state="visible", timeout=2000)
 
 
+def test_the_map_links_every_lesson_to_those_that_need_it(html):
+    text = (html / "book/index.html").read_text(encoding="utf-8")
+    boxes = dict(re.findall(r'<a class="lesson-(\d\d)" href="([^"]+)"><title>', text))
+    assert list(boxes) == [page[8:10] for page in LESSONS]
+    assert all((html / "book" / address).is_file() for address in boxes.values())
+    arrows = set(re.findall(r'class="arrow lesson-(\d\d) lesson-(\d\d)"', text))
+    assert {("01", "02"), ("04", "11"), ("11", "12"), ("24", "25")} <= arrows
+    assert ("04", "12") not in arrows  # lesson 11, which 12 needs, needs it
+    assert all(earlier < later for earlier, later in arrows)
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_light(html, name):
     """Its text and its images; the theme and MathJax are the same files for all pages."""

@@ -20,9 +20,16 @@ COLORS = {
 
 
 def use() -> None:
-    """Set matplotlib's defaults; the first cell of a lesson calls it."""
+    """Set matplotlib's defaults; the first cell of a lesson calls it.
+
+    In a notebook figures have twice the pixels of their size, for screens that show them.
+    """
     import matplotlib.pyplot as plt
 
+    if "inline" in plt.get_backend():
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
+        set_matplotlib_formats("retina")
     plt.rcParams.update(
         {
             "figure.figsize": (6.0, 2.6),

@@ -1,0 +1,101 @@
+"""`python -m dynconv.teach.hero RUN ...`: how trained mixers read one sentence, as a figure.
+
+It is the figure on the book's first page, book/_static/one-sentence.png.
+"""
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import torch
+from torch import Tensor, nn
+
+from dynconv import ops
+from dynconv.lab import style
+from dynconv.layers import DynamicConv, LightConv, SelfAttention, TaLKConv
+from dynconv.layers.attention import project
+from dynconv.ops.shapes import split_heads
+from dynconv.teach.checkout import checkout, run_tool
+from dynconv.teach.mixing import draw_mixing
+from dynconv.text import EOS
+from dynconv.train import load_model
+
+SENTENCE = "Klicken Sie auf das Symbol, um die Tabelle zu löschen."
+TITLES = {
+    SelfAttention: ("attention", "Attention compares with every word"),
+    LightConv: ("light", "LightConv: one kernel for all words"),
+    DynamicConv: ("dynamic", "DynamicConv: each word predicts its own"),
+    TaLKConv: ("talk", "TaLK: each word chooses a window"),
+}
+"""colour and title of each mixer"""
+
+
+def head_matrices(mixer: nn.Module, x: Tensor) -> Tensor:
+    """Return the mixing matrices (H, T, T) of a mixer's heads for its input x (1, T, C).
+
+    The kernels are those of x. Sentence s of a batch of T is 1 at position s, with one channel per
+    head, so the outputs of that sentence are column s.
+    """
+    T = x.shape[1]
+    if isinstance(mixer, SelfAttention):
+        query, key, _ = (split_heads(part, mixer.heads) for part in project(mixer.in_proj, x, 3))
+        return (query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5).softmax(-1)[0]
+    x = mixer.in_proj(x)
+    if isinstance(mixer, LightConv):
+        heads, kernel = len(mixer.weight), mixer._kernel(x.dtype)
+        mix = partial(ops.light_conv, weight=kernel, pad_left=mixer.pad_left)
+    elif isinstance(mixer, DynamicConv):
+        kernel = ops.normalize_kernel(mixer._logits(x), mixer.normalize)
+        heads, kernel = mixer.heads, kernel.expand(T, -1, -1, -1)
+        mix = partial(ops.dynamic_conv, weight=kernel, pad_left=mixer.pad_left)
+    else:
+        left, right = mixer._offsets(x).expand(T, -1, -1).chunk(2, dim=-1)
+        heads, reach = left.shape[-1], (mixer.max_left, mixer.max_right)
+        mix = partial(ops.talk_conv, left=left, right=right, max_left=reach[0], max_right=reach[1])
+    impulses = torch.eye(T, dtype=x.dtype)[:, :, None].expand(T, T, heads).contiguous()
+    return mix(impulses).permute(2, 1, 0)
+
+
+@torch.no_grad()
+def encoder_matrices(run: Path, sentence: str) -> tuple[list[str], list[Tensor], nn.Module]:
+    """Return the sentence's tokens, the matrices of each encoder layer, and one of the mixers."""
+    trained = load_model(run)
+    vocabulary = trained.vocabularies.source
+    ids = [*vocabulary.encode([sentence])[0], EOS]
+    inputs: list[Tensor] = []
+    for block in trained.model.encoder:
+        block.mixer.register_forward_pre_hook(lambda _, args: inputs.append(args[0]))
+    trained.model.encode(torch.tensor(ids)[None])
+    mixers = [block.mixer for block in trained.model.encoder]
+    tokens = [vocabulary.decode([i]) or "<eos>" for i in ids]
+    matrices = [head_matrices(mixer, x) for mixer, x in zip(mixers, inputs, strict=True)]
+    return tokens, matrices, mixers[0]
+
+
+def draw(runs: list[Path], sentence: str, layer: int):
+    """Return the figure: for each run the mean of its heads in one encoder layer."""
+    style.use()
+    fig, axes = plt.subplots(2, 2, figsize=(6.4, 6.9))
+    for ax, run in zip(axes.flat, runs, strict=True):
+        tokens, matrices, mixer = encoder_matrices(run, sentence)
+        name, title = TITLES[type(mixer)]
+        color = style.COLORS[name]
+        draw_mixing(ax, matrices[layer].mean(0), title=title, color=color, vmax=0.6, labels=tokens)
+        ax.set(xlabel="", ylabel="")
+    return fig
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", nargs=4, type=Path, metavar="RUN", help="four trained translators")
+    parser.add_argument("--sentence", default=SENTENCE)
+    parser.add_argument("--layer", type=int, default=1, help="of the encoder, from 0 (default: 1)")
+    parser.add_argument("--output", type=Path, help="default: book/_static/one-sentence.png")
+    options = parser.parse_args()
+    output = options.output or checkout() / "book/_static/one-sentence.png"
+    style.save(draw(options.runs, options.sentence, options.layer), output, dpi=200)
+
+
+if __name__ == "__main__":
+    run_tool(main)

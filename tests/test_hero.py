@@ -1,0 +1,30 @@
+"""The figure of the first page: its matrices are those by which the mixers multiply."""
+
+import pytest
+import torch
+
+from dynconv.layers import DynamicConv, LightConv, SelfAttention, TaLKConv
+from dynconv.teach.hero import head_matrices
+
+MIXERS = {
+    "attention": lambda: SelfAttention(12, 3),
+    "light": lambda: LightConv(12, 3, 5, glu=True),
+    "dynamic": lambda: DynamicConv(12, 3, 5, glu=True),
+    "talk": lambda: TaLKConv(12, 3, 2, 3),
+}
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_a_mixer_multiplies_by_its_matrices(name):
+    torch.manual_seed(0)
+    mixer = MIXERS[name]().double().eval()
+    for parameter in mixer.parameters():
+        torch.nn.init.normal_(parameter)
+    x = torch.randn(1, 7, 12, dtype=torch.float64)
+    if name == "attention":
+        values = mixer.in_proj(x).chunk(3, dim=-1)[2]
+    else:
+        values = mixer.in_proj(x)
+    heads = values[0].unflatten(1, (3, 4)).transpose(0, 1)  # (H, T, R)
+    mixed = (head_matrices(mixer, x).double() @ heads).transpose(0, 1).flatten(1)
+    torch.testing.assert_close(mixer.out_proj(mixed), mixer(x)[0])
