@@ -15,16 +15,16 @@ class UserError(ValueError):
     """
 
 
-LONGEST = 100
+MAX_QUOTED = 100
 """maximum number of characters of a quoted value"""
 
 
 def shown(value: Any) -> str:
     """Return `repr(value)`, cut if it is long."""
-    return shorten(repr(value[: 2 * LONGEST] if isinstance(value, str) else value))
+    return shorten(repr(value[: 2 * MAX_QUOTED] if isinstance(value, str) else value))
 
 
-def shorten(text: str, longest: int = LONGEST) -> str:
+def shorten(text: str, longest: int = MAX_QUOTED) -> str:
     """Return text, or the beginning of a long one."""
     return text if len(text) <= longest else f"{text[:longest]}..."
 

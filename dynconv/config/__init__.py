@@ -25,28 +25,9 @@ from dynconv.config.model import (
 from dynconv.config.recipe import DataConfig, DecodeConfig, Published, Recipe, TrainConfig
 
 __all__ = [
-    "MODELS",
-    "AnyModelConfig",
-    "ConvS2SConfig",
-    "ConvStackConfig",
-    "DataConfig",
-    "DecodeConfig",
-    "Experiment",
-    "LanguageModelConfig",
-    "ModelConfig",
-    "Published",
-    "Recipe",
-    "Row",
-    "StackConfig",
-    "TrainConfig",
-    "differences",
-    "dump_recipe",
-    "find_experiment",
-    "find_recipe",
-    "load_experiment",
-    "load_recipe",
-    "load_row",
-    "run_name",
-    "shipped_experiments",
+    "MODELS", "AnyModelConfig", "ConvS2SConfig", "ConvStackConfig", "DataConfig", "DecodeConfig",
+    "Experiment", "LanguageModelConfig", "ModelConfig", "Published", "Recipe", "Row", "StackConfig",
+    "TrainConfig", "differences", "dump_recipe", "find_experiment", "find_recipe",
+    "load_experiment", "load_recipe", "load_row", "run_name", "shipped_experiments",
     "shipped_recipes",
-]
+]  # fmt: skip

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from dynconv.config.experiment import Experiment, Row
 from dynconv.config.legacy import find_renamed, split_kernels
 from dynconv.config.model import MODELS, ModelConfig
-from dynconv.config.recipe import Recipe, find_unused
+from dynconv.config.recipe import Published, Recipe, find_unused
 from dynconv.config.schema import validate
 from dynconv.config.tree import (
     Tree,
@@ -33,7 +33,7 @@ from dynconv.models.mixers import SIZES
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
-MOST_BASES = 50
+MAX_BASES = 50
 """maximum number of recipes of which each is the base of the next"""
 
 
@@ -145,8 +145,8 @@ def read_trees(recipe: str | Path, above: tuple[str, ...] = ()) -> tuple[list[Tr
     name = f"{path.resolve()}:{row}"
     if name in above:
         raise UserError(f"{path}: its base leads back to it")
-    if len(above) == MOST_BASES:
-        raise UserError(f"{path}: more than {MOST_BASES} recipes build on each other")
+    if len(above) == MAX_BASES:
+        raise UserError(f"{path}: more than {MAX_BASES} recipes build on each other")
     above = (*above, name)
     if row:
         experiment = load_experiment(path)
@@ -185,13 +185,9 @@ def row_trees(
         version, stated = experiment, [row.changes]
     inherited = [*base_trees(version.base, above), version.changes]
     if not laptop and row.published is not None:
-        printed: Tree = {
-            "source": experiment.source,
-            "row": row.row or row.name,
-            "value": row.published,
-        }
-        printed |= {"metric": experiment.metric, "parameters": row.parameters}
-        inherited.append({"published": [printed]})
+        name, metric = row.row or row.name, experiment.metric
+        printed = Published(experiment.source, name, row.published, metric, row.parameters)
+        inherited.append({"published": [asdict(printed)]})
     return inherited, stated
 
 
@@ -252,13 +248,13 @@ def validate_recipe(tree: Tree, where: str) -> Recipe:
 
 def find_model(tree: Any, where: str) -> type:
     """Return the class of the section `model`, by its architecture."""
-    kind = tree.get("architecture") if isinstance(tree, dict) else None
-    if kind is None:
+    name = tree.get("architecture") if isinstance(tree, dict) else None
+    if name is None:
         return ModelConfig
-    if not isinstance(kind, str) or kind not in MODELS:
-        hint = nearest(str(kind), MODELS, "there are")
-        raise UserError(f"{where}: model.architecture {shown(kind)} is not known; {hint}")
-    return MODELS[kind]
+    if not isinstance(name, str) or name not in MODELS:
+        hint = nearest(str(name), MODELS, "there are")
+        raise UserError(f"{where}: model.architecture {shown(name)} is not known; {hint}")
+    return MODELS[name]
 
 
 # what is written ---------------------------------------------------------------------------------

@@ -72,28 +72,30 @@ class StackConfig:
     """positions that attention sees around its own, odd; null: all of them"""
 
     def __post_init__(self) -> None:
-        mixers = per_layer("mixer", self.mixer, self.layers)
-        kinds = [find_mixer(mixer).size for mixer in mixers]
+        mixers = self._mixers()
         for name in SIZES:
             value = getattr(self, name)
             sizes = per_layer(name, value, self.layers)
-            for mixer, size, kind in zip(mixers, sizes, kinds, strict=True):
-                listed = isinstance(value, tuple) or name not in kinds
-                if size is not None and kind != name and listed:
+            listed = isinstance(value, tuple) or all(takes != name for _, takes in mixers)
+            for (mixer, takes), size in zip(mixers, sizes, strict=True):
+                if size is not None and takes != name and listed:
                     raise ValueError(f"{name} {size} has no effect: mixer {mixer} takes none")
-                if kind == name and size is None and name != "window":
+                if takes == name and size is None and name != "window":
                     raise ValueError(f"mixer {mixer} needs a {name}: give one, or one per layer")
-                if kind == name and name != "reach" and size is not None and size % 2 == 0:
+                if takes == name and name != "reach" and size is not None and size % 2 == 0:
                     raise ValueError(f"{name} {size} of mixer {mixer} must be odd")
+
+    def _mixers(self) -> list[tuple[str, str | None]]:
+        """Return each layer's mixer, and the name of the size that it takes."""
+        mixers = per_layer("mixer", self.mixer, self.layers)
+        return [(mixer, find_mixer(mixer).size) for mixer in mixers]
 
     def each_layer(self) -> list[tuple[str, int | None]]:
         """Return (mixer, size) of every layer, bottom to top: its width, reach or window."""
-        mixers = per_layer("mixer", self.mixer, self.layers)
-        kinds = [find_mixer(mixer).size for mixer in mixers]
         sizes = {name: per_layer(name, getattr(self, name), self.layers) for name in SIZES}
         return [
-            (mixer, sizes[kind][i] if kind else None)
-            for i, (mixer, kind) in enumerate(zip(mixers, kinds, strict=True))
+            (mixer, sizes[takes][i] if takes else None)
+            for i, (mixer, takes) in enumerate(self._mixers())
         ]
 
 

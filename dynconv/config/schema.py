@@ -108,15 +108,15 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
     problem = max(errors, key=lambda each: (each["type"] == "value_error", len(each["loc"])))
     keys, known = [section] if section else [], []
     for depth, part in enumerate(problem["loc"]):
-        kind, parts = get_origin(schema), get_args(schema)
+        origin, parts = get_origin(schema), get_args(schema)
         if types := field_types(schema):
             known = list(types)
             part = known[part] if isinstance(part, int) else part  # a positional argument
             schema = types.get(part)
-        elif kind is dict:
+        elif origin is dict:
             schema = parts[1]
-        elif kind in (list, tuple):
-            schema = parts[part] if kind is tuple and parts[-1] is not Ellipsis else parts[0]
+        elif origin in (list, tuple):
+            schema = parts[part] if origin is tuple and parts[-1] is not Ellipsis else parts[0]
         else:  # what follows names the types that were tried; the shortest has the whole value
             tried = [e for e in errors if e["loc"][:depth] == problem["loc"][:depth]]
             given = min(tried, key=lambda each: len(each["loc"]))["input"]
@@ -124,10 +124,10 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
         keys.append(shorten(str(part)))
     else:
         given = problem["input"]
-    key, kind = ".".join(keys), problem["type"]
-    if kind == "unexpected_keyword_argument":
+    key, reason = ".".join(keys), problem["type"]
+    if reason == "unexpected_keyword_argument":
         return f"unknown key {key}; {nearest(keys[-1], known, 'there are')}"
-    if kind == "value_error" or (kind == "missing" and isinstance(problem["loc"][-1], str)):
+    if reason == "value_error" or (reason == "missing" and isinstance(problem["loc"][-1], str)):
         message = shorten(problem["msg"].removeprefix("Value error, "), 400)
         return f"{key}: {message}" if key else message
     return f"{key} {shown(given)} must be {describe(schema)}".lstrip()
@@ -135,8 +135,8 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
 
 def describe(schema: Any) -> str:
     """Return in words which values a type allows."""
-    kind, parts = get_origin(schema), get_args(schema)
-    if kind is Annotated:
+    origin, parts = get_origin(schema), get_args(schema)
+    if origin is Annotated:
         notes = [note for info in parts[1:] for note in getattr(info, "metadata", [])]
         bounds = [
             f"{words} {getattr(note, bound):,.10g}"
@@ -145,12 +145,12 @@ def describe(schema: Any) -> str:
             if hasattr(note, bound)
         ]
         return " ".join([describe(parts[0]), " and ".join(bounds)]).strip()
-    if kind in (Union, UnionType):
+    if origin in (Union, UnionType):
         return " or ".join(map(describe, parts))
-    if kind is Literal:
+    if origin is Literal:
         return " or ".join(map(str, parts))
-    if kind in (list, tuple):
-        length = "" if kind is list or parts[-1] is Ellipsis else f" of {len(parts)}"
+    if origin in (list, tuple):
+        length = "" if origin is list or parts[-1] is Ellipsis else f" of {len(parts)}"
         return f"a list{length}, with each entry {describe(parts[0])}"
     if types := field_types(schema):
         return f"a mapping with {', '.join(types)}"

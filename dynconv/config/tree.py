@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dynconv.config.model import ModelConfig, StackConfig
-from dynconv.config.yaml12 import DEEPEST, parse_value
+from dynconv.config.yaml12 import MAX_DEPTH, parse_value
 from dynconv.errors import UserError, shown
 from dynconv.models.mixers import MIXERS
 
@@ -18,7 +18,7 @@ def parse_overrides(overrides: Sequence[str]) -> Tree:
         key, equals, text = override.partition("=")
         if not equals:
             raise UserError(f"{shown(override)}: write it as key=value, as train.lr=5e-4")
-        if key.count(".") > DEEPEST:
+        if key.count(".") > MAX_DEPTH:
             raise UserError(f"unknown key {shown(key)}")
         tree = parse_value(text, shown(override))
         for part in reversed(key.split(".")):

@@ -20,11 +20,11 @@ INTEGER = re.compile(r"[-+]?[0-9]+")
 FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 )
-LONGEST = 400
+MAX_DIGITS = 400
 """digits of the longest number; int() refuses some thousands"""
-DEEPEST = 20
+MAX_DEPTH = 20
 """maximum number of mappings and lists inside each other"""
-MOST_NODES = 10_000
+MAX_NODES = 10_000
 """maximum number of values in a text with aliases, each counted with all that it stands for"""
 
 
@@ -66,7 +66,7 @@ def scalar(text: str) -> Any:
     if text in CONSTANTS:
         return CONSTANTS[text]
     if INTEGER.fullmatch(text):
-        return int(text) if len(text) < LONGEST else text
+        return int(text) if len(text) < MAX_DIGITS else text
     if FLOAT.fullmatch(text):
         return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     return text
@@ -114,16 +114,16 @@ class _Builder:
 
         self.nodes += 1
         if isinstance(event, yaml.AliasEvent):
-            value, nodes = self.anchors.get(event.anchor, (None, MOST_NODES))
+            value, nodes = self.anchors.get(event.anchor, (None, MAX_NODES))
             self.nodes += nodes
-            if self.nodes > MOST_NODES:
+            if self.nodes > MAX_NODES:
                 what = f"the alias *{shorten(event.anchor)} is not known or stands for too much"
                 raise _refusal(event, f"{what}: write out its value")
             return deepcopy(value)
         if event.tag is not None:
             raise _refusal(event, f"the tag {shown(event.tag)}: leave it out")
-        if depth > DEEPEST:
-            raise _refusal(event, f"more than {DEEPEST} mappings and lists inside each other")
+        if depth > MAX_DEPTH:
+            raise _refusal(event, f"more than {MAX_DEPTH} mappings and lists inside each other")
         before = self.nodes
         if isinstance(event, yaml.ScalarEvent):
             value = scalar(event.value) if event.implicit[0] else event.value
