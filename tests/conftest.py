@@ -36,7 +36,7 @@ SLOWEST = (
     "28_wmt.ipynb",
     "test_cuda_kernels.py",
     "test_dry_run.py",
-    "test_plan.py",
+    "test_estimate.py",
     "test_book.py",
     "test_processes.py",
     "16_gradients.ipynb",

@@ -36,6 +36,15 @@ def test_bench_train(yaml, tmp_path, capsys, monkeypatch, text):
         assert words in shown
 
 
+def test_a_language_model_trains_on_random_words_without_a_source(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SIDE", 64)
+    output = tmp_path / "bench.json"
+    small = ["model.vocab_size=300", "model.channels=8", "model.ffn=8", "model.heads=2"]
+    options = ["--updates", "5", "--synthetic", "60", "--output", str(output)]
+    assert cli.main(["bench", "train", "austen-dynamic", *small, *options]) == 0
+    assert json.loads(output.read_text(encoding="utf-8"))["numbers"]["synthetic_pairs"] == 60
+
+
 def test_the_arithmetic_is_that_of_the_matrix_products(recipe, pairs):
     """Forward and backward: three products of as many operations, 2 a weight and position."""
     some = list(islice(iter_updates(pairs, 256, recipe.train, Place(), Ranks()), 2))

@@ -7,7 +7,7 @@ import pytest
 from dynconv import cli
 from dynconv.config import load_recipe
 from dynconv.config.listing import recipe_names
-from dynconv.lab.dry_run import TRANSLATION, narrow, rehearse
+from dynconv.lab.dry_run import narrow, rehearse
 
 SHIPPED = recipe_names()
 
@@ -30,9 +30,9 @@ def test_the_command_prints_the_recipe_and_the_report(capsys):
     assert "8 sentences of split test" in out and "beam 2" in out
 
 
-def test_the_copy_keeps_every_switch(tmp_path):
+def test_the_copy_keeps_every_switch():
     recipe = load_recipe("wmt16-en-de-dynamic")
-    copy = narrow(recipe, TRANSLATION, tmp_path)
+    copy = narrow(recipe)
     assert copy.model == replace(recipe.model, vocab_size=300, channels=32, ffn=32, heads=4)
     assert copy.train.lr == recipe.train.lr and copy.decode.beam == recipe.decode.beam
 

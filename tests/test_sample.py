@@ -162,6 +162,11 @@ def language(recipe, corpus, request):
     return replace(recipe, data=data, model=model, train=config, metric="perplexity")
 
 
+def continued(trained, text, **options):
+    """Continue a text by a trained language model."""
+    return trained.task.continue_text(trained.model, trained.vocabularies, text, **options)
+
+
 def test_generate(language, tmp_path, capsys):
     run = tmp_path / "run"
     train(language, run)
@@ -175,7 +180,7 @@ def test_generate(language, tmp_path, capsys):
     assert texts[0] == texts[1] and texts[0].count("twenty one") >= 3
     trained = load_model(run)
     options = {"samples": 3, "max_tokens": 20, "seed": 5, "temperature": 0.9, "top_p": 0.95}
-    found = trained.generate("twenty one", **options)
+    found = continued(trained, "twenty one", **options)
     assert texts[0] == "".join(f"{text}\n" for text in found)
     assert all(text.startswith("twenty one") for text in found)
     lines = [text.count("\n") for text in found]
@@ -189,9 +194,20 @@ def test_blocks_go_on_beyond_a_line(language, tmp_path):
     trained = load_model(run)
     trained.model.output.weight.data[EOS] *= 3
     options = {"samples": 20, "max_tokens": 30}
-    found = trained.generate("two\nthree", **options)
+    found = continued(trained, "two\nthree", **options)
     assert all(text.startswith("two\nthree") for text in found)
     assert any(text.count("\n") > 1 for text in found) == (language.data.block is not None)
+
+
+@pytest.mark.parametrize("option", ["--beam", "--lenpen"])
+@pytest.mark.parametrize("language", [None], indirect=True)
+def test_options_of_a_search_are_refused_for_a_language_model(language, option, tmp_path, capsys):
+    train(language, tmp_path / "run")
+    capsys.readouterr()
+    assert cli.main(["evaluate", str(tmp_path / "run"), option, "3"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"{option} 3" in error and "has no effect: a language model is not searched" in error
 
 
 def test_a_translator_continues_no_prompt(recipe, tmp_path, capsys):

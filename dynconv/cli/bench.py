@@ -65,8 +65,8 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--synthetic",
         type=number("Size"),
-        metavar="PAIRS",
-        help="random text instead of the corpus",
+        metavar="LINES",
+        help="train on so many lines of random words, not on the corpus",
     )
     add_output(parser, "data/results/bench-train.json")
 
@@ -74,8 +74,9 @@ def add_parser(subparsers) -> None:
 def run_decode(options) -> None:
     """Compare decoding with and without incremental state, measured in turns."""
     from dynconv.lab.bench.decode import bench_decode
+    from dynconv.tasks import Translation
 
-    trained = load_trained(options, "translation")
+    trained = load_trained(options, Translation)
     arguments = options.directory, options.sentences, options.rounds, options.output
     print(bench_decode(trained, *arguments))
 

@@ -45,9 +45,12 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Sample continuations of a prompt from a language model."""
-    trained = load_trained(options, "language")
+    from dynconv.tasks import Language
+
+    trained = load_trained(options, Language)
     write_utf8()
     names = ("samples", "max_tokens", "temperature", "top_k", "top_p", "seed")
     sampling = {name: getattr(options, name) for name in names}
-    for text in trained.generate(options.prompt, **sampling):
+    model, vocabularies = trained.model, trained.vocabularies
+    for text in trained.task.continue_text(model, vocabularies, options.prompt, **sampling):
         say(text)

@@ -62,27 +62,24 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-OTHER_TASK = {
-    "language": "a language model, which has nothing to translate from; dynconv generate samples "
-    "from it, and dynconv evaluate gives its perplexity",
-    "translation": "a translation model, which continues no prompt; use dynconv translate",
-}
-"""how to explain that a command cannot use a model of this task"""
-
-
-def load_trained(options, task: str | None = None):
+def load_trained(options, task: type | None = None):
     """Load the model that `add_run`'s options name; those of `add_decoding` change its recipe.
 
-    Raises UserError when it is not a model of the given task.
+    Raises UserError when it is not a model of the given class of tasks, or does not read an option.
     """
+    from dynconv.config.recipe import find_unused
     from dynconv.errors import UserError
     from dynconv.train import load_model
 
     trained = load_model(options.directory, options.checkpoint)
-    if task is not None and trained.task.name != task:
-        raise UserError(f"{options.directory}: {OTHER_TASK[trained.task.name]}")
+    if task is not None and not isinstance(trained.task, task):
+        raise UserError(f"{options.directory}: {trained.task.commands}")
     changes = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
     changes = {name: value for name, value in changes.items() if value is not None}
+    unused = find_unused(trained.recipe)
+    for name, value in changes.items():
+        if reason := unused.get(f"decode.{name}"):
+            raise UserError(f"--{name} {value} has no effect: {reason}; leave it out")
     decode = replace(trained.recipe.decode, **changes)
     return trained._replace(recipe=replace(trained.recipe, decode=decode))
 

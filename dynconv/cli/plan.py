@@ -22,7 +22,7 @@ def add_parser(subparsers) -> None:
 def run(options) -> None:
     """Estimate what a recipe needs: parameters, memory, updates and hours."""
     from dynconv.config import load_recipe
-    from dynconv.lab.plan import plan
+    from dynconv.lab.estimate import estimate_costs
 
     recipe = load_recipe(options.recipe, options.overrides)
-    print(plan(recipe, options.gpus, options.memory, options.tokens_per_s))
+    print(estimate_costs(recipe, options.gpus, options.memory, options.tokens_per_s))

@@ -19,19 +19,21 @@ def add_parser(subparsers) -> None:
 def run(options) -> None:
     """Translate text: one line out for each line in, in order."""
     from dynconv.files import check_output, replace_text
+    from dynconv.tasks import Translation
     from dynconv.text import read_lines
     from dynconv.text.corpus import decode_utf8
 
     if options.output != "-":
         check_output(Path(options.output))
-    trained = load_trained(options, "translation")
+    trained = load_trained(options, Translation)
     if options.input == "-":
         if sys.stdin is None:
             raise UserError("standard input is closed: give --input FILE")
         lines = list(decode_utf8(sys.stdin.buffer, "standard input"))
     else:
         lines = read_lines(Path(options.input), may_be_empty=True)
-    text = "".join(f"{line}\n" for line in trained.generate(lines))
+    translations = trained.task.translate(trained.model, trained.vocabularies, lines)
+    text = "".join(f"{line}\n" for line in translations)
     if options.output == "-":
         write_utf8()
         print(text, end="", flush=True)

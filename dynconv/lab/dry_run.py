@@ -12,12 +12,12 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from dynconv.config import (
     AnyModelConfig,
     ConvS2SConfig,
     ConvStackConfig,
+    DataConfig,
     LanguageModelConfig,
     Recipe,
 )
@@ -34,19 +34,6 @@ LINES = {"train": 200, "valid": 8, "test": 8}
 WORDS = 16  # limit per line to decode: an untrained model generates as much as it is allowed to
 
 
-class Sample(NamedTuple):
-    """The shipped text with which a kind of recipe is rehearsed."""
-
-    corpus: str
-    source: str | None
-    target: str
-
-
-TRANSLATION = Sample("libreoffice-de-en", "de", "en")
-SUMMARISATION = Sample("debian-descriptions", "paragraph", "synopsis")
-LANGUAGE = Sample("jane-austen", None, "txt")
-
-
 def rehearse(recipe: Recipe) -> Iterator[str]:
     """Yield the lines of a report. Raises UserError if the recipe cannot be trained."""
     for row in recipe.published:
@@ -55,16 +42,17 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
     parameters = count_parameters(recipe.model)
     yield f"parameters     {parameters:,}: {4 * parameters / 1e9:.2f} GB of float32"
     yield f"text           {corpus_status(recipe.data.corpus)}"
-    sample = sample_for(recipe)
+    shipped = task_of(recipe).shipped_data()
     with TemporaryDirectory() as folder:
         text, run = Path(folder) / "text", Path(folder) / "run"
-        write_sample(sample, text)
-        train(narrow(recipe, sample, text), run)
+        write_excerpt(shipped, text)
+        data = replace(shipped, corpus=str(text))
+        train(narrow(replace(recipe, data=data)), run)
         trained = load_model(run, "last")
         losses = [event["loss"] for event in read_log(run) if event["event"] == "valid"]
         yield (
             f"rehearsal      {UPDATES} updates of a copy with {CHANNELS} channels and {TYPES} "
-            f"types on {sample.corpus}, validation loss {losses[-1]:.2f}"
+            f"types on {shipped.corpus}, validation loss {losses[-1]:.2f}"
         )
         evaluation = trained.evaluate("test")
     yield f"scored         {evaluation.summary}; {evaluation.scores[0]}"
@@ -78,19 +66,12 @@ def corpus_status(corpus: str) -> str:
         return f"{corpus} is not here: see the head of the recipe for how to get it"
 
 
-def sample_for(recipe: Recipe) -> Sample:
-    """Return the shipped text that is most like the recipe's."""
-    if task_of(recipe).name == "language":
-        return LANGUAGE
-    return SUMMARISATION if recipe.metric.startswith("rouge") else TRANSLATION
-
-
-def write_sample(sample: Sample, directory: Path) -> None:
-    """Write some lines of a sample into a new directory."""
+def write_excerpt(data: DataConfig, directory: Path) -> None:
+    """Write a few lines of each split of a corpus into a new directory."""
     directory.mkdir()
-    suffixes = [suffix for suffix in (sample.source, sample.target) if suffix]
+    suffixes = [suffix for suffix in (data.source, data.target) if suffix]
     for split, count in LINES.items():
-        files = [find_split(corpus_dir(sample.corpus), f"{split}.{suffix}") for suffix in suffixes]
+        files = [find_split(corpus_dir(data.corpus), f"{split}.{suffix}") for suffix in suffixes]
         rows = zip(*map(stream_lines, files), strict=True)
         if split != "train":
             rows = (row for row in rows if all(len(line.split()) <= WORDS for line in row))
@@ -99,16 +80,9 @@ def write_sample(sample: Sample, directory: Path) -> None:
             (directory / f"{split}.{suffix}").write_text(text, encoding="utf-8")
 
 
-def narrow(recipe: Recipe, sample: Sample, text: Path) -> Recipe:
-    """Return the recipe with the sample's text, and small numbers wherever a large one is slow."""
-    data = replace(
-        recipe.data,
-        corpus=str(text),
-        source=sample.source,
-        target=sample.target,
-        block=recipe.data.block and 16,
-        max_tokens=1000,
-    )
+def narrow(recipe: Recipe) -> Recipe:
+    """Return the recipe with small numbers wherever a large one is slow."""
+    data = replace(recipe.data, block=recipe.data.block and 16, max_tokens=1000)
     config = replace(
         recipe.train,
         updates=UPDATES,

@@ -1,4 +1,7 @@
-"""What is being learned: the one place where translation and language models differ."""
+"""What is being learned, translation or language, and what that means for text, loss and scores.
+
+Other modules ask a task and do not compare its kind.
+"""
 
 from dynconv.config import LanguageModelConfig, Recipe
 from dynconv.tasks.language import Language

@@ -1,11 +1,13 @@
 """Language modelling: lines or blocks of a text, cross-entropy, perplexity, sampling."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
 
+from dynconv.config import DataConfig
 from dynconv.decode import sample, surprisal
 from dynconv.score import perplexity
 from dynconv.tasks.task import Evaluation, HeldOut, Task, Validation
@@ -16,7 +18,11 @@ from dynconv.text.corpus import corpus_dir, find_split
 class Language(Task):
     """Learning to predict each token of a text from those before it."""
 
-    name = "language"
+    unit = "excerpts"
+    commands = (
+        "a language model, which has nothing to translate from; dynconv generate samples from it, "
+        "and dynconv evaluate gives its perplexity"
+    )
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the cross-entropy; the adaptive softmax has no form with label smoothing."""
@@ -25,6 +31,12 @@ class Language(Task):
 
     def training_examples(self, corpus: Prepared) -> Excerpts:
         return Excerpts.of(corpus, self.recipe.data.block)
+
+    def full_batch(self, ids: Tensor) -> Batch:
+        return Batch.full(ids[:, :0], ids)
+
+    def shipped_data(self) -> DataConfig:
+        return replace(self.recipe.data, corpus="jane-austen", source=None, target="txt")
 
     def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
         directory = corpus.directory
@@ -40,10 +52,10 @@ class Language(Task):
     ) -> Validation:
         return Validation(loss, -loss, "perplexity")
 
-    def generate(
+    def continue_text(
         self, model: nn.Module, vocabularies: Vocabularies, text: str, **options: Any
     ) -> list[str]:
-        """Sample continuations of a prompt; each includes it. Options: `dynconv.decode.sample`.
+        """Sample continuations of a text; each includes it. Options: `dynconv.decode.sample`.
 
         A model that was trained on single lines ends a text with its line. One that was trained on
         blocks has learned how lines follow each other, so it goes on for `max_tokens`.

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from dynconv.config import Recipe
+from dynconv.config import DataConfig, Recipe
 from dynconv.files import inside, replace_text
 from dynconv.score import Perplexity, Score
 from dynconv.text import Batch, Examples, Prepared, Vocabularies
@@ -83,9 +83,12 @@ class Evaluation:
 
 
 class Task(ABC):
-    """What training, validation, evaluation and generation ask of a task."""
+    """What training, validation and evaluation ask of a task."""
 
-    name: str
+    unit: ClassVar[str]
+    """what its training examples are called, in the plural"""
+    commands: ClassVar[str]
+    """what kind of model it trains and which commands use one, for error messages"""
 
     def __init__(self, recipe: Recipe):
         self.recipe = recipe
@@ -102,6 +105,14 @@ class Task(ABC):
         """Return what training reads of a prepared corpus."""
 
     @abstractmethod
+    def full_batch(self, ids: Tensor) -> Batch:
+        """Return a batch of ids (B, T) without padding, to measure a model with."""
+
+    @abstractmethod
+    def shipped_data(self) -> DataConfig:
+        """Return the recipe's `data`, with a shipped corpus of the same kind of text."""
+
+    @abstractmethod
     def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
         """Read and encode a split of a prepared corpus; UserError if no example is usable."""
 
@@ -114,12 +125,6 @@ class Task(ABC):
         self, loss: float, outputs: list[list[int]], valid: HeldOut, vocabularies: Vocabularies
     ) -> Validation:
         """Score the outputs for all of `valid`; `loss` is in nats per token."""
-
-    @abstractmethod
-    def generate(
-        self, model: nn.Module, vocabularies: Vocabularies, text: str | Sequence[str], **options
-    ) -> list[str]:
-        """Return what a model makes of a text: translations of lines, or continuations."""
 
     @abstractmethod
     def evaluate(

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynconv.config import DataConfig
 from dynconv.decode import greedy, translate
 from dynconv.errors import UserError
 from dynconv.score import compute_metric
@@ -37,7 +39,8 @@ def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Ten
 class Translation(Task):
     """Learning to turn a source text into a target text."""
 
-    name = "translation"
+    unit = "pairs"
+    commands = "a translation model, which continues no prompt; use dynconv translate"
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the cross-entropy, in train mode with the recipe's `train.label_smoothing`.
@@ -52,6 +55,15 @@ class Translation(Task):
 
     def training_examples(self, corpus: Prepared) -> Pairs:
         return Pairs.of(corpus, self.recipe.data.max_source)
+
+    def full_batch(self, ids: Tensor) -> Batch:
+        return Batch.full(ids, ids)
+
+    def shipped_data(self) -> DataConfig:
+        corpus, source, target = "libreoffice-de-en", "de", "en"
+        if self.recipe.metric.startswith("rouge"):
+            corpus, source, target = "debian-descriptions", "paragraph", "synopsis"
+        return replace(self.recipe.data, corpus=corpus, source=source, target=target)
 
     def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
         """Read the pairs without a blank side; sources are cut to data.max_source tokens."""
@@ -75,12 +87,12 @@ class Translation(Task):
         score = compute_metric(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
         return Validation(loss, score.value, score.metric)
 
-    def generate(
-        self, model: nn.Module, vocabularies: Vocabularies, text: Sequence[str]
+    def translate(
+        self, model: nn.Module, vocabularies: Vocabularies, lines: Sequence[str]
     ) -> list[str]:
         """Translate each line, as the recipe's section `decode` says; a blank line stays blank."""
         max_source = self.recipe.data.max_source
-        return translate(model, vocabularies, text, self.recipe.decode, max_source=max_source)
+        return translate(model, vocabularies, lines, self.recipe.decode, max_source=max_source)
 
     def evaluate(
         self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str
@@ -89,7 +101,7 @@ class Translation(Task):
         data, config = recipe.data, recipe.decode
         text = load_parallel(data.corpus, data.source, data.target, split)
         start = time.perf_counter()
-        outputs = self.generate(model, vocabularies, text.source)
+        outputs = self.translate(model, vocabularies, text.source)
         seconds = time.perf_counter() - start
         references = text.target
         if recipe.metric == "rouge-75":

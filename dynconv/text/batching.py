@@ -26,6 +26,12 @@ class Batch(NamedTuple):
     real: Tensor
     """(N,) int64, the positions of those tokens among the B x T positions of `prefix`"""
 
+    @classmethod
+    def full(cls, source: Tensor, target: Tensor) -> "Batch":
+        """Return a batch of ids (B, S) and (B, T) without padding, the targets its own prefixes."""
+        real = torch.arange(target.numel())
+        return cls(source, source.bool(), target, target.flatten(), real)
+
     def to(self, device: torch.device) -> "Batch":
         """Copy the batch to a device; to a GPU, without waiting for the copy."""
         if device.type == "cuda":

@@ -1,11 +1,12 @@
 """What models are trained on and validated with: pairs of sentences, or excerpts of a text."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from dynconv.text.vocabulary import EOS, Vocabulary
 
 
 @dataclass(eq=False)
-class Examples:
+class Examples(ABC):
     """Examples that lie one after the other in an array of ids, in memory or on the disk."""
 
     tokens: np.ndarray
@@ -26,6 +27,14 @@ class Examples:
 
     sides: ClassVar[int]
     collate: ClassVar[Callable]
+
+    @abstractmethod
+    def __getitem__(self, i: int) -> Any:
+        """Return the ids of example i, as views."""
+
+    @abstractmethod
+    def lengths(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
+        """Count the tokens of source and target: (N,) indices to (N, 2) int64."""
 
     def __len__(self) -> int:
         return (len(self.bounds) - 1) // self.sides

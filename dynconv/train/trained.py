@@ -1,9 +1,8 @@
 """A trained model with what is needed to use it, loaded from a run directory."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import nn
 
@@ -30,10 +29,6 @@ class Trained(NamedTuple):
     @property
     def task(self) -> Task:
         return task_of(self.recipe)
-
-    def generate(self, text: str | Sequence[str], **options: Any) -> list[str]:
-        """Translate lines of text, or continue a prompt: see `generate` of the task."""
-        return self.task.generate(self.model, self.vocabularies, text, **options)
 
     def evaluate(self, split: str, corpus: str | None = None) -> Evaluation:
         """Score the model on a split of its corpus, or of another text in the same languages.

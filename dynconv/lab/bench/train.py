@@ -12,7 +12,6 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import Recipe, find_recipe, load_recipe
-from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import Cpu
 from dynconv.models import build
@@ -38,7 +37,7 @@ def bench_train(
 ) -> str:
     """Train by a recipe in a temporary directory and measure `updates` updates; return the report.
 
-    synthetic: how many pairs of random words to train on, instead of the recipe's corpus
+    synthetic: how many lines of random words to train on, instead of the recipe's corpus
 
     Training runs in one process. All numbers are written to `output`, by default
     data/results/bench-train.json.
@@ -55,11 +54,10 @@ def bench_train(
     with TemporaryDirectory() as directory:
         run = Path(directory) / "run"
         data = recipe.data
-        if synthetic and task_of(recipe).name == "language":
-            raise UserError("--synthetic makes pairs: a language model takes its recipe's corpus")
         if synthetic:
-            text = random_text(Path(directory) / "text", synthetic)
-            data = replace(data, corpus=str(text), source="a", target="b")
+            sides = [side for side in (data.source, data.target) if side]
+            text = random_text(Path(directory) / "text", synthetic, sides)
+            data = replace(data, corpus=str(text))
         short = {
             "updates": WARMUP_UPDATES + updates,
             "validate_every": WARMUP_UPDATES + updates,
@@ -125,18 +123,18 @@ def peak(precision: str, device: torch.device) -> float:
     return 2 * SIDE**3 / min(Cpu().seconds(product) for _ in range(5))
 
 
-def random_text(directory: Path, pairs: int) -> Path:
-    """Write pairs of sentences of random words, as frequent and as long as real ones."""
+def random_text(directory: Path, lines: int, sides: Sequence[str]) -> Path:
+    """Write sentences of random words, as frequent and as long as real ones."""
     rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     words = ["".join(rng.choice(letters, rng.integers(2, 10))) for _ in range(60_000)]
     directory.mkdir(parents=True)
-    for split, count in {"train": pairs, "valid": 200}.items():
-        for side in "ab":
+    for split, count in {"train": lines, "valid": 200}.items():
+        for side in sides:
             lengths = np.clip(rng.lognormal(2.9, 0.6, count).astype(int), 1, 100)
             ranks = rng.zipf(1.1, int(lengths.sum())) % len(words)
-            lines = np.split(ranks, np.cumsum(lengths)[:-1])
-            text = "".join(" ".join(words[rank] for rank in line) + "\n" for line in lines)
+            sentences = np.split(ranks, np.cumsum(lengths)[:-1])
+            text = "".join(" ".join(words[rank] for rank in line) + "\n" for line in sentences)
             (directory / f"{split}.{side}").write_text(text, encoding="utf-8")
     return directory
 

@@ -26,8 +26,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.models import build
-from dynconv.tasks import Task, task_of
-from dynconv.text import Batch, Prepared, is_prepared, open_prepared
+from dynconv.tasks import task_of
+from dynconv.text import Prepared, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.train.data import Place, pools_of, stream
 from dynconv.train.setup import check_text, prepare_corpus
@@ -45,7 +45,7 @@ MULTIPLE = 64  # proposed batch sizes are multiples of this many tokens
 NOT_HERE = "not known: the corpus is not here (dynconv data prepare)"
 
 
-def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None) -> str:
+def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None) -> str:
     """Return the report, one line per quantity.
 
     gpus          how many train together, at least 1
@@ -58,7 +58,7 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
     epoch = measure_corpus(recipe)
     usual, longest = recipe.data.block or USUAL_LENGTH, recipe.data.longest
     lengths = (epoch.usual, epoch.longest) if epoch else (usual, longest)
-    costs = trace_batches(recipe, config.batch_tokens, lengths)
+    costs = batch_costs(recipe, config.batch_tokens, lengths)
     parameters, activations = costs[0].parameters, max(cost.bytes for cost in costs)
     moments, state = OPTIMIZER_STATE[config.optimizer]
     fixed = (8 + 4 * moments) * parameters  # bytes: weights, gradients and moments in float32
@@ -72,7 +72,7 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
         "gradients": f"{4 * parameters / GB:.2f} GB, float32; DDP keeps no second copy of them",
         "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {state}, float32",
         "activations": ", ".join(f"{cost.bytes / GB:.2f} GB for {cost.shape}" for cost in costs)
-        + f", {planned_precision(recipe)}",
+        + f", {assumed_precision(recipe)}",
         "in all": f"{total / GB:.2f} GB on each GPU: {fits} into {memory_gb:g} GB, "
         f"{RESERVED:.0%} left for fragmentation and CUDA",
         "largest batch": largest_batch(recipe, lengths, room - fixed, activations),
@@ -85,11 +85,10 @@ def plan(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: float | None
     else:
         tokens = epoch.target_tokens / epoch.batches * batches
         about = "" if epoch.exact else "about "
-        pieces = "excerpts" if task_of(recipe).name == "language" else "pairs"
         rows["target tokens"] = f"{tokens / batches:,.0f} a batch, {tokens:,.0f} an update (mean)"
         rows["epoch"] = (
-            f"{about}{epoch.batches / batches:,.1f} updates: {epoch.pairs:,} {pieces} in {about}"
-            f"{epoch.batches:,} batches; {config.updates:,} updates are {about}"
+            f"{about}{epoch.batches / batches:,.1f} updates: {epoch.pairs:,} "
+            f"{task_of(recipe).unit} in {about}{epoch.batches:,} batches; {config.updates:,} updates are {about}"
             f"{config.updates * batches / epoch.batches:,.1f} epochs"
         )
         rows["hours"] = hours(config.updates * tokens, gpus, tokens_per_s)
@@ -177,27 +176,27 @@ class BatchCost(NamedTuple):
 
 def peak_bytes(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> int:
     """Return the most bytes that a full batch needs, over these lengths of sentences."""
-    return max(cost.bytes for cost in trace_batches(recipe, batch_tokens, lengths))
+    return max(cost.bytes for cost in batch_costs(recipe, batch_tokens, lengths))
 
 
-def trace_batches(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> list[BatchCost]:
+def batch_costs(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> list[BatchCost]:
     """Return the costs of full batches of sentences, one for each length.
 
     Several lengths matter because attention needs more memory for fewer, longer sentences. Equal
-    ones, as a language model has, are traced once.
+    ones, as a language model has, are computed once.
     """
     shortened = dict.fromkeys(min(length, batch_tokens) for length in lengths)
-    return [trace_batch(recipe, BatchShape(batch_tokens // n, n)) for n in shortened]
+    return [batch_cost(recipe, BatchShape(batch_tokens // n, n)) for n in shortened]
 
 
-def trace_batch(recipe: Recipe, shape: BatchShape) -> BatchCost:
+def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
     """Run one batch forward and backward on fake tensors and return what it would cost.
 
     Takes about a second and no memory, whatever the sizes. With a vast vocabulary and few tokens
     the result can be one V x C matrix too high: real gradients of a shared embedding are added in
     place, fake ones are not.
     """
-    precision = planned_precision(recipe)
+    precision = assumed_precision(recipe)
     with FakeTensorMode(), LiveBytes() as live, LikeGpu(precision):
         model = build(recipe.model)
         # gradients exist in all but the first batch of an update, and with DDP even then
@@ -205,7 +204,7 @@ def trace_batch(recipe: Recipe, shape: BatchShape) -> BatchCost:
             parameter.grad = torch.zeros_like(parameter)
         task = task_of(recipe)
         loss_of = TokenLoss(model, task, precision)
-        batch = full_batch(task, torch.zeros(shape, dtype=torch.int64))
+        batch = task.full_batch(torch.zeros(shape, dtype=torch.int64))
         before = live.peak = live.held
         with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
             loss_of(batch).backward()
@@ -213,13 +212,7 @@ def trace_batch(recipe: Recipe, shape: BatchShape) -> BatchCost:
     return BatchCost(shape, parameters, live.peak - before, counter.get_total_flops())
 
 
-def full_batch(task: Task, ids: Tensor) -> Batch:
-    """Return a batch of ids (B, T) without padding; a language model's has no source."""
-    source, places = ids[:, :0] if task.name == "language" else ids, torch.arange(ids.numel())
-    return Batch(source, source.bool(), ids.clone(), places.clone(), places)
-
-
-def planned_precision(recipe: Recipe) -> str:
+def assumed_precision(recipe: Recipe) -> str:
     """Return the recipe's precision; "auto" counts as bfloat16, which any recent GPU has."""
     precision = recipe.train.precision
     return "bfloat16" if precision == "auto" else precision

@@ -11,18 +11,18 @@ from conftest import sized_stack
 
 from dynconv.config import Recipe, load_recipe
 from dynconv.errors import UserError
-from dynconv.lab import plan as planning
+from dynconv.lab import estimate
 from dynconv.lab.bench import measure
-from dynconv.lab.plan import (
+from dynconv.lab.estimate import (
     BatchShape,
     LikeGpu,
     LiveBytes,
+    batch_cost,
     count_epoch,
+    estimate_costs,
     hours,
     largest_batch,
     peak_bytes,
-    plan,
-    trace_batch,
 )
 from dynconv.models import build
 from dynconv.tasks import Translation
@@ -67,7 +67,7 @@ AS_IT_IS = [(nullcontext, "dynamic", "float32"), (nullcontext, "attention", "bfl
 @pytest.mark.parametrize(("like", "mixer", "precision"), LIKE_GPU + AS_IT_IS)
 def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, precision):
     recipe = with_mixer(recipe, mixer, precision)
-    monkeypatch.setattr(planning, "LikeGpu", like)
+    monkeypatch.setattr(estimate, "LikeGpu", like)
     shapes = [BatchShape(40, 10), BatchShape(4, 100)]
     if (mixer, precision) == ("dynamic", "float32"):
         shapes.append(BatchShape(1, 5))  # the new gradients are more than the activations
@@ -75,15 +75,15 @@ def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, prec
         with like(precision):
             real = allocated(recipe, shape)
         # an operator may allocate scratch space that its version without numbers does not
-        assert trace_batch(recipe, shape).bytes == pytest.approx(real, rel=0.01), shape
+        assert batch_cost(recipe, shape).bytes == pytest.approx(real, rel=0.01), shape
 
 
 def test_logits_are_counted(recipe):
     recipe = with_mixer(recipe, "dynamic", "bfloat16")
     larger = replace(recipe, model=replace(recipe.model, vocab_size=4000))
     shape = BatchShape(4, 100)
-    larger_bytes = trace_batch(larger, shape).bytes
-    more = larger_bytes - trace_batch(recipe, shape).bytes
+    larger_bytes = batch_cost(larger, shape).bytes
+    more = larger_bytes - batch_cost(recipe, shape).bytes
     assert more > 400 * 3900 * 4 * 2  # in float32, and their gradient
     with LikeGpu("bfloat16"):
         assert larger_bytes == pytest.approx(allocated(larger, shape), rel=0.01)
@@ -116,28 +116,28 @@ def test_dropout_and_softmax_keep_what_a_gpu_keeps():
 
 
 def test_flops_are_those_of_all_matrix_products(recipe):
-    traced = trace_batch(recipe, BatchShape(3, 7))
+    cost = batch_cost(recipe, BatchShape(3, 7))
     matrices = sum(p.numel() for p in build(recipe.model).parameters() if p.dim() == 2)
     attention = 2 * 3 * 7 * 7 * recipe.model.channels  # scores and sums, in one decoder layer
     # forward, and backward twice: by the weight and by the input; two to multiply and add
-    assert traced.flops == 3 * 2 * (3 * 7 * matrices + attention)
+    assert cost.flops == 3 * 2 * (3 * 7 * matrices + attention)
 
 
 def test_wmt16_has_the_parameters_of_table_1():
     recipe = load_recipe("wmt16-en-de-dynamic")
-    traced = trace_batch(recipe, BatchShape(119, 30))
-    assert traced.parameters == 213_237_760
-    assert traced.bytes > 119 * 30 * 32768 * 4 * 2
+    cost = batch_cost(recipe, BatchShape(119, 30))
+    assert cost.parameters == 213_237_760
+    assert cost.bytes > 119 * 30 * 32768 * 4 * 2
 
 
 def test_a_language_model_with_an_adaptive_softmax():
     """Only some of the tokens meet the tails of the vocabulary."""
     recipe = load_recipe("wikitext-103-talk")
     whole = load_recipe("wikitext-103-talk", ["model.cutoffs=[]", "model.softmax_dropout=0"])
-    banded, plain = (trace_batch(each, BatchShape(2, 512)) for each in (recipe, whole))
+    banded, plain = (batch_cost(each, BatchShape(2, 512)) for each in (recipe, whole))
     V = recipe.model.vocab_size
     assert banded.bytes < plain.bytes - 2 * 512 * V * 4 < plain.bytes
-    assert "0.97 GB, the velocity" in plan(recipe, 8, 80.0, None)
+    assert "0.97 GB, the velocity" in estimate_costs(recipe, 8, 80.0, None)
 
 
 def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
@@ -150,7 +150,7 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
     )
     batches, tokens = len(buckets(lengths, 400)), int(lengths[:, 1].sum())
 
-    report = rows(plan(recipe, 3, 80, 1000.0))
+    report = rows(estimate_costs(recipe, 3, 80, 1000.0))
     assert report["one update"].startswith("2,400 tokens")
     assert report["epoch"] == (
         f"{batches / 6:,.1f} updates: 400 pairs in {batches} batches; "
@@ -165,7 +165,7 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
 
     prepare(name, "de", "en", 300, tmp_path / "prepared")
     prepared = replace(recipe, data=replace(recipe.data, corpus=str(tmp_path / "prepared")))
-    assert rows(plan(prepared, 3, 80, 1000.0)) == report
+    assert rows(estimate_costs(prepared, 3, 80, 1000.0)) == report
 
 
 def test_too_long_pairs_are_left_out(recipe, tmp_path):
@@ -190,7 +190,7 @@ def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
 
 def test_what_is_not_known_without_the_corpus(recipe):
     away = replace(recipe, data=replace(recipe.data, corpus="prepared/nowhere"))
-    report = rows(plan(away, 1, 80, 1000.0))
+    report = rows(estimate_costs(away, 1, 80, 1000.0))
     for name in ("target tokens", "epoch", "hours"):
         assert report[name].startswith("not known: the corpus is not here")
     assert report["parameters"] == f"{sum(p.numel() for p in build(recipe.model).parameters()):,}"
@@ -202,7 +202,7 @@ def test_a_corpus_that_is_here_and_does_not_fit_the_recipe_is_an_error(recipe, t
     other = replace(recipe.model, vocab_size=310)
     there = replace(recipe.data, corpus=str(tmp_path / "prepared"))
     with pytest.raises(UserError, match="with model.vocab_size=300, but the recipe has 310"):
-        plan(replace(recipe, data=there, model=other), 1, 80, None)
+        estimate_costs(replace(recipe, data=there, model=other), 1, 80, None)
 
 
 def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
@@ -220,12 +220,12 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
 
 def test_it_fits_or_not(recipe):
     away = replace(recipe, data=replace(recipe.data, corpus="nowhere"))
-    parameters = trace_batch(away, BatchShape(13, 30)).parameters
+    parameters = batch_cost(away, BatchShape(13, 30)).parameters
     needed = 16 * parameters + max(
-        trace_batch(away, BatchShape(*s)).bytes for s in ((13, 30), (1, 256))
+        batch_cost(away, BatchShape(*s)).bytes for s in ((13, 30), (1, 256))
     )
-    assert ": fits into" in plan(away, 1, needed / 1e9 / 0.89, None)
-    assert ": DOES NOT FIT into" in plan(away, 1, needed / 1e9 / 0.91, None)
+    assert ": fits into" in estimate_costs(away, 1, needed / 1e9 / 0.89, None)
+    assert ": DOES NOT FIT into" in estimate_costs(away, 1, needed / 1e9 / 0.91, None)
 
 
 def test_hours():
