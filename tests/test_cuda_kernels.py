@@ -13,11 +13,12 @@ import torch
 from operators import CONVS, F16, F32, F64, HALF, assert_exact, call, case, expected, operators_with
 
 from dynconv import ops
-from dynconv.kernels.cuda import build, plan
+from dynconv.kernels.cuda import build, launches
 from dynconv.kernels.cuda.call import convert
-from dynconv.kernels.cuda.plan import NUMBERS
+from dynconv.kernels.cuda.launches import NUMBERS
 from dynconv.lab import simulate
-from dynconv.lab.simulate import kernels, plans, simulator
+from dynconv.lab.simulate import kernels, simulator
+from dynconv.lab.simulate.launch import launch_on_cpu
 
 if simulate.missing():
     pytest.skip(simulate.missing(), allow_module_level=True)
@@ -116,12 +117,12 @@ def in_order(order: str | int, monkeypatch) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_blocks_of_several_warps(name, monkeypatch):
     """As long sentences have them: each warp with its own shared memory, the last with nothing."""
-    monkeypatch.setattr(plan, "BLOCKS", 1)
+    monkeypatch.setattr(launches, "BLOCKS", 1)
     started = []
 
     def start(launch, arguments):
         started.append(launch.block)
-        plans.launch_on_cpu(launch, arguments)
+        launch_on_cpu(launch, arguments)
 
     monkeypatch.setattr(kernels, "start", start)
     for order in ("forward", 1):  # in the second, warps take turns
@@ -267,12 +268,12 @@ def test_talk_has_a_ring_for_the_widest_window():
     """In half precision two channels a thread, but one where the ring would not fit."""
     for dtype, size, V, ring in ((F32, 63, 1, 64), (HALF, 63, 2, 64), (HALF, 255, 1, 256)):
         x = torch.zeros(1, 9, 64, dtype=dtype)
-        columns = plan.Columns(64, size // 2, size // 2, plan.array(x))
+        columns = launches.Columns(64, size // 2, size // 2, launches.array(x))
         _, block, shared = columns.size
         assert (columns.V, columns.ring) == (V, ring)
-        assert shared == ring * block[0] * V * 4 <= plan.SHARED
-    x = plan.contiguous((1, 9, 64), HALF)
-    assert plan.Columns(64, 500, 500, x).ring == 256
+        assert shared == ring * block[0] * V * 4 <= launches.SHARED
+    x = launches.contiguous((1, 9, 64), HALF)
+    assert launches.Columns(64, 500, 500, x).ring == 256
 
 
 @pytest.mark.parametrize("reach", [4, 400], ids=["ring", "wider than the ring"])
@@ -412,10 +413,10 @@ def test_the_ladders_first_version(name, dtype):
 
     def run(kernel, count, *arguments, template=()):
         how = -(-count // 64), (64, 1), 0, arguments
-        plans.launch_on_cpu(plan.Launch(source, kernel, (number, *template), *how), arguments)
+        launch_on_cpu(launches.Launch(source, kernel, (number, *template), *how), arguments)
 
     def strides(*tensors):
-        return plan.strides(*map(plan.array, tensors))
+        return launches.strides(*map(launches.array, tensors))
 
     reference = expected(name, inputs, K, g)
     if name == "cumulative_mean":
@@ -428,7 +429,7 @@ def test_the_ladders_first_version(name, dtype):
     if name == "talk_conv":
         sizes = (B, T, C, H, K // 2, K - 1 - K // 2)
     if name == "dynamic_conv_softmax":
-        more = [*plan.dropconnect(0.0), *strides(x, *rest)]
+        more = [*launches.dropconnect(0.0), *strides(x, *rest)]
         run(forward, out.numel(), *inputs, None, out, *sizes, *more)
     else:
         more = strides(*rest) if name == "dynamic_conv" else []
@@ -450,7 +451,7 @@ from operators import F32, F64, F16, HALF
 
 torch.use_deterministic_algorithms(False)
 torch.empty = lambda shape, dtype, device: guarded.tensor(shape, dtype)
-for guarded.at_start, tests.plan.BLOCKS in ((False, 264), (True, 264), (False, 1)):
+for guarded.at_start, tests.launches.BLOCKS in ((False, 264), (True, 264), (False, 1)):
     for dtype in (F32, F64, F16, HALF):
         for B, T, H, R, K in [(1, 1, 1, 1, 1), (1, 5, 2, 3, 7), (2, 21, 3, 6, 5),
                               (1, 66, 2, 64, 31), (1, 9, 33, 1, 63)]:

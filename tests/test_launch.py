@@ -14,8 +14,8 @@ from conftest import gpu_record
 
 from dynconv import ops
 from dynconv.errors import UserError
-from dynconv.kernels.cuda import build, call, plan
-from dynconv.kernels.cuda.plan import Launch, contiguous
+from dynconv.kernels.cuda import build, call, launches
+from dynconv.kernels.cuda.launches import Launch, contiguous
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
@@ -38,7 +38,7 @@ V1 = {
 
 def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
     """Every kernel that the operators launch for heads of R channels, by source."""
-    number = plan.NUMBERS[dtype]
+    number = launches.NUMBERS[dtype]
     names = {source: {f"{name}<{number}>" for name in V1[source]} for source in V1}
     names["average.cu"] = {f"cumulative_mean_v1<{number}, {flag}>" for flag in ("true", "false")}
     B, T, H, K = 1, 16, 2, 3
@@ -46,17 +46,17 @@ def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
     dynamic = contiguous((B, T, H, K), dtype)
     left = contiguous((B, T, H), accumulator(dtype))
     plans = [
-        plan.conv_grad_input(x, light, 1),
-        plan.conv_softmax(x, dynamic, None, 0.0, 1),
-        plan.conv_softmax_backward(x, x, dynamic, None, 0.0, 1),
-        plan.cumulative_mean(x, False),
-        plan.cumulative_mean(x, True),
-        plan.talk(x, left, left, 1, 1),
-        plan.talk_backward(x, x, left, left, 1, 1),
+        launches.conv_grad_input(x, light, 1),
+        launches.conv_softmax(x, dynamic, None, 0.0, 1),
+        launches.conv_softmax_backward(x, x, dynamic, None, 0.0, 1),
+        launches.cumulative_mean(x, False),
+        launches.cumulative_mean(x, True),
+        launches.talk(x, left, left, 1, 1),
+        launches.talk_backward(x, x, left, left, 1, 1),
     ]
     for weight in (light, dynamic):
-        plans += [plan.conv(x, weight, 1), plan.conv_backward(x, x, weight, 1)]
-        plans += [plan.conv_grad_weight(x, x, weight.shape, 1)]
+        plans += [launches.conv(x, weight, 1), launches.conv_backward(x, x, weight, 1)]
+        plans += [launches.conv_grad_weight(x, x, weight.shape, 1)]
     for planned in plans:
         for launch in planned.launches:
             names[launch.source].add(launch.kernel)
@@ -80,7 +80,7 @@ def test_every_kernel_compiles_without_a_warning(dtype, R, architecture):
             # A few numbers that are needed once a tile may go through memory.
             limit = 128 if R >= 64 and dtype != F64 else 320
             assert used.spilled <= limit and used.stack <= limit, (name, used)
-            assert used.shared <= plan.SHARED
+            assert used.shared <= launches.SHARED
 
 
 def test_a_source_includes_each_header_once():
@@ -135,8 +135,8 @@ def test_plans_have_the_sizes_of_the_headers():
     sizes = np.zeros(4, np.int32)
     kernel = simulate.Module(text, ["read"]).get_function("read")
     kernel((1,), (1,), [np.uint64(sizes.ctypes.data)])
-    quads = [plan.quad(contiguous((1, 1, 1), dtype)) for dtype in (HALF, F64)]
-    assert sizes.tolist() == [plan.TILE, plan.VECTOR_BYTES, *quads]
+    quads = [launches.quad(contiguous((1, 1, 1), dtype)) for dtype in (HALF, F64)]
+    assert sizes.tolist() == [launches.TILE, launches.VECTOR_BYTES, *quads]
 
 
 class Gpu:

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.kernels.cuda import build, plan
+from dynconv.kernels.cuda import build
+from dynconv.kernels.cuda.launches import TILE
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab import simulate
 from dynconv.lab.simulate import CompileError, KernelFault
@@ -106,8 +107,8 @@ def test_the_version_in_use_loads_a_row_once_for_a_tile(dtype):
     ((name, seen),) = trace_launches(lambda kernels: results.append(kernels.conv(x, w, pad)))
     assert name.startswith("light_conv<")
     assert torch.equal(results[0], simulate.kernels.conv(x, w, pad))
-    rows = sum(0 <= s < T for t in range(0, T, plan.TILE) for s in range(t - pad, t + 7 - pad + K))
-    V, tiles, counts = min(4, 16 // x.itemsize), -(-T // plan.TILE), traffic(seen)
+    rows = sum(0 <= s < T for t in range(0, T, TILE) for s in range(t - pad, t + 7 - pad + K))
+    V, tiles, counts = min(4, 16 // x.itemsize), -(-T // TILE), traffic(seen)
     assert (seen["bytes"][seen["array"] == 0] == V * x.itemsize).all()
     # One warp takes all channels of a tile
     loaded, moved = B * rows * C * x.itemsize, x.nbytes

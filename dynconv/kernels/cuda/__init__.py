@@ -1,1 +1,1 @@
-"""Runs the CUDA kernels: plan.py decides what to launch, build.py compiles, call.py launches."""
+"""The CUDA kernels: launches.py plans, build.py compiles, call.py launches."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dynconv.errors import UserError
 from dynconv.kernels.constant import constant
-from dynconv.kernels.cuda.plan import NUMBERS, SOURCES
+from dynconv.kernels.cuda.launches import NUMBERS, SOURCES
 
 PACKAGE = Path(__file__).parents[2]
 

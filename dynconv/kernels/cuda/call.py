@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dynconv.kernels.cuda import plan
+from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.build import NoGpuKernels, compiled, cupy
-from dynconv.kernels.cuda.plan import Launch, Plan, array
+from dynconv.kernels.cuda.launches import Launch, Plan, array
 from dynconv.kernels.layout import offsets, rows, taps
 from dynconv.kernels.schema import implement
 
@@ -52,15 +52,15 @@ class Kernels:
     def __init__(self, start: Callable[[Launch, list], None]):
         self.start = start
 
-    conv = operator(plan.conv)
-    conv_grad_input = operator(plan.conv_grad_input)
-    conv_grad_weight = operator(plan.conv_grad_weight)
-    conv_backward = operator(plan.conv_backward)
-    conv_softmax = operator(plan.conv_softmax)
-    conv_softmax_backward = operator(plan.conv_softmax_backward)
-    talk = operator(plan.talk)
-    talk_backward = operator(plan.talk_backward)
-    cumulative_mean = operator(plan.cumulative_mean)
+    conv = operator(launches.conv)
+    conv_grad_input = operator(launches.conv_grad_input)
+    conv_grad_weight = operator(launches.conv_grad_weight)
+    conv_backward = operator(launches.conv_backward)
+    conv_softmax = operator(launches.conv_softmax)
+    conv_softmax_backward = operator(launches.conv_softmax_backward)
+    talk = operator(launches.talk)
+    talk_backward = operator(launches.talk_backward)
+    cumulative_mean = operator(launches.cumulative_mean)
 
     def run(self, made: Plan, tensors: dict[str, Tensor]) -> Tensor | tuple[Tensor, ...]:
         """Run a plan on its input tensors, by name; return its outputs, zeros if B is 0."""

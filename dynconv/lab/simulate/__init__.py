@@ -1,12 +1,12 @@
 """Runs CUDA kernels on the CPU, without a GPU.
 
 simulator.py  compiles CUDA source for the CPU, and checks what a GPU leaves undefined
-plans.py      runs the plans of dynconv.kernels.cuda by it: `kernels`
+launch.py     runs the plans of dynconv.kernels.cuda by it: `kernels`
 trace.py      records each access to memory, and sums them up
 nvrtc.py      compiles with NVIDIA's compiler, for the registers that a kernel takes
 """
 
-from dynconv.lab.simulate.plans import kernels
+from dynconv.lab.simulate.launch import kernels
 from dynconv.lab.simulate.simulator import CompileError, Function, KernelFault, Module, missing
 
 __all__ = ["CompileError", "Function", "KernelFault", "Module", "kernels", "missing"]

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.kernels.cuda.call import launch_on_gpu
-from dynconv.kernels.cuda.plan import NUMBERS, Launch, array, dropconnect, strides
+from dynconv.kernels.cuda.launches import NUMBERS, Launch, array, dropconnect, strides
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
 from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.kernels.correctness import ALLOWED, DROPOUT, error, gate, judge, poisoned
 from dynconv.lab.bench.measure import Run
-from dynconv.lab.simulate.plans import launch_on_cpu
+from dynconv.lab.simulate.launch import launch_on_cpu
 
 LOOSE = ALLOWED | {"float32": 1e-4}  # for v1, which adds a kernel's gradient up in one long sum
 

@@ -14,11 +14,11 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.kernels.cuda import build
-from dynconv.kernels.cuda.plan import NUMBERS
+from dynconv.kernels.cuda.launches import NUMBERS
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
 from dynconv.lab.bench.kernels.gpu import Gpu
-from dynconv.lab.bench.kernels.predict import plan as write_plan
+from dynconv.lab.bench.kernels.predict import predict
 from dynconv.lab.bench.kernels.race import Contest
 from dynconv.lab.bench.table import WIDTH, Column, size, table
 
@@ -73,7 +73,7 @@ def bench_kernels(
     options |= {"kernel-sizes": kernel_sizes, "rounds": [str(rounds)]}
     command = " ".join(f"--{name} {','.join(values)}" for name, values in options.items())
     if plan:
-        for text in write_plan(cases, f"dynconv bench kernels --plan {command}", output):
+        for text in predict(cases, f"dynconv bench kernels --plan {command}", output):
             say(text)
         return 0
     if reason := build.missing():

@@ -25,7 +25,7 @@ def resources(cases: Sequence[Case]) -> list[dict]:
     """
     dynamic: dict[str, dict[str, int]] = defaultdict(dict)  # by source and kernel
     for case in cases:
-        for launch in chain(*roofline.launches(case).values()):
+        for launch in chain(*roofline.launches_of(case).values()):
             kernels = dynamic[launch.source]
             kernels[launch.kernel] = max(launch.shared, kernels.get(launch.kernel, 0))
     rows = []
@@ -39,7 +39,7 @@ def resources(cases: Sequence[Case]) -> list[dict]:
     return rows
 
 
-def plan(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
+def predict(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
     """Predict floors and resources without a GPU and write them; yield what to print.
 
     output: by default data/results/kernels-plan.json

@@ -9,8 +9,8 @@ from math import prod
 
 import torch
 
-from dynconv.kernels.cuda import plan
-from dynconv.kernels.cuda.plan import TILE, Launch, contiguous
+from dynconv.kernels.cuda import launches
+from dynconv.kernels.cuda.launches import TILE, Launch, contiguous
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
 
@@ -24,7 +24,7 @@ REACHED = 0.85  # of the nearest limit
 def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
     """Call the case's operator and return its output.
 
-    kernels: torch.ops.dynconv or other Kernels; or the module plan, whose functions plan the call
+    kernels: torch.ops.dynconv, other Kernels, or the module `launches`, which returns a Plan
     """
     if case.operator == "talk_conv":
         return kernels.talk(*inputs, case.K // 2, case.K // 2)
@@ -42,12 +42,12 @@ def call_backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: 
     return kernels.conv_backward(g, *inputs, case.K // 2)
 
 
-def launches(case: Case) -> dict[str, tuple[Launch, ...]]:
+def launches_of(case: Case) -> dict[str, tuple[Launch, ...]]:
     """Return what each direction launches."""
     inputs = [contiguous(shape, dtype) for shape, dtype in case.inputs()]
     return {
-        "forward": call_forward(plan, case, inputs).launches,
-        "backward": call_backward(plan, case, inputs[0], inputs).launches,
+        "forward": call_forward(launches, case, inputs).launches,
+        "backward": call_backward(launches, case, inputs[0], inputs).launches,
     }
 
 
@@ -98,14 +98,14 @@ def cycles(case: Case, launch: Launch) -> float:
     V = launch.template[1]
     c = -(-32 * V * dtype.itemsize // 128)
     if case.operator == "talk_conv":
-        stretch = plan.Columns(R, reach, reach, contiguous((B, T, C), dtype)).stretch
+        stretch = launches.Columns(R, reach, reach, contiguous((B, T, C), dtype)).stretch
         words = V * accumulator(dtype).itemsize // 4
         # A row of x goes into the table, and four come out of it. Backward reads four differences,
         # writes them, and takes one out; g and dx, and g and x at the two edges, are its rows.
         per_row = {"talk_conv": 5 * words + c, "talk_grad": 9 * words + 4 * c + 5}[launch.name]
         around = sum(reach + min(reach, begin) for begin in range(0, T, stretch))
         return B * -(-C // (32 * V)) * (T + around) * per_row
-    G = plan.lanes(R, V)
+    G = launches.lanes(R, V)
     h = 32 // G
     begin = reach if launch.name == "dynamic_conv_grad" else 0  # its tiles begin before x
     tiles = [t for t in range(-begin, T, TILE) if t > -TILE]
@@ -125,7 +125,7 @@ def predict(case: Case) -> dict[str, dict]:
     """
     fma = FMA / 2 if case.dtype == torch.float64 else FMA
     rates, rows = (COPY, fma, MULTIPROCESSORS * CLOCK), {}
-    for direction, launched in launches(case).items():
+    for direction, launched in launches_of(case).items():
         total = sum(cycles(case, launch) for launch in launched)
         counts = minimum_bytes(case)[direction], operations(case)[direction], total
         us = [count / rate * 1e6 for count, rate in zip(counts, rates, strict=True)]

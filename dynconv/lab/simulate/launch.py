@@ -6,7 +6,7 @@ from torch import Tensor
 
 from dynconv.kernels.cuda.build import code
 from dynconv.kernels.cuda.call import Kernels, convert
-from dynconv.kernels.cuda.plan import Launch
+from dynconv.kernels.cuda.launches import Launch
 from dynconv.lab.simulate.simulator import Function, Module
 
 
