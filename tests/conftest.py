@@ -197,10 +197,10 @@ def manifest(tmp_path, monkeypatch):
     """A function that writes a manifest with one corpus, small, and returns where its files go."""
     import yaml
 
-    from dynconv.text import catalog
+    from dynconv.text import manifest
 
-    monkeypatch.setattr(catalog, "data_dir", lambda: tmp_path)
-    monkeypatch.setattr(catalog, "raw_dir", lambda: tmp_path / "raw")
+    monkeypatch.setattr(manifest, "data_dir", lambda: tmp_path)
+    monkeypatch.setattr(manifest, "raw_dir", lambda: tmp_path / "raw")
 
     def write(*files, note="") -> Path:
         corpus = {"name": "small", "languages": ["de"], "files": list(files)}

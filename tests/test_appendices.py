@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 from dynconv.lab import simulate
-from dynconv.text.catalog import SPLITS, Entry, read_manifest
+from dynconv.text.manifest import SPLITS, Entry, read_manifest
 
 DATA = (ROOT / "book/data.md").read_text(encoding="utf-8")
 CUDA = (ROOT / "book/cuda_on_a_cpu.md").read_text(encoding="utf-8")

@@ -73,7 +73,7 @@ def test_constraints_pin_every_dependency_within_its_bounds():
             "matplotlib tokenizers sacrebleu yaml pydantic cupy tensorboard",
         ),
         (
-            "dynconv.cli, dynconv.text.catalog, dynconv.text.corpus, dynconv.text.fetch",
+            "dynconv.cli, dynconv.text.manifest, dynconv.text.corpus, dynconv.text.fetch",
             "torch tokenizers pydantic pooch",
         ),
     ],

@@ -205,9 +205,9 @@ def test_a_bad_mirror_is_named_and_the_next_tried(
 FETCH = """
 import sys
 from pathlib import Path
-from dynconv.text import catalog, fetch
+from dynconv.text import fetch, manifest
 data = Path(sys.argv[1])
-catalog.data_dir, catalog.raw_dir = lambda: data, lambda: data / "raw"
+manifest.data_dir, manifest.raw_dir = lambda: data, lambda: data / "raw"
 fetch.fetch("small")
 """
 

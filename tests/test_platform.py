@@ -164,7 +164,7 @@ def test_too_little_memory_is_told(error, reason, monkeypatch, capsys):
     def listing():
         raise error
 
-    monkeypatch.setattr("dynconv.text.catalog.corpus_table", listing)
+    monkeypatch.setattr("dynconv.text.manifest.corpus_table", listing)
     assert cli.main(["data", "list"]) == 1
     line = capsys.readouterr().err
     assert line.startswith(f"dynconv: {reason}") and line.count("\n") == 1

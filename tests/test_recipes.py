@@ -22,7 +22,7 @@ from dynconv.config.load import base_trees, default_entries, merge_trees
 from dynconv.config.recipe import find_unused
 from dynconv.config.tree import flatten
 from dynconv.models import build
-from dynconv.text.catalog import Entry, read_manifest
+from dynconv.text.manifest import Entry, read_manifest
 
 NAMES = recipe_names()
 FILES = shipped_recipes()

@@ -9,7 +9,7 @@ from dynconv import cli
 from dynconv.errors import UserError
 from dynconv.tasks.translation import all_references
 from dynconv.text import sets
-from dynconv.text.catalog import read_manifest
+from dynconv.text.manifest import read_manifest
 
 RAW = {name: entry for name, entry in read_manifest().items() if not entry.shipped}
 ODD = "a\u2028b\x0c c\u00a0"

@@ -55,7 +55,7 @@ def add_parser(subparsers) -> None:
 
 def run_list(options) -> None:
     """List the corpora, both shipped and downloadable."""
-    from dynconv.text.catalog import corpus_table
+    from dynconv.text.manifest import corpus_table
 
     print(corpus_table())
 
@@ -72,7 +72,7 @@ def run_prepare(options) -> None:
     from dynconv.config import ModelConfig
     from dynconv.errors import UserError
     from dynconv.text import Vocabularies, prepare
-    from dynconv.text.catalog import corpus_sides, read_manifest
+    from dynconv.text.manifest import corpus_sides, read_manifest
     from dynconv.text.sets import corpus_text
 
     source, target = pair(corpus_sides(options.corpus, options.languages), "--languages")

@@ -88,8 +88,8 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
         rows["target tokens"] = f"{tokens / batches:,.0f} a batch, {tokens:,.0f} an update (mean)"
         rows["epoch"] = (
             f"{about}{epoch.batches / batches:,.1f} updates: {epoch.pairs:,} "
-            f"{task_of(recipe).unit} in {about}{epoch.batches:,} batches; {config.updates:,} updates "
-            f"are {about}{config.updates * batches / epoch.batches:,.1f} epochs"
+            f"{task_of(recipe).unit} in {about}{epoch.batches:,} batches; {config.updates:,} "
+            f"updates are {about}{config.updates * batches / epoch.batches:,.1f} epochs"
         )
         rows["hours"] = hours(config.updates * tokens, gpus, tokens_per_s)
     return "\n".join(f"{name:<15}{value}" for name, value in rows.items())

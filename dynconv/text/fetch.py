@@ -13,7 +13,7 @@ from pathlib import Path
 from dynconv.errors import UserError
 from dynconv.files import locked, refusal, scratch_folder, set_aside, sha256
 from dynconv.text.archive import unpack
-from dynconv.text.catalog import CorpusFile, Entry, find_corpus
+from dynconv.text.manifest import CorpusFile, Entry, find_corpus
 
 TIMEOUT = (10, 60)
 """seconds to connect, and to wait for the next bytes"""

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from dynconv.errors import UserError
 from dynconv.files import MARK, claim, locked, refusal
-from dynconv.text.catalog import Entry, find_corpus
 from dynconv.text.fetch import unpack_corpus
+from dynconv.text.manifest import Entry, find_corpus
 from dynconv.text.sets.steps import Missing
 
 

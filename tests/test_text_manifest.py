@@ -5,8 +5,8 @@ import hashlib
 import pytest
 
 from dynconv.errors import UserError
-from dynconv.text import catalog
 from dynconv.text.corpus import data_dir, find_split, read_lines
+from dynconv.text.manifest import CorpusFile, corpus_sides, corpus_table, find_corpus, read_manifest
 
 CONTENT = b"eins\nzwei\n"
 PAPERS = {
@@ -16,7 +16,7 @@ PAPERS = {
 
 
 def test_entries_describe_what_is_shipped():
-    shipped = {entry.name: entry for entry in catalog.read_manifest().values() if entry.shipped}
+    shipped = {entry.name: entry for entry in read_manifest().values() if entry.shipped}
     on_disk = {path.parent.name for path in data_dir().glob("*/*.xz")}
     assert set(shipped) == on_disk
     assert len(on_disk) == 4
@@ -29,7 +29,7 @@ def test_entries_describe_what_is_shipped():
 
 
 def test_the_papers_data_sets_are_listed():
-    remote = {entry.name: entry for entry in catalog.read_manifest().values() if not entry.shipped}
+    remote = {entry.name: entry for entry in read_manifest().values() if not entry.shipped}
     assert set(remote) == PAPERS
     for entry in remote.values():
         assert entry.licence and entry.citation and entry.description
@@ -50,18 +50,15 @@ def test_the_papers_data_sets_are_listed():
 
 def test_a_file_of_several_corpora_is_the_same_in_each():
     files = [
-        file
-        for entry in catalog.read_manifest().values()
-        if not entry.shipped
-        for file in entry.files
+        file for entry in read_manifest().values() if not entry.shipped for file in entry.files
     ]
     assert len({file.name for file in files}) == len({str(file) for file in files}) < len(files)
 
 
 def test_listing_is_a_table_with_every_corpus():
-    head, *rows = catalog.corpus_table().split("\n")
+    head, *rows = corpus_table().split("\n")
     assert head.split()[:3] == ["name", "kind", "languages"]
-    assert [row.split()[0] for row in rows] == [*catalog.read_manifest()]
+    assert [row.split()[0] for row in rows] == [*read_manifest()]
     table = dict(zip([row.split()[0] for row in rows], rows, strict=True))
     german = table["libreoffice-de-en"]
     for cell in ("translation", "de-en", "27,910 / 1,000 / 1,000", "MPL-2.0"):
@@ -76,15 +73,15 @@ def test_listing_is_a_table_with_every_corpus():
 def test_listing_says_what_is_fetched(manifest):
     files = [{"name": name, "urls": ["http://127.0.0.1/x"]} for name in ("a.tgz", "b.txt")]
     raw = manifest(*files)
-    assert catalog.corpus_table().endswith("not counted                 for reading  to fetch")
+    assert corpus_table().endswith("not counted                 for reading  to fetch")
     (raw / "a").mkdir(parents=True)  # what was in a.tgz
-    assert catalog.corpus_table().endswith("  partly fetched")
+    assert corpus_table().endswith("  partly fetched")
     (raw / "b.txt").touch()
-    assert catalog.corpus_table().endswith("  fetched")
+    assert corpus_table().endswith("  fetched")
     manifest(*files, {"name": "c.txt", "urls": []})
-    assert catalog.corpus_table().endswith("  partly fetched")
+    assert corpus_table().endswith("  partly fetched")
     manifest({"name": "c.txt", "urls": []})
-    assert catalog.corpus_table().endswith("  by licence")
+    assert corpus_table().endswith("  by licence")
 
 
 @pytest.mark.parametrize(
@@ -92,30 +89,30 @@ def test_listing_says_what_is_fetched(manifest):
 )
 def test_an_unknown_name(name, hint):
     with pytest.raises(UserError) as error:
-        catalog.find_corpus(name)
+        find_corpus(name)
     assert f"no corpus {name!r} in the manifest; {hint}" in str(error.value)
 
 
 def test_sides_are_those_asked_for_where_the_corpus_has_them(tmp_path):
-    assert catalog.corpus_sides("gigaword") == ["article", "summary"]
-    assert catalog.corpus_sides("wmt16-en-de", ["de", "en"]) == ["de", "en"]
-    assert catalog.corpus_sides(str(tmp_path), ["x"]) == ["x"]
+    assert corpus_sides("gigaword") == ["article", "summary"]
+    assert corpus_sides("wmt16-en-de", ["de", "en"]) == ["de", "en"]
+    assert corpus_sides(str(tmp_path), ["x"]) == ["x"]
     with pytest.raises(UserError, match="^wmt16-en-de has no side fr or x: it has en, de$"):
-        catalog.corpus_sides("wmt16-en-de", ["fr", "en", "x"])
+        corpus_sides("wmt16-en-de", ["fr", "en", "x"])
     with pytest.raises(UserError, match="did you mean wikitext-103?"):
-        catalog.corpus_sides("wikitext103")
+        corpus_sides("wikitext103")
     with pytest.raises(UserError, match="of which languages?"):
-        catalog.corpus_sides(str(tmp_path))
+        corpus_sides(str(tmp_path))
 
 
 def test_stems():
     names = ["a.tgz", "a.b.tar.gz", "a.tar", "a.txt.zip", "a.en.gz", "a.txt", "a.txt.xz"]
     stems = ["a", "a.b", "a", "a.txt", "a.en", "a.txt", "a.txt.xz"]
-    assert [catalog.CorpusFile(name).stem for name in names] == stems
+    assert [CorpusFile(name).stem for name in names] == stems
 
 
 def test_shipped_files_are_those_of_the_manifest():
-    for entry in catalog.read_manifest().values():
+    for entry in read_manifest().values():
         for file in entry.files if entry.shipped else ():
             assert file.sha256 and file.mismatch(entry.directory / file.name) is None
 
@@ -124,17 +121,17 @@ def test_a_mismatch_names_what_differs(tmp_path):
     path = tmp_path / "train.de"
     path.write_bytes(CONTENT)
     right, md5 = hashlib.sha256(CONTENT).hexdigest(), hashlib.md5(CONTENT).hexdigest()
-    assert catalog.CorpusFile("train.de", (), len(CONTENT), right, md5).mismatch(path) is None
+    assert CorpusFile("train.de", (), len(CONTENT), right, md5).mismatch(path) is None
     path.write_bytes(CONTENT[:-1] + b"!")
-    of_size = catalog.CorpusFile("train.de", bytes=5, sha256=right).mismatch(path)
+    of_size = CorpusFile("train.de", bytes=5, sha256=right).mismatch(path)
     assert of_size == "it has 10 bytes, the manifest says 5"
     for wanted in ({"sha256": right}, {"md5": md5}):
         [(kind, known)] = wanted.items()
-        told = catalog.CorpusFile("train.de", **wanted).mismatch(path)
+        told = CorpusFile("train.de", **wanted).mismatch(path)
         assert told.startswith(f"{kind} is ") and told.endswith(f", the manifest says {known}")
 
 
 def test_a_mistake_in_the_manifest_names_the_corpus(manifest):
     manifest({"name": "a.tgz", "url": "http://127.0.0.1/x"})
     with pytest.raises(UserError, match="manifest.yaml: corpus small: .*argument 'url'"):
-        catalog.read_manifest()
+        read_manifest()
