@@ -26,8 +26,16 @@ def test_the_command_prints_the_recipe_and_the_report(capsys):
     out = capsys.readouterr().out
     assert "beam: 2" in out
     assert "# published      Lioutas and Guo 2020, Table 3" in out
-    assert "prepared/iwslt14-de-en is not here" in out
+    assert "no directory prepared/iwslt14-de-en; dynconv data fetch" in out
     assert "8 sentences of split test" in out and "beam 2" in out
+
+
+@pytest.mark.parametrize("command", [["train", "--dry-run"], ["plan"]])
+def test_a_misspelt_corpus_is_not_passed(command, capsys):
+    name, *options = command
+    assert cli.main([name, "help-de-en-dynamic", "data.corpus=libreofice-de-en", *options]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "did you mean libreoffice-de-en?" in error
 
 
 def test_the_copy_keeps_every_switch():

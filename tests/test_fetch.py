@@ -331,6 +331,12 @@ def test_from_takes_local_copies(server, manifest, tmp_path, capsys):
     assert server.requests == []
 
 
+def test_from_a_directory_that_is_not_there(manifest, tmp_path, capsys):
+    manifest(described())
+    message = failure(capsys, "--from", tmp_path / "nowhere")
+    assert f"--from {tmp_path / 'nowhere'}: no such directory" in message
+
+
 def killed(raw):
     """Leave what a killed process does."""
     claim(raw / ".part", "-")

@@ -190,7 +190,7 @@ class Gpu:
 @pytest.fixture(autouse=True)
 def fresh_lookups():
     """Every test looks up anew what this machine can do."""
-    looked_up = build.missing, build.architecture, build.verified_architectures
+    looked_up = build.missing, build.architecture, build.tested_architectures
     for function in looked_up:
         function.cache_clear()
     yield
@@ -308,7 +308,7 @@ def test_what_the_kernels_do_not_take(x, words, monkeypatch):
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypatch):
     monkeypatch.setattr(build, "missing", lambda: None)
-    monkeypatch.setattr(build, "verified_architectures", lambda: {"sm_90": None})
+    monkeypatch.setattr(build, "tested_architectures", lambda: {"sm_90": True})
     capability = {0: (9, 0), 1: (8, 0)}
     monkeypatch.setattr(torch.cuda, "get_device_capability", capability.__getitem__)
     x = SimpleNamespace(device=torch.device("cuda", 0), dtype=HALF, shape=(1, 100, 8))
@@ -316,7 +316,7 @@ def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypa
     x.device = torch.device("cuda", 1)  # another architecture, on which nothing was tested
     fallback = auto.automatic(operator, OPERATORS[operator], x, 3)
     assert fallback not in ("cuda", "native")
-    monkeypatch.setattr(build, "verified_architectures", lambda: {"sm_80": None})
+    monkeypatch.setattr(build, "tested_architectures", lambda: {"sm_80": True})
     assert auto.automatic(operator, OPERATORS[operator], x, 3) == "cuda"
     assert build.runs(x)  # so impl="cuda" may be requested anywhere
     x.dtype = torch.complex64
@@ -331,23 +331,25 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
     for folder in ("data/results", "dynconv/data/results"):
         (tmp_path / folder).mkdir(parents=True)
     monkeypatch.setattr(build, "PACKAGE", tmp_path / "dynconv")
-    assert build.verified_architectures() == {}
+    assert build.tested_architectures() == {}
     for record in (
         "data/results/gpu-tests-sm_80.json",
         "dynconv/data/results/gpu-tests-sm_90.json",
     ):
         text = json.dumps({"numbers": {"sources": build.sources_hash()}})
         (tmp_path / record).write_text(text, encoding="utf-8")
-    build.verified_architectures.cache_clear()
-    assert list(build.verified_architectures()) == ["sm_80", "sm_90"]
+    build.tested_architectures.cache_clear()
+    assert build.tested_architectures() == {"sm_80": True, "sm_90": True}
     monkeypatch.setattr(build, "sources_hash", lambda: "other sources")
-    build.verified_architectures.cache_clear()
-    assert build.verified_architectures() == {}
+    build.tested_architectures.cache_clear()
+    assert build.tested_architectures() == {"sm_80": False, "sm_90": False}
+    monkeypatch.setattr(build, "architecture", lambda index: "sm_90")
+    assert not build.verified(torch.zeros(1))
     for damaged in ("{", "[]", "{}", '{"numbers": {"passed": 3}}'):
         (tmp_path / record).write_text(damaged, encoding="utf-8")
-        build.verified_architectures.cache_clear()
+        build.tested_architectures.cache_clear()
         with pytest.raises(UserError, match="sm_90.json: no record of the GPU tests .* again"):
-            build.verified_architectures()
+            build.tested_architectures()
 
 
 @pytest.mark.parametrize("name", ["cuda/talk.cu", "cuda/call.py", "layout.py", "schema.py"])

@@ -82,8 +82,8 @@ def test_every_text_is_read_and_written_with_an_encoding(run, corpus):
 def test_translations_are_utf_8_in_any_locale(run, environment):
     program = """
 from dynconv import cli
-from dynconv.train.trained import Trained
-Trained.generate = lambda self, lines: [f"{line} \\u017f \\u2192" for line in lines]
+from dynconv.tasks import Translation
+Translation.translate = lambda self, model, vocabularies, lines: [f"{line} \\u017f \\u2192" for line in lines]
 sys.exit(cli.main(["translate", sys.argv[1]]))
 """
     done = subprocess.run(

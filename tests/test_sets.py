@@ -15,6 +15,7 @@ from dynconv.errors import UserError
 from dynconv.files import claim, locked
 from dynconv.text import Pairs, open_prepared, sets
 from dynconv.text.corpus import stream_lines
+from dynconv.text.manifest import find_corpus
 from dynconv.text.sets import iwslt, steps
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.steps import (
@@ -252,6 +253,21 @@ def test_a_missing_raw_file_is_named_with_the_remedy(tmp_path):
     find_raw(raw, "IWSLT14.TED.tst2012.de-en.en.xml").unlink()
     assert "no IWSLT14.TED.tst2012.de-en.en.xml there" in build_fails(raw, out)
     assert not (tmp_path / "out.part" / "stages").exists()  # before any work
+
+
+@pytest.mark.parametrize("build", ["-", "", ".", "iwslt", "iwslt.", "iwslt.no", "no.no", "a.b.c"])
+def test_a_wrong_builder_in_the_manifest(build, tmp_path, monkeypatch):
+    entry = replace(find_corpus("iwslt14-de-en"), build=build)
+    monkeypatch.setattr(sets, "find_corpus", lambda name: entry)
+    message = build_fails(tmp_path, tmp_path / "out")
+    assert f"corpus iwslt14-de-en: build {build!r} is no NAME.FUNCTION of dynconv/text/" in message
+
+
+@pytest.mark.parametrize("result", [None, 3, [1], {"train": "x"}, {"train": -1}])
+def test_a_builder_must_return_the_number_of_lines(result, tmp_path, monkeypatch):
+    monkeypatch.setattr(iwslt, "iwslt14_de_en", lambda raw, out: result)
+    message = build_fails(tmp_path, tmp_path / "out")
+    assert "iwslt.iwslt14_de_en must return line counts: " in message
 
 
 def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, monkeypatch, capsys):

@@ -10,6 +10,7 @@ import pytest
 from dynconv.errors import UserError
 from dynconv.text import corpus
 from dynconv.text.corpus import (
+    NotPrepared,
     corpus_dir,
     data_dir,
     find_split,
@@ -123,8 +124,13 @@ def test_raw_files_go_to_the_checkout_or_below_the_working_directory(tmp_path, m
 
 def test_what_is_not_prepared_names_the_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="no directory prepared/x; to make it: dynconv data fetch"):
-        corpus_dir("prepared/x")
+    for name in ("iwslt14-de-en", "prepared/iwslt14-de-en", "prepared/wmt14-en-de-words"):
+        words = f"no directory {name}; dynconv data fetch .* make prepared/{Path(name).name}, "
+        with pytest.raises(NotPrepared, match=words):
+            corpus_dir(name)
+    with pytest.raises(UserError, match=r"did you mean prepared/iwslt14-de-en\?") as error:
+        corpus_dir("prepared/iwslt14-de-enn")
+    assert not isinstance(error.value, NotPrepared)
 
 
 def test_corpus_dir_by_name_and_by_path(tmp_path):
@@ -141,10 +147,10 @@ def test_corpus_dir_names_the_nearest_and_the_path_tried(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["zzz", "raw", "results"])
-def test_corpus_dir_lists_the_shipped_when_nothing_is_near(tmp_path, monkeypatch, name):
+def test_corpus_dir_lists_all_when_nothing_is_near(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     shipped = "debian-descriptions, jane-austen, libreoffice-de-en, libreoffice-fr-en"
-    with pytest.raises(UserError, match=f"shipped are {shipped}$"):
+    with pytest.raises(UserError, match=f"there are {shipped}, prepared/iwslt14-de-en, "):
         corpus_dir(name)
 
 

@@ -344,7 +344,9 @@ def test_a_vocabulary_of_each_side(tmp_path, corpus):
     source, target = found.vocabularies()
     pair = Pairs.of(found)[3]
     assert (source.decode(pair[0]), target.decode(pair[1])) == (text.source[3], text.target[3])
-    with pytest.raises(UserError, match=r"train.de: .*ask for \d+; train.en: .*ask for \d+"):
+    with pytest.raises(
+        UserError, match=r"train.de: .*give \d+ as --vocab-size, .*; train.en: .*give \d+ as"
+    ):
         prepare(str(corpus), "de", "en", (999, 998), tmp_path / "other", "words")
 
 

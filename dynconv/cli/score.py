@@ -8,26 +8,39 @@ from dynconv.cli.options import add_command
 def add_parser(subparsers) -> None:
     """Add `dynconv score`."""
     parser = add_command(subparsers, "score", run)
-    parser.add_argument("hypothesis", type=Path)
-    parser.add_argument("reference", type=Path)
+    parser.add_argument(
+        "hypotheses",
+        type=Path,
+        metavar="HYPOTHESES",
+        help="a file of a system's outputs, one per line, as RUN/test.hypotheses.txt",
+    )
+    parser.add_argument(
+        "references",
+        type=Path,
+        metavar="REFERENCES",
+        help="a file of the expected texts, line by line; .gz or .xz may be compressed",
+    )
     parser.add_argument("--lowercase", action="store_true", help="ignore case in BLEU")
     parser.add_argument(
-        "--tokenized", action="store_true", help="add BLEU of the tokens as they are"
+        "--tokenized",
+        action="store_true",
+        help="add BLEU of words between spaces, for text that is tokenised already",
     )
     parser.add_argument(
-        "--compound-split", action="store_true", help="add tokenised BLEU with hyphens set apart"
+        "--compound-split",
+        action="store_true",
+        help="the same with compounds split at hyphens, as the papers on WMT En-De report it",
     )
-    parser.add_argument("--rouge", action="store_true", help="add ROUGE-1, 2 and L, stemmed")
+    parser.add_argument("--rouge", action="store_true", help="add ROUGE-1, 2 and L of stems")
 
 
 def run(options) -> None:
-    """Score translations: sacreBLEU and chrF with 95% intervals, and what you ask for."""
+    """Compare a file of outputs with a file of references: sacreBLEU and chrF, 95% intervals."""
     from dynconv.score import report
     from dynconv.text.corpus import stream_parallel
 
-    hypotheses, references = zip(
-        *stream_parallel(options.hypothesis, options.reference), strict=True
-    )
+    pairs = stream_parallel(options.hypotheses, options.references)
+    hypotheses, references = zip(*pairs, strict=True)
     print(
         report(
             hypotheses,

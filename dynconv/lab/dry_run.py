@@ -23,7 +23,7 @@ from dynconv.config import (
 )
 from dynconv.models import count_parameters
 from dynconv.tasks import task_of
-from dynconv.text.corpus import corpus_dir, find_split, stream_lines
+from dynconv.text.corpus import NotPrepared, corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train
 from dynconv.train.log import read_log
 
@@ -59,11 +59,11 @@ def rehearse(recipe: Recipe) -> Iterator[str]:
 
 
 def corpus_status(corpus: str) -> str:
-    """Return where a recipe's corpus is, or how to get it."""
+    """Return where a recipe's corpus is, or how to get it; UserError for one that is not known."""
     try:
         return str(corpus_dir(corpus))
-    except ValueError:
-        return f"{corpus} is not here: see the head of the recipe for how to get it"
+    except NotPrepared as error:
+        return str(error)
 
 
 def write_excerpt(data: DataConfig, directory: Path) -> None:

@@ -24,11 +24,10 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import Recipe
-from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import task_of
 from dynconv.text import Prepared, is_prepared, open_prepared
-from dynconv.text.corpus import corpus_dir
+from dynconv.text.corpus import NotPrepared, corpus_dir
 from dynconv.train.data import Place, pools_of, stream
 from dynconv.train.setup import check_text, prepare_corpus
 from dynconv.train.update import TokenLoss
@@ -117,14 +116,14 @@ class Epoch(NamedTuple):
 
 
 def measure_corpus(recipe: Recipe) -> Epoch | None:
-    """Return the size of an epoch of the recipe's corpus, or None if the corpus is not here.
+    """Return the size of an epoch of the recipe's corpus, or None if it is not prepared yet.
 
     A corpus that is not prepared is prepared in a temporary directory.
     """
     data = recipe.data
     try:
         directory = corpus_dir(data.corpus)
-    except UserError:
+    except NotPrepared:
         return None
     if is_prepared(directory):
         return count_epoch(open_prepared(directory, verify=False), recipe)

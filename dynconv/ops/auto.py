@@ -5,7 +5,7 @@ On a CPU the native kernels run wherever they can: they are the fastest at every
 where PyTorch's channels-last convolution is up to a third faster forward, or a tenth with backward.
 
 On a GPU the CUDA kernels run only on architectures where their tests have passed
-(`verified_architectures`). impl="cuda" runs them on any.
+(`tested_architectures`). impl="cuda" runs them on any.
 
 The rules choose among the PyTorch implementations, by the number of positions T and of taps K. They
 were measured on a CPU with one thread, B = 10, C = 1,024, H = 16, K in (3, 31), T in (10, 100,

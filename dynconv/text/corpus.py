@@ -22,6 +22,10 @@ Row = tuple[str, ...]
 """one line of each side of a corpus"""
 
 
+class NotPrepared(UserError):
+    """The text of a known corpus is not here, but `dynconv data` can get it."""
+
+
 class ParallelText(NamedTuple):
     """A parallel text: line i of `target` translates line i of `source`."""
 
@@ -101,18 +105,24 @@ def decode_utf8(file: BinaryIO, name: str) -> Iterator[str]:
 
 
 def corpus_dir(corpus: str) -> Path:
-    """Return the directory of a corpus: a shipped one by its name, your own by its path."""
-    shipped = {file.parent.name: file.parent for file in data_dir().glob("*/train.*.xz")}
+    """Return the directory of a corpus: a shipped one by its name, your own by its path.
+
+    Raises NotPrepared for a corpus of the manifest that is to be prepared, UserError for any other.
+    """
+    from dynconv.text.manifest import read_manifest  # which imports this module
+
+    shipped = {file.parent.name: file.parent for file in sorted(data_dir().glob("*/train.*.xz"))}
     if corpus in shipped:
         return shipped[corpus]
     if Path(corpus).is_dir():
         return Path(corpus)
-    if Path(corpus).parent.name == "prepared":
-        raise UserError(
-            f"no directory {corpus}; to make it: dynconv data fetch and dynconv data prepare, as "
-            "the head of the recipe, or of the one it is based on, says"
+    others = [name for name in read_manifest() if name not in shipped]
+    if any(f"{Path(corpus).name}-".startswith(f"{name}-") for name in others):
+        raise NotPrepared(
+            f"no directory {corpus}; dynconv data fetch and dynconv data prepare make "
+            f"prepared/{Path(corpus).name}, as the head of the recipe, or of its base, says"
         )
-    hint = nearest(corpus, sorted(shipped), "shipped are")
+    hint = nearest(corpus, [*shipped, *(f"prepared/{name}" for name in others)], "there are")
     tried = Path(corpus).absolute()
     raise UserError(f"no corpus {shown(corpus)}: not shipped, and no directory {tried}; {hint}")
 

@@ -32,6 +32,8 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> Non
     if entry.shipped:
         print(f"{name} is shipped with dynconv and needs no fetching: {entry.directory}")
         return
+    if source and not source.is_dir():
+        raise UserError(f"--from {source}: no such directory; give the one with your copies")
     directory = out or entry.directory
     wanted = [file for file in entry.files if not _is_kept(file, directory)]
     if wanted:

@@ -65,7 +65,10 @@ class Vocabulary:
         size = tokenizer.get_vocab_size()
         if size != vocab_size:
             problem = "the text yields" if size < vocab_size else "the text's characters alone are"
-            raise UserError(f"{problem} {size} types, not vocab_size {vocab_size}: ask for {size}")
+            raise UserError(
+                f"{problem} {size} types, not {vocab_size}: give {size} as --vocab-size, or as "
+                "model.vocab_size of a recipe"
+            )
         if kind == "bpe":
             model = json.loads(tokenizer.to_str())["model"]
             merges = [tuple(pair) for pair in model["merges"]]

@@ -76,19 +76,17 @@ def architecture(index: int | None) -> str:
 
 
 @constant
-def verified_architectures() -> dict[str, Path]:
-    """Return the architectures on which `pytest -m gpu` has passed, with the record of each.
+def tested_architectures() -> dict[str, bool]:
+    """Return the architectures on which `pytest -m gpu` has passed; True where by these sources.
 
-    The records are data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel. A
-    record of other sources than those of today does not count. Raises UserError for a file that is
-    no record.
+    The records are data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel.
+    Raises UserError for a file that is no record.
     """
     places = (PACKAGE.parent / "data", PACKAGE / "data")
     records = [path for data in places for path in data.glob("results/gpu-tests-sm_*.json")]
     return {
-        path.stem.removeprefix("gpu-tests-"): path
+        path.stem.removeprefix("gpu-tests-"): recorded_hash(path) == sources_hash()
         for path in sorted(records)
-        if recorded_hash(path) == sources_hash()
     }
 
 
@@ -114,7 +112,7 @@ def sources_hash() -> str:
 
 def verified(x: Tensor) -> bool:
     """Return whether the kernels' tests have passed on the architecture of x's GPU."""
-    return architecture(x.device.index) in verified_architectures()
+    return tested_architectures().get(architecture(x.device.index), False)
 
 
 @cache

@@ -8,11 +8,13 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from dynconv.errors import UserError
+from dynconv.config.schema import Count, validate
+from dynconv.errors import UserError, shown
 from dynconv.files import MARK, claim, locked, refusal
 from dynconv.text.fetch import unpack_corpus
 from dynconv.text.manifest import Entry, find_corpus
@@ -75,14 +77,26 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
 
 
 def _write(entry: Entry, raw: Path, part: Path) -> None:
+    build = find_builder(entry)
     claim(part, "move it elsewhere, or give another --out")
-    module, function = entry.build.split(".")
-    build = getattr(import_module(f"dynconv.text.sets.{module}"), function)
-    counts = build(raw, part)
-    if not counts:
+    counts = validate(dict[str, Count], build(raw, part), f"{entry.build} must return line counts")
+    if not any(counts.values()):
         raise Missing(f"{raw}: its files hold no usable line")
     shutil.rmtree(part / "stages", ignore_errors=True)
     (part / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
+
+
+def find_builder(entry: Entry) -> Callable[[Path, Path], dict[str, int]]:
+    """Return the function that the entry `build` names; UserError if there is none."""
+    name, _, function = entry.build.partition(".")
+    module = f"dynconv.text.sets.{name}"
+    build = getattr(import_module(module), function, None) if name and find_spec(module) else None
+    if build is None:
+        raise UserError(
+            f"manifest.yaml: corpus {entry.name}: build {shown(entry.build)} is no NAME.FUNCTION "
+            "of dynconv/text/sets"
+        )
+    return build
 
 
 def _remedy(entry: Entry, raw: Path) -> str:
