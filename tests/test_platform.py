@@ -83,7 +83,7 @@ def test_translations_are_utf_8_in_any_locale(run, environment):
     program = """
 from dynconv import cli
 from dynconv.tasks import Translation
-Translation.translate = lambda self, model, vocabularies, lines: [f"{line} \\u017f \\u2192" for line in lines]
+Translation.translate = lambda self, *trained: [f"{line} \\u017f \\u2192" for line in trained[-1]]
 sys.exit(cli.main(["translate", sys.argv[1]]))
 """
     done = subprocess.run(

@@ -48,10 +48,6 @@ class Examples(ABC):
         """Collate the examples of these indices into a batch."""
         return self.collate([self[i] for i in indices])
 
-    def lengths(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
-        """Count the tokens of source and target: (N,) indices to (N, 2) int64."""
-        raise NotImplementedError
-
 
 @dataclass(eq=False)
 class Pairs(Examples):
