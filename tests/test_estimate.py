@@ -189,7 +189,7 @@ def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
 
 
 def test_what_is_not_known_without_the_corpus(recipe):
-    away = replace(recipe, data=replace(recipe.data, corpus="prepared/nowhere"))
+    away = replace(recipe, data=replace(recipe.data, corpus="prepared/wmt16-en-de"))
     report = rows(estimate_costs(away, 1, 80, 1000.0))
     for name in ("target tokens", "epoch", "hours"):
         assert report[name].startswith("not known: the corpus is not here")
