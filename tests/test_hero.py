@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dynconv.layers import DynamicConv, LightConv, SelfAttention, TaLKConv
-from dynconv.teach.hero import head_matrices
+from dynconv.teach.hero import matrices_of_heads
 
 MIXERS = {
     "attention": lambda: SelfAttention(12, 3),
@@ -26,5 +26,5 @@ def test_a_mixer_multiplies_by_its_matrices(name):
     else:
         values = mixer.in_proj(x)
     heads = values[0].unflatten(1, (3, 4)).transpose(0, 1)  # (H, T, R)
-    mixed = (head_matrices(mixer, x).double() @ heads).transpose(0, 1).flatten(1)
+    mixed = (matrices_of_heads(mixer, x).double() @ heads).transpose(0, 1).flatten(1)
     torch.testing.assert_close(mixer.out_proj(mixed), mixer(x)[0])

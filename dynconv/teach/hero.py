@@ -31,7 +31,7 @@ TITLES = {
 """colour and title of each mixer"""
 
 
-def head_matrices(mixer: nn.Module, x: Tensor) -> Tensor:
+def matrices_of_heads(mixer: nn.Module, x: Tensor) -> Tensor:
     """Return the mixing matrices (H, T, T) of a mixer's heads for its input x (1, T, C).
 
     The kernels are those of x. Sentence s of a batch of T is 1 at position s, with one channel per
@@ -69,7 +69,7 @@ def encoder_matrices(run: Path, sentence: str) -> tuple[list[str], list[Tensor],
     trained.model.encode(torch.tensor(ids)[None])
     mixers = [block.mixer for block in trained.model.encoder]
     tokens = [vocabulary.decode([i]) or "<eos>" for i in ids]
-    matrices = [head_matrices(mixer, x) for mixer, x in zip(mixers, inputs, strict=True)]
+    matrices = [matrices_of_heads(mixer, x) for mixer, x in zip(mixers, inputs, strict=True)]
     return tokens, matrices, mixers[0]
 
 
