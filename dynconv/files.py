@@ -188,12 +188,12 @@ def refusal(error: OSError, elsewhere: str) -> str:
     reason = error.strerror or str(error)
     if error.errno in READ_ONLY:
         return f"{reason}; {elsewhere}"
-    return f"{reason}; make room, then the same command" if error.errno in FULL else reason
+    return f"{reason}; free some space and try again" if error.errno in FULL else reason
 
 
 @contextmanager
 def locked(
-    path: Path, message: str, remedy: str = "wait for it to end, then the same command"
+    path: Path, message: str, remedy: str = "wait for it to end and repeat the command"
 ) -> Iterator[None]:
     """Hold a lock file and delete it afterwards. The lock of a killed process is free.
 

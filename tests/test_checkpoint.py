@@ -178,7 +178,7 @@ def test_a_checkpoint_that_is_not_there(tmp_path, which, words):
 
 def test_another_number_of_batches_an_update_is_refused(run, recipe):
     more = replace(recipe.train, accumulate=3, updates=20)
-    with pytest.raises(UserError, match="of 1 batches, and now of 3 .*give train.accumulate=1"):
+    with pytest.raises(UserError, match="1 batches per update, now 3 .*give train.accumulate=1"):
         train(replace(longer(run, recipe), train=more), run)
 
 

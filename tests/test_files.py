@@ -17,7 +17,7 @@ from dynconv.files import locked, refusal, replace_text
     [
         (errno.EROFS, "; give --out DIR"),
         (errno.EACCES, "; give --out DIR"),
-        (errno.ENOSPC, "; make room, then the same command"),
+        (errno.ENOSPC, "; free some space and try again"),
         (errno.EIO, ""),
     ],
 )

@@ -21,8 +21,9 @@ from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.log import Watch, read_log
-from dynconv.train.update import TokenLoss, backward, choose_precision, make_optimizer
-from dynconv.train.validate import ends_early
+from dynconv.train.precision import choose_precision
+from dynconv.train.schedule import ends_early
+from dynconv.train.update import TokenLoss, backward, make_optimizer
 
 
 def test_label_smoothing_by_hand():
@@ -314,7 +315,7 @@ def test_auto_precision_is_decided_and_recorded(recipe, tmp_path):
 def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen):
     from time import sleep
 
-    from dynconv.train import update as module
+    from dynconv.train import precision as module
 
     def backward(loss_of, *_):
         sleep(0.05 if loss_of.precision == slow else 0.001)

@@ -1,6 +1,6 @@
 """Defines the sections of a recipe, and checks that they fit together."""
 
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from dynconv.config.model import (
     AnyModelConfig,
@@ -28,6 +28,43 @@ from dynconv.models.mixers import MIXERS
 Metric = Literal[
     "bleu", "bleu-tokenized", "bleu-split", "bleu-detokenized", "rouge", "rouge-75", "perplexity"
 ]
+
+
+class Optimizer(NamedTuple):
+    """An optimizer, as recipes name it."""
+
+    class_name: str
+    """in torch.optim"""
+    constants: dict[str, Any]
+    """arguments that no recipe changes"""
+    options: tuple[str, ...]
+    """arguments that are entries of `train`, in addition to lr and weight_decay"""
+    moments: tuple[str, ...]
+    """what it stores per parameter, in the parameter's shape"""
+    scalars: tuple[str, ...]
+    """numbers that it stores per parameter"""
+    state: str
+    """the moments, in words"""
+
+
+OPTIMIZERS = {
+    "adam": Optimizer(
+        class_name="AdamW",
+        constants={},
+        options=("betas", "eps"),
+        moments=("exp_avg", "exp_avg_sq"),
+        scalars=("step",),
+        state="AdamW's two moments",
+    ),
+    "nag": Optimizer(
+        class_name="SGD",
+        constants={"nesterov": True},
+        options=("momentum",),
+        moments=("momentum_buffer",),
+        scalars=(),
+        state="the velocity",
+    ),
+}
 
 
 @checked_dataclass
@@ -82,7 +119,7 @@ class TrainConfig:
     lr_start: NonNegative = 1e-7
     lr_end: NonNegative = 1e-7
     """the cosine's lowest point; where plateau ends"""
-    optimizer: Literal["adam", "nag"] = "adam"
+    optimizer: Literal[*OPTIMIZERS] = "adam"
     """AdamW, or Nesterov's accelerated gradient, stochastic gradient descent with `momentum`"""
     momentum: real(gt=0, lt=1) = 0.99
     betas: tuple[Probability, Probability] = (0.9, 0.98)
@@ -222,11 +259,13 @@ SEARCH = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat")
 def find_unused(recipe: Recipe) -> dict[str, str]:
     """Return the entries that this recipe's choices leave without effect, each with the reason."""
     data, model, train = recipe.data, recipe.model, recipe.train
-    unread = {}
-    if train.optimizer == "adam":
-        unread["train.momentum"] = "optimizer adam has betas instead"
-    else:
-        unread["train.betas"] = unread["train.eps"] = f"only adam reads it, not {train.optimizer}"
+    used = OPTIMIZERS[train.optimizer].options
+    unread = {
+        f"train.{option}": f"optimizer {train.optimizer} does not use it"
+        for optimizer in OPTIMIZERS.values()
+        for option in optimizer.options
+        if option not in used
+    }
     if train.schedule == "inverse_sqrt":
         unread["train.lr_end"] = "schedule inverse_sqrt has no end"
     if train.warmup == 0:

@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import Recipe
+from dynconv.config.recipe import OPTIMIZERS
 from dynconv.models import build
 from dynconv.tasks import task_of
 from dynconv.text import Prepared, is_prepared, open_prepared
@@ -34,8 +35,6 @@ from dynconv.train.update import TokenLoss
 
 GB = 1e9
 RESERVED = 0.1  # share of a GPU's memory for fragmentation, the CUDA context and libraries
-OPTIMIZER_STATE = {"adam": (2, "AdamW's two moments"), "nag": (1, "the velocity")}
-"""number and names of the tensors, as large as the weights, that an optimizer keeps"""
 TAIL_SHARE = 1 / 8
 """share of the tokens in each tail band of an adaptive softmax; by Zipf's law the two tail bands of
 WikiText-103 have 9% and 12%"""
@@ -59,7 +58,8 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     lengths = (epoch.usual, epoch.longest) if epoch else (usual, longest)
     costs = batch_costs(recipe, config.batch_tokens, lengths)
     parameters, activations = costs[0].parameters, max(cost.bytes for cost in costs)
-    moments, state = OPTIMIZER_STATE[config.optimizer]
+    optimizer = OPTIMIZERS[config.optimizer]
+    moments = len(optimizer.moments)
     fixed = (8 + 4 * moments) * parameters  # bytes: weights, gradients and moments in float32
     total = fixed + activations
     room = (1 - RESERVED) * memory_gb * GB
@@ -69,7 +69,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
         "parameters": f"{parameters:,}",
         "weights": f"{4 * parameters / GB:.2f} GB, float32",
         "gradients": f"{4 * parameters / GB:.2f} GB, float32; DDP keeps no second copy of them",
-        "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {state}, float32",
+        "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {optimizer.state}, float32",
         "activations": ", ".join(f"{cost.bytes / GB:.2f} GB for {cost.shape}" for cost in costs)
         + f", {assumed_precision(recipe)}",
         "in all": f"{total / GB:.2f} GB on each GPU: {fits} into {memory_gb:g} GB, "

@@ -39,16 +39,13 @@ from dynconv.files import (
     replace_text,
     scratch_folder,
     set_aside,
-    sha256,
     sync,
     write_through,
 )
 from dynconv.tasks import Validation
-from dynconv.train.data import Place
-from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import history_in_log
 from dynconv.train.log import check_run
-from dynconv.train.session import Progress, Session
+from dynconv.train.session import Session
 
 FORMAT = "dynconv checkpoint 3"
 RESTORE = "restore the file, or remove this checkpoint"
@@ -106,7 +103,7 @@ class Checkpoint(NamedTuple):
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
-        """Open the checkpoint in a directory; UserError when it is none of dynconv."""
+        """Open the checkpoint in a directory; UserError if dynconv did not write it."""
         file = path / "meta.json"
         try:
             tree = read_json(file, RESTORE)
@@ -114,7 +111,7 @@ class Checkpoint(NamedTuple):
             raise UserError(f"{path}: no checkpoint here (it has no meta.json)") from None
         meta = validate_json(Meta, tree, file, RESTORE)
         if (meta["loss"] is None) != (meta["score"] is None):
-            raise UserError(f"{file}: loss or score is null, and not the other: {RESTORE}")
+            raise UserError(f"{file}: only one of loss and score is null: {RESTORE}")
         return cls(path, meta)
 
     @property
@@ -152,7 +149,7 @@ class Checkpoint(NamedTuple):
             return load(data)
         except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
             path = self.path / "model.safetensors"
-            raise UserError(f"{path}: not weights in safetensors ({error}): {RESTORE}") from None
+            raise UserError(f"{path}: cannot be read as safetensors ({error}): {RESTORE}") from None
 
     def read_state(self) -> dict[str, Any]:
         """Read the states of optimizer and scaler; UserError when the file is damaged."""
@@ -161,7 +158,9 @@ class Checkpoint(NamedTuple):
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except Exception as error:  # pickle's, of a file that somebody else wrote
             cause = str(error).split("\n")[0]
-            raise UserError(f"{path}: foreign; nothing was executed ({cause})") from None
+            raise UserError(
+                f"{path}: not written by dynconv; nothing in it was executed ({cause})"
+            ) from None
         return validate_json(State, state, path, RESTORE)
 
     def _read(self, name: str) -> bytes:
@@ -171,7 +170,7 @@ class Checkpoint(NamedTuple):
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from None
         if hashlib.sha256(data).hexdigest() != self.meta["sha256"].get(name):
-            raise UserError(f"{path}: damaged, its checksum is not the one in meta.json")
+            raise UserError(f"{path}: damaged: its checksum differs from the one in meta.json")
         return data
 
     def validations(self, config: TrainConfig) -> list[Validation]:
@@ -267,7 +266,7 @@ class Checkpoints:
         return Checkpoint(path, meta)
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """Return a folder for what is written, and for what is deleted: neither is ever half."""
+        """Return a folder for checkpoints that are being written or deleted."""
         return scratch_folder(inside(self.run, "checkpoints", ".part"))
 
     def prune(self, keep: int) -> None:
@@ -331,19 +330,17 @@ class Checkpoints:
 
         session.ranks.on_rank_zero(write)
 
-    def record_validation(self, session: Session, validation: Validation) -> None:
-        """Add a validation to the history and the newest checkpoint, and delete old checkpoints."""
+    def save_validation(self, session: Session) -> None:
+        """Add the newest validation to the newest checkpoint, and delete old checkpoints."""
 
         def write() -> None:
             checkpoint = self.choose(session.progress.name)
-            meta = checkpoint.meta | validation._asdict()
+            meta = checkpoint.meta | session.history[-1]._asdict()
             path = inside(self.run, "checkpoints", checkpoint.path.name, "meta.json")
             replace_text(path, json.dumps(meta, indent=1))
             self.prune(session.recipe.train.keep)
 
         session.ranks.on_rank_zero(write)
-        session.history.append(validation)
-        session.progress = session.progress._replace(validated=True)
 
     def load_average(self, session: Session) -> None:
         """Give the model the mean weights of the last train.average validated checkpoints."""
@@ -355,34 +352,6 @@ class Checkpoints:
         """Save the model's weights, which are an average, with scores of their own."""
         meta = self.choose("last").meta | validation._asdict()
         session.ranks.on_rank_zero(lambda: self.write(self.average.name, session.model, None, meta))
-
-    def restore(self, session: Session) -> None:
-        """Continue from the newest intact checkpoint, if there is one; rank 0 finds it."""
-        config = session.recipe.train
-
-        def find() -> tuple[Checkpoint, list[Validation]] | None:
-            inside(self.run, "checkpoints")
-            checkpoint = self.find_intact()
-            if checkpoint is None:
-                return None
-            self.prune(config.keep)
-            return checkpoint, checkpoint.validations(config)
-
-        newest = session.ranks.on_rank_zero(find)
-        if newest is None:
-            return
-        checkpoint, session.history = newest
-        check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], self.run)
-        corpus = session.corpus
-        if checkpoint.meta["text"] != corpus.files["train.tokens"]["sha256"]:
-            raise UserError(
-                f"{corpus.directory}: not the text with which {checkpoint.path} was trained"
-            )
-        check_resumable(checkpoint, config, session.ranks)
-        load_weights(session.model, checkpoint.read_weights(), checkpoint.path)
-        load_state(session, checkpoint)
-        place, validated = Place(*checkpoint.meta["place"]), checkpoint.validation is not None
-        session.progress = Progress(checkpoint.meta["update"], place, validated)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -407,39 +376,6 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
             parameter.copy_(tensors[name])
 
 
-def load_state(session: Session, checkpoint: Checkpoint) -> None:
-    """Copy the states of a checkpoint into the session's optimizer and scaler.
-
-    The settings of the optimizer stay those of the recipe. Raises UserError when the states are of
-    another kind or shape.
-    """
-    state, path = checkpoint.read_state(), checkpoint.path / "state.pt"
-    optimizer, scaler = session.optimizer, session.scaler
-    saved = state["optimizer"]["state"]
-    names = MOMENTS[session.recipe.train.optimizer]
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    if not saved or not saved.keys() <= set(range(len(parameters))):
-        raise UserError(f"{path}: the state of an optimizer of another model: {RESTORE}")
-    for number, moments in saved.items():
-        there = {name: describe(value) for name, value in moments.items()}
-        here = {name: describe(parameters[number]) for name in names}
-        if "step" in here:
-            here["step"] = "() float32"
-        if there != here:
-            raise UserError(
-                f"{path}: the optimizer's state of parameter {number} is {there}, "
-                f"not {here}: {RESTORE}"
-            )
-    if state["scaler"].keys() != scaler.state_dict().keys():
-        raise UserError(f"{path}: not the scaler of train.precision, but {state['scaler']}")
-    optimizer.load_state_dict(optimizer.state_dict() | {"state": saved})
-    scaler.load_state_dict(state["scaler"])
-
-
-MOMENTS = {"adam": ("step", "exp_avg", "exp_avg_sq"), "nag": ("momentum_buffer",)}
-"""what each optimizer remembers of a parameter"""
-
-
 def describe(value: Any) -> str:
     """Return shape and type of a tensor, `(3, 4) float32`; of another value its type."""
     if not isinstance(value, Tensor):
@@ -454,33 +390,3 @@ def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
         for name, tensor in checkpoint.read_weights().items():
             total[name] = total[name] + tensor if name in total else tensor
     return {name: tensor / len(checkpoints) for name, tensor in total.items()}
-
-
-def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
-    """Raise UserError when `owner` was made with another vocabulary than that of the run.
-
-    digest: sha256 of the vocabulary that it was made with. Ids mean nothing without it.
-    """
-    if digest != sha256(run / "vocabulary.json"):
-        raise UserError(f"{owner}: made with another vocabulary than {run / 'vocabulary.json'}")
-
-
-def check_resumable(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> None:
-    """Raise UserError when resuming here would change an update's size, or leave a GPU idle."""
-    batches, now = checkpoint.meta["batches"], config.accumulate * ranks.size
-    if now != batches:
-        remedy = (
-            f"give train.accumulate={batches // ranks.size}"
-            if batches % ranks.size == 0
-            else f"start a number of processes that divides {batches}"
-        )
-        raise UserError(
-            f"{checkpoint.path}: its updates are of {batches} batches, and now of {now} "
-            f"(train.accumulate {config.accumulate}, processes {ranks.size}): {remedy}"
-        )
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
-    if checkpoint.meta["device"] == "cuda" and ranks.device.type == "cpu" and not chosen:
-        raise UserError(
-            f"{checkpoint.path}: trained on a GPU, but none is visible here: see dynconv doctor, "
-            "or set CUDA_VISIBLE_DEVICES= to go on with the CPU"
-        )

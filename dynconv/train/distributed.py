@@ -134,7 +134,7 @@ def join_processes(timeout: float) -> Iterator[Ranks]:
             cause = str(error).strip().split("\n")[0]
             raise UserError(
                 f"process {rank} of {size} has lost another one, which died, hangs, or took longer "
-                f"than train.timeout ({timeout:g} s): the same command goes on from the last "
+                f"than train.timeout ({timeout:g} s): the same command continues from the last "
                 f"checkpoint ({cause})"
             ) from None
         raise

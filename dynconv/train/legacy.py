@@ -1,4 +1,4 @@
-"""What runs of dynconv 0.1 kept elsewhere than runs of today."""
+"""Reads what runs of dynconv 0.1 stored elsewhere than runs of today."""
 
 from pathlib import Path
 from typing import Any

@@ -32,7 +32,7 @@ LAPS = ("data", *COMPUTE_LAPS, "log")
 
 
 class Watch:
-    """A stopwatch of the training loop: `lap(name)` adds the time since the last lap to a name."""
+    """Times the training loop: `lap(name)` adds the time since the last lap to a name."""
 
     def __init__(self, finish: Callable[[], object] = lambda: None):
         """`finish` waits for what the device is still computing; without it a GPU's time appears in
@@ -58,7 +58,7 @@ class Watch:
 
     @property
     def training_seconds(self) -> float:
-        """Seconds of updates with their data and log, without validations and checkpoints."""
+        """Return the seconds of updates, data and log, without validations and checkpoints."""
         return sum(self.seconds[name] for name in LAPS)
 
     def seconds_left(self, updates: int, validations: int) -> float | None:
@@ -66,15 +66,15 @@ class Watch:
         early to tell. Before the first validation they count as free."""
         if self.updates <= WARMUP_UPDATES:
             return None
-        each = sum(self.seconds[name] - self.warm[name] for name in LAPS) / (
-            self.updates - WARMUP_UPDATES
-        )
-        pause = (self.seconds["validate"] + self.seconds["save"]) / max(self.validations, 1)
-        return updates * each + validations * pause
+        measured = sum(self.seconds[name] - self.warm[name] for name in LAPS)
+        per_update = measured / (self.updates - WARMUP_UPDATES)
+        pauses = self.seconds["validate"] + self.seconds["save"]
+        per_validation = pauses / max(self.validations, 1)
+        return updates * per_update + validations * per_validation
 
     @property
     def overhead(self) -> float:
-        """Time that the loop adds (data, log, checkpoints) as a share of computing the updates."""
+        """Return the time of data, log and checkpoints as a share of that of the updates."""
         added = sum(self.seconds[name] for name in ("data", "log", "save"))
         return added / sum(self.seconds[name] for name in COMPUTE_LAPS)
 
@@ -118,7 +118,7 @@ def read_log(run: Path) -> list[Event]:
 
 
 class Log:
-    """The reports of rank 0. Nothing reads them to go on: a run can do without its log."""
+    """Writes the reports of rank 0. Resuming does not need them: a run can lose its log."""
 
     def __init__(self, session: Session, watch: Watch, trace: Callable[[], None]):
         """Drop the events after the session's progress, which belong to updates that were lost."""
@@ -159,7 +159,9 @@ class Log:
         self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
         left = self._left(done)
         shown = {"loss": f"{update.loss / update.tokens:.3g}", "lr": f"{update.lr:.3g}"}
-        self._bar.set_postfix(shown | {"left": format_seconds(left)}, refresh=False)
+        if left is not None:
+            shown["left"] = format_seconds(left)
+        self._bar.set_postfix(shown, refresh=False)
         self._bar.update()
         if done % LOG_EVERY == 0:
             self.event(
@@ -182,10 +184,12 @@ class Log:
         """Report a validation that is recorded."""
         self.watch.lap("validate")
         self.watch.validations += 1
-        self.say(f"update {done}: {validation}, {format_seconds(self._left(done))} left")
+        left = self._left(done)
+        time_left = f", {format_seconds(left)} left" if left else ""  # unknown, or finished
+        self.say(f"update {done}: {validation}{time_left}")
 
     def _left(self, done: int) -> float | None:
-        """Seconds until the last update and its validation; None while it is too early to tell."""
+        """Return the seconds until the last validation; None while it is too early to tell."""
         updates, every = self._config.updates, self._config.validate_every
         return self.watch.seconds_left(updates - done, -(-updates // every) - done // every)
 
@@ -201,13 +205,13 @@ class Log:
 
 
 def check_run(run: Path) -> None:
-    """Raise UserError when the run directory is gone, which training cannot go on without."""
+    """Raise UserError if the run directory is gone, because training cannot continue without it."""
     if not run.is_dir():
-        raise UserError(f"{run}: removed while training runs; the same command begins anew")
+        raise UserError(f"{run}: deleted while training ran; the same command starts over")
 
 
 class SilentLog:
-    """The log of the other ranks: they write nothing, but wait where rank 0 traces."""
+    """Replaces the log on the other ranks, which write nothing, but wait where rank 0 traces."""
 
     def __init__(self, watch: Watch, trace: Callable[[], None]):
         self.watch, self._trace = watch, trace
@@ -280,8 +284,8 @@ def peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def format_seconds(seconds: float | None) -> str:
-    """Format seconds as 1:02:03; None, which is unknown, as a question mark."""
+def format_seconds(seconds: float) -> str:
+    """Return seconds as 1:02:03."""
     from tqdm import tqdm
 
-    return "?" if seconds is None else tqdm.format_interval(seconds)
+    return tqdm.format_interval(seconds)

@@ -22,8 +22,9 @@ def train(
 
     Under torchrun this process is one of several, which share the work. Returns the signal (ctrl-C
     or SIGTERM) that ended training early, after saving; None when it is finished. Raises UserError
-    for what a user can mend. `watch` receives where the time went. `prepared` is the directory of
-    the recipe's corpus in encoded form; a new run copies it instead of encoding the corpus again.
+    for mistakes that a user can fix. `watch` measures where time is spent. `prepared` is the
+    directory of the recipe's encoded corpus; a new run copies it instead of encoding the corpus
+    again.
     """
     with (
         join_processes(recipe.train.timeout) as ranks,
@@ -47,7 +48,8 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
         if is_due(session) and not session.progress.validated:
             validation = validate(session)
             log.event("valid", session.progress.updates, **validation._asdict())
-            checkpoints.record_validation(session, validation)
+            session.record(validation)
+            checkpoints.save_validation(session)
             log.validated(session.progress.updates, validation)
         if is_finished(session):
             break
@@ -62,7 +64,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
             log.watch.lap("save")
         if update.stop:
             done = session.progress.updates
-            log.say(f"stopped at update {done}, saved; the same command goes on from there")
+            log.say(f"stopped at update {done}, saved; the same command continues from there")
             return Signals(pending() or SIGTERM)
     if config.average and not checkpoints.average.exists():
         checkpoints.load_average(session)

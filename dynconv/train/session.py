@@ -59,9 +59,14 @@ class Session:
     skipped: int = 0
     """updates in a row that were left out because their numbers were not finite"""
 
+    def record(self, validation: Validation) -> None:
+        """Add the validation that follows the updates so far."""
+        self.history.append(validation)
+        self.progress = self.progress._replace(validated=True)
+
 
 class Update(NamedTuple):
-    """What an update reports."""
+    """The numbers that an update reports."""
 
     loss: float
     """the sum over the target tokens of all ranks"""

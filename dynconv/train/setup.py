@@ -36,12 +36,14 @@ from dynconv.models import build
 from dynconv.tasks import HeldOut, task_of
 from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, prepare
 from dynconv.text.prepared import foreign_files
-from dynconv.train.checkpoint import Checkpoints, check_vocabulary
+from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.distributed import Ranks
 from dynconv.train.environment import read_recipe, record_start
 from dynconv.train.legacy import is_unmarked_run
+from dynconv.train.precision import choose_precision
+from dynconv.train.resume import check_vocabulary, restore
 from dynconv.train.session import Session
-from dynconv.train.update import TokenLoss, choose_precision, make_optimizer
+from dynconv.train.update import TokenLoss, make_optimizer
 
 
 @contextmanager
@@ -55,7 +57,7 @@ def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
         return
     made = not run.exists()
     run.mkdir(parents=True, exist_ok=True)
-    message = f"{run}: another training runs in it"
+    message = f"{run}: another process is training in it"
     try:
         with locked(run / LOCK, message, "end it, or name another --run"):
             yield
@@ -118,7 +120,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         scaler=scaler,
     )
     ranks.on_rank_zero(lambda: record_start(session))
-    Checkpoints(run).restore(session)
+    restore(session)
     session.loss_of = ranks.wrap(session.loss_of)  # which sends the weights of rank 0 to the others
     return session
 

@@ -13,9 +13,10 @@ from dynconv.models import build
 from dynconv.tasks import Evaluation, Task, task_of
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
-from dynconv.train.checkpoint import Checkpoint, Checkpoints, check_vocabulary, load_weights
+from dynconv.train.checkpoint import Checkpoint, Checkpoints, load_weights
 from dynconv.train.distributed import default_device
 from dynconv.train.environment import read_recipe
+from dynconv.train.resume import check_vocabulary
 
 
 class Trained(NamedTuple):
@@ -41,7 +42,8 @@ class Trained(NamedTuple):
         for name in (f"{split}.scores.json", f"{split}.hypotheses.txt"):
             check_output(inside(path.parent.parent, name))
         evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, path.name)
-        evaluation.numbers["corpus"] = corpus or self.recipe.data.corpus
+        named = {"corpus": corpus or self.recipe.data.corpus}
+        evaluation = replace(evaluation, numbers=evaluation.numbers | named)
         evaluation.write(path.parent.parent)
         return evaluation
 

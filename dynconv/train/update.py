@@ -1,35 +1,28 @@
-"""One update: its loss and gradient, learning rate, precision, and numbers that are not finite."""
+"""One update: its loss, its gradient, the optimizer, and numbers that are not finite."""
 
 import json
 import math
-import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from itertools import islice
-from statistics import median
+from collections.abc import Callable
+from contextlib import nullcontext
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dynconv.config import TrainConfig
+from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
 from dynconv.files import inside, replace_text
 from dynconv.tasks import Task
-from dynconv.text import Batch, Examples, Vocabularies
-from dynconv.train.data import Place, UpdateBatches, iter_updates
+from dynconv.text import Batch, Vocabularies
+from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
 from dynconv.train.log import Log, SilentLog, Watch
+from dynconv.train.schedule import learning_rate
 from dynconv.train.session import Progress, Session, Update
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-PLATEAU_FACTOR = 0.1
-"""the factor of the schedule `plateau` (Gehring et al. 2017, section 4.2)"""
-SPEEDUP = 1.1
-"""bfloat16 is chosen when it makes an update at least this many times faster"""
-TIMED_BATCHES = 5
-"""batches that are timed in both precisions, after one to warm up"""
+"""of autocast, by train.precision; float32 runs without it"""
 SMALLEST_SCALE = 2.0**-10
 """of a float16 loss; an overflow at this scale is not the scale's fault"""
 
@@ -46,14 +39,9 @@ class TokenLoss(nn.Module):
         self.model, self.task, self.precision = model, task, precision
 
     def forward(self, batch: Batch) -> Tensor:
-        with autocast(self.precision, batch.prefix.device):
+        dtype, device = DTYPES.get(self.precision), batch.prefix.device
+        with torch.autocast(device.type, dtype) if dtype else nullcontext():
             return self.task.loss(self.model, batch)
-
-
-def autocast(precision: str, device: torch.device) -> AbstractContextManager:
-    """Return the context of a forward pass: autocast to 16 bits, or nothing for float32."""
-    dtype = DTYPES.get(precision)
-    return torch.autocast(device.type, dtype) if dtype else nullcontext()
 
 
 def make_update(
@@ -130,71 +118,11 @@ def make_optimizer(
     model: nn.Module, config: TrainConfig, device: torch.device
 ) -> tuple[torch.optim.Optimizer, torch.amp.GradScaler]:
     """Return the optimizer and the gradient scaler as they are before the first update."""
-    if config.optimizer == "adam":
-        options = {"betas": config.betas, "eps": config.eps}
-        optimizer_class = torch.optim.AdamW
-    else:
-        options = {"momentum": config.momentum, "nesterov": True}
-        optimizer_class = torch.optim.SGD
-    options |= {"lr": config.lr, "weight_decay": config.weight_decay, "fused": True}
-    optimizer = optimizer_class(model.parameters(), **options)
+    chosen = OPTIMIZERS[config.optimizer]
+    names = ("lr", "weight_decay", *chosen.options)
+    options = chosen.constants | {name: getattr(config, name) for name in names}
+    optimizer = getattr(torch.optim, chosen.class_name)(model.parameters(), fused=True, **options)
     return optimizer, torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
-
-
-def learning_rate(config: TrainConfig, done: int, losses: Sequence[float] = ()) -> float:
-    """Return the learning rate of the update that follows `done` updates.
-
-    Warm-up is linear from lr_start to lr. After it:
-
-    inverse_sqrt  lr sqrt(warmup / done) (Vaswani et al. 2017, section 5.3)
-    cosine        lr_end + (lr - lr_end) (1 + cos(pi p)) / 2, where p goes from 0 after warm-up to 1
-                  after the last update (Loshchilov and Hutter 2017, equation 5)
-    plateau       lr until a validation loss fails to improve, then divided by ten after that and
-                  every later validation (Gehring et al. 2017, section 4.2); `losses` are those of
-                  the validations so far
-    """
-    if done < config.warmup:
-        return config.lr_start + (config.lr - config.lr_start) * done / config.warmup
-    if config.schedule == "inverse_sqrt":
-        return config.lr * math.sqrt(max(config.warmup, 1) / max(done, 1))
-    if config.schedule == "plateau":
-        return plateau(config, losses)
-    progress = (done - config.warmup) / max(config.updates - config.warmup, 1)
-    return config.lr_end + (config.lr - config.lr_end) * (1 + math.cos(math.pi * progress)) / 2
-
-
-def plateau(config: TrainConfig, losses: Sequence[float]) -> float:
-    """Return lr, multiplied by PLATEAU_FACTOR for each validation since one failed to improve.
-
-    A loss that is NaN counts as infinite.
-    """
-    losses = [math.inf if math.isnan(loss) else loss for loss in losses]
-    worse = (i for i in range(1, len(losses)) if losses[i] >= min(losses[:i]))
-    return config.lr * PLATEAU_FACTOR ** (len(losses) - next(worse, len(losses)))
-
-
-def choose_precision(model: nn.Module, task: Task, examples: Examples, device: torch.device) -> str:
-    """Return "bfloat16" where it makes this model's updates faster, else "float32".
-
-    A GPU tells whether it has bfloat16. On a CPU the first batches are timed in both precisions, in
-    turns, and their gradients thrown away.
-    """
-    if device.type == "cuda":
-        native = torch.cuda.is_bf16_supported(including_emulation=False)
-        return "bfloat16" if native else "float32"
-    seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
-    single, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
-    config = replace(task.recipe.train, accumulate=1)
-    updates = iter_updates(examples, task.recipe.data.longest, config, Place(), single)
-    for data in islice(updates, 1 + TIMED_BATCHES):
-        for precision, timed in seconds.items():
-            start = time.perf_counter()
-            loss_of = TokenLoss(model, task, precision)
-            sum(backward(loss_of, data, unscaled, single, Watch())).item()
-            model.zero_grad()
-            timed.append(time.perf_counter() - start)
-    times = {precision: median(timed[1:]) for precision, timed in seconds.items()}
-    return "bfloat16" if times["float32"] >= SPEEDUP * times["bfloat16"] else "float32"
 
 
 def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
@@ -222,7 +150,7 @@ def stop_with_text(
     paths = session.ranks.gather(str(path))  # all are written before any rank leaves
     raise UserError(
         f"{run}: loss {loss / data.tokens:g}, gradient norm {norm:g} at update {update}, after "
-        "others that were left out: go on from the last checkpoint with a lower train.lr or more "
+        "others that were skipped: continue from the last checkpoint with a lower train.lr or more "
         f"train.warmup in {run / 'recipe.yaml'}; the sentences are in {', '.join(paths)}"
     )
 

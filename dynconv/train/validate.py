@@ -1,14 +1,12 @@
 """Loss and score on the validation split, and what follows from them."""
 
-from collections.abc import Sequence
-
 import torch
 
-from dynconv.config import TrainConfig
 from dynconv.tasks import Validation
 from dynconv.train.data import in_order
+from dynconv.train.schedule import ends_early
 from dynconv.train.session import Session
-from dynconv.train.update import TokenLoss, plateau
+from dynconv.train.update import TokenLoss
 
 
 @torch.inference_mode()
@@ -53,18 +51,3 @@ def is_finished(session: Session) -> bool:
     """Return whether training ends here."""
     config = session.recipe.train
     return session.progress.updates >= config.updates or ends_early(config, session.history)
-
-
-def ends_early(config: TrainConfig, history: Sequence[Validation]) -> bool:
-    """Return whether training ends before its last update.
-
-    It does when the learning rate of the schedule `plateau` has fallen below lr_end, and after
-    train.patience validations without a better score; NaN is worse than any other score.
-    """
-    losses = [validation.loss for validation in history]
-    if config.schedule == "plateau" and plateau(config, losses) < config.lr_end:
-        return True
-    if config.patience is None or len(history) <= config.patience:
-        return False
-    scores = [validation.quality[0] for validation in history]
-    return max(scores[-config.patience :]) <= max(scores[: -config.patience])

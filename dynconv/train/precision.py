@@ -1,0 +1,45 @@
+"""The precision of training where the recipe leaves it to us (`train.precision: auto`)."""
+
+import time
+from dataclasses import replace
+from itertools import islice
+from statistics import median
+
+import torch
+from torch import nn
+
+from dynconv.tasks import Task
+from dynconv.text import Examples
+from dynconv.train.data import Place, iter_updates
+from dynconv.train.distributed import Ranks
+from dynconv.train.log import Watch
+from dynconv.train.update import TokenLoss, backward
+
+SPEEDUP = 1.1
+"""bfloat16 is chosen when it makes an update at least this many times faster"""
+TIMED_BATCHES = 5
+"""batches that are timed in both precisions, after one to warm up"""
+
+
+def choose_precision(model: nn.Module, task: Task, examples: Examples, device: torch.device) -> str:
+    """Return "bfloat16" where it makes this model's updates faster, else "float32".
+
+    A GPU tells whether it has bfloat16. On a CPU the first batches are timed in both precisions, in
+    turns, and their gradients thrown away.
+    """
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bfloat16" if native else "float32"
+    seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
+    single, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
+    config = replace(task.recipe.train, accumulate=1)
+    updates = iter_updates(examples, task.recipe.data.longest, config, Place(), single)
+    for data in islice(updates, 1 + TIMED_BATCHES):
+        for precision, timed in seconds.items():
+            start = time.perf_counter()
+            loss_of = TokenLoss(model, task, precision)
+            sum(backward(loss_of, data, unscaled, single, Watch())).item()
+            model.zero_grad()
+            timed.append(time.perf_counter() - start)
+    times = {precision: median(timed[1:]) for precision, timed in seconds.items()}
+    return "bfloat16" if times["float32"] >= SPEEDUP * times["bfloat16"] else "float32"

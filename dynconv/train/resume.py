@@ -1,0 +1,104 @@
+"""Resuming: a session continues from the newest intact checkpoint of its run.
+
+Before that it checks whether the checkpoint suits the recipe, the text and the machine.
+"""
+
+import os
+from pathlib import Path
+
+from dynconv.config import TrainConfig
+from dynconv.config.recipe import OPTIMIZERS
+from dynconv.errors import UserError
+from dynconv.files import inside, sha256
+from dynconv.tasks import Validation
+from dynconv.train.checkpoint import RESTORE, Checkpoint, Checkpoints, describe, load_weights
+from dynconv.train.data import Place
+from dynconv.train.distributed import Ranks
+from dynconv.train.session import Progress, Session
+
+
+def restore(session: Session) -> None:
+    """Continue from the newest intact checkpoint, if there is one; rank 0 finds it."""
+    config, checkpoints = session.recipe.train, Checkpoints(session.run)
+
+    def find() -> tuple[Checkpoint, list[Validation]] | None:
+        inside(session.run, "checkpoints")
+        checkpoint = checkpoints.find_intact()
+        if checkpoint is None:
+            return None
+        checkpoints.prune(config.keep)
+        return checkpoint, checkpoint.validations(config)
+
+    newest = session.ranks.on_rank_zero(find)
+    if newest is None:
+        return
+    checkpoint, session.history = newest
+    check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], session.run)
+    corpus = session.corpus
+    if checkpoint.meta["text"] != corpus.files["train.tokens"]["sha256"]:
+        raise UserError(
+            f"{corpus.directory}: not the text with which {checkpoint.path} was trained"
+        )
+    check_resumable(checkpoint, config, session.ranks)
+    load_weights(session.model, checkpoint.read_weights(), checkpoint.path)
+    load_state(session, checkpoint)
+    place, validated = Place(*checkpoint.meta["place"]), checkpoint.validation is not None
+    session.progress = Progress(checkpoint.meta["update"], place, validated)
+
+
+def load_state(session: Session, checkpoint: Checkpoint) -> None:
+    """Copy the states of a checkpoint into the session's optimizer and scaler.
+
+    The settings of the optimizer stay those of the recipe. Raises UserError when the states are of
+    another kind or shape.
+    """
+    state, path = checkpoint.read_state(), checkpoint.path / "state.pt"
+    optimizer, scaler = session.optimizer, session.scaler
+    saved = state["optimizer"]["state"]
+    chosen = OPTIMIZERS[session.recipe.train.optimizer]
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if not saved or not saved.keys() <= set(range(len(parameters))):
+        raise UserError(f"{path}: belongs to the optimizer of another model: {RESTORE}")
+    for number, moments in saved.items():
+        there = {name: describe(value) for name, value in moments.items()}
+        here = dict.fromkeys(chosen.scalars, "() float32")
+        here |= dict.fromkeys(chosen.moments, describe(parameters[number]))
+        if there != here:
+            raise UserError(
+                f"{path}: the optimizer's state of parameter {number} is {there}, "
+                f"not {here}: {RESTORE}"
+            )
+    if state["scaler"].keys() != scaler.state_dict().keys():
+        raise UserError(f"{path}: not the gradient scaler of train.precision: {state['scaler']}")
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": saved})
+    scaler.load_state_dict(state["scaler"])
+
+
+def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
+    """Raise UserError when `owner` was made with another vocabulary than that of the run.
+
+    digest: sha256 of the vocabulary that it was made with. Ids mean nothing without it.
+    """
+    if digest != sha256(run / "vocabulary.json"):
+        raise UserError(f"{owner}: made with another vocabulary than {run / 'vocabulary.json'}")
+
+
+def check_resumable(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> None:
+    """Raise UserError when resuming here would change an update's size, or leave a GPU idle."""
+    batches, now = checkpoint.meta["batches"], config.accumulate * ranks.size
+    if now != batches:
+        remedy = (
+            f"give train.accumulate={batches // ranks.size}"
+            if batches % ranks.size == 0
+            else f"start a number of processes that divides {batches}"
+        )
+        raise UserError(
+            f"{checkpoint.path}: made with {batches} batches per update, now {now} "
+            f"(train.accumulate {config.accumulate}, processes {ranks.size}): {remedy}"
+        )
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+    if checkpoint.meta["device"] == "cuda" and ranks.device.type == "cpu" and not chosen:
+        raise UserError(
+            f"{checkpoint.path}: trained on a GPU, but none is visible here: see dynconv doctor, "
+            "or set CUDA_VISIBLE_DEVICES= to continue on the CPU"
+        )
