@@ -159,7 +159,7 @@ class Checkpoint(NamedTuple):
         except Exception as error:  # pickle's, of a file that somebody else wrote
             cause = str(error).split("\n")[0]
             raise UserError(
-                f"{path}: not written by dynconv; nothing in it was executed ({cause})"
+                f"{path}: not written by dynconv; nothing was executed ({cause})"
             ) from None
         return validate_json(State, state, path, RESTORE)
 
