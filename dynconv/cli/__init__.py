@@ -16,6 +16,7 @@ from dynconv.cli import (
     data,
     doctor,
     evaluate,
+    export,
     generate,
     plan,
     plot,
@@ -39,6 +40,7 @@ COMMANDS = (
     translate,
     generate,
     evaluate,
+    export,
     score,
     bench,
 )

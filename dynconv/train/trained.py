@@ -37,7 +37,7 @@ class Trained(NamedTuple):
         Writes RUN/SPLIT.scores.json and, for a translator, RUN/SPLIT.hypotheses.txt.
         """
         recipe, path = self.recipe, self.checkpoint.path
-        text = corpus or str(self._text())
+        text = corpus or str(self.text_directory())
         recipe = replace(recipe, data=replace(recipe.data, corpus=text))
         for name in (f"{split}.scores.json", f"{split}.hypotheses.txt"):
             check_output(inside(path.parent.parent, name))
@@ -47,7 +47,7 @@ class Trained(NamedTuple):
         evaluation.write(path.parent.parent)
         return evaluation
 
-    def _text(self) -> Path:
+    def text_directory(self) -> Path:
         """Return the directory of the run's text: its own copy, or the prepared corpus it read.
 
         Raises UserError when that is another text, as a relative path may mean elsewhere.
