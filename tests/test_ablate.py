@@ -231,7 +231,7 @@ def test_a_run_diverges_without_a_finite(what, small, monkeypatch):
         return trained._replace(checkpoint=trained.checkpoint._replace(meta=meta))
 
     if what == "score":
-        numbers = {"scores": [{"metric": "perplexity a word", "value": math.inf}]}
+        numbers = {"scores": [{"metric": "perplexity per word", "value": math.inf}]}
         monkeypatch.setattr(Trained, "evaluate", lambda *_: Evaluation("test", "", [], numbers))
     else:
         monkeypatch.setattr(run, "load_model", spoilt)
@@ -254,7 +254,7 @@ def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
     (row,) = small.found["numbers"]["rows"]
     metrics = {each["metric"]: each["value"] for each in scores["scores"]}
     assert row["metrics"] == [metrics] and row["mixer"] == "talk"
-    assert row["scores"] == [metrics["perplexity a word"]]
+    assert row["scores"] == [metrics["perplexity per word"]]
 
 
 def test_a_finished_run_of_another_recipe(small, trained, capsys):

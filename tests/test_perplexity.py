@@ -81,7 +81,7 @@ def test_perplexity_by_token_and_by_word():
     assert result == Perplexity(pytest.approx(24 * math.log(2)), tokens=12, words=9)
     assert result.per_token == pytest.approx(4)
     assert result.per_word == pytest.approx(2 ** (24 / 9))
-    line = "perplexity = 6.35 a word, 4.00 a token  9 words with one <eos> a line, 12 tokens"
+    line = "perplexity = 6.35 per word, 4.00 per token  9 words with one <eos> per line, 12 tokens"
     assert str(result) == line
 
 

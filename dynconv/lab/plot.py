@@ -11,7 +11,7 @@ PANELS = [
     ("valid", "score", "validation score"),
     ("train", "lr", "learning rate"),
     ("train", "norm", "norm of the gradient"),
-    ("train", "tokens_per_s", "target tokens a second"),
+    ("train", "tokens_per_s", "target tokens per second"),
 ]
 
 

@@ -37,8 +37,8 @@ class Perplexity(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"perplexity = {self.per_word:.2f} a word, {self.per_token:.2f} a token  "
-            f"{self.words:,} words with one <eos> a line, {self.tokens:,} tokens"
+            f"perplexity = {self.per_word:.2f} per word, {self.per_token:.2f} per token  "
+            f"{self.words:,} words with one <eos> per line, {self.tokens:,} tokens"
             f"{f', {self.unknown:,} of them <unk>' if self.unknown else ''}"
         )
 

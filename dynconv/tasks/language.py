@@ -91,8 +91,8 @@ class Language(Task):
                 **windows,
                 **result._asdict(),
                 "scores": [
-                    {"metric": "perplexity a word", "value": result.per_word},
-                    {"metric": "perplexity a token", "value": result.per_token},
+                    {"metric": "perplexity per word", "value": result.per_word},
+                    {"metric": "perplexity per token", "value": result.per_token},
                 ],
             },
         )

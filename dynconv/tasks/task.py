@@ -46,7 +46,7 @@ class Validation(NamedTuple):
     def __str__(self) -> str:
         if self.metric == "perplexity":
             per_token = Perplexity(self.loss, 1, 1).per_token
-            return f"validation loss {self.loss:.3f}, perplexity {per_token:.2f} a token"
+            return f"validation loss {self.loss:.3f}, perplexity {per_token:.2f} per token"
         return f"validation loss {self.loss:.3f}, {self.metric} {self.score:.2f}"
 
 

@@ -1,6 +1,6 @@
 """How `dynconv bench` measures: runs take turns, and a clock counts their seconds and memory.
 
-There are two clocks: `Cpu` below, and `Gpu` in cuda/gpu.py.
+There are two clocks: `Cpu` below, and `Gpu` in kernels/gpu.py.
 """
 
 import os
@@ -89,7 +89,7 @@ class Cpu:
 def measure(runs: Sequence[Run], clock: Cpu, rounds: int, title: str) -> None:
     """Prepare and time the runs that have no note yet, with a progress bar called `title`.
 
-    clock: Cpu, or Gpu of cuda/gpu.py
+    clock: Cpu, or Gpu of kernels/gpu.py
     """
     from tqdm import tqdm
 

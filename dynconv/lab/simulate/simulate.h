@@ -1,4 +1,4 @@
-// CUDA C++ on the CPU: simulate.py compiles this file followed by the source of a kernel.
+// CUDA C++ on the CPU: simulator.py compiles this file followed by the source of a kernel.
 //
 // A block runs on one OS thread, so __shared__ memory is thread_local. A CUDA thread runs until it
 // has to wait for others, at a barrier or a shuffle; then its stack stays as it is (a fiber) and
@@ -44,7 +44,7 @@ constexpr int64_t kForward = -1, kBackward = -2;  // any other order is the seed
 // stacks' tops from falling into the same sets of the caches.
 constexpr size_t kStack = 256 * 1024 + 17 * 64;
 
-struct Launch {  // simulate.py has the same
+struct Launch {  // simulator.py has the same
     unsigned grid[3], block[3], shared, workers;
     int64_t order;
     const char* arguments;  // 16 bytes each
@@ -380,7 +380,7 @@ void launch(Launch* launch, void (*)(A...)) {
     free(helpers);
 }
 
-// What each parameter is, as simulate.py reads it: p8 for a pointer, i4 for an int.
+// What each parameter is, as simulator.py reads it: p8 for a pointer, i4 for an int.
 template <class... A>
 void describe(char* text, size_t room, void (*)(A...)) {
     auto one = [&]<class T>(T*) {

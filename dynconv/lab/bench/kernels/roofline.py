@@ -14,7 +14,7 @@ from dynconv.kernels.cuda.launches import TILE, Launch, contiguous
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
 
-COPY = 4.3e12  # bytes a second, read and written
+COPY = 4.3e12  # bytes per second, read and written
 FMA = 60e12  # operations a second on float32; half as many on float64
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
 LAUNCH = 2.5e-6  # seconds
