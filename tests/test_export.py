@@ -1,5 +1,6 @@
 """`dynconv export`: from the same weights, the page's JavaScript writes PyTorch's tokens."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,14 +15,17 @@ from dynconv.decode import greedy
 from dynconv.lab import export
 from dynconv.lab.export import pack, pack_vocabulary, read_web, unpack
 from dynconv.models import build
-from dynconv.text import load_parallel, pad, prepare
+from dynconv.text import EOS, load_parallel, pad, prepare
 from dynconv.train import load_model, train
 
 STATIC = ROOT / "book/_static"
 MIXERS = ("dynamic", "attention")
+PHONE, DESK = ({"width": width, "height": 900} for width in (390, 1280))
+READY = ".translator:not([aria-busy])"
 ODD = [
     "  zwei  und\tzwanzig ",
     "Größe: 3½ – „Straße“ 東京 🙂",
+    "... ===== -----",
     "cafe\u0301\u00a0'll don't\u3000<eos> \x85 x",
     "   ",
     "",
@@ -42,8 +46,8 @@ def tiny(recipe, tmp_path):
     return run
 
 
-def in_browser(browser, path, lines: list[str]) -> list[dict[str, list[int]]]:
-    """The ids of each line and of its translation, by the page's JavaScript."""
+def in_browser(browser, path, lines: list[str]) -> list[dict]:
+    """By the page's JavaScript: each line's ids, those of its translation, and the last logits."""
     page = browser.new_page()
     wrong = watch(page)
     for script in (STATIC / "translator.js", path):
@@ -52,9 +56,11 @@ def in_browser(browser, path, lines: list[str]) -> list[dict[str, list[int]]]:
         """async lines => {
             const translator = await Translator.load(Object.values(dynconvModels)[0]);
             return lines.map(line => {
-                const source = translator.vocabulary.encode(line);
-                const target = translator.translate(line);
-                return {source, target, text: translator.vocabulary.decode(target)};
+                const state = translator.start(line);
+                while (translator.next(state));
+                const source = state.source.slice(0, -1), target = state.target.slice(0, -1);
+                const text = translator.vocabulary.decode(target);
+                return {source, target, text, logits: Array.from(state.logits ?? [])};
             });
         }""",
         lines,
@@ -64,16 +70,20 @@ def in_browser(browser, path, lines: list[str]) -> list[dict[str, list[int]]]:
     return found
 
 
-def in_pytorch(model, vocabulary, lines: list[str]) -> list[dict[str, list[int]]]:
-    """The same by PyTorch, with the same weights."""
+def same_in_pytorch(found: list[dict], model, vocabulary, lines: list[str]) -> None:
+    """Compare with what PyTorch writes with the same weights, token by token."""
     sources = vocabulary.encode(lines)
-    full = [ids for ids in sources if ids]
-    written = iter(greedy(model, *pad(full, after=1)))
-    targets = [next(written) if ids else [] for ids in sources]
-    return [
-        {"source": ids, "target": out, "text": vocabulary.decode(out)}
-        for ids, out in zip(sources, targets, strict=True)
-    ]
+    assert [each["source"] for each in found] == sources
+    full = [(each, ids) for each, ids in zip(found, sources, strict=True) if ids]
+    source, pad_mask = pad([ids for _, ids in full], after=1)
+    targets = greedy(model, source, pad_mask)
+    for row, ((each, ids), target) in enumerate(zip(full, targets, strict=True)):
+        assert each["target"] == target
+        assert each["text"] == vocabulary.decode(target)
+        prefix, length = torch.tensor([[EOS, *target]]), len(ids) + 1
+        logits = model(source[row : row + 1, :length], prefix)[0, -1]
+        assert torch.allclose(torch.tensor(each["logits"]), logits, atol=1e-3)
+    assert all(each["text"] == "" for each in found if not each["source"])
 
 
 def rounded(model, tensors):
@@ -95,15 +105,13 @@ def test_a_readers_run_translates_in_the_browser(mixer, tiny, corpus, browser, t
     assert header["about"]["updates"] == 10 and "bleu_int8" in header["about"]
     trained = load_model(run)
     lines = (corpus / "test.de").read_text(encoding="utf-8").splitlines() + ODD
-    expected = in_pytorch(rounded(trained.model, tensors), trained.vocabularies.source, lines)
-    assert in_browser(browser, path, lines) == expected
+    found = in_browser(browser, path, lines)
+    same_in_pytorch(found, rounded(trained.model, tensors), trained.vocabularies.source, lines)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_the_shipped_model_writes_what_pytorch_writes(mixer, browser, tmp_path):
     path = STATIC / f"translator-{mixer}.js"
-    if not path.exists():
-        pytest.skip(f"{path} is not made yet: dynconv export RUN --web book/_static")
     recipe = load_recipe(f"help-de-en-{mixer}")
     data = recipe.data.corpus, recipe.data.source, recipe.data.target
     _, tensors = read_web(path)
@@ -113,9 +121,9 @@ def test_the_shipped_model_writes_what_pytorch_writes(mixer, browser, tmp_path):
     vocabulary = text.vocabularies().source
     for name, values in pack_vocabulary(vocabulary).items():
         assert np.array_equal(values, tensors[name])
-    lines = list(load_parallel(*data, "test").source[:100])
+    lines = [*load_parallel(*data, "test").source[:100], *ODD]
     model = rounded(build(recipe.model), tensors)
-    assert in_browser(browser, path, lines) == in_pytorch(model, vocabulary, lines)
+    same_in_pytorch(in_browser(browser, path, lines), model, vocabulary, lines)
 
 
 def test_rounding_is_within_half_a_level(recipe):
@@ -157,3 +165,82 @@ def test_other_mistakes_are_one_line(tiny, tmp_path, capsys, monkeypatch):
     assert "there is no directory" in refused(run, "--web", tmp_path / "none" / "x.js")
     monkeypatch.setattr(export, "LARGEST", 1000)
     assert "a page takes 1,000: train with fewer" in refused(run, "--web", tmp_path / "x.js")
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """A function that opens the book's widget from a file, and waits for its first translation."""
+
+    def opened(static=STATIC, viewport=DESK):
+        text = (ROOT / "book/translator.md").read_text(encoding="utf-8")
+        (block,) = re.findall(r"```{raw} html\n(.*?)```", text, re.DOTALL)
+        (tmp_path / "book").mkdir()
+        (tmp_path / "_static").symlink_to(static)
+        path = tmp_path / "book/translator.html"
+        path.write_text(f"<!doctype html><html lang=en><meta charset=utf-8>{block}", "utf-8")
+        page = browser.new_page(viewport=viewport, reduced_motion="reduce")
+        wrong = watch(page)
+        page.goto(path.as_uri())
+        page.wait_for_selector(READY)
+        return page, wrong
+
+    return opened
+
+
+def test_a_sentence_is_typed_and_read_with_the_keyboard_alone(opened):
+    page, wrong = opened(viewport=PHONE)
+    page.keyboard.press("Tab")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("Sie können die Datei nicht löschen.")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(READY)
+    translator = page.evaluate_handle("Translator.load(dynconvModels.dynamic)")
+    expected = page.evaluate(
+        "t => t.vocabulary.decode(t.translate('Sie können die Datei nicht löschen.'))", translator
+    )
+    status = page.get_by_role("status")  # a live region
+    assert status.inner_text() == expected and len(expected.split()) > 2
+    assert "ms per token" in page.locator(".time").inner_text()
+
+    while page.evaluate("document.activeElement.name") != "translator-token":
+        page.keyboard.press("Tab")
+    assert "“können” is mixed from" in page.locator(".caption").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert "“die” is mixed from" in page.locator(".caption").inner_text()
+    for name in ("layer", "head"):
+        while page.evaluate("document.activeElement.name") != f"translator-{name}":
+            page.keyboard.press("Tab")
+        page.keyboard.press("ArrowRight")
+    assert page.locator(".caption").inner_text().startswith("Encoder, layer 2, head 2: “die”")
+    assert page.locator(".bars li").count() == 7  # taps of layer 2
+    weights = [float(text) for text in page.locator(".bars b").all_inner_texts()]
+    assert sum(weights) == pytest.approx(1, abs=0.05)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    page.close()
+    assert not wrong
+
+
+def test_the_model_is_switched_and_an_english_word_shows_what_its_step_had_read(opened):
+    page, wrong = opened()
+    page.get_by_text("Attention", exact=True).click()
+    page.wait_for_function("document.querySelector('.translator').dataset.mixer == 'attention'")
+    page.wait_for_selector(READY)
+    page.get_by_role("group", name="English").locator("label").nth(2).click()
+    assert page.locator(".bars span").first.inner_text() == "start"
+    assert page.locator(".bars li").count() == 3  # the start, and two words
+    assert page.locator(".caption").inner_text().startswith("Decoder, layer 1, head 1")
+    count = page.get_by_role("group", name="English").locator("label").count()
+    assert page.locator(".matrix svg g rect").count() == count * (count + 1) / 2  # causal
+    page.close()
+    assert not wrong
+
+
+def test_without_a_model_the_page_says_how_to_make_it(opened, tmp_path):
+    static = tmp_path / "static"
+    static.mkdir()
+    for name in ("translator.js", "translator-page.js", "translator.css"):
+        (static / name).symlink_to(STATIC / name)
+    page, wrong = opened(static)
+    assert "make it with dynconv export" in page.get_by_role("status").inner_text()
+    page.close()
+    assert len(wrong) == 2 and all("translator-dynamic.js" in w or "FILE_NOT" in w for w in wrong)

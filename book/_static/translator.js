@@ -6,7 +6,7 @@ const EOS = 1;
 
 // Returns the tensors of an exported model by name, {data, shape}; matrices become float32.
 async function unpackTensors(model) {
-  const packed = Uint8Array.from(atob(model.data), (letter) => letter.charCodeAt(0));
+  const packed = Uint8Array.from(atob(model.data.join("")), (letter) => letter.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const buffer = await new Response(stream).arrayBuffer();
   const kinds = { int8: Int8Array, uint16: Uint16Array, float32: Float32Array };
@@ -287,7 +287,8 @@ class Translator {
     states = states.map((x) => this.encoderNorm.apply(x));
     return {
       source,
-      target: [], // <eos> included, once it is written
+      target: [], // ends with <eos>, once that is written
+      logits: null, // of the newest token
       limit: ids.length ? 2 * source.length + 10 : 0,
       projected: this.decoder.map((block) => block.cross.project(states)),
       kernels: {
@@ -308,9 +309,9 @@ class Translator {
       x = block.mix(t, x, state.memories[layer], state.projected[layer]);
     });
     state.kernels.target = state.memories.map((memory) => memory.kernels);
-    const logits = this.table.apply(this.decoderNorm.apply(x));
+    state.logits = this.table.apply(this.decoderNorm.apply(x));
     let best = EOS;
-    for (let id = EOS; id < logits.length; id++) if (logits[id] > logits[best]) best = id;
+    state.logits.forEach((logit, id) => { if (id > EOS && logit > state.logits[best]) best = id; });
     if (t + 1 === state.limit) best = EOS;
     state.target.push(best);
     return best !== EOS;
@@ -320,7 +321,7 @@ class Translator {
   translate(text) {
     const state = this.start(text);
     while (this.next(state));
-    return state.target.filter((id) => id !== EOS);
+    return state.target.slice(0, -1);
   }
 }
 

@@ -5,7 +5,7 @@ The file registers one object, `dynconvModels.MIXER`:
     about    where the weights come from: corpus, updates, parameters, BLEU, date
     config   channels, heads, and the width of each layer's kernel (0 for attention)
     tensors  [name, dtype, *shape] of each tensor, in the order of their bytes
-    data     those bytes, little-endian, compressed by gzip, in base64
+    data     those bytes, little-endian, compressed by gzip, as lines of base64
 
 Comments before it contain the recipe. Row r of a matrix W is rounded to int8, to
 round(W[r] / scale[r]), where scale[r] = max|W[r]| / 127. The vocabulary is two tensors, the ids of
@@ -39,7 +39,10 @@ REQUIRED = {
 """entries of a model that the page's JavaScript takes for granted"""
 LARGEST = 4_000_000
 """bytes of the weights in base64"""
+LINE = 1000
+"""letters of base64 in a line, which keeps the file fit for editors and searches"""
 LEVELS = 127
+REGISTER = "(globalThis.dynconvModels ??= {})"
 
 
 def export_web(trained: Trained, output: Path) -> str:
@@ -72,8 +75,9 @@ def export_web(trained: Trained, output: Path) -> str:
     trained.model.load_state_dict(unpack(tensors), strict=False)  # names one of three shared tables
     about |= {"bleu_int8": greedy_bleu(trained), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     listed = [[name, str(x.dtype), *x.shape] for name, x in tensors.items()]
-    model = {"about": about, "config": config, "tensors": listed, "data": data.decode()}
-    registered = f"(globalThis.dynconvModels ??= {{}}).{mixer} = {json.dumps(model)};\n"
+    lines = [data[i : i + LINE].decode() for i in range(0, len(data), LINE)]
+    model = {"about": about, "config": config, "tensors": listed, "data": lines}
+    registered = f"{REGISTER}.{mixer} = {json.dumps(model, indent=0)};\n"
     header = f"{describe(about)}; recipe:\n{dump_recipe(trained.recipe)}".splitlines()
     replace_text(path, "".join(f"// {line}\n" for line in header) + registered)
     return f"{path}: {path.stat().st_size:,} bytes; {describe(about)}"
@@ -176,9 +180,9 @@ def little(values: np.ndarray) -> np.ndarray:
 
 def read_web(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return the object in a file that `export_web` wrote, and its tensors."""
-    text = path.read_text(encoding="utf-8").splitlines()[-1]
-    model = json.loads(text.partition(" = ")[2].removesuffix(";"))
-    data, tensors = gzip.decompress(base64.b64decode(model["data"])), {}
+    registered = path.read_text(encoding="utf-8").partition(REGISTER)[2]
+    model = json.loads(registered.partition(" = ")[2].removesuffix(";\n"))
+    data, tensors = gzip.decompress(base64.b64decode("".join(model["data"]))), {}
     for name, dtype, *shape in model["tensors"]:
         kind = np.dtype(dtype).newbyteorder("<")
         count = int(np.prod(shape))
