@@ -202,7 +202,7 @@
       const lost = taps.reduce((sum, { weight }) => sum + weight, 0)
         - inside.reduce((sum, { weight }) => sum + weight, 0);
       const most = [...inside].sort((a, b) => b.weight - a.weight).slice(0, 3);
-      const does = side === "source" ? `“${row}” is mixed from` : `“${row}” was written from`;
+      const does = side === "source" ? `“${row}” is mixed from` : `the step that writes “${row}” mixes`;
       this.caption.textContent = `${side === "source" ? "Encoder" : "Decoder"}, layer ${layer + 1}, head ${head + 1}: ${does} `
         + most.map(({ weight, s }) => `${number(weight)} “${columns[s]}”`).join(", ")
         + (lost > 0.005 ? `; ${number(lost)} of the kernel is outside the sentence.` : ".");
