@@ -292,7 +292,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(yaml, tmp_path):
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
         assert process.returncode == cli.INTERRUPTED
-        assert "saved; the same command goes on" in error and "Traceback" not in error
+        assert "saved; the same command continues" in error and "Traceback" not in error
         updates.append(Checkpoints(run).choose("last").meta["update"])
     assert 0 < updates[0] < updates[1]
     logged = [event["update"] for event in read_log(run)]
