@@ -15,7 +15,7 @@ import pytest
 import yaml
 from conftest import ROOT
 
-from dynconv.teach.lessons import check, run
+from dynconv.teach.lessons import check, run, saved_form
 
 STAGES = [
     "Question",
@@ -72,6 +72,11 @@ def definitions(source: str) -> set[str]:
 @each_lesson
 def test_pair_agrees_and_has_run(text):
     check(text)
+
+
+@each_text
+def test_saving_it_in_jupyterlab_changes_nothing(text):
+    assert text.read_text(encoding="utf-8") == saved_form(text), "run the lesson"
 
 
 def test_the_template_runs(tmp_path):

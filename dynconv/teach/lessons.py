@@ -60,8 +60,18 @@ def folding(cell) -> dict[str, bool]:
     return {part: True for part, hide in hidden.items() if hide}
 
 
+def saved_form(text: Path) -> str:
+    """Return a lesson's text as JupyterLab would save it, without jupytext's version."""
+    written = jupytext.writes(jupytext.read(text), fmt="md:myst")
+    return re.sub(r"^ +jupytext_version: .*\n", "", written, count=1, flags=re.MULTILINE)
+
+
 def run(text: Path) -> None:
-    """Execute a lesson's text and store it, with outputs, as the notebook of the same name."""
+    """Execute a lesson's text and store it, with outputs, as the notebook of the same name.
+
+    The text itself is rewritten as JupyterLab would save it.
+    """
+    text.write_text(saved_form(text), encoding="utf-8")
     notebook = jupytext.read(text)
     name_cells(notebook)
     os.environ.update(ENVIRONMENT)
