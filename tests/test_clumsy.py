@@ -253,7 +253,7 @@ generate language-run --max-tokens x | x
 generate language-run --top-k 0 | 0
 generate language-run --seed x | x
 evaluate tiny-run --beam 0 | 0
-score one | reference
+score one | REFERENCES
 plot | RUN
 plan tiny.yaml --memory -1 | -1
 plan tiny.yaml --memory nan | nan

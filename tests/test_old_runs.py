@@ -63,7 +63,7 @@ def test_translate(old):
 
 def test_evaluate(old, capsys):
     assert main(["evaluate", "language", "--checkpoint", "000010"]) == 0
-    found = re.findall(r"[\d.]+ a (?:word|token)\b", capsys.readouterr().out)
+    found = re.findall(r"[\d.]+ per (?:word|token)\b", capsys.readouterr().out)
     per_word, per_token = (float(text.split()[0]) for text in found)
     recorded = json.loads((EXPECTED / "language.json").read_text(encoding="utf-8"))
     assert per_word == pytest.approx(recorded["per word"], rel=1e-3)
