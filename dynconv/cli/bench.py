@@ -34,7 +34,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--operators", type=names, help="default: all")
     parser.add_argument("--impl", type=names, help="default: all but loop")
-    parser.add_argument("--kernel-size", type=number("Size"), default=31, help="default: 31")
+    parser.add_argument("--kernel-size", type=number("Dimension"), default=31, help="default: 31")
     parser.add_argument("--rounds", type=number("Repeats"), default=5, help="default: 5")
     parser.add_argument("--threads", type=number("Threads"), default=1, help="default: 1")
     add_output(parser, "data/results/bench-ops.json")
@@ -64,7 +64,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--updates", type=positive, default=100, help="default: 100")
     parser.add_argument(
         "--synthetic",
-        type=number("Size"),
+        type=number("Dimension"),
         metavar="LINES",
         help="train on so many lines of random words, not on the corpus",
     )

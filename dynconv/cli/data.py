@@ -34,7 +34,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--vocab-size",
-        type=number("Vocabulary"),
+        type=number("VocabSize"),
         nargs="+",
         metavar="N",
         help="types in a joint vocabulary, or those of source and target (default: 32768, or as "

@@ -15,7 +15,7 @@ def add_parser(subparsers) -> None:
         "--samples", type=number("Repeats"), default=1, metavar="N", help="default: 1"
     )
     parser.add_argument(
-        "--max-tokens", type=number("Size"), default=100, metavar="N", help="default: 100"
+        "--max-tokens", type=number("Dimension"), default=100, metavar="N", help="default: 100"
     )
     parser.add_argument(
         "--temperature",

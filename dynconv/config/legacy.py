@@ -4,7 +4,7 @@ import re
 
 from dynconv.config.experiment import Experiment
 from dynconv.config.tree import Tree, find_stacks, size_of_mixers
-from dynconv.models.mixers import SIZES
+from dynconv.models.mixers import SIZE_KEYS
 
 
 def find_renamed(name: str, experiments: dict[str, Experiment]) -> str | None:
@@ -29,4 +29,4 @@ def split_kernels(tree: Tree) -> None:
             if tree["model"].get("architecture") == "convs2s":
                 stack["width"] = kernel
             else:
-                stack |= {size: size_of_mixers(stack, size, kernel) for size in SIZES}
+                stack |= {size: size_of_mixers(stack, size, kernel) for size in SIZE_KEYS}

@@ -29,7 +29,7 @@ from dynconv.config.tree import (
 )
 from dynconv.config.yaml12 import dump_yaml, read_yaml
 from dynconv.errors import UserError, nearest, shown
-from dynconv.models.mixers import SIZES
+from dynconv.models.mixers import SIZE_KEYS
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -217,7 +217,7 @@ def resolve(
     tree = merge_trees([*inherited, *stated, parse_overrides(for_all)])
     keys = {key for layer in stated for key, _ in flatten(layer)}
     for stack, key in find_stacks(tree):
-        for size in SIZES:
+        for size in SIZE_KEYS:
             stated_here = any(f"{k}.".startswith(f"{key}.{size}.") for k in keys)
             if size in stack and not stated_here and "mixer" in stack:
                 stack[size] = size_of_mixers(stack, size, stack[size])

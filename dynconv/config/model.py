@@ -9,19 +9,19 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator
 
 from dynconv.config.schema import (
+    Dimension,
     Flag,
     NonNegativeInt,
     Probability,
-    Size,
-    Vocabulary,
+    VocabSize,
     checked_dataclass,
     whole,
 )
-from dynconv.models.mixers import SIZES, find_mixer
+from dynconv.models.mixers import SIZE_KEYS, find_mixer
 
 Layers = whole(1, 1000)
-PerLayer = Size | None | tuple[Size | None, ...]
-VocabularySize = Vocabulary | tuple[Vocabulary, Vocabulary]
+PerLayer = Dimension | None | tuple[Dimension | None, ...]
+VocabSizes = VocabSize | tuple[VocabSize, VocabSize]
 """types of the joint vocabulary, the special ones included; or of source and target"""
 
 
@@ -73,7 +73,7 @@ class StackConfig:
 
     def __post_init__(self) -> None:
         mixers = self._mixers()
-        for name in SIZES:
+        for name in SIZE_KEYS:
             value = getattr(self, name)
             sizes = per_layer(name, value, self.layers)
             listed = isinstance(value, tuple) or all(takes != name for _, takes in mixers)
@@ -92,7 +92,7 @@ class StackConfig:
 
     def each_layer(self) -> list[tuple[str, int | None]]:
         """Return (mixer, size) of every layer, bottom to top: its width, reach or window."""
-        sizes = {name: per_layer(name, getattr(self, name), self.layers) for name in SIZES}
+        sizes = {name: per_layer(name, getattr(self, name), self.layers) for name in SIZE_KEYS}
         return [
             (mixer, sizes[takes][i] if takes else None)
             for i, (mixer, takes) in enumerate(self._mixers())
@@ -104,12 +104,12 @@ class MixerModelConfig:
     """Contains the entries that the encoder-decoder and the language model share."""
 
     architecture: str = ""
-    vocab_size: VocabularySize = 32768
-    channels: Size = 1024
+    vocab_size: VocabSizes = 32768
+    channels: Dimension = 1024
     """d, the width of every layer"""
-    ffn: Size = 4096
+    ffn: Dimension = 4096
     """d_ff, the width inside the feed-forward module"""
-    heads: Size = 16
+    heads: Dimension = 16
     """H, of every mixer and of source-target attention; must divide channels"""
     glu: Flag = True
     """gate the input projection of depthwise, light, dynamic and talk; the others have none"""
@@ -168,9 +168,9 @@ class ConvStackConfig:
     """Describes the blocks of ConvS2S's encoder or decoder, bottom to top."""
 
     layers: Layers = 20
-    channels: Size | tuple[Size, ...] = 512
+    channels: Dimension | tuple[Dimension, ...] = 512
     """hidden units, of all layers or of each"""
-    width: Size | tuple[Size, ...] = 3
+    width: Dimension | tuple[Dimension, ...] = 3
     """K, the taps of the convolution's kernel, of all layers or of each"""
     residual: NonNegativeInt | tuple[NonNegativeInt, ...] = 1
     """how many layers before, of all layers or of each, the residual connection starts: 1 is the
@@ -193,10 +193,10 @@ class ConvS2SConfig:
     """Describes ConvS2S (Gehring et al. 2017, section 3)."""
 
     architecture: Literal["convs2s"] = "convs2s"
-    vocab_size: VocabularySize = 40000
-    embedding: Size = 512
+    vocab_size: VocabSizes = 40000
+    embedding: Dimension = 512
     """width of the embeddings"""
-    output: Size | None = None
+    output: Dimension | None = None
     """width of the input to the last linear layer; null: as embedding"""
     encoder: ConvStackConfig = ConvStackConfig()
     decoder: ConvStackConfig = ConvStackConfig()
@@ -204,7 +204,7 @@ class ConvS2SConfig:
     """whether the decoder's layers attend to the source: all alike, or one entry per layer"""
     positions: Literal["both", "source", "target", "none"] = "both"
     """which side learns position embeddings (Table 4)"""
-    max_positions: Size = 1024
+    max_positions: Dimension = 1024
     """maximum positions of a sentence, <eos> included, where they are learned"""
     dropout: Probability = 0.1
     """on embeddings, the inputs of convolutions and the decoder's output"""
@@ -237,18 +237,18 @@ class LanguageModelConfig(MixerModelConfig):
     """
 
     architecture: Literal["language-model"] = "language-model"
-    vocab_size: Vocabulary = 267736
+    vocab_size: VocabSize = 267736
     """types, the special ones included, in order of their frequency"""
-    heads: Size = 8
+    heads: Dimension = 8
     decoder: StackConfig = StackConfig(17, "talk", reach=(3, 7, 15, 31) + (63,) * 13)
     norm: Literal["pre", "post"] = "pre"
     final_norm: Flag = False
     """normalise the last residual sum; the papers' models do not"""
-    cutoffs: tuple[Vocabulary, ...] = ()
+    cutoffs: tuple[VocabSize, ...] = ()
     """first type of the second, third ... band of the vocabulary; none: one band, plain softmax"""
-    bands: tuple[Size, ...] | None = None
+    bands: tuple[Dimension, ...] | None = None
     """width of each band's embeddings, the first's being channels; null: channels / factor^band"""
-    factor: Size = 4
+    factor: Dimension = 4
     embeddings: Literal["tied", "separate"] = "tied"
     """whether the softmax shares the embeddings' matrices and projections"""
     activation_dropout: Probability = 0.0

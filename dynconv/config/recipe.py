@@ -10,6 +10,7 @@ from dynconv.config.model import (
 )
 from dynconv.config.schema import (
     Beam,
+    Dimension,
     Flag,
     Length,
     LengthPenalty,
@@ -18,7 +19,6 @@ from dynconv.config.schema import (
     Positive,
     PositiveInt,
     Probability,
-    Size,
     checked_dataclass,
     real,
     whole,
@@ -165,7 +165,7 @@ class DecodeConfig:
     their places in the beam; false: only at the end"""
     min_length: Length = 0
     """fewest tokens of an output, <eos> not counted"""
-    max_length: Size | None = None
+    max_length: Dimension | None = None
     """maximum tokens of an output, <eos> included; null: twice the source's and ten, or min_length
     and <eos> where that is more. Never more than the positions that the model knows"""
     no_repeat: NonNegativeInt = 0

@@ -43,12 +43,12 @@ def real(**bounds: float) -> Any:
 Flag = Annotated[bool, Field(strict=True)]
 PositiveInt = whole(1)
 NonNegativeInt = whole(0)
-Size = whole(1, 10**6)
-"""of what is allocated, as the width of a layer"""
+Dimension = whole(1, 10**6)
+"""size of something that is allocated, such as the width of a layer"""
 Length = whole(0, 10**6)
 """tokens that are generated one after the other"""
-Vocabulary = whole(1, 10**7)
-"""types of one vocabulary"""
+VocabSize = whole(1, 10**7)
+"""number of types in one vocabulary"""
 Beam = whole(1, 1000)
 Repeats = whole(1, 1000)
 Threads = whole(1, 1024)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from dynconv.config import LanguageModelConfig, ModelConfig
 
-Size = Literal["width", "reach", "window"]
-SIZES: tuple[Size, ...] = ("width", "reach", "window")
+SizeKey = Literal["width", "reach", "window"]
+SIZE_KEYS: tuple[SizeKey, ...] = ("width", "reach", "window")
 """the entries of a stack that size a mixer: a convolution's kernel, TaLK's windows, attention's"""
 
 PROJECTED = ("glu", "weight_dropout", "input_dropout")
@@ -29,7 +29,7 @@ class Mixer(NamedTuple):
     """Describes a kind of mixer; see `register_mixer`."""
 
     build: Callable[..., nn.Module]
-    size: Size | None
+    size: SizeKey | None
     options: frozenset[str]
 
 
@@ -37,7 +37,7 @@ MIXERS: dict[str, Mixer] = {}
 
 
 def register_mixer(
-    name: str, *, size: Size | None = None, options: Iterable[str] = ()
+    name: str, *, size: SizeKey | None = None, options: Iterable[str] = ()
 ) -> Callable[[Callable], Callable]:
     """Decorate a function that builds a mixer, so that recipes can name it.
 
