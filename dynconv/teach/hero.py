@@ -1,9 +1,11 @@
 """`python -m dynconv.teach.hero RUN ...`: how trained mixers read one sentence, as a figure.
 
-It is the figure on the book's first page, book/_static/one-sentence.png.
+It is the figure on the book's first page, book/_static/one-sentence.png. The matrices are also
+recorded, in data/results/one-sentence.json, for the first lesson.
 """
 
 import argparse
+import json
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.lab import style
+from dynconv.files import replace_text
+from dynconv.lab import ledger, style
 from dynconv.layers import DynamicConv, LightConv, SelfAttention, TaLKConv
 from dynconv.layers.attention import project
 from dynconv.ops.shapes import split_heads
@@ -22,6 +25,8 @@ from dynconv.text import EOS
 from dynconv.train import load_model
 
 SENTENCE = "Klicken Sie auf das Symbol, um die Tabelle zu löschen."
+REPLACE = "Tabelle", "Datei"
+"""a word of the sentence, and the one that takes its place in the second sentence of the record"""
 TITLES = {
     SelfAttention: ("attention", "Attention compares with every word"),
     LightConv: ("light", "LightConv: one kernel for all words"),
@@ -86,6 +91,40 @@ def draw(runs: list[Path], sentence: str, layer: int):
     return fig
 
 
+def record(runs: list[Path]) -> None:
+    """Add to data/results/one-sentence.json the mean of the heads in the first two encoder layers.
+
+    A matrix is a list of rows, each a string of numbers, so a row is a line of the file.
+    """
+    entry = ledger.read("one-sentence")
+    entry["numbers"]["words"] = {}
+    for word in REPLACE:
+        sentence = SENTENCE.replace(REPLACE[0], word)
+        for run in runs:
+            tokens, matrices, mixer = encoder_matrices(run, sentence)
+            layers = [
+                [" ".join(f"{weight:.4f}" for weight in row) for row in heads.mean(0).tolist()]
+                for heads in matrices[:2]
+            ]
+            entry["numbers"][TITLES[type(mixer)][0]].setdefault("matrices", {})[word] = layers
+            entry["numbers"]["words"][word] = tokens
+    text = json.dumps(entry, indent=1, ensure_ascii=False) + "\n"
+    replace_text(ledger.output_path("one-sentence", None), text)
+
+
+def recorded_matrices(word: str = REPLACE[0]) -> tuple[list[str], dict[str, list[Tensor]]]:
+    """Return the recorded sentence's tokens, and by mixer the matrices (T, T) of its two layers."""
+    numbers = ledger.read("one-sentence")["numbers"]
+    matrices = {}
+    for name, _ in TITLES.values():
+        layers = numbers[name]["matrices"][word]
+        matrices[name] = [
+            torch.tensor([[float(weight) for weight in row.split()] for row in rows])
+            for rows in layers
+        ]
+    return numbers["words"][word], matrices
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", nargs=4, type=Path, metavar="RUN", help="four trained translators")
@@ -95,6 +134,8 @@ def main() -> None:
     options = parser.parse_args()
     output = options.output or checkout() / "book/_static/one-sentence.png"
     style.save(draw(options.runs, options.sentence, options.layer), output, dpi=200)
+    if options.sentence == SENTENCE and options.output is None:
+        record(options.runs)
 
 
 if __name__ == "__main__":
