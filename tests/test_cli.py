@@ -52,7 +52,10 @@ def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsy
     run = tmp_path / "run"
     overrides = "train.lr=2e-3", "train.seed=3"
     assert cli.main(["train", str(yaml), overrides[0], "--run", str(run), overrides[1]]) == 0
-    assert str(run) in capsys.readouterr().out
+    said, reported = capsys.readouterr()
+    assert str(run) in said
+    first = (corpus / "valid.de").read_text(encoding="utf-8").splitlines()[0]
+    assert f"    {first} -> " in reported, "what the model makes of a sentence at each validation"
     config = load_recipe(run / "recipe.yaml").train
     assert (config.lr, config.seed) == (2e-3, 3)
 

@@ -126,6 +126,10 @@ class Task(ABC):
     ) -> Validation:
         """Score the outputs for all of `valid`; `loss` is in nats per token."""
 
+    def preview(self, model: nn.Module, valid: HeldOut, vocabularies: Vocabularies) -> str:
+        """Return what the model makes of one held-out example, in a line; empty if nothing."""
+        return ""
+
     @abstractmethod
     def evaluate(
         self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str

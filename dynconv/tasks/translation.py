@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
+from textwrap import shorten
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -86,6 +87,12 @@ class Translation(Task):
         hypotheses = [vocabularies.target.decode(ids) for ids in outputs]
         score = compute_metric(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
         return Validation(loss, score.value, score.metric)
+
+    def preview(self, model: nn.Module, valid: HeldOut, vocabularies: Vocabularies) -> str:
+        batch = valid.examples.batch([0]).to(next(model.parameters()).device)
+        source = vocabularies.source.decode(batch.source[0].tolist())
+        output = vocabularies.target.decode(self.outputs(model, batch)[0])
+        return f"{shorten(source, 100)} -> {shorten(output, 100)}"
 
     def translate(
         self, model: nn.Module, vocabularies: Vocabularies, lines: Sequence[str]

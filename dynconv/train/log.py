@@ -180,13 +180,15 @@ class Log:
         self._trace()
         self.watch.lap("log")
 
-    def validated(self, done: int, validation: Validation) -> None:
-        """Report a validation that is recorded."""
+    def validated(self, done: int, validation: Validation, preview: str) -> None:
+        """Report a validation that is recorded, with an example."""
         self.watch.lap("validate")
         self.watch.validations += 1
         left = self._left(done)
         time_left = f", {format_seconds(left)} left" if left else ""  # unknown, or finished
         self.say(f"update {done}: {validation}{time_left}")
+        if preview:
+            self.say(f"    {preview}")
 
     def _left(self, done: int) -> float | None:
         """Return the seconds until the last validation; None while it is too early to tell."""
@@ -221,7 +223,7 @@ class SilentLog:
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None: ...
 
-    def validated(self, done: int, validation: Validation) -> None: ...
+    def validated(self, done: int, validation: Validation, preview: str) -> None: ...
 
     def say(self, text: str) -> None: ...
 

@@ -12,7 +12,7 @@ from dynconv.train.log import Log, SilentLog, Watch, open_log
 from dynconv.train.session import Session
 from dynconv.train.setup import explain_out_of_memory, open_session, run_lock
 from dynconv.train.update import make_update
-from dynconv.train.validate import is_due, is_finished, validate
+from dynconv.train.validate import is_due, is_finished, preview, validate
 
 
 def train(
@@ -50,7 +50,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
             log.event("valid", session.progress.updates, **validation._asdict())
             session.record(validation)
             checkpoints.save_validation(session)
-            log.validated(session.progress.updates, validation)
+            log.validated(session.progress.updates, validation, preview(session))
         if is_finished(session):
             break
         data = next(updates)

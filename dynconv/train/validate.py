@@ -41,6 +41,15 @@ def score_parts(session: Session, parts: list[tuple]) -> Validation:
     return session.task.validate(loss, outputs, session.valid, session.vocabularies)
 
 
+@torch.inference_mode()
+def preview(session: Session) -> str:
+    """Return an example of what the model can do so far, in a line; empty if the task has none."""
+    session.model.eval()
+    line = session.task.preview(session.model, session.valid, session.vocabularies)
+    session.model.train()
+    return line
+
+
 def is_due(session: Session) -> bool:
     """Return whether a checkpoint and a validation follow the last update."""
     updates, config = session.progress.updates, session.recipe.train
