@@ -272,7 +272,7 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
     "tree, said",
     [
         ({"metrik": "BLEU"}, "unknown key metrik; did you mean metric?"),
-        ({"rows": []}, "rows lists none"),
+        ({"rows": []}, "rows is empty: list at least one"),
         ({"rows": [TWO[0], TWO[0]]}, "dynamic is the name of two rows"),
         ({"rows": [{"name": "a/b"}]}, "rows.0: name 'a/b' cannot name a directory"),
         ({"rows": [{"name": "a", "change": {}}]}, "unknown key rows.0.change; did you mean change"),

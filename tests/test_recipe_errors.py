@@ -54,7 +54,7 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
         ("train: {updates: many}", "train.updates 'many'"),
         ("train: {updates: 10, warmup: 20}", "warmup 20 must be within the 10 updates"),
         ("train: {updates: 0}", "train.updates 0 must be a whole number at least 1"),
-        ("train: {average: 9}", "average 9 needs more than the 5 kept"),
+        ("train: {average: 9}", "average 9 exceeds keep 5: raise keep"),
         ("decode: {beam: 0}", "decode.beam 0 must be a whole number at least 1"),
         ("train: [", "not readable YAML"),
         ("just words", "a recipe is a mapping"),
@@ -128,7 +128,10 @@ def test_a_recipe_upon_another(tmp_path):
         ("model: {dropout: 1.5}", "model.dropout 1.5 must be a number at least 0 and below 1"),
         ("model: {vocab_size: [1]}", "model.vocab_size "),
         ("model: {encoder: {layers: 0}}", "model.encoder.layers 0 must be a whole"),
-        ("decode: {replace_unknown: true}", "replace_unknown is for model.architecture convs2s"),
+        (
+            "decode: {replace_unknown: true}",
+            "replace_unknown needs the attention of model.architecture convs2s",
+        ),
         (
             LANGUAGE + "data: {source: null, block: 500}",
             "data.block 500 exceeds train.batch_tokens",

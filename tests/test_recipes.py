@@ -18,7 +18,7 @@ from dynconv.config import (
     shipped_recipes,
 )
 from dynconv.config.listing import WIDTH, list_recipes, read_comment, recipe_names
-from dynconv.config.load import base_trees, default_entries, merge_trees
+from dynconv.config.load import base_overlays, default_entries, merge_overlays
 from dynconv.config.recipe import find_unused
 from dynconv.config.tree import flatten
 from dynconv.models import build
@@ -118,7 +118,7 @@ def test_no_row_repeats_what_its_base_says(name):
     """At neither size, that is: 13 layers of the paper's can be another number on a laptop."""
     experiment = load_experiment(shipped_experiments()[name])
     versions = [each for each in (experiment, experiment.laptop) if each and each.base]
-    trees = [dict(flatten(merge_trees([*base_trees(v.base), v.changes]))) for v in versions]
+    trees = [dict(flatten(merge_overlays([*base_overlays(v.base), v.changes]))) for v in versions]
     for row in experiment.rows:
         for key, value in flatten(row.changes):
             assert any(tree.get(key) != value for tree in trees), (row.name, key)

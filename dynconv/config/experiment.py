@@ -1,4 +1,8 @@
-"""Defines experiments: the rows of a table, as the few entries in which they differ."""
+"""Defines the schema of experiments/*.yaml: an experiment is a table of systems.
+
+A table, usually a paper's, has one row per system. Each row states only what differs from the
+base recipe. `dynconv ablate` trains all rows, `dynconv train EXPERIMENT:ROW` one.
+"""
 
 import re
 from dataclasses import field
@@ -13,15 +17,15 @@ class Row:
     """Describes one system of the table."""
 
     name: str
-    """the ROW in EXPERIMENT:ROW; the names of its run directories begin with it"""
+    """ROW in EXPERIMENT:ROW, and the beginning of the names of its run directories"""
     recipe: str | None = None
-    """the recipe to start from in place of the experiment's base; it lists this row as published"""
+    """a recipe that replaces the experiment's base; it lists this row under `published`"""
     changes: dict[str, Any] = field(default_factory=dict)
-    """entries of the recipe that it changes, at both sizes"""
+    """entries that differ from the base, at both sizes"""
     laptop: dict[str, Any] = field(default_factory=dict)
-    """entries that it changes on a laptop in addition"""
+    """more entries that differ at laptop size"""
     row: str | None = None
-    """what the paper calls it"""
+    """the row's name in the paper"""
     published: str | None = None
     """the score as printed, as text"""
     parameters: str | None = None
@@ -37,35 +41,35 @@ class Row:
 
 @checked_dataclass
 class Laptop:
-    """Describes how the table is run on a laptop."""
+    """Describes a smaller version of the table that trains on a laptop."""
 
     base: str
     metric: str
-    """what the laptop measures and what the paper measures, in words"""
+    """what is measured on the laptop and in the paper, in words"""
     changes: dict[str, Any] = field(default_factory=dict)
-    """entries that every row changes"""
+    """entries that differ from the base in every row"""
 
 
 @checked_dataclass
 class Experiment:
-    """Describes a table, at the size of the paper and, where that is too large, a laptop's."""
+    """Describes a table at the paper's size and, if that is too large, at laptop size."""
 
     source: str
     """paper and table, or what is compared instead"""
     metric: str
-    """what `published` is, in words"""
+    """what the published scores are, in words"""
     rows: tuple[Row, ...]
     base: str | None = None
-    """the recipe of the rows that name none"""
+    """the recipe that all rows without `recipe` build on"""
     changes: dict[str, Any] = field(default_factory=dict)
-    """entries that every row changes"""
+    """entries that differ from the base in every row"""
     laptop: Laptop | None = None
-    """null: `dynconv ablate` runs the rows as they are"""
+    """null: `dynconv ablate` trains the rows at the paper's size"""
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]
         if not names:
-            raise ValueError("rows lists none")
+            raise ValueError("rows is empty: list at least one")
         if repeated := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"{repeated[0]} is the name of two rows")
         if self.base is None and (without := [row.name for row in self.rows if not row.recipe]):

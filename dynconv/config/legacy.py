@@ -8,10 +8,10 @@ from dynconv.models.mixers import SIZE_KEYS
 
 
 def find_renamed(name: str, experiments: dict[str, Experiment]) -> str | None:
-    """Return a hint at today's name of a table row that used to be a recipe of its own.
+    """Return a hint for a table row that was a separate recipe in version 0.1, or None.
 
-    BASE-tableN-ROW is now the row of this name, or of one that ends in -ROW, in the experiment
-    whose base begins with BASE. The rows of two names are called by their laptop's heads, or sums.
+    BASE-tableN-ROW is now a row called ROW, or ending in -ROW, of the experiment with table N whose
+    base begins with BASE. A few rows were renamed; for these the hint names only the experiment.
     """
     old = re.fullmatch(r"(.+)-table(\d)-(.+)", name)
     for stem, experiment in experiments.items() if old else ():
@@ -22,7 +22,7 @@ def find_renamed(name: str, experiments: dict[str, Experiment]) -> str | None:
 
 
 def split_kernels(tree: Tree) -> None:
-    """Replace a stack's `kernel` by the width, reach or window that its mixers take it for."""
+    """Replace the entry `kernel` of a stack by the width, reach or window that its mixers use."""
     for stack, _ in find_stacks(tree):
         if "kernel" in stack:
             kernel = stack.pop("kernel")

@@ -1,4 +1,4 @@
-"""Lists what is shipped, for `dynconv train --list` and `dynconv ablate --list`."""
+"""Lists the shipped recipes and experiments: `dynconv train --list`, `dynconv ablate --list`."""
 
 import textwrap
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ LAPTOP = ": shipped, for a laptop"
 
 
 def recipe_names() -> list[str]:
-    """Return the names that `dynconv train` knows: the recipes, and EXPERIMENT:ROW.
+    """Return the names that `dynconv train` knows: recipes, and EXPERIMENT:ROW.
 
-    Left out are the rows of experiments that are a recipe of their own.
+    A row that only names a recipe is not listed again.
     """
     rows = [
         f"{name}:{row.name}"
@@ -27,11 +27,10 @@ def recipe_names() -> list[str]:
 
 
 def list_recipes() -> str:
-    """Return a table of all recipes and rows by data set, those of the shipped ones last.
+    """Return a table of all recipes and rows, grouped by data set, shipped data sets last.
 
-    There is a line for each row of a paper's table that a recipe is meant to reproduce: its name,
-    the printed value, what that is, the printed number of parameters, and the row. A recipe of no
-    row has one line, with the beginning of its comment.
+    A recipe has one line per published score: its name, the score, the metric, the number of
+    parameters, and the paper's row. Without published scores, one line quotes its comment.
     """
     groups: dict[str, list[tuple[str, ...]]] = {}
     for name in recipe_names():
@@ -53,7 +52,7 @@ def list_experiments() -> str:
 
 
 def table_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
-    """Yield the cells of each published row of a recipe, or of its comment when it has none."""
+    """Yield the cells of a recipe's lines."""
     if not recipe.published:
         yield name, "", "", "", read_comment(shipped_recipes()[name])
     for i, row in enumerate(recipe.published):
@@ -62,14 +61,14 @@ def table_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
 
 
 def read_comment(path: Path) -> str:
-    """Return the comment that a YAML file begins with, as one line."""
+    """Return the comment at the head of a YAML file as one line."""
     text = path.read_text(encoding="utf-8").splitlines()
     end = next(i for i, line in enumerate(text) if not line.startswith("#"))
     return " ".join(" ".join(line.removeprefix("#") for line in text[:end]).split())
 
 
 def table(rows: list[tuple[str, ...]]) -> str:
-    """Align the columns of a table; the last is shortened to WIDTH, and empty ones are left out."""
+    """Align columns; drop empty ones, and shorten the last to fit WIDTH."""
     *columns, _ = zip(*rows, strict=True)
     widths = [max(map(len, column)) for column in columns]
     widths = [width + 2 if width else 0 for width in widths]

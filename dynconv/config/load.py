@@ -1,8 +1,8 @@
 """Loads recipes and experiments from YAML, and checks them against their dataclasses.
 
-A recipe is a stack of layers: the recipe that its `base` names, its own entries, the `key=value`s
-of a command. An upper layer replaces entries of a lower one (`merge`), and the result is checked
-as a whole (`resolve`).
+Overlays are mappings that are merged in order: first the recipe that `base` names, then the
+recipe's own entries, then the `key=value` overrides of a command. A later overlay replaces entries
+of an earlier one (`merge`). Only the result is checked (`resolve`).
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from dynconv.models.mixers import SIZE_KEYS
 RECIPES = Path(__file__).parents[1] / "recipes"
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 MAX_BASES = 50
-"""maximum number of recipes of which each is the base of the next"""
+"""maximum length of a chain of recipes, each the base of the next"""
 
 
 def shipped_recipes() -> dict[str, Path]:
@@ -48,9 +48,9 @@ def shipped_experiments() -> dict[str, Path]:
 
 
 def find_recipe(name: str) -> Path:
-    """Return the file that a recipe's name stands for.
+    """Return the file of a recipe; for EXPERIMENT:ROW, the file of the experiment.
 
-    name  of a shipped recipe; EXPERIMENT:ROW, which stands for the experiment's file; or a path
+    name  a shipped recipe's name, EXPERIMENT:ROW, or a path
     """
     shipped = shipped_recipes()
     if path := find_file(name, shipped):
@@ -67,13 +67,13 @@ def find_recipe(name: str) -> Path:
 
 
 def run_name(recipe: str) -> str:
-    """Return the name of a recipe's run directory: that of its file, and of its row."""
+    """Return a name for the recipe's run directory: RECIPE or EXPERIMENT-ROW."""
     row = "" if isfile(recipe) else recipe.partition(":")[2]
     return find_recipe(recipe).stem + (f"-{row}" if row else "")
 
 
 def find_experiment(name: str) -> Path:
-    """Return the file of an experiment: a shipped name, or a path."""
+    """Return the file of an experiment, given a shipped name or a path."""
     shipped = shipped_experiments()
     if path := find_file(name, shipped):
         return path
@@ -82,32 +82,33 @@ def find_experiment(name: str) -> Path:
 
 
 def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
-    """Return the file of a shipped name or of a path, or None when there is none."""
+    """Return the file with this shipped name or path, or None if there is none."""
     return shipped.get(name) or (Path(name) if isfile(name) else None)
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read and check a recipe.
 
-    recipe     a name or path as `find_recipe` takes it
-    overrides  key.sub=value, each of which replaces one entry; a mapping replaces what it names
+    recipe     a name or path, as `find_recipe` accepts
+    overrides  key.sub=value; if the value is a mapping, it replaces only the entries in it
 
     Raises UserError with one line that names the key, its value and what would be valid.
     """
-    inherited, stated = read_trees(recipe)
+    inherited, stated = recipe_overlays(recipe)
     return resolve(inherited, [*stated, parse_overrides(overrides)], str(recipe))
 
 
 def load_row(
     experiment: Experiment, row: Row, overrides: Sequence[str] = (), *, laptop: bool = True
 ) -> Recipe:
-    """Return the recipe of an experiment's row, on a laptop or else at the size of the paper.
+    """Return the recipe of an experiment's row, at laptop size or at the paper's.
 
-    Overrides are for all rows, so those that have no effect in this one are not refused. Raises
+    The overrides apply to all rows, so one without effect in this row is not an error. Raises
     UserError that names the row.
     """
     try:
-        inherited, stated = row_trees(experiment, row, laptop and experiment.laptop is not None)
+        laptop = laptop and experiment.laptop is not None
+        inherited, stated = row_overlays(experiment, row, laptop)
         return resolve(inherited, stated, "its recipe", overrides)
     except UserError as error:
         raise UserError(f"row {row.name}: {error}") from None
@@ -132,28 +133,30 @@ def read_mapping(path: Path, what: str, schema: type) -> Tree:
     return tree
 
 
-# layers ------------------------------------------------------------------------------------------
+# overlays ----------------------------------------------------------------------------------------
 
 
-def read_trees(recipe: str | Path, above: tuple[str, ...] = ()) -> tuple[list[Tree], list[Tree]]:
-    """Return the layers that a recipe inherits, lowest first, and those that it states itself.
+def recipe_overlays(
+    recipe: str | Path, heirs: tuple[str, ...] = ()
+) -> tuple[list[Tree], list[Tree]]:
+    """Return the overlays that a recipe inherits, and those with its own entries.
 
-    above  the recipes and rows that build on it
+    heirs  the recipes and rows that build on it
     """
     path = recipe if isinstance(recipe, Path) else find_recipe(recipe)
     row = "" if isfile(recipe) else str(recipe).partition(":")[2]
     name = f"{path.resolve()}:{row}"
-    if name in above:
+    if name in heirs:
         raise UserError(f"{path}: its base leads back to it")
-    if len(above) == MAX_BASES:
+    if len(heirs) == MAX_BASES:
         raise UserError(f"{path}: more than {MAX_BASES} recipes build on each other")
-    above = (*above, name)
+    heirs = (*heirs, name)
     if row:
         experiment = load_experiment(path)
-        return row_trees(experiment, experiment.find_row(row), laptop=False, above=above)
+        return row_overlays(experiment, experiment.find_row(row), laptop=False, heirs=heirs)
     tree = read_mapping(path, "a recipe", Recipe)
     if "base" not in tree:
-        # a resolved recipe writes out every entry, also those without effect
+        # a run's recipe.yaml states every entry, even one without effect
         resolved = tree.keys() >= {field.name for field in fields(Recipe)}
         shipped = path.parent == RECIPES
         return ([tree], []) if resolved or shipped else ([], [tree])
@@ -162,28 +165,28 @@ def read_trees(recipe: str | Path, above: tuple[str, ...] = ()) -> tuple[list[Tr
     if not isinstance(base, str):
         raise UserError(f"{path}: base {shown(base)} is not the name of a recipe")
     sibling = (path.parent / f"{base}.yaml").resolve()
-    below = sibling if sibling.is_file() and sibling != path.resolve() else base
-    return base_trees(below, above), [tree]
+    file_or_name = sibling if sibling.is_file() and sibling != path.resolve() else base
+    return base_overlays(file_or_name, heirs), [tree]
 
 
-def base_trees(recipe: str | Path, above: tuple[str, ...] = ()) -> list[Tree]:
-    """Return all layers of a recipe that another builds on, but for what was published of it."""
-    inherited, stated = read_trees(recipe, above)
+def base_overlays(recipe: str | Path, heirs: tuple[str, ...] = ()) -> list[Tree]:
+    """Return all overlays of a recipe that others build on, without its published scores."""
+    inherited, stated = recipe_overlays(recipe, heirs)
     return [{k: v for k, v in tree.items() if k != "published"} for tree in inherited + stated]
 
 
-def row_trees(
-    experiment: Experiment, row: Row, laptop: bool, above: tuple[str, ...] = ()
+def row_overlays(
+    experiment: Experiment, row: Row, laptop: bool, heirs: tuple[str, ...] = ()
 ) -> tuple[list[Tree], list[Tree]]:
-    """Return the layers that a row inherits, and those that it states itself."""
+    """Return the overlays that a row inherits, and those with its own entries."""
     if laptop:
         version, stated = experiment.laptop, [row.changes, row.laptop]
     elif row.recipe is not None:
-        inherited, stated = read_trees(row.recipe, above)
+        inherited, stated = recipe_overlays(row.recipe, heirs)
         return [*inherited, *stated, experiment.changes], [row.changes]
     else:
         version, stated = experiment, [row.changes]
-    inherited = [*base_trees(version.base, above), version.changes]
+    inherited = [*base_overlays(version.base, heirs), version.changes]
     if not laptop and row.published is not None:
         name, metric = row.row or row.name, experiment.metric
         printed = Published(experiment.source, name, row.published, metric, row.parameters)
@@ -191,11 +194,11 @@ def row_trees(
     return inherited, stated
 
 
-def merge_trees(layers: Sequence[Tree]) -> Tree:
-    """Return the recipe that layers amount to, given lowest first, as nested mappings."""
+def merge_overlays(overlays: Sequence[Tree]) -> Tree:
+    """Merge overlays in order into one tree."""
     tree: Tree = {}
-    for layer in layers:
-        tree = merge(tree, deepcopy(layer))
+    for overlay in overlays:
+        tree = merge(tree, deepcopy(overlay))
         split_kernels(tree)
     return tree
 
@@ -204,18 +207,20 @@ def merge_trees(layers: Sequence[Tree]) -> Tree:
 
 
 def resolve(
-    inherited: list[Tree], stated: list[Tree], where: str, for_all: Sequence[str] = ()
+    inherited: list[Tree], stated: list[Tree], where: str, shared: Sequence[str] = ()
 ) -> Recipe:
-    """Return the recipe that layers amount to; `where` begins the error.
+    """Merge overlays and check the result.
 
-    stated   layers of this recipe alone: an entry of theirs that nothing reads is an error
-    for_all  overrides on top of them that other recipes share
+    inherited  overlays of bases and experiments
+    stated     the recipe's own overlays: an entry of theirs that has no effect is an error
+    where      begins an error message
+    shared     overrides for several recipes, which may have no effect in this one
 
-    A stack keeps no inherited size that none of its mixers takes: where attention replaces a
-    convolution, the convolution's width goes.
+    An inherited width, reach or window is dropped if no mixer of the stack uses it: for example,
+    when attention replaces a convolution.
     """
-    tree = merge_trees([*inherited, *stated, parse_overrides(for_all)])
-    keys = {key for layer in stated for key, _ in flatten(layer)}
+    tree = merge_overlays([*inherited, *stated, parse_overrides(shared)])
+    keys = {key for overlay in stated for key, _ in flatten(overlay)}
     for stack, key in find_stacks(tree):
         for size in SIZE_KEYS:
             stated_here = any(f"{k}.".startswith(f"{key}.{size}.") for k in keys)
@@ -230,13 +235,13 @@ def resolve(
 
 
 def default_entries(recipe: Recipe) -> dict[str, Any]:
-    """Return the defaults of the entries in each section of a recipe."""
+    """Return the default of every entry, by its key."""
     sections = ("data", "model", "train", "decode")
     return dict(flatten({name: asdict(type(getattr(recipe, name))()) for name in sections}))
 
 
 def validate_recipe(tree: Tree, where: str) -> Recipe:
-    """Return the recipe of nested mappings; `where` begins the error."""
+    """Turn a tree into a recipe and check every entry; `where` begins an error message."""
     schema = {field.name: field.type for field in fields(Recipe)}
     schema["model"] = find_model(tree.get("model"), where)
     sections = {
@@ -247,7 +252,7 @@ def validate_recipe(tree: Tree, where: str) -> Recipe:
 
 
 def find_model(tree: Any, where: str) -> type:
-    """Return the class of the section `model`, by its architecture."""
+    """Return the class of the section `model`, chosen by `architecture`."""
     name = tree.get("architecture") if isinstance(tree, dict) else None
     if name is None:
         return ModelConfig
@@ -257,23 +262,23 @@ def find_model(tree: Any, where: str) -> type:
     return MODELS[name]
 
 
-# what is written ---------------------------------------------------------------------------------
+# writing and comparing ---------------------------------------------------------------------------
 
 
 def dump_recipe(recipe: Recipe) -> str:
-    """Return the YAML of a resolved recipe, every key written out."""
-    # as JSON has it, with lists, since YAML has no tuples
+    """Return the recipe as YAML that states every entry."""
+    # mode="json" turns tuples into lists, because YAML has no tuples
     return dump_yaml(TypeAdapter(Recipe).dump_python(recipe, mode="json"))
 
 
 MAY_CHANGE = ("published", "decode.", "profile", "train.accumulate", "train.timeout")
-"""what may change when a run goes on; accumulate only with the number of processes"""
+"""entries that may change when a run is resumed; `accumulate` only with the number of processes"""
 
 
 def differences(ours: Recipe, theirs: Recipe, free: tuple[str, ...] = MAY_CHANGE) -> list[str]:
-    """Return the entries that differ and do not begin with one of `free`.
+    """Return the entries that differ, as `train.lr 0.001, not 0.0005`.
 
-    Each is worded as `train.lr 0.001, not 0.0005`.
+    free  beginnings of keys that are not compared
     """
     a, b = (dict(flatten(asdict(recipe))) for recipe in (ours, theirs))
     both = ((k, a.get(k), b.get(k)) for k in a | b if not k.startswith(free))

@@ -31,18 +31,18 @@ Metric = Literal[
 
 
 class Optimizer(NamedTuple):
-    """An optimizer, as recipes name it."""
+    """Describes an optimizer: how to construct it, and which state it keeps."""
 
     class_name: str
-    """in torch.optim"""
+    """name in torch.optim"""
     constants: dict[str, Any]
-    """arguments that no recipe changes"""
+    """arguments that are the same for all recipes"""
     options: tuple[str, ...]
-    """arguments that are entries of `train`, in addition to lr and weight_decay"""
+    """arguments that recipes set in `train`, in addition to lr and weight_decay"""
     moments: tuple[str, ...]
-    """what it stores per parameter, in the parameter's shape"""
+    """keys of its state for tensors of the parameter's shape"""
     scalars: tuple[str, ...]
-    """numbers that it stores per parameter"""
+    """keys of its state for scalars"""
     state: str
     """the moments, in words"""
 
@@ -74,21 +74,21 @@ class DataConfig:
     corpus: str = "libreoffice-de-en"
     """a shipped corpus, a directory with {train,valid,test}.{source,target}, or a prepared one"""
     source: str | None = "de"
-    """null: a language model of {train,valid,test}.{target}"""
+    """null: train a language model on {train,valid,test}.{target}"""
     target: str = "en"
     vocabulary: Literal["bytes", "bpe", "words"] = "bytes"
-    """what a vocabulary is learned of: byte-pair encoding of any text; the same of words that are
-    tokenised already, as the papers have it; or those words themselves, rare ones <unk>"""
+    """bytes: byte-level BPE of raw text. bpe: BPE of text that is already split into words, as in
+    the papers. words: whole words; rare ones become <unk>"""
     block: PositiveInt | None = None
-    """a language model's training text in blocks of so many tokens; null: line by line"""
+    """tokens per training example of a language model; null: each line is an example"""
     max_source: PositiveInt = 1024
-    """tokens of a source that are read; the rest is cut off, in decoding with a warning"""
+    """maximum tokens of a source; longer ones are truncated, with a warning when decoding"""
     max_tokens: PositiveInt = 256
-    """training pairs with a side longer than this, or than train.batch_tokens, are left out"""
+    """pairs with a side longer than this, or than train.batch_tokens, are not trained on"""
 
     @property
     def longest(self) -> int:
-        """Return the maximum number of tokens of a training example: a line or a block."""
+        """Return the maximum number of tokens of a training example."""
         return self.block or self.max_tokens
 
     def __post_init__(self) -> None:
@@ -107,77 +107,78 @@ class TrainConfig:
     batch_sentences: PositiveInt | None = None
     """maximum sentences of a batch; null: as many as its tokens allow"""
     accumulate: whole(1, 10_000) = 1
-    """batches in one update, for each process"""
+    """batches per update and process"""
     lr: NonNegative = 5e-4
-    """the peak, reached after warm-up"""
+    """the peak learning rate, at the end of warm-up"""
     warmup: NonNegativeInt = 4000
-    """updates of linear growth from lr_start to lr"""
+    """updates in which the learning rate grows linearly from lr_start to lr"""
     schedule: Literal["inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
     """after warm-up. inverse_sqrt: lr sqrt(warmup / u). cosine: half a cosine down to lr_end at the
     last update. plateau: keep lr until a validation loss fails to improve, then divide it by ten
     after every validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7
     lr_end: NonNegative = 1e-7
-    """the cosine's lowest point; where plateau ends"""
+    """the final rate of cosine, and the rate at which plateau stops"""
     optimizer: Literal[*OPTIMIZERS] = "adam"
-    """AdamW, or Nesterov's accelerated gradient, stochastic gradient descent with `momentum`"""
+    """adam: AdamW. nag: SGD with Nesterov momentum"""
     momentum: real(gt=0, lt=1) = 0.99
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     eps: NonNegative = 1e-8
     weight_decay: NonNegative = 0.0
     label_smoothing: Probability = 0.1
     clip: Positive | None = None
-    """largest norm of the gradient of the mean loss per token; null: no clipping"""
+    """maximum gradient norm, for the mean loss per token; null: no clipping"""
     validate_every: PositiveInt = 1000
-    """updates between checkpoints; each one is validated"""
+    """updates between checkpoints; each checkpoint is validated"""
     patience: PositiveInt | None = None
     """validations without a better score before training stops; null: never"""
     keep: PositiveInt = 5
     """newest checkpoints that are kept in addition to the best"""
     average: NonNegativeInt = 0
-    """last checkpoints whose mean is added at the end; 0: none"""
+    """number of last checkpoints to average at the end of training; 0: none"""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """auto: bfloat16 autocast where it makes this model's updates faster than float32 does;
-    float16 scales the loss, and halves the scale when a gradient overflows"""
+    """auto: times updates with bfloat16 autocast and in float32, and takes the faster; float16
+    scales the loss, and halves the scale when a gradient overflows"""
     skip: NonNegativeInt = 3
-    """updates in a row whose loss or gradient is not finite that are left out; one more: stop"""
+    """how many updates in a row may be skipped because loss or gradient is not finite; training
+    stops at the next"""
     seed: NonNegativeInt = 1
     timeout: Positive = 60.0
-    """seconds after which a process that does not answer the others within an update counts as
-    lost; validations, checkpoints and traces may take longer"""
+    """seconds without an answer, within an update, after which a process counts as lost;
+    validations, checkpoints and traces may take longer"""
 
     def __post_init__(self) -> None:
         if self.warmup > self.updates:
             raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
         if self.average > self.keep:
-            raise ValueError(f"average {self.average} needs more than the {self.keep} kept")
+            raise ValueError(f"average {self.average} exceeds keep {self.keep}: raise keep")
 
 
 @checked_dataclass
 class DecodeConfig:
-    """Describes how text is generated, by beam search, and scored."""
+    """Describes beam search, and how a language model is scored."""
 
     beam: Beam = 5
     lenpen: LengthPenalty = 1.0
-    """a hypothesis scores log p / length^lenpen"""
+    """length penalty: the score of a hypothesis is log p / length^lenpen"""
     stepwise: Flag = False
-    """rank by that score at each step, so that finished hypotheses compete with unfinished ones for
-    their places in the beam; false: only at the end"""
+    """true: rank by this score at every step, so finished and unfinished hypotheses compete for the
+    same beam; false: use it only at the end"""
     min_length: Length = 0
-    """fewest tokens of an output, <eos> not counted"""
+    """minimum tokens of an output, without <eos>"""
     max_length: Dimension | None = None
-    """maximum tokens of an output, <eos> included; null: twice the source's and ten, or min_length
-    and <eos> where that is more. Never more than the positions that the model knows"""
+    """maximum tokens of an output, with <eos>; null: twice the source's plus ten, but at least
+    min_length plus <eos>. The model's number of positions limits either"""
     no_repeat: NonNegativeInt = 0
-    """size of the n-grams that no output may have twice; 3: trigram blocking; 0: none"""
+    """no n-gram of this size may occur twice in an output; 3: trigram blocking; 0: no limit"""
     replace_unknown: Flag = False
-    """replace <unk> by the source word with the most attention, or its entry in the dictionary"""
+    """replace <unk> by the source word with the highest attention, or by its dictionary entry"""
     dictionary: str | None = None
-    """a file of lines `source word <tab> target word` for replace_unknown"""
+    """for replace_unknown: a file with lines `source word <tab> target word`"""
     context: NonNegativeInt = 0
-    """maximum tokens that a language model reads before each block it is scored on"""
+    """tokens of context that a language model sees before each block that is scored"""
     batch_tokens: PositiveInt = 4096
-    """maximum source tokens, padding included, that are translated at once"""
+    """maximum source tokens of a batch, padding included"""
 
     def __post_init__(self) -> None:
         if self.max_length is not None and self.max_length <= self.min_length:
@@ -186,27 +187,27 @@ class DecodeConfig:
                 f"{self.min_length}"
             )
         if self.dictionary is not None and not self.replace_unknown:
-            raise ValueError(f"dictionary {self.dictionary} is used by replace_unknown alone")
+            raise ValueError(f"dictionary {self.dictionary} needs replace_unknown: true")
 
 
 @checked_dataclass
 class Published:
-    """Quotes the row of a paper's table that a recipe is meant to reproduce."""
+    """Quotes the score of a paper's system that a recipe is meant to reproduce."""
 
     source: str
-    """paper and table, as Wu et al. 2019, Table 1"""
+    """paper and table: Wu et al. 2019, Table 1"""
     row: str
     value: str
-    """as printed, text: 29.7, or 39.84 / 16.25 / 36.73, or diverges"""
+    """as printed: 29.7, or 39.84 / 16.25 / 36.73, or diverges"""
     metric: str
-    """what the value is, in words"""
+    """the metric of the value, in words"""
     parameters: str | None = None
     """as printed: 213M"""
 
 
 @checked_dataclass
 class Recipe:
-    """Contains all that decides a training run; `dynconv.config.load_recipe` reads it from YAML."""
+    """Contains all settings of a training run; `dynconv.config.load_recipe` reads it from YAML."""
 
     published: tuple[Published, ...] = ()
     data: DataConfig = DataConfig()
@@ -214,7 +215,7 @@ class Recipe:
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     metric: Metric = "bleu"
-    """what validation and evaluation report (`dynconv.score.metric`)"""
+    """the score that validation and evaluation report (`dynconv.score.metric`)"""
     profile: Flag = False
     """write a trace of one update to RUN/trace.json (chrome://tracing, ui.perfetto.dev)"""
 
@@ -227,13 +228,14 @@ class Recipe:
             )
         if language != (self.metric == "perplexity"):
             raise ValueError(
-                "metric perplexity is for language models, and is their only one; "
+                "metric perplexity is for language models, and they have no other; "
                 f"model.architecture is {self.model.architecture}, metric {self.metric}"
             )
         block, limit = self.data.block, self.train.batch_tokens
         if block is not None and block > limit:
             raise ValueError(
-                f"data.block {block} exceeds train.batch_tokens {limit}: none would fit"
+                f"data.block {block} exceeds train.batch_tokens {limit}: lower the one or raise "
+                "the other"
             )
         convs2s = isinstance(self.model, ConvS2SConfig)
         if convs2s and self.data.max_tokens > self.model.max_positions:
@@ -243,8 +245,8 @@ class Recipe:
             )
         if self.decode.replace_unknown and not (convs2s and self.data.vocabulary == "words"):
             raise ValueError(
-                "decode.replace_unknown is for model.architecture convs2s, whose attention it asks "
-                "for, with data.vocabulary words"
+                "decode.replace_unknown needs the attention of model.architecture convs2s, and "
+                "data.vocabulary words"
             )
         if language and self.train.label_smoothing:
             raise ValueError(
@@ -253,34 +255,34 @@ class Recipe:
 
 
 SEARCH = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat")
-"""entries of `decode` for the search of a translation"""
+"""entries of `decode` for beam search"""
 
 
 def find_unused(recipe: Recipe) -> dict[str, str]:
-    """Return the entries that this recipe's choices leave without effect, each with the reason."""
+    """Return the entries that have no effect in this recipe, each with the reason."""
     data, model, train = recipe.data, recipe.model, recipe.train
     used = OPTIMIZERS[train.optimizer].options
-    unread = {
+    unused = {
         f"train.{option}": f"optimizer {train.optimizer} does not use it"
         for optimizer in OPTIMIZERS.values()
         for option in optimizer.options
         if option not in used
     }
     if train.schedule == "inverse_sqrt":
-        unread["train.lr_end"] = "schedule inverse_sqrt has no end"
+        unused["train.lr_end"] = "schedule inverse_sqrt has no final rate"
     if train.warmup == 0:
-        unread["train.lr_start"] = "warmup is 0"
+        unused["train.lr_start"] = "warmup is 0"
     if isinstance(model, LanguageModelConfig):
-        unread["data.max_source"] = "a language model has no source"
-        unread |= {f"decode.{name}": "a language model is not searched" for name in SEARCH}
+        unused["data.max_source"] = "a language model has no source"
+        unused |= {f"decode.{name}": "a language model is not searched" for name in SEARCH}
         if data.block is not None:
-            unread["data.max_tokens"] = "the text is cut into blocks"
+            unused["data.max_tokens"] = "the text is cut into blocks"
         if model.bands is not None or not model.cutoffs:
-            unread["model.factor"] = "it divides the width from band to band, without bands given"
+            unused["model.factor"] = "it is for models with cutoffs and without bands"
     else:
-        unread["decode.context"] = "only a language model reads it"
+        unused["decode.context"] = "only a language model reads it"
     if not isinstance(model, ConvS2SConfig):
         options = {option for mixer in MIXERS.values() for option in mixer.options}
         for name in options - model.used_options:
-            unread[f"model.{name}"] = "no mixer of this model reads it"
-    return unread
+            unused[f"model.{name}"] = "no mixer of this model reads it"
+    return unused

@@ -1,4 +1,4 @@
-"""Merges recipes as nested mappings, before they are checked."""
+"""Merges nested mappings (trees) that become recipes once they are checked."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,8 +12,8 @@ Tree = dict[str, Any]
 
 
 def parse_overrides(overrides: Sequence[str]) -> Tree:
-    """Return the mapping that key.sub=value texts state together."""
-    layer: Tree = {}
+    """Turn a list of key.sub=value into one tree."""
+    merged: Tree = {}
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
@@ -23,14 +23,14 @@ def parse_overrides(overrides: Sequence[str]) -> Tree:
         tree = parse_value(text, shown(override))
         for part in reversed(key.split(".")):
             tree = {part: tree}
-        layer = merge(layer, tree)
-    return layer
+        merged = merge(merged, tree)
+    return merged
 
 
 def merge(base: Any, tree: Any) -> Any:
-    """Return the entries of `tree`, and those of `base` that it lacks.
+    """Return `base` with the entries of `tree` added or replaced.
 
-    A model of another architecture takes nothing from its base.
+    A model of another architecture inherits nothing from its base.
     """
     if not isinstance(base, dict) or not isinstance(tree, dict):
         return tree
@@ -49,14 +49,17 @@ def flatten(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def find_stacks(tree: Tree) -> list[tuple[Tree, str]]:
-    """Return the mappings that describe encoder and decoder, and their keys in the recipe."""
+    """Return the encoder's and the decoder's trees, each with its key in the recipe."""
     model = tree.get("model")
     sides = ("encoder", "decoder") if isinstance(model, dict) else ()
     return [(model[s], f"model.{s}") for s in sides if isinstance(model.get(s), dict)]
 
 
 def size_of_mixers(stack: Tree, size: str, value: Any) -> Any:
-    """Return the entries of `value` for the layers whose mixer takes this size; null elsewhere."""
+    """Return `value`, one size or one per layer, with None for layers whose mixer has none.
+
+    size  width, reach or window
+    """
 
     def takes(mixer: Any) -> bool:
         return isinstance(mixer, str) and mixer in MIXERS and MIXERS[mixer].size == size
@@ -67,6 +70,6 @@ def size_of_mixers(stack: Tree, size: str, value: Any) -> Any:
     if not isinstance(value, list):
         return value if any(map(takes, mixers)) else None
     if len(value) != len(mixers):
-        return value  # which StackConfig will refuse
+        return value  # StackConfig raises the error
     sizes = [v if takes(mixer) else None for v, mixer in zip(value, mixers, strict=True)]
     return sizes if any(v is not None for v in sizes) else None

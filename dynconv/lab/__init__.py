@@ -1,1 +1,1 @@
-"""Around the system: measuring, planning, experiments, and CUDA kernels on a CPU."""
+"""Tools around the system: benchmarks, experiments, cost estimates, CUDA kernels on a CPU."""

@@ -1,4 +1,4 @@
-"""Experiments: the rows of a table, each trained with several seeds, by one resumable command."""
+"""`dynconv ablate`: trains every row of an experiment with several seeds, and can be resumed."""
 
 from dynconv.lab.ablate.ablate import ablate
 
