@@ -9,9 +9,9 @@ import torch
 from dynconv import cli, ops
 from dynconv.lab import ledger
 from dynconv.lab.bench import baselines, cases, measure, operators, table
-from dynconv.lab.bench.baselines import choose
+from dynconv.lab.bench.baselines import choose_implementations
 from dynconv.lab.bench.cases import Shape
-from dynconv.lab.bench.measure import Cpu, Run
+from dynconv.lab.bench.measure import CpuClock, Measurement
 from dynconv.ops.registry import OPERATORS
 
 TINY = ["bench", "ops", "--shapes", "2x9x8x2", "--kernel-size", "3", "--rounds", "2"]
@@ -142,7 +142,9 @@ def test_shapes_of_table_6():
 
 def test_all_implementations_of_an_operator_get_the_same_task():
     outputs = defaultdict(list)
-    for one in baselines.competitors(Shape(2, 9, 8, 2), 3, choose(list(OPERATORS), None)):
+    for one in baselines.iter_implementations(
+        Shape(2, 9, 8, 2), 3, choose_implementations(list(OPERATORS), None)
+    ):
         outputs[one.case.operator].append(one.forward())
         if one.gradient is not None:
             gradients = one.forward_backward()
@@ -174,9 +176,11 @@ def test_a_spread_is_a_median_with_the_least_and_the_most():
 )
 def test_turns_alternate_and_slow_runs_have_the_least(least, order):
     cost = {"a": 0.5, "b": 1.5, "c": 0.2, "d": 1.0}
-    runs = [Run("", name, "forward", call=print) for name in cost]
+    runs = [Measurement("", name, "forward", call=print) for name in cost]
     taken = ""
-    for run in measure.take_turns([*runs, Run("", "e", "forward", note="left out")], 5, 1.0, least):
+    for run in measure.take_turns(
+        [*runs, Measurement("", "e", "forward", note="left out")], 5, 1.0, least
+    ):
         run.times.append(cost[run.impl])
         taken += run.impl
     assert taken == order.replace(" ", "")
@@ -184,7 +188,7 @@ def test_turns_alternate_and_slow_runs_have_the_least(least, order):
 
 
 def test_a_slow_run_has_one_turn(monkeypatch):
-    monkeypatch.setattr(Cpu, "seconds", lambda self, call: self.slow + 1)
+    monkeypatch.setattr(CpuClock, "seconds", lambda self, call: self.slow + 1)
     shape = operators.measure_shape(Shape(2, 9, 8, 2), 3, {"cumulative_mean": ["auto"]}, 3)
     assert [row["forward"]["rounds"] for row in shape["results"]] == [1, 1, 1]
 
@@ -198,21 +202,21 @@ def test_short_calls_are_repeated_and_long_ones_are_not(monkeypatch):
 
     monkeypatch.setattr(measure.time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(measure, "SAMPLE", 0.9)
-    assert Cpu().seconds(run) == 0.25 and len(calls) == 4
+    assert CpuClock().seconds(run) == 0.25 and len(calls) == 4
     monkeypatch.setattr(measure, "SAMPLE", 0.1)
-    assert Cpu().seconds(run) == 0.25 and len(calls) == 5
+    assert CpuClock().seconds(run) == 0.25 and len(calls) == 5
 
 
 def test_memory_is_counted_beyond_the_inputs(capfd):
     x = torch.randn(1000, requires_grad=True)
     with torch.no_grad():
-        assert measure.peak(lambda: x.exp()) == x.nbytes
-        assert measure.peak(lambda: x.exp().exp()) == 2 * x.nbytes
-        assert measure.peak(lambda: x.exp().exp().exp()) == 2 * x.nbytes  # the first is gone
-    with measure.saving([x]) as kept:
+        assert measure.peak_memory(lambda: x.exp()) == x.nbytes
+        assert measure.peak_memory(lambda: x.exp().exp()) == 2 * x.nbytes
+        assert measure.peak_memory(lambda: x.exp().exp().exp()) == 2 * x.nbytes  # the first is gone
+    with measure.record_saved_tensors([x]) as kept:
         out = x.view(10, 100) * x.view(10, 100)
     assert kept == {}  # views of an input are the input
-    with measure.saving([x]) as kept:
+    with measure.record_saved_tensors([x]) as kept:
         out = x.exp().tanh()
     assert sum(kept.values()) == 2 * x.nbytes and out.requires_grad
     assert capfd.readouterr().err == ""
@@ -221,9 +225,9 @@ def test_memory_is_counted_beyond_the_inputs(capfd):
 @pytest.mark.parametrize(("operator", "impl"), [("dynamic_conv", "band"), ("talk_conv", "window")])
 def test_t_by_t_matrices_are_most_of_the_memory(operator, impl, monkeypatch):
     shape = Shape(2, 512, 16, 2)
-    *_, one = baselines.competitors(shape, 5, choose([operator], [impl]))
+    *_, one = baselines.iter_implementations(shape, 5, choose_implementations([operator], [impl]))
     square = 4 * shape.B * shape.H * shape.T**2
-    assert measure.peak(one.forward_backward) / square == pytest.approx(
+    assert measure.peak_memory(one.forward_backward) / square == pytest.approx(
         baselines.MATRICES[impl], rel=0.2
     )
 

@@ -1,4 +1,4 @@
-"""`dynconv bench kernels`: what is known before, what the gate refuses, what is timed and when."""
+"""`dynconv bench kernels`: what is known before, what the check refuses, what is timed and when."""
 
 import json
 import re
@@ -18,9 +18,9 @@ from dynconv.kernels.cuda import build
 from dynconv.lab import simulate
 from dynconv.lab.bench import baselines as cpu_baselines
 from dynconv.lab.bench.cases import Case, Shape, draw, dtype_name
-from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu, race, roofline
-from dynconv.lab.bench.kernels.race import Contest
-from dynconv.lab.bench.measure import Cpu, Run, measure
+from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu_bench, gpu_clock, roofline
+from dynconv.lab.bench.kernels.gpu_bench import GpuBench
+from dynconv.lab.bench.measure import CpuClock, Measurement, measure
 from dynconv.lab.simulate import nvrtc
 
 F32, F64, HALF = torch.float32, torch.float64, torch.bfloat16
@@ -182,7 +182,7 @@ def test_mistakes_are_told_in_one_line(option, value, words, capsys, monkeypatch
 
 
 simulated = pytest.mark.skipif(bool(simulate.missing()), reason=str(simulate.missing()))
-"""tests of the gate run the CUDA kernels, by the simulator"""
+"""tests of the check run the CUDA kernels, by the simulator"""
 
 
 def spoiled(name: str, spoil):
@@ -210,12 +210,12 @@ def unwritten(out):
 def errors(kernels, operator: str, dtype=F64, K: int = 3) -> dict:
     case = Case(operator, K, dtype, Shape(3, 40, 16, 2))
     inputs, g, seed = draw(case, CPU)
-    return correctness.gate(kernels, case, inputs, g, seed)[0]
+    return correctness.check_kernels(kernels, case, inputs, g, seed)[0]
 
 
 def passes(found: list[float], dtype=F64) -> bool:
-    run = Run("light_conv", "cuda", "forward")
-    correctness.judge(run, found, correctness.ALLOWED[dtype_name(dtype)])
+    run = Measurement("light_conv", "cuda", "forward")
+    correctness.record_error(run, found, correctness.TOLERANCE[dtype_name(dtype)])
     assert (run.note is None) == run.right
     return run.right
 
@@ -224,7 +224,7 @@ def passes(found: list[float], dtype=F64) -> bool:
 @pytest.mark.parametrize("operator", bench.OPERATORS)
 @pytest.mark.parametrize(("dtype", "K"), [(F64, 3), (F64, 31), (F32, 9), (HALF, 3)], ids=str)
 def test_right_kernels_pass(operator, dtype, K, monkeypatch):
-    monkeypatch.setattr(correctness, "PART", 2 * 40 * 16)  # two sentences, then one
+    monkeypatch.setattr(correctness, "CHUNK", 2 * 40 * 16)  # two sentences, then one
     for found in errors(simulate.kernels, operator, dtype, K).values():
         assert passes(found, dtype), found
 
@@ -280,7 +280,7 @@ def test_the_mask_has_its_share_and_is_the_same_backward():
 def test_the_mask_is_read_off_the_kernels(K):
     case = Case("dynamic_conv_softmax", K, F64, Shape(2, 20, 16, 2))
     (_, logits), _, seed = draw(case, CPU)
-    kept, _ = correctness.mask(simulate.kernels, case, logits, seed)
+    kept, _ = correctness.dropconnect_mask(simulate.kernels, case, logits, seed)
     wanted = mask(seed.item(), logits.shape, correctness.DROPOUT) != 0
     s = torch.arange(20)[:, None] + torch.arange(K) - K // 2
     inside = ((s >= 0) & (s < 20))[:, None].expand_as(kept)
@@ -288,17 +288,22 @@ def test_the_mask_is_read_off_the_kernels(K):
 
 
 def test_nan_never_passes():
-    run = Run("light_conv", "cuda", "backward")
-    correctness.judge(run, [0.0, nan, 1.0], 1e-6)
+    run = Measurement("light_conv", "cuda", "backward")
+    correctness.record_error(run, [0.0, nan, 1.0], 1e-6)
     assert run.right is False and isnan(run.error) and "nan" in run.note
-    correctness.judge(run := Run("light_conv", "cuda", "backward"), [1e-7, 1e-6], 1e-6)
+    correctness.record_error(
+        run := Measurement("light_conv", "cuda", "backward"), [1e-7, 1e-6], 1e-6
+    )
     assert run.right is True and run.error == pytest.approx(1e-6) and run.note is None
-    assert correctness.error(torch.zeros(3), torch.zeros(3).double()) == 0
-    assert correctness.error(torch.tensor([1.1, 0.0]), torch.tensor([1.0, 0.0]).double()) > 0.09
+    assert correctness.relative_error(torch.zeros(3), torch.zeros(3).double()) == 0
+    assert (
+        correctness.relative_error(torch.tensor([1.1, 0.0]), torch.tensor([1.0, 0.0]).double())
+        > 0.09
+    )
 
 
 def test_memory_is_poisoned_as_long_as_the_kernels_write():
-    with correctness.poisoned():
+    with correctness.fill_with_nan():
         assert torch.empty(9).isnan().all()
     assert not torch.are_deterministic_algorithms_enabled()
 
@@ -325,8 +330,8 @@ def test_a_first_version_that_fails_stops_nobody(monkeypatch):
     assert runs[2].note == "failed: no room in the cache" and runs[2].right is None
 
 
-class OnCpu(Cpu):
-    """Gpu's place: wall clock, and no graphs."""
+class OnCpu(CpuClock):
+    """Replaces GpuClock: wall clock, and no graphs."""
 
     name, stream = "NVIDIA Nothing-1", None
 
@@ -355,9 +360,9 @@ def test_what_fails_becomes_a_note(error, note, fails_at, monkeypatch):
             raise error
 
     monkeypatch.setattr(OnCpu, "seconds", lambda self, call: call() or 1.0)
-    checked = Run("light_conv", "cuda", "forward", lambda: fail, right=True)
-    other = Run("light_conv", "band", "forward", lambda: lambda: None)
-    wrong = Run("light_conv", "cuda", "backward", right=False, note="WRONG")
+    checked = Measurement("light_conv", "cuda", "forward", lambda: fail, right=True)
+    other = Measurement("light_conv", "band", "forward", lambda: lambda: None)
+    wrong = Measurement("light_conv", "cuda", "backward", right=False, note="WRONG")
     measure([checked, other, wrong], OnCpu(), 3, "title")
     assert re.fullmatch(note, checked.note)
     assert checked.right is False and checked.times == []
@@ -365,8 +370,8 @@ def test_what_fails_becomes_a_note(error, note, fails_at, monkeypatch):
     assert wrong.note == "WRONG" and wrong.times == []
 
 
-def contest_of(copied: float, attention_ms: float) -> Contest:
-    made = Contest(OnCpu(), None, 2)
+def gpu_bench_of(copied: float, attention_ms: float) -> GpuBench:
+    made = GpuBench(OnCpu(), None, 2)
     made.copied, made.attention = copied, {"forward": attention_ms}
     return made
 
@@ -374,27 +379,29 @@ def contest_of(copied: float, attention_ms: float) -> Contest:
 def test_a_row_has_its_ratios():
     case = Case("light_conv", 3, F32, SMALL)
     floor = {"bytes": 10**9, "floor_us": 1000.0}
-    run = Run("light_conv", "cuda", "forward", right=True, error=1e-7, peak=2 * case.x_bytes)
+    run = Measurement(
+        "light_conv", "cuda", "forward", right=True, error=1e-7, peak=2 * case.x_bytes
+    )
     run.times = [0.001, 0.002, 0.009]
-    row = contest_of(2000.0, 8.0).row(case, run, floor, 3.0)
+    row = gpu_bench_of(2000.0, 8.0).row(case, run, floor, 3.0)
     assert row["ms"] == 2 and row["gb_per_s"] == 500 and row["copy_share"] == 0.25
     assert row["times_floor"] == 2 and row["attention_by_this"] == 4 and row["eager_by_this"] == 1.5
     assert row["rounds"] == 3 and row["right"] and row["operator"] == "light_conv"
     assert row["peak"] == 2
-    run = Run("light_conv", "cuda", "forward", right=False, error=nan, note="WRONG")
-    row = contest_of(2000.0, 8.0).row(case, run, floor)
+    run = Measurement("light_conv", "cuda", "forward", right=False, error=nan, note="WRONG")
+    row = gpu_bench_of(2000.0, 8.0).row(case, run, floor)
     row = json.loads(json.dumps(row, allow_nan=False))
     assert row["ms"] is None and row["copy_share"] is None and row["error"] == "nan"
 
 
 def test_tables_are_100_columns_wide():
     case = Case("dynamic_conv_softmax", 31, HALF, Shape(1000, 10_000, 1024, 16))
-    run = Run(case.operator, "channels_last", "backward", error=1e-3, peak=10**12)
+    run = Measurement(case.operator, "channels_last", "backward", error=1e-3, peak=10**12)
     run.times, run.note = [9.9999] * 30, "not captured: " + "a reason " * 20
-    small = Run(case.operator, "cuda", "forward", right=False, error=nan, note="WRONG")
+    small = Measurement(case.operator, "cuda", "forward", right=False, error=nan, note="WRONG")
     small.times = [2e-6]
     floor = {"bytes": 10**7, "floor_us": 0.1}
-    rows = [contest_of(4300.0, 700.0).row(case, one, floor, 1e-3) for one in (run, small)]
+    rows = [gpu_bench_of(4300.0, 700.0).row(case, one, floor, 1e-3) for one in (run, small)]
     text = bench.operator_table(rows)
     assert width(text) <= 100
     assert all(part in text for part in ("a reason", "channels_last  backward", "nan", "WRONG"))
@@ -403,11 +410,11 @@ def test_tables_are_100_columns_wide():
 def bench_on_cpu(kernels, tmp_path, monkeypatch, operators=("light_conv",)):
     """The whole command but for the GPU; the exit's number, the file, the text."""
     monkeypatch.setattr(baselines, "first_versions", lambda *arguments: {})
-    monkeypatch.setitem(correctness.ALLOWED, "float32", 1e-6)
+    monkeypatch.setitem(correctness.TOLERANCE, "float32", 1e-6)
     cases = bench.make_cases(["2x12x8x2", "1x9x8x2"], ["float32"], operators, ["3"])
     path, said = tmp_path / "kernels.json", []
-    contest = Contest(OnCpu(), kernels, 3)
-    wrong = bench.measure_cases(contest, cases, "the command", path, said.append)
+    gpu_bench = GpuBench(OnCpu(), kernels, 3)
+    wrong = bench.measure_cases(gpu_bench, cases, "the command", path, said.append)
     return wrong, json.loads(path.read_text()), "\n".join(said)
 
 
@@ -470,14 +477,14 @@ def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
 
 @simulated
 def test_what_is_measured_is_kept_when_the_rest_is_not(tmp_path, monkeypatch):
-    operator = Contest.operator
+    operator = GpuBench.operator
 
     def stop(self, case):
         if case.shape.T == 9:
             raise KeyboardInterrupt
         return operator(self, case)
 
-    monkeypatch.setattr(Contest, "operator", stop)
+    monkeypatch.setattr(GpuBench, "operator", stop)
     with pytest.raises(KeyboardInterrupt):
         bench_on_cpu(simulate.kernels, tmp_path, monkeypatch)
     rows = json.loads((tmp_path / "kernels.json").read_text())["numbers"]["rows"]
@@ -513,10 +520,10 @@ def test_attention_says_how_it_was_made():
 
 @simulated
 def test_pytorch_compiles_once_per_operator_and_dtype(monkeypatch):
-    monkeypatch.setattr(race, "COMPILED", 12)
-    monkeypatch.setattr(race, "compiled", lambda function: function)
+    monkeypatch.setattr(gpu_bench, "COMPILED", 12)
+    monkeypatch.setattr(gpu_bench, "compiled", lambda function: function)
     monkeypatch.setattr(baselines, "first_versions", lambda *arguments: {})
-    one = Contest(OnCpu(), simulate.kernels, 1)
+    one = GpuBench(OnCpu(), simulate.kernels, 1)
     for K, dtype, directions in (
         (3, F32, ["forward", "backward"]),
         (5, F32, []),
@@ -546,9 +553,9 @@ def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
 
 @pytest.fixture
 def capturing(monkeypatch):
-    """A Gpu without a GPU, and the calls of torch.cuda that it makes."""
+    """A GpuClock without a GPU, and the calls of torch.cuda that it makes."""
     calls = []
-    own = gpu.Gpu.__new__(gpu.Gpu)
+    own = gpu_clock.GpuClock.__new__(gpu_clock.GpuClock)
     own.stream, own.pool, own.total = "stream", "pool", torch.zeros(1)
 
     class Capture(nullcontext):

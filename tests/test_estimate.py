@@ -55,7 +55,7 @@ def allocated(recipe: Recipe, shape: BatchShape) -> int:
     ids = torch.randint(100, shape)
     targets = torch.randint(100, (ids.numel(),))
     batch = Batch(ids, ids > 100, ids, targets, torch.arange(ids.numel()))
-    return measure.peak(lambda: loss_of(batch).backward())
+    return measure.peak_memory(lambda: loss_of(batch).backward())
 
 
 ALL = [(m, p) for m in ("dynamic", "light", "attention", "talk") for p in ("float32", "bfloat16")]
@@ -104,7 +104,7 @@ def test_storages_count_once_and_until_they_end():
 
 def test_dropout_and_softmax_keep_what_a_gpu_keeps():
     x = torch.randn(1000, requires_grad=True)
-    with LikeGpu("float32"), measure.saving([x]) as kept:
+    with LikeGpu("float32"), measure.record_saved_tensors([x]) as kept:
         y = F.dropout(x, 0.1)
     assert sum(kept.values()) == 1000
     torch.testing.assert_close(y[y != 0], x[y != 0] / 0.9)

@@ -1,4 +1,4 @@
-"""Lists what `dynconv bench ops` compares: a copy, attention, each operator's implementations."""
+"""Lists what `dynconv bench ops` measures: a copy, attention, each operator's implementations."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -11,18 +11,21 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.errors import UserError
 from dynconv.lab.bench.cases import Case, Shape, attention, draw
-from dynconv.lab.bench.measure import Run
+from dynconv.lab.bench.measure import Measurement
 from dynconv.ops.registry import OPERATORS
 
 LIMIT = 8e9  # bytes
 if hasattr(os, "sysconf"):  # not on Windows
     LIMIT = min(LIMIT, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
-MATRICES = {"band": 2, "window": 9}  # T x T per head that forward and backward hold at their peak
+MATRICES = {"band": 2, "window": 9}  # T x T matrices per head in memory at the peak
 
 
 @dataclass(frozen=True)
-class Competitor:
-    """An implementation with its inputs and, if it has a backward pass, the output's gradient."""
+class Implementation:
+    """An implementation of an operator, with its inputs and the gradient of its output.
+
+    gradient: None if there is no backward pass
+    """
 
     case: Case
     impl: str
@@ -39,16 +42,16 @@ class Competitor:
             return torch.autograd.grad(self.forward(), self.inputs, self.gradient)
 
     def record(self) -> Callable[[], Sequence[Tensor]]:
-        """Run forward, and return a call that runs backward alone and can be repeated."""
+        """Run forward, and return a call that runs only backward, any number of times."""
         with torch.enable_grad():
             out = self.forward()
         grad = torch.autograd.grad
         return partial(grad, out, self.inputs, self.gradient, retain_graph=True)
 
-    def run(self, direction: str) -> Run:
-        """Return what is measured in one direction, with a note if it takes too much memory."""
+    def run(self, direction: str) -> Measurement:
+        """Return a measurement of one direction, with a note if it needs too much memory."""
         call = getattr(self, direction, None)
-        run = Run(self.case.operator, self.impl, direction, lambda: call, self.inputs)
+        run = Measurement(self.case.operator, self.impl, direction, lambda: call, self.inputs)
         if direction == "backward":  # the graph keeps the output alive, as large as its gradient
             run.make, run.kept = self.record, self.gradient.nbytes
         B, T, _, H = self.case.shape
@@ -58,7 +61,9 @@ class Competitor:
         return run
 
 
-def competitors(shape: Shape, K: int, chosen: dict[str, list[str]]) -> Iterator[Competitor]:
+def iter_implementations(
+    shape: Shape, K: int, chosen: dict[str, list[str]]
+) -> Iterator[Implementation]:
     """Yield a copy, attention, and the chosen implementations of each operator, all on the same x.
 
     chosen: names of implementations by operator, as `choose` returns them
@@ -66,20 +71,22 @@ def competitors(shape: Shape, K: int, chosen: dict[str, list[str]]) -> Iterator[
     cpu = torch.device("cpu")
     mean = Case("cumulative_mean", K, torch.float32, shape)
     (x, *_), gradient, _ = draw(mean, cpu)
-    yield Competitor(mean._replace(operator="copy"), "", torch.empty_like(x).copy_, [x], None)
+    yield Implementation(mean._replace(operator="copy"), "", torch.empty_like(x).copy_, [x], None)
     k, v = torch.randn(2, *x.shape, generator=torch.Generator().manual_seed(2))
     inputs = [z.requires_grad_() for z in (x.clone(), k, v)]
     attend = partial(attention, heads=shape.H)
-    yield Competitor(mean._replace(operator="attention"), "", attend, inputs, gradient)
+    yield Implementation(mean._replace(operator="attention"), "", attend, inputs, gradient)
     for operator, impls in chosen.items():
         case = mean._replace(operator=operator)
         inputs = [z.requires_grad_() for z in draw(case, cpu)[0]]
         for impl in impls:
             function = partial(getattr(ops, operator), **case.options(), impl=impl)
-            yield Competitor(case, impl, function, inputs, gradient)
+            yield Implementation(case, impl, function, inputs, gradient)
 
 
-def choose(operators: Sequence[str], impls: Sequence[str] | None) -> dict[str, list[str]]:
+def choose_implementations(
+    operators: Sequence[str], impls: Sequence[str] | None
+) -> dict[str, list[str]]:
     """Return the implementations to measure, by operator; if none are named, all but the oracle.
 
     Raises UserError for an operator or an implementation that does not exist here.

@@ -10,7 +10,7 @@ import torch
 from dynconv.decode import translate
 from dynconv.decode.stepper import Incremental, Recompute
 from dynconv.lab import ledger
-from dynconv.lab.bench.measure import Run, ratios, spread, take_turns
+from dynconv.lab.bench.measure import Measurement, ratios, spread, take_turns
 from dynconv.text import load_parallel
 from dynconv.train import Trained
 
@@ -31,7 +31,7 @@ def bench_decode(
     search = partial(translate, model, vocabularies, lines, config, max_source=data.max_source)
     steppers = {"incremental": Incremental, "recompute": Recompute}
     runs = [
-        Run("translate", name, "forward", call=partial(search, stepper=stepper))
+        Measurement("translate", name, "forward", call=partial(search, stepper=stepper))
         for name, stepper in steppers.items()
     ]
     command = shlex.join(["dynconv", "bench", "decode", str(directory)])

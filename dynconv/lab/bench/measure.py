@@ -1,6 +1,6 @@
-"""How `dynconv bench` measures: runs take turns, and a clock counts their seconds and memory.
+"""Measures time and memory of implementations, which take turns so that noise affects all alike.
 
-There are two clocks: `Cpu` below, and `Gpu` in kernels/gpu.py.
+A clock does the measuring: `CpuClock` below, or `GpuClock` of kernels/gpu_clock.py.
 """
 
 import os
@@ -15,19 +15,19 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-SAMPLE = 0.01  # seconds that one measurement lasts at least
+SAMPLE = 0.01  # minimum seconds of one timing
 
 
 @dataclass
-class Run:
-    """One implementation in one direction: how to call it, and what was measured of it."""
+class Measurement:
+    """One implementation in one direction: how to call it, and the results so far."""
 
     operator: str
     impl: str
     direction: str
     """forward, backward, or forward_backward for both at once"""
     make: Callable[[], Callable[[], object]] | None = None
-    """returns the call to time, having done what must precede it, such as recording a graph"""
+    """prepares (runs forward, for example) and returns the call to time"""
     inputs: Sequence[Tensor] = ()
     kept: int = 0
     """bytes of an output that the call keeps alive"""
@@ -36,7 +36,7 @@ class Run:
     times: list[float] = field(default_factory=list)
     """seconds of one call, one entry per turn"""
     peak: int | None = None
-    """most bytes that one call holds beyond its inputs, including what was saved before it"""
+    """peak bytes of one call beyond its inputs, including what was saved before it"""
     saved: int | None = None
     """bytes that forward saves for backward, where they are counted"""
     right: bool | None = None
@@ -51,8 +51,8 @@ class Run:
         return median(self.times) * 1e3 if self.times else None
 
     @contextmanager
-    def noting_failures(self) -> Iterator[None]:
-        """Turn an exception into a note, so that the other runs can be timed all the same."""
+    def note_failure(self) -> Iterator[None]:
+        """Turn an exception into a note, and go on with the other measurements."""
         try:
             yield
         except Exception as error:  # of many kinds where PyTorch compiles
@@ -63,17 +63,17 @@ class Run:
             self.right = None if self.right is None else False
 
 
-class Cpu:
+class CpuClock:
     """Measures wall-clock time, and the memory that PyTorch's allocator hands out."""
 
     device = torch.device("cpu")
-    slow, least = 2.0, 1  # seconds of a call after which a run has no more than `least` turns
+    slow, least = 2.0, 1  # a run whose call takes more than `slow` seconds has `least` turns
 
-    def prepare(self, run: Run) -> None:
-        """Count the memory of a first call, which also warms up."""
+    def prepare(self, run: Measurement) -> None:
+        """Measure the memory of a first call, which also warms up."""
         run.call = run.make()
-        with saving(run.inputs) as saved:
-            run.peak = peak(run.call)
+        with record_saved_tensors(run.inputs) as saved:
+            run.peak = peak_memory(run.call)
         run.saved = sum(saved.values())
 
     def seconds(self, call: Callable[[], object]) -> float:
@@ -86,30 +86,30 @@ class Cpu:
         return passed / calls
 
 
-def measure(runs: Sequence[Run], clock: Cpu, rounds: int, title: str) -> None:
+def measure(runs: Sequence[Measurement], clock: CpuClock, rounds: int, title: str) -> None:
     """Prepare and time the runs that have no note yet, with a progress bar called `title`.
 
-    clock: Cpu, or Gpu of kernels/gpu.py
+    clock: CpuClock, or GpuClock of kernels/gpu_clock.py
     """
     from tqdm import tqdm
 
     for run in tqdm(runs, f"{title}, memory", disable=None, leave=False):
         if run.note is None:
-            with run.noting_failures():
+            with run.note_failure():
                 clock.prepare(run)
     turns = take_turns(runs, rounds, clock.slow, clock.least)
     for run in tqdm(turns, f"{title}, time", rounds * len(runs), disable=None, leave=False):
-        with run.noting_failures():
+        with run.note_failure():
             run.times.append(clock.seconds(run.call))
 
 
 def take_turns(
-    runs: Sequence[Run], rounds: int, slow: float = inf, least: int = 1
-) -> Iterator[Run]:
+    runs: Sequence[Measurement], rounds: int, slow: float = inf, least: int = 1
+) -> Iterator[Measurement]:
     """Yield the run to time next: each of them once a round, in reverse order every other round.
 
-    Whatever slows the machine for a while then slows neighbours alike. The caller appends the time
-    to `run.times`. A run of which one call took more than `slow` seconds has only `least` turns.
+    So a slow moment of the machine affects neighbours alike. The caller appends the time to
+    `run.times`. After a call of more than `slow` seconds a run has no more than `least` turns.
     """
     for number in range(rounds):
         for run in runs[:: -1 if number % 2 else 1]:
@@ -118,24 +118,24 @@ def take_turns(
 
 
 def ratios(above: list[float], below: list[float]) -> list[float]:
-    """Return one time divided by the other, for each round in which both were measured.
+    """Return above / below for each round in which both were measured.
 
-    If there are fewer than three such rounds, one slow moment would decide: then the list has one
-    entry, the quotient of the medians.
+    With fewer than three such rounds one slow moment would decide, so the list then has one entry,
+    the quotient of the medians.
     """
     quotients = [a / b for a, b in zip(above, below, strict=False)]
     return [median(above) / median(below)] if len(quotients) in (1, 2) else quotients
 
 
 def spread(name: str, values: list[float]) -> dict:
-    """Return the median under `name`, and the least and greatest value under `name_range`."""
+    """Return the median under `name`, and the minimum and maximum under `name_range`."""
     if not values:
         return {name: None, f"{name}_range": None}
     return {name: median(values), f"{name}_range": [min(values), max(values)]}
 
 
-def four_digits(values: dict) -> dict:
-    """Return the values with floats rounded to four significant digits, more than a time has."""
+def round_floats(values: dict) -> dict:
+    """Round floats to four significant digits, more than timings are accurate to."""
 
     def rounded(value):
         if isinstance(value, list):
@@ -150,17 +150,16 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def peak(call: Callable[[], object]) -> int:
-    """Return the most bytes that one call holds at a time, not counting what existed before it.
+def peak_memory(call: Callable[[], object]) -> int:
+    """Return the peak bytes that one call allocates through PyTorch's CPU allocator.
 
-    This is what PyTorch's CPU allocator hands out; memory that libraries such as oneDNN allocate
-    for themselves is missing.
+    What libraries such as oneDNN allocate for themselves is not counted.
     """
     with _quiet(), torch.autograd.profiler.profile(profile_memory=True) as profiler:
         call()
     held = highest = 0
     for event in profiler.kineto_results.events():
-        if event.name() == "[memory]":  # an allocation, or with a negative size its end
+        if event.name() == "[memory]":  # an allocation, or a release if negative
             held += event.nbytes()
             highest = max(highest, held)
     return highest
@@ -168,7 +167,7 @@ def peak(call: Callable[[], object]) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Drop what is written to stderr: the C++ code of torch 2.13 writes two lines per profile."""
+    """Silence stderr: the profiler of torch 2.13 writes two lines to it every time."""
     stderr = os.dup(2)
     with open(os.devnull, "w") as nothing:
         os.dup2(nothing.fileno(), 2)
@@ -180,8 +179,8 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def saving(inputs: Sequence[Tensor]) -> Iterator[dict[int, int]]:
-    """Collect what autograd saves for the backward pass: address to bytes, without the inputs."""
+def record_saved_tensors(inputs: Sequence[Tensor]) -> Iterator[dict[int, int]]:
+    """Collect what autograd saves for backward, except the inputs: bytes by address."""
     own = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     saved: dict[int, int] = {}
 

@@ -1,4 +1,4 @@
-"""`dynconv bench ops`: every implementation of every operator against a copy and attention."""
+"""`dynconv bench ops`: times all implementations of the operators, a copy and attention."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,9 +7,9 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.lab import ledger
-from dynconv.lab.bench.baselines import choose, competitors
+from dynconv.lab.bench.baselines import choose_implementations, iter_implementations
 from dynconv.lab.bench.cases import Shape, parse_shape
-from dynconv.lab.bench.measure import Cpu, four_digits, measure, ratios, spread
+from dynconv.lab.bench.measure import CpuClock, measure, ratios, round_floats, spread
 from dynconv.lab.bench.table import Column, digits, table
 from dynconv.ops.registry import OPERATORS
 
@@ -32,7 +32,7 @@ def bench_ops(
     if kernel_size < 3 or kernel_size % 2 == 0:
         raise UserError(f"kernel size {kernel_size} must be odd and at least 3")
     sizes = [parse_shape(text) for text in shapes]
-    chosen = choose(operators or list(OPERATORS), impls)
+    chosen = choose_implementations(operators or list(OPERATORS), impls)
     output = ledger.output_path("bench-ops", output)
     threads = torch.get_num_threads()
     command = ["dynconv bench ops", "--shapes", ",".join(shapes), "--operators", ",".join(chosen)]
@@ -54,13 +54,13 @@ def bench_ops(
 def measure_shape(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> dict:
     """Return the numbers of one shape, as they are written to the file."""
     rows, runs = [], []
-    for one in competitors(shape, K, chosen):
+    for one in iter_implementations(shape, K, chosen):
         directions = ["forward"] if one.gradient is None else ["forward", "forward_backward"]
         rows.append({"operator": one.case.operator, "impl": one.impl or None})
         runs += [(rows[-1], one.run(direction)) for direction in directions]
     size = one.case.x_bytes
     with torch.no_grad():
-        measure([run for _, run in runs], Cpu(), rounds, f"T = {shape.T:,}")
+        measure([run for _, run in runs], CpuClock(), rounds, f"T = {shape.T:,}")
     times = {(run.operator, run.direction): run.times for _, run in runs}
     for row, run in runs:
         if run.note:
@@ -73,7 +73,7 @@ def measure_shape(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: in
         numbers["peak"] = run.peak / size
         if run.direction == "forward_backward":
             numbers["saved"] = run.saved / size
-        row[run.direction] = four_digits(numbers)
+        row[run.direction] = round_floats(numbers)
     return {**shape._asdict(), "x_bytes": size, "results": rows}
 
 
@@ -86,7 +86,7 @@ def header(report: dict, rounds: int) -> str:
             ledger.describe_origin(report),
             f"{threads} thread{'s' if threads > 1 else ''}, load {report['load']['before']}",
             f"{numbers['dtype']}, K = {K} centred on each position, attention without a mask",
-            f"ms: medians of {rounds} rounds by turns, of 1 for a call of more than {Cpu.slow:g} s",
+            f"ms: medians of {rounds} rounds by turns, of 1 if a call takes {CpuClock.slow:g} s",
             "x copy, faster: medians over common rounds of time / copy's, of attention's / time;",
             "        with fewer than 3 common rounds, of the medians",
             "memory: multiples of x beyond the inputs; PyTorch's peak forward and with backward,",

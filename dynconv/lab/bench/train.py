@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import Recipe, find_recipe, load_recipe
 from dynconv.lab import ledger
-from dynconv.lab.bench.measure import Cpu
+from dynconv.lab.bench.measure import CpuClock
 from dynconv.models import build
 from dynconv.tasks import task_of
 from dynconv.text import open_prepared
@@ -120,7 +120,7 @@ def peak(precision: str, device: torch.device) -> float:
             torch.cuda.synchronize()
 
     product()
-    return 2 * SIDE**3 / min(Cpu().seconds(product) for _ in range(5))
+    return 2 * SIDE**3 / min(CpuClock().seconds(product) for _ in range(5))
 
 
 def random_text(directory: Path, lines: int, sides: Sequence[str]) -> Path:

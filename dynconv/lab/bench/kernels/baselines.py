@@ -1,4 +1,4 @@
-"""Lists a kernel's competitors: PyTorch's implementations, and the first version in its source."""
+"""Lists what a kernel is compared with: PyTorch's implementations, and its own first version."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -12,14 +12,23 @@ from dynconv import ops
 from dynconv.kernels.cuda.call import launch_on_gpu
 from dynconv.kernels.cuda.launches import NUMBERS, Launch, array, dropconnect, strides
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
-from dynconv.lab.bench.kernels import roofline
-from dynconv.lab.bench.kernels.correctness import ALLOWED, DROPOUT, error, gate, judge, poisoned
-from dynconv.lab.bench.measure import Run
+from dynconv.lab.bench.kernels.calls import call_backward, call_forward
+from dynconv.lab.bench.kernels.correctness import (
+    DROPOUT,
+    TOLERANCE,
+    check_kernels,
+    fill_with_nan,
+    record_error,
+    relative_error,
+)
+from dynconv.lab.bench.measure import Measurement
 from dynconv.lab.simulate.launch import launch_on_cpu
 
-LOOSE = ALLOWED | {"float32": 1e-4}  # for v1, which adds a kernel's gradient up in one long sum
+LOOSE_TOLERANCE = TOLERANCE | {
+    "float32": 1e-4
+}  # for v1, which adds a kernel's gradient up in one long sum
 
-FIRST = {
+FIRST_VERSIONS = {
     "light_conv": ("lightconv.cu", "light_conv_v1"),
     "dynamic_conv": ("dynamicconv.cu", "dynamic_conv_v1"),
     "dynamic_conv_softmax": ("softmaxconv.cu", "softmax_conv_v1"),
@@ -30,13 +39,13 @@ FIRST = {
 def first_versions(
     case: Case, inputs: Sequence[Tensor], g: Tensor, seed: Tensor
 ) -> dict[str, Callable[[], list[Tensor]]]:
-    """Return calls of v1, the first version in each source, by direction if it has all of it."""
+    """Return calls of v1, the first version in each source: forward, and backward if it exists."""
     x, *others = inputs
     pad = case.K // 2
     sizes = *case.shape, pad if case.operator == "talk_conv" else case.K, pad
 
     def start(source: str, name: str, like: Tensor, *arguments) -> None:
-        """Launch a thread for each number of `like`."""
+        """Launch one thread per element of `like`."""
         grid = -(-like.numel() // 256), (256, 1), 0
         launch = Launch(source, name, (NUMBERS[x.dtype],), *grid, arguments)
         (launch_on_gpu if x.is_cuda else launch_on_cpu)(launch, list(arguments))
@@ -47,7 +56,7 @@ def first_versions(
     def forward() -> list[Tensor]:
         out, moves = torch.empty_like(x), steps(x, *(z for z in others if z.dim() == 4))
         seeds, drop = ([seed], dropconnect(DROPOUT)) if case.operator == SEEDED else ([], [])
-        start(*FIRST[case.operator], x, x, *others, *seeds, out, *sizes, *drop, *moves)
+        start(*FIRST_VERSIONS[case.operator], x, x, *others, *seeds, out, *sizes, *drop, *moves)
         return [out]
 
     def backward() -> list[Tensor]:
@@ -56,7 +65,7 @@ def first_versions(
             start("talk.cu", "talk_grad_v1", x, g, x, *others, *gradients, *sizes, *moves)
             return gradients
         dx, dweight = gradients
-        start(*FIRST["light_conv"], x, g, others[0].flip(1), dx, *sizes, *steps(g))
+        start(*FIRST_VERSIONS["light_conv"], x, g, others[0].flip(1), dx, *sizes, *steps(g))
         start("lightconv.cu", "light_weight_grad_v1", dweight, g, x, dweight, *sizes, *moves)
         return gradients
 
@@ -67,7 +76,7 @@ def first_versions(
 
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return the function compiled by torch.compile; its forward pass is that of training."""
+    """Compile a function with torch.compile, with gradients enabled as in training."""
     import torch._functorch.config
 
     torch._functorch.config.donated_buffer = False  # else retain_graph is refused
@@ -75,7 +84,7 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return torch.enable_grad()(torch.compile(function, dynamic=False))
 
 
-def eager(case: Case) -> dict[str, Callable[..., Tensor]]:
+def eager_implementations(case: Case) -> dict[str, Callable[..., Tensor]]:
     """Return PyTorch's implementations by name.
 
     For dynamic_conv_softmax both make the weights first; "separate" then takes what `auto` chooses
@@ -93,25 +102,29 @@ def eager(case: Case) -> dict[str, Callable[..., Tensor]]:
     return functions | ({"shifted": shifted} if operator == SEEDED else {})
 
 
-def kernel_runs(kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tensor) -> list[Run]:
-    """Return the checked runs of the kernels in use and of their first versions."""
+def kernel_runs(
+    kernels, case: Case, inputs: list[Tensor], g: Tensor, seed: Tensor
+) -> list[Measurement]:
+    """Check the kernels in use and their first versions; return them, ready to be timed."""
     dropconnect = (seed, DROPOUT) if case.operator == SEEDED else ()
-    errors, expected = gate(kernels, case, inputs, g, seed)
+    errors, expected = check_kernels(kernels, case, inputs, g, seed)
     calls = {
-        "forward": partial(roofline.call_forward, kernels, case, inputs, *dropconnect),
-        "backward": partial(roofline.call_backward, kernels, case, g, inputs, *dropconnect),
+        "forward": partial(call_forward, kernels, case, inputs, *dropconnect),
+        "backward": partial(call_backward, kernels, case, g, inputs, *dropconnect),
     }
     dtype, runs = dtype_name(case.dtype), []
     for direction, call in calls.items():
-        runs.append(Run(case.operator, "cuda", direction, lambda call=call: call))
-        judge(runs[-1], errors[direction], ALLOWED[dtype])
+        runs.append(Measurement(case.operator, "cuda", direction, lambda call=call: call))
+        record_error(runs[-1], errors[direction], TOLERANCE[dtype])
     for direction, call in first_versions(case, inputs, g, seed).items():
-        runs.append(Run(case.operator, "v1", direction, lambda call=call: call))
+        runs.append(Measurement(case.operator, "v1", direction, lambda call=call: call))
         wanted = expected[:1] if direction == "forward" else expected[1:]
-        with runs[-1].noting_failures():
-            with poisoned():
+        with runs[-1].note_failure():
+            with fill_with_nan():
                 results = call()
-            judge(runs[-1], list(map(error, results, wanted)), LOOSE[dtype])
+            record_error(
+                runs[-1], list(map(relative_error, results, wanted)), LOOSE_TOLERANCE[dtype]
+            )
     return runs
 
 

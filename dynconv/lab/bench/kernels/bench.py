@@ -1,7 +1,7 @@
-"""`dynconv bench kernels`: checks each CUDA kernel, and then times it.
+"""`dynconv bench kernels`: checks each CUDA kernel against float64, and times those that pass.
 
-Only a kernel that agrees with float64 arithmetic is timed. It is compared with its floor, a copy,
-attention, PyTorch's implementations, and the first version in its source.
+A kernel's time is compared with its floor, a copy, attention, PyTorch's implementations, and the
+first version in its source.
 """
 
 import re
@@ -17,15 +17,15 @@ from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.launches import NUMBERS
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
-from dynconv.lab.bench.kernels.gpu import Gpu
+from dynconv.lab.bench.kernels.gpu_bench import GpuBench
+from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.kernels.predict import predict
-from dynconv.lab.bench.kernels.race import Contest
 from dynconv.lab.bench.table import WIDTH, Column, size, table
 
 DTYPES = {dtype_name(dtype): dtype for dtype in NUMBERS}
 OPERATORS = ["light_conv", "dynamic_conv", SEEDED, "talk_conv"]
 ABOUT = (
-    "us: medians of graphs played by turns, each after L2 was emptied; GB/s: by the bytes of the "
+    "us: medians of graphs replayed in turns, each with a cold L2; GB/s: by the bytes of the "
     "floor; copy: share of the GB/s of a copy of x; floor: times the floor; attn, eager: times "
     "faster than attention, and than the best of PyTorch's eager implementations; memory: "
     "multiples of x beyond the inputs, backward with what was saved; error: of the norm, against "
@@ -80,12 +80,12 @@ def bench_kernels(
         raise UserError(
             f"no CUDA kernels here: {reason}; without a GPU, --plan tells what to expect"
         )
-    contest = Contest(Gpu(), torch.ops.dynconv, rounds)
-    return measure_cases(contest, cases, f"dynconv bench kernels {command}", output, say)
+    gpu_bench = GpuBench(GpuClock(), torch.ops.dynconv, rounds)
+    return measure_cases(gpu_bench, cases, f"dynconv bench kernels {command}", output, say)
 
 
 def measure_cases(
-    contest: Contest,
+    gpu_bench: GpuBench,
     cases: Sequence[Case],
     command: str,
     output: Path | None,
@@ -95,7 +95,7 @@ def measure_cases(
 
     The file, by default data/results/kernels-DEVICE.json, is written after each operator.
     """
-    clock, rows = contest.clock, []
+    clock, rows = gpu_bench.clock, []
     slug = re.sub("[^a-z0-9]+", "-", clock.name.lower()).strip("-")
     output = ledger.output_path(f"kernels-{slug}", output)
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
@@ -103,7 +103,7 @@ def measure_cases(
     with torch.no_grad(), torch.cuda.stream(clock.stream):
         where = f"{ledger.describe_origin(report)}, load {report['load']['before']}"
         say("\n".join([*wrap(where, WIDTH), "", *wrap(ABOUT, WIDTH)]))
-        for measured in contest.tables(cases):
+        for measured in gpu_bench.tables(cases):
             rows += measured
             ledger.write(output, report)
             say(operator_table(measured))

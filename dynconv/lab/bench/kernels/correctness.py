@@ -1,4 +1,4 @@
-"""Checks whether a kernel is right: compares it with float64 arithmetic on the same inputs."""
+"""Checks kernels against float64 arithmetic on the same inputs, before they are timed."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,17 +10,17 @@ from torch import Tensor
 from dynconv import ops
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
-from dynconv.lab.bench.kernels import roofline
-from dynconv.lab.bench.measure import Run
+from dynconv.lab.bench.kernels.calls import call_backward, call_forward
+from dynconv.lab.bench.measure import Measurement
 
-DROPOUT = 0.1  # the share of DropConnect
-ALLOWED = {"float32": 5e-7, "bfloat16": 2**-8, "float16": 2**-10, "float64": 1e-12}
-PART = 2**24  # numbers of x that are converted to float64 at a time
+DROPOUT = 0.1  # DropConnect: the probability with which a weight is dropped
+TOLERANCE = {"float32": 5e-7, "bfloat16": 2**-8, "float16": 2**-10, "float64": 1e-12}
+CHUNK = 2**24  # elements of x that are converted to float64 at a time
 
 
 @contextmanager
-def poisoned() -> Iterator[None]:
-    """Fill new memory with NaN, so that what a kernel forgets to write shows."""
+def fill_with_nan() -> Iterator[None]:
+    """Fill newly allocated tensors with NaN, which reveals elements that a kernel never writes."""
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -29,14 +29,14 @@ def poisoned() -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
-def error(result: Tensor, expected: Tensor) -> float:
-    """Return the error relative to the norm; NaN if there is a NaN anywhere."""
+def relative_error(result: Tensor, expected: Tensor) -> float:
+    """Return |result - expected| / |expected|; NaN if any element is NaN."""
     size = expected.norm().item()
     return (result.double() - expected).norm().item() / (size or 1)
 
 
-def judge(run: Run, errors: Sequence[float], allowed: float) -> None:
-    """Record a run's largest error, and note it if it is not allowed; NaN never is."""
+def record_error(run: Measurement, errors: Sequence[float], allowed: float) -> None:
+    """Record the largest error of a run; a note says if it, or a NaN, exceeds `allowed`."""
     run.right = all(one <= allowed for one in errors)
     run.error = torch.tensor(errors).max().item()
     if not run.right:
@@ -51,7 +51,7 @@ def reference(
     factor: what DropConnect multiplies the softmax by, (B, T, H, K)
     """
     B, T, C, _ = case.shape
-    pad, size, parts = case.K // 2, max(1, PART // (T * C)), []
+    pad, size, parts = case.K // 2, max(1, CHUNK // (T * C)), []
     for rows in (slice(first, first + size) for first in range(0, B, size)):
         some = [z if z.dim() == 2 else z[rows] for z in inputs]
         leaves = [z.detach().to(torch.float64, copy=True).requires_grad_() for z in some]
@@ -66,15 +66,16 @@ def reference(
                 out = getattr(ops, case.operator)(*leaves, pad_left=pad, impl="shifted")
             gradients = torch.autograd.grad(out, leaves, g[rows].double())
         parts.append([out.detach(), *gradients])
-    # A kernel that all sentences share has the sum of their gradients.
+    # The gradient of a kernel that all sentences share is the sum over sentences.
     return [sum(z) if z[0].dim() == 2 else torch.cat(z) for z in zip(*parts, strict=True)]
 
 
-def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, bool]:
-    """Return which weights DropConnect keeps, (B, T, H, K), and whether their share is right.
+def dropconnect_mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, bool]:
+    """Return which weights DropConnect keeps, (B, T, H, K), and whether it keeps enough of them.
 
-    The kernels themselves show it: if channel r of a head is 1 at positions r, r + period, ... and
-    0 elsewhere, each output is the weight of the one tap that meets such a position.
+    We read the mask off the kernel's output: if channel r of a head is 1 at positions r,
+    r + period, ... and 0 elsewhere, each output is the weight of the one tap that meets such a
+    position.
     """
     (B, T, C, H), K, R = case.shape, case.K, case.shape.C // case.shape.H
     period = R * -(-K // R)  # no two taps of one position meet the same channel
@@ -83,7 +84,7 @@ def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, boo
     for first in range(0, period, R):
         units = (t[:, None] % period == first + r).to(logits.dtype)  # (T, R)
         x = units.repeat(1, H).expand(B, T, C).contiguous()
-        out = roofline.call_forward(kernels, case, [x, logits], seed, DROPOUT)
+        out = call_forward(kernels, case, [x, logits], seed, DROPOUT)
         weights.append(out.unflatten(2, (H, R)))
     s = t[:, None] + torch.arange(K, device=t.device) - K // 2  # (T, K): the position a tap meets
     index = (s % period)[:, None].expand(B, T, H, K)
@@ -94,25 +95,25 @@ def mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple[Tensor, boo
     return kept, abs(share - (1 - DROPOUT)) <= 6 * (DROPOUT * (1 - DROPOUT) / count) ** 0.5
 
 
-def gate(
+def check_kernels(
     kernels, case: Case, inputs: Sequence[Tensor], g: Tensor, seed: Tensor
 ) -> tuple[dict[str, list[float]], list[Tensor]]:
-    """Return the errors of both directions, and the expected results, with DropConnect if any.
+    """Run both directions; return their relative errors, and the float64 results.
 
     kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
     errors: dict[str, list[float]] = {"forward": [], "backward": []}
     for drop in (False, True) if case.operator == SEEDED else (False,):
         dropconnect, factor = (seed, DROPOUT) if drop else (None, 0.0), None
-        with poisoned():
-            out = roofline.call_forward(kernels, case, inputs, *dropconnect)
-            gradients = roofline.call_backward(kernels, case, g, inputs, *dropconnect)
+        with fill_with_nan():
+            out = call_forward(kernels, case, inputs, *dropconnect)
+            gradients = call_backward(kernels, case, g, inputs, *dropconnect)
             if drop:
-                kept, right = mask(kernels, case, inputs[1], seed)
+                kept, right = dropconnect_mask(kernels, case, inputs[1], seed)
                 scale = torch.tensor(1 / (1 - DROPOUT), dtype=accumulator(case.dtype))
                 factor = kept.double() * scale.item()  # as exact as the kernels have it
                 errors["forward"] += [] if right else [inf]
         expected = reference(case, inputs, g, factor)
-        errors["forward"].append(error(out, expected[0]))
-        errors["backward"] += map(error, gradients, expected[1:])
+        errors["forward"].append(relative_error(out, expected[0]))
+        errors["backward"] += map(relative_error, gradients, expected[1:])
     return errors, expected

@@ -12,6 +12,7 @@ from dynconv.kernels.cuda.build import code
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels import roofline
+from dynconv.lab.bench.kernels.calls import list_launches
 from dynconv.lab.bench.table import WIDTH, Column, size, table
 from dynconv.lab.simulate import nvrtc
 
@@ -25,7 +26,7 @@ def resources(cases: Sequence[Case]) -> list[dict]:
     """
     dynamic: dict[str, dict[str, int]] = defaultdict(dict)  # by source and kernel
     for case in cases:
-        for launch in chain(*roofline.launches_of(case).values()):
+        for launch in chain(*list_launches(case).values()):
             kernels = dynamic[launch.source]
             kernels[launch.kernel] = max(launch.shared, kernels.get(launch.kernel, 0))
     rows = []

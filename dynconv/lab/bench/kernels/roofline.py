@@ -4,7 +4,6 @@ The rates are assumed to be those of an NVIDIA H200. From them follow floors, wh
 implementation can beat, and expected times, which a measurement may refute.
 """
 
-from collections.abc import Sequence
 from math import prod
 
 import torch
@@ -12,43 +11,14 @@ import torch
 from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.launches import TILE, Launch, contiguous
 from dynconv.kernels.dtypes import accumulator
-from dynconv.lab.bench.cases import SEEDED, Case
+from dynconv.lab.bench.cases import Case
+from dynconv.lab.bench.kernels.calls import list_launches
 
 COPY = 4.3e12  # bytes per second, read and written
 FMA = 60e12  # operations a second on float32; half as many on float64
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
 LAUNCH = 2.5e-6  # seconds
 REACHED = 0.85  # of the nearest limit
-
-
-def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
-    """Call the case's operator and return its output.
-
-    kernels: torch.ops.dynconv, other Kernels, or the module `launches`, which returns a Plan
-    """
-    if case.operator == "talk_conv":
-        return kernels.talk(*inputs, case.K // 2, case.K // 2)
-    if case.operator == SEEDED:
-        return kernels.conv_softmax(*inputs, seed, dropout, case.K // 2)
-    return kernels.conv(*inputs, case.K // 2)
-
-
-def call_backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: float = 0.0):
-    """Call the operator's backward pass and return all inputs' gradients; see `call_forward`."""
-    if case.operator == "talk_conv":
-        return kernels.talk_backward(g, *inputs, case.K // 2, case.K // 2)
-    if case.operator == SEEDED:
-        return kernels.conv_softmax_backward(g, *inputs, seed, dropout, case.K // 2)
-    return kernels.conv_backward(g, *inputs, case.K // 2)
-
-
-def launches_of(case: Case) -> dict[str, tuple[Launch, ...]]:
-    """Return what each direction launches."""
-    inputs = [contiguous(shape, dtype) for shape, dtype in case.inputs()]
-    return {
-        "forward": call_forward(launches, case, inputs).launches,
-        "backward": call_backward(launches, case, inputs[0], inputs).launches,
-    }
 
 
 def minimum_bytes(case: Case) -> dict[str, int]:
@@ -125,7 +95,7 @@ def predict(case: Case) -> dict[str, dict]:
     """
     fma = FMA / 2 if case.dtype == torch.float64 else FMA
     rates, rows = (COPY, fma, MULTIPROCESSORS * CLOCK), {}
-    for direction, launched in launches_of(case).items():
+    for direction, launched in list_launches(case).items():
         total = sum(cycles(case, launch) for launch in launched)
         counts = minimum_bytes(case)[direction], operations(case)[direction], total
         us = [count / rate * 1e6 for count, rate in zip(counts, rates, strict=True)]

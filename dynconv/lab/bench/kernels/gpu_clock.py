@@ -9,13 +9,13 @@ from shutil import which
 import torch
 
 from dynconv.kernels.cuda.build import cupy
-from dynconv.lab.bench.measure import Run, first_line
+from dynconv.lab.bench.measure import Measurement, first_line
 
 
-class Gpu:
-    """Measures on the current GPU, on a stream of its own: graphs cannot be captured on another."""
+class GpuClock:
+    """Measures CUDA graphs on the current GPU, captured and replayed on a side stream."""
 
-    slow, least = 0.05, 3  # seconds of a call after which a run has no more than `least` turns
+    slow, least = 0.05, 3  # see CpuClock
 
     def __init__(self):
         self.device = torch.device("cuda", torch.cuda.current_device())
@@ -37,18 +37,19 @@ class Gpu:
         return {"device": self.name, "versions": versions | driver}
 
     def new_pool(self) -> None:
-        """Start a new memory pool for the next graphs, when the ones before are gone.
+        """Free the previous graphs and start a new memory pool for the next ones.
 
-        Its graphs share memory: one plays after the other, and none reads what another wrote.
+        Graphs of a pool may share memory: they replay one at a time, and none reads the output of
+        another.
         """
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         self.pool = torch.cuda.graph_pool_handle()
 
-    def prepare(self, run: Run) -> None:
+    def prepare(self, run: Measurement) -> None:
         """Warm up, count the memory of a call, and capture it as a graph."""
-        run.make()()  # whatever is compiled, chosen or allocated once
+        run.make()()  # compiles, chooses and allocates what later calls reuse
         before = torch.cuda.memory_allocated()
         call = run.make()
         torch.cuda.reset_peak_memory_stats()
@@ -60,8 +61,8 @@ class Gpu:
     def capture(self, call: Callable[[], object]) -> tuple[Callable[[], object], str | None]:
         """Return the call as a graph and None; or the call itself and why it is not captured.
 
-        What waits for the GPU cannot be captured. That is tested before, because a failed capture
-        leaves the allocator and the generator as if it went on.
+        A call that synchronises with the GPU cannot be captured. We test for that first, because a
+        failed capture leaves the allocator and the random generator in capture mode.
         """
         graph = torch.cuda.CUDAGraph()
         capturing = False

@@ -1,4 +1,4 @@
-"""Lets a case's kernels compete, and turns the results into rows of the file."""
+"""Times the kernels of a case and what they are compared with, as rows of the results file."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
@@ -9,28 +9,33 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dynconv.lab.bench.baselines import Competitor
+from dynconv.lab.bench.baselines import Implementation
 from dynconv.lab.bench.cases import Case, Shape, attention, draw
 from dynconv.lab.bench.kernels import roofline
-from dynconv.lab.bench.kernels.baselines import attention_backend, compiled, eager, kernel_runs
-from dynconv.lab.bench.kernels.gpu import Gpu
-from dynconv.lab.bench.measure import Run, first_line, four_digits, measure
+from dynconv.lab.bench.kernels.baselines import (
+    attention_backend,
+    compiled,
+    eager_implementations,
+    kernel_runs,
+)
+from dynconv.lab.bench.kernels.gpu_clock import GpuClock
+from dynconv.lab.bench.measure import Measurement, first_line, measure, round_floats
 
 COMPILED = 1000  # the length T at which PyTorch compiles once per operator and dtype
 DIRECTIONS = "forward", "backward"
 
 
-class Contest:
-    """Measures on one GPU; holds what the measurements of a command share.
+class GpuBench:
+    """Runs the measurements of one command on one GPU.
 
     kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
 
-    def __init__(self, clock: Gpu, kernels, rounds: int):
+    def __init__(self, clock: GpuClock, kernels, rounds: int):
         self.clock, self.kernels, self.rounds = clock, kernels, rounds
         self.compiled: set[tuple[str, torch.dtype]] = set()
-        self.copied: float | None = None  # GB/s of a copy of the same x
-        self.attention: dict[str, float | None] = {}  # milliseconds of each direction
+        self.copied: float | None = None  # GB/s of a copy of x at the current shape and dtype
+        self.attention: dict[str, float | None] = {}  # milliseconds per direction, likewise
 
     def tables(self, cases: Sequence[Case]) -> Iterator[list[dict]]:
         """Yield the rows of each shape and dtype: first of the references, then of each case."""
@@ -41,7 +46,7 @@ class Contest:
     def row(
         self,
         case: Case,
-        run: Run,
+        run: Measurement,
         floor: dict | None = None,
         eager_ms: float | None = None,
     ) -> dict:
@@ -51,20 +56,20 @@ class Contest:
         eager_ms  milliseconds of the fastest of PyTorch's eager implementations
         """
         floor = floor or {"bytes": None, "floor_us": None}
-        speed = over(floor["bytes"], run.ms and run.ms * 1e6)
+        speed = quotient(floor["bytes"], run.ms and run.ms * 1e6)
         numbers = {
             "ms": run.ms,
             "gb_per_s": speed,
-            "copy_share": over(speed, self.copied),
-            "times_floor": over(run.ms and run.ms * 1e3, floor["floor_us"]),
-            "attention_by_this": over(self.attention.get(run.direction), run.ms),
-            "eager_by_this": over(eager_ms, run.ms),
-            "peak": over(run.peak, case.x_bytes),
+            "copy_share": quotient(speed, self.copied),
+            "times_floor": quotient(run.ms and run.ms * 1e3, floor["floor_us"]),
+            "attention_by_this": quotient(self.attention.get(run.direction), run.ms),
+            "eager_by_this": quotient(eager_ms, run.ms),
+            "peak": quotient(run.peak, case.x_bytes),
             "error": run.error,
         }
         finite = {k: v if v is None or isfinite(v) else str(v) for k, v in numbers.items()}
         row = case._replace(operator=run.operator).describe()
-        row |= {"impl": run.impl, "direction": run.direction} | four_digits(finite)
+        row |= {"impl": run.impl, "direction": run.direction} | round_floats(finite)
         return row | {"rounds": len(run.times), "right": run.right, "note": run.note}
 
     def references(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
@@ -82,12 +87,12 @@ class Contest:
             impl = attention_backend(attend(*(z[:1] for z in inputs)))
         one = torch.zeros(1, device=self.clock.device)
         case = Case("attention", None, dtype, shape)
-        launch = Run("launch", "", "forward", lambda: one.zero_)
-        copy = Run("copy", "", "forward", lambda: lambda: torch.empty_like(q).copy_(q))
-        attending = [Competitor(case, impl, attend, inputs, g).run(d) for d in DIRECTIONS]
+        launch = Measurement("launch", "", "forward", lambda: one.zero_)
+        copy = Measurement("copy", "", "forward", lambda: lambda: torch.empty_like(q).copy_(q))
+        attending = [Implementation(case, impl, attend, inputs, g).run(d) for d in DIRECTIONS]
         measure([launch, copy, *attending], self.clock, self.rounds, "references")
         self.attention = {run.direction: run.ms for run in attending}
-        self.copied = over(2 * q.nbytes, copy.ms and copy.ms * 1e6)
+        self.copied = quotient(2 * q.nbytes, copy.ms and copy.ms * 1e6)
         return [
             self.row(case, launch),
             self.row(case, copy, {"bytes": 2 * q.nbytes, "floor_us": None}),
@@ -95,34 +100,36 @@ class Contest:
         ]
 
     def operator(self, case: Case) -> list[dict]:
-        """Measure the kernels of a case and what they compete with."""
+        """Measure the kernels of a case and PyTorch's implementations."""
         self.clock.new_pool()
         inputs, g, seed = draw(case, self.clock.device)
         try:
             runs = kernel_runs(self.kernels, case, inputs, g, seed)
         except Exception as error:  # it does not compile, or float64 does not fit
             note = f"not checked, not timed: {first_line(error)}"
-            runs = [Run(case.operator, "cuda", d, right=False, note=note) for d in DIRECTIONS]
+            runs = [
+                Measurement(case.operator, "cuda", d, right=False, note=note) for d in DIRECTIONS
+            ]
         leaves = [z.detach().requires_grad_() for z in inputs]
-        functions = eager(case)
+        functions = eager_implementations(case)
         for impl, function in functions.items():
-            rival = Competitor(case, impl, function, leaves, g)
-            runs += [rival.run(direction) for direction in DIRECTIONS]
+            baseline = Implementation(case, impl, function, leaves, g)
+            runs += [baseline.run(direction) for direction in DIRECTIONS]
         kind = case.operator, case.dtype
         if case.shape.T == COMPILED and "shifted" in functions and kind not in self.compiled:
             self.compiled.add(kind)
             function = compiled(functions["shifted"])
-            rival = Competitor(case, "compiled", function, leaves, g)
-            runs += [rival.run(direction) for direction in DIRECTIONS]
+            baseline = Implementation(case, "compiled", function, leaves, g)
+            runs += [baseline.run(direction) for direction in DIRECTIONS]
         measure(runs, self.clock, self.rounds, f"{case.operator}, T = {case.shape.T:,}")
         predictions, rows = roofline.predict(case), []
         for run in runs:
-            rivals = [z for z in runs if z.impl in functions and z.direction == run.direction]
-            best = min((z.ms for z in rivals if z.ms and not z.note), default=None)
+            eager_runs = [z for z in runs if z.impl in functions and z.direction == run.direction]
+            best = min((z.ms for z in eager_runs if z.ms and not z.note), default=None)
             rows.append(self.row(case, run, predictions[run.direction], best))
         return rows
 
 
-def over(a: float | None, b: float | None) -> float | None:
+def quotient(a: float | None, b: float | None) -> float | None:
     """Return a / b, or None if one of them is."""
     return a / b if a is not None and b else None

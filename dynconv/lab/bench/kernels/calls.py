@@ -1,0 +1,37 @@
+"""Calls the kernels of a case, or lists what they launch."""
+
+from collections.abc import Sequence
+
+from dynconv.kernels.cuda import launches
+from dynconv.kernels.cuda.launches import Launch, contiguous
+from dynconv.lab.bench.cases import SEEDED, Case
+
+
+def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
+    """Call the case's operator and return its output.
+
+    kernels: torch.ops.dynconv, other Kernels, or the module `launches`, which returns a Plan
+    """
+    if case.operator == "talk_conv":
+        return kernels.talk(*inputs, case.K // 2, case.K // 2)
+    if case.operator == SEEDED:
+        return kernels.conv_softmax(*inputs, seed, dropout, case.K // 2)
+    return kernels.conv(*inputs, case.K // 2)
+
+
+def call_backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: float = 0.0):
+    """Call the operator's backward pass and return all inputs' gradients; see `call_forward`."""
+    if case.operator == "talk_conv":
+        return kernels.talk_backward(g, *inputs, case.K // 2, case.K // 2)
+    if case.operator == SEEDED:
+        return kernels.conv_softmax_backward(g, *inputs, seed, dropout, case.K // 2)
+    return kernels.conv_backward(g, *inputs, case.K // 2)
+
+
+def list_launches(case: Case) -> dict[str, tuple[Launch, ...]]:
+    """Return what each direction launches."""
+    inputs = [contiguous(shape, dtype) for shape, dtype in case.inputs()]
+    return {
+        "forward": call_forward(launches, case, inputs).launches,
+        "backward": call_backward(launches, case, inputs[0], inputs).launches,
+    }
