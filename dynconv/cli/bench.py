@@ -1,4 +1,4 @@
-"""`dynconv bench`: measure decoding, operators, CUDA kernels and training."""
+"""`dynconv bench`: measure decoding, operators, CUDA kernels, training and recall."""
 
 from dynconv.cli.options import (
     add_command,
@@ -14,8 +14,8 @@ from dynconv.cli.options import (
 
 
 def add_parser(subparsers) -> None:
-    """Add `dynconv bench decode`, `ops`, `kernels` and `train`."""
-    bench = subparsers.add_parser("bench", help="Measure decoding, operators or training.")
+    """Add `dynconv bench decode`, `ops`, `kernels`, `train` and `recall`."""
+    bench = subparsers.add_parser("bench", help="Measure decoding, operators, training or recall.")
     commands = bench.add_subparsers(required=True, metavar="WHAT")
 
     parser = add_command(commands, "decode", run_decode)
@@ -70,6 +70,32 @@ def add_parser(subparsers) -> None:
     )
     add_output(parser, "data/results/bench-train.json")
 
+    parser = add_command(commands, "recall", run_recall)
+    parser.add_argument(
+        "--stacks",
+        nargs="+",
+        default=["attention+attention", "dynamic+dynamic", "dynamic+attention"],
+        help="mixers from bottom to top (default: attention+attention dynamic+dynamic "
+        "dynamic+attention)",
+    )
+    parser.add_argument(
+        "--pairs",
+        type=positive,
+        nargs="+",
+        default=[4, 8, 16],
+        help="at most 64 (default: 4 8 16)",
+    )
+    parser.add_argument(
+        "--lr",
+        type=number("Positive"),
+        nargs="+",
+        default=[1e-3, 3e-3],
+        help="learning rates to choose from (default: 0.001 0.003)",
+    )
+    parser.add_argument("--updates", type=positive, default=1000, help="default: 1000")
+    parser.add_argument("--seeds", type=number("Repeats"), default=3, help="default: 3")
+    add_output(parser, "data/results/recall.json")
+
 
 def run_decode(options) -> None:
     """Compare decoding with and without incremental state, measured in turns."""
@@ -122,3 +148,18 @@ def run_training(options) -> None:
 
     recipe = options.recipe, options.overrides
     print(bench_train(*recipe, options.updates, options.synthetic, options.output))
+
+
+def run_recall(options) -> None:
+    """Train small stacks of mixers to look up keys, and show how many pairs each can remember."""
+    from dynconv.lab.bench.recall import bench_recall
+
+    bench_recall(
+        options.stacks,
+        options.pairs,
+        options.lr,
+        updates=options.updates,
+        seeds=options.seeds,
+        output=options.output,
+        say=say,
+    )

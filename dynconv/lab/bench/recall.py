@@ -1,0 +1,163 @@
+"""`dynconv bench recall`: how many key-value pairs a stack of mixers can look up.
+
+Multi-query associative recall (Arora et al. 2023): a sequence lists D pairs of a key and a value,
+then each key again in random order, and the model says which value belongs to it. What is asked for
+stands at no fixed distance, so a kernel that depends on the position, or on the query alone, cannot
+point to it.
+"""
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dynconv.config import LanguageModelConfig
+from dynconv.config.model import StackConfig
+from dynconv.errors import UserError, shown
+from dynconv.files import read_json
+from dynconv.lab import ledger
+from dynconv.models import LanguageModel, build
+from dynconv.models.mixers import find_mixer
+
+KEYS = 64
+"""different keys, and as many values"""
+ROWS = 64
+"""sequences in a batch"""
+BLOCK = 100
+"""updates between two looks at the accuracy"""
+SOLVED = 0.995
+"""accuracy at which training ends early"""
+
+
+def draw_sequences(rows: int, pairs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return tokens (rows, 3 * pairs) and the values (rows, pairs) that its last third asks for.
+
+    Keys are tokens 1 to KEYS, each at most once in a sequence; values are KEYS + 1 to 2 * KEYS.
+    """
+    keys = torch.rand(rows, KEYS, generator=generator).argsort(1)[:, :pairs] + 1
+    values = torch.randint(KEYS + 1, 2 * KEYS + 1, (rows, pairs), generator=generator)
+    order = torch.rand(rows, pairs, generator=generator).argsort(1)
+    tokens = torch.cat([torch.stack([keys, values], 2).flatten(1), keys.gather(1, order)], 1)
+    return tokens, values.gather(1, order)
+
+
+def build_stack(mixers: Sequence[str], pairs: int) -> LanguageModel:
+    """Build a language model of these mixers, whose windows cover the whole sequence."""
+    cover = 3 * pairs | 1  # widths are odd
+    sizes = [find_mixer(mixer).size for mixer in mixers]
+    covers = {
+        size: tuple(cover if takes == size else None for takes in sizes)
+        for size in ("width", "reach")
+        if size in sizes
+    }
+    stack = StackConfig(len(mixers), tuple(mixers), **covers)
+    shape = {"channels": 64, "ffn": 128, "heads": 4, "dropout": 0.0, "final_norm": True}
+    return build(LanguageModelConfig(vocab_size=2 * KEYS + 1, decoder=stack, **shape))
+
+
+def accuracy(model: LanguageModel, pairs: int, generator: torch.Generator) -> float:
+    """Return the share of values that the model recalls in 16 new batches."""
+    tokens, values = draw_sequences(16 * ROWS, pairs, generator)
+    with torch.inference_mode():
+        found = model.output(model.hidden_states(tokens)[:, 2 * pairs :]).argmax(-1)
+    return (found == values).float().mean().item()
+
+
+def train_recall(
+    mixers: Sequence[str], pairs: int, lr: float, updates: int, seed: int
+) -> tuple[float, int]:
+    """Train a stack, by Adam with warm-up and linear decay; return its accuracy and its updates."""
+    torch.manual_seed(seed)
+    model = build_stack(mixers, pairs)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda done: min((done + 1) / BLOCK, 1 - done / updates)
+    )
+    generator = torch.Generator().manual_seed(seed)
+    held_out = torch.Generator().manual_seed(2**20 + seed)
+    for done in range(1, updates + 1):
+        tokens, values = draw_sequences(ROWS, pairs, generator)
+        hidden = model.hidden_states(tokens)[:, 2 * pairs :].flatten(0, 1)
+        loss = model.nll(hidden, values.flatten()).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if done % BLOCK == 0 or done == updates:
+            recalled = accuracy(model, pairs, held_out)
+            if recalled >= SOLVED:
+                break
+    return recalled, done
+
+
+def bench_recall(
+    stacks: Sequence[str],
+    pairs: Sequence[int],
+    rates: Sequence[float],
+    *,
+    updates: int,
+    seeds: int,
+    output: Path | None,
+    say: Callable[[str], None],
+) -> None:
+    """Train every stack for every number of pairs, and record its accuracy.
+
+    stacks  mixers from bottom to top with + between them, such as dynamic+attention
+    rates   learning rates to try with the first seed; the best trains with the others, too
+
+    Writes after every result; the same command goes on after the last one. Raises UserError for an
+    unknown mixer and for more pairs than there are keys.
+    """
+    try:
+        for stack in stacks:
+            for mixer in stack.split("+"):
+                find_mixer(mixer)
+    except ValueError as error:
+        raise UserError(f"--stacks {shown(stack)}: {error}") from None
+    if max(pairs) > KEYS:
+        raise UserError(f"--pairs {max(pairs)}: there are only {KEYS} keys")
+    output = ledger.output_path("recall", output)
+    options = ["--stacks", *stacks, "--pairs", *pairs, "--lr", *rates]
+    options += ["--updates", updates, "--seeds", seeds]
+    command = shlex.join(["dynconv", "bench", "recall", *map(str, options)])
+    results: list[dict] = []
+    if output.exists():
+        before = read_json(output, "remove it, and the measurement begins again")
+        if before.get("command") == command:
+            results = before["numbers"]["results"]
+    what = "Accuracy of small language models in multi-query associative recall"
+    report = ledger.entry(what, command, {"results": results}, seeds=range(1, seeds + 1))
+    known = {(result["stack"], result["pairs"]) for result in results}
+    for stack in stacks:
+        for count in pairs:
+            if (stack, count) not in known:
+                results.append(measure_recall(stack, count, rates, updates, seeds))
+                ledger.write(output, report)
+                say(describe(results[-1]))
+    say(f"written to {output}")
+
+
+def measure_recall(
+    stack: str, pairs: int, rates: Sequence[float], updates: int, seeds: int
+) -> dict[str, object]:
+    """Choose a learning rate with seed 1; return the accuracies and updates of all seeds."""
+    mixers = stack.split("+")
+    tried = {lr: train_recall(mixers, pairs, lr, updates, seed=1) for lr in rates}
+    lr = max(tried, key=lambda lr: (tried[lr][0], -tried[lr][1]))
+    runs = [tried[lr], *(train_recall(mixers, pairs, lr, updates, s) for s in range(2, seeds + 1))]
+    return {
+        "stack": stack,
+        "pairs": pairs,
+        "lr": lr,
+        "accuracy": [round(accuracy, 4) for accuracy, _ in runs],
+        "updates": [done for _, done in runs],
+    }
+
+
+def describe(result: dict) -> str:
+    """Return a result in a line."""
+    found = ", ".join(f"{accuracy:.1%}" for accuracy in result["accuracy"])
+    return f"{result['stack']:<20} {result['pairs']:>3} pairs  lr {result['lr']:g}  {found}"
