@@ -13,6 +13,7 @@ import torch
 import dynconv
 from dynconv import ops
 from dynconv.cli.doctor import report
+from dynconv.kernels import compiler
 from dynconv.kernels.cpu import build as native
 from dynconv.kernels.cuda import build as cuda
 
@@ -36,12 +37,12 @@ def machine(monkeypatch, tmp_path):
     """A machine whose cache of libraries is empty; its compiler is yours to set: machine(CC)."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def compiler(path: str) -> None:
+    def choose(path: str) -> None:
         monkeypatch.setenv("CC", path)
         forget()
 
     forget()
-    yield compiler
+    yield choose
     forget()
 
 
@@ -129,14 +130,14 @@ class TestWithACompiler:
     def test_library_is_built_once(self, machine, tmp_path):
         machine(quick(tmp_path))
         out = ops.light_conv(X, WEIGHT, pad_left=2, impl="native")
-        (path,) = native.cache_directory().iterdir()
+        (path,) = compiler.cache_directory().iterdir()
         built = path.stat().st_mtime_ns
         forget()
         assert torch.equal(ops.light_conv(X, WEIGHT, pad_left=2, impl="native"), out)
-        assert [path] == list(native.cache_directory().iterdir())
+        assert [path] == list(compiler.cache_directory().iterdir())
         assert path.stat().st_mtime_ns == built
         text = said()
-        assert native.find_compiler()[0] in text and str(native.cache_directory()) in text
+        assert native.find_compiler()[0] in text and str(compiler.cache_directory()) in text
 
     def test_a_damaged_library_is_built_again(self, machine, tmp_path):
         """In another process: the loader may end one that maps a damaged library."""
@@ -149,12 +150,12 @@ class TestWithACompiler:
             return done.stdout + done.stderr
 
         assert answer() == "None\n"
-        (path,) = native.cache_directory().iterdir()
+        (path,) = compiler.cache_directory().iterdir()
         whole = path.read_bytes()
         for damaged in (whole[: len(whole) // 2], b"", b"GIF89a" * 99):
             path.write_bytes(damaged)
             assert answer() == "None\n"
-            assert [path] == list(native.cache_directory().iterdir())
+            assert [path] == list(compiler.cache_directory().iterdir())
             assert path.read_bytes() == whole
 
     @pytest.mark.parametrize("fault", ["loading", "answer"])
@@ -203,7 +204,7 @@ class TestWithACompiler:
             raise RuntimeError("Could not determine home directory.")
 
         monkeypatch.delenv("XDG_CACHE_HOME")
-        monkeypatch.setattr(native.Path, "home", home)
+        monkeypatch.setattr(compiler.Path, "home", home)
         native_is_refused("no home directory: set HOME or XDG_CACHE_HOME")
 
     def test_other_source_compiler_or_processor_is_another_library(
@@ -237,7 +238,7 @@ class TestWithACompiler:
                 file.write("// changed\n")
             assert look() == count, source.name
         count = len(names)
-        monkeypatch.setattr(native, "processor", lambda: "another")
+        monkeypatch.setattr(compiler, "processor_features", lambda: "another")
         assert look() == count + 1
         monkeypatch.setattr(native, "find_compiler", lambda: ["/usr/bin/another"])
         assert look() == count + 2

@@ -94,6 +94,7 @@ def native_kernels() -> str:
     """Say when auto chooses the C kernels and why, or what their absence costs."""
     import torch
 
+    from dynconv.kernels.compiler import cache_directory
     from dynconv.kernels.cpu import build as native
 
     if reason := native.missing():
@@ -109,7 +110,7 @@ def native_kernels() -> str:
     return (
         "On a CPU, in float32, float64 and bfloat16, it chooses the C kernels (native), because "
         "they were the fastest at nearly every length that we measured. They are compiled by "
-        f"{shlex.join(compiler)} and kept in {native.cache_directory()}."
+        f"{shlex.join(compiler)} and kept in {cache_directory()}."
         f"{''.join(f' {note}.' for note in notes if note)}"
     )
 

@@ -22,8 +22,9 @@ from typing import Any
 import torch
 
 from dynconv.files import check_output, replace_text
+from dynconv.kernels.compiler import processor_name
 from dynconv.text.corpus import data_dir
-from dynconv.train.environment import commit, processor
+from dynconv.train.environment import commit
 
 
 def entry(
@@ -90,7 +91,7 @@ def this_device() -> str:
     """Return the GPU's name, or the processor's with its vector instructions and core count."""
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    return f"{processor()} ({torch.backends.cpu.get_cpu_capability()}), {os.cpu_count()} cores"
+    return f"{processor_name()} ({torch.backends.cpu.get_cpu_capability()}), {os.cpu_count()} cores"
 
 
 def load_average() -> str:

@@ -15,6 +15,7 @@ from dynconv.config.load import dump_recipe, load_recipe
 from dynconv.config.schema import PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import inside, read_json, replace_text
+from dynconv.kernels.compiler import processor_name
 from dynconv.train.session import Session
 
 
@@ -35,7 +36,7 @@ def record_start(session: Session) -> None:
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
         "commit": commit(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor_name(),
         "threads": torch.get_num_threads(),
         "processes": session.ranks.size,
     }
@@ -56,14 +57,6 @@ def read_starts(run: Path) -> list[Start]:
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
     return validate_json(list[Start], read_json(path, remedy), path, remedy)
-
-
-def processor() -> str:
-    """Return the processor's model name."""
-    cpuinfo = Path("/proc/cpuinfo")  # Linux
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def commit() -> str | None:

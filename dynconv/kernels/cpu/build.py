@@ -7,21 +7,16 @@ and OpenMP do not fit together, it runs on one thread.
 """
 
 import ctypes
-import hashlib
 import os
-import platform
 import shlex
-import shutil
-import subprocess
-import tempfile
 import warnings
-from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from dynconv.kernels.compiler import cached_library, command_in, installed, run_compiler
 from dynconv.kernels.constant import constant
 
 SOURCES = Path(__file__).parent
@@ -100,48 +95,11 @@ def load(path: Path) -> ctypes.CDLL:
     return loaded
 
 
-def cached_library(
-    name: str, parts: Sequence[str], make: Callable[[Path], None], error: Callable[[str], Exception]
-) -> Path:
-    """Return the path of the library compiled from `parts`, by make(path) if it is not cached.
-
-    The file's name ends in a checksum of its content. A damaged file is compiled again, because
-    loading it could crash the process.
-
-    parts  sources, compiler and flags
-    error  the exception to raise, from "PATH: why", where there is no room or no permission
-    """
-    key = hashlib.sha256("\0".join([*parts, processor()]).encode()).hexdigest()[:16]
-    path = Path(f"{key}-{name}.so")
-    try:
-        path = cache_directory() / path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for cached in path.parent.glob(f"{path.stem}-*.so"):
-            if cached == with_checksum(path, cached):
-                return cached
-            cached.unlink()
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            new = Path(folder) / path.name
-            make(new)
-            cached = with_checksum(path, new)
-            os.replace(new, cached)  # atomic: another process may be doing the same
-        return cached
-    except OSError as reason:
-        raise error(f"{path}: {reason.strerror or reason}") from reason
-
-
-def with_checksum(path: Path, file: Path) -> Path:
-    """Return `path` with the checksum of a file's content at the end of its name."""
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
-    return path.with_name(f"{path.stem}-{digest}.so")
-
-
 def find_compiler() -> list[str]:
     """Return the C compiler's path, and the arguments that `CC` gives it; NoKernels without one."""
-    commands = [words for words in (compiler_in_cc(), ["cc"], ["gcc"], ["clang"]) if words]
-    for name, *arguments in commands:
-        if path := shutil.which(name):
-            return [path, *arguments]
+    commands = [command for command in (command_in("CC"), ["cc"], ["gcc"], ["clang"]) if command]
+    if found := installed(commands):
+        return found[0]
     tried = ", ".join(name for name, *_ in commands)
     raise NoKernels(
         f"no C compiler ({tried}): install one, for instance with "
@@ -149,19 +107,10 @@ def find_compiler() -> list[str]:
     )
 
 
-def compiler_in_cc() -> list[str]:
-    """Return the command in `CC`, such as "ccache gcc", as a list; it may be empty."""
-    command = os.environ.get("CC", "")
-    try:
-        return shlex.split(command)
-    except ValueError:  # unclosed quotes
-        return [command]
-
-
 def substitution(compiler: list[str]) -> str | None:
     """Return a note that `compiler` replaces the one in `CC`, or None if that one exists."""
-    command = compiler_in_cc()
-    if not command or shutil.which(command[0]):
+    command = command_in("CC")
+    if not command or installed([command]):
         return None
     return f"CC={os.environ['CC']} is not there, so {shlex.join(compiler)} compiles the C kernels"
 
@@ -176,11 +125,13 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
         compile_ = [*compiler, "-O3", "-std=gnu11", "-fPIC", *flags, DEFINES[dtype]]
         errors: list[str] = []
         for name, out in zip(NAMES, objects, strict=True):
-            errors = errors or run([*compile_, "-c", str(SOURCES / name), "-o", out])
+            errors = errors or run_compiler([*compile_, "-c", str(SOURCES / name), "-o", out])
         threads = openmp() if "-fopenmp" in flags else []
         # a name per attempt: loading a name again would return the library loaded first
         linked = path.with_name(f"{''.join(flags)}.so")
-        errors = errors or run([*compiler, "-shared", *objects, *threads, "-lm", "-o", str(linked)])
+        errors = errors or run_compiler(
+            [*compiler, "-shared", *objects, *threads, "-lm", "-o", str(linked)]
+        )
         if not (errors := errors or find_fault(linked, dtype)):
             os.replace(linked, path)
             return
@@ -198,18 +149,6 @@ def find_fault(path: Path, dtype: torch.dtype) -> list[str]:
     return [] if torch.allclose(y, x / 2, rtol=0.01) else ["what it builds gives wrong answers"]
 
 
-def run(command: list[str]) -> list[str]:
-    """Run a compiler, and return the lines of its error message: none if it succeeds."""
-    english = {**os.environ, "LC_ALL": "C"}
-    try:
-        process = subprocess.run(
-            command, capture_output=True, encoding="utf-8", errors="replace", env=english
-        )
-    except OSError as error:
-        return [str(error)]
-    return (process.stderr.strip() or "no message").splitlines() if process.returncode else []
-
-
 def openmp() -> list[str]:
     """Return the OpenMP library to link: the one that PyTorch has loaded, to share its threads."""
     try:
@@ -219,20 +158,3 @@ def openmp() -> list[str]:
     names = ("libgomp", "libiomp5", "libomp")
     loaded = {line.split()[-1] for line in maps.splitlines() if "/" in line}
     return [path for path in loaded if Path(path).name.startswith(names)][:1] or ["-fopenmp"]
-
-
-def processor() -> str:
-    """Return the processor's model and features, on which -march=native depends."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() + platform.machine()
-    return "".join(sorted({line for line in lines if line.startswith(("model name", "flags"))}))
-
-
-def cache_directory() -> Path:
-    """Return where the libraries are kept: $XDG_CACHE_HOME/dynconv, or ~/.cache/dynconv."""
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dynconv"
-    except RuntimeError:
-        raise OSError("this user has no home directory: set HOME or XDG_CACHE_HOME") from None

@@ -10,7 +10,7 @@ import ctypes
 import difflib
 import os
 import re
-import shutil
+import shlex
 from collections.abc import Sequence
 from functools import cache
 from itertools import product
@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dynconv.kernels.cpu import build as native
+from dynconv.kernels.compiler import cached_library, command_in, installed, run_compiler
 
 HEADER = Path(__file__).with_name("simulate.h")
 # NaN must stay NaN: no -ffast-math. Kernels see memory as floats here, as uint4 there. Without
@@ -77,9 +77,9 @@ class Module:
 
     def __init__(self, code: str, names: Sequence[str], *, flags: Sequence[str] = ()):
         compiler, processor, checks = toolchain()
-        command = [compiler, *processor, *checks, *COMPILE.split(), *flags]
         self.names = tuple(names)
-        self.library = load(code, self.names, command)
+        options = [*processor, *checks, *COMPILE.split(), *flags]
+        self.library = load(code, self.names, compiler, options)
 
     def get_function(self, name: str) -> "Function":
         """Return the kernel of this name, which must be one of `names`."""
@@ -182,34 +182,35 @@ def extent(what: str, sizes: tuple[int, ...], limits: tuple[int, ...]) -> tuple[
 
 
 @cache
-def toolchain() -> tuple[str, list[str], list[str]]:
+def toolchain() -> tuple[list[str], list[str], list[str]]:
     """Return a compiler and the flags, of the processor and of checks, that work with it."""
     if os.name != "posix":
         raise NoSimulator("kernels are simulated on Linux and macOS alone; on Windows, in WSL")
-    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
-    reason = f"no C++ compiler ({', '.join(names)})"
-    for compiler in filter(None, map(shutil.which, names)):
+    named = command_in("CXX")
+    commands = [named] if named else [["c++"], ["g++"], ["clang++"]]
+    reason = f"no C++ compiler ({', '.join(map(shlex.join, commands))})"
+    for compiler in installed(commands):
         for processor, checks in product(PROCESSOR, CHECKS):
             tools = compiler, processor.split(), checks.split()
             try:
-                command = [compiler, *tools[1], *tools[2], *COMPILE.split()]
-                library = load(PROBE, ("probe",), command)
+                options = [*tools[1], *tools[2], *COMPILE.split()]
+                library = load(PROBE, ("probe",), compiler, options)
             except CompileError as error:
-                reason = f"{compiler} cannot build them: {error}"
+                reason = f"{shlex.join(compiler)} cannot build them: {error}"
                 continue
             out = np.zeros(2, np.int32)
             Function(library, 0, "probe")((1,), (2,), [np.uint64(out.ctypes.data)])
             if out.tolist() == [1, 2]:
                 return tools
-            reason = f"what {compiler} builds gives wrong answers"
+            reason = f"what {shlex.join(compiler)} builds gives wrong answers"
     raise NoSimulator(
         f"CUDA kernels cannot be simulated, {reason}: install a C++ compiler, for instance with "
         "'apt install g++' or 'conda install gxx'"
     )
 
 
-def load(code: str, names: tuple[str, ...], command: list[str]) -> ctypes.CDLL:
-    """Load the library with these kernels, compiling it by `command` if the cache has none."""
+def load(code: str, names: tuple[str, ...], compiler: list[str], options: list[str]) -> ctypes.CDLL:
+    """Load the library with these kernels, compiling it if the cache has none."""
     source = "\n".join(
         ['#line 1 "simulate.h"', HEADER.read_text(encoding="utf-8"), '#line 1 "kernel.cu"', code]
     )
@@ -221,28 +222,27 @@ extern "C" [[gnu::visibility("default")]] void launch_{i}(simulated::Launch* lau
     simulated::launch<kernel_{i}>(launch, kernel_{i}); }}
 extern "C" [[gnu::visibility("default")]] void describe_{i}(char* text, size_t room) {{
     simulated::describe(text, room, kernel_{i}); }}"""
-    parts = source, *command
-    # A function that is only declared is an error when the library is loaded.
-    path = native.cached_library(
-        "cuda", parts, lambda path: build(source, command, path), CompileError
+    parts = source, *compiler, *options
+    path = cached_library(
+        "cuda", parts, lambda path: build(source, compiler, options, path), CompileError
     )
-    try:
+    try:  # a function that is only declared is an error here
         return ctypes.CDLL(str(path))
     except OSError as error:
         raise CompileError(str(error)) from None
 
 
-def build(source: str, command: list[str], path: Path) -> None:
+def build(source: str, compiler: list[str], options: list[str], path: Path) -> None:
     """Compile and link in two steps: in one, the compiler would link its own array checks."""
     text, compiled = path.with_name("kernel.cpp"), str(path.with_name("kernel.o"))
     text.write_text(source, encoding="utf-8")
-    run([*command, "-c", str(text), "-o", compiled])
-    run([command[0], "-shared", "-pthread", compiled, "-lm", "-o", str(path)])
+    run([*compiler, *options, "-c", str(text), "-o", compiled])
+    run([*compiler, "-shared", "-pthread", compiled, "-lm", "-o", str(path)])
 
 
 def run(command: list[str]) -> None:
     """Run the compiler; CompileError with the first error it reports."""
-    if lines := [line.strip() for line in native.run(command)]:
+    if lines := [line.strip() for line in run_compiler(command)]:
         first = next((line for line in lines if "error:" in line), lines[0])
         if first.startswith("simulate.h:"):  # its cause is a line of the kernel
             cause = (line for line in lines if re.match(r"(?!simulate\.h)\S+:\d+", line))
