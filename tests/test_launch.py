@@ -300,9 +300,9 @@ def test_what_cupy_misses_is_told(monkeypatch):
 )
 def test_what_the_kernels_do_not_take(x, words, monkeypatch):
     monkeypatch.setattr(build, "missing", lambda: None)
-    assert not build.runs(x)
+    assert not build.supports(x)
     with pytest.raises(AssertionError, match=words):
-        raise AssertionError(build.obstacle(x))
+        raise AssertionError(build.why_unsupported(x))
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -312,15 +312,15 @@ def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypa
     capability = {0: (9, 0), 1: (8, 0)}
     monkeypatch.setattr(torch.cuda, "get_device_capability", capability.__getitem__)
     x = SimpleNamespace(device=torch.device("cuda", 0), dtype=HALF, shape=(1, 100, 8))
-    assert auto.automatic(operator, OPERATORS[operator], x, 3) == "cuda"
+    assert auto.choose_auto(operator, OPERATORS[operator], x, 3) == "cuda"
     x.device = torch.device("cuda", 1)  # another architecture, on which nothing was tested
-    fallback = auto.automatic(operator, OPERATORS[operator], x, 3)
+    fallback = auto.choose_auto(operator, OPERATORS[operator], x, 3)
     assert fallback not in ("cuda", "native")
     monkeypatch.setattr(build, "tested_architectures", lambda: {"sm_80": True})
-    assert auto.automatic(operator, OPERATORS[operator], x, 3) == "cuda"
-    assert build.runs(x)  # so impl="cuda" may be requested anywhere
+    assert auto.choose_auto(operator, OPERATORS[operator], x, 3) == "cuda"
+    assert build.supports(x)  # so impl="cuda" may be requested anywhere
     x.dtype = torch.complex64
-    assert auto.automatic(operator, OPERATORS[operator], x, 3) == fallback
+    assert auto.choose_auto(operator, OPERATORS[operator], x, 3) == fallback
 
 
 def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
@@ -344,7 +344,7 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
     build.tested_architectures.cache_clear()
     assert build.tested_architectures() == {"sm_80": False, "sm_90": False}
     monkeypatch.setattr(build, "architecture", lambda index: "sm_90")
-    assert not build.verified(torch.zeros(1))
+    assert not build.tests_passed_on(torch.zeros(1))
     for damaged in ("{", "[]", "{}", '{"numbers": {"passed": 3}}'):
         (tmp_path / record).write_text(damaged, encoding="utf-8")
         build.tested_architectures.cache_clear()

@@ -140,7 +140,7 @@ def cuda_kernels() -> str:
     except RuntimeError as error:
         return f"{said} The CUDA kernels (impl='cuda') fail here: {error}."
     seconds = time.perf_counter() - start
-    chosen = "so it chooses them" if cuda.verified(x) else "so impl='cuda' must ask for them"
+    chosen = "so it chooses them" if cuda.tests_passed_on(x) else "so impl='cuda' must ask for them"
     return (
         f"{said} This GPU is {cuda.architecture(x.device.index)}, {chosen}. They can run here in "
         f"float32, float64, float16 and bfloat16. CuPy compiled the first one in {seconds:.1f} s; "

@@ -1,38 +1,55 @@
-"""Chooses the implementation for impl="auto". Only decoding steps are chosen in ops/step.py.
+"""Chooses how an operator is computed, for impl="auto" and for a name that the caller gives.
 
-On a CPU the native kernels run wherever they can: they are the fastest at every shape measured
-(data/results/bench-ops.json), except for LightConv and depthwise convolution on short sentences,
-where PyTorch's channels-last convolution is up to a third faster forward, or a tenth with backward.
+Implementations are functions in PyTorch or kernels of a `Backend`, in C or CUDA. On a CPU "auto"
+prefers the C kernels: they were the fastest at nearly every shape in data/results/bench-ops.json.
+(The exception is LightConv and depthwise convolution of short sentences, where PyTorch's
+channels-last convolution is up to a third faster forward, and a tenth with backward.) On a GPU it
+uses the CUDA kernels only on architectures where their tests have passed.
 
-On a GPU the CUDA kernels run only on architectures where their tests have passed
-(`tested_architectures`). impl="cuda" runs them on any.
-
-The rules choose among the PyTorch implementations, by the number of positions T and of taps K. They
-were measured on a CPU with one thread, B = 10, C = 1,024, H = 16, K in (3, 31), T in (10, 100,
-1,000) and at B = 100, T = 32, C = 512, H = 4.
+Without kernels, `RULES` choose among the PyTorch functions by the number of positions T and of taps
+K. They come from measurements on a CPU with one thread, at B = 10, C = 1,024, H = 16, K in (3, 31),
+T in (10, 100, 1,000), and at B = 100, T = 32, C = 512, H = 4.
 """
 
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from dynconv.kernels.cpu import build as native
 from dynconv.kernels.cuda import build as cuda
 
-KERNELS = {"native": native, "cuda": cuda}  # each with missing(), runs(x) and obstacle(x)
+
+class Backend(Protocol):
+    """What a module of compiled kernels must offer to be chosen from."""
+
+    def missing(self) -> str | None:
+        """Return why no kernel can run on this machine, or None if they can."""
+
+    def supports(self, x: Tensor) -> bool:
+        """Return whether kernels can run on x: on its device, in its dtype, on this machine."""
+
+    def why_unsupported(self, x: Tensor) -> str:
+        """Return why `supports` is false, and what the user can do."""
+
+    def tests_passed_on(self, x: Tensor) -> bool:
+        """Return whether the kernels are known to be right on the device of x."""
+
+
+BACKENDS: dict[str, Backend] = {"native": native, "cuda": cuda}
+"""by the names that `impl` takes, in the order in which "auto" tries them"""
 
 
 class Rule(NamedTuple):
-    """Chooses `impl` for T positions and K taps within these limits, themselves included."""
+    """Allows `impl` for min_T <= T <= max_T positions and up to max_K taps."""
 
     impl: str
     min_T: int = 1
     max_T: int = sys.maxsize
     max_K: int = sys.maxsize
 
-    def holds(self, T: int, K: int) -> bool:
+    def allows(self, T: int, K: int) -> bool:
         return self.min_T <= T <= self.max_T and K <= self.max_K
 
     def __str__(self) -> str:
@@ -49,6 +66,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "talk_conv": (Rule("window", max_T=10), Rule("blocked")),
     "cumulative_mean": (Rule("blocked"),),
 }
+"""the PyTorch implementation of each operator: the first rule that allows T and K"""
 
 Implementations = dict[str, Callable[..., Tensor]]
 """the functions that compute an operator, by the names that `impl` takes"""
@@ -59,23 +77,21 @@ def choose(
 ) -> Callable[..., Tensor]:
     """Return the implementation that `impl` names, for x (B, T, C) and K taps.
 
-    Raises ValueError for an unknown name, with the known ones, and for kernels that cannot run
-    here, with the reason and the remedy.
+    Raises ValueError for an unknown name, and for kernels that cannot run on x.
     """
     if impl == "auto":
-        impl = automatic(operator, implementations, x, K)
+        impl = choose_auto(operator, implementations, x, K)
     if impl not in implementations:
         names = ", ".join(["auto", *implementations])
         raise ValueError(f"no implementation {impl!r} here: choose one of {names}")
-    if impl in KERNELS and not KERNELS[impl].runs(x):
-        raise ValueError(f"impl={impl!r} cannot run: {KERNELS[impl].obstacle(x)}")
+    if impl in BACKENDS and not BACKENDS[impl].supports(x):
+        raise ValueError(f"impl={impl!r} cannot run: {BACKENDS[impl].why_unsupported(x)}")
     return implementations[impl]
 
 
-def automatic(operator: str, implementations: Implementations, x: Tensor, K: int) -> str:
+def choose_auto(operator: str, implementations: Implementations, x: Tensor, K: int) -> str:
     """Return the name of the implementation that "auto" stands for."""
-    if "native" in implementations and native.runs(x):
-        return "native"
-    if "cuda" in implementations and cuda.runs(x) and cuda.verified(x):
-        return "cuda"
-    return next(rule.impl for rule in RULES[operator] if rule.holds(x.shape[1], K))
+    for name, backend in BACKENDS.items():
+        if name in implementations and backend.supports(x) and backend.tests_passed_on(x):
+            return name
+    return next(rule.impl for rule in RULES[operator] if rule.allows(x.shape[1], K))

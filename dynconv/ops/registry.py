@@ -1,7 +1,7 @@
 """Lists the operators and the implementations of each."""
 
 from dynconv.ops import average, depthwise, dynamicconv, lightconv, softmaxconv, talk
-from dynconv.ops.auto import KERNELS
+from dynconv.ops.auto import BACKENDS
 
 OPERATORS = {
     "depthwise_conv": depthwise.IMPLEMENTATIONS,
@@ -18,5 +18,5 @@ def implementations(operator: str) -> list[str]:
     if operator not in OPERATORS:
         raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
     return [
-        name for name in OPERATORS[operator] if name not in KERNELS or not KERNELS[name].missing()
+        name for name in OPERATORS[operator] if name not in BACKENDS or not BACKENDS[name].missing()
     ]

@@ -27,6 +27,6 @@ def step_mix(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     weight    (N, H, K)
     returns   (N, C)
     """
-    if native.runs(past) and past.shape[2] >= NARROW * weight.shape[1]:
+    if native.supports(past) and past.shape[2] >= NARROW * weight.shape[1]:
         return torch_ops.step(past, at, weight)
     return step_mix_gather(past, at, weight)

@@ -51,19 +51,24 @@ def missing() -> str | None:
     return None
 
 
-def runs(x: Tensor) -> bool:
+def supports(x: Tensor) -> bool:
     """Return whether there is a C kernel for x: on the CPU, one of three dtypes, a compiler."""
     return x.device.type == "cpu" and x.dtype in DEFINES and missing() is None
 
 
-def obstacle(x: Tensor) -> str:
+def why_unsupported(x: Tensor) -> str:
     """Return why no C kernel runs for x, and the remedy."""
     if x.device.type != "cpu":
         return f"x is on {x.device}, the C kernels run on the CPU: choose another impl"
     if x.dtype not in DEFINES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DEFINES)
         return f"x is {x.dtype}, the C kernels take {names}: cast it, or choose another impl"
-    return missing() or "nothing prevents it"
+    return str(missing())
+
+
+def tests_passed_on(x: Tensor) -> bool:
+    """Return True: each library is tested on this machine when it is built (`find_fault`)."""
+    return True
 
 
 @cache

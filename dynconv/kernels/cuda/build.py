@@ -53,12 +53,12 @@ def cupy():
     return import_module("cupy")
 
 
-def runs(x: Tensor) -> bool:
+def supports(x: Tensor) -> bool:
     """Return whether there is a CUDA kernel for x: on a GPU that CuPy reaches, one of 4 dtypes."""
     return x.device.type == "cuda" and x.dtype in NUMBERS and missing() is None
 
 
-def obstacle(x: Tensor) -> str:
+def why_unsupported(x: Tensor) -> str:
     """Return why no CUDA kernel runs for x, and the remedy."""
     if reason := missing():
         return reason
@@ -110,7 +110,7 @@ def sources_hash() -> str:
     return key.hexdigest()[:16]
 
 
-def verified(x: Tensor) -> bool:
+def tests_passed_on(x: Tensor) -> bool:
     """Return whether the kernels' tests have passed on the architecture of x's GPU."""
     return tested_architectures().get(architecture(x.device.index), False)
 
