@@ -15,7 +15,7 @@ from operators import CONVS, F16, F32, F64, HALF, assert_exact, call, case, expe
 from dynconv import ops
 from dynconv.kernels.cuda import build, launches
 from dynconv.kernels.cuda.call import convert
-from dynconv.kernels.cuda.launches import NUMBERS
+from dynconv.kernels.cuda.launches import CUDA_TYPES
 from dynconv.lab import simulate
 from dynconv.lab.simulate import kernels, simulator
 from dynconv.lab.simulate.launch import launch_on_cpu
@@ -244,7 +244,7 @@ def test_half_precision_is_rounded_as_pytorch_rounds(dtype):
     x = torch.cat([bits.view(F32), ties.view(F32), between, special])
     y, z = torch.empty(len(x), dtype=dtype), torch.empty(len(x))
     text = ROUND.replace('#include "number.cuh"', build.code("number.cuh"))
-    kernel = f"cast<{NUMBERS[dtype]}>"
+    kernel = f"cast<{CUDA_TYPES[dtype]}>"
     function = simulate.Module(text, [kernel]).get_function(kernel)
     arguments = [convert(a) for a in (x, y, z, len(x))]
     function((-(-len(x) // 256),), (256,), arguments)
@@ -272,7 +272,7 @@ def test_talk_has_a_ring_for_the_widest_window():
         _, block, shared = columns.size
         assert (columns.V, columns.ring) == (V, ring)
         assert shared == ring * block[0] * V * 4 <= launches.SHARED
-    x = launches.contiguous((1, 9, 64), HALF)
+    x = launches.contiguous_array((1, 9, 64), HALF)
     assert launches.Columns(64, 500, 500, x).ring == 256
 
 
@@ -405,7 +405,7 @@ V1 = {
 def test_the_ladders_first_version(name, dtype):
     torch.manual_seed(0)
     B, T, H, R, K = 2, 13, 3, 4, 5
-    C, number = H * R, NUMBERS[dtype]
+    C, number = H * R, CUDA_TYPES[dtype]
     source, forward, backward = V1[name]
     inputs, g = case(name, B, T, H, R, K, dtype), torch.randn(B, T, C).to(dtype)
     x, *rest = inputs

@@ -15,7 +15,7 @@ from conftest import gpu_record
 from dynconv import ops
 from dynconv.errors import UserError
 from dynconv.kernels.cuda import build, call, launches
-from dynconv.kernels.cuda.launches import Launch, contiguous
+from dynconv.kernels.cuda.launches import Launch, contiguous_array
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
@@ -38,13 +38,13 @@ V1 = {
 
 def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
     """Every kernel that the operators launch for heads of R channels, by source."""
-    number = launches.NUMBERS[dtype]
+    number = launches.CUDA_TYPES[dtype]
     names = {source: {f"{name}<{number}>" for name in V1[source]} for source in V1}
     names["average.cu"] = {f"cumulative_mean_v1<{number}, {flag}>" for flag in ("true", "false")}
     B, T, H, K = 1, 16, 2, 3
-    x, light = contiguous((B, T, H * R), dtype), contiguous((H, K), dtype)
-    dynamic = contiguous((B, T, H, K), dtype)
-    left = contiguous((B, T, H), accumulator(dtype))
+    x, light = contiguous_array((B, T, H * R), dtype), contiguous_array((H, K), dtype)
+    dynamic = contiguous_array((B, T, H, K), dtype)
+    left = contiguous_array((B, T, H), accumulator(dtype))
     plans = [
         launches.conv_grad_input(x, light, 1),
         launches.conv_softmax(x, dynamic, None, 0.0, 1),
@@ -135,7 +135,7 @@ def test_plans_have_the_sizes_of_the_headers():
     sizes = np.zeros(4, np.int32)
     kernel = simulate.Module(text, ["read"]).get_function("read")
     kernel((1,), (1,), [np.uint64(sizes.ctypes.data)])
-    quads = [launches.quad(contiguous((1, 1, 1), dtype)) for dtype in (HALF, F64)]
+    quads = [launches.quad(contiguous_array((1, 1, 1), dtype)) for dtype in (HALF, F64)]
     assert sizes.tolist() == [launches.TILE, launches.VECTOR_BYTES, *quads]
 
 

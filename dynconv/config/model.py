@@ -57,7 +57,7 @@ class StackConfig:
     """Describes the mixers of the encoder or the decoder, bottom to top.
 
     A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a `width`,
-    the averaging attention none. A list has one entry per layer, null where a layer takes no such
+    the average attention none. A list has one entry per layer, null where a layer takes no such
     size; a single number is for all layers that take it.
     """
 

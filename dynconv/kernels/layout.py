@@ -8,17 +8,17 @@ NARROW = 8
 """fewest channels per head that make good use of the vectors of the C kernels"""
 
 
-def rows(x: Tensor) -> Tensor:
+def contiguous_channels(x: Tensor) -> Tensor:
     """Return x (B, T, C) with contiguous channels; batch and time may have any strides."""
     return x if x.stride(2) == 1 else x.contiguous()
 
 
-def taps(weight: Tensor) -> Tensor:
+def contiguous_taps(weight: Tensor) -> Tensor:
     """Return (H, K) or (B, T, H, K) with the taps of all heads of a position contiguous."""
     dense = weight.stride(-1) == 1 and weight.stride(-2) == weight.shape[-1]
     return weight if dense else weight.contiguous()
 
 
-def offsets(x: Tensor | None) -> Tensor | None:
+def contiguous_offsets(x: Tensor | None) -> Tensor | None:
     """Return TaLK's offsets, contiguous, in at least float32: half precision cannot place edges."""
     return None if x is None else upcast(x).contiguous()

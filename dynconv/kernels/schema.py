@@ -18,7 +18,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dynconv.kernels.layout import offsets
+from dynconv.kernels.layout import contiguous_offsets
 
 library = torch.library.Library("dynconv", "DEF")
 torch_ops = torch.ops.dynconv
@@ -137,8 +137,8 @@ def differentiate_talk(ctx, g):
     " -> (Tensor, Tensor, Tensor)",
     lambda g, x, left, right, max_left, max_right: (
         x.new_empty(x.shape),
-        torch.empty_like(offsets(left)),
-        torch.empty_like(offsets(left[:0] if right is None else right)),
+        torch.empty_like(contiguous_offsets(left)),
+        torch.empty_like(contiguous_offsets(left[:0] if right is None else right)),
     ),
 )
 def refuse_talk(ctx, *gradients):

@@ -55,13 +55,13 @@ def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
     return F.linear(x, layer.weight, torch.cat(biases)).chunk(parts, dim=-1)
 
 
-class KeysValues(NamedTuple):
+class KVCache(NamedTuple):
     """Keeps keys and values: (N, S, C) of earlier positions, or (B, H, S, d_k) of the source."""
 
     keys: Tensor
     values: Tensor
 
-    def select(self, rows: Tensor) -> "KeysValues":
+    def select(self, rows: Tensor) -> "KVCache":
         return select_rows(self, rows)
 
 
@@ -115,7 +115,7 @@ class SelfAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         return self.out_proj(attend(*heads, allowed, causal=causal, dropout=dropout))
 
-    def step(self, x: Tensor, state: KeysValues | None = None) -> tuple[Tensor, KeysValues]:
+    def step(self, x: Tensor, state: KVCache | None = None) -> tuple[Tensor, KVCache]:
         require_causal(self, self.causal)
         query, key, value = project(self.in_proj, x, 3)
         if state is not None:
@@ -125,7 +125,7 @@ class SelfAttention(nn.Module):
         y = self._attend((query, key, value), allowed)
         keep = key.shape[1] if self.window is None else self.window - 1
         start = max(0, key.shape[1] - keep)
-        return y, KeysValues(key[:, start:], value[:, start:])
+        return y, KVCache(key[:, start:], value[:, start:])
 
 
 class CrossAttention(nn.Module):
@@ -140,15 +140,15 @@ class CrossAttention(nn.Module):
         self.out_proj = linear(channels, channels)
         self.dropout = dropout
 
-    def project(self, memory: Tensor) -> KeysValues:
+    def project(self, memory: Tensor) -> KVCache:
         """Return keys and values (B, H, S, d_k) of the encoder's output; decoding needs them once.
 
         They are made contiguous, because every step's matrix products would copy them otherwise.
         """
         key, value = project(self.memory_proj, memory, 2)
-        return KeysValues(*(split_heads(part, self.heads).contiguous() for part in (key, value)))
+        return KVCache(*(split_heads(part, self.heads).contiguous() for part in (key, value)))
 
-    def forward(self, x: Tensor, projected: KeysValues, pad_mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, projected: KVCache, pad_mask: Tensor | None = None) -> Tensor:
         """Attend from x (N, T, C) to `projected` keys and values (B, H, S, d_k); return (N, T, C).
 
         N is B, or B x beam, where the hypotheses of a sentence are consecutive rows and share its

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.layers.attention import KeysValues
+from dynconv.layers.attention import KVCache
 
 
 def sinusoids(positions: Tensor, channels: int) -> Tensor:
@@ -41,7 +41,7 @@ class DecoderState(NamedTuple):
 
     position: int
     mixers: list[Any]
-    source: list[KeysValues | None]
+    source: list[KVCache | None]
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
         """Return the state of these rows and of these sentences, or of all sentences if None."""

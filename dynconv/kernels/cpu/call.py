@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels.cpu.build import library
-from dynconv.kernels.layout import NARROW, offsets, rows, taps
+from dynconv.kernels.layout import NARROW, contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import implement
 
 FORWARD, GRAD_INPUT, PER_CHANNEL = range(3)  # `kind` of conv.c
@@ -29,7 +29,7 @@ def conv_grad_input(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 def run_conv(kind: int, x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Call the C function conv."""
-    x = rows(x)
+    x = contiguous_channels(x)
     (B, T, C), (H, K) = x.shape, weight.shape[-2:]
     y = torch.empty((B, T, C), dtype=x.dtype)
     if weight.dim() == 2 and C // H < NARROW:
@@ -38,14 +38,14 @@ def run_conv(kind: int, x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
         weight = weight.repeat_interleave(C // H, dim=0).t().contiguous()  # (K, C)
         kind, H = PER_CHANNEL, 1
     else:
-        weight = taps(weight)
+        weight = contiguous_taps(weight)
     strides = weight.stride()[:2] if weight.dim() == 4 else (0, 0)
     run("conv", x.dtype, kind, x, weight, y, B, T, C, H, K, pad_left, *x.stride()[:2], *strides)
     return y
 
 
 def conv_grad_weight(g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> Tensor:
-    g, x = rows(g), rows(x)
+    g, x = contiguous_channels(g), contiguous_channels(x)
     (B, T, C), (H, K) = x.shape, shape[-2:]
     shared, R = len(shape) == 2, C // H
     split = shared and R < NARROW  # a row per channel; the rows of a head are added up below
@@ -62,7 +62,7 @@ def conv_backward(g: Tensor, x: Tensor, weight: Tensor, pad_left: int) -> tuple[
 
 
 def talk(x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int) -> Tensor:
-    x, left, right = rows(x), offsets(left), offsets(right)
+    x, left, right = contiguous_channels(x), contiguous_offsets(left), contiguous_offsets(right)
     y = torch.empty(x.shape, dtype=x.dtype)
     sizes = *x.shape, left.shape[2], max_left, max_right
     run("talk", x.dtype, x, left, right, y, *sizes, *x.stride()[:2])
@@ -73,7 +73,8 @@ def talk_backward(
     g: Tensor, x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of x, left and right; the last one is empty when right is None."""
-    g, x, left, right = rows(g), rows(x), offsets(left), offsets(right)
+    g, x = contiguous_channels(g), contiguous_channels(x)
+    left, right = contiguous_offsets(left), contiguous_offsets(right)
     dx, dleft = torch.empty(x.shape, dtype=x.dtype), torch.empty_like(left)
     dright = torch.empty_like(left[:0] if right is None else right)
     sizes = *x.shape, left.shape[2], max_left, max_right
@@ -83,7 +84,7 @@ def talk_backward(
 
 
 def cumulative_mean(x: Tensor, backward: bool) -> Tensor:
-    x = rows(x)
+    x = contiguous_channels(x)
     y = torch.empty(x.shape, dtype=x.dtype)
     run("cumulative_mean", x.dtype, backward, x, y, *x.shape, *x.stride()[:2])
     return y

@@ -1,4 +1,4 @@
-// Averaging attention's core, the mean of all tokens so far, and its gradient.
+// Average attention's core, the mean of all tokens so far, and its gradient.
 //
 //     out[t] = 1 / (t + 1) sum_{s <= t} x[s]           dx[s] = sum_{t >= s} g[t] / (t + 1)
 //

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dynconv.errors import UserError
 from dynconv.kernels.constant import constant
-from dynconv.kernels.cuda.launches import NUMBERS, SOURCES
+from dynconv.kernels.cuda.launches import CUDA_TYPES, SOURCES
 
 PACKAGE = Path(__file__).parents[2]
 
@@ -55,7 +55,7 @@ def cupy():
 
 def supports(x: Tensor) -> bool:
     """Return whether there is a CUDA kernel for x: on a GPU that CuPy reaches, one of 4 dtypes."""
-    return x.device.type == "cuda" and x.dtype in NUMBERS and missing() is None
+    return x.device.type == "cuda" and x.dtype in CUDA_TYPES and missing() is None
 
 
 def why_unsupported(x: Tensor) -> str:
@@ -64,7 +64,7 @@ def why_unsupported(x: Tensor) -> str:
         return reason
     if x.device.type != "cuda":
         return f"x is on {x.device}, the CUDA kernels run on a GPU: move it with .cuda()"
-    names = ", ".join(str(dtype).removeprefix("torch.") for dtype in NUMBERS)
+    names = ", ".join(str(dtype).removeprefix("torch.") for dtype in CUDA_TYPES)
     return f"x is {x.dtype}, the CUDA kernels take {names}: cast it, or choose another impl"
 
 

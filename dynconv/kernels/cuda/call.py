@@ -10,16 +10,16 @@ from torch import Tensor
 from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.build import NoGpuKernels, compiled, cupy
 from dynconv.kernels.cuda.launches import Launch, Plan, array
-from dynconv.kernels.layout import offsets, rows, taps
+from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import implement
 
 LAYOUTS = {
-    "x": rows,
-    "g": rows,
-    "weight": taps,
-    "logits": taps,
-    "left": offsets,
-    "right": offsets,
+    "x": contiguous_channels,
+    "g": contiguous_channels,
+    "weight": contiguous_taps,
+    "logits": contiguous_taps,
+    "left": contiguous_offsets,
+    "right": contiguous_offsets,
     "seed": Tensor.contiguous,
 }
 """brings the tensor of each name into the memory layout that a plan expects"""

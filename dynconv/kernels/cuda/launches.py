@@ -20,7 +20,7 @@ from torch import Tensor
 from dynconv.kernels.dtypes import accumulator
 
 SOURCES = Path(__file__).parent
-NUMBERS = {
+CUDA_TYPES = {
     torch.float32: "float",
     torch.float64: "double",
     torch.float16: "float16",
@@ -55,7 +55,7 @@ def array(x: Tensor) -> Array:
     return Array(tuple(x.shape), x.stride(), x.dtype, math.gcd(x.data_ptr(), VECTOR_BYTES))
 
 
-def contiguous(shape: Sequence[int], dtype: torch.dtype) -> Array:
+def contiguous_array(shape: Sequence[int], dtype: torch.dtype) -> Array:
     """Describe a contiguous tensor, such as one that is still to be allocated."""
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     return Array(tuple(shape), tuple(strides), dtype)
@@ -63,7 +63,7 @@ def contiguous(shape: Sequence[int], dtype: torch.dtype) -> Array:
 
 def like(x: Array) -> Array:
     """Describe a contiguous tensor of x's shape and dtype."""
-    return contiguous(x.shape, x.dtype)
+    return contiguous_array(x.shape, x.dtype)
 
 
 class Launch(NamedTuple):
@@ -134,16 +134,16 @@ def quad(x: Array) -> int:
 class Grid:
     """Launches a kernel that reads V channels of x at once.
 
-    number  the name of x's dtype in CUDA
-    size    blocks, block and shared bytes of the Launch
+    cuda_type  the name of x's dtype in CUDA
+    size       blocks, block and shared bytes of the Launch
     """
 
     def __init__(self, x: Array, V: int, blocks: int, block: tuple[int, int], shared: int = 0):
-        self.number, self.V, self.size = NUMBERS[x.dtype], V, (blocks, block, shared)
+        self.cuda_type, self.V, self.size = CUDA_TYPES[x.dtype], V, (blocks, block, shared)
 
     def launch(self, source: str, name: str, arguments: tuple, *template: int | bool) -> Launch:
-        """Return a launch of the kernel; the parameters of its template are number, V and these."""
-        return Launch(source, name, (self.number, self.V, *template), *self.size, arguments)
+        """Return a launch of the kernel; the parameters of its template are cuda_type, V and these."""
+        return Launch(source, name, (self.cuda_type, self.V, *template), *self.size, arguments)
 
 
 class Warps(Grid):
@@ -153,16 +153,16 @@ class Warps(Grid):
     chunk  taps that are in shared memory at a time, a multiple of TILE
     """
 
-    def __init__(self, arrays: Sequence[Array], H: int, K: int, *, fixed: int, a_tap: int = TILE,
+    def __init__(self, arrays: Sequence[Array], H: int, K: int, *, fixed: int, per_tap: int = TILE,
                  maximum: int = 4, more: int = 0, walks: int | None = None):  # fmt: skip
         """Size the grid.
 
-        arrays        x or g or both, which are read V channels at a time
-        a_tap, fixed  shared memory of a warp in numbers of x's accumulator: for each of its heads,
-                      `a_tap` for each tap and `fixed` more
-        maximum       warps per block
-        more          positions of a sentence besides its T
-        walks         the number of walks over all sentences, if warps do not take single tiles
+        arrays   x or g or both, which are read V channels at a time
+        per_tap  elements of x's accumulator that each tap of a head takes in shared memory
+        fixed    elements that each head takes besides
+        maximum  warps per block
+        more     positions of a sentence besides its T
+        walks    the number of walks over all sentences, if warps do not take single tiles
         """
         x = arrays[0]
         B, T, C = x.shape
@@ -170,8 +170,8 @@ class Warps(Grid):
         self.G = lanes(C // H, V)
         heads = 32 // self.G
         size = heads * accumulator(x.dtype).itemsize
-        self.chunk = min(-(-K // TILE), (SHARED // size - fixed) // (a_tap * TILE)) * TILE
-        shared = size * (self.chunk * a_tap + fixed)
+        self.chunk = min(-(-K // TILE), (SHARED // size - fixed) // (per_tap * TILE)) * TILE
+        shared = size * (self.chunk * per_tap + fixed)
         rows, count = (B, -(-(T + more) // TILE)) if walks is None else (1, walks)
         groups = -(-H // heads)
         # Warps of one block share rows in the cache, but every multiprocessor needs a block.
@@ -197,7 +197,7 @@ def convolution(x: Array, weight: Array, pad: int, names: tuple[str, ...], flipp
     (_, T, C), (H, K) = x.shape, weight.shape[-2:]
     if len(weight.shape) == 2:
         source, kernel, of_weight = "lightconv.cu", "light_conv", []
-        warps = Warps([x], H, K, maximum=8, a_tap=1, fixed=1)
+        warps = Warps([x], H, K, maximum=8, per_tap=1, fixed=1)
     else:
         source, kernel, of_weight = "dynamicconv.cu", "dynamic_conv", strides(weight)
         warps = Warps([x], H, K, fixed=quad(x))
@@ -215,7 +215,7 @@ def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) ->
     warps = Warps([g, x], H, K, fixed=quad(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
     launch = warps.launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
-    return Plan({"dweight": contiguous(shape, x.dtype)}, (launch,))
+    return Plan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
 
 
 def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> Plan:
@@ -238,7 +238,7 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> Plan:
 def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Plan | None:
     """Plan dx and dweight together; None when the taps do not fit into shared memory."""
     (_, T, C), (H, K) = x.shape, weight.shape[2:]
-    warps = Warps([g, x], H, K, a_tap=2 * TILE, fixed=2 * quad(x), more=K - 1)
+    warps = Warps([g, x], H, K, per_tap=2 * TILE, fixed=2 * quad(x), more=K - 1)
     if warps.chunk < K:
         return None
     arguments = (
@@ -259,7 +259,7 @@ def light_gradients(
     # Long walks write few rows of partial sums, short ones occupy many warps.
     walk = min(16, max(1, count * -(-H * G // 32) // 2048))
     walks = -(-count // walk)
-    warps = Warps([g, x], H, K, a_tap=G + 1, fixed=1, walks=walks)  # the sums and the tap itself
+    warps = Warps([g, x], H, K, per_tap=G + 1, fixed=1, walks=walks)  # the sums and the tap itself
     if with_input and warps.chunk < K:
         return None
     weight, dx = ("weight", "dx") if with_input else (None, None)
@@ -270,11 +270,13 @@ def light_gradients(
     sums = "partial", "dweight", np.int64(walks), H * K
     launches = (
         warps.launch("lightconv.cu", "light_conv_grad", arguments, G, with_input),
-        Launch("lightconv.cu", "sum_rows", (warps.number,), -(-H * K // 32), (32, 32), 0, sums),
+        Launch("lightconv.cu", "sum_rows", (warps.cuda_type,), -(-H * K // 32), (32, 32), 0, sums),
     )
     outputs = {"dx": like(x)} if with_input else {}
-    outputs["dweight"] = contiguous(shape, x.dtype)
-    return Plan(outputs, launches, {"partial": contiguous((walks, H * K), accumulator(x.dtype))})
+    outputs["dweight"] = contiguous_array(shape, x.dtype)
+    return Plan(
+        outputs, launches, {"partial": contiguous_array((walks, H * K), accumulator(x.dtype))}
+    )
 
 
 def conv_softmax(
@@ -310,7 +312,7 @@ def conv_softmax_backward(
         for_logits.launch(source, "softmax_logits_grad", logits_grad, for_logits.G),
         for_input.launch(source, "softmax_data_grad", data_grad),
     )
-    scratch = {"scales": contiguous((B, T, H, 2), accumulator(x.dtype))}
+    scratch = {"scales": contiguous_array((B, T, H, 2), accumulator(x.dtype))}
     return Plan({"dx": like(x), "dlogits": like(logits)}, launches, scratch)
 
 
@@ -342,14 +344,14 @@ def talk_backward(
         max_left, max_right, columns.ring, columns.stretch, lanes(C // H, columns.V),
         *strides(g, x),
     )  # fmt: skip
-    template, blocks = (NUMBERS[left.dtype],), B * -(-H // 8)
+    template, blocks = (CUDA_TYPES[left.dtype],), B * -(-H // 8)
     launches = (
         Launch("talk.cu", "talk_reach", template, blocks, (8, 128), 0, reach),
         columns.launch("talk.cu", "talk_grad", grad),
     )
-    dright = like(right) if right else contiguous((0, T, H), left.dtype)
+    dright = like(right) if right else contiguous_array((0, T, H), left.dtype)
     outputs = {"dx": like(x), "dleft": like(left), "dright": dright}
-    return Plan(outputs, launches, {"reach": contiguous((B, H, 2), torch.int32)})
+    return Plan(outputs, launches, {"reach": contiguous_array((B, H, 2), torch.int32)})
 
 
 class Columns(Grid):
@@ -397,5 +399,5 @@ def cumulative_mean(x: Array, backward: bool) -> Plan:
         grid.launch("average.cu", "stretch_sums", ("x", "sums", *sizes), backward),
         grid.launch("average.cu", "cumulative_mean", ("x", "sums", "out", *sizes), backward),
     )
-    scratch = {"sums": contiguous((B, pieces, C), accumulator(x.dtype))}
+    scratch = {"sums": contiguous_array((B, pieces, C), accumulator(x.dtype))}
     return Plan({"out": like(x)}, launches, scratch)

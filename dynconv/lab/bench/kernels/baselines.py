@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.kernels.cuda.call import launch_on_gpu
-from dynconv.kernels.cuda.launches import NUMBERS, Launch, array, dropconnect, strides
+from dynconv.kernels.cuda.launches import CUDA_TYPES, Launch, array, dropconnect, strides
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.kernels.correctness import (
@@ -47,7 +47,7 @@ def first_versions(
     def start(source: str, name: str, like: Tensor, *arguments) -> None:
         """Launch one thread per element of `like`."""
         grid = -(-like.numel() // 256), (256, 1), 0
-        launch = Launch(source, name, (NUMBERS[x.dtype],), *grid, arguments)
+        launch = Launch(source, name, (CUDA_TYPES[x.dtype],), *grid, arguments)
         (launch_on_gpu if x.is_cuda else launch_on_cpu)(launch, list(arguments))
 
     def steps(*tensors: Tensor) -> list:

@@ -14,7 +14,7 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.kernels.cuda import build
-from dynconv.kernels.cuda.launches import NUMBERS
+from dynconv.kernels.cuda.launches import CUDA_TYPES
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
@@ -22,7 +22,7 @@ from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.kernels.predict import predict
 from dynconv.lab.bench.table import WIDTH, Column, size, table
 
-DTYPES = {dtype_name(dtype): dtype for dtype in NUMBERS}
+DTYPES = {dtype_name(dtype): dtype for dtype in CUDA_TYPES}
 OPERATORS = ["light_conv", "dynamic_conv", SEEDED, "talk_conv"]
 ABOUT = (
     "us: medians of graphs replayed in turns, each with a cold L2; GB/s: by the bytes of the "

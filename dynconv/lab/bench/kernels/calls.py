@@ -30,7 +30,7 @@ def call_backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: 
 
 def list_launches(case: Case) -> dict[str, tuple[Launch, ...]]:
     """Return what each direction launches."""
-    inputs = [contiguous(shape, dtype) for shape, dtype in case.inputs()]
+    inputs = [contiguous_array(shape, dtype) for shape, dtype in case.inputs()]
     return {
         "forward": call_forward(launches, case, inputs).launches,
         "backward": call_backward(launches, case, inputs[0], inputs).launches,

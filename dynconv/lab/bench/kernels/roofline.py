@@ -9,7 +9,7 @@ from math import prod
 import torch
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.launches import TILE, Launch, contiguous
+from dynconv.kernels.cuda.launches import TILE, Launch, contiguous_array
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels.calls import list_launches
@@ -68,7 +68,7 @@ def cycles(case: Case, launch: Launch) -> float:
     V = launch.template[1]
     c = -(-32 * V * dtype.itemsize // 128)
     if case.operator == "talk_conv":
-        stretch = launches.Columns(R, reach, reach, contiguous((B, T, C), dtype)).stretch
+        stretch = launches.Columns(R, reach, reach, contiguous_array((B, T, C), dtype)).stretch
         words = V * accumulator(dtype).itemsize // 4
         # A row of x goes into the table, and four come out of it. Backward reads four differences,
         # writes them, and takes one out; g and dx, and g and x at the two edges, are its rows.
