@@ -7,7 +7,7 @@ from conftest import sized_stack
 from dynconv.config import LanguageModelConfig
 from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.models import build
-from dynconv.models.decoder import embed_tokens, sinusoids
+from dynconv.models.embedding import embed_tokens, sinusoids
 from dynconv.models.mixers import MIXERS
 from dynconv.train.checkpoint import load_weights, weights
 

@@ -6,7 +6,7 @@ from conftest import sized_stack
 
 from dynconv.config import ModelConfig, StackConfig
 from dynconv.models import build
-from dynconv.models.decoder import sinusoids
+from dynconv.models.embedding import sinusoids
 from dynconv.models.mixers import MIXERS
 
 SEVEN, SIX = (3, 7, 15, 31, 31, 31, 31), (3, 7, 15, 31, 31, 31)
@@ -207,7 +207,7 @@ def compare_with_released_model(where: str, meta: dict, case: dict, monkeypatch)
     model = build(config).double()
     # there, position 0 has row 2 of the table; the table itself is compared below
     monkeypatch.setattr(
-        "dynconv.models.decoder.sinusoids",
+        "dynconv.models.embedding.sinusoids",
         lambda positions, _: torch.from_numpy(case["positions_table"])[positions + 2],
     )
     with torch.no_grad():

@@ -106,22 +106,6 @@ class AdaptiveSoftmax(nn.Module):
         return nats
 
 
-class LinearSoftmax(nn.Linear):
-    """Computes log p(w | h) from logits E h: the softmax of a vocabulary that has one band."""
-
-    def __init__(self, channels: int, vocab_size: int):
-        super().__init__(channels, vocab_size, bias=False)
-        nn.init.normal_(self.weight, std=channels**-0.5)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Return log-probabilities (..., V) for hidden (..., C), in float32 or wider."""
-        return upcast(super().forward(hidden)).log_softmax(-1)
-
-    def nll(self, hidden: Tensor, target: Tensor) -> Tensor:
-        """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
-        return F.cross_entropy(upcast(super().forward(hidden)), target, reduction="none")
-
-
 def band_words(edges: tuple[int, ...], widths: tuple[int, ...]) -> nn.ParameterList:
     """Return the embeddings E_i (V_i, w_i) of each band."""
     return nn.ParameterList(

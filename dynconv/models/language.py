@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax, LinearSoftmax
-from dynconv.models.decoder import DecoderState, embed_tokens, embedding, step_blocks
+from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
+from dynconv.models.decoder import DecoderState, step_blocks
+from dynconv.models.embedding import LinearSoftmax, embed_tokens, token_embedding
 
 if TYPE_CHECKING:
     from dynconv.config import LanguageModelConfig
@@ -33,7 +34,7 @@ class LanguageModel(nn.Module):
                 *bands, dropout=config.softmax_dropout, tied=self.embedding if tied else None
             )
         else:
-            self.embedding = embedding(V, C)
+            self.embedding = token_embedding(V, C)
             self.output = LinearSoftmax(C, V)
             if tied:
                 self.output.weight = self.embedding.weight

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch import Tensor, nn
 
 from dynconv.layers.history import select_rows
-from dynconv.models.decoder import DecoderState, embed_tokens, embedding, step_blocks
+from dynconv.models.decoder import DecoderState, step_blocks
+from dynconv.models.embedding import embed_tokens, token_embedding
 
 if TYPE_CHECKING:
     from dynconv.config import ModelConfig
@@ -32,9 +33,9 @@ class Seq2Seq(nn.Module):
         super().__init__()
         self.config = config
         (S, V), C = config.vocab_sizes, config.channels
-        self.target_embedding = embedding(V, C)
+        self.target_embedding = token_embedding(V, C)
         shared = config.embeddings == "shared"
-        self.source_embedding = self.target_embedding if shared else embedding(S, C)
+        self.source_embedding = self.target_embedding if shared else token_embedding(S, C)
         self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
         self.dropout = nn.Dropout(config.dropout)
         pre = config.norm == "pre"  # then nothing has normalised the last sum

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from dynconv.decode.constraints import no_repeat
-from dynconv.models.decoder import sinusoids
+from dynconv.models.embedding import sinusoids
 from dynconv.score import chrf
 
 

@@ -142,7 +142,7 @@ class Grid:
         self.cuda_type, self.V, self.size = CUDA_TYPES[x.dtype], V, (blocks, block, shared)
 
     def launch(self, source: str, name: str, arguments: tuple, *template: int | bool) -> Launch:
-        """Return a launch of the kernel; the parameters of its template are cuda_type, V and these."""
+        """Return a launch of a kernel whose template begins with cuda_type and V."""
         return Launch(source, name, (self.cuda_type, self.V, *template), *self.size, arguments)
 
 
