@@ -1,8 +1,7 @@
-"""Registers the operators' own kernels with PyTorch: C for the CPU and CUDA for GPUs.
+"""Registers C kernels for the CPU and CUDA kernels for GPUs with PyTorch.
 
-`torch_ops` is torch.ops.dynconv: PyTorch calls the C kernels for tensors on the CPU and the CUDA
-kernels for tensors on a GPU. schema.py defines the operators and their gradients. C and CUDA are
-compiled when they are first needed.
+PyTorch then chooses by the device of the tensors that `torch_ops`, torch.ops.dynconv, is called
+with. schema.py defines the operators and their gradients. Kernels are compiled at first use.
 """
 
 from dynconv.kernels.cpu import call as _on_cpu  # noqa: F401  (importing them registers them)

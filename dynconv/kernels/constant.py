@@ -8,8 +8,8 @@ from typing import Any
 def constant(function: Callable) -> Callable:
     """Cache a function's results, and let torch.compile treat them as constants.
 
-    The mark is what torch.compiler.assume_constant_result sets; calling that would import all of
-    torch._dynamo, which takes longer than importing torch itself.
+    It sets the same mark as torch.compiler.assume_constant_result, which would import
+    torch._dynamo: that takes longer than importing torch itself.
     """
     cached = cache(function)
 

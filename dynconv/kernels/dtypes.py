@@ -5,10 +5,10 @@ from torch import Tensor
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype to add up in: float64 for float64, float32 otherwise."""
+    """Return the dtype of sums: float64 for float64, otherwise float32."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def upcast(x: Tensor) -> Tensor:
-    """Return x in its accumulator's dtype: at least float32."""
+    """Return x in the dtype of its sums, float32 or wider."""
     return x.to(accumulator(x.dtype))

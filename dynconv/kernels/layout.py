@@ -1,11 +1,11 @@
-"""Brings tensors into the layouts and dtypes that the kernels expect, on the CPU as on a GPU."""
+"""Brings tensors into the layouts and dtypes that the C and CUDA kernels expect."""
 
 from torch import Tensor
 
 from dynconv.kernels.dtypes import upcast
 
 NARROW = 8
-"""fewest channels per head that make good use of the vectors of the C kernels"""
+"""smallest number of channels per head that fills the vectors of the C kernels"""
 
 
 def contiguous_channels(x: Tensor) -> Tensor:
@@ -14,11 +14,11 @@ def contiguous_channels(x: Tensor) -> Tensor:
 
 
 def contiguous_taps(weight: Tensor) -> Tensor:
-    """Return (H, K) or (B, T, H, K) with the taps of all heads of a position contiguous."""
+    """Return (H, K) or (B, T, H, K) with contiguous (H, K); B and T may have any strides."""
     dense = weight.stride(-1) == 1 and weight.stride(-2) == weight.shape[-1]
     return weight if dense else weight.contiguous()
 
 
 def contiguous_offsets(x: Tensor | None) -> Tensor | None:
-    """Return TaLK's offsets, contiguous, in at least float32: half precision cannot place edges."""
+    """Return TaLK's offsets contiguous and in float32 or wider, as half precision is too coarse."""
     return None if x is None else upcast(x).contiguous()

@@ -1,16 +1,16 @@
-"""Defines the kernels as PyTorch operators, torch.ops.dynconv.*: signatures, shapes, gradients.
+"""Defines the operators torch.ops.dynconv.*: their signatures, output shapes and gradients.
 
-Nothing here knows a device: cpu/call.py and cuda/call.py provide the implementations.
+This file is the same for all devices; cpu/call.py and cuda/call.py implement the operators.
 
-The convolutions y = w * x are bilinear, and so are both gradients. Each of the three maps is the
-derivative of the other two, to any order:
+A convolution y = w * x is bilinear, and so are its two gradients. Each of the three maps is
+differentiated by the other two, to any order:
 
     conv              y,  from x and w
     conv_grad_input   dx, from g and w
     conv_grad_weight  dw, from g and x
 
-Shapes: x, g (B, T, C); weight (H, K), or (B, T, H, K) where each position has its own; H = C is the
-depthwise convolution. Only the inputs are saved for the backward pass.
+x and g are (B, T, C). The weight is (H, K), or (B, T, H, K) with a kernel for each position; a
+depthwise convolution has H = C. Only the inputs are saved for the backward pass.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ torch_ops = torch.ops.dynconv
 
 
 def save_inputs(ctx, inputs, output) -> None:
-    """Keep the tensors for the backward pass, and everything else in `ctx.sizes`."""
+    """Save the tensors for the backward pass, and the other inputs as `ctx.sizes`."""
     tensors = [z for z in inputs if z is None or isinstance(z, Tensor)]
     ctx.sizes = inputs[len(tensors) :]
     ctx.save_for_backward(*tensors)
 
 
 def save_direction(ctx, inputs, output) -> None:
-    """Keep the flag of cumulative_mean alone, which is linear."""
+    """Save only the flag of cumulative_mean, which is linear in x."""
     ctx.backward = inputs[1]
 
 
@@ -42,10 +42,10 @@ def like_first(x: Tensor, *others) -> Tensor:
 
 
 def define(signature: str, shapes: Callable = like_first, save: Callable = save_inputs) -> Callable:
-    """Define an operator of PyTorch, and return a decorator for the function with its gradients.
+    """Define a PyTorch operator, and return a decorator for its backward function.
 
-    shapes  its outputs without their values, for torch.compile and torch.export
-    save    keeps what the gradients need
+    shapes  returns empty outputs, from which torch.compile and torch.export learn the shapes
+    save    saves what the backward function needs
     """
     name = f"dynconv::{signature.partition('(')[0]}"
     library.define(signature)
@@ -59,13 +59,13 @@ def define(signature: str, shapes: Callable = like_first, save: Callable = save_
 
 
 def implement(device: str, *functions: Callable) -> None:
-    """Register functions as the operators of the same name for one device, "CPU" or "CUDA"."""
+    """Register each function as the operator of its name on a device, "CPU" or "CUDA"."""
     for function in functions:
         library.impl(function.__name__, function, device)
 
 
 def if_needed(ctx, index: int, function: Callable, *arguments):
-    """Return the gradient of input `index`, or None if nothing depends on it."""
+    """Return function(*arguments), the gradient of input `index`, or None if it is not needed."""
     return function(*arguments) if ctx.needs_input_grad[index] else None
 
 

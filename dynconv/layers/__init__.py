@@ -1,10 +1,10 @@
-"""Defines layers that mix positions, as nn.Modules that map (B, T, C) to (B, T, C).
+"""Defines the nn.Modules that mix positions, and the adaptive embedding and softmax.
 
-`forward(x, pad_mask)` sees whole sequences; pad_mask (B, T) is True at padding. `step(x, state)` is
-for decoding with causal layers in eval mode, and raises ValueError for layers that look ahead: it
-takes the next n positions (N, n, C) of N sequences and returns their outputs, which equal those of
-`forward`, and the next state. A state of None is the start of a sequence; no gradient flows through
-states. The adaptive embedding and softmax map from and to tokens instead.
+`forward(x, pad_mask)` maps whole sequences (B, T, C) to (B, T, C); pad_mask (B, T) is True at
+padding. `step(x, state)` decodes with causal layers in eval mode: it takes the next n positions
+(N, n, C) of N sequences, and returns the outputs that `forward` would give there, and the next
+state. The state before the first position is None. No gradient flows through states, and layers
+that look ahead raise ValueError.
 """
 
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax

@@ -1,7 +1,7 @@
-"""Defines embeddings and softmax for a large vocabulary, with fewer dimensions for rare types.
+"""Defines embeddings and softmax for large vocabularies, with fewer dimensions for rare types.
 
-The vocabulary is cut into bands of falling frequency. Band i contains the types w with
-edges[i] <= w < edges[i + 1]; it has embeddings E_i (V_i, w_i) and a projection P_i (C, w_i). Input
+The vocabulary is split into bands by falling frequency. Band i contains the types w with
+edges[i] <= w < edges[i + 1], and has embeddings E_i (V_i, w_i) and a projection P_i (C, w_i). Input
 and output may share both (Baevski and Auli 2019, section 3).
 """
 
@@ -17,7 +17,7 @@ from dynconv.kernels.dtypes import upcast
 class AdaptiveEmbedding(nn.Module):
     """Embeds a type w of band i as P_i E_i[w - edges[i]] (Baevski and Auli 2019, section 3).
 
-    edges   0, the first type of the second, third ... band, and V
+    edges   0, the first type of each further band, and V
     widths  w_i of each band
 
     E_i is drawn from N(0, 1 / w_i), P_i is Xavier-uniform. The result is not scaled: the model
@@ -35,8 +35,8 @@ class AdaptiveEmbedding(nn.Module):
         x: Tensor | int = 0
         bands = zip(pairwise(self.edges), self.words, self.projections, strict=True)
         for (start, end), E, P in bands:
-            # every band embeds all positions, and zeros those of other bands: this way no shape
-            # depends on the data
+            # Each band embeds all tokens and multiplies those of other bands by zero, because then
+            # no shape depends on the data.
             x_band = F.embedding((tokens - start).clamp(0, end - start - 1), E)
             x = x + F.linear(x_band * inside(tokens, start, end).unsqueeze(-1), P)
         return x.to(E.dtype)
@@ -45,12 +45,12 @@ class AdaptiveEmbedding(nn.Module):
 class AdaptiveSoftmax(nn.Module):
     """Computes p(w | h) = p(band of w | h) p(w | band of w, h) (Grave et al. 2017, section 3.3).
 
-    The first softmax, the head, chooses among the types of the first band and one class per further
-    band; its logits are [E_0; classes] h. Each further band has a softmax with logits E_i P_i^T h.
+    The first softmax, the head, chooses among the types of the first band and one class for each
+    further band; its logits are [E_0; classes] h. Band i has its own softmax, of E_i P_i^T h.
 
-    tied     use the E_i and P_i of this embedding; its P_0 has no counterpart here, so the first
-             band must be C wide
-    dropout  acts on P_i^T h
+    tied     an embedding whose E_i and P_i are shared; the softmax has no P_0, so the first band
+             must be C wide
+    dropout  applied to P_i^T h
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class AdaptiveSoftmax(nn.Module):
     def nll(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider.
 
-        A band's softmax is computed only for the targets in that band. If there are none, its
-        parameters get gradients of zero, not None.
+        The softmax of a band is computed only for the targets in that band. A band without targets
+        gets gradients of zero rather than None.
         """
         tails = list(pairwise(self.edges[1:]))
         rows = [inside(target, start, end).nonzero().squeeze(1) for start, end in tails]
-        first = target.clone()  # what the head must predict
+        first = target.clone()  # the head's target
         for i, members in enumerate(rows):
             first[members] = self.edges[1] + i
         nats = F.cross_entropy(self._head(hidden), first, reduction="none")
@@ -107,7 +107,7 @@ class AdaptiveSoftmax(nn.Module):
 
 
 def band_words(edges: tuple[int, ...], widths: tuple[int, ...]) -> nn.ParameterList:
-    """Return the embeddings E_i (V_i, w_i) of each band."""
+    """Return the embeddings E_i (V_i, w_i) of all bands."""
     return nn.ParameterList(
         nn.Parameter(nn.init.normal_(torch.empty(end - start, width), std=width**-0.5))
         for (start, end), width in zip(pairwise(edges), widths, strict=True)
@@ -115,7 +115,7 @@ def band_words(edges: tuple[int, ...], widths: tuple[int, ...]) -> nn.ParameterL
 
 
 def band_projections(channels: int, widths: tuple[int, ...]) -> nn.ParameterList:
-    """Return the projection P_i (C, w_i) of each band."""
+    """Return the projections P_i (C, w_i) of all bands."""
     return nn.ParameterList(
         nn.Parameter(nn.init.xavier_uniform_(torch.empty(channels, width))) for width in widths
     )

@@ -1,6 +1,6 @@
-"""Multi-head attention computes softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2).
+"""Defines multi-head attention, softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2).
 
-Equations (3.2) to (3.4) of the book. PyTorch's fused kernels compute it.
+These are equations (3.2) to (3.4) of the book, computed by PyTorch's fused kernels.
 """
 
 from typing import NamedTuple
@@ -27,15 +27,15 @@ def attend(
 ) -> Tensor:
     """Attend from query (B, H, T, d_k) to key and value (B, H, S, d_k); return (B, T, C).
 
-    allowed  bool, broadcasts to (B, H, T, S), True where a query may attend; one that may attend
-             to nothing gets zeros
-    causal   in place of `allowed`, lets position t attend to positions up to t
-    dropout  the share of the attention weights that is dropped
+    allowed  bool, broadcasts to (B, H, T, S), True where a query may attend to a key; a query that
+             may attend to no key returns zeros
+    causal   lets position t attend to positions up to t; only without `allowed`
+    dropout  probability with which an attention weight is dropped
     """
     dtype = value.dtype
     with torch.autocast(query.device.type, enabled=False):
         if query.device.type == "cpu":
-            # The bfloat16 kernel's backward is up to eight times slower than float32's.
+            # In bfloat16 the backward pass is up to eight times slower than in float32.
             query, key, value = upcast(query), upcast(key), upcast(value)
         y = F.scaled_dot_product_attention(
             query, key, value, attn_mask=allowed, is_causal=causal, dropout_p=dropout
@@ -46,9 +46,9 @@ def attend(
 def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
     """Project x (B, T, C) to keys and values, or to queries, keys and values: each (B, T, C).
 
-    The keys' bias adds the same number to all scores of a query, which cancels in the softmax. Its
-    gradient would consist of rounding errors, which Adam would scale up to full steps, so it gets
-    none.
+    The bias of the keys adds the same value to all scores of a query, so it cancels in the softmax.
+    Its gradient would be pure rounding error, which Adam would scale up to full steps, so it gets
+    no gradient.
     """
     biases = list(layer.bias.chunk(parts))
     biases[-2] = biases[-2].detach()
@@ -56,7 +56,7 @@ def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
 
 
 class KVCache(NamedTuple):
-    """Keeps keys and values: (N, S, C) of earlier positions, or (B, H, S, d_k) of the source."""
+    """Keeps the keys and values of earlier positions (N, S, C) or of the source (B, H, S, d_k)."""
 
     keys: Tensor
     values: Tensor
@@ -66,10 +66,10 @@ class KVCache(NamedTuple):
 
 
 class SelfAttention(nn.Module):
-    """Attends to the whole sentence, or only within a window of `window` positions.
+    """Attends to the whole sentence, or to a window of `window` positions.
 
-    The window is centred on each position; a causal layer's window ends there. Decoding keeps the
-    keys and values of the window, or of all positions so far.
+    The window is centred on the position, or ends there in a causal layer. Decoding keeps the keys
+    and values of the window, or of all positions so far.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class SelfAttention(nn.Module):
         self.dropout = dropout
 
     def _allowed(self, T: int, S: int, device: torch.device) -> Tensor:
-        """Return (T, S), True where the last T of S positions may attend."""
+        """Return a mask (T, S), True where the last T of S positions may attend."""
         ahead = torch.arange(S, device=device) - torch.arange(S - T, S, device=device)[:, None]
         K = self.window or 2 * S + 1
         if self.causal:
@@ -102,7 +102,7 @@ class SelfAttention(nn.Module):
             return self._attend(projected, causal=self.causal)
         allowed = self._allowed(x.shape[1], x.shape[1], x.device)
         if pad_mask is not None:
-            # A padding position may have nothing but padding in its window: it may see itself.
+            # The window of a padding position may contain only padding, so it also sees itself.
             itself = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
             allowed = allowed & ~pad_mask[:, None, None, :] | itself
         return self._attend(projected, allowed)
@@ -141,9 +141,9 @@ class CrossAttention(nn.Module):
         self.dropout = dropout
 
     def project(self, memory: Tensor) -> KVCache:
-        """Return keys and values (B, H, S, d_k) of the encoder's output; decoding needs them once.
+        """Return the keys and values (B, H, S, d_k) of the encoder's output.
 
-        They are made contiguous, because every step's matrix products would copy them otherwise.
+        They are contiguous because otherwise each decoding step would copy them.
         """
         key, value = project(self.memory_proj, memory, 2)
         return KVCache(*(split_heads(part, self.heads).contiguous() for part in (key, value)))

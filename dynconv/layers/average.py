@@ -1,4 +1,4 @@
-"""Average attention (Zhang et al. 2018, section 3; equations (13.1) to (13.3) of the book)."""
+"""Defines average attention (Zhang et al. 2018, section 3), (13.1) to (13.3) of the book."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from dynconv.layers.projection import linear
 
 
 class AverageState(NamedTuple):
-    """Keeps the sum (N, 1, C) of the positions so far and their number (N, 1, 1)."""
+    """Keeps the sum (N, 1, C) and the number (N, 1, 1) of the positions so far."""
 
     total: Tensor
     count: Tensor
@@ -22,13 +22,12 @@ class AverageState(NamedTuple):
 
 
 class AverageAttention(nn.Module):
-    """Averages the past, passes the mean through a feed-forward network, and gates the result.
+    """Averages all positions so far, and gates the result of a feed-forward network.
 
         g_t = FFN(mean(x_1 .. x_t));  i, f = sigmoid(W [x_t; g_t]);  y_t = i * x_t + f * g_t
 
-    i is the input gate and f the forget gate. A layer that is not causal averages the whole
-    sentence, which the paper does not do. Decoding keeps the running sum and the number of
-    positions.
+    i is the input gate and f the forget gate. Unlike in the paper, a layer may also be non-causal;
+    then it averages the whole sentence.
     """
 
     def __init__(self, channels: int, ffn: int, *, causal: bool = False):
@@ -38,9 +37,9 @@ class AverageAttention(nn.Module):
         self.gates = linear(2 * channels, 2 * channels)
 
     def _gated(self, x: Tensor, mean: Tensor) -> Tensor:
-        past = self.ffn(mean)
-        keep, take = self.gates(torch.cat([x, past], dim=-1)).sigmoid().chunk(2, dim=-1)
-        return keep * x + take * past
+        g = self.ffn(mean)
+        i, f = self.gates(torch.cat([x, g], dim=-1)).sigmoid().chunk(2, dim=-1)
+        return i * x + f * g
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         if self.causal:

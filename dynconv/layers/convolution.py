@@ -1,6 +1,6 @@
 """Defines the convolutions of Wu et al. 2019: dense, depthwise, LightConv and DynamicConv.
 
-While decoding, each keeps the K - 1 last inputs of its convolution in a `History`.
+Decoding keeps the last K - 1 inputs of the convolution in a `History`.
 """
 
 import torch
@@ -23,10 +23,10 @@ def left_padding(kernel_size: int, causal: bool) -> int:
 
 
 class WindowConv(nn.Module):
-    """Applies an `nn.Conv1d` and an activation to x (B, T, C); padding counts as zeros.
+    """Applies an `nn.Conv1d` and an activation to x (B, T, C), whose padding is set to zero.
 
-    A causal layer has K - 1 zeros before the sentence; another has (K - 1) // 2 before it and
-    K // 2 after it.
+    A causal layer pads K - 1 zeros on the left; any other layer pads (K - 1) // 2 on the left and
+    K // 2 on the right.
     """
 
     def __init__(self, conv: nn.Conv1d, causal: bool, activation: nn.Module | None = None):
@@ -50,10 +50,7 @@ class WindowConv(nn.Module):
 
 
 class DenseConv(WindowConv):
-    """Convolves all channels, with C x C x K weights (Wu et al., Table 3, "CNN").
-
-    It has no projections before or after the convolution.
-    """
+    """Convolves with C x C x K weights, without projections (Wu et al., Table 3, "CNN")."""
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
         left_padding(kernel_size, causal)  # K must be odd
@@ -64,9 +61,9 @@ class DenseConv(WindowConv):
 
 
 class LightConv(ProjectedMixer):
-    """Convolves with H normalised kernels, shared by C / H channels each (Wu et al., section 3).
+    """Convolves with H normalised kernels, each shared by C / H channels (Wu et al., section 3).
 
-    DropConnect drops entries of the normalised (H, K) weights, with one mask for the whole batch.
+    DropConnect drops entries of the normalised kernels (H, K), with one mask for the whole batch.
     """
 
     def __init__(
@@ -97,7 +94,7 @@ class LightConv(ProjectedMixer):
 
 
 class DepthwiseConv(LightConv):
-    """Convolves each channel with a kernel of its own (C, K), as it is (Wu et al., Table 3)."""
+    """Convolves each channel with its own kernel, not normalised (Wu et al., Table 3)."""
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False, **options: float):
         super().__init__(
@@ -111,9 +108,9 @@ class DepthwiseConv(LightConv):
 class DynamicConv(ProjectedMixer):
     """Convolves with kernels (H, K) that each position predicts (Wu et al., section 4).
 
-    W^Q, of H * K rows and without bias, predicts them from the input as it is after projection,
-    gate and padding mask; row h * K + j gives tap j of head h. DropConnect draws a mask for each
-    position: entry (b, t, h, j) is dropped independently of all others.
+    The matrix W^Q (H K, C), without bias, predicts them from the input after projection, gate and
+    padding mask; row h K + j predicts tap j of head h. DropConnect drops each entry (b, t, h, j)
+    independently.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Defines ConvS2S's layers (Gehring et al. 2017, section 3; equations (5.1) to (5.6) of the book).
 
-Except for the embeddings, weights are normalised: g v / |v|, with a length g and a direction v per
-output (Salimans and Kingma 2016). They are initialised to keep the variance of the layer's input,
-which dropout has raised to 1 / p, where p is the share it retains (section 3.5).
+All weights but the embeddings are normalised: g v / |v|, with a length g and a direction v per
+output (Salimans and Kingma 2016). Their initialisation keeps the variance of the layer's input,
+which dropout multiplies by 1 / p if it retains inputs with probability p (section 3.5).
 """
 
 import math
@@ -17,7 +17,7 @@ from dynconv.layers.convolution import WindowConv
 from dynconv.layers.history import select_rows
 
 HALVE = 0.5**0.5
-"""keeps the variance when it multiplies the sum of two tensors of equal variance"""
+"""by which the sum of two tensors of equal variance is multiplied to keep that variance"""
 
 
 def normalised(layer: nn.Linear | nn.Conv1d, gain: float) -> nn.Module:
@@ -28,14 +28,14 @@ def normalised(layer: nn.Linear | nn.Conv1d, gain: float) -> nn.Module:
 
 
 def normalised_linear(inputs: int, outputs: int, retained: float = 1.0) -> nn.Module:
-    """Return a weight-normalised linear layer for inputs of which dropout retains this share."""
+    """Return a weight-normalised linear layer; `retained` is 1 - p of the dropout before it."""
     return normalised(nn.Linear(inputs, outputs), gain=retained)
 
 
 class PositionedEmbedding(nn.Module):
-    """Adds the learned embeddings of a token and of its position: e_j = w_j + p_j (section 3.1).
+    """Embeds tokens and their positions, e_j = w_j + p_j (section 3.1).
 
-    Without max_positions there is no p. Both tables are initialised with standard deviation 0.1.
+    Both are learned and drawn from N(0, 0.1^2). If max_positions is None, there is no p_j.
     """
 
     def __init__(self, vocab_size: int, width: int, max_positions: int | None, dropout: float):
@@ -49,9 +49,8 @@ class PositionedEmbedding(nn.Module):
     def forward(self, tokens: Tensor, start: int = 0, pad_mask: Tensor | None = None) -> Tensor:
         """Embed tokens (B, T), the first of them at position `start`, as (B, T, C).
 
-        With a pad_mask (B, T), True at padding, only the other tokens are counted as positions.
-
-        Raises UserError for more tokens than there are positions.
+        A pad_mask (B, T) is True at padding, which then takes no position. Raises UserError for
+        more tokens than there are positions.
         """
         x = self.tokens(tokens)
         if self.positions is not None:
@@ -70,15 +69,12 @@ class PositionedEmbedding(nn.Module):
 
 
 class GatedConv(WindowConv):
-    """Convolves to twice the channels and gates one half by the other (section 3.2).
-
-    The output is A * sigmoid(B) for [A B] = W X + b.
-    """
+    """Computes A * sigmoid(B) for [A B] = W X + b, a convolution and a GLU (section 3.2)."""
 
     def __init__(
         self, inputs: int, outputs: int, kernel_size: int, *, causal: bool, dropout: float
     ):
-        # the gate of inputs near zero is near 1/2, which quarters the variance
+        # Near zero the gate is about 1/2, which divides the variance by 4.
         conv = normalised(nn.Conv1d(inputs, 2 * outputs, kernel_size), gain=4 * (1 - dropout))
         super().__init__(conv, causal, nn.GLU(dim=1))
         self.dropout = nn.Dropout(dropout)
@@ -90,7 +86,7 @@ class GatedConv(WindowConv):
 class KeyedMemory(NamedTuple):
     """Contains what the decoder attends to: the encoder's output z as keys, and values (B, S, C).
 
-    The values are (z + e) sqrt(1/2). The paper has z + e; the factor is in the released code.
+    The values are (z + e) sqrt(1/2), as in the released code; the paper has z + e.
     """
 
     states: Tensor
@@ -110,8 +106,8 @@ class MultiStepAttention(nn.Module):
         c_i = m sqrt(1/m) sum_j a_ij values_j
         h_i + c_i becomes (h_i + W_c c_i + b_c) sqrt(1/2)
 
-    for m source tokens. The sqrt(1/2) in d and W_c, without which c and h would need the same
-    width, are not in the paper but in the released code.
+    for m source tokens. The factor sqrt(1/2) in d and the matrix W_c, which lets c and h differ in
+    width, come from the released code, not from the paper.
     """
 
     def __init__(self, channels: int, embedding: int):

@@ -1,4 +1,4 @@
-"""Keeps the latest inputs of a layer while decoding."""
+"""Keeps the last inputs of a layer for decoding."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from dynconv.ops.step import step_mix
 
 
 def require_causal(layer: nn.Module, causal: bool) -> None:
-    """Raise ValueError when `step` is called on a layer that looks at later positions."""
+    """Raise ValueError if `step` is called on a layer that looks at later positions."""
     if not causal:
         raise ValueError(
             f"{type(layer).__name__}.step decodes from left to right, but this layer also looks at "
@@ -19,12 +19,12 @@ def require_causal(layer: nn.Module, causal: bool) -> None:
 
 
 def select_rows(state: Any, rows: Tensor) -> Any:
-    """Return a named tuple of tensors with these rows of each; a row may appear several times."""
+    """Return a named tuple with these rows of each tensor; a row may appear several times."""
     return type(state)(*(None if part is None else part.index_select(0, rows) for part in state))
 
 
 class Slots:
-    """Fills a buffer (slots, rows, C) one slot at a time; several histories may share it."""
+    """Fills a buffer (slots, rows, C), which several histories may share, slot by slot."""
 
     def __init__(self, start: Tensor, slots: int):
         self.data = start.new_empty(slots, *start.shape[1:])
@@ -33,14 +33,13 @@ class Slots:
 
 
 class History:
-    """Keeps the last inputs of N sequences, which are zeros at first.
+    """Keeps the last inputs of N sequences, which start as zeros.
 
-    It is persistent: `append` and `select` return new histories and leave the old one as it was,
-    although they may share a buffer. `append` writes only the new positions. `select`, with which a
-    beam search reorders its hypotheses, copies only indices: at (N, filled slots) says which row of
-    each slot contains a sequence's input. The buffer has room for twice the window. When it is
-    full, or another history has already written past this one's end, the window is copied to a new
-    buffer.
+    `append` and `select` return new histories and never change the old one, although they may share
+    its buffer. `append` writes only the new positions. `select`, with which a beam search reorders
+    its hypotheses, copies only indices: at[n, i] is the row of slot i that contains the input of
+    sequence n. The buffer has room for twice the window. If it is full, or another history has
+    already written past this one's end, the window is copied to a new buffer.
     """
 
     def __init__(self, slots: Slots, at: Tensor):
@@ -48,7 +47,7 @@ class History:
 
     @classmethod
     def extend(cls, state: "History | None", x: Tensor, size: int) -> "History":
-        """Return `state` with x (N, n, C) appended; a state of None stands for `size` zeros."""
+        """Return `state` with x (N, n, C) appended; a state of None means `size` zeros."""
         if state is None:
             N, _, C = x.shape
             at = torch.arange(N, device=x.device)[:, None].expand(N, size)

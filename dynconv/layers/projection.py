@@ -1,4 +1,4 @@
-"""Defines linear layers with the papers' initialisation, and mixers between two of them."""
+"""Defines linear layers, and the base class of mixers that lie between two of them."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,10 +21,10 @@ def zero_padding(x: Tensor, pad_mask: Tensor | None) -> Tensor:
 
 
 class InputProjection(nn.Module):
-    """Projects C channels to C, or to 2 C that a GLU halves (Wu et al. 2019, Figure 2b).
+    """Projects C channels to C, with `glu` through a gate: A * sigmoid(B) for [A B] = W x + b.
 
-    The GLU multiplies the first half by the sigmoid of the second. Padding is set to zero *after*
-    the projection, because otherwise its bias would leak into the windows of real positions.
+    Padding is set to zero *after* the projection, because otherwise the bias b would leak into the
+    windows of real positions (Wu et al. 2019, Figure 2b).
     """
 
     def __init__(self, channels: int, glu: bool, dropout: float = 0.0):
@@ -42,10 +42,10 @@ class InputProjection(nn.Module):
 class ProjectedMixer(nn.Module):
     """Projects the input, mixes positions, and projects the result (Wu et al. 2019, Figure 2).
 
-    past            inputs before the newest that `step` keeps
-    glu             gate the input projection
-    weight_dropout  share of the kernel weights, or of TaLK's offsets, that is dropped
-    input_dropout   share of the inputs that is dropped before they are projected
+    past            number of earlier inputs that `step` keeps
+    glu             whether a gate follows the input projection
+    weight_dropout  probability with which a kernel weight, or an offset of TaLK, is dropped
+    input_dropout   probability with which an input of the projection is dropped
 
     A subclass creates the parameters of its kernel and, last, `out_proj`, and defines `_mix` and
     `_mix_last`.

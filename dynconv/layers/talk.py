@@ -1,4 +1,4 @@
-"""Defines TaLK as a layer (Lioutas and Guo 2020, section 3)."""
+"""Defines the layer of TaLK (Lioutas and Guo 2020, section 3)."""
 
 import torch
 import torch.nn.functional as F
@@ -12,13 +12,12 @@ from dynconv.ops.checks import require_heads
 
 
 class TaLKConv(ProjectedMixer):
-    """Sums windows whose edges each position and head predicts: time-aware large kernels.
+    """Sums windows whose two edges each position predicts for each head.
 
-    The offsets sigmoid(W x + b) say how far a window reaches, as a share of max_left and of
-    max_right: H of them for the left edge and H for the right, or none if the layer is causal
-    (max_right == 0). Dropout acts on the offsets; those that it scales up beyond 1 are cut back to
-    1, so no window outgrows max_left or max_right. With `normalize`, sums are divided by
-    max_left + max_right + 1. Decoding keeps the max_left last inputs.
+    The offsets sigmoid(W x + b) are the reach of a window as a fraction of max_left and max_right.
+    A layer with max_right = 0 is causal and predicts only the left edges. Dropout is applied to the
+    offsets, which are then clamped to 1. With `normalize`, sums are divided by
+    max_left + max_right + 1.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class TaLKConv(ProjectedMixer):
         return self._scaled(y)
 
     def _mix_last(self, x: Tensor, history: History) -> Tensor:
-        # Windows may reach past the start of the sentence: the zeros there change no sum.
+        # Windows may reach past the start of the sentence, where the history contains zeros.
         behind = torch.arange(self.max_left, -1, -1, device=x.device)
         reach = self._offsets(x).unsqueeze(-1) * self.max_left  # (N, n, H, 1)
         share = (1 - behind + reach).clamp(0, 1) / (self.max_left + 1)  # (N, n, H, max_left + 1)

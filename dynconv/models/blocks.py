@@ -1,4 +1,4 @@
-"""Defines the block of all stacks, whose sub-layers have residual connections."""
+"""Defines the block: a mixer, cross-attention and a feed-forward network, each with a residual."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FeedForward(nn.Module):
-    """Computes W2 act(W1 x + b1) + b2 at every position (Wu et al. 2019, section 5.1)."""
+    """Computes W2 act(W1 x + b1) + b2 at each position (Wu et al. 2019, section 5.1)."""
 
     def __init__(self, channels: int, ffn: int, activation: str, dropout: float = 0.0):
         super().__init__()
@@ -30,9 +30,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """Adds a sub-layer to its input, x + dropout(f(x)), and normalises.
+    """Adds a sub-layer f to its input, and normalises the sum or the input of f.
 
-    The sum is normalised ("post", as in the papers), or the input of f is ("pre").
+    post-norm, as in the papers   norm(x + dropout(f(x)))
+    pre-norm                      x + dropout(f(norm(x)))
     """
 
     def __init__(self, config: ModelConfig | LanguageModelConfig):
@@ -48,9 +49,9 @@ class Residual(nn.Module):
 
 
 class Block(nn.Module):
-    """Applies a mixer, attention to the source if there is `cross`, and the feed-forward network.
+    """Applies a mixer, attention to the source if `cross` is given, and a feed-forward network.
 
-    source  what `cross` takes: the source's projected keys and values, and its padding mask
+    `source` are the arguments of `cross`: the source's keys and values, and its padding mask.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class Block(nn.Module):
     def forward(
         self, x: Tensor, pad_mask: Tensor | None = None, source: tuple | None = None
     ) -> Tensor:
-        """Return the outputs at x (B, T, C); a causal mixer needs no mask of padding at the end."""
+        """Return the outputs at x (B, T, C); causal mixers need no mask of padding at the end."""
         return self._after_mixer(self.around_mixer(x, lambda z: self.mixer(z, pad_mask)), source)
 
     def step(self, x: Tensor, state: Any, source: tuple | None = None) -> tuple[Tensor, Any]:

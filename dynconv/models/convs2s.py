@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class ConvBlock(nn.Module):
-    """Combines one layer: its convolution, its attention if it has one, its residual connection.
+    """Combines a convolution, an optional attention and an optional residual connection.
 
-    widths     of the stack's input and of all layers before this one
+    widths     channels of the stack's input and of all layers before this one
     residual   how many layers back the connection starts; 0 for none
-    embedding  width of what the attention attends to; None for a layer without attention
+    embedding  channels of what the attention attends to; None for a layer without attention
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class ConvBlock(nn.Module):
         self.residual = residual
 
     def add(self, h: Tensor, outputs: list[Tensor]) -> Tensor:
-        """Return (h + the output of `residual` layers before) sqrt(1/2)."""
+        """Return (h + the output `residual` layers back) sqrt(1/2)."""
         return (h + self.shortcut(outputs[-self.residual])) * HALVE if self.residual else h
 
 
 class ConvStack(nn.Module):
-    """Maps to the first layer's width, applies the layers, and maps to `output` channels.
+    """Maps to the channels of the first layer, applies the layers, and maps to `output` channels.
 
-    attends  which layers have attention
+    attends  whether each layer has attention
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ConvStack(nn.Module):
         """Return the outputs, the attention of each layer that attends, and the next states.
 
         memory  what the layers attend to
-        states  of the convolutions: x are new positions that continue them; None: x is whole
+        states  the convolutions' states, which new positions x continue; None if x are whole
         """
         outputs, attention, following = [self.enter(x)], [], []
         for i, block in enumerate(self.blocks):
@@ -109,8 +109,8 @@ class ConvStack(nn.Module):
 class ConvS2S(nn.Module):
     """Maps source (B, S) and target tokens (B, T) to logits (B, T, V).
 
-    `max_positions` is the maximum number of tokens of a source or a target, <eos> included, for
-    which there are position embeddings (UserError for more), or None for a model without any.
+    `max_positions` is the largest number of tokens, <eos> included, that a source or a target may
+    have (UserError for more), or None for a model without position embeddings.
     """
 
     def __init__(self, config: ConvS2SConfig):
@@ -142,7 +142,7 @@ class ConvS2S(nn.Module):
         """
         e = self.source_embedding(source, pad_mask=pad_mask)
         z, _, _ = self.encoder(e, pad_mask)
-        z = torch.lerp(z.detach(), z, self.gradient_share)  # the same z, less gradient
+        z = torch.lerp(z.detach(), z, self.gradient_share)  # the same z with a smaller gradient
         return KeyedMemory(z, (z + e) * HALVE, pad_mask)
 
     def hidden_states(self, target: Tensor, memory: KeyedMemory) -> Tensor:
@@ -154,7 +154,7 @@ class ConvS2S(nn.Module):
         return torch.stack(self._decode(target, memory)[1]).mean(0)
 
     def _decode(self, target: Tensor, memory: KeyedMemory, start: int = 0, states=None):
-        """Return hidden states, and the decoder's attention and next states."""
+        """Return the hidden states, the attention of each layer and the next states."""
         g = self.target_embedding(target, start)
         hidden, attention, states = self.decoder(g, memory=memory, states=states)
         return self.dropout(hidden), attention, states
@@ -164,7 +164,7 @@ class ConvS2S(nn.Module):
         return self.output(self.hidden_states(target, self.encode(source, pad_mask)))
 
     def start(self, memory: KeyedMemory) -> DecoderState:
-        """Return the state before the first target position; the memory has the keys and values."""
+        """Return the state before the first target position."""
         return DecoderState(0, [None] * len(self.decoder.blocks), source=[])
 
     def step(

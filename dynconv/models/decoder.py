@@ -10,10 +10,10 @@ from dynconv.layers.attention import KVCache
 
 
 class DecoderState(NamedTuple):
-    """Keeps what `step` needs: the position, each layer's mixer state, and the source.
+    """Keeps the position, the state of each layer's mixer, and the source's keys and values.
 
-    Mixer states have N = B x beam rows, where the hypotheses of a sentence are consecutive; the
-    keys and values of the source have one per sentence. A language model has none (None).
+    Mixer states have N = B x beam rows, where the hypotheses of a sentence are consecutive. The
+    source's keys and values have one row per sentence; in a language model they are None.
     """
 
     position: int
@@ -21,7 +21,7 @@ class DecoderState(NamedTuple):
     source: list[KVCache | None]
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
-        """Return the state of these rows and of these sentences, or of all sentences if None."""
+        """Return the state of these rows, and of these sentences or, if None, of all."""
         mixers, source = [mixer.select(rows) for mixer in self.mixers], self.source
         if sentences is not None:
             source = [projected.select(sentences) for projected in source]

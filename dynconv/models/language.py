@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 class LanguageModel(nn.Module):
     """Maps tokens (B, T) to log-probabilities (B, T, V) of the token after each of them.
 
-    With `config.cutoffs`, embeddings and softmax are adaptive; otherwise they are a table and a
-    linear layer.
+    With `config.cutoffs`, its embeddings and softmax are adaptive.
     """
 
-    max_positions: int | None = None  # sinusoids have no limit
+    max_positions: int | None = None  # sinusoids exist for every position
 
     def __init__(self, config: LanguageModelConfig, decoder: list):
         super().__init__()

@@ -1,8 +1,8 @@
-"""Registers the mixers that a stack can be built from, by name. No other file lists them.
+"""Registers the mixers that recipes can name. No other file lists them.
 
-The schema of a recipe takes its names and rules from this table, and `dynconv.models.build` the
-layers. A program adds a mixer of its own with `register_mixer` before it reads a recipe. The layers
-are imported when one is built, so that a recipe can be read without PyTorch.
+The schema of recipes and `dynconv.models.build` both read this table. A program can add a mixer
+with `register_mixer` before it reads a recipe. Layers are imported only when a mixer is built, so
+that reading a recipe does not need PyTorch.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 SizeKey = Literal["width", "reach", "window"]
 SIZE_KEYS: tuple[SizeKey, ...] = ("width", "reach", "window")
-"""the entries of a stack that size a mixer: a convolution's kernel, TaLK's windows, attention's"""
+"""the entries of a stack that give the size of a convolution's kernel, or of a window"""
 
 PROJECTED = ("glu", "weight_dropout", "input_dropout")
-"""entries of a model that every `ProjectedMixer` takes"""
+"""the entries of a model that every `ProjectedMixer` takes as options"""
 
 
 class Mixer(NamedTuple):
@@ -39,19 +39,19 @@ MIXERS: dict[str, Mixer] = {}
 def register_mixer(
     name: str, *, size: SizeKey | None = None, options: Iterable[str] = ()
 ) -> Callable[[Callable], Callable]:
-    """Decorate a function that builds a mixer, so that recipes can name it.
+    """Return a decorator that registers a function as the builder of a mixer.
 
-    The function is called as build(channels, size, causal, **options) once per layer. It returns a
-    module that maps x (B, T, C) and an optional padding mask (B, T) to (B, T, C). A mixer of a
-    decoder, where `causal` is true, also has `step(x, state)` as the modules of `dynconv.layers`.
+    build(channels, size, causal, **options) is called once per layer. It returns a module that maps
+    x (B, T, C) and an optional padding mask (B, T) to (B, T, C). If `causal` is true, the module
+    also has a method `step(x, state)`, as described in `dynconv.layers`.
 
-    name     what a recipe writes as `mixer`
+    name     of the mixer in recipes
     size     the entry of the stack that gives the layer its size, or None. A width or reach is
              required; a window may be null. Widths and windows are odd.
-    options  entries of the model that the function takes as keyword arguments, such as heads. A
-             recipe that sets one which nothing in its model reads is refused.
+    options  entries of the model that `build` takes as keyword arguments, such as heads. A recipe
+             that sets an entry which none of its mixers takes is refused.
 
-    Raises ValueError when the name is taken.
+    Raises ValueError if the name is taken.
     """
     if name in MIXERS:
         raise ValueError(f"mixer {name} is already registered")

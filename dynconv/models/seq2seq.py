@@ -1,4 +1,4 @@
-"""Defines the encoder-decoder, a Transformer with any mixer (Wu et al. 2019, section 5.1)."""
+"""Defines the encoder-decoder, a Transformer with other mixers (Wu et al. 2019, section 5.1)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Memory(NamedTuple):
 class Seq2Seq(nn.Module):
     """Maps source (B, S) and target tokens (B, T) to logits (B, T, V)."""
 
-    max_positions: int | None = None  # sinusoids have no limit
+    max_positions: int | None = None  # sinusoids exist for every position
 
     def __init__(self, config: ModelConfig, encoder: list, decoder: list):
         super().__init__()
@@ -38,7 +38,7 @@ class Seq2Seq(nn.Module):
         self.source_embedding = self.target_embedding if shared else token_embedding(S, C)
         self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
         self.dropout = nn.Dropout(config.dropout)
-        pre = config.norm == "pre"  # then nothing has normalised the last sum
+        pre = config.norm == "pre"  # then the last sum is not normalised yet
         self.encoder_norm = nn.LayerNorm(C) if pre else nn.Identity()
         self.decoder_norm = nn.LayerNorm(C) if pre else nn.Identity()
         self.output = nn.Linear(C, V, bias=False)

@@ -1,8 +1,9 @@
-"""Computes the cumulative mean, core of average attention (Zhang et al. 2018, section 3):
+"""Computes the cumulative mean, the core of average attention (Zhang et al. 2018, section 3):
 
     out[b, t, c] = (1 / (t + 1)) sum_{s <= t} x[b, s, c]
 
-equation (13.1) of the book. All earlier positions have equal weight; there are no parameters.
+This is equation (13.1) of the book. All positions so far weigh the same, so there is nothing to
+learn.
 """
 
 import math
@@ -18,12 +19,12 @@ from dynconv.ops.checks import check_sequence
 
 
 def cumulative_mean_loop(x: Tensor) -> Tensor:
-    """Take the mean of each prefix: the oracle."""
+    """Average each prefix separately: the oracle."""
     return torch.stack([x[:, : t + 1].mean(dim=1) for t in range(x.shape[1])], dim=1)
 
 
 def cumulative_mean_sum(x: Tensor) -> Tensor:
-    """Divide a running sum in at least float32 by the number of its terms."""
+    """Divide a running sum, in float32 or wider, by the number of its terms."""
     total = upcast(x).cumsum(dim=1)
     return (total / count(total)).to(x.dtype)
 
@@ -34,15 +35,15 @@ def count(x: Tensor) -> Tensor:
 
 
 class RunningSum(torch.autograd.Function):
-    """Computes cumsum(dim=1) of (B, T, C) in about 2 sqrt(T) additions of many rows at once.
+    """Computes cumsum(dim=1) of (B, T, C) with about 2 sqrt(T) additions of whole slices.
 
-    torch.cumsum walks along each channel separately, with a stride of C numbers.
+    torch.cumsum is slower because it walks along each channel separately, with a stride of C.
     """
 
     @staticmethod
     def forward(ctx, x):
         T = x.shape[1]
-        size = math.isqrt(T - 1) + 1  # the square root, rounded up
+        size = math.isqrt(T - 1) + 1  # sqrt(T), rounded up
         out = F.pad(x, (0, 0, 0, -T % size)).unflatten(1, (-1, size))  # a copy
         for i in range(1, size):  # inside each block
             out[:, :, i] += out[:, :, i - 1]
@@ -56,13 +57,13 @@ class RunningSum(torch.autograd.Function):
 
 
 def cumulative_mean_blocked(x: Tensor) -> Tensor:
-    """Take the running sum in blocks; saves nothing for the backward pass."""
+    """Compute the running sum in blocks; saves nothing for the backward pass."""
     total = RunningSum.apply(upcast(x))
     return (total / count(total)).to(x.dtype)
 
 
 def cumulative_mean_kernel(x: Tensor) -> Tensor:
-    """Call the C kernel, which adds in float64, or the CUDA kernel, in float32 by pieces."""
+    """Call the C kernel, which sums in float64, or the CUDA kernel, which sums in short pieces."""
     return torch_ops.cumulative_mean(x, False)
 
 
@@ -76,7 +77,7 @@ IMPLEMENTATIONS: Implementations = {
 
 
 def cumulative_mean(x: Tensor, *, impl: str = "auto") -> Tensor:
-    """Return the mean of each position and all before it; x and the result are (B, T, C).
+    """Return the mean of each position and all earlier ones; x and the result are (B, T, C).
 
     Differentiable in x. Raises ValueError when `impl` is unknown or cannot run.
     """

@@ -1,8 +1,8 @@
-"""Helps implementations that save nothing but their inputs for the backward pass.
+"""Helps implementations that save only their inputs for the backward pass.
 
-`convolve` turns a convolution and the maps to its two gradients into a differentiable function.
-`blocks` and `diagonals` cut the band matrix of a convolution into blocks of positions, so that
-memory stays linear in T.
+`convolve` makes a convolution differentiable, given functions for its two gradients. `blocks` and
+`diagonals` split the band matrix of a convolution into blocks of positions, so that memory stays
+linear in T.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,17 +16,18 @@ class Trilinear(torch.autograd.Function):
 
         sum over t, j of g[t] * weight[t, j] * x[t + j - pad_left]
 
-    The sum is linear in g, in weight and in x. Its derivative by g is the convolution, those by
-    weight and by x are the gradients, and the derivatives of each map are the other two.
+    The sum is linear in g, in weight and in x. Its derivative with respect to g is the convolution,
+    and its derivatives with respect to weight and x are the gradients. Each of these three maps is
+    therefore differentiated by the other two, to any order.
     """
 
     @staticmethod
     def forward(ctx, maps, sizes, index, *tensors):
-        """Return the derivative by tensors[index], which is None; tensors are g, weight, x."""
+        """Return the derivative by tensors[index], which is None; `tensors` are g, weight and x."""
         ctx.maps, ctx.sizes, ctx.index = maps, sizes, index
         ctx.save_for_backward(*tensors)
         operands = [tensor for tensor in tensors if tensor is not None]
-        # Autocast would make the products' dtype differ from the one that backward meets.
+        # Under autocast, forward and backward would compute in different dtypes.
         with torch.autocast(operands[0].device.type, enabled=False):
             return maps[index](*operands, *sizes)
 
@@ -45,7 +46,7 @@ class Trilinear(torch.autograd.Function):
 def convolve(
     maps: tuple[Callable[..., Tensor], ...], weight: Tensor, x: Tensor, *sizes: int
 ) -> Tensor:
-    """Return maps[0](weight, x, *sizes), differentiable by the two other maps.
+    """Return maps[0](weight, x, *sizes), differentiated by the other two maps.
 
     maps    out(weight, x, *sizes), weight_grad(g, x, *sizes), x_grad(g, weight, *sizes)
     """
@@ -53,18 +54,18 @@ def convolve(
 
 
 def positions_in_cache(x: Tensor) -> int:
-    """Return how many positions of (B, T, C) fit a megabyte of float32, about a core's cache."""
+    """Return how many positions of (B, T, C) fit into 1 MB of float32, about a core's cache."""
     return max(1, 2**18 // max(1, x.shape[0] * x.shape[2]))
 
 
-BLOCK = 32  # positions per block: more would waste products, fewer would make them too small
+BLOCK = 32  # positions: larger blocks multiply more zeros, smaller ones are slow to multiply
 
 
 def blocks(T: int, K: int, pad_left: int) -> Iterator[tuple[slice, slice, slice]]:
-    """Yield each block's positions t, the tokens s in their windows, and the tokens' columns.
+    """Yield the positions t of each block, the tokens s in their windows, and the tokens' columns.
 
-    The windows of S positions cover S + K - 1 columns, from token t.start - pad_left on; tokens
-    before 0 and from T on do not exist.
+    The windows of S positions span S + K - 1 columns; column 0 is token t.start - pad_left. Only
+    tokens from 0 to T - 1 exist.
     """
     for start in range(0, T, BLOCK):
         t = slice(start, min(start + BLOCK, T))

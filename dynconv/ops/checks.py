@@ -1,7 +1,4 @@
-"""Check the arguments of the operators: `check_sequence`, `check_conv`, `check_talk`.
-
-They look at shapes, dtypes and devices alone, never at values.
-"""
+"""Checks the arguments of the operators: their shapes, dtypes and devices, but not their values."""
 
 from torch import Tensor
 
@@ -9,31 +6,31 @@ from dynconv.kernels.dtypes import accumulator
 
 
 def require_heads(heads: int, channels: int) -> None:
-    """Raise unless `heads` divides `channels`."""
+    """Raise ValueError unless `heads` divides `channels`."""
     if heads < 1 or channels % heads:
         raise ValueError(f"{heads} heads do not divide {channels} channels")
 
 
 def require_floating(name: str, tensor: Tensor) -> None:
-    """Raise TypeError unless the tensor holds real floating-point numbers."""
+    """Raise TypeError unless the tensor is real and floating-point."""
     if not tensor.is_floating_point():
         raise TypeError(f"{name} is {tensor.dtype}: cast it to a floating dtype with .to()")
 
 
 def require_same_device(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
-    """Raise unless both tensors lie on one device."""
+    """Raise ValueError unless both tensors are on the same device."""
     if a.device != b.device:
         raise ValueError(f"{a_name} is on {a.device}, {b_name} on {b.device}: move one with .to()")
 
 
 def require_same_dtype(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
-    """Raise TypeError unless both tensors have one dtype."""
+    """Raise TypeError unless both tensors have the same dtype."""
     if a.dtype != b.dtype:
         raise TypeError(f"{a_name} is {a.dtype}, {b_name} {b.dtype}: cast one with .to()")
 
 
 def check_sequence(x: Tensor) -> None:
-    """Raise unless x is floating (B, T, C), T and C at least 1; B = 0 gives an empty result."""
+    """Raise unless x is floating-point (B, T, C) with T, C >= 1. B may be 0."""
     require_floating("x", x)
     if x.dim() != 3:
         raise ValueError(f"x {tuple(x.shape)} has {x.dim()} dimensions: give it three, (B, T, C)")
@@ -42,7 +39,7 @@ def check_sequence(x: Tensor) -> None:
 
 
 def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str, name: str = "weight") -> None:
-    """Raise unless x (B, T, C), a weight of these axes and pad_left make a convolution.
+    """Raise unless x (B, T, C), a weight with these axes and pad_left fit together.
 
     axes  "CK" depthwise, "HK" LightConv, "BTHK" DynamicConv
     """
@@ -67,9 +64,9 @@ def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str, name: str = 
 def check_talk(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> None:
-    """Raise unless x (B, T, C), offsets (B, T, H) and the two reaches make a TaLK convolution.
+    """Raise unless x (B, T, C), the offsets (B, T, H) and the reaches fit together.
 
-    Offsets have x's dtype or, where x is in half precision, float32: they place edges.
+    Offsets have the dtype of x. They may be float32 if x is in half precision.
     """
     check_sequence(x)
     if max_left < 0 or max_right < 0:

@@ -1,9 +1,9 @@
-"""Computes depthwise convolution (Wu et al. 2019, section 2): one kernel for each channel.
+"""Computes depthwise convolution (Wu et al. 2019, section 2), with one kernel per channel.
 
     out[b, t, c] = sum_j weight[c, j] * x[b, t + j - pad_left, c],   x = 0 outside [0, T)
 
-equation (4.2) of the book. The paper counts j from 1 and writes i + j - ceil((k + 1) / 2): with
-j -> j + 1 and odd k that is t + j - k // 2, the centred window.
+This is equation (4.2) of the book. The paper counts j from 1 and indexes x at
+i + j - ceil((k + 1) / 2). For odd k this is our t + j - k // 2, the centred window.
 """
 
 import torch
@@ -41,14 +41,14 @@ def depthwise_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def depthwise_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Call PyTorch's own convolution with one group per channel."""
+    """Call PyTorch's conv1d with one group per channel."""
     C, K = weight.shape
     padded = pad_time(x, K, pad_left).transpose(1, 2)  # (B, C, T + K - 1)
     return F.conv1d(padded, weight.unsqueeze(1), groups=C).transpose(1, 2)  # (B, T, C)
 
 
 def channels_last_out(weight: Tensor, x: Tensor, K: int, pad_left: int) -> Tensor:
-    """Convolve a one-row image in channels-last order, the order of (B, T, C): no copy."""
+    """Convolve x as a one-row image in channels-last order, which needs no copy of (B, T, C)."""
     pad = max(pad_left, K - 1 - pad_left)
     image, filters = x.transpose(1, 2).unsqueeze(2), weight[:, None, None]  # (B, C, 1, T)
     out = F.conv2d(image, filters, padding=(0, pad), groups=x.shape[2]).squeeze(2)
@@ -56,7 +56,7 @@ def channels_last_out(weight: Tensor, x: Tensor, K: int, pad_left: int) -> Tenso
 
 
 def channels_last_weight_grad(g: Tensor, x: Tensor, K: int, pad_left: int) -> Tensor:
-    """Add up tap by tap, as many positions as fit the cache; conv2d is slower from K = 5 on."""
+    """Sum each tap over as many positions as fit into the cache; conv2d is slower from K = 5."""
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
     grad = g.new_zeros(x.shape[2], K, dtype=accumulator(g.dtype))
     size = positions_in_cache(x)
@@ -89,7 +89,7 @@ IMPLEMENTATIONS: Implementations = {
 
 
 def depthwise_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") -> Tensor:
-    """Mix each channel's window with the channel's own kernel (Wu et al. 2019, section 2).
+    """Convolve each channel with its own kernel (Wu et al. 2019, section 2).
 
     x         (B, T, C)  real
     weight    (C, K)

@@ -1,8 +1,8 @@
-"""Computes DynamicConv (Wu et al. 2019, section 4): each position has its own kernel.
+"""Computes DynamicConv (Wu et al. 2019, section 4), with a separate kernel at each position.
 
     out[b, t, c] = sum_j weight[b, t, head(c), j] * x[b, t + j - pad_left, c],  x = 0 outside [0, T)
 
-equation (11.3) of the book, with head(c) = c // (C // H): neighbouring channels share a kernel.
+This is equation (11.3) of the book. Neighbouring channels share a kernel: head(c) = c // (C // H).
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def window_mix(window: Tensor, weight: Tensor) -> Tensor:
-    """Mix padded windows: out[b, t] = sum_j weight[b, t, :, j] window[b, t + j].
+    """Compute out[b, t] = sum_j weight[b, t, :, j] window[b, t + j] of a padded sequence.
 
     window (B, T + K - 1, C), weight (B, T, H, K); returns (B, T, C).
     """
@@ -45,24 +45,23 @@ def window_mix(window: Tensor, weight: Tensor) -> Tensor:
 
 
 def dynamic_conv_unfold(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Take all windows (B, T, C, K) as a view, and one small product per head."""
+    """View all windows as (B, T, C, K), and multiply a small matrix per position and head."""
     return window_mix(pad_time(x, weight.shape[-1], pad_left), weight)
 
 
 def dynamic_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Write the kernels into a band matrix (T x T per head), then take one batched product.
+    """Write the kernels of each head into a T x T band matrix and multiply x by it.
 
-    It needs T^2 memory; `dynamic_conv_blocked` writes only the part near the diagonal.
+    It needs T^2 memory; `dynamic_conv_blocked` writes only the blocks near the diagonal.
     """
     B, T, C = x.shape
     H, K = weight.shape[2:]
     weight = weight.transpose(1, 2)  # (B, H, T, K)
-    # Row t of a (T, T + K) matrix holds its kernel at column 0. Read with rows of T + K - 1
-    # numbers instead, row t starts t columns earlier: its kernel has moved to column t.
+    # Each row of a (T, T + K) matrix starts with its kernel. Read the same memory with rows of
+    # T + K - 1 elements: row t now starts t elements earlier, so its kernel is at column t.
     band = F.pad(weight, (0, T)).flatten(2)[..., : T * (T + K - 1)]
     band = band.unflatten(2, (T, T + K - 1))[..., pad_left : pad_left + T]  # (B, H, T, T)
-    heads = x.unflatten(2, (H, C // H)).transpose(1, 2)  # (B, H, T, R)
-    return (band @ heads).transpose(1, 2).flatten(2)  # (B, T, C)
+    return (band @ split_heads(x, H)).transpose(1, 2).flatten(2)  # (B, T, C)
 
 
 def dynamic_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -75,7 +74,7 @@ def dynamic_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def taps(T: int, K: int, pad_left: int) -> Iterator[tuple[int, slice, slice]]:
-    """Yield each tap j, the positions t whose token t + j - pad_left exists, and those tokens."""
+    """Yield each tap j, the positions t that have a token s = t + j - pad_left, and these s."""
     for j in range(K):
         ahead = j - pad_left
         if abs(ahead) < T:
@@ -84,7 +83,7 @@ def taps(T: int, K: int, pad_left: int) -> Iterator[tuple[int, slice, slice]]:
 
 
 def taps_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """Add weight[t, j] x[s] to out[t]."""
+    """Compute out[t] += weight[t, j] x[s] for each tap j, with s = t + j - pad_left."""
     out = x.new_zeros(x.shape)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (out, x))  # (B, T, H, R)
     for j, t, s in taps(x.shape[1], K, pad_left):
@@ -93,7 +92,7 @@ def taps_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor
 
 
 def taps_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """Sum g[t] x[s] over a head's channels into grad[t, j], for few enough t to stay in cache."""
+    """Compute grad[t, j] = g[t] . x[s] per head, for as many t at once as fit into the cache."""
     grad = g.new_zeros(*g.shape[:2], H, K)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, x))  # (B, T, H, R)
     for j, t, s in taps(x.shape[1], K, pad_left):
@@ -105,7 +104,7 @@ def taps_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Ten
 
 
 def taps_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """Add weight[t, j] g[t] to grad[s]."""
+    """Compute grad[s] += weight[t, j] g[t] for each tap j."""
     grad = g.new_zeros(g.shape)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, grad))  # (B, T, H, R)
     for j, t, s in taps(g.shape[1], K, pad_left):
@@ -114,16 +113,16 @@ def taps_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Ten
 
 
 def dynamic_conv_taps(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Add the K shifted copies in place; saves only x and weight for the backward pass."""
+    """Add K shifted copies in place; saves only x and weight for the backward pass."""
     maps = (taps_out, taps_weight_grad, taps_x_grad)
     return convolve(maps, weight, x, *weight.shape[2:], pad_left)
 
 
 def bands(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield each block's positions t, its tokens s, and its part (B, H, t, s) of the band."""
+    """Yield the positions t of each block, its tokens s, and its part (B, H, t, s) of the band."""
     B, T, H, K = weight.shape
     S = min(BLOCK, T)
-    band = weight.new_zeros(B, H, S, S + K - 1)  # off the diagonals it stays zero
+    band = weight.new_zeros(B, H, S, S + K - 1)  # zero outside the K diagonals
     for t, s, columns in blocks(T, K, pad_left):
         rows = weight[:, t].transpose(1, 2)  # (B, H, t, K); the last block may have fewer than S
         diagonals(band, K)[:, :, : rows.shape[2]] = rows
@@ -144,7 +143,7 @@ def blocked_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> 
     grad = g.new_empty(*g.shape[:2], H, K)
     rows, tokens = split_heads(g, H), split_heads(x, H)
     for t, s, columns in blocks(g.shape[1], K, pad_left):
-        # matmul would copy a transposed slice number by number: make it dense first.
+        # matmul would copy a transposed slice element by element, which is slow.
         band = rows[:, :, t] @ tokens[:, :, s].contiguous().mT  # (B, H, t, s)
         missing = t.stop - t.start + K - 1 - columns.stop
         band = F.pad(band, (columns.start, missing))  # (B, H, t, t + K - 1)
@@ -153,7 +152,7 @@ def blocked_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> 
 
 
 def blocked_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """Return band^T g, added up where the windows of two blocks overlap."""
+    """Return band^T g, summed where the windows of two blocks overlap."""
     grad = g.new_zeros(g.shape)
     rows, tokens = split_heads(g, H), split_heads(grad, H)
     for t, s, band in bands(weight, pad_left):
@@ -162,9 +161,9 @@ def blocked_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> 
 
 
 def dynamic_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
-    """Multiply blocks of the band matrix, 32 positions each, by the tokens in their windows.
+    """Multiply blocks of 32 rows of the band matrix by the tokens in their windows.
 
-    Saves only x and weight: the backward pass writes the blocks again.
+    Saves only x and weight: the backward pass builds the blocks again.
     """
     maps = (blocked_out, blocked_weight_grad, blocked_x_grad)
     return convolve(maps, weight, x, *weight.shape[2:], pad_left)
@@ -183,7 +182,7 @@ IMPLEMENTATIONS: Implementations = {
 
 
 def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") -> Tensor:
-    """Mix each position's window with that position's kernel (Wu et al. 2019, section 4).
+    """Convolve with a separate kernel at each position (Wu et al. 2019, section 4).
 
     x         (B, T, C)     real
     weight    (B, T, H, K)  already normalised over K; channel c uses head c // (C // H)

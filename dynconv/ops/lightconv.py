@@ -1,8 +1,8 @@
-"""Computes LightConv (Wu et al. 2019, section 3): one kernel per head, the same everywhere.
+"""Computes LightConv (Wu et al. 2019, section 3), with one kernel per head for all positions.
 
     out[b, t, c] = sum_j weight[head(c), j] * x[b, t + j - pad_left, c],   x = 0 outside [0, T)
 
-equation (6.1) of the book, with head(c) = c // (C // H): neighbouring channels share a kernel.
+This is equation (6.1) of the book. Neighbouring channels share a kernel: head(c) = c // (C // H).
 """
 
 from collections.abc import Callable
@@ -40,12 +40,12 @@ def light_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def same_kernel(x: Tensor, weight: Tensor) -> Tensor:
-    """Expand (H, K) to DynamicConv's (B, T, H, K): the same kernel at every position."""
+    """Expand (H, K) to DynamicConv's (B, T, H, K), with the same kernel at every position."""
     return weight.expand(*x.shape[:2], *weight.shape)
 
 
 def by_dynamic_conv(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Return the LightConv that calls this DynamicConv with the same kernel at every position."""
+    """Return a LightConv that calls a DynamicConv with the same kernel at every position."""
 
     def light_conv(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
         return function(x, same_kernel(x, weight), pad_left)
@@ -68,7 +68,10 @@ def light_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tenso
 
 
 def light_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
-    """Multiply g[t] and x[s] in blocks of time; each tap sums one diagonal of the products."""
+    """Compute grad[j] = sum_t g[t] . x[s], where s = t + j - pad_left, in blocks of positions.
+
+    The products g[t] . x[s] of a block form a matrix, and each tap is the sum of one diagonal.
+    """
     S = min(BLOCK, g.shape[1])
     band = g.new_zeros(H, S, S + K - 1, dtype=accumulator(g.dtype))
     rows, tokens = (z.unflatten(2, (H, -1)).permute(2, 1, 0, 3) for z in (g, x))  # (H, T, B, R)
@@ -101,7 +104,7 @@ IMPLEMENTATIONS: Implementations = {
 
 
 def light_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") -> Tensor:
-    """Mix each position's window with the kernel of its head (Wu et al. 2019, section 3).
+    """Convolve each head's channels with one kernel (Wu et al. 2019, section 3).
 
     x         (B, T, C)  real
     weight    (H, K)     already normalised over K; channel c uses row c // (C // H)

@@ -1,5 +1,4 @@
-"""Normalises a kernel over its K taps (Wu et al. 2019, section 3 and the ten rows of Table 6;
-equation (7.1) of the book, and its lesson 12).
+"""Normalises a kernel over its K taps, in the ten ways of Wu et al. 2019, Table 6.
 
     softmax   softmax(w)              non-negative, sums to 1
     none      w
@@ -12,7 +11,7 @@ equation (7.1) of the book, and its lesson 12).
     abs_l1    |w| / (||w||_1 + eps)   non-negative, sums to 1
     abs_l2    |w| / (||w||_2 + eps)
 
-Norms are over the K taps; eps = 1e-6 keeps a kernel of zeros at zero.
+eps = 1e-6 keeps a kernel of zeros at zero. The softmax is equation (7.1) of the book.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 
 def norm(w: Tensor, order: int) -> Tensor:
-    """Return ||w|| + eps over the last dimension, (..., 1): what a kernel is divided by."""
-    # The gradient at w = 0 is 1 / eps. float16 ends at 65504, below 1e6: its eps is 6e-5.
+    """Return ||w|| + eps over the last dimension, as (..., 1)."""
+    # The gradient at w = 0 is 1 / eps. In float16, 1 / 1e-6 would overflow, so eps is 6e-5.
     eps = max(1e-6, torch.finfo(w.dtype).tiny)
     return torch.linalg.vector_norm(w, order, dim=-1, keepdim=True) + eps
 
@@ -53,8 +52,8 @@ NORMALIZATIONS: dict[Normalization, Callable[[Tensor], Tensor]] = {
 def normalize_kernel(weight: Tensor, kind: Normalization = "softmax") -> Tensor:
     """Normalise (..., K) over the last dimension; `kind` is a row of the table above.
 
-    Shape and dtype stay. Raises ValueError for an unknown kind, TypeError for integer or complex
-    weights.
+    The result has the shape and dtype of weight. Raises ValueError for an unknown kind, TypeError
+    for integer or complex weights.
     """
     if kind not in NORMALIZATIONS:
         raise ValueError(f"no normalisation {kind!r}: choose one of {', '.join(NORMALIZATIONS)}")

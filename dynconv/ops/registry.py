@@ -14,7 +14,7 @@ OPERATORS = {
 
 
 def implementations(operator: str) -> list[str]:
-    """Return the names that `impl=` of that operator accepts on this machine, besides "auto"."""
+    """Return the names, besides "auto", that `impl` of an operator accepts on this machine."""
     if operator not in OPERATORS:
         raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
     return [

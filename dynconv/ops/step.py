@@ -1,4 +1,4 @@
-"""Computes one decoding step, which mixes the last K inputs of each row into its next output.
+"""Computes one decoding step of a convolution, from the last K inputs of each row:
 
 out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
 """
@@ -12,7 +12,7 @@ from dynconv.kernels.layout import NARROW
 
 
 def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
-    """Copy the windows together, then take one small product per row and head."""
+    """Gather each row's window, then multiply a vector by a matrix per row and head."""
     K = weight.shape[2]
     window = past[torch.arange(K, device=at.device), at]  # (N, K, C)
     heads = window.unflatten(2, (weight.shape[1], -1))  # (N, K, H, R)
@@ -20,10 +20,10 @@ def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
 
 
 def step_mix(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
-    """Return the next output of each row, for decoding; not differentiable.
+    """Return the next output of each row; not differentiable.
 
     past      (K, M, C)  the last K slots, oldest first
-    at        (N, K)     int64: the row of slot j where row n's input lies
+    at        (N, K)     int64: which row of slot j contains the input of row n
     weight    (N, H, K)
     returns   (N, C)
     """

@@ -1,13 +1,15 @@
-"""Computes TaLK (Lioutas and Guo 2020, section 3): each position sums a window of its own size.
+"""Computes TaLK (Lioutas and Guo 2020, section 3), which sums a window of a different size at each
+position.
 
 Offsets in [0, 1] place the window's edges at a_l = t - left * max_left and
-a_r = t + right * max_right, cut at the ends of the sequence (equation 4). The sum takes a token
-that an edge cuts through in part (equation 5) and is divided by the largest window's size:
+a_r = t + right * max_right, clamped to the sequence (equation 4). Where an edge falls between two
+tokens, the sum includes only a fraction of the outer one (equation 5). It is divided by the size of
+the largest window:
 
     out[b, t, c] = 1 / (max_left + max_right + 1)
                    * sum_s min(clip(1 - (a_l - s), 0, 1), clip(1 - (s - a_r), 0, 1)) * x[b, s, c]
 
-Equation (15.5) of the book; its gradients are (16.2) and (16.4).
+This is equation (15.5) of the book; (16.2) and (16.4) are its gradients.
 """
 
 import math
@@ -29,24 +31,23 @@ from dynconv.ops.shapes import split_heads
 def edges(
     left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the distances (B, T, H) from each position to its window's edges, cut at the ends.
+    """Return the distances (B, T, H) from each position to its window's edges.
 
-    The edges' positions would round the fraction away where t is large. The distances are at least
-    float32 for the same reason. A whole distance has gradient 0, as in equation 6.
+    They are distances because a position a_l with a large t would lose its fraction to rounding,
+    and in float32 or wider for the same reason. A whole distance has gradient 0, as in equation 6.
     """
     T = left.shape[1]
     left = upcast(left)
     t = torch.arange(T, device=left.device, dtype=left.dtype)[:, None]  # (T, 1)
     to_left = torch.minimum((left * max_left).clamp(min=0), t)
     to_right = torch.zeros_like(left) if right is None else (right * max_right).clamp(min=0)
-    return held_if_whole(to_left), held_if_whole(torch.minimum(to_right, T - 1 - t))
+    return detach_if_whole(to_left), detach_if_whole(torch.minimum(to_right, T - 1 - t))
 
 
-def held_if_whole(distance: Tensor) -> Tensor:
-    """Return the distance, without its gradient where it is whole.
+def detach_if_whole(distance: Tensor) -> Tensor:
+    """Return the distances, and stop the gradient of those that are integers.
 
-    There the edge cuts no token, and through clips and minima autograd would give a number that is
-    the derivative of neither side.
+    The sum has a kink there, for which autograd would return the slope of neither side.
     """
     return torch.where(distance == distance.floor(), distance.detach(), distance)
 
@@ -73,7 +74,7 @@ def talk_conv_loop(
 def talk_conv_window(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> Tensor:
-    """Build each head's weights as a T x T matrix, then multiply once for the whole batch."""
+    """Build each head's weights as a T x T matrix, then multiply x by it."""
     T, C = x.shape[1:]
     to_left, to_right = edges(left, right, max_left, max_right)
     t = torch.arange(T, device=x.device, dtype=to_left.dtype)
@@ -89,24 +90,24 @@ def talk_conv_window(
 def talk_conv_table(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> Tensor:
-    """Take differences in a table of prefix sums, as the paper does (equations 2, 3 and 5).
+    """Subtract prefix sums, as the paper does (equations 2, 3 and 5).
 
-    Both sums grow with the distance from the start, so their difference loses digits in long
-    sequences. Besides, `cumsum` over time is slow.
+    Prefix sums grow with t, so their difference loses digits in long sequences. `cumsum` over time
+    is also slow.
     """
     T, C = x.shape[1:]
     table = upcast(x).cumsum(dim=1)
-    table = F.pad(table, (0, 0, 1, 0))  # (B, T + 1, C): row i is the sum of the first i tokens
+    table = F.pad(table, (0, 0, 1, 0))  # (B, T + 1, C): table[:, i] sums the first i tokens
     R = C // left.shape[2]
     to_left, to_right = (
         distance.repeat_interleave(R, dim=2) for distance in edges(left, right, max_left, max_right)
     )  # (B, T, C)
     t = torch.arange(T, device=x.device)[:, None]  # (T, 1)
 
-    def whole(distance: Tensor) -> Tensor:  # a NaN still reaches the result through its fraction
+    def whole(distance: Tensor) -> Tensor:  # a NaN still reaches `out` through `cut`
         return distance.nan_to_num().long()
 
-    cut = to_left - to_left.floor()  # the share of the token that the left edge cuts through
+    cut = to_left - to_left.floor()  # fraction of the outer token that is included
     before = cut * table.gather(1, t - whole(to_left.ceil()))
     before = before + (1 - cut) * table.gather(1, t - whole(to_left.floor()))
     cut = to_right - to_right.floor()
@@ -116,9 +117,9 @@ def talk_conv_table(
 
 
 def reach(distance: Tensor, limit: int) -> int:
-    """Return how far windows reach: `limit`, or further where offsets exceed 1.
+    """Return how far windows reach: `limit`, or further if offsets exceed 1.
 
-    A graph that is being compiled knows no values: there, offsets must not exceed 1.
+    torch.compile sees no values, so in compiled code offsets must not exceed 1.
     """
     if torch.compiler.is_compiling() or distance.numel() == 0:
         return limit
@@ -128,8 +129,9 @@ def reach(distance: Tensor, limit: int) -> int:
 def soft_boxes(
     to_left: Tensor, to_right: Tensor, max_left: int, max_right: int
 ) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield each block's positions t, the tokens s in their reach, and the share (B, H, t, s) that
-    each position's window takes of each token; see `blocks`.
+    """Yield the positions t of each block, the tokens s within reach, and the weights (B, H, t, s).
+
+    A weight is the fraction of token s that the window of position t includes; see `blocks`.
     """
     before, after = reach(to_left, max_left), reach(to_right, max_right)
     for t, s, _ in blocks(to_left.shape[2], before + 1 + after, before):
@@ -141,7 +143,7 @@ def soft_boxes(
 
 
 class TalkBlocked(torch.autograd.Function):
-    """Multiplies the soft boxes of a block of positions by the tokens in their reach."""
+    """Multiplies the weights of a block of positions by the tokens within their reach."""
 
     @staticmethod
     def forward(ctx, x, left, right, max_left, max_right):
@@ -159,7 +161,7 @@ class TalkBlocked(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        """Return the gradients: that of left is max_left / K times the token that its edge cuts."""
+        """Return the gradients; d out / d left is max_left / K times the token at the left edge."""
         x, left, right = ctx.saved_tensors
         max_left, max_right = ctx.reach
         H, K = left.shape[2], max_left + max_right + 1
@@ -183,7 +185,7 @@ class TalkBlocked(torch.autograd.Function):
 
 
 def at_edge(products: Tensor, distance: Tensor, at: Tensor, sign: int) -> Tensor:
-    """Return each row's entry at the token that its edge cuts through, 0 where it cuts none."""
+    """Return each row's entry at the token that its edge cuts, 0 if the distance is whole."""
     whole = distance.floor()
     column = at + sign * (1 + whole.nan_to_num().long())
     column = column.clamp(0, products.shape[-1] - 1).unsqueeze(-1)
@@ -193,9 +195,9 @@ def at_edge(products: Tensor, distance: Tensor, at: Tensor, sign: int) -> Tensor
 def talk_conv_blocked(
     x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> Tensor:
-    """Apply the weights in blocks of 32 positions, in memory linear in T and without long sums.
+    """Apply the weights in blocks of 32 positions, with memory linear in T.
 
-    Keeps only its inputs for the backward pass, whose own derivative is not defined.
+    Saves only its inputs for the backward pass, and has no second derivative.
     """
     return TalkBlocked.apply(x, left, right, max_left, max_right)
 
@@ -219,14 +221,14 @@ def talk_conv(
     max_right: int,
     impl: str = "auto",
 ) -> Tensor:
-    """Sum a window whose two edges each position chooses (Lioutas and Guo 2020, equations 3-8).
+    """Sum windows whose two edges each position chooses (Lioutas and Guo 2020, equations 3-8).
 
     x          (B, T, C)  real
     left       (B, T, H)  offset of the left edge, as a share of max_left, at least 0
     right      (B, T, H)  offset of the right edge, as a share of max_right; None if max_right == 0
     returns    (B, T, C)  differentiable in x, left and right
 
-    Offsets may be float32 where x is in half precision. Raises ValueError for shapes that do not
+    Offsets may be float32 if x is in half precision. Raises ValueError for shapes that do not
     fit, for a negative reach, when right and max_right contradict each other, and when `impl` is
     unknown or cannot run; TypeError for mixed dtypes.
     """

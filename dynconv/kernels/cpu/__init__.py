@@ -1,1 +1,1 @@
-"""Runs the C kernels: build.py compiles the sources of this folder, call.py calls them."""
+"""Runs the C kernels: build.py compiles the sources in this folder, and call.py calls them."""

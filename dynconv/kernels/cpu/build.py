@@ -1,9 +1,9 @@
-"""Compiles the C kernels when they are first needed, and loads them.
+"""Compiles the C kernels at first use, and loads them.
 
-There is one library per dtype, compiled for this machine's processor by the compiler that `CC`
-names, else by cc, gcc or clang, and kept in the user's cache directory. It needs neither Python's
-nor PyTorch's headers, and uses the threads of the OpenMP that PyTorch has loaded; where compiler
-and OpenMP do not fit together, it runs on one thread.
+The compiler is $CC, cc, gcc or clang, whichever exists first. It builds one library per dtype, for
+this machine's processor, without the headers of Python or PyTorch. The library links to the OpenMP
+that PyTorch has loaded and shares its threads. If the compiler cannot use that OpenMP, the kernels
+run on one thread.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ SOURCES = Path(__file__).parent
 NAMES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
 DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
 FLAGS: tuple[list[str], ...] = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])
-"""flags in order of preference: the first that give a working library are used"""
+"""from the fastest to the safest; the first that build a working library are used"""
 P, N, I = ctypes.c_void_p, ctypes.c_long, ctypes.c_int  # noqa: E741
 SIGNATURES = {
     "conv": [I, P, P, P, *[N] * 10, I],
@@ -52,12 +52,12 @@ def missing() -> str | None:
 
 
 def supports(x: Tensor) -> bool:
-    """Return whether there is a C kernel for x: on the CPU, one of three dtypes, a compiler."""
+    """Return whether C kernels can run on x, on its device, in its dtype, on this machine."""
     return x.device.type == "cpu" and x.dtype in DEFINES and missing() is None
 
 
 def why_unsupported(x: Tensor) -> str:
-    """Return why no C kernel runs for x, and the remedy."""
+    """Return why C kernels cannot run on x, and the remedy."""
     if x.device.type != "cpu":
         return f"x is on {x.device}, the C kernels run on the CPU: choose another impl"
     if x.dtype not in DEFINES:
@@ -86,12 +86,12 @@ def library(dtype: torch.dtype) -> ctypes.CDLL:
     )
     try:
         return load(path)
-    except OSError as error:  # for instance on a disk mounted noexec
+    except OSError as error:  # for example from a disk that is mounted noexec
         raise NoKernels(f"no C kernels: {error}") from error
 
 
 def load(path: Path) -> ctypes.CDLL:
-    """Load a library of the kernels, and declare the types of its functions."""
+    """Load a library, and declare the types of its functions."""
     loaded = ctypes.CDLL(str(path))
     for function, arguments in SIGNATURES.items():
         getattr(loaded, function).argtypes = arguments
@@ -101,7 +101,7 @@ def load(path: Path) -> ctypes.CDLL:
 
 
 def find_compiler() -> list[str]:
-    """Return the C compiler's path, and the arguments that `CC` gives it; NoKernels without one."""
+    """Return the C compiler's path, followed by the arguments in `CC`; NoKernels if none exists."""
     commands = [command for command in (command_in("CC"), ["cc"], ["gcc"], ["clang"]) if command]
     if found := installed(commands):
         return found[0]
@@ -113,7 +113,7 @@ def find_compiler() -> list[str]:
 
 
 def substitution(compiler: list[str]) -> str | None:
-    """Return a note that `compiler` replaces the one in `CC`, or None if that one exists."""
+    """Return a note that `compiler` is used instead of `CC`, or None if `CC` exists or is unset."""
     command = command_in("CC")
     if not command or installed([command]):
         return None
@@ -121,9 +121,9 @@ def substitution(compiler: list[str]) -> str | None:
 
 
 def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
-    """Compile all sources into one library at `path`, with the first flags that work.
+    """Compile all sources into one library at `path`, with the first FLAGS that work.
 
-    Flags work when the library can be loaded and computes the right mean.
+    Flags work if the library can be loaded and computes a mean correctly.
     """
     objects = [str(path.with_name(f"{name}.o")) for name in NAMES]
     for flags in FLAGS:
@@ -132,7 +132,7 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
         for name, out in zip(NAMES, objects, strict=True):
             errors = errors or run_compiler([*compile_, "-c", str(SOURCES / name), "-o", out])
         threads = openmp() if "-fopenmp" in flags else []
-        # a name per attempt: loading a name again would return the library loaded first
+        # one name per attempt: loading a name twice would return the first library
         linked = path.with_name(f"{''.join(flags)}.so")
         errors = errors or run_compiler(
             [*compiler, "-shared", *objects, *threads, "-lm", "-o", str(linked)]
@@ -144,7 +144,7 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
 
 
 def find_fault(path: Path, dtype: torch.dtype) -> list[str]:
-    """Load a library, compute with it, and return what is wrong: an empty list if it is right."""
+    """Try a library: return the lines of an error message, none if its mean is right."""
     x = torch.arange(64, dtype=dtype).repeat_interleave(256)  # (1, 64, 256)
     y = torch.empty_like(x)
     try:
@@ -155,7 +155,7 @@ def find_fault(path: Path, dtype: torch.dtype) -> list[str]:
 
 
 def openmp() -> list[str]:
-    """Return the OpenMP library to link: the one that PyTorch has loaded, to share its threads."""
+    """Return the OpenMP library to link: PyTorch's, to share its threads, or the compiler's."""
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:

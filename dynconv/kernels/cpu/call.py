@@ -1,4 +1,4 @@
-"""Calls the C kernels: what torch.ops.dynconv.* does for tensors on the CPU."""
+"""Implements torch.ops.dynconv.* for CPU tensors by calls to the C kernels."""
 
 import torch
 from torch import Tensor
@@ -11,9 +11,9 @@ FORWARD, GRAD_INPUT, PER_CHANNEL = range(3)  # `kind` of conv.c
 
 
 def run(name: str, dtype: torch.dtype, *arguments: Tensor | int | None) -> None:
-    """Call a C function of that dtype; a tensor is passed as its address, None as a null pointer.
+    """Call the C function compiled for a dtype, with the number of threads as its last argument.
 
-    The number of threads is the function's last argument.
+    A tensor is passed as its address, None as a null pointer.
     """
     values = [z.data_ptr() if isinstance(z, Tensor) else z for z in arguments]
     getattr(library(dtype), name)(*values, torch.get_num_threads())
@@ -48,7 +48,7 @@ def conv_grad_weight(g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> T
     g, x = contiguous_channels(g), contiguous_channels(x)
     (B, T, C), (H, K) = x.shape, shape[-2:]
     shared, R = len(shape) == 2, C // H
-    split = shared and R < NARROW  # a row per channel; the rows of a head are added up below
+    split = shared and R < NARROW  # one row per channel, summed over each head below
     dw = torch.empty((C, K) if split else shape, dtype=torch.float64 if shared else x.dtype)
     name = "conv_grad_weight_shared" if shared else "conv_grad_weight"
     sizes = B, T, C, C if split else H, K, pad_left

@@ -1,8 +1,8 @@
-"""Compiles the CUDA kernels for the GPU at hand, and says where they can run.
+"""Compiles the CUDA kernels with CuPy, and tells where they can run.
 
-CuPy is imported here and nowhere else, when a kernel is needed. It compiles each kernel with NVRTC
-for the GPU at hand, in about a second, and keeps it in ~/.cupy/kernel_cache. It passes -ftz=true:
-float32 numbers below 1e-38 count as 0.
+CuPy is imported only here, when a kernel is first used. It compiles each kernel for the current GPU
+with NVRTC in about a second and caches it in ~/.cupy/kernel_cache. Its flag -ftz=true flushes
+subnormal float32 values, those below 1e-38, to 0.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ def missing() -> str | None:
     """Return why the CUDA kernels cannot run on this machine, or None if they can."""
     if find_spec("cupy") is None:
         return "no CuPy: pip install 'dynconv[gpu]'"
-    with warnings.catch_warnings(record=True) as caught:  # where PyTorch says what is wrong
+    with warnings.catch_warnings(record=True) as caught:  # PyTorch warns about what is wrong
         warnings.simplefilter("always")
         available = torch.cuda.is_available()
     if not available:
@@ -42,7 +42,7 @@ def missing() -> str | None:
     try:
         cupy().cuda.runtime.getDeviceCount()
         cupy().cuda.nvrtc.getVersion()
-    except Exception as error:  # CuPy's libraries or the driver
+    except Exception as error:  # from CuPy's libraries or the driver
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         return f"CuPy does not start ({first}): pip install 'dynconv[gpu]', for a driver of CUDA 13"
     return None
@@ -54,12 +54,12 @@ def cupy():
 
 
 def supports(x: Tensor) -> bool:
-    """Return whether there is a CUDA kernel for x: on a GPU that CuPy reaches, one of 4 dtypes."""
+    """Return whether CUDA kernels can run on x, on its device, in its dtype, on this machine."""
     return x.device.type == "cuda" and x.dtype in CUDA_TYPES and missing() is None
 
 
 def why_unsupported(x: Tensor) -> str:
-    """Return why no CUDA kernel runs for x, and the remedy."""
+    """Return why CUDA kernels cannot run on x, and the remedy."""
     if reason := missing():
         return reason
     if x.device.type != "cuda":
@@ -70,17 +70,17 @@ def why_unsupported(x: Tensor) -> str:
 
 @constant
 def architecture(index: int | None) -> str:
-    """Return the architecture that kernels are compiled for on that GPU, such as "sm_90"."""
+    """Return the architecture of a GPU, such as "sm_90"."""
     major, minor = torch.cuda.get_device_capability(index)
     return f"sm_{major}{minor}"
 
 
 @constant
 def tested_architectures() -> dict[str, bool]:
-    """Return the architectures on which `pytest -m gpu` has passed; True where by these sources.
+    """Return the architectures on which `pytest -m gpu` has passed, True if with today's sources.
 
-    The records are data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel.
-    Raises UserError for a file that is no record.
+    It reads data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel, and raises
+    UserError for a damaged file.
     """
     places = (PACKAGE.parent / "data", PACKAGE / "data")
     records = [path for data in places for path in data.glob("results/gpu-tests-sm_*.json")]
@@ -91,7 +91,7 @@ def tested_architectures() -> dict[str, bool]:
 
 
 def recorded_hash(path: Path) -> str:
-    """Return the hash of the sources whose tests a record says have passed."""
+    """Return the hash of the sources that a record was made with."""
     try:
         return json.loads(path.read_text("utf-8"))["numbers"]["sources"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -100,10 +100,7 @@ def recorded_hash(path: Path) -> str:
 
 
 def sources_hash() -> str:
-    """Return a hash of all that decides what a GPU computes: CUDA sources, plans, calls, layouts.
-
-    These are the files of this folder and the modules of the one above.
-    """
+    """Return a hash of the files that decide what a GPU computes: this folder and kernels/*.py."""
     key = hashlib.sha256()
     for path in sorted([*SOURCES.glob("*.*"), *SOURCES.parent.glob("*.py")]):
         key.update(path.read_text("utf-8").encode())
@@ -117,9 +114,9 @@ def tests_passed_on(x: Tensor) -> bool:
 
 @cache
 def code(source: str) -> str:
-    """Return a source with the text of the headers that it includes, as every compiler gets it.
+    """Return a source with the headers that it includes inlined.
 
-    One text, because CuPy's cache would not notice that a header has changed.
+    Otherwise CuPy's cache would not notice a change in a header.
     """
     lines = [f'#line 1 "{source}"']
     for number, line in enumerate((SOURCES / source).read_text(encoding="utf-8").splitlines(), 1):
@@ -132,6 +129,6 @@ def code(source: str) -> str:
 
 @cache
 def compiled(source: str, kernel: str, device: int):
-    """Return the kernel, compiled for the GPU that is current."""
+    """Return the kernel, compiled for the current GPU."""
     module = cupy().RawModule(code=code(source), options=("-std=c++17",), name_expressions=[kernel])
     return module.get_function(kernel)

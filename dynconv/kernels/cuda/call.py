@@ -1,4 +1,4 @@
-"""Runs plans: allocates what a plan asks for and launches its kernels, on a GPU through CuPy."""
+"""Runs plans: allocates their outputs and launches their kernels, on a GPU through CuPy."""
 
 from collections.abc import Callable
 from inspect import signature
@@ -22,13 +22,13 @@ LAYOUTS = {
     "right": contiguous_offsets,
     "seed": Tensor.contiguous,
 }
-"""brings the tensor of each name into the memory layout that a plan expects"""
+"""functions that bring each argument into the memory layout that plans expect"""
 
 
 def operator(planned: Callable[..., Plan]) -> Callable:
-    """Return a method of Kernels, which runs the plan that `planned` makes for its arguments.
+    """Return a method of Kernels that runs the plan that `planned` makes, and returns its outputs.
 
-    Where `planned` takes an Array the method takes a Tensor; it returns the plan's outputs.
+    The method takes a Tensor for each Array that `planned` takes.
     """
     names = tuple(signature(planned).parameters)
 
@@ -43,10 +43,10 @@ def operator(planned: Callable[..., Plan]) -> Callable:
 
 
 class Kernels:
-    """Runs the operators of torch.ops.dynconv by their CUDA kernels.
+    """Runs the operators of torch.ops.dynconv with their CUDA kernels.
 
-    start  launches one kernel: start(launch, arguments), the arguments as in `Launch`, but with
-           tensors for the names of arrays
+    start  start(launch, arguments) launches one kernel; `arguments` are those of the Launch, with
+           tensors instead of the names of arrays
     """
 
     def __init__(self, start: Callable[[Launch, list], None]):
@@ -63,7 +63,7 @@ class Kernels:
     cumulative_mean = operator(launches.cumulative_mean)
 
     def run(self, made: Plan, tensors: dict[str, Tensor]) -> Tensor | tuple[Tensor, ...]:
-        """Run a plan on its input tensors, by name; return its outputs, zeros if B is 0."""
+        """Run a plan on its named input tensors, and return its outputs: zeros if B is 0."""
         first = next(iter(tensors.values()))
         empty = len(first) == 0
         allocate = torch.zeros if empty else torch.empty
@@ -108,10 +108,10 @@ class Stream:
 
 
 def convert(argument) -> np.generic:
-    """Return a kernel's argument as a number of the size that the kernel expects.
+    """Convert a kernel's argument to a NumPy scalar of the size that the kernel expects.
 
-    Tensors become their addresses and None a null pointer, an int becomes an int, a float a float;
-    numpy's numbers stay what they are.
+    A tensor becomes its address and None a null pointer; an int becomes a C int, a float a C float.
+    NumPy scalars are returned unchanged.
     """
     if isinstance(argument, np.generic):  # first: numpy's float64 is also a float
         return argument

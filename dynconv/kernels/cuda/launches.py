@@ -1,8 +1,8 @@
-"""Plans what each operator launches on a GPU: kernels, grids, blocks, shared memory, arguments.
+"""Plans the launches of each operator: kernels, grids, blocks, shared memory and arguments.
 
-A plan is data. It is made from the shapes, strides and dtypes of the tensors alone, without a GPU,
-without CuPy and without their numbers, so the same plan is run on a GPU (call.py), simulated and
-traced on a CPU, and priced before it has run anywhere (dynconv.lab).
+A plan depends only on the shapes, strides and dtypes of the tensors, and making one needs no GPU.
+The same plan is run on a GPU (call.py), simulated and traced on a CPU, and used to predict times
+(dynconv.lab).
 
 Sizes: x is (B, T, C); heads H, taps K, channels per head R = C / H.
 """
@@ -27,7 +27,7 @@ CUDA_TYPES = {
     torch.bfloat16: "bfloat16",
 }
 SHARED = 48 * 1024  # bytes of shared memory that a block may use on every GPU
-BLOCKS = 264  # two for each multiprocessor of a large GPU
+BLOCKS = 264  # two per multiprocessor of an H100
 
 
 def constant_of(header: str, name: str) -> int:
@@ -37,17 +37,17 @@ def constant_of(header: str, name: str) -> int:
 
 
 TILE = constant_of("window.cuh", "TILE")  # positions of a warp
-VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")  # read by one instruction of a lane
+VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")  # that a lane loads with one instruction
 
 
 class Array(NamedTuple):
-    """Describes a tensor as far as a plan needs it."""
+    """Describes the memory of a tensor."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
     alignment: int = VECTOR_BYTES
-    """bytes, a power of two up to VECTOR_BYTES, that divide its address"""
+    """of its address in bytes: a power of two up to VECTOR_BYTES"""
 
 
 def array(x: Tensor) -> Array:
@@ -56,7 +56,7 @@ def array(x: Tensor) -> Array:
 
 
 def contiguous_array(shape: Sequence[int], dtype: torch.dtype) -> Array:
-    """Describe a contiguous tensor, such as one that is still to be allocated."""
+    """Describe a contiguous tensor, for example one that is not allocated yet."""
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     return Array(tuple(shape), tuple(strides), dtype)
 
@@ -69,8 +69,8 @@ def like(x: Array) -> Array:
 class Launch(NamedTuple):
     """Describes one launch of a kernel: a one-dimensional grid of two-dimensional blocks.
 
-    arguments  in the kernel's order: the name of an array, None for a null pointer, or a number; an
-               int is passed as a C int, numpy's numbers as what they are
+    arguments  of the kernel in order: the names of arrays, None for null pointers, and numbers; an
+               int is passed as a C int, a NumPy scalar in its own type
     shared     bytes of dynamic shared memory per block
     """
 
@@ -84,13 +84,13 @@ class Launch(NamedTuple):
 
     @property
     def kernel(self) -> str:
-        """Return the name expression that compilers take, such as "light_conv<float, 4, false>"."""
+        """Return the kernel's name expression, such as "light_conv<float, 4, false>"."""
         parts = [str(z).lower() if isinstance(z, bool) else str(z) for z in self.template]
         return f"{self.name}<{', '.join(parts)}>"
 
 
 class Plan(NamedTuple):
-    """Lists launches in their order, and the arrays to allocate before: outputs, then scratch."""
+    """Lists the launches in order, and the arrays to allocate for them: outputs and scratch."""
 
     outputs: dict[str, Array]
     launches: tuple[Launch, ...]
@@ -98,14 +98,14 @@ class Plan(NamedTuple):
 
 
 def strides(*arrays: Array) -> list[np.int64]:
-    """Return the strides of batch and time of each array."""
+    """Return each array's strides along batch and time."""
     return [np.int64(stride) for z in arrays for stride in z.strides[:2]]
 
 
 def vector(R: int, maximum: int, *arrays: Array) -> int:
-    """Return V, how many channels of a head one instruction moves: a power of two up to `maximum`.
+    """Return V, the number of channels that one instruction loads: a power of two up to `maximum`.
 
-    It divides R and all strides, and every array is aligned to V numbers.
+    V divides R and all strides, and every array is aligned to V elements.
     """
     size = arrays[0].dtype.itemsize
     V = min(maximum, VECTOR_BYTES // size)
@@ -122,17 +122,17 @@ def power_of_two(n: int) -> int:
 
 
 def lanes(R: int, V: int) -> int:
-    """Return G, the lanes of a warp that share a head."""
+    """Return G, the number of lanes of a warp that share a head."""
     return min(32, power_of_two(-(-R // V)))
 
 
 def quad(x: Array) -> int:
-    """Return how many numbers of x's accumulator one read of a lane takes: QUAD in taps.cuh."""
+    """Return how many elements of x's accumulator dtype one load takes: QUAD in taps.cuh."""
     return VECTOR_BYTES // accumulator(x.dtype).itemsize
 
 
 class Grid:
-    """Launches a kernel that reads V channels of x at once.
+    """Launches a kernel that loads V channels of x at once.
 
     cuda_type  the name of x's dtype in CUDA
     size       blocks, block and shared bytes of the Launch
@@ -147,15 +147,15 @@ class Grid:
 
 
 class Warps(Grid):
-    """Launches a kernel whose warps take a tile of 32 / G heads each, or a walk of tiles.
+    """Launches a kernel whose warps each process a tile, or a walk of tiles, of 32 / G heads.
 
     G      lanes that share a head
-    chunk  taps that are in shared memory at a time, a multiple of TILE
+    chunk  taps in shared memory at a time, a multiple of TILE
     """
 
     def __init__(self, arrays: Sequence[Array], H: int, K: int, *, fixed: int, per_tap: int = TILE,
                  maximum: int = 4, more: int = 0, walks: int | None = None):  # fmt: skip
-        """Size the grid.
+        """Choose the sizes of the grid.
 
         arrays   x or g or both, which are read V channels at a time
         per_tap  elements of x's accumulator that each tap of a head takes in shared memory
@@ -174,7 +174,7 @@ class Warps(Grid):
         shared = size * (self.chunk * per_tap + fixed)
         rows, count = (B, -(-(T + more) // TILE)) if walks is None else (1, walks)
         groups = -(-H // heads)
-        # Warps of one block share rows in the cache, but every multiprocessor needs a block.
+        # Warps of a block share rows in the cache, but every multiprocessor should get a block.
         n = max(1, min(maximum, count, SHARED // shared))
         while n > 1 and rows * -(-count // n) * groups < BLOCKS:
             n //= 2
@@ -193,7 +193,7 @@ def conv_grad_input(g: Array, weight: Array, pad_left: int) -> Plan:
 
 
 def convolution(x: Array, weight: Array, pad: int, names: tuple[str, ...], flipped: bool) -> Plan:
-    """Plan weight * x; `names` are those of x, the weight and the output in the operator."""
+    """Plan weight * x; `names` are the operator's names of x, the weight and the output."""
     (_, T, C), (H, K) = x.shape, weight.shape[-2:]
     if len(weight.shape) == 2:
         source, kernel, of_weight = "lightconv.cu", "light_conv", []
@@ -208,9 +208,9 @@ def convolution(x: Array, weight: Array, pad: int, names: tuple[str, ...], flipp
 def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) -> Plan:
     """Plan dweight, of the given shape, from g and x."""
     if len(shape) == 2:
-        alone = light_gradients(g, x, shape, pad_left, with_input=False)
-        assert alone is not None  # the taps fit where dx needs no room
-        return alone
+        plan = light_gradients(g, x, shape, pad_left, with_input=False)
+        assert plan is not None  # without dx the taps always fit
+        return plan
     (_, T, C), (H, K) = x.shape, shape[-2:]
     warps = Warps([g, x], H, K, fixed=quad(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
@@ -252,11 +252,11 @@ def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Plan 
 def light_gradients(
     g: Array, x: Array, shape: Sequence[int], pad_left: int, *, with_input: bool
 ) -> Plan | None:
-    """Plan dweight, and with the input dx; None when the taps then do not fit."""
+    """Plan dweight, and dx if `with_input`; None if the taps then do not fit into shared memory."""
     (B, T, C), (H, K) = x.shape, shape
     G = lanes(C // H, vector(C // H, 4, g, x))  # columns of sums for each head
     count = B * -(-T // TILE)
-    # Long walks write few rows of partial sums, short ones occupy many warps.
+    # Long walks write fewer partial sums; short walks keep more warps busy.
     walk = min(16, max(1, count * -(-H * G // 32) // 2048))
     walks = -(-count // walk)
     warps = Warps([g, x], H, K, per_tap=G + 1, fixed=1, walks=walks)  # the sums and the tap itself
@@ -282,7 +282,7 @@ def light_gradients(
 def conv_softmax(
     x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
 ) -> Plan:
-    """Plan DynamicConv from logits (B, T, H, K); DropConnect if there is a seed, int64 (1,)."""
+    """Plan DynamicConv of logits (B, T, H, K), with DropConnect if there is a seed int64 (1,)."""
     (_, T, C), (H, K) = x.shape, logits.shape[2:]
     warps = Warps([x], H, K, fixed=quad(x) + 2 * TILE)
     arguments = (
@@ -322,7 +322,7 @@ def dropconnect(dropout: float) -> list[np.generic]:
 
 
 def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> Plan:
-    """Plan TaLK; offsets (B, T, H), right None where windows end at their position."""
+    """Plan TaLK; offsets are (B, T, H), and `right` is None in a causal layer."""
     (_, T, C), H = x.shape, left.shape[2]
     columns = Columns(C // H, max_left, max_right, x)
     arguments = (
@@ -357,10 +357,10 @@ def talk_backward(
 class Columns(Grid):
     """Launches TaLK's kernels, whose threads each walk V channels of a stretch of positions.
 
-    V        two channels of half precision make the four bytes that a lane should read at once
+    V        2 in half precision, so that a lane loads four bytes at once
     ring     rows of prefix sums in shared memory, a power of two: enough for the widest window if
              32 threads' columns of it fit at V = 1
-    stretch  positions of a thread
+    stretch  positions per thread
     """
 
     def __init__(self, R: int, max_left: int, max_right: int, *arrays: Array):
@@ -375,14 +375,14 @@ class Columns(Grid):
         fit = SHARED // (self.ring * column) // 32 * 32
         threads = min(128, fit, -(-C // (32 * V)) * 32)
         across = B * -(-C // (threads * V))
-        # A stretch also reads some of its neighbours' tokens, but there must be enough stretches.
+        # Short stretches load more of their neighbours' tokens, but long ones leave the GPU idle.
         self.stretch = 128 if across * -(-T // 128) >= BLOCKS else 32
         shared = self.ring * threads * column
         super().__init__(x, V, across * -(-T // self.stretch), (threads, 1), shared)
 
 
 def ring_rows(V: int, x: Array) -> int:
-    """Return the largest power of two of rows that fit into shared memory for 32 threads."""
+    """Return how many rows for 32 threads fit into shared memory, a power of two."""
     return power_of_two(SHARED // (32 * V * accumulator(x.dtype).itemsize) + 1) // 2
 
 
@@ -391,7 +391,7 @@ def cumulative_mean(x: Array, backward: bool) -> Plan:
     B, T, C = x.shape
     V = vector(C, 4, x)
     threads = min(128, -(-C // (32 * V)) * 32)
-    stretch = max(16, math.isqrt(T))  # a piece is as long as the row of sums before the last one
+    stretch = max(16, math.isqrt(T))  # about as many positions as there are pieces
     pieces = -(-T // stretch)
     grid = Grid(x, V, B * pieces * -(-C // (threads * V)), (threads, 1))
     sizes = T, C, stretch, *strides(x)
