@@ -21,10 +21,10 @@ def zero_padding(x: Tensor, pad_mask: Tensor | None) -> Tensor:
 
 
 class InputProjection(nn.Module):
-    """Projects C channels to C, with `glu` through a gate: A * sigmoid(B) for [A B] = W x + b.
+    """Projects C channels to C, or to 2 C that a GLU halves (Wu et al. 2019, Figure 2b).
 
-    Padding is set to zero *after* the projection, because otherwise the bias b would leak into the
-    windows of real positions (Wu et al. 2019, Figure 2b).
+    The GLU multiplies the first half by the sigmoid of the second. Padding is set to zero *after*
+    the projection, because otherwise its bias would leak into the windows of real positions.
     """
 
     def __init__(self, channels: int, glu: bool, dropout: float = 0.0):

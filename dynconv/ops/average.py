@@ -24,7 +24,7 @@ def cumulative_mean_loop(x: Tensor) -> Tensor:
 
 
 def cumulative_mean_sum(x: Tensor) -> Tensor:
-    """Divide a running sum, in float32 or wider, by the number of its terms."""
+    """Divide a running sum in at least float32 by the number of its terms."""
     total = upcast(x).cumsum(dim=1)
     return (total / count(total)).to(x.dtype)
 
