@@ -1,4 +1,4 @@
-"""Numbers that the code released with the papers computes, to compare with.
+"""Results of the code released with the papers, to compare with.
 
 `golden/` has a small choice of them, and always runs. The full set from which they were chosen is
 compared, too, where it is at hand.

@@ -1,4 +1,4 @@
-"""Tensors that end where memory that may be touched ends, or begin where it begins (Linux)."""
+"""Tensors that end or begin at a page of memory that must not be touched (Linux)."""
 
 import ctypes
 import mmap

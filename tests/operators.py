@@ -1,4 +1,4 @@
-"""What the tests of the C and of the CUDA kernels share: inputs, calls, and how exact is exact."""
+"""Inputs, calls and tolerances that the tests of the C and CUDA kernels share."""
 
 import torch
 
@@ -61,7 +61,7 @@ def assert_exact(actual: tuple, reference: tuple, where: str, float32: float = 5
         size = b.norm() / max(1, b.numel()) ** 0.5
         error = (a.double() - b).abs()
         if a.dtype in (HALF, F16):
-            # Half a unit in the last digit, and what the float32 sum before has lost.
+            # Half a unit in the last place, and the error of the float32 sum before.
             unit = 2**-8 if a.dtype == HALF else 2**-11
             wrong = ~(error <= unit * b.abs() + 2e-6 * size)
             assert not wrong.any(), f"{what} {where}: {wrong.sum()} of {wrong.numel()}"

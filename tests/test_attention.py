@@ -21,7 +21,7 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 0.02}
 
 
 def textbook(query, key, value, allowed):
-    """Softmax(Q K^T / sqrt(d_k)) V, by its (T, S) matrix: (B, H, T, d_k) to (B, T, C)."""
+    """softmax(Q K^T / sqrt(d_k)) V through its (T, S) matrix: (B, H, T, d_k) to (B, T, C)."""
     scores = query @ key.transpose(2, 3) / query.shape[-1] ** 0.5
     if allowed is not None:
         scores = scores.masked_fill(~allowed, float("-inf"))
@@ -97,7 +97,7 @@ def test_layers_drop_weights_in_training_only(build):
 
 
 def test_on_a_cpu_attention_is_computed_in_float32_under_autocast():
-    """PyTorch's CPU kernel of narrower types is slow; autocast must not choose it again."""
+    """PyTorch's CPU kernel is slow in half precision; autocast must not select it."""
     narrow = heads(torch.bfloat16)
     with torch.autocast("cpu", torch.bfloat16):
         y = attend(*narrow, ALLOWED["window"])

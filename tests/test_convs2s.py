@@ -1,4 +1,4 @@
-"""ConvS2S: known answers, steps, padding, limits, sizes, and what its start promises."""
+"""ConvS2S: released outputs, steps, padding, limits, sizes and initialisation."""
 
 import math
 
@@ -44,7 +44,7 @@ def tokens(*shape: int) -> torch.Tensor:
     return torch.randint(2, 11, shape, generator=torch.Generator().manual_seed(0))
 
 
-# How the released code names what we name otherwise
+# Our names of parameters, and the released code's
 RENAMED = [
     ("source_embedding.tokens", "encoder.embed_tokens"),
     ("target_embedding.tokens", "decoder.embed_tokens"),
@@ -79,7 +79,7 @@ def released(case, name: str, kind: str, like: torch.Tensor) -> torch.Tensor:
 
 
 def tap_last(weight: torch.Tensor) -> torch.Tensor:
-    """(K, inputs, outputs), as the released code has it, to PyTorch's (outputs, inputs, K)."""
+    """The released code's (K, inputs, outputs) as PyTorch's (outputs, inputs, K)."""
     return weight.permute(2, 1, 0) if weight.ndim == 3 else weight
 
 
@@ -329,7 +329,7 @@ def test_a_sentence_beyond_the_positions_is_named(side):
     assert small(positions="none").max_positions is None
 
 
-# What training starts with
+# Initialisation
 
 
 def test_each_parameter_learns_and_padding_changes_no_loss():

@@ -29,14 +29,14 @@ OPERATORS = operators_with("cuda")
 
 @pytest.fixture(autouse=True, scope="module")
 def poisoned_memory():
-    """torch.empty and its like give NaN."""
+    """torch.empty and similar functions return NaN."""
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
 
 
 def results_of(name: str, inputs: list, K: int, g: torch.Tensor, pad=None) -> tuple:
-    """What the operator's kernels make: its result and the gradients of its inputs."""
+    """The operator's result and the gradients of its inputs, computed by its kernels."""
     pad = K // 2 if pad is None else pad
     if name == "cumulative_mean":
         return kernels.cumulative_mean(*inputs, False), kernels.cumulative_mean(g, True)
@@ -54,7 +54,7 @@ def results_of(name: str, inputs: list, K: int, g: torch.Tensor, pad=None) -> tu
         kernels.conv_grad_input(g, weight, pad),
         kernels.conv_grad_weight(g, x, list(weight.shape), pad),
     )
-    # Gradients made together and each by itself: the same, up to the order of a sum.
+    # Gradients computed together and separately are equal up to the order of a sum.
     for a, b in zip(both, (dx, dweight), strict=True):
         torch.testing.assert_close(a, b, rtol=2**-7 if a.element_size() == 2 else 2e-5, atol=1e-4)
     return kernels.conv(x, weight, pad), *both
@@ -67,7 +67,7 @@ def compare(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> None:
     actual = results_of(name, inputs, K, g)
     assert [a.dtype for a in actual[1:]] == [z.dtype for z in inputs]
     where = f"{name} {dtype} {B=} {T=} {H=} {R=} {K=}"
-    # Few numbers, whose errors do not average out
+    # With few values, errors do not average out
     assert_exact(actual, expected(name, inputs, K, g), where, float32=1e-6)
 
 
@@ -107,7 +107,7 @@ def test_long_sentences_and_heads_of_several_rounds(name):
 
 
 def in_order(order: str | int, monkeypatch) -> None:
-    """The threads of a block run in this order from now on."""
+    """Run the threads of each block in this order from now on."""
     run = simulator.Function.__call__
     monkeypatch.setattr(
         simulator.Function, "__call__", lambda *a, **k: run(*a, **{"order": order} | k)
@@ -116,7 +116,7 @@ def in_order(order: str | int, monkeypatch) -> None:
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_blocks_of_several_warps(name, monkeypatch):
-    """As long sentences have them: each warp with its own shared memory, the last with nothing."""
+    """As in long sentences: each warp has its own shared memory, and the last one is idle."""
     monkeypatch.setattr(launches, "BLOCKS", 1)
     started = []
 
@@ -166,7 +166,7 @@ def test_strides_of_all_kinds(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_strides_beyond_32_bits(name):
-    """Addresses of a tensor whose second sentence lies 2^31 numbers further, in 64 bits."""
+    """64-bit addresses, in a tensor whose second sentence starts 2^31 elements later."""
     torch.manual_seed(0)
     x, *rest = case(name, 2, 5, 2, 4, 3, HALF)
     g = torch.randn(2, 5, 8).to(HALF)
@@ -190,7 +190,7 @@ def test_no_sentences(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_the_order_of_threads_changes_no_bit(name, monkeypatch):
-    """Where a barrier is missing it does; and the same call gives the same bits twice."""
+    """It would if a barrier were missing; and two equal calls agree in every bit."""
     torch.manual_seed(0)
     # R = 20 shares lanes; K = 63 in chunks for R = 1
     results = []
@@ -235,7 +235,7 @@ __global__ void cast(const float* x, Number* y, float* z, int n) {
 
 @pytest.mark.parametrize("dtype", [HALF, F16], ids=str)
 def test_half_precision_is_rounded_as_pytorch_rounds(dtype):
-    """To even where two are as near; NaN, infinities, subnormals, and what overflows."""
+    """Ties round to even; NaN, infinities, subnormals and overflow."""
     bits = torch.randint(-(2**31), 2**31, (200_000,)).to(torch.int32)
     ties = (torch.arange(2**16, dtype=torch.int32) << 16) + 2**15  # of bfloat16
     exact = torch.arange(2**15).to(torch.int16).view(F16).float()
@@ -378,7 +378,7 @@ def test_dropconnect_drops_the_same_weights_forward_and_backward(R, K, dtype):
 
 
 def test_dropconnect_draws_each_weight_by_itself():
-    """The right share, whatever one looks along: taps, heads, positions, seeds."""
+    """The right fraction along taps, heads, positions and seeds."""
     masks = torch.stack([mask(seed, (64, 64, 16), 0.25) > 0 for seed in range(16)]).double()
     assert abs(masks.mean() - 0.75) < 0.002  # sigma is 0.0004
     centred = masks - 0.75
@@ -442,7 +442,7 @@ def test_the_ladders_first_version(name, dtype):
         assert_exact(tuple(grads), reference[-len(grads) :], name)
 
 
-# Each tensor ends where the process's memory ends, and then begins where it begins. Results, too.
+# Each tensor, also each result, first ends and then begins at a page that must not be touched.
 GUARDED = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])

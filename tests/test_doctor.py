@@ -1,4 +1,4 @@
-"""With no C compiler, or one that fails, everything else works and says what is missed."""
+"""Without a working C compiler, everything else works, and the doctor says what is missing."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def machine(monkeypatch, tmp_path):
 
 
 def script(tmp_path, text: str) -> str:
-    """An executable that stands for a compiler."""
+    """An executable that stands in for a compiler."""
     path = tmp_path / "compiler"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -60,7 +60,7 @@ def quick(tmp_path) -> str:
 
 
 def native_is_refused(words: str) -> None:
-    """By name, in every operator, with these words; "auto" gives what PyTorch's ways give."""
+    """Every operator refuses impl="native" with these words, and "auto" falls back to PyTorch."""
     for name in ("depthwise_conv", "light_conv", "dynamic_conv", "talk_conv", "cumulative_mean"):
         assert "native" not in ops.implementations(name)
     for call in (
@@ -109,7 +109,7 @@ def test_compiler_that_fails(machine, tmp_path, text, words):
 
 @pytest.mark.skipif(native.missing() is not None, reason=str(native.missing()))
 class TestWithACompiler:
-    """What is kept in the cache, and what happens where nothing can be kept."""
+    """What the cache keeps, and what happens if it cannot be written."""
 
     def test_cache_that_cannot_be_written(self, machine, monkeypatch, tmp_path):
         (tmp_path / "file").write_text("")
@@ -118,7 +118,7 @@ class TestWithACompiler:
         assert f"cannot run: {native.missing()}." in said()
 
     def test_library_that_cannot_be_loaded(self, machine, monkeypatch):
-        """Broken, or where no program may be run from."""
+        """It is broken, or on a disk that is mounted noexec."""
 
         def build(compiler, dtype, path):
             path.write_bytes(b"half a library")
@@ -162,7 +162,7 @@ class TestWithACompiler:
     def test_flags_that_give_no_working_library_are_passed_over(
         self, machine, monkeypatch, tmp_path, fault
     ):
-        """As clang's OpenMP, whose symbols PyTorch's lacks: the linker succeeds all the same."""
+        """Like clang's OpenMP: PyTorch's lacks its symbols, but the linker succeeds."""
         sources = tmp_path / "cpu"
         shutil.copytree(native.SOURCES, sources)
         text = (sources / "average.c").read_text()

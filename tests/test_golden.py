@@ -1,4 +1,4 @@
-"""The repository's numbers of released code are small, and a faithful choice from the full set."""
+"""The repository's results of released code are a small, faithful part of the full set."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The CUDA kernels on a GPU, by the front door: dtypes, autograd, streams, graphs, compile, AMP.
+"""The CUDA kernels on a GPU: dtypes, autograd, streams, graphs, compile, AMP.
 
 pytest -m gpu                                                           4 to 6 minutes, we guess
 compute-sanitizer --tool memcheck python -m pytest -m gpu -k "exact and 17"
@@ -23,7 +23,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True, scope="module")
 def poisoned_memory():
-    """torch.empty and its like give NaN."""
+    """torch.empty and similar functions return NaN."""
     torch.use_deterministic_algorithms(True)
     yield
     torch.use_deterministic_algorithms(False)
@@ -62,7 +62,7 @@ def test_the_same_bits_every_time(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_another_stream(name):
-    """The kernels wait for what that stream has to do before them."""
+    """The kernels wait for earlier work on the same stream."""
     inputs = [z.cuda() for z in case(name, 2, 300, 4, 64, 7, F32)]
     reference = call(name, "cuda", inputs, 7)
     stream = torch.cuda.Stream()
@@ -78,7 +78,7 @@ def test_another_stream(name):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_a_cuda_graph(name):
-    """Forward and backward, captured once, played on other numbers."""
+    """Forward and backward, captured once and replayed on other values."""
     inputs = [z.cuda().requires_grad_() for z in case(name, 2, 100, 4, 64, 7, F32)]
     g = torch.randn_like(inputs[0])
 
@@ -171,7 +171,7 @@ def test_data_parallel_training(tmp_path):
 
 
 def test_more_than_32_bits_of_numbers():
-    """2^31 and some numbers: the last sentence is as exact as the first."""
+    """More than 2^31 elements: the last sentence is as exact as the first."""
     B, T, C, H, K = 33, 2**16, 1024, 16, 3
     x = torch.randn(1, T, C, device="cuda", dtype=HALF).expand(B, T, C).contiguous()
     weight = torch.randn(H, K, device="cuda", dtype=HALF)

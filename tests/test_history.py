@@ -1,4 +1,4 @@
-"""The state of a convolution: a buffer written in place, yet nothing that was kept changes."""
+"""The state of a convolution: its buffer is written in place, but no older state changes."""
 
 import pytest
 import torch
@@ -63,7 +63,7 @@ def test_native_step_equals_the_gathered_windows(dtype, R):
 
 
 def test_steps_with_reordering_equal_the_whole_of_each_beam():
-    """What the layer gives after reordering is what it would give each row's own past."""
+    """After reordering, the layer returns what it would return for each row's own past."""
     torch.manual_seed(0)
     layer = DynamicConv(16, 2, 5, causal=True).double().eval()
     past, state = torch.empty(3, 0, 16, dtype=torch.float64), None

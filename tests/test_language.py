@@ -110,7 +110,7 @@ def test_loss_is_the_log_probability_of_the_target(cutoffs, embeddings):
 @pytest.mark.parametrize("embeddings", ["tied", "separate"])
 @pytest.mark.parametrize("types", [20, 5], ids=["all bands", "no tail"])
 def test_gradients_reach_every_parameter(types, embeddings):
-    """Those of a tail without targets are zero, not missing, on which DDP would wait."""
+    """Gradients of a tail without targets are zero rather than None, for which DDP would wait."""
     model = small("talk", embeddings=embeddings).train()
     tokens = torch.arange(types)[None]
     model.nll(model.hidden_states(tokens)[0], tokens[0]).sum().backward()

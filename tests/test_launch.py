@@ -72,12 +72,12 @@ def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
 )
 @pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 def test_every_kernel_compiles_without_a_warning(dtype, R, architecture):
-    """And keeps its numbers in registers."""
+    """And without spilling registers."""
     for source, names in names_of(dtype, R).items():
         compiled = nvrtc.resources(build.code(source), sorted(names), architecture)
         assert compiled.warnings == []
         for name, used in compiled.kernels.items():
-            # A few numbers that are needed once a tile may go through memory.
+            # A few values that are needed once per tile may be spilled.
             limit = 128 if R >= 64 and dtype != F64 else 320
             assert used.spilled <= limit and used.stack <= limit, (name, used)
             assert used.shared <= launches.SHARED
@@ -106,7 +106,7 @@ LIMITS = re.compile(
     ],
 )
 def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
-    """And the record is what the code works out today."""
+    """And the record is what the code computes today."""
     lines = LIMITS.findall(build.code(source))
     assert len(lines) >= 4
     rows = ledger.read("kernels-plan")["numbers"]["rows"]
@@ -189,7 +189,7 @@ class Gpu:
 
 @pytest.fixture(autouse=True)
 def fresh_lookups():
-    """Every test looks up anew what this machine can do."""
+    """Clear the caches of what this machine can do."""
     looked_up = build.missing, build.architecture, build.tested_architectures
     for function in looked_up:
         function.cache_clear()
@@ -435,7 +435,7 @@ def test_conv_softmax_is_an_operator_of_pytorch(on_cpu):
 
 
 def test_the_layer_takes_the_fused_kernel(on_cpu, monkeypatch):
-    """Where it runs; with DropConnect only in training, drawn anew each time."""
+    """If it runs; DropConnect is drawn at each call, and only in training."""
     from dynconv.ops import softmaxconv
 
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Every mixer as a layer: causality, padding, step by step equals the whole, bad input."""
+"""Every mixer as a layer: causality, padding, `step` against `forward`, wrong arguments."""
 
 import pytest
 import torch
@@ -63,7 +63,7 @@ def test_only_causal_layers_step(name):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_states_select_rows(name):
-    """A row goes on from the state of another one, and one state may serve several rows."""
+    """A row may continue from the state of any other row, and several rows from one state."""
     layer, x, rows = layer_of(name, True), tokens(9), torch.tensor([1, 0, 0])
     _, state = layer.step(x[:, :4])
     y, _ = layer.step(x[rows, 4:], state.select(rows))
@@ -100,7 +100,7 @@ def test_causal_layer_never_sees_the_future(name):
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
 def test_padding_does_not_leak(name, causal):
-    """What stands in the padding, and how much there is, changes no real position."""
+    """Neither the content nor the amount of padding changes a real position."""
     layer, x = layer_of(name, causal), tokens(9)
     pad_mask = torch.arange(9).expand(2, 9) >= 6
     other = x.clone()
@@ -135,7 +135,7 @@ def test_talk_s_sums_are_divided_by_their_reach():
 
 
 def test_dropconnect_masks():
-    """LightConv drops (H, K) entries once for the batch; DynamicConv each position's by itself."""
+    """LightConv draws one (H, K) mask for the batch, DynamicConv one for each position."""
     ones = torch.ones(2, 40, C)
     light, dynamic = (
         LightConv(C, H, 5, weight_dropout=0.5),

@@ -1,4 +1,4 @@
-"""The encoder-decoder: sizes of the papers, steps, padding, and known answers."""
+"""The encoder-decoder: sizes of the papers, steps, padding and released outputs."""
 
 import pytest
 import torch
@@ -126,7 +126,7 @@ def test_bad_configurations_are_named(make, words):
 
 
 def test_known_sinusoids_of_any_width(golden):
-    """The released table has a row of zeros for padding, and an odd width ends with a zero."""
+    """The released table has a row of zeros for padding, and for odd C a last column of zeros."""
     for name, meta, case in golden.cases("sinusoidal_*", chosen=2, full=3):
         table = torch.from_numpy(case["table"])
         mine = sinusoids(torch.arange(len(table)), meta["dim"])
@@ -144,7 +144,7 @@ def test_known_sinusoids(golden):
     torch.testing.assert_close(mine, table[2:].float(), rtol=1e-5, atol=1e-6)
 
 
-# How the released code names what we name otherwise, layer by layer
+# Our names of parameters, and the released code's, layer by layer
 RENAMED = [
     ("around_mixer.norm", {"encoder": "layer_norm1", "decoder": "conv_layer_norm"}),
     ("around_cross.norm", {"decoder": "encoder_attn_layer_norm"}),

@@ -1,4 +1,4 @@
-"""Every implementation of every operator means what its oracle means, in values and gradients.
+"""Every implementation of every operator agrees with its oracle, in values and gradients.
 
 Memory that an implementation asks for and does not fill is NaN in all of these tests.
 """
@@ -22,7 +22,7 @@ EVERY = [(name, impl) for name in OPERATORS for impl in ops.implementations(name
 
 @pytest.fixture(autouse=True, scope="module")
 def poisoned_memory():
-    """torch.empty and its like give NaN."""
+    """torch.empty and similar functions return NaN."""
     assert torch.utils.deterministic.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
     yield
@@ -39,7 +39,7 @@ def case(name: str, B: int, T: int, C: int, H: int, K: int, pad_left: int):
         return lambda impl, x: ops.cumulative_mean(x, impl=impl), [x]
     if name == "talk_conv":
         reach = {"max_left": pad_left, "max_right": K - 1 - pad_left}
-        # A whole distance, where the offsets' gradients jump, has no chance to be drawn.
+        # Whole distances, where the gradients of the offsets jump, are never drawn.
         offsets = [torch.rand(B, T, H, dtype=F64) for _ in range(1 + (reach["max_right"] > 0))]
 
         def talk(impl, x, left, right=None):
@@ -59,7 +59,7 @@ def graph(op, impl: str, inputs: list, g: torch.Tensor | None) -> tuple:
 
 
 def close(a: torch.Tensor, b: torch.Tensor, where: str) -> None:
-    # Sums of up to a hundred products of size 1, in another order.
+    # Sums of up to a hundred products of magnitude 1, in a different order.
     torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-11, msg=lambda m: f"{where}: {m}")
 
 
@@ -135,7 +135,7 @@ def test_any_shape_equals_the_loop(name, shape, seed):
 
 
 def padded(z: torch.Tensor) -> torch.Tensor:
-    """The same numbers as a slice, in every dimension, of a larger tensor full of NaN."""
+    """The same values as a slice, in every dimension, of a larger tensor full of NaN."""
     large = torch.full([n + 2 for n in z.shape], torch.nan, dtype=z.dtype)
     inner = large[tuple(slice(1, n + 1) for n in z.shape)]
     return inner.copy_(z)
@@ -154,7 +154,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", OPERATORS)
 def test_strides_as_they_come(name, layout):
-    """Inputs and the gradient of the result lie in memory in any order, or overlap."""
+    """Inputs and the gradient of the result may have any strides, or overlap."""
     torch.manual_seed(0)
     op, inputs = case(name, 3, 9, 24, 2, 5, 2)
     if name == "talk_conv":
@@ -172,7 +172,7 @@ def test_strides_as_they_come(name, layout):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_gradient_of_a_sum(name):
-    """It comes as a single number, expanded."""
+    """It is a single value, expanded."""
     op, inputs = case(name, 2, 9, 24, 2, 5, 2)
     for impl in ops.implementations(name):
         moved = [z.clone().requires_grad_() for z in inputs]

@@ -1,4 +1,4 @@
-"""The implementations that keep only their inputs: several blocks, memory, second derivatives."""
+"""Implementations that save only their inputs: several blocks, memory, second derivatives."""
 
 import pytest
 import torch
@@ -50,7 +50,7 @@ def test_several_blocks_equal_the_loop(name, impl, T, monkeypatch):
 
 @pytest.mark.parametrize(("name", "impl"), LEAN)
 def test_autocast_changes_no_bit(name, impl):
-    """Neither of the results nor of the gradients."""
+    """Not in the result, and not in the gradients."""
     op, inputs = problem(name, T=40)
     inputs = [z.detach().float().requires_grad_() for z in inputs]
     results = []

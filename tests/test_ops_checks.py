@@ -1,4 +1,4 @@
-"""Bad input is refused at the door, with the numbers and the remedy; good input passes."""
+"""Wrong arguments raise an error that names the value and the remedy; right ones pass."""
 
 import pytest
 import torch

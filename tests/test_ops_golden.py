@@ -21,7 +21,7 @@ def load(golden, pattern: str, chosen: int, full: int) -> list[tuple[str, dict, 
 
 
 def close(a, b, where: str) -> None:
-    # Some of the numbers are stored in float32, with what its sums lose.
+    # Some of the arrays are stored in float32, with its rounding errors.
     rtol, atol = (1e-9, 1e-11) if b.dtype == torch.float64 else (1e-5, 1e-6)
     torch.testing.assert_close(a, b, rtol=rtol, atol=atol, msg=lambda m: f"{where}: {m}")
 
@@ -57,7 +57,7 @@ def test_dynamic_conv(golden, impl):
 
 @pytest.mark.parametrize("impl", ["auto", *ops.implementations("dynamic_conv")])
 def test_dynamic_conv_that_predicts_its_kernels(golden, impl):
-    """From the convolved input, or from another sequence of its own width."""
+    """From the convolved input, or from a second sequence of a different width."""
     for name, meta, z in [
         *load(golden, "dynamicconv_T*", chosen=11, full=68),
         *load(golden, "dynamicconv_query_*", chosen=1, full=2),
@@ -105,7 +105,7 @@ def in_range(meta: dict, length: int) -> torch.Tensor:
 
 
 def test_a_kernel_cut_before_its_softmax_differs(golden):
-    """One released path cuts a kernel longer than the sentence first: not as the paper has it."""
+    """One released path first shortens a kernel longer than the sentence, unlike the paper."""
     cases = load(golden, "dynamicconv_T*_sm1_*", chosen=8, full=34)
     cut = [case for case in cases if "out_unfold_buggy" in case[2]]
     assert cut and all(meta["K"] > meta["T"] for _, meta, _ in cut)
@@ -119,7 +119,7 @@ def test_a_kernel_cut_before_its_softmax_differs(golden):
 
 
 def test_kernels_renormalised_at_the_border_differ(golden):
-    """An option of the released code: a softmax over the taps that meet a token. Ours has none."""
+    """An option of the released code that we lack: a softmax over the taps that meet a token."""
     for name, meta, z in load(golden, "dynamicconv_renorm_*", chosen=2, full=4):
         logits = predicted_kernel(z, meta, z["x"])
         unlike = ops.dynamic_conv(z["x"], logits.softmax(-1), pad_left=meta["padding_l"])
@@ -130,7 +130,7 @@ def test_kernels_renormalised_at_the_border_differ(golden):
 
 
 def test_one_projection_for_input_and_kernels(golden):
-    """Another option: its first C outputs are convolved with kernels from the others."""
+    """Another option: the first C outputs are convolved with kernels from the other outputs."""
     for name, meta, z in load(golden, "dynamicconv_inproj_*", chosen=1, full=2):
         both = z["x"] @ z["wl_weight"].T + z["wl_bias"]
         x, logits = both.split([meta["C"], meta["H"] * meta["K"]], dim=2)
@@ -139,7 +139,7 @@ def test_one_projection_for_input_and_kernels(golden):
 
 
 def identity(layer, bias: torch.Tensor) -> None:
-    """Make a layer's two projections the identity, but for the bias of the second."""
+    """Turn a layer's two projections into the identity, except for the bias of the second."""
     with torch.no_grad():
         for linear in (layer.in_proj.linear, layer.out_proj):
             torch.nn.init.eye_(linear.weight)
@@ -204,7 +204,7 @@ def test_talk(golden, side, impl):
         close(out, expected, name)
         dx, *grads = torch.autograd.grad(out, [x, *offsets], g)
         close(dx, grad_x, name)
-        # Where a distance is whole or cut, the loop's gradient is that of one side, or a mean.
+        # At a whole or clamped distance, the loop's gradient is that of one side, or a mean.
         if meta["kind"] == "random" or impl in ("native", "blocked"):
             for key, grad in zip(sides, grads, strict=True):
                 close(grad, talk_layout(z[f"grad_{key}"].T, meta), f"{name} {key}")

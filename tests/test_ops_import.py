@@ -24,7 +24,7 @@ def python(program: str) -> list[str]:
 
 
 def test_nothing_but_the_operators_and_kernels_is_loaded():
-    """No simulator, no NVRTC, no CuPy, nothing of the other rings, and not PyTorch's compiler."""
+    """It loads no simulator, NVRTC, CuPy, module of another ring, or PyTorch's compiler."""
     loaded = python(LOADED)
     ours = {".".join(name.split(".")[:2]) for name in loaded if name.startswith("dynconv.")}
     assert ours == {"dynconv.errors", "dynconv.kernels", "dynconv.ops"}
@@ -32,7 +32,7 @@ def test_nothing_but_the_operators_and_kernels_is_loaded():
 
 
 def test_it_takes_hardly_longer_than_pytorch():
-    """At most 1.2 times as long, in seconds of this process, the median of three."""
+    """At most 1.2 times as long as torch, in CPU seconds, as the median of three."""
     for _ in range(3):
         runs = [map(float, python(TIMED)) for _ in range(3)]
         share = median(ours / torch for torch, ours in runs)

@@ -1,4 +1,4 @@
-"""The C kernels: each dtype, tile edges, threads, large tensors, and memory that is not theirs."""
+"""The C kernels: each dtype, tile edges, threads, large tensors, and reads out of bounds."""
 
 import os
 import subprocess
@@ -56,7 +56,7 @@ def test_any_width_even_wider_than_the_sentence(name, K):
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_tensors_larger_than_the_caches(name):
-    """From 16 MiB on results go past the caches, if their heads are whole vectors."""
+    """Results of 16 MiB or more bypass the caches, if heads consist of whole vectors."""
     compare(name, F32, 1, 4200, 16, 64, 3)
     if name == "light_conv":  # vectors that are not whole
         compare(name, F32, 1, 4200, 12, 85, 3)
@@ -68,7 +68,7 @@ def test_tensors_larger_than_the_caches(name):
 @pytest.mark.parametrize("R", [4, 64])
 @pytest.mark.parametrize("name", OPERATORS)
 def test_threads_change_no_bit(name, R, dtype):
-    """Neither their number nor which of them comes first; B T C K is above what one would do."""
+    """Neither their number nor their order matters; B T C K is too large for one thread."""
     before = torch.get_num_threads()
     try:
         for B in (1, 5):
@@ -119,7 +119,7 @@ def test_talk_is_as_exact_at_the_end_of_a_long_text(mean):
     reference = graph("talk_conv", "blocked", [z.double() for z in inputs], K, g.double())
     actual = graph("talk_conv", "native", inputs, K, g)
     for part in (slice(0, 1000), slice(-1000, None), slice(None)):
-        # An offset's gradient is a token times g: its edge may lie on the other side of one.
+        # An offset's gradient is a token times g, and rounding may move its edge past a token.
         for a, b in zip(actual[:2], reference[:2], strict=True):
             assert (a[:, part] - b[:, part]).norm() <= 5e-7 * b[:, part].norm()
     half = [inputs[0].to(HALF), *inputs[1:]]
@@ -173,7 +173,7 @@ def test_talk_offset_that_is_no_number_reaches_its_own_position_alone(side, bad,
         torch.testing.assert_close(out[0, 70, 3:].double(), expected, rtol=1e-2, atol=1e-2)
     rest = torch.ones(200, 6, dtype=torch.bool)
     rest[70, 3:] = False
-    # Running sums begin elsewhere when a window may reach as far as the whole sentence.
+    # Running sums start elsewhere if a window may span the whole sentence.
     torch.testing.assert_close(out[0][rest], clean[0][rest])
 
 
@@ -181,7 +181,7 @@ def test_talk_offset_that_is_no_number_reaches_its_own_position_alone(side, bad,
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("name", [*CONVS, "cumulative_mean"])
 def test_numbers_that_are_not_finite_stay_in_their_windows(name, bad, dtype):
-    """NaN is NaN, and inf is inf, also when it is rounded to bfloat16."""
+    """NaN stays NaN, and inf stays inf, also when rounded to bfloat16."""
     inputs = case(name, 1, 100, 2, 20, 5, dtype)
     inputs[1:] = [torch.ones_like(z) for z in inputs[1:]]
     inputs[0][0, 50, 7] = bad
@@ -191,7 +191,7 @@ def test_numbers_that_are_not_finite_stay_in_their_windows(name, bad, dtype):
     assert there[first:last, 7].all() and there.sum() == last - first
 
 
-# Each tensor ends where the process's memory ends, and then begins where it begins. Results, too.
+# Each tensor, also each result, first ends and then begins at a page that must not be touched.
 GUARDED = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])
@@ -229,7 +229,7 @@ for guarded.at_start in (False, True):
 print("done")
 """
 
-# Scratch memory is full of large numbers, and so is what was freed.
+# Scratch memory and freed memory are filled with large values.
 SCRATCH = """
 import sys, torch
 sys.path.insert(0, sys.argv[1])

@@ -1,4 +1,4 @@
-"""The operators inside PyTorch: its own checks, compile, export, autocast and two processes."""
+"""The operators in PyTorch: opcheck, compile, export, autocast and two processes."""
 
 import os
 from datetime import timedelta
@@ -57,7 +57,7 @@ def arguments() -> dict[str, list[tuple]]:
 @pytest.mark.parametrize("grad", [False, True], ids=["plain", "grad"])
 @pytest.mark.parametrize("name", arguments())
 def test_registration(name, grad):
-    """Schema, shapes without data, autograd and tracing agree with what the kernel does."""
+    """Schema, fake tensors, autograd and tracing agree with the kernel."""
     if grad and name in ("step", "talk_backward"):
         pytest.skip("not differentiable")
     for case in arguments()[name]:
@@ -84,7 +84,7 @@ def train_step(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
 )
 @pytest.mark.parametrize("name", LAYERS)
 def test_training_step_compiles_into_one_graph(name, T, compiler, monkeypatch):
-    """Forward and backward, without a break, with the numbers of eager mode.
+    """Forward and backward, in one graph, with the results of eager mode.
 
     Without a C compiler, a short and a long sentence take different ways.
     """
@@ -153,14 +153,14 @@ def test_exported_encoder_gives_the_same(mixer, tmp_path):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_autocast(name):
-    """In bfloat16 a training step gives about float32's numbers, and gradients in float32."""
+    """In bfloat16 a training step is close to float32, and its gradients are float32."""
     layer, x = LAYERS[name](), torch.randn(B, 70, C)
     y = train_step(layer, x)
     grads = [p.grad.clone() for p in layer.parameters()]
     layer.zero_grad()
     with torch.autocast("cpu", torch.bfloat16):
         y_half = train_step(layer, x)
-    # Three layers of numbers rounded to 8 digits, the last bits of which add up at random.
+    # Three layers of values rounded to 8 bits, whose errors add up at random.
     assert (y_half - y).norm() <= 0.02 * y.norm()
     for (part, p), grad in zip(layer.named_parameters(), grads, strict=True):
         assert p.grad.dtype == torch.float32 and p.grad.isfinite().all()
@@ -178,7 +178,7 @@ def light_layer() -> nn.Module:
 
 
 def one_of_two(rank: int, store: str, results: str) -> None:
-    """A process of two: half of the batch, gradients averaged with the other's."""
+    """One of two processes, with half of the batch; gradients are averaged over both."""
     torch.set_num_threads(1)
     file, wait = f"file://{store}", timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=file, timeout=wait, rank=rank, world_size=2)

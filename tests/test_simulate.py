@@ -1,4 +1,4 @@
-"""CUDA on the CPU: kernels give right answers, and each mistake names itself."""
+"""CUDA on the CPU: kernels compute the right results, and each mistake is named."""
 
 import os
 import re
@@ -41,7 +41,7 @@ __global__ void f(char* y) {
 
 @pytest.fixture
 def threads(request) -> int:
-    """So many threads of PyTorch, while the test runs."""
+    """Set PyTorch's number of threads during a test."""
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
@@ -63,7 +63,7 @@ def at(array: np.ndarray) -> np.uint64:
 
 
 def fault(module: Module, name: str, n: int, block=(64,), grid=(1,), **options) -> str:
-    """The text of the fault that the kernel ends in."""
+    """The message of the fault in which the kernel ends."""
     y = np.ones(64, np.float32)
     with pytest.raises(KernelFault) as caught:
         module.get_function(name)(grid, block, (at(y), np.int32(n)), **options)
