@@ -21,7 +21,7 @@ from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import Place, iter_updates
 from dynconv.train.distributed import Ranks, catch_signals
 from dynconv.train.log import WARMUP_UPDATES, Watch, format_seconds, read_log
-from dynconv.train.setup import run_lock
+from dynconv.train.run_directory import run_lock
 from dynconv.train.update import DTYPES, TokenLoss, backward
 
 
@@ -127,7 +127,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
 import os, signal
 from pathlib import Path
 from dynconv.train.distributed import Ranks
-from dynconv.train.setup import run_lock
+from dynconv.train.run_directory import run_lock
 with run_lock(Path({str(tmp_path)!r}), Ranks()):
     os.kill(os.getpid(), signal.SIGKILL)
 """

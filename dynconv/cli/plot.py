@@ -17,7 +17,7 @@ def run(options) -> None:
     from dynconv.errors import UserError
     from dynconv.files import check_output, inside
     from dynconv.lab.plot import plot
-    from dynconv.train.setup import is_run
+    from dynconv.train.run_directory import is_run
 
     first, output = options.runs[0], options.output
     if output is None:

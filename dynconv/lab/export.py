@@ -53,7 +53,7 @@ def export_web(trained: Trained, output: Path) -> str:
     Scores the test split twice, by greedy search: before the weights are rounded, and after. Raises
     UserError for a model that the page cannot run, and for one that is too large for it.
     """
-    run = trained.checkpoint.path.parent.parent
+    run = trained.checkpoint.run
     mixer, config = page_config(trained, run)
     path = output / f"translator-{mixer}.js" if output.is_dir() else output
     check_output(path)

@@ -42,7 +42,7 @@ from dynconv.lab import ledger
 from dynconv.lab.ablate.run import try_training
 from dynconv.train import load_model
 from dynconv.train.distributed import Ranks
-from dynconv.train.setup import check_same_recipe, run_lock
+from dynconv.train.run_directory import check_same_recipe, run_lock
 
 SEARCHES = Path(__file__).parents[1] / "searches"
 

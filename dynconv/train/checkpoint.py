@@ -44,7 +44,8 @@ from dynconv.files import (
 )
 from dynconv.tasks import Validation
 from dynconv.train.legacy import history_in_log
-from dynconv.train.log import check_run
+from dynconv.train.log import read_log
+from dynconv.train.run_directory import CHECKPOINTS, LOG, check_not_deleted
 from dynconv.train.session import Session
 
 FORMAT = "dynconv checkpoint 3"
@@ -115,6 +116,11 @@ class Checkpoint(NamedTuple):
         return cls(path, meta)
 
     @property
+    def run(self) -> Path:
+        """The run directory."""
+        return self.path.parent.parent
+
+    @property
     def original(self) -> bool:
         """Whether it has the name that training gave it, unlike a copy that a user made."""
         name = self.path.name
@@ -177,7 +183,9 @@ class Checkpoint(NamedTuple):
         """Return all validations up to this checkpoint, oldest first."""
         history = self.meta.get("history")
         if history is None:  # of dynconv 0.1
-            history = history_in_log(self.path, self.meta["update"], config)
+            log = self.run / LOG
+            events = read_log(self.run) if log.exists() else None
+            history = history_in_log(log, events, self.meta["update"], config)
         return [Validation(**each) for each in history] + (
             [self.validation] if self.validation else []
         )
@@ -187,7 +195,7 @@ class Checkpoints:
     """The checkpoints of a run: those that training saves, and the average of its last ones."""
 
     def __init__(self, run: Path):
-        self.run, self.directory = run, run / "checkpoints"
+        self.run, self.directory = run, run / CHECKPOINTS
         self.average = self.directory / "average"
 
     @property
@@ -237,7 +245,7 @@ class Checkpoints:
         """
         from safetensors.torch import save
 
-        check_run(self.run)
+        check_not_deleted(self.run)
         path = self.directory / name
         files = {"model.safetensors": save(weights(model))}
         if state is not None:
@@ -267,7 +275,7 @@ class Checkpoints:
 
     def scratch(self) -> AbstractContextManager[Path]:
         """Return a folder for checkpoints that are being written or deleted."""
-        return scratch_folder(inside(self.run, "checkpoints", ".part"))
+        return scratch_folder(inside(self.run, CHECKPOINTS, ".part"))
 
     def prune(self, keep: int) -> None:
         """Delete all but the newest checkpoint, the best, and the `keep` newest validated ones.
@@ -336,7 +344,7 @@ class Checkpoints:
         def write() -> None:
             checkpoint = self.choose(session.progress.name)
             meta = checkpoint.meta | session.history[-1]._asdict()
-            path = inside(self.run, "checkpoints", checkpoint.path.name, "meta.json")
+            path = inside(self.run, CHECKPOINTS, checkpoint.path.name, "meta.json")
             replace_text(path, json.dumps(meta, indent=1))
             self.prune(session.recipe.train.keep)
 

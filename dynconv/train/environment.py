@@ -1,4 +1,4 @@
-"""What a run records of itself: its resolved recipe, and the machines that it ran on."""
+"""Records how a run was started: its resolved recipe, and the machine of each start."""
 
 import json
 import platform
@@ -10,28 +10,19 @@ import torch
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
-from dynconv.config import Recipe
-from dynconv.config.load import dump_recipe, load_recipe
+from dynconv.config import dump_recipe
 from dynconv.config.schema import PositiveInt, validate_json
-from dynconv.errors import UserError
 from dynconv.files import inside, read_json, replace_text
 from dynconv.kernels.compiler import processor_name
+from dynconv.train.run_directory import ENVIRONMENT, RECIPE
 from dynconv.train.session import Session
-
-
-def read_recipe(run: Path) -> Recipe:
-    """Read the resolved recipe of a run."""
-    try:
-        return load_recipe(run / "recipe.yaml")
-    except UserError as error:
-        raise UserError(f"{error}; if another version made this run, name another --run") from None
 
 
 def record_start(session: Session) -> None:
     """Write recipe.yaml, and add this start to environment.json."""
     run, device = session.run, session.ranks.device
-    replace_text(inside(run, "recipe.yaml"), dump_recipe(session.recipe))
-    path = inside(run, "environment.json")
+    replace_text(inside(run, RECIPE), dump_recipe(session.recipe))
+    path = inside(run, ENVIRONMENT)
     start = {
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
@@ -53,7 +44,7 @@ class Start(TypedDict):
 
 def read_starts(run: Path) -> list[Start]:
     """Return the entries of environment.json; [] without it, or after a loss of power."""
-    path, remedy = run / "environment.json", "remove it; training does not need it"
+    path, remedy = run / ENVIRONMENT, "remove it; training does not need it"
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
     return validate_json(list[Start], read_json(path, remedy), path, remedy)

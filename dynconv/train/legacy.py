@@ -1,12 +1,12 @@
 """Reads what runs of dynconv 0.1 stored elsewhere than runs of today."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
-from dynconv.train.log import read_log
 
 
 def is_unmarked_run(directory: Path) -> bool:
@@ -18,20 +18,22 @@ def is_unmarked_run(directory: Path) -> bool:
     return any(b'"dynconv' in data for data in found)  # its version, or the format
 
 
-def history_in_log(checkpoint: Path, update: int, config: TrainConfig) -> list[dict[str, Any]]:
-    """Return the validations before an update from log.jsonl, for a checkpoint that has none.
+def history_in_log(
+    log: Path, events: Sequence[Mapping[str, Any]] | None, update: int, config: TrainConfig
+) -> list[dict[str, Any]]:
+    """Return the validations before an update, for a checkpoint that has no history.
 
-    Raises UserError when the log is missing and the recipe depends on it.
+    events: those of the log; None if the run has no log. Raises UserError if the run has none and
+    its recipe depends on the history.
     """
-    run = checkpoint.parent.parent
-    if (run / "log.jsonl").exists():
-        events = [e for e in read_log(run) if e["event"] == "valid" and e["update"] < update]
-        if all(event.keys() >= set(Validation._fields) for event in events):
-            return [{name: event[name] for name in Validation._fields} for event in events]
-        raise UserError(f"{run / 'log.jsonl'}: a validation without loss, score or metric")
+    if events is not None:
+        earlier = [e for e in events if e["event"] == "valid" and e["update"] < update]
+        if all(event.keys() >= set(Validation._fields) for event in earlier):
+            return [{name: event[name] for name in Validation._fields} for event in earlier]
+        raise UserError(f"{log}: a validation without loss, score or metric")
     if config.schedule == "plateau" or config.patience is not None:
         raise UserError(
-            f"{run / 'log.jsonl'}: missing, and {checkpoint}, which dynconv 0.1 made, does not "
-            "hold the validations that train.schedule plateau and train.patience depend on"
+            f"{log}: missing, and checkpoint {update}, which dynconv 0.1 wrote, does not "
+            "contain the validations that train.schedule plateau and train.patience depend on"
         )
     return []

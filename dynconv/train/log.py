@@ -18,6 +18,7 @@ from dynconv.errors import UserError
 from dynconv.files import inside, replace_text
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
+from dynconv.train.run_directory import LOG, check_not_deleted
 from dynconv.train.session import Session, Update
 
 LOG_EVERY = 20
@@ -99,7 +100,7 @@ def read_log(run: Path) -> list[Event]:
 
     Raises UserError for a line that is JSON, but no event.
     """
-    path = run / "log.jsonl"
+    path = run / LOG
     try:
         lines = path.read_bytes().split(b"\n")
     except FileNotFoundError:
@@ -126,7 +127,7 @@ class Log:
         from tqdm import tqdm
 
         run, (done, _, validated) = session.run, session.progress
-        self._path, self.watch, self._trace = inside(run, "log.jsonl"), watch, trace
+        self._path, self.watch, self._trace = inside(run, LOG), watch, trace
         self._config, self._device = session.recipe.train, session.ranks.device
         if self._path.exists():
             kept = [e for e in read_log(run) if e["update"] <= done]
@@ -143,7 +144,7 @@ class Log:
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None:
         """Add a line to log.jsonl, and to TensorBoard a point for each number; None is unknown."""
-        check_run(self._path.parent)
+        check_not_deleted(self._path.parent)
         try:
             self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
             self._file.flush()
@@ -204,12 +205,6 @@ class Log:
         if self._path.exists():  # else TensorBoard's thread would fail with a traceback
             self._board.close()
         self._file.close()
-
-
-def check_run(run: Path) -> None:
-    """Raise UserError if the run directory is gone, because training cannot continue without it."""
-    if not run.is_dir():
-        raise UserError(f"{run}: deleted while training ran; the same command starts over")
 
 
 class SilentLog:

@@ -9,8 +9,9 @@ from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import catch_signals, join_processes
 from dynconv.train.log import Log, SilentLog, Watch, open_log
+from dynconv.train.run_directory import run_lock
 from dynconv.train.session import Session
-from dynconv.train.setup import explain_out_of_memory, open_session, run_lock
+from dynconv.train.setup import explain_out_of_memory, open_session
 from dynconv.train.update import make_update
 from dynconv.train.validate import is_due, is_finished, preview, validate
 

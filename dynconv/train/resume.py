@@ -4,16 +4,16 @@ Before that it checks whether the checkpoint suits the recipe, the text and the 
 """
 
 import os
-from pathlib import Path
 
 from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
-from dynconv.files import inside, sha256
+from dynconv.files import inside
 from dynconv.tasks import Validation
 from dynconv.train.checkpoint import RESTORE, Checkpoint, Checkpoints, describe, load_weights
 from dynconv.train.data import Place
 from dynconv.train.distributed import Ranks
+from dynconv.train.run_directory import CHECKPOINTS, check_vocabulary
 from dynconv.train.session import Progress, Session
 
 
@@ -22,7 +22,7 @@ def restore(session: Session) -> None:
     config, checkpoints = session.recipe.train, Checkpoints(session.run)
 
     def find() -> tuple[Checkpoint, list[Validation]] | None:
-        inside(session.run, "checkpoints")
+        inside(session.run, CHECKPOINTS)
         checkpoint = checkpoints.find_intact()
         if checkpoint is None:
             return None
@@ -72,15 +72,6 @@ def load_state(session: Session, checkpoint: Checkpoint) -> None:
         raise UserError(f"{path}: not the gradient scaler of train.precision: {state['scaler']}")
     optimizer.load_state_dict(optimizer.state_dict() | {"state": saved})
     scaler.load_state_dict(state["scaler"])
-
-
-def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
-    """Raise UserError when `owner` was made with another vocabulary than that of the run.
-
-    digest: sha256 of the vocabulary that it was made with. Ids mean nothing without it.
-    """
-    if digest != sha256(run / "vocabulary.json"):
-        raise UserError(f"{owner}: made with another vocabulary than {run / 'vocabulary.json'}")
 
 
 def check_resumable(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> None:

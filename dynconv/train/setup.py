@@ -1,72 +1,37 @@
-"""Preparation of a run directory, which has everything to resume, use or reproduce a run.
+"""Prepares a run directory and everything else that training needs before its first update."""
 
-.dynconv            the mark that the directory is a run's: files of no other are replaced
-recipe.yaml         the resolved recipe
-vocabulary.json     the vocabulary, or both
-data/               the training text, prepared, unless the recipe names a prepared corpus
-environment.json    versions, commit and device, a list with one entry for each start
-log.jsonl           one line per event; tensorboard/ has the same curves
-checkpoints/        see `dynconv.train.checkpoint`
-"""
-
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from dynconv.config import Recipe
-from dynconv.config.load import MAY_CHANGE, differences
+from dynconv.config.load import differences
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError, memory_error
-from dynconv.files import (
-    LOCK,
-    MARK,
-    claim,
-    inside,
-    is_claimed,
-    locked,
-    replace_bytes,
-    scratch_folder,
-)
+from dynconv.files import claim, inside, replace_bytes, scratch_folder
 from dynconv.models import build
 from dynconv.tasks import HeldOut, task_of
 from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, prepare
 from dynconv.text.prepared import foreign_files
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.distributed import Ranks
-from dynconv.train.environment import read_recipe, record_start
-from dynconv.train.legacy import is_unmarked_run
+from dynconv.train.environment import record_start
 from dynconv.train.precision import choose_precision
-from dynconv.train.resume import check_vocabulary, restore
+from dynconv.train.resume import restore
+from dynconv.train.run_directory import (
+    DATA,
+    VOCABULARY,
+    check_same_recipe,
+    check_vocabulary,
+    is_run,
+    prepared_dir,
+    with_precision,
+)
 from dynconv.train.session import Session
 from dynconv.train.update import TokenLoss, make_optimizer
-
-
-@contextmanager
-def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
-    """Keep other training processes out of a run directory.
-
-    It is made if it is missing, and deleted when training fails before anything is in it.
-    """
-    if not ranks.is_rank_zero:
-        yield
-        return
-    made = not run.exists()
-    run.mkdir(parents=True, exist_ok=True)
-    message = f"{run}: another process is training in it"
-    try:
-        with locked(run / LOCK, message, "end it, or name another --run"):
-            yield
-    except Exception:
-        if run.is_dir() and os.listdir(run) == [MARK]:
-            (run / MARK).unlink()
-        if made and run.is_dir() and not os.listdir(run):
-            run.rmdir()
-        raise
 
 
 @contextmanager
@@ -95,7 +60,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
     corpus = open_corpus(run, recipe, ranks)
     task = task_of(recipe)
-    vocabularies = Vocabularies.load(run / "vocabulary.json")
+    vocabularies = Vocabularies.load(run / VOCABULARY)
     valid = task.held_out(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
     torch.manual_seed(recipe.train.seed)
@@ -141,42 +106,16 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
             if text.exists():  # of a start that ended before its first checkpoint
                 if others := foreign_files(text):
                     raise UserError(f"{text / others[0]}: not made by dynconv: name another --run")
-                inside(run, "data").rename(scratch / "old")
+                inside(run, DATA).rename(scratch / "old")
             if prepared is None:
-                prepare_corpus(recipe, inside(run, "data"))
+                prepare_corpus(recipe, inside(run, DATA))
             else:
                 shutil.copytree(prepared, scratch / "new")
-                (scratch / "new").rename(inside(run, "data"))
+                (scratch / "new").rename(inside(run, DATA))
     check_text(open_prepared(text, verify=False), recipe)
     vocabulary = (text / "vocabulary.json").read_bytes()
-    replace_bytes(inside(run, "vocabulary.json"), vocabulary)
+    replace_bytes(inside(run, VOCABULARY), vocabulary)
     return recipe
-
-
-def is_run(directory: Path) -> bool:
-    """Return whether a directory is that of a run, so that its files may be replaced."""
-    return is_claimed(directory) or is_unmarked_run(directory)
-
-
-def check_same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:
-    """Return the recipe with the precision that was decided when the run began.
-
-    Raises UserError when the run has another recipe, in keys that do not begin with one of `free`.
-    """
-    recorded = read_recipe(run)
-    if recipe.train.precision == "auto":
-        recipe = with_precision(recipe, recorded.train.precision)
-    if changed := differences(recipe, recorded, free):
-        raise UserError(
-            f"{run} holds the run of another recipe ({'; '.join(changed)}): name another "
-            f"--run, give the same values, or put the new ones also into {run / 'recipe.yaml'}"
-        )
-    return recipe
-
-
-def with_precision(recipe: Recipe, precision: str) -> Recipe:
-    """Return the recipe with its train.precision decided."""
-    return replace(recipe, train=replace(recipe.train, precision=precision))
 
 
 def prepare_corpus(recipe: Recipe, out: Path) -> Prepared:
@@ -186,15 +125,9 @@ def prepare_corpus(recipe: Recipe, out: Path) -> Prepared:
     return prepare(data.corpus, data.source, data.target, size, out, data.vocabulary)
 
 
-def prepared_dir(run: Path, recipe: Recipe) -> Path:
-    """Return where the prepared text is: the recipe's corpus, or the run's own copy of it."""
-    corpus = Path(recipe.data.corpus)
-    return corpus if is_prepared(corpus) else run / "data"
-
-
 def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> Prepared:
     """Open the prepared text of a run and check that all ranks see the same."""
-    if not ranks.is_rank_zero and not (run / "vocabulary.json").exists():
+    if not ranks.is_rank_zero and not (run / VOCABULARY).exists():
         raise UserError(
             f"{run}: this process does not see the run directory of process 0: "
             "give a --run on a file system that all machines share"

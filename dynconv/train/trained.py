@@ -15,8 +15,7 @@ from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.train.checkpoint import Checkpoint, Checkpoints, load_weights
 from dynconv.train.distributed import default_device
-from dynconv.train.environment import read_recipe
-from dynconv.train.resume import check_vocabulary
+from dynconv.train.run_directory import DATA, RECIPE, VOCABULARY, check_vocabulary, read_recipe
 
 
 class Trained(NamedTuple):
@@ -36,15 +35,15 @@ class Trained(NamedTuple):
 
         Writes RUN/SPLIT.scores.json and, for a translator, RUN/SPLIT.hypotheses.txt.
         """
-        recipe, path = self.recipe, self.checkpoint.path
+        recipe, run, name = self.recipe, self.checkpoint.run, self.checkpoint.path.name
         text = corpus or str(self.text_directory())
         recipe = replace(recipe, data=replace(recipe.data, corpus=text))
-        for name in (f"{split}.scores.json", f"{split}.hypotheses.txt"):
-            check_output(inside(path.parent.parent, name))
-        evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, path.name)
+        for file in (f"{split}.scores.json", f"{split}.hypotheses.txt"):
+            check_output(inside(run, file))
+        evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, name)
         named = {"corpus": corpus or self.recipe.data.corpus}
         evaluation = replace(evaluation, numbers=evaluation.numbers | named)
-        evaluation.write(path.parent.parent)
+        evaluation.write(run)
         return evaluation
 
     def text_directory(self) -> Path:
@@ -52,8 +51,7 @@ class Trained(NamedTuple):
 
         Raises UserError when that is another text, as a relative path may mean elsewhere.
         """
-        path = self.checkpoint.path
-        own, corpus = path.parent.parent / "data", self.recipe.data.corpus
+        own, corpus = self.checkpoint.run / DATA, self.recipe.data.corpus
         if is_prepared(own):
             return own
         directory = corpus_dir(corpus)
@@ -61,8 +59,9 @@ class Trained(NamedTuple):
             files = open_prepared(directory, verify=False).files
             if files["train.tokens"]["sha256"] != self.checkpoint.meta["text"]:
                 raise UserError(
-                    f"{directory.absolute()}: not the text with which {path} was trained: call "
-                    "dynconv where the recipe's data.corpus means that, or give --corpus"
+                    f"{directory.absolute()}: not the text with which {self.checkpoint.path} was "
+                    "trained: call dynconv from the directory to which the recipe's data.corpus is "
+                    "relative, or give --corpus"
                 )
         return directory
 
@@ -72,10 +71,10 @@ def load_model(run: Path, which: str = "best") -> Trained:
 
     Raises UserError when a file is missing, truncated, foreign or of another recipe.
     """
-    if not (run / "recipe.yaml").exists():
+    if not (run / RECIPE).exists():
         raise UserError(f"{run}: no run directory (it has no recipe.yaml)")
     recipe = read_recipe(run)
-    vocabularies = Vocabularies.load(run / "vocabulary.json")
+    vocabularies = Vocabularies.load(run / VOCABULARY)
     checkpoint = Checkpoints(run).choose(which)
     check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], run)
     model = build(recipe.model).to(default_device())

@@ -18,6 +18,7 @@ from dynconv.text import Batch, Vocabularies
 from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
 from dynconv.train.log import Log, SilentLog, Watch
+from dynconv.train.run_directory import RECIPE
 from dynconv.train.schedule import learning_rate
 from dynconv.train.session import Progress, Session, Update
 
@@ -151,7 +152,7 @@ def stop_with_text(
     raise UserError(
         f"{run}: loss {loss / data.tokens:g}, gradient norm {norm:g} at update {update}, after "
         "others that were skipped: continue from the last checkpoint with a lower train.lr or more "
-        f"train.warmup in {run / 'recipe.yaml'}; the sentences are in {', '.join(paths)}"
+        f"train.warmup in {run / RECIPE}; the sentences are in {', '.join(paths)}"
     )
 
 

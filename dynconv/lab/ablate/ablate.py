@@ -14,7 +14,7 @@ from dynconv.lab.ablate.plot import plot
 from dynconv.lab.ablate.run import Run
 from dynconv.lab.ablate.table import format_score, results, table
 from dynconv.train.distributed import Ranks
-from dynconv.train.setup import run_lock
+from dynconv.train.run_directory import run_lock
 
 
 def ablate(

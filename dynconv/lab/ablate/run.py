@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from typing_extensions import TypedDict
 
-from dynconv.config import Recipe, load_recipe
+from dynconv.config import Recipe
 from dynconv.config.schema import NonNegative, Number, PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import inside, read_json, replace_text
@@ -18,7 +18,8 @@ from dynconv.text.corpus import corpus_dir, find_split
 from dynconv.train import load_model, train
 from dynconv.train.environment import read_starts
 from dynconv.train.log import Watch
-from dynconv.train.setup import check_same_recipe, prepare_corpus
+from dynconv.train.run_directory import check_same_recipe, read_recipe
+from dynconv.train.setup import prepare_corpus
 
 DIVERGES = "diverges"
 SPLIT = "test"
@@ -109,7 +110,7 @@ class Run(NamedTuple):
         }
 
     def _conditions(self, starts: list[float]) -> dict[str, Any]:
-        resolved = load_recipe(self.directory / "recipe.yaml")
+        resolved = read_recipe(self.directory)
         # environment.json lists every start, killed or not
         environments = read_starts(self.directory)
         return {

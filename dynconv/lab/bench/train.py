@@ -21,7 +21,7 @@ from dynconv.train import train
 from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.log import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Watch, peak_memory
-from dynconv.train.setup import prepared_dir
+from dynconv.train.run_directory import prepared_dir, read_recipe
 from dynconv.train.update import DTYPES, TokenLoss, backward
 
 COUNTED = 5  # updates whose FLOPs are counted
@@ -65,7 +65,7 @@ def bench_train(
         }
         config = replace(recipe.train, **short, average=0)
         train(replace(recipe, data=data, train=config), run, watch)
-        resolved = load_recipe(run / "recipe.yaml")  # its precision is decided
+        resolved = read_recipe(run)  # its precision is decided
         corpus = open_prepared(prepared_dir(run, resolved), verify=False)
         text = task_of(resolved).training_examples(corpus)
         all_updates = iter_updates(text, data.longest, config, Place(), ranks)

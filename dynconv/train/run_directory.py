@@ -1,0 +1,111 @@
+"""The run directory: names of its files, its lock, and checks that a recipe or a text fits it.
+
+A run directory contains everything that is needed to resume, use or reproduce the run:
+
+.dynconv            marks the directory as one that dynconv made and may write to
+recipe.yaml         the resolved recipe
+vocabulary.json     the vocabulary, or both if source and target have their own
+data/               the encoded training text, unless the recipe names a prepared corpus
+environment.json    versions, commit and device: a list with one entry for each start
+log.jsonl           one line per event; tensorboard/ has the same curves
+checkpoints/        see `dynconv.train.checkpoint`
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from dynconv.config import Recipe
+from dynconv.config.load import MAY_CHANGE, differences, load_recipe
+from dynconv.errors import UserError
+from dynconv.files import LOCK, MARK, is_claimed, locked, sha256
+from dynconv.text import is_prepared
+from dynconv.train.distributed import Ranks
+from dynconv.train.legacy import is_unmarked_run
+
+RECIPE = "recipe.yaml"
+VOCABULARY = "vocabulary.json"
+DATA = "data"
+ENVIRONMENT = "environment.json"
+LOG = "log.jsonl"
+CHECKPOINTS = "checkpoints"
+
+
+def is_run(directory: Path) -> bool:
+    """Return whether a directory is a run directory, so that files in it may be replaced."""
+    return is_claimed(directory) or is_unmarked_run(directory)
+
+
+def check_not_deleted(run: Path) -> None:
+    """Raise UserError if the run directory was deleted while training ran."""
+    if not run.is_dir():
+        raise UserError(f"{run}: deleted while training ran; the same command starts over")
+
+
+@contextmanager
+def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
+    """Keep other training processes out of a run directory while the context lasts.
+
+    Creates the directory if necessary, and deletes it again if training fails before writing to it.
+    """
+    if not ranks.is_rank_zero:
+        yield
+        return
+    made = not run.exists()
+    run.mkdir(parents=True, exist_ok=True)
+    message = f"{run}: another process is training in it"
+    try:
+        with locked(run / LOCK, message, "end it, or name another --run"):
+            yield
+    except Exception:
+        if run.is_dir() and os.listdir(run) == [MARK]:
+            (run / MARK).unlink()
+        if made and run.is_dir() and not os.listdir(run):
+            run.rmdir()
+        raise
+
+
+def read_recipe(run: Path) -> Recipe:
+    """Read the resolved recipe of a run."""
+    try:
+        return load_recipe(run / RECIPE)
+    except UserError as error:
+        raise UserError(f"{error}; if another version made this run, name another --run") from None
+
+
+def check_same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:
+    """Return the recipe with the precision that was chosen when the run began.
+
+    Raises UserError if the recipe of the run differs, except in keys that begin with one of `free`.
+    """
+    recorded = read_recipe(run)
+    if recipe.train.precision == "auto":
+        recipe = with_precision(recipe, recorded.train.precision)
+    if changed := differences(recipe, recorded, free):
+        raise UserError(
+            f"{run} holds the run of another recipe ({'; '.join(changed)}): name another "
+            f"--run, give the same values, or put the new ones also into {run / RECIPE}"
+        )
+    return recipe
+
+
+def with_precision(recipe: Recipe, precision: str) -> Recipe:
+    """Return the recipe with this train.precision."""
+    return replace(recipe, train=replace(recipe.train, precision=precision))
+
+
+def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
+    """Raise UserError if `owner`, a checkpoint or a corpus, uses another vocabulary than the run.
+
+    digest: the sha256 of the vocabulary of `owner`. Token ids mean nothing without it.
+    """
+    if digest != sha256(run / VOCABULARY):
+        raise UserError(f"{owner}: made with another vocabulary than {run / VOCABULARY}")
+
+
+def prepared_dir(run: Path, recipe: Recipe) -> Path:
+    """Return the directory of the encoded text: the recipe's corpus, or the run's own copy."""
+    corpus = Path(recipe.data.corpus)
+    return corpus if is_prepared(corpus) else run / DATA
