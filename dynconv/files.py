@@ -73,7 +73,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
             scratch.unlink()
 
 
-def check_output(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Raise UserError if a file cannot be written there, before its content is computed."""
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no directory {path.parent}")

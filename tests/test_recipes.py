@@ -186,5 +186,5 @@ def test_a_list_into_a_closed_pipe_says_nothing(monkeypatch):
 
     monkeypatch.setattr("builtins.print", closed)
     monkeypatch.setattr(cli, "fail", lambda message, code: (message, code))
-    monkeypatch.setattr(cli, "drop_output", lambda: None)
+    monkeypatch.setattr(cli, "discard_stdout", lambda: None)
     assert cli.main(["train", "--list"]) == 141

@@ -26,7 +26,8 @@ from dynconv.cli import (
     tune,
 )
 from dynconv.cli.packages import explain_missing
-from dynconv.cli.process import check_output, drop_output, tune_cpu
+from dynconv.cli.process import tune_cpu
+from dynconv.cli.stdout import discard_stdout, prepare_stdout
 from dynconv.errors import UserError, memory_error, shorten
 
 COMMANDS = (
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     tune_cpu()
     try:
-        check_output()
+        prepare_stdout()
         try:
             return execute(arguments)
         finally:
@@ -74,14 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = ascii(error.object[max(error.start - 20, 0) : error.end + 20])
         return fail(f"{where} cannot be encoded in this locale: set PYTHONUTF8=1", 2)
     except BrokenPipeError:  # `| head -1` has read enough
-        drop_output()
+        discard_stdout()
         return PIPE_CLOSED
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
         if reason := memory_error(error):
             return fail(f"{reason}: {SMALLER}", 1)
         if not isinstance(error, OSError):
             raise
-        drop_output()
+        discard_stdout()
         # a full disk, no permission
         return fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
 

@@ -1,7 +1,7 @@
 """`dynconv generate`: sample text from a language model."""
 
 from dynconv.cli.options import add_command, add_run, load_trained, number, positive, say
-from dynconv.cli.process import write_utf8
+from dynconv.cli.stdout import write_utf8
 
 
 def add_parser(subparsers) -> None:

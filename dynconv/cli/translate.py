@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from dynconv.cli.options import add_command, add_decoding, load_trained
-from dynconv.cli.process import write_utf8
+from dynconv.cli.stdout import write_utf8
 from dynconv.errors import UserError
 
 
@@ -18,13 +18,13 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Translate text: one line out for each line in, in order."""
-    from dynconv.files import check_output, replace_text
+    from dynconv.files import check_writable, replace_text
     from dynconv.tasks import Translation
     from dynconv.text import read_lines
     from dynconv.text.corpus import decode_utf8
 
     if options.output != "-":
-        check_output(Path(options.output))
+        check_writable(Path(options.output))
     trained = load_trained(options, Translation)
     if options.input == "-":
         if sys.stdin is None:

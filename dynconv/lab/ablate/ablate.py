@@ -8,7 +8,7 @@ from signal import Signals
 from dynconv.config import find_experiment, load_experiment, load_row
 from dynconv.config.listing import read_comment
 from dynconv.errors import UserError
-from dynconv.files import check_output
+from dynconv.files import check_writable
 from dynconv.lab import ledger
 from dynconv.lab.ablate.plot import plot
 from dynconv.lab.ablate.run import Run
@@ -44,7 +44,7 @@ def ablate(
     drawing = output.with_suffix(".png")
     if drawing == output:
         raise UserError(f"{output}: the plot gets this name; end that of the numbers in .json")
-    check_output(drawing)
+    check_writable(drawing)
     folder = folder or Path("runs") / path.stem
     runs = [
         Run(
