@@ -54,7 +54,7 @@ def test_imports_point_down(room):
         assert not imports(path) & forbidden, path
 
 
-@pytest.mark.parametrize("name", ["errors", "files"])
+@pytest.mark.parametrize("name", ["errors", "files", "paths"])
 def test_what_all_rings_use_imports_no_ring(name):
     assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
 

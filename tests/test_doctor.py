@@ -10,8 +10,7 @@ import sys
 import pytest
 import torch
 
-import dynconv
-from dynconv import ops
+from dynconv import ops, paths
 from dynconv.cli.doctor import report
 from dynconv.kernels import compiler
 from dynconv.kernels.cpu import build as native
@@ -305,5 +304,5 @@ def test_doctor_tries_a_cuda_kernel(monkeypatch):
 
 def test_an_installed_package_wants_neither_lessons_nor_tests(monkeypatch, tmp_path):
     assert "for the lessons" in said() and "for the tests" in said()
-    monkeypatch.setattr(dynconv, "__file__", str(tmp_path / "dynconv" / "__init__.py"))
+    monkeypatch.setattr(paths, "PACKAGE", tmp_path / "dynconv")
     assert "for the lessons" not in said() and "for the tests" not in said()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from conftest import gpu_record
 
-from dynconv import ops
+from dynconv import ops, paths
 from dynconv.errors import UserError
 from dynconv.kernels.cuda import build, call, launches
 from dynconv.kernels.cuda.launches import Launch, contiguous_array
@@ -330,7 +330,7 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
     """
     for folder in ("data/results", "dynconv/data/results"):
         (tmp_path / folder).mkdir(parents=True)
-    monkeypatch.setattr(build, "PACKAGE", tmp_path / "dynconv")
+    monkeypatch.setattr(paths, "PACKAGE", tmp_path / "dynconv")
     assert build.tested_architectures() == {}
     for record in (
         "data/results/gpu-tests-sm_80.json",

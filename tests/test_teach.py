@@ -200,7 +200,6 @@ def test_the_runner_names_the_package_that_is_missing(monkeypatch):
 
 @pytest.mark.parametrize("tool", [runner, book])
 def test_a_tool_of_an_installed_package_asks_for_the_checkout(tool, monkeypatch, tmp_path):
-    installed = tmp_path / "dynconv" / "teach" / "checkout.py"
-    monkeypatch.setattr("dynconv.teach.checkout.__file__", str(installed))
+    monkeypatch.setattr("dynconv.paths.PACKAGE", tmp_path / "dynconv")
     with pytest.raises(SystemExit, match=f"^dynconv: no lessons .* in {tmp_path}: .*; clone .*$"):
         run_tool(tool.main)

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from dynconv import paths
 from dynconv.errors import UserError
-from dynconv.text import corpus
+from dynconv.paths import data_dir, raw_dir
 from dynconv.text.corpus import (
     NotPrepared,
     corpus_dir,
-    data_dir,
     find_split,
     load_parallel,
-    raw_dir,
     read_lines,
     stream_lines,
 )
@@ -93,7 +92,7 @@ def test_read_lines_damaged_compression(tmp_path, suffix, damage):
 
 def place_package(root, monkeypatch):
     """Pretend that the package lies in `root`."""
-    monkeypatch.setattr(corpus, "__file__", str(root / "dynconv" / "text" / "corpus.py"))
+    monkeypatch.setattr(paths, "PACKAGE", root / "dynconv")
     (root / "dynconv" / "data").mkdir(parents=True)
     (root / "data").mkdir()
 
@@ -118,7 +117,8 @@ def test_raw_files_go_to_the_checkout_or_below_the_working_directory(tmp_path, m
     (tmp_path / "dynconv" / "data" / "manifest.yaml").touch()
     assert raw_dir() == Path("data/raw")  # an installed package
     (tmp_path / "data" / "manifest.yaml").touch()
-    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "_toc.yml").touch()
     assert raw_dir() == tmp_path / "data" / "raw"
 
 

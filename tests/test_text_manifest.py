@@ -5,7 +5,8 @@ import hashlib
 import pytest
 
 from dynconv.errors import UserError
-from dynconv.text.corpus import data_dir, find_split, read_lines
+from dynconv.paths import data_dir
+from dynconv.text.corpus import find_split, read_lines
 from dynconv.text.manifest import CorpusFile, corpus_sides, corpus_table, find_corpus, read_manifest
 
 CONTENT = b"eins\nzwei\n"

@@ -6,11 +6,10 @@ import textwrap
 import time
 from importlib import metadata
 from importlib.util import find_spec
-from pathlib import Path
 
-import dynconv
 from dynconv.cli.options import add_command
 from dynconv.cli.packages import how_to_install
+from dynconv.paths import find_checkout
 
 WANTED = {
     "torch": "everything",
@@ -54,9 +53,8 @@ def report() -> str:
         "",
         "Packages",
     ]
-    checkout = (Path(dynconv.__file__).parents[1] / "lessons").is_dir()
     for name, use in WANTED.items():
-        if name in CHECKOUT and not checkout:
+        if name in CHECKOUT and find_checkout() is None:
             continue
         version = _version(name)
         remedy = "" if version else f": {how_to_install(name)}"

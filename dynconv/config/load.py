@@ -30,9 +30,10 @@ from dynconv.config.tree import (
 from dynconv.config.yaml12 import dump_yaml, read_yaml
 from dynconv.errors import UserError, nearest, shown
 from dynconv.models.mixers import SIZE_KEYS
+from dynconv.paths import PACKAGE
 
-RECIPES = Path(__file__).parents[1] / "recipes"
-EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+RECIPES = PACKAGE / "recipes"
+EXPERIMENTS = PACKAGE / "experiments"
 MAX_BASES = 50
 """maximum length of a chain of recipes, each the base of the next"""
 
@@ -82,7 +83,10 @@ def find_experiment(name: str) -> Path:
 
 
 def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
-    """Return the file with this shipped name or path, or None if there is none."""
+    """Return the file of a shipped name, or else of a path; None if there is neither.
+
+    A shipped name wins over a file of that name in the working directory: write ./NAME for yours.
+    """
     return shipped.get(name) or (Path(name) if isfile(name) else None)
 
 

@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
-from dynconv.files import check_output, replace_text
+from dynconv.files import check_writable, replace_text
 from dynconv.kernels.compiler import processor_name
-from dynconv.text.corpus import data_dir
+from dynconv.paths import data_dir
 from dynconv.train.environment import commit
 
 
@@ -66,7 +66,7 @@ def output_path(name: str, output: Path | None) -> Path:
     if output is None:
         folder = data_dir() / "results"
         output = (folder if folder.is_dir() else Path()) / f"{name}.json"
-    check_output(output)
+    check_writable(output)
     return output
 
 

@@ -4,16 +4,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from dynconv import paths
 from dynconv.errors import UserError
 
 
 def checkout() -> Path:
     """Return the root of the repository's checkout; UserError if dynconv runs without one."""
-    root = Path(__file__).parents[2]
-    if not (root / "book" / "_toc.yml").is_file():
+    root = paths.find_checkout()
+    if root is None:
         raise UserError(
-            f"no lessons and no book in {root}: an installed package does not contain them; "
-            "clone the repository and pip install -e it"
+            f"no lessons and no book in {paths.PACKAGE.parent}: an installed package does not "
+            "contain them; clone the repository and pip install -e it"
         )
     return root
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from dynconv.errors import UserError, nearest, shown
+from dynconv.paths import data_dir
 
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 
@@ -31,23 +32,6 @@ class ParallelText(NamedTuple):
 
     source: list[str]
     target: list[str]
-
-
-def data_dir() -> Path:
-    """Return `data/` of the repository, or the copy of it inside an installed package."""
-    package = Path(__file__).resolve().parent.parent
-    places = [package.parent / "data", package / "data"]
-    for place in places:
-        if (place / "manifest.yaml").is_file():  # another project's data/ may lie beside a wheel
-            return place
-    raise UserError(f"no shipped corpora: no manifest.yaml in {places[0]} or {places[1]}")
-
-
-def raw_dir() -> Path:
-    """Return where raw files go: `data/raw` in the repository, or in the working directory if the
-    package is installed without it."""
-    data = data_dir()
-    return (data if (data.parent / "pyproject.toml").is_file() else Path("data")) / "raw"
 
 
 def read_lines(path: Path, may_be_empty: bool = False) -> list[str]:

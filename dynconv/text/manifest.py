@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dynconv.errors import UserError, nearest, shown
-from dynconv.text.corpus import data_dir, raw_dir
+from dynconv.paths import data_dir, raw_dir
 
 SPLITS = ("train", "valid", "test")
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")

@@ -20,8 +20,7 @@ from torch import Tensor
 from dynconv.errors import UserError
 from dynconv.kernels.constant import constant
 from dynconv.kernels.cuda.launches import CUDA_TYPES, SOURCES
-
-PACKAGE = Path(__file__).parents[2]
+from dynconv.paths import data_places
 
 
 class NoGpuKernels(RuntimeError):
@@ -82,8 +81,7 @@ def tested_architectures() -> dict[str, bool]:
     It reads data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel, and raises
     UserError for a damaged file.
     """
-    places = (PACKAGE.parent / "data", PACKAGE / "data")
-    records = [path for data in places for path in data.glob("results/gpu-tests-sm_*.json")]
+    records = [path for data in data_places() for path in data.glob("results/gpu-tests-sm_*.json")]
     return {
         path.stem.removeprefix("gpu-tests-"): recorded_hash(path) == sources_hash()
         for path in sorted(records)
