@@ -1,6 +1,7 @@
 """`dynconv tune`: rounds of trials, resumed and recorded; the validation split alone decides."""
 
 import json
+import math
 import signal
 
 import pytest
@@ -19,13 +20,13 @@ SHORT = "train.updates=8", "train.warmup=0"
 
 @pytest.fixture
 def search(yaml, tmp_path):
-    """Writes a search of the tiny recipe, and calls the command."""
+    """Writes a search space for the tiny recipe, and calls the command."""
 
     class Search:
         folder, output, file = tmp_path / "runs", tmp_path / "tune.json", tmp_path / "space.yaml"
 
         def write(self, space=SPACE, **more) -> None:
-            tree = {"space": space, "fractions": [0.5, 1.0], "reduction_factor": 2} | more
+            tree = {"settings": space, "fractions": [0.5, 1.0], "reduction_factor": 2} | more
             self.file.write_text(YAML.safe_dump(tree), encoding="utf-8")
 
         def arguments(self, *more) -> list[str]:
@@ -116,8 +117,25 @@ def test_another_space_is_refused(search, capsys):
     assert "another space: name another --run" in message
 
 
-def test_an_unknown_search_names_the_shipped(yaml, capsys):
-    assert "shipped: translation" in fails(capsys, "tune", yaml, "--space", "x")
+def test_an_unknown_space_names_the_shipped(yaml, capsys):
+    assert "shipped are translation" in fails(capsys, "tune", yaml, "--space", "x")
+
+
+def test_a_shipped_space_wins_over_a_file_of_its_name(monkeypatch, tmp_path):
+    """As a shipped recipe does."""
+    monkeypatch.chdir(tmp_path)
+    shipped = tune.load_space("translation")
+    other = "settings: {train.lr: [1.0e-3]}"
+    (tmp_path / "translation").write_text(other, encoding="utf-8")
+    assert tune.load_space("translation") == shipped
+    assert tune.load_space("./translation").settings == {"train.lr": [1e-3]}
+
+
+def test_nan_is_the_worst_of_trials():
+    good, bad = ({"updates": 4, "score": s, "loss": 1.0} for s in (1.0, math.nan))
+    diverged = {"updates": 4, "score": None, "loss": None}
+    assert max([bad, good], key=tune.quality) is good
+    assert tune.quality(bad) == tune.quality(diverged)
 
 
 def test_a_range_must_have_room(search, yaml, capsys):

@@ -254,7 +254,7 @@ class Recipe:
             )
 
 
-SEARCH = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat")
+BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat")
 """entries of `decode` for beam search"""
 
 
@@ -274,7 +274,7 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
         unused["train.lr_start"] = "warmup is 0"
     if isinstance(model, LanguageModelConfig):
         unused["data.max_source"] = "a language model has no source"
-        unused |= {f"decode.{name}": "a language model is not searched" for name in SEARCH}
+        unused |= {f"decode.{name}": "a language model is not searched" for name in BEAM_OPTIONS}
         if data.block is not None:
             unused["data.max_tokens"] = "the text is cut into blocks"
         if model.bands is not None or not model.cutoffs:

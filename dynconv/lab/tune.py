@@ -23,6 +23,7 @@ from optuna.trial import TrialState
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
+from dynconv.config.load import find_file
 from dynconv.config.recipe import find_unused
 from dynconv.config.schema import (
     Flag,
@@ -36,15 +37,17 @@ from dynconv.config.schema import (
     whole,
 )
 from dynconv.config.yaml12 import read_yaml
-from dynconv.errors import UserError
+from dynconv.errors import UserError, nearest, shown
 from dynconv.files import inside, read_json, replace_text
 from dynconv.lab import ledger
 from dynconv.lab.ablate.run import try_training
+from dynconv.paths import PACKAGE
+from dynconv.tasks import Validation
 from dynconv.train import load_model
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import check_same_recipe, run_lock
 
-SEARCHES = Path(__file__).parents[1] / "searches"
+SPACES = PACKAGE / "spaces"
 
 
 class Result(TypedDict):
@@ -74,24 +77,25 @@ class Range:
 
 
 @checked_dataclass
-class Search:
-    """What to search, and in which rounds."""
+class SearchSpace:
+    """The settings that trials are drawn from, and the rounds of successive halving."""
 
-    space: dict[str, Range | list[Any]]
-    """what each entry of the recipe may be: an interval, or a list of choices"""
+    settings: dict[str, Range | list[Any]]
+    """by entry of the recipe: an interval, or a list of choices"""
     fractions: tuple[Fraction, ...] = (1.0,)
     """of the recipe's updates, for which each round trains"""
     reduction_factor: whole(2) = 4
     """one trial in so many goes on to the next round"""
 
 
-def load_search(name: str) -> Search:
-    """Read a shipped search, or the YAML file of one."""
-    path = Path(name) if Path(name).is_file() else SEARCHES / f"{name}.yaml"
-    if not path.is_file():
-        shipped = ", ".join(sorted(file.stem for file in SEARCHES.glob("*.yaml")))
-        raise UserError(f"no search {name!r}: not a file, and not shipped; shipped: {shipped}")
-    return validate(Search, read_yaml(path), str(path))
+def load_space(name: str) -> SearchSpace:
+    """Read a search space: a shipped name, or else a path, as for recipes."""
+    shipped = {file.stem: file for file in SPACES.glob("*.yaml")}
+    path = find_file(name, shipped)
+    if path is None:
+        hint = nearest(name, shipped, "shipped are")
+        raise UserError(f"no search space {shown(name)}: not shipped, and no such file; {hint}")
+    return validate(SearchSpace, read_yaml(path), str(path))
 
 
 def tune(
@@ -107,14 +111,14 @@ def tune(
 
     name       the recipe, as `load_recipe` takes it
     overrides  key=value, for every trial
-    space      a shipped search, or the file of one
+    space      a shipped search space, or the file of one
     trials     how many the first round has
     folder     where the run directories ROUND-TRIAL are; None: runs/tune-NAME
     output     JSON; None: data/results/tune-NAME.json
 
-    Returns the signal that ended it early. Raises UserError for what a user can mend.
+    Returns the signal that ended it early. Raises UserError for mistakes that a user can fix.
     """
-    search, base = load_search(space), load_recipe(name, overrides)
+    search, base = load_space(space), load_recipe(name, overrides)
     label = f"tune-{Path(name).stem.replace(':', '-')}"
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ["dynconv", "tune", name, *overrides, "--space", space, "--trials", str(trials)]
@@ -124,7 +128,7 @@ def tune(
         key: FloatDistribution(values.low, values.high, log=values.log)
         if isinstance(values, Range)
         else CategoricalDistribution(values)
-        for key, values in search.space.items()
+        for key, values in search.settings.items()
         if key not in unused
     }
     rounds: list[list[Result]] = []
@@ -210,7 +214,7 @@ def train_trial(recipe: Recipe, run: Path) -> Result | Signals:
     return result
 
 
-def best(results: list[Result], search: Search) -> list[tuple[int, list[str]]]:
+def best(results: list[Result], search: SearchSpace) -> list[tuple[int, list[str]]]:
     """Return the trials that go on to the next round, the best first."""
     ranked = sorted(results, key=quality, reverse=True)
     return [
@@ -220,10 +224,9 @@ def best(results: list[Result], search: Search) -> list[tuple[int, list[str]]]:
 
 
 def quality(result: Result) -> tuple[float, float]:
-    """Return the score, then the negative loss; a trial that diverged is the worst."""
-    if result["score"] is None:
-        return -math.inf, -math.inf
-    return result["score"], -result["loss"]
+    """Return what to compare trials by, as `Validation.quality`; one that diverged is the worst."""
+    loss, score = (math.nan if result[key] is None else result[key] for key in ("loss", "score"))
+    return Validation(loss, score, "").quality
 
 
 def describe(result: Result) -> str:
