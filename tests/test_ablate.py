@@ -31,7 +31,7 @@ from dynconv.lab import ledger
 from dynconv.lab.ablate import run, table
 from dynconv.models import build
 from dynconv.tasks import Evaluation
-from dynconv.train import Trained, setup, train
+from dynconv.train import TrainedModel, setup, train
 
 ATTENTION = {"mixer": "attention"}
 TWO = [
@@ -179,7 +179,7 @@ def test_killed_between_training_and_its_score(small, trained, monkeypatch):
         small.folder = small.folder.with_name(killed)
         with monkeypatch.context() as patch, pytest.raises(SystemExit):
             if killed == "evaluate":
-                patch.setattr(Trained, "evaluate", die)
+                patch.setattr(TrainedModel, "evaluate", die)
             else:
                 stop_after(3, patch)  # the updates are saved, what this command knows is lost
                 patch.setattr(run.Run, "_write", die)
@@ -232,10 +232,12 @@ def test_a_run_diverges_without_a_finite(what, small, monkeypatch):
 
     if what == "score":
         numbers = {"scores": [{"metric": "perplexity per word", "value": math.inf}]}
-        monkeypatch.setattr(Trained, "evaluate", lambda *_: Evaluation("test", "", [], numbers))
+        monkeypatch.setattr(
+            TrainedModel, "evaluate", lambda *_: Evaluation("test", "", [], numbers)
+        )
     else:
         monkeypatch.setattr(run, "load_model", spoilt)
-        monkeypatch.setattr(Trained, "evaluate", None)  # it is not decoded
+        monkeypatch.setattr(TrainedModel, "evaluate", None)  # it is not decoded
     assert small("--seeds", "1") == 0
     assert [row["scores"] for row in small.found["numbers"]["rows"]] == [["diverges"]] * 2
 

@@ -23,7 +23,7 @@ from dynconv.config.schema import field_types
 from dynconv.lab.ablate.run import Run
 from dynconv.text import open_prepared, prepare
 from dynconv.train import loop, train
-from dynconv.train.checkpoint import Meta
+from dynconv.train.checkpoint import CheckpointMeta
 
 WAYS = {
     "null": None,
@@ -101,7 +101,7 @@ ACCEPTED_META = {
 
 
 @pytest.mark.parametrize("way", ["missing", *WAYS])
-@pytest.mark.parametrize("field", field_types(Meta))
+@pytest.mark.parametrize("field", field_types(CheckpointMeta))
 def test_a_damaged_field_of_meta_json(run, field, way, tmp_path, capsys):
     name = "000002"
     path = run / "checkpoints" / name / "meta.json"

@@ -15,7 +15,7 @@ from dynconv.config import (
 )
 from dynconv.decode import beam_search, greedy, translate
 from dynconv.decode.constraints import no_repeat
-from dynconv.decode.search import limits
+from dynconv.decode.search import max_lengths
 from dynconv.decode.stepper import Incremental, Recompute
 from dynconv.errors import UserError
 from dynconv.models import build
@@ -182,12 +182,12 @@ def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
 
 def test_limits():
     model, mask = model_of("dynamic"), torch.arange(7) >= torch.tensor([[7], [2]])
-    assert limits(model, mask, None).tolist() == [24, 14]
-    assert limits(model, mask, None, min_length=20).tolist() == [24, 21]
-    assert limits(model, mask, 9).tolist() == [9, 9]
+    assert max_lengths(model, mask, None).tolist() == [24, 14]
+    assert max_lengths(model, mask, None, min_length=20).tolist() == [24, 21]
+    assert max_lengths(model, mask, 9).tolist() == [9, 9]
     model.max_positions = 16
-    assert limits(model, mask, None).tolist() == [16, 14]
-    assert limits(model, mask, 40).tolist() == [16, 16]
+    assert max_lengths(model, mask, None).tolist() == [16, 14]
+    assert max_lengths(model, mask, 40).tolist() == [16, 16]
 
 
 @pytest.fixture

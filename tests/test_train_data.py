@@ -20,10 +20,10 @@ def share(rank: int, size: int) -> Ranks:
     return Ranks(rank, size, device=torch.device("cpu"))
 
 
-def epoch(corpus, number: int, longest: int = 256) -> list[int]:
+def epoch(corpus, number: int, max_length: int = 256) -> list[int]:
     """The pairs of one epoch in the stream's order."""
     pairs = []
-    for chosen, before, _ in stream(corpus, longest, CONFIG, Place(number)):
+    for chosen, before, _ in stream(corpus, max_length, CONFIG, Place(number)):
         if before.epoch > number:
             return pairs
         pairs += chosen.tolist()
@@ -64,7 +64,7 @@ def test_the_same_place_gives_the_same_batches(pairs, pooled):
 
 
 def test_long_pairs_are_left_out(pairs):
-    chosen = epoch(pairs, 0, longest=20)
+    chosen = epoch(pairs, 0, max_length=20)
     lengths = pairs.lengths(np.arange(len(pairs))).max(1)
     assert sorted(chosen) == np.flatnonzero(lengths <= 20).tolist()
     assert 0 < len(chosen) < len(pairs)

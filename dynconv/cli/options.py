@@ -73,7 +73,7 @@ def load_trained(options, task: type | None = None):
 
     trained = load_model(options.directory, options.checkpoint)
     if task is not None and not isinstance(trained.task, task):
-        raise UserError(f"{options.directory}: {trained.task.commands}")
+        raise UserError(f"{options.directory}: {trained.task.wrong_task_hint}")
     changes = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
     changes = {name: value for name, value in changes.items() if value is not None}
     unused = find_unused(trained.recipe)

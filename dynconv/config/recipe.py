@@ -87,7 +87,7 @@ class DataConfig:
     """pairs with a side longer than this, or than train.batch_tokens, are not trained on"""
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """Return the maximum number of tokens of a training example."""
         return self.block or self.max_tokens
 

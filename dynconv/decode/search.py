@@ -19,7 +19,7 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-def limits(
+def max_lengths(
     model: nn.Module, pad_mask: Tensor, max_length: int | None, min_length: int = 0
 ) -> Tensor:
     """Return the most tokens (B,) of each translation, <eos> included.
@@ -48,7 +48,7 @@ def greedy(
     stepper = Incremental(model, source, pad_mask)
     results: list[list[int]] = [[] for _ in source]
     alive = torch.arange(len(source), device=source.device)
-    room = limits(model, pad_mask, max_length) - 1  # the last token is <eos>
+    room = max_lengths(model, pad_mask, max_length) - 1  # the last token is <eos>
     tokens = torch.full_like(alive, EOS)
     while len(alive):
         logits = stepper(tokens)
@@ -103,7 +103,7 @@ def beam_search(
     """
     constraints = [*constraints, at_least(min_length)]
     step = stepper(model, source, pad_mask)
-    limit = limits(model, pad_mask, max_length, min_length)
+    limit = max_lengths(model, pad_mask, max_length, min_length)
     beams = (StepwiseBeams if stepwise else Beams)(source, beam, lenpen)
     tokens = torch.full_like(limit, EOS)
     while len(tokens):

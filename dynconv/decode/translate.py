@@ -37,7 +37,7 @@ def translate(
     sources = vocabularies.source.encode(list(lines))
     words = config.replace_unknown and source_words(model, vocabularies, lines, sources)
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
-    limit, key = longest(model, config, max_source)
+    limit, key = max_source_length(model, config, max_source)
     if cut := [number for number, ids in enumerate(sources, 1) if len(ids) > limit]:
         which = f"line {cut[0]} has"
         if len(cut) > 1:
@@ -85,7 +85,7 @@ def translate(
     return results
 
 
-def longest(model: nn.Module, config: DecodeConfig, max_source: int) -> tuple[int, str]:
+def max_source_length(model: nn.Module, config: DecodeConfig, max_source: int) -> tuple[int, str]:
     """Return the maximum length of a source, without <eos>, and the recipe's key that sets it."""
     positions: int | None = model.max_positions
     if positions is not None and config.min_length >= positions:

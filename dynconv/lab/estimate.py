@@ -54,7 +54,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     """
     config = recipe.train
     epoch = measure_corpus(recipe)
-    usual, longest = recipe.data.block or USUAL_LENGTH, recipe.data.longest
+    usual, longest = recipe.data.block or USUAL_LENGTH, recipe.data.max_length
     lengths = (epoch.usual, epoch.longest) if epoch else (usual, longest)
     costs = batch_costs(recipe, config.batch_tokens, lengths)
     parameters, activations = costs[0].parameters, max(cost.bytes for cost in costs)
@@ -136,7 +136,7 @@ def count_epoch(corpus: Prepared, recipe: Recipe) -> Epoch:
     check_text(corpus, recipe)
     config, batches = recipe.train, []
     text = task_of(recipe).training_examples(corpus)
-    for pairs, before, _ in stream(text, recipe.data.longest, config, Place()):
+    for pairs, before, _ in stream(text, recipe.data.max_length, config, Place()):
         if before >= Place(epoch=0, pool=1):
             break
         batches.append(pairs)
@@ -203,7 +203,7 @@ def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
             parameter.grad = torch.zeros_like(parameter)
         task = task_of(recipe)
         loss_of = TokenLoss(model, task, precision)
-        batch = task.full_batch(torch.zeros(shape, dtype=torch.int64))
+        batch = task.unpadded_batch(torch.zeros(shape, dtype=torch.int64))
         before = live.peak = live.held
         with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
             loss_of(batch).backward()

@@ -28,7 +28,7 @@ from dynconv.config import dump_recipe
 from dynconv.errors import UserError
 from dynconv.files import check_writable, replace_text
 from dynconv.text import Vocabulary
-from dynconv.train import Trained
+from dynconv.train import TrainedModel
 
 MIXERS = ("dynamic", "attention")
 REQUIRED = {
@@ -45,7 +45,7 @@ LEVELS = 127
 REGISTER = "(globalThis.dynconvModels ??= {})"
 
 
-def export_web(trained: Trained, output: Path) -> str:
+def export_web(trained: TrainedModel, output: Path) -> str:
     """Write a translator as a JavaScript file, and return a line that says what was written.
 
     output  a file, or a directory, in which the file is `translator-MIXER.js`
@@ -92,7 +92,7 @@ def describe(about: dict[str, Any]) -> str:
     )
 
 
-def page_config(trained: Trained, run: Path) -> tuple[str, dict[str, Any]]:
+def page_config(trained: TrainedModel, run: Path) -> tuple[str, dict[str, Any]]:
     """Return the mixer of a model, and what the page must know about its layers.
 
     Raises UserError, which names the entry, for a model that the page cannot run.
@@ -191,7 +191,7 @@ def read_web(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return model, tensors
 
 
-def greedy_bleu(trained: Trained) -> float:
+def greedy_bleu(trained: TrainedModel) -> float:
     """Return the test split's BLEU by greedy search, as the page decodes."""
     recipe = trained.recipe
     data = replace(recipe.data, corpus=str(trained.text_directory()))

@@ -50,7 +50,7 @@ from dynconv.train.run_directory import check_same_recipe, run_lock
 SPACES = PACKAGE / "spaces"
 
 
-class Result(TypedDict):
+class TrialResult(TypedDict):
     """What a trial has reached on the validation split."""
 
     updates: PositiveInt
@@ -131,7 +131,7 @@ def tune(
         for key, values in search.settings.items()
         if key not in unused
     }
-    rounds: list[list[Result]] = []
+    rounds: list[list[TrialResult]] = []
     entry["numbers"] = {
         "space": {key: str(d) for key, d in distributions.items()},
         "rounds": rounds,
@@ -191,7 +191,7 @@ def overrides_of(settings: dict[str, Any]) -> list[str]:
     return [f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()]
 
 
-def train_trial(recipe: Recipe, run: Path) -> Result | Signals:
+def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     """Start or resume a trial; return its score and loss on the validation split.
 
     Both are None when training diverged. A signal that ended training early is returned instead.
@@ -200,12 +200,12 @@ def train_trial(recipe: Recipe, run: Path) -> Result | Signals:
     if record.exists():
         check_same_recipe(recipe, run)
         remedy = "remove it, and the trial is scored again"
-        return validate_json(Result, read_json(record, remedy), record, remedy)
+        return validate_json(TrialResult, read_json(record, remedy), record, remedy)
     signal, diverged = try_training(recipe, run)
     if signal is not None:
         return signal
     meta = {} if diverged else load_model(run, "last").checkpoint.meta
-    result: Result = {
+    result: TrialResult = {
         "updates": recipe.train.updates,
         "score": meta.get("score"),
         "loss": meta.get("loss"),
@@ -214,7 +214,7 @@ def train_trial(recipe: Recipe, run: Path) -> Result | Signals:
     return result
 
 
-def best(results: list[Result], search: SearchSpace) -> list[tuple[int, list[str]]]:
+def best(results: list[TrialResult], search: SearchSpace) -> list[tuple[int, list[str]]]:
     """Return the trials that go on to the next round, the best first."""
     ranked = sorted(results, key=quality, reverse=True)
     return [
@@ -223,13 +223,13 @@ def best(results: list[Result], search: SearchSpace) -> list[tuple[int, list[str
     ]
 
 
-def quality(result: Result) -> tuple[float, float]:
+def quality(result: TrialResult) -> tuple[float, float]:
     """Return what to compare trials by, as `Validation.quality`; one that diverged is the worst."""
     loss, score = (math.nan if result[key] is None else result[key] for key in ("loss", "score"))
     return Validation(loss, score, "").quality
 
 
-def describe(result: Result) -> str:
+def describe(result: TrialResult) -> str:
     """Return a result in one line."""
     score = "diverges" if result["score"] is None else f"{result['score']:.2f}"
     return f"{score} after {result['updates']} updates: {' '.join(result['settings'])}"

@@ -19,7 +19,7 @@ class Language(Task):
     """Learning to predict each token of a text from those before it."""
 
     unit = "excerpts"
-    commands = (
+    wrong_task_hint = (
         "a language model, which has nothing to translate from; dynconv generate samples from it, "
         "and dynconv evaluate gives its perplexity"
     )
@@ -32,8 +32,8 @@ class Language(Task):
     def training_examples(self, corpus: Prepared) -> Excerpts:
         return Excerpts.of(corpus, self.recipe.data.block)
 
-    def full_batch(self, ids: Tensor) -> Batch:
-        return Batch.full(ids[:, :0], ids)
+    def unpadded_batch(self, ids: Tensor) -> Batch:
+        return Batch.unpadded(ids[:, :0], ids)
 
     def shipped_data(self) -> DataConfig:
         return replace(self.recipe.data, corpus="jane-austen", source=None, target="txt")

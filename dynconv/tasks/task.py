@@ -87,8 +87,8 @@ class Task(ABC):
 
     unit: ClassVar[str]
     """what its training examples are called, in the plural"""
-    commands: ClassVar[str]
-    """what kind of model it trains and which commands use one, for error messages"""
+    wrong_task_hint: ClassVar[str]
+    """what the model is and which commands use it, for the error of a command that needs another"""
 
     def __init__(self, recipe: Recipe):
         self.recipe = recipe
@@ -105,7 +105,7 @@ class Task(ABC):
         """Return what training reads of a prepared corpus."""
 
     @abstractmethod
-    def full_batch(self, ids: Tensor) -> Batch:
+    def unpadded_batch(self, ids: Tensor) -> Batch:
         """Return a batch of ids (B, T) without padding, to measure a model with."""
 
     @abstractmethod

@@ -41,7 +41,7 @@ class Translation(Task):
     """Learning to turn a source text into a target text."""
 
     unit = "pairs"
-    commands = "a translation model, which continues no prompt; use dynconv translate"
+    wrong_task_hint = "a translation model, which continues no prompt; use dynconv translate"
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         """Return the cross-entropy, in train mode with the recipe's `train.label_smoothing`.
@@ -57,8 +57,8 @@ class Translation(Task):
     def training_examples(self, corpus: Prepared) -> Pairs:
         return Pairs.of(corpus, self.recipe.data.max_source)
 
-    def full_batch(self, ids: Tensor) -> Batch:
-        return Batch.full(ids, ids)
+    def unpadded_batch(self, ids: Tensor) -> Batch:
+        return Batch.unpadded(ids, ids)
 
     def shipped_data(self) -> DataConfig:
         corpus, source, target = "libreoffice-de-en", "de", "en"

@@ -27,8 +27,8 @@ class Batch(NamedTuple):
     """(N,) int64, the positions of those tokens among the B x T positions of `prefix`"""
 
     @classmethod
-    def full(cls, source: Tensor, target: Tensor) -> "Batch":
-        """Return a batch of ids (B, S) and (B, T) without padding, the targets its own prefixes."""
+    def unpadded(cls, source: Tensor, target: Tensor) -> "Batch":
+        """Return a batch of ids (B, S) and (B, T) without padding; its prefixes are its targets."""
         real = torch.arange(target.numel())
         return cls(source, source.bool(), target, target.flatten(), real)
 

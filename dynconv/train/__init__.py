@@ -3,6 +3,6 @@
 from dynconv.tasks.translation import label_smoothed_loss
 from dynconv.train.loop import train
 from dynconv.train.schedule import learning_rate
-from dynconv.train.trained import Trained, load_model
+from dynconv.train.trained import TrainedModel, load_model
 
-__all__ = ["Trained", "label_smoothed_loss", "learning_rate", "load_model", "train"]
+__all__ = ["TrainedModel", "label_smoothed_loss", "learning_rate", "load_model", "train"]

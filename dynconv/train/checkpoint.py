@@ -52,7 +52,7 @@ FORMAT = "dynconv checkpoint 3"
 RESTORE = "restore the file, or remove this checkpoint"
 
 
-class Scored(TypedDict):
+class ValidationRecord(TypedDict):
     """An earlier validation, as meta.json records it."""
 
     loss: Number
@@ -60,7 +60,7 @@ class Scored(TypedDict):
     metric: str
 
 
-class Meta(TypedDict):
+class CheckpointMeta(TypedDict):
     """The content of meta.json."""
 
     __pydantic_config__ = ConfigDict(extra="allow")
@@ -74,7 +74,7 @@ class Meta(TypedDict):
     loss: Number | None
     score: Number | None
     metric: NotRequired[str]
-    history: NotRequired[list[Scored]]
+    history: NotRequired[list[ValidationRecord]]
     """missing from runs of dynconv 0.1"""
     vocabulary: str
     text: str
@@ -89,7 +89,7 @@ class OptimizerState(TypedDict):
     state: dict[int, dict[str, Any]]
 
 
-class State(TypedDict):
+class TrainingState(TypedDict):
     """The content of state.pt."""
 
     optimizer: OptimizerState
@@ -110,7 +110,7 @@ class Checkpoint(NamedTuple):
             tree = read_json(file, RESTORE)
         except FileNotFoundError:
             raise UserError(f"{path}: no checkpoint here (it has no meta.json)") from None
-        meta = validate_json(Meta, tree, file, RESTORE)
+        meta = validate_json(CheckpointMeta, tree, file, RESTORE)
         if (meta["loss"] is None) != (meta["score"] is None):
             raise UserError(f"{file}: only one of loss and score is null: {RESTORE}")
         return cls(path, meta)
@@ -167,7 +167,7 @@ class Checkpoint(NamedTuple):
             raise UserError(
                 f"{path}: not written by dynconv; nothing was executed ({cause})"
             ) from None
-        return validate_json(State, state, path, RESTORE)
+        return validate_json(TrainingState, state, path, RESTORE)
 
     def _read(self, name: str) -> bytes:
         path = self.path / name

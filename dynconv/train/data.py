@@ -44,7 +44,7 @@ class UpdateBatches(NamedTuple):
 
 
 def iter_updates(
-    examples: Examples, longest: int, config: TrainConfig, place: Place, ranks: Ranks
+    examples: Examples, max_length: int, config: TrainConfig, place: Place, ranks: Ranks
 ) -> Iterator[UpdateBatches]:
     """Yield the batches of one optimizer update at a time, forever, starting at `place`.
 
@@ -53,7 +53,7 @@ def iter_updates(
     do what one would do with N times `accumulate`. Dropout masks are seeded per batch for the same
     reason.
     """
-    batches = stream(examples, longest, config, place)
+    batches = stream(examples, max_length, config, place)
     while True:
         update = list(islice(batches, config.accumulate * ranks.size))
         own = [(chosen, before) for chosen, before, _ in update[ranks.rank :: ranks.size]]
@@ -71,12 +71,12 @@ def _seed(seed: int, place: Place) -> int:
 
 
 def stream(
-    examples: Examples, longest: int, config: TrainConfig, place: Place
+    examples: Examples, max_length: int, config: TrainConfig, place: Place
 ) -> Iterator[tuple[np.ndarray, Place, Place]]:
     """Yield (indices of the pairs in a batch, place before it, place after it), forever.
 
-    The same seed and place give the same batches. Pairs with a side of more than `longest` tokens,
-    or more than config.batch_tokens, are left out; UserError when that leaves none.
+    The same seed and place give the same batches. Pairs with a side longer than `max_length` or
+    config.batch_tokens are left out; raises UserError if that leaves none.
     """
     epoch, first, start = place
     seed, budget = config.seed, config.batch_tokens
@@ -85,12 +85,12 @@ def stream(
         for pool in range(first, len(pools)):
             indices = np.concatenate([np.arange(*block) for block in pools[pool]])
             lengths = examples.lengths(indices)
-            fit = lengths.max(1) <= min(longest, budget)
+            fit = lengths.max(1) <= min(max_length, budget)
             indices, lengths = indices[fit], lengths[fit]
             if not len(indices):
                 raise UserError(
                     f"{examples.directory}: no usable pair in split train: "
-                    f"all have more than {min(longest, budget)} tokens "
+                    f"all have more than {min(max_length, budget)} tokens "
                     "(data.max_tokens, train.batch_tokens)"
                 )
             batches = buckets(lengths, budget, (seed, epoch, pool), config.batch_sentences)

@@ -34,7 +34,7 @@ def record_start(session: Session) -> None:
     replace_text(path, json.dumps([*read_starts(run), start], indent=1))
 
 
-class Start(TypedDict):
+class StartRecord(TypedDict):
     """An entry of environment.json, as far as it is read back."""
 
     __pydantic_config__ = ConfigDict(extra="allow")
@@ -42,12 +42,12 @@ class Start(TypedDict):
     threads: PositiveInt
 
 
-def read_starts(run: Path) -> list[Start]:
+def read_starts(run: Path) -> list[StartRecord]:
     """Return the entries of environment.json; [] without it, or after a loss of power."""
     path, remedy = run / ENVIRONMENT, "remove it; training does not need it"
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
-    return validate_json(list[Start], read_json(path, remedy), path, remedy)
+    return validate_json(list[StartRecord], read_json(path, remedy), path, remedy)
 
 
 def commit() -> str | None:

@@ -19,7 +19,7 @@ from dynconv.files import inside, replace_text
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import LOG, check_not_deleted
-from dynconv.train.session import Session, Update
+from dynconv.train.session import Session, UpdateStats
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
@@ -154,7 +154,7 @@ class Log:
             if isinstance(value, int | float):
                 self._board.add_scalar(f"{kind}/{name}", value, update)
 
-    def updated(self, done: int, update: Update) -> None:
+    def updated(self, done: int, update: UpdateStats) -> None:
         """Report update number `done`: on the bar, and now and then in the log."""
         self.watch.update()
         self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
@@ -213,7 +213,7 @@ class SilentLog:
     def __init__(self, watch: Watch, trace: Callable[[], None]):
         self.watch, self._trace = watch, trace
 
-    def updated(self, done: int, update: Update) -> None:
+    def updated(self, done: int, update: UpdateStats) -> None:
         self._trace()
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None: ...

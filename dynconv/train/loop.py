@@ -41,7 +41,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
     """Make updates, with checkpoints and validations, until training is finished or interrupted."""
     config, place = session.recipe.train, session.progress.place
     updates = iter_updates(
-        session.examples, session.recipe.data.longest, config, place, session.ranks
+        session.examples, session.recipe.data.max_length, config, place, session.ranks
     )
     updates = prefetch(updates)
     checkpoints = Checkpoints(session.run)

@@ -65,7 +65,7 @@ class Session:
         self.progress = self.progress._replace(validated=True)
 
 
-class Update(NamedTuple):
+class UpdateStats(NamedTuple):
     """The numbers that an update reports."""
 
     loss: float

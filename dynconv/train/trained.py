@@ -18,7 +18,7 @@ from dynconv.train.distributed import default_device
 from dynconv.train.run_directory import DATA, RECIPE, VOCABULARY, check_vocabulary, read_recipe
 
 
-class Trained(NamedTuple):
+class TrainedModel(NamedTuple):
     """A model and what is needed to use it."""
 
     recipe: Recipe
@@ -66,7 +66,7 @@ class Trained(NamedTuple):
         return directory
 
 
-def load_model(run: Path, which: str = "best") -> Trained:
+def load_model(run: Path, which: str = "best") -> TrainedModel:
     """Load a run's model in eval mode, with the weights of a checkpoint: best, last or a name.
 
     Raises UserError when a file is missing, truncated, foreign or of another recipe.
@@ -79,4 +79,4 @@ def load_model(run: Path, which: str = "best") -> Trained:
     check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], run)
     model = build(recipe.model).to(default_device())
     load_weights(model, checkpoint.read_weights(), checkpoint.path)
-    return Trained(recipe, vocabularies, model.eval(), checkpoint)
+    return TrainedModel(recipe, vocabularies, model.eval(), checkpoint)

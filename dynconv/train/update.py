@@ -20,7 +20,7 @@ from dynconv.train.distributed import Ranks
 from dynconv.train.log import Log, SilentLog, Watch
 from dynconv.train.run_directory import RECIPE
 from dynconv.train.schedule import learning_rate
-from dynconv.train.session import Progress, Session, Update
+from dynconv.train.session import Progress, Session, UpdateStats
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """of autocast, by train.precision; float32 runs without it"""
@@ -47,7 +47,7 @@ class TokenLoss(nn.Module):
 
 def make_update(
     session: Session, data: UpdateBatches, pending: Callable[[], int], log: Log | SilentLog
-) -> Update | None:
+) -> UpdateStats | None:
     """Change the weights by one step of the optimizer.
 
     `pending` returns the signal that this process has received, or 0.
@@ -84,7 +84,7 @@ def make_update(
     log.watch.lap("optimizer")
     if not finite:
         return None
-    return Update(loss, data.tokens, lr, norm, scaler.get_scale(), bool(stop))
+    return UpdateStats(loss, data.tokens, lr, norm, scaler.get_scale(), bool(stop))
 
 
 def backward(

@@ -12,11 +12,11 @@ from dynconv.decode.stepper import Incremental, Recompute
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import Measurement, ratios, spread, take_turns
 from dynconv.text import load_parallel
-from dynconv.train import Trained
+from dynconv.train import TrainedModel
 
 
 def bench_decode(
-    trained: Trained, directory: Path, sentences: int | None, rounds: int, output: Path | None
+    trained: TrainedModel, directory: Path, sentences: int | None, rounds: int, output: Path | None
 ) -> str:
     """Translate the first test sentences with and without incremental state; return the report.
 
