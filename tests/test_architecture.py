@@ -4,9 +4,14 @@ import ast
 import re
 import subprocess
 import sys
+import tokenize
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from dynconv import cli
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -52,6 +57,57 @@ def test_imports_point_down(room):
     forbidden = set().union(*RINGS[inner + 1 :])
     for path in (ROOT / "dynconv" / room).rglob("*.py"):
         assert not imports(path) & forbidden, path
+
+
+def commands(parser: ArgumentParser, name: str) -> Iterator[str]:
+    """Yield the name of every command: `dynconv train`, `dynconv bench ops`."""
+    groups = [a for a in parser._actions if isinstance(a, _SubParsersAction)]
+    for word, sub in (item for group in groups for item in group.choices.items()):
+        yield from commands(sub, f"{name} {word}")
+    if not groups:
+        yield name
+
+
+def test_every_command_is_in_the_map():
+    assert set(re.findall(r"^\| `(dynconv [a-z ]+)` \|", TEXT, re.MULTILINE)) == set(
+        commands(cli.parser(), "dynconv")
+    )
+
+
+@pytest.mark.parametrize("room", ["text", "train", "lab"])
+def test_every_module_is_in_the_map(room):
+    named = re.findall(rf"^\| `({room}/.+\.py)` \|", TEXT, re.MULTILINE)
+    package = ROOT / "dynconv"
+    files = (f for f in (package / room).rglob("*.py") if f.name != "__init__.py")
+    assert sorted(named) == sorted(str(file.relative_to(package)) for file in files)
+
+
+def test_every_path_in_a_comment_or_docstring_exists():
+    """Paths as `tests/test_ops.py`, from the root, the package, or the file's own folder.
+
+    Left out are placeholders (`lessons/NN_name.md`) and results, which a command may yet write.
+    """
+    folders = "|".join(sorted(set.union(*RINGS) | {"dynconv", "tests", "lessons", "data", "book"}))
+    kinds = "py|md|ipynb|ya?ml|json|cuh?|[ch]"
+    path = re.compile(rf"(?<![\w/.])(?:{folders})/(?:[\w.-]+/)*[\w.-]+\.(?:{kinds})\b")
+    missing = []
+    for file in (f for room in ("dynconv", "tests") for f in (ROOT / room).rglob("*.py")):
+        for name in path.findall(prose(file)):
+            places = (place / name for place in (ROOT, ROOT / "dynconv", file.parent))
+            if not re.search("NN|NAME|data/results/", name) and not any(map(Path.exists, places)):
+                missing.append(f"{file.relative_to(ROOT)}: {name}")
+    assert not missing
+
+
+def prose(file: Path) -> str:
+    """Return the comments and docstrings of a Python file."""
+    with tokenize.open(file) as lines:
+        tokens = tokenize.generate_tokens(lines.readline)
+        comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
+    statements = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    values = [node.value for node in statements if isinstance(node, ast.Expr)]
+    texts = [value.value for value in values if isinstance(value, ast.Constant)]
+    return "\n".join(comments + [text for text in texts if isinstance(text, str)])
 
 
 @pytest.mark.parametrize("name", ["errors", "files", "paths"])
