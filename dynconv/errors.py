@@ -1,4 +1,4 @@
-"""Defines the exception for user errors, and words its line."""
+"""Defines the exception for user errors, and helps to word its one line."""
 
 import difflib
 import errno
@@ -20,12 +20,12 @@ MAX_QUOTED = 100
 
 
 def shown(value: Any) -> str:
-    """Return `repr(value)`, cut if it is long."""
+    """Return `repr(value)`, truncated if it is long."""
     return shorten(repr(value[: 2 * MAX_QUOTED] if isinstance(value, str) else value))
 
 
 def shorten(text: str, longest: int = MAX_QUOTED) -> str:
-    """Return text, or the beginning of a long one."""
+    """Return text, truncated if it is long."""
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
@@ -37,7 +37,7 @@ def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def memory_error(error: BaseException) -> str | None:
-    """Return a line that says that memory has run out, or None for any other error.
+    """Return one line that says that memory has run out, or None for any other error.
 
     Python, PyTorch on a CPU, PyTorch on a GPU, and the dynamic linker each word it differently.
     """

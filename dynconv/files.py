@@ -1,8 +1,8 @@
-"""Reads and writes files: replaced atomically, ours or the user's, checksums, locks, disk errors.
+"""Reads and writes files: atomic replacement, checksums, locks, and disk errors.
 
-Nothing that a user wrote is deleted or overwritten. Files are replaced and deleted only in a
-directory that was new or empty, or carries MARK (`claim`). Links there lead no write elsewhere
-(`inside`), and unfinished files are in a folder of our own (`scratch_folder`).
+Nothing that a user wrote is deleted or overwritten: dynconv replaces and deletes files only in
+directories that were new or empty when it marked them (`claim`). No link there can redirect a write
+to another place (`inside`), and unfinished files have their own folder (`scratch_folder`).
 """
 
 import errno
@@ -23,7 +23,7 @@ from dynconv.errors import UserError
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 MARK = ".dynconv"
-"""the file that marks a directory as ours"""
+"""the file that marks a directory as made by dynconv"""
 LOCK = ".lock"
 HOLDER = "process "
 """beginning of a lock's content"""
@@ -34,7 +34,7 @@ TEMPORARY = ".dynconv-"
 def read_json(path: Path, remedy: str) -> Any:
     """Return the content of a JSON file.
 
-    Raises UserError that ends with the remedy when it cannot be read; FileNotFoundError as it is.
+    Raises UserError ending with `remedy` if it cannot be read; FileNotFoundError if it is missing.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -54,8 +54,8 @@ def replace_text(path: Path, text: str) -> None:
 def replace_bytes(path: Path, data: bytes) -> None:
     """Write a file under a temporary name, then rename it over the old one.
 
-    A link stays a link: the file it names is replaced. /dev/null or a named pipe cannot be
-    replaced and is written to. Raises UserError when writing fails; the old file stays.
+    If the path is a link, the file that it points to is replaced. /dev/null and named pipes cannot
+    be replaced, so they are written to. Raises UserError if writing fails; the old file stays.
     """
     target, note = Path(os.path.realpath(path)), ""
     scratch = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
@@ -74,7 +74,7 @@ def replace_bytes(path: Path, data: bytes) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raise UserError if a file cannot be written there, before its content is computed."""
+    """Raise UserError if no file can be written at `path`; for use before computing its content."""
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no directory {path.parent}")
     if path.is_dir():
@@ -85,14 +85,14 @@ def check_writable(path: Path) -> None:
 
 
 def is_claimed(directory: Path) -> bool:
-    """Return whether a directory carries our mark."""
+    """Return whether dynconv has marked a directory as its own."""
     return (directory / MARK).is_file() and not (directory / MARK).is_symlink()
 
 
 def claim(directory: Path, remedy: str) -> None:
-    """Mark a directory as ours: a new one, an empty one, or one that we have marked before.
+    """Mark a directory that dynconv may write to: a new, empty or already marked one.
 
-    Raises UserError, with the remedy, for any other, because what is in it is not ours.
+    Raises UserError with the remedy for any other, because its content is the user's.
     """
     if directory.exists() and not directory.is_dir():
         raise UserError(f"{directory}: is a file, not a directory: {remedy}")
@@ -107,10 +107,10 @@ def claim(directory: Path, remedy: str) -> None:
 
 @contextmanager
 def scratch_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder of our own and delete it afterwards.
+    """Yield an empty folder for unfinished files, and delete it afterwards.
 
-    What a killed process left in it is deleted first. Raises UserError where something of the
-    user's has that name.
+    First deletes what a killed process left in it. Raises UserError if the user has something of
+    that name.
     """
     if path.is_symlink():
         raise UserError(f"{path}: is a link, but dynconv needs a folder there: remove the link")
@@ -121,7 +121,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             _empty(path)
-            (path / MARK).unlink()  # last, because a kill may come before
+            (path / MARK).unlink()  # last, so that a killed process leaves a marked folder
             path.rmdir()
 
 
@@ -136,7 +136,7 @@ def _empty(directory: Path) -> None:
 def inside(directory: Path, *parts: str) -> Path:
     """Return the path of a file to write in a directory.
 
-    Raises UserError where a link, or a part such as "..", leads out of the directory.
+    Raises UserError if a link, or a part such as "..", leads out of the directory.
     """
     path = directory.joinpath(*parts)
     end = os.path.realpath(path)
@@ -164,7 +164,7 @@ def write_through(path: Path, data) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until a file, or the names in a directory, would survive a loss of power."""
+    """Flush a file, or the entries of a directory, to disk, so that a power failure spares it."""
     if path.is_dir():
         if os.name == "nt":
             return  # Windows opens no directories
@@ -184,7 +184,7 @@ def sha256(path: Path) -> str:
 
 
 def refusal(error: OSError, elsewhere: str) -> str:
-    """Return the reason of a disk error and its remedy: `elsewhere` where writing is refused."""
+    """Return the reason of a disk error and its remedy: `elsewhere` if writing is not allowed."""
     reason = error.strerror or str(error)
     if error.errno in READ_ONLY:
         return f"{reason}; {elsewhere}"
@@ -195,10 +195,10 @@ def refusal(error: OSError, elsewhere: str) -> str:
 def locked(
     path: Path, message: str, remedy: str = "wait for it to end and repeat the command"
 ) -> Iterator[None]:
-    """Hold a lock file and delete it afterwards. The lock of a killed process is free.
+    """Hold a lock file, and delete it afterwards. When a process is killed, its lock is released.
 
-    Raises UserError `message (process): remedy` where another process holds it, and where the file
-    is none of ours.
+    Raises UserError `message (process): remedy` if another process holds it, and another one if the
+    file is not a lock of dynconv.
     """
     import fcntl
 
@@ -210,7 +210,7 @@ def locked(
             acquired = os.path.samestat(os.fstat(file.fileno()), path.stat())
         except (BlockingIOError, FileNotFoundError):
             acquired = False
-        if not acquired:  # also where its holder has just removed the file
+        if not acquired:  # also if its holder has just removed the file
             file.seek(0)
             raise UserError(f"{message} ({file.read()}): {remedy}")
         file.seek(0)

@@ -82,7 +82,7 @@ def test_no_compiler(machine, monkeypatch):
     native_is_refused(r"no C compiler \(/nonexistent/cc, cc, gcc, clang\): .* 'apt install gcc'")
     text = said()
     assert f"The C kernels (impl='native') cannot run: {native.missing()}." in text
-    assert "Everything works without them, in PyTorch alone, but more slowly" in text
+    assert "Everything works without them, in PyTorch, but more slowly" in text
     assert "talk_conv loop, window, table, blocked cumulative_mean" in text
 
 

@@ -1,4 +1,4 @@
-"""The command line: `dynconv`, or `python -m dynconv`. Each command has a module of its own here.
+"""The command line: `dynconv`, or `python -m dynconv`. Each command has its own module here.
 
 A command's module contains both its parser and what the command does. Only the chosen
 command imports the packages it needs, so `--help` answers at once.
@@ -45,16 +45,16 @@ COMMANDS = (
     score,
     bench,
 )
-INTERRUPTED, PIPE_CLOSED = 130, 141  # as shells give them: 128 and the number of the signal
+INTERRUPTED, PIPE_CLOSED = 130, 141  # as in shells: 128 plus the signal
 
-SMALLER = "lower --beam or train.batch_tokens, or take a smaller model or text"
+SMALLER = "lower --beam or train.batch_tokens, or use a smaller model or text"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    The code is 0 for success, 2 for a mistake of the user, 128 + n after signal n, and 1 when the
-    system refuses (a full disk) or `bench kernels` finds a wrong kernel.
+    The code is 0 for success, 2 for a user error, 128 + n after signal n, and 1 for an error of the
+    system (a full disk) or if `bench kernels` finds a wrong kernel.
     """
     tune_cpu()
     try:
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             return execute(arguments)
         finally:
-            sys.stdout.flush()  # here an error can still be told
+            sys.stdout.flush()  # here its errors are still handled
     except UserError as error:
         return fail(str(error), 2)
     except KeyboardInterrupt:
@@ -108,7 +108,7 @@ def execute(arguments: Sequence[str] | None) -> int:
 
 
 def join_negative(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with `--lenpen -inf` as `--lenpen=-inf`, which is no option."""
+    """Join `--lenpen -inf` to `--lenpen=-inf`: argparse would take -inf for an option."""
     joined: list[str] = []
     for text in arguments:
         if re.match(r"-(\d|\.|inf|nan)", text) and joined and re.match(r"--\w[^=]*$", joined[-1]):
@@ -125,7 +125,7 @@ def fail(message: str, code: int) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises its errors, also where help cannot be written."""
+    """A parser that raises its errors instead of exiting, also those of printing help."""
 
     def __init__(self, **options) -> None:
         super().__init__(exit_on_error=False, **options)

@@ -9,7 +9,7 @@ def add_parser(subparsers) -> None:
     """Add `dynconv ablate`."""
     parser = add_command(subparsers, "ablate", run)
     parser.add_argument("name", metavar="NAME", help="a shipped experiment's name, or a YAML file")
-    add_overrides(parser, "replace an entry in the recipes of all rows: train.updates=300")
+    add_overrides(parser, "replace an entry in the recipe of every row: train.updates=300")
     parser.add_argument(
         "--seeds",
         type=number("Repeats"),
@@ -22,7 +22,7 @@ def add_parser(subparsers) -> None:
         dest="directory",
         type=Path,
         metavar="DIR",
-        help="where its runs ROW-SEED are (default: runs/NAME)",
+        help="where to keep its runs ROW-SEED (default: runs/NAME)",
     )
     add_output(parser, "data/results/ablate-NAME.json, with a plot beside it")
     parser.add_argument(

@@ -55,7 +55,9 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--kernel-sizes", type=names, default=["3", "31"], help="default: 3,31")
     parser.add_argument("--rounds", type=number("Repeats"), default=30, help="default: 30")
     parser.add_argument(
-        "--plan", action="store_true", help="without a GPU: floors, and what the kernels will take"
+        "--plan",
+        action="store_true",
+        help="without a GPU: predict lower bounds and resources of the kernels",
     )
     add_output(parser, "data/results/kernels-DEVICE.json, kernels-plan.json with --plan")
 
@@ -66,7 +68,7 @@ def add_parser(subparsers) -> None:
         "--synthetic",
         type=number("Dimension"),
         metavar="LINES",
-        help="train on so many lines of random words, not on the corpus",
+        help="train on this many lines of random words instead of the corpus",
     )
     add_output(parser, "data/results/bench-train.json")
 
@@ -98,7 +100,7 @@ def add_parser(subparsers) -> None:
 
 
 def run_decode(options) -> None:
-    """Compare decoding with and without incremental state, measured in turns."""
+    """Compare decoding with and without incremental state, run alternately."""
     from dynconv.lab.bench.decode import bench_decode
     from dynconv.tasks import Translation
 
@@ -108,7 +110,7 @@ def run_decode(options) -> None:
 
 
 def run_operators(options) -> None:
-    """Measure every implementation of the operators against a copy and attention, in turns."""
+    """Compare all implementations of the operators with a copy and attention, run alternately."""
     import torch
 
     from dynconv.lab.bench.operators import bench_ops
@@ -126,7 +128,7 @@ def run_operators(options) -> None:
 
 
 def run_kernels(options) -> int:
-    """Check the CUDA kernels, then time them against their floors, attention and PyTorch."""
+    """Check the CUDA kernels, then compare their times with lower bounds, attention and PyTorch."""
     from dynconv.lab.bench.kernels.bench import bench_kernels
 
     wrong = bench_kernels(

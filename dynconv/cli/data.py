@@ -18,7 +18,11 @@ def add_parser(subparsers) -> None:
         "--out", type=Path, metavar="DIR", help="where to keep it (default: data/raw/NAME)"
     )
     parser.add_argument(
-        "--from", dest="source", type=Path, metavar="DIR", help="use these local copies instead"
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="DIR",
+        help="use the files of this directory instead of downloading them",
     )
 
     parser = add_command(commands, "prepare", run_prepare)
@@ -29,7 +33,7 @@ def add_parser(subparsers) -> None:
         "--languages",
         nargs="+",
         metavar="SUFFIX",
-        help="the suffixes of the text's files: source and target, or one for a language model "
+        help="suffixes of the text files: source and target, or one for a language model "
         "(default: as the manifest lists them)",
     )
     parser.add_argument(
@@ -37,8 +41,8 @@ def add_parser(subparsers) -> None:
         type=number("VocabSize"),
         nargs="+",
         metavar="N",
-        help="types in a joint vocabulary, or those of source and target (default: 32768, or as "
-        "many as --reuse has)",
+        help="number of types in the joint vocabulary, or in those of source and target (default: "
+        "32768, or that of --reuse)",
     )
     parser.add_argument(
         "--vocabulary",
@@ -48,7 +52,10 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument("--raw", type=Path, metavar="DIR", help="where data fetch --out put it")
     parser.add_argument(
-        "--reuse", type=Path, metavar="FILE", help="use this vocabulary.json, learn no new one"
+        "--reuse",
+        type=Path,
+        metavar="FILE",
+        help="use this vocabulary.json instead of learning one",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: prepared/NAME")
 
@@ -112,7 +119,7 @@ def run_prepare(options) -> None:
 
 
 def pair(values: Sequence, option: str) -> tuple:
-    """Return source's and target's value, or None and the only one."""
+    """Return the values for source and target; None for the source if there is only one."""
     from dynconv.errors import UserError
 
     if len(values) > 2:

@@ -24,9 +24,9 @@ WANTED = {
     "nbval": "the tests",
     "cupy": "the CUDA kernels",
 }
-"""modules, and what needs them"""
+"""modules and what they are needed for"""
 CHECKOUT = "jupyterlab", "nbval"
-"""those of no use to an installed package, which has neither lessons nor tests"""
+"""not needed by an installed package, which contains neither lessons nor tests"""
 
 
 def add_parser(subparsers) -> None:
@@ -40,7 +40,7 @@ def run(options) -> None:
 
 
 def report() -> str:
-    """Return the report, one line per thing."""
+    """Return the report."""
     import torch
 
     from dynconv import ops
@@ -98,7 +98,7 @@ def native_kernels() -> str:
     if reason := native.missing():
         return (
             f"The C kernels (impl='native') cannot run: {reason}. Everything works without them, "
-            "in PyTorch alone, but more slowly: at 1,000 positions forward and backward take two "
+            "in PyTorch, but more slowly: at 1,000 positions forward and backward take two "
             "(LightConv) to six (TaLK) times as long."
         )
     compiler = native.find_compiler()
@@ -147,7 +147,7 @@ def cuda_kernels() -> str:
 
 
 def _version(name: str) -> str | None:
-    """Return the version of an importable module's package, None when it is not there."""
+    """Return the version of a module's package, or None if it is not installed."""
     if find_spec(name) is None:
         return None
     distribution = metadata.packages_distributions().get(name, [name])[0]

@@ -7,12 +7,12 @@ def add_parser(subparsers) -> None:
     """Add `dynconv evaluate`."""
     parser = add_command(subparsers, "evaluate", run)
     parser.add_argument("--split", default="test", help="default: test")
-    parser.add_argument("--corpus", help="other text of the same languages (default: the run's)")
+    parser.add_argument("--corpus", help="another text in the same languages (default: the run's)")
     add_decoding(parser)
 
 
 def run(options) -> None:
-    """Score a run on a split of its corpus: outputs, ten of them shown, or perplexity."""
+    """Score a run on a split of its corpus: its outputs, ten of them shown, or perplexity."""
     evaluation = load_trained(options).evaluate(options.split, options.corpus)
     for example in evaluation.examples:
         say(f"source     {example.source}")

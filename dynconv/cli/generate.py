@@ -22,24 +22,24 @@ def add_parser(subparsers) -> None:
         type=number("NonNegative"),
         default=1.0,
         metavar="X",
-        help="below 1 prefers likely tokens, 0 always takes the likeliest (default: 1)",
+        help="below 1 favours likely tokens; 0 always takes the most likely one (default: 1)",
     )
     parser.add_argument(
-        "--top-k", type=positive, metavar="K", help="draw from the K likeliest tokens alone"
+        "--top-k", type=positive, metavar="K", help="sample only from the K most likely tokens"
     )
     parser.add_argument(
         "--top-p",
         type=number("Fraction"),
         default=1.0,
         metavar="P",
-        help="draw from the fewest tokens that have probability P together (default: 1, all)",
+        help="sample only from the fewest tokens whose probabilities sum to P (default: 1, all)",
     )
     parser.add_argument(
         "--seed",
         type=number("NonNegativeInt"),
         default=1,
         metavar="N",
-        help="the same gives the same text (default: 1)",
+        help="the same seed gives the same text (default: 1)",
     )
 
 

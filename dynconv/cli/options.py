@@ -9,7 +9,7 @@ from pathlib import Path
 def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser:
     """Add the command `name`, which calls `run(options)`, and return its parser.
 
-    The docstring of `run` is what --help says.
+    The docstring of `run` becomes its help text.
     """
     text = " ".join((run.__doc__ or "").split())
     parser = subparsers.add_parser(name, help=text.replace("%", "%%"), description=text)
@@ -42,7 +42,7 @@ def add_overrides(parser: argparse.ArgumentParser, help: str) -> None:
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """Add a run directory and how to decode with its model."""
+    """Add a run directory and the options of decoding with its model."""
     add_run(parser)
     parser.add_argument("--beam", type=number("Beam"), help="default: the recipe's decode.beam")
     parser.add_argument(
@@ -57,15 +57,15 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         default="best",
         metavar="NAME",
-        help="best (default); last, which is the average where the run made one; or a name in "
+        help="best (default); last, which is the average if the run made one; or a name in "
         "RUN/checkpoints",
     )
 
 
 def load_trained(options, task: type | None = None):
-    """Load the model that `add_run`'s options name; those of `add_decoding` change its recipe.
+    """Load the model that the options of `add_run` name; those of `add_decoding` change its recipe.
 
-    Raises UserError when it is not a model of the given class of tasks, or does not read an option.
+    Raises UserError if the model is trained for another task, or if an option has no effect on it.
     """
     from dynconv.config.recipe import find_unused
     from dynconv.errors import UserError
@@ -85,20 +85,20 @@ def load_trained(options, task: type | None = None):
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the file into which a command writes what it measured."""
+    """Add the file to which a command writes its measurements."""
     where = f"JSON (default: {default}; outside a checkout its name, in this directory)"
     parser.add_argument("--output", type=Path, metavar="FILE", help=where)
 
 
 def say(text: str) -> None:
-    """Print a line at once, also into a pipe."""
+    """Print a line and flush it, so that a pipe also gets it at once."""
     print(text, flush=True)
 
 
 def number(schema: str) -> Callable[[str], float]:
-    """Return the parser of an option's number, whose type `dynconv.config.schema` has by this name.
+    """Return a function that parses a number of the type `schema` in `dynconv.config.schema`.
 
-    It is imported when the option is given, because --help must stay quick.
+    The type is imported only when the option is given, because --help must stay quick.
     """
 
     def parse(text: str) -> float:

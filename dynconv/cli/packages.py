@@ -1,13 +1,13 @@
-"""Which package to install for a module that cannot be imported."""
+"""Says which package to install for a module that cannot be imported."""
 
 import re
 import sys
 from importlib import metadata
 
 PACKAGES = {"cupy": "cupy-cuda13x", "yaml": "pyyaml"}
-"""packages by module, where the names differ in more than case and hyphens"""
+"""packages by module whose names differ in more than case and hyphens"""
 UNIX_ONLY = "fcntl", "resource"
-"""the standard modules which this package imports and Windows lacks"""
+"""standard modules that dynconv imports and Windows lacks"""
 
 
 def explain_missing(module: str) -> str:
@@ -23,7 +23,7 @@ def explain_missing(module: str) -> str:
 def how_to_install(module: str) -> str:
     """Return the command that installs a module: its package, or the extra that has it.
 
-    A module of no declared package comes with one of them, so all are installed again.
+    A module that is no declared dependency belongs to one of them, so all are reinstalled.
     """
     package = PACKAGES.get(module, module)
     for requirement in metadata.requires("dynconv") or ():

@@ -1,4 +1,4 @@
-"""Settings of the process for training and decoding on a CPU."""
+"""Tunes the process for training and decoding on a CPU."""
 
 import ctypes
 import os
@@ -8,16 +8,16 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def tune_cpu() -> None:
-    """Keep memory and compiled products from one update to the next, within bounds.
+    """Reuse freed memory and compiled matrix products from one update to the next.
 
-    glibc gives freed memory back and gets it again, cleared by the kernel: a fifth of an update's
-    time; a new tensor of 40 MB costs seven times a copy of it. oneDNN keeps up to 1,024 compiled
-    bfloat16 products of a megabyte each, and no two batches have the same shape: 64 hold those of
-    one update.
+    By default glibc returns freed memory to the kernel and later gets it back zeroed, which takes a
+    fifth of an update: allocating a tensor of 40 MB costs seven times as much as copying it. oneDNN
+    caches 1,024 compiled bfloat16 products of up to a megabyte, although no two batches have the
+    same shape; the 64 that we allow are enough for one update.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:  # musl has none
         if not mallopt(M_MMAP_THRESHOLD, 1 << 30):
-            mallopt(M_MMAP_THRESHOLD, 32 << 20)  # the most that some versions take
+            mallopt(M_MMAP_THRESHOLD, 32 << 20)  # the maximum in some versions
         mallopt(M_TRIM_THRESHOLD, 2**31 - 1)

@@ -13,23 +13,27 @@ def add_parser(subparsers) -> None:
         "--space",
         default="translation",
         metavar="SPACE",
-        help="what to search: a shipped space, or a YAML file (default: translation)",
+        help="the search space: a shipped name, or a YAML file (default: translation)",
     )
     parser.add_argument(
-        "--trials", type=positive, default=16, metavar="N", help="how many (default: 16)"
+        "--trials",
+        type=positive,
+        default=16,
+        metavar="N",
+        help="how many in the first round (default: 16)",
     )
     parser.add_argument(
         "--run",
         dest="directory",
         type=Path,
         metavar="DIR",
-        help="where the trials' runs are (default: runs/tune-NAME)",
+        help="where to keep the runs of the trials (default: runs/tune-NAME)",
     )
     add_output(parser, "data/results/tune-NAME.json")
 
 
 def run(options) -> int:
-    """Search over a recipe's settings, by its validation split. The same command again resumes."""
+    """Search for the settings that validate best. The same command again resumes."""
     from dynconv.lab.tune import tune
 
     signal = tune(

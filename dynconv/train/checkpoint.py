@@ -8,10 +8,10 @@
 
 The learning rate is a function of the update and of those scores, and the random numbers of a batch
 are a function of the seed and its place, so a checkpoint is all that resuming needs. It is written
-once, before its validation, which may take long; the scores are then put into meta.json.
+before its validation, which may take long; afterwards the scores are added to meta.json.
 
-Reading one executes nothing from it: safetensors holds numbers only, and state.pt is read with
-`weights_only=True`.
+Reading a checkpoint executes no code from it: safetensors files contain only tensors, and state.pt
+is read with `weights_only=True`.
 """
 
 import hashlib
@@ -82,7 +82,7 @@ class CheckpointMeta(TypedDict):
 
 
 class OptimizerState(TypedDict):
-    """What an optimizer remembers of each parameter, by its number; its settings are not read."""
+    """An optimizer's state by parameter index; its hyper-parameters are taken from the recipe."""
 
     __pydantic_config__ = ConfigDict(extra="allow")
 
@@ -135,7 +135,7 @@ class Checkpoint(NamedTuple):
 
     @property
     def validation(self) -> Validation | None:
-        """Its validation; None when there was none yet."""
+        """The validation of this checkpoint, or None if there was none yet."""
         if self.meta["score"] is None:
             return None
         return Validation(self.meta["loss"], self.meta["score"], self.meta.get("metric", ""))
@@ -162,7 +162,7 @@ class Checkpoint(NamedTuple):
         data, path = self._read("state.pt"), self.path / "state.pt"
         try:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        except Exception as error:  # pickle's, of a file that somebody else wrote
+        except Exception as error:  # pickle raises many kinds for a foreign file
             cause = str(error).split("\n")[0]
             raise UserError(
                 f"{path}: not written by dynconv; nothing was executed ({cause})"
@@ -206,9 +206,9 @@ class Checkpoints:
 
     @property
     def readable(self) -> list[Checkpoint]:
-        """The readable checkpoints, oldest first; an average follows its last part.
+        """The readable checkpoints, oldest first; the average comes after those it averages.
 
-        Those with a damaged meta.json, and a user's copies of others, are left out.
+        Leaves out checkpoints with a damaged meta.json and copies that a user made.
         """
         checkpoints = []
         for path in self.paths:
@@ -225,7 +225,7 @@ class Checkpoints:
     def choose(self, which: str) -> Checkpoint:
         """Return the `best` on the validation split, the `last`, or one by its name (`000500`).
 
-        The last is the average where there is one.
+        `last` is the average if there is one.
         """
         if which not in ("best", "last"):
             return Checkpoint.open(self.directory / which)
@@ -241,7 +241,7 @@ class Checkpoints:
     ) -> Checkpoint:
         """Write a checkpoint; it appears under its name only when it is complete.
 
-        Raises UserError when the disk refuses it; earlier checkpoints stay.
+        Raises UserError if it cannot be written; earlier checkpoints are kept.
         """
         from safetensors.torch import save
 
@@ -262,7 +262,7 @@ class Checkpoints:
                 for file, data in files.items():
                     write_through(part / file, data)
                 sync(part)
-                if os.path.lexists(path):  # damaged, or training would not have to save it again
+                if os.path.lexists(path):  # it must be damaged, or it would not be saved again
                     set_aside(path)
                 os.replace(part, path)
                 sync(self.directory)
@@ -280,7 +280,7 @@ class Checkpoints:
     def prune(self, keep: int) -> None:
         """Delete all but the newest checkpoint, the best, and the `keep` newest validated ones.
 
-        Only checkpoints of training are deleted, and none into which a user has put a file.
+        Deletes only checkpoints that training wrote, and none to which a user has added files.
         """
         kept = [self.choose("last"), self.choose("best"), *self.validated[-keep:]]
         kept_paths = {checkpoint.path for checkpoint in kept}
@@ -291,9 +291,9 @@ class Checkpoints:
                     os.replace(checkpoint.path, scratch / checkpoint.path.name)
 
     def find_intact(self) -> Checkpoint | None:
-        """Return the newest intact checkpoint that training left; None when there are none at all.
+        """Return the newest intact checkpoint that training wrote, or None if it wrote none.
 
-        Reports damaged checkpoints and falls back to an older one. Raises UserError when all of
+        Reports damaged checkpoints and falls back to an older one. Raises UserError if all of
         them are damaged.
         """
         paths = [path for path in self.paths if path != self.average]
@@ -351,26 +351,26 @@ class Checkpoints:
         session.ranks.on_rank_zero(write)
 
     def load_average(self, session: Session) -> None:
-        """Give the model the mean weights of the last train.average validated checkpoints."""
+        """Load the mean weights of the last train.average validated checkpoints into the model."""
         count = session.recipe.train.average
         newest = session.ranks.on_rank_zero(lambda: self.validated[-count:])
         load_weights(session.model, mean(newest), self.directory)
 
     def save_average(self, session: Session, validation: Validation) -> None:
-        """Save the model's weights, which are an average, with scores of their own."""
+        """Save the averaged weights, which the model has now, with their validation."""
         meta = self.choose("last").meta | validation._asdict()
         session.ranks.on_rank_zero(lambda: self.write(self.average.name, session.model, None, meta))
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the model's parameters by name, a shared one once."""
+    """Return the model's parameters by name; a shared parameter appears once."""
     return {name: p.detach().contiguous() for name, p in model.named_parameters()}
 
 
 def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy tensors, which come from `path`, into the model.
+    """Copy the tensors of a checkpoint, which `path` names in errors, into the model.
 
-    Raises UserError when names, shapes or types do not match.
+    Raises UserError if names, shapes or dtypes do not match.
     """
     parameters = dict(model.named_parameters())
     for name in parameters.keys() | tensors.keys():
@@ -385,7 +385,7 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
 
 
 def describe(value: Any) -> str:
-    """Return shape and type of a tensor, `(3, 4) float32`; of another value its type."""
+    """Return the shape and dtype of a tensor, `(3, 4) float32`; the type of any other value."""
     if not isinstance(value, Tensor):
         return "missing" if value is None else type(value).__name__
     return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"

@@ -1,4 +1,4 @@
-"""Batches for training and validation: in which order, from which place, for which rank."""
+"""Yields the batches of training and validation: in order, from any place, for each rank."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,13 +16,13 @@ from dynconv.train.distributed import Ranks
 T = TypeVar("T")
 
 POOL = 1 << 20
-"""pairs that are sorted by length at a time: this bounds memory for any corpus"""
+"""number of pairs that are sorted by length at a time, which bounds memory for any corpus"""
 BLOCK = 1 << 10
-"""a larger corpus is read in blocks of this many neighbouring pairs, since disks prefer that"""
+"""a larger corpus is read in blocks of this many consecutive pairs, which is faster on disks"""
 
 
 class Place(NamedTuple):
-    """A position in the stream of batches: the first `batch` batches of this pool are used."""
+    """A position in the stream of batches: after the first `batch` batches of a pool."""
 
     epoch: int = 0
     pool: int = 0
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 class UpdateBatches(NamedTuple):
-    """What one rank computes in one update."""
+    """The batches that one rank processes in one update."""
 
     batches: list[Batch]
     chosen: list[np.ndarray]
@@ -48,10 +48,9 @@ def iter_updates(
 ) -> Iterator[UpdateBatches]:
     """Yield the batches of one optimizer update at a time, forever, starting at `place`.
 
-    Every rank sees the same stream of batches and takes its turn in it, `config.accumulate` batches
-    per update, so what an update is trained on does not depend on how many ranks share it: N ranks
-    do what one would do with N times `accumulate`. Dropout masks are seeded per batch for the same
-    reason.
+    Every rank iterates over the same stream of batches and keeps its own share of it,
+    `config.accumulate` batches per update. So N ranks compute the same updates as one rank with N
+    times `accumulate`. Dropout masks are seeded per batch for the same reason.
     """
     batches = stream(examples, max_length, config, place)
     while True:
@@ -104,7 +103,7 @@ def pools_of(pairs: int, seed: int, epoch: int) -> list[np.ndarray]:
     """Return the (start, end) of the blocks in each pool of an epoch.
 
     Pools are sorted by length and cut into batches one after another. A corpus that fits in one
-    pool is a single block; the blocks of a larger one are dealt to its pools at random.
+    pool is a single block; the blocks of a larger one are assigned to its pools at random.
     """
     if pairs <= POOL:
         return [np.array([[0, pairs]])]
@@ -116,7 +115,7 @@ def pools_of(pairs: int, seed: int, epoch: int) -> list[np.ndarray]:
 
 
 def prefetch(items: Iterator[T], depth: int = 2) -> Iterator[T]:
-    """Yield the same items, the next ones made by a thread while the current one is in use."""
+    """Yield the same items; a thread prepares the next ones while the current one is in use."""
     with ThreadPoolExecutor(1) as worker:
         waiting = deque(worker.submit(next, items) for _ in range(depth))
         while True:
@@ -125,7 +124,7 @@ def prefetch(items: Iterator[T], depth: int = 2) -> Iterator[T]:
 
 
 def in_order(text: Pairs | Excerpts, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Yield (indices, batch) over a text once; an item longer than the budget is alone."""
+    """Yield (indices, batch) over a text once; the budget is at least its longest item."""
     lengths = text.lengths(range(len(text)))
     for chosen in buckets(lengths, max(budget, int(lengths.max()))):
         yield chosen, text.batch(chosen)

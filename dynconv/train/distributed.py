@@ -21,13 +21,13 @@ from dynconv.errors import UserError
 T = TypeVar("T")
 
 START = timedelta(minutes=10)
-"""how long processes wait for each other at the start, NCCL's own start included; torchrun notices
-those that die"""
+"""how long processes wait for each other at the start, which includes that of NCCL; torchrun
+notices processes that die"""
 LONG_TIMEOUT = timedelta(hours=2)
 """how long the others wait while one prepares data, validates or saves; they notice at once when
 it dies, because its connections close"""
 BY_TORCHRUN = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT".split()
-"""what torchrun sets in the environment of each process"""
+"""environment variables that torchrun sets for each process"""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """signals that end training after the current update"""
 
@@ -39,7 +39,7 @@ def default_device() -> torch.device:
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process and its place among the others; by default it is the only one."""
+    """The rank of this process among those that train; by default it is the only one."""
 
     rank: int = 0
     size: int = 1
@@ -58,7 +58,7 @@ class Ranks:
         """Return the module with its gradients averaged over all ranks."""
         if self.size == 1:
             return module
-        # without device_ids the batch, a tuple of tensors, passes as it is
+        # without device_ids, DDP passes the batch, a tuple of tensors, unchanged
         return nn.parallel.DistributedDataParallel(
             module, process_group=self.update_group, gradient_as_bucket_view=True
         )
@@ -78,7 +78,7 @@ class Ranks:
         return box
 
     def sum(self, *values: torch.Tensor | float) -> list[float]:
-        """Return the sum over ranks of each number."""
+        """Return the sum of each value over all ranks."""
         options = {"dtype": torch.float64, "device": self.device}
         sums = torch.stack([torch.as_tensor(value, **options) for value in values])
         if self.size > 1:
@@ -86,9 +86,9 @@ class Ranks:
         return sums.tolist()
 
     def agree(self, value: T, difference: Callable[[T, T], str]) -> None:
-        """Raise UserError on every rank when one has another value than rank 0.
+        """Raise UserError on every rank if the value of any rank differs from that of rank 0.
 
-        `difference` says in words how the second value differs from the first.
+        `difference` describes how its second argument differs from the first.
         """
         (host, ours), *others = self.gather((socket.gethostname(), value))
         for rank, (where, theirs) in enumerate(others, 1):
@@ -103,8 +103,8 @@ class Ranks:
 def join_processes(timeout: float) -> Iterator[Ranks]:
     """Join the other processes that torchrun started, by NCCL on GPUs and gloo on CPUs.
 
-    `timeout`, in seconds, is for the collectives of an update. When one process fails, all end: one
-    says why, the others raise SystemExit without a word.
+    `timeout`, in seconds, applies to the collectives of an update. When one process fails, all end:
+    the first one reports why, the others raise SystemExit silently.
     """
     if not dist.is_torchelastic_launched():
         yield Ranks()
@@ -126,8 +126,8 @@ def join_processes(timeout: float) -> Iterator[Ranks]:
         ranks.agree(device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}")
         yield replace(ranks, update_group=make_update_group(device, timeout))
     except Exception as error:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it; first say why
-        if store.add("failed", 1) > 1:  # the one that failed first has said why
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it; report the error first
+        if store.add("failed", 1) > 1:  # the one that failed first reports why
             raise SystemExit(1) from None
         lost = isinstance(error, dist.DistError) or "gloo" in str(error).lower()
         if lost and not isinstance(error, UserError):
@@ -146,8 +146,8 @@ def join_processes(timeout: float) -> Iterator[Ranks]:
 def make_update_group(device: torch.device, timeout: float) -> dist.ProcessGroup:
     """Return a group of all processes whose collectives time out after `timeout` seconds.
 
-    NCCL starts with the first collective, which may take longer than any update will: so that one
-    is made here, and the time-out applies from then on.
+    NCCL starts during the first collective, which may therefore take longer than `timeout`. So one
+    collective runs here, and the timeout applies to those that follow.
     """
     backend = "nccl" if device.type == "cuda" else "gloo"
     group = dist.new_group(backend=backend, timeout=START)
@@ -159,11 +159,11 @@ def make_update_group(device: torch.device, timeout: float) -> dist.ProcessGroup
 
 
 def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
-    """Return a part of torchrun's store that belongs to this start alone.
+    """Return a part of torchrun's store that only the processes of this start use.
 
-    After a restart the store still has the addresses of dead processes (pytorch issue 135712), and
-    machines do not count restarts alike. So each process draws a name, and all have met when all
-    have seen the same names.
+    After a restart the store still contains the addresses of dead processes (pytorch issue 135712),
+    and machines may count restarts differently. So each process draws a random name, and goes on
+    when all have read the same names.
     """
     store.set(f"name {rank}", uuid4().hex)
     while True:
@@ -176,7 +176,7 @@ def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
 
 
 def own_device(local_rank: int, processes: int) -> torch.device:
-    """Return the GPU of this process, or the CPU; UserError when the machine has fewer GPUs."""
+    """Return the GPU of this process, or the CPU; UserError if there are too few GPUs."""
     count = torch.cuda.device_count()
     if not count:
         return torch.device("cpu")
@@ -191,10 +191,10 @@ def own_device(local_rank: int, processes: int) -> torch.device:
 
 @contextmanager
 def catch_signals() -> Iterator[Callable[[], int]]:
-    """Hold back ctrl-C and SIGTERM; yields a function that returns the one received, or 0.
+    """Defer ctrl-C and SIGTERM; yield a function that returns the signal received, or 0.
 
-    A second signal has its ordinary effect, but not under torchrun, which passes on the ctrl-C that
-    the terminal has already sent to all processes.
+    A second signal has its usual effect, except under torchrun, which forwards the ctrl-C that the
+    terminal has already sent to all processes.
     """
     received = 0
 

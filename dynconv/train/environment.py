@@ -35,7 +35,7 @@ def record_start(session: Session) -> None:
 
 
 class StartRecord(TypedDict):
-    """An entry of environment.json, as far as it is read back."""
+    """The fields of an entry of environment.json that are read back."""
 
     __pydantic_config__ = ConfigDict(extra="allow")
 
@@ -43,7 +43,7 @@ class StartRecord(TypedDict):
 
 
 def read_starts(run: Path) -> list[StartRecord]:
-    """Return the entries of environment.json; [] without it, or after a loss of power."""
+    """Return the entries of environment.json; [] if it is missing or a power failure emptied it."""
     path, remedy = run / ENVIRONMENT, "remove it; training does not need it"
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
@@ -51,14 +51,16 @@ def read_starts(run: Path) -> list[StartRecord]:
 
 
 def commit() -> str | None:
-    """Return the commit of dynconv's working tree, with `+changes`; None where git has none."""
+    """Return the commit of dynconv's working tree, perhaps with `+changes`; None outside of git."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *arguments]
         return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
 
     try:
-        git("ls-files", "--error-unmatch", Path(__file__).name)  # fails inside another's repository
+        git(
+            "ls-files", "--error-unmatch", Path(__file__).name
+        )  # fails in another project's repository
         changed = git("status", "--porcelain", "--untracked-files=no")
         return git("rev-parse", "HEAD") + ("+changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):

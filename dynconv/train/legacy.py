@@ -1,4 +1,4 @@
-"""Reads what runs of dynconv 0.1 stored elsewhere than runs of today."""
+"""Reads what runs of dynconv 0.1 stored differently."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from dynconv.tasks import Validation
 
 
 def is_unmarked_run(directory: Path) -> bool:
-    """Return whether a directory is that of a run which began before runs had a mark."""
+    """Return whether this is the directory of a run that began before runs were marked."""
     if not (directory / "recipe.yaml").is_file():
         return False
     records = directory / "environment.json", *directory.glob("checkpoints/*/meta.json")

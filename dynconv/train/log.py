@@ -1,4 +1,4 @@
-"""What training reports: log.jsonl, TensorBoard, a progress bar, the time left, and a trace."""
+"""Reports on training: log.jsonl, TensorBoard, a progress bar, the time left, and a trace."""
 
 import json
 import sys
@@ -33,11 +33,11 @@ LAPS = ("data", *COMPUTE_LAPS, "log")
 
 
 class Watch:
-    """Times the training loop: `lap(name)` adds the time since the last lap to a name."""
+    """Times the training loop: `lap(name)` adds the time since the previous lap to that name."""
 
     def __init__(self, finish: Callable[[], object] = lambda: None):
-        """`finish` waits for what the device is still computing; without it a GPU's time appears in
-        the lap that reads its result."""
+        """`finish` waits until the device is idle; without it, a GPU's time is counted in the lap
+        that reads its result."""
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.updates = self.validations = 0
         self._finish = finish
@@ -64,7 +64,7 @@ class Watch:
 
     def seconds_left(self, updates: int, validations: int) -> float | None:
         """Return the seconds that this many updates and validations will take, or None if it is too
-        early to tell. Before the first validation they count as free."""
+        early to tell. Before the first validation, validations count as zero seconds."""
         if self.updates <= WARMUP_UPDATES:
             return None
         measured = sum(self.seconds[name] - self.warm[name] for name in LAPS)
@@ -75,13 +75,13 @@ class Watch:
 
     @property
     def overhead(self) -> float:
-        """Return the time of data, log and checkpoints as a share of that of the updates."""
+        """Return the time of data, log and checkpoints as a fraction of that of the updates."""
         added = sum(self.seconds[name] for name in ("data", "log", "save"))
         return added / sum(self.seconds[name] for name in COMPUTE_LAPS)
 
 
 class Event(TypedDict):
-    """A line of log.jsonl, as far as it is read back."""
+    """The fields of a line of log.jsonl that are read back."""
 
     __pydantic_config__ = ConfigDict(extra="allow")
 
@@ -96,9 +96,9 @@ class Event(TypedDict):
 
 
 def read_log(run: Path) -> list[Event]:
-    """Return the events of a run in order, without lines that a crash has left half written.
+    """Return the events of a run in order, without lines that a crash left half written.
 
-    Raises UserError for a line that is JSON, but no event.
+    Raises UserError for a line of JSON that is not an event.
     """
     path = run / LOG
     try:
@@ -119,7 +119,7 @@ def read_log(run: Path) -> list[Event]:
 
 
 class Log:
-    """Writes the reports of rank 0. Resuming does not need them: a run can lose its log."""
+    """Writes the reports of rank 0. Resuming does not depend on them."""
 
     def __init__(self, session: Session, watch: Watch, trace: Callable[[], None]):
         """Drop the events after the session's progress, which belong to updates that were lost."""
@@ -136,14 +136,14 @@ class Log:
             replace_text(self._path, "".join(json.dumps(e) + "\n" for e in kept))
         self._file = self._path.open("a", encoding="utf-8")
         self._board = SummaryWriter(inside(run, "tensorboard"), purge_step=done + 1)
-        self._board.flush()  # its thread writes what begins the file
+        self._board.flush()  # so that its thread writes the header of the file
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         total = self._config.updates
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
         self._loss, self._tokens, self._since = 0.0, 0, watch.training_seconds
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None:
-        """Add a line to log.jsonl, and to TensorBoard a point for each number; None is unknown."""
+        """Add a line to log.jsonl, and each number to TensorBoard; None means unknown."""
         check_not_deleted(self._path.parent)
         try:
             self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
@@ -155,7 +155,7 @@ class Log:
                 self._board.add_scalar(f"{kind}/{name}", value, update)
 
     def updated(self, done: int, update: UpdateStats) -> None:
-        """Report update number `done`: on the bar, and now and then in the log."""
+        """Report update number `done` on the bar, and every LOG_EVERY updates in the log."""
         self.watch.update()
         self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
         left = self._left(done)
@@ -182,7 +182,7 @@ class Log:
         self.watch.lap("log")
 
     def validated(self, done: int, validation: Validation, preview: str) -> None:
-        """Report a validation that is recorded, with an example."""
+        """Report a validation that has been recorded, with an example."""
         self.watch.lap("validate")
         self.watch.validations += 1
         left = self._left(done)
@@ -192,7 +192,7 @@ class Log:
             self.say(f"    {preview}")
 
     def _left(self, done: int) -> float | None:
-        """Return the seconds until the last validation; None while it is too early to tell."""
+        """Return the seconds until the last validation, or None if it is too early to tell."""
         updates, every = self._config.updates, self._config.validate_every
         return self.watch.seconds_left(updates - done, -(-updates // every) - done // every)
 
@@ -202,13 +202,13 @@ class Log:
 
     def close(self) -> None:
         self._bar.close()
-        if self._path.exists():  # else TensorBoard's thread would fail with a traceback
+        if self._path.exists():  # or TensorBoard's thread would print a traceback
             self._board.close()
         self._file.close()
 
 
 class SilentLog:
-    """Replaces the log on the other ranks, which write nothing, but wait where rank 0 traces."""
+    """Replaces the log on the other ranks: writes nothing, but waits while rank 0 traces."""
 
     def __init__(self, watch: Watch, trace: Callable[[], None]):
         self.watch, self._trace = watch, trace
@@ -272,10 +272,10 @@ def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], Non
 
 
 def peak_memory(device: torch.device) -> int:
-    """Return the most bytes so far: of tensors on a GPU, or of the process on a CPU."""
+    """Return the peak memory in bytes: of tensors on a GPU, or of the process on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    import resource  # Windows has none, nor the lock of a run directory, which comes first
+    import resource  # not on Windows, where training stops earlier, at its lock
 
     unit = 1 if sys.platform == "darwin" else 1024  # Linux counts in kilobytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

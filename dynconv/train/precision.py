@@ -1,4 +1,4 @@
-"""The precision of training where the recipe leaves it to us (`train.precision: auto`)."""
+"""Chooses the precision of training for `train.precision: auto`."""
 
 import time
 from dataclasses import replace
@@ -22,10 +22,10 @@ TIMED_BATCHES = 5
 
 
 def choose_precision(model: nn.Module, task: Task, examples: Examples, device: torch.device) -> str:
-    """Return "bfloat16" where it makes this model's updates faster, else "float32".
+    """Return "bfloat16" if it makes this model's updates faster, else "float32".
 
-    A GPU tells whether it has bfloat16. On a CPU the first batches are timed in both precisions, in
-    turns, and their gradients thrown away.
+    On a GPU, bfloat16 is chosen if the hardware supports it. On a CPU, the first batches are timed
+    in both precisions alternately, and their gradients discarded.
     """
     if device.type == "cuda":
         native = torch.cuda.is_bf16_supported(including_emulation=False)

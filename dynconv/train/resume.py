@@ -1,6 +1,6 @@
-"""Resuming: a session continues from the newest intact checkpoint of its run.
+"""Restores a session from the newest intact checkpoint of its run.
 
-Before that it checks whether the checkpoint suits the recipe, the text and the machine.
+First checks that the checkpoint fits the recipe, the text and the machine.
 """
 
 import os
@@ -49,8 +49,8 @@ def restore(session: Session) -> None:
 def load_state(session: Session, checkpoint: Checkpoint) -> None:
     """Copy the states of a checkpoint into the session's optimizer and scaler.
 
-    The settings of the optimizer stay those of the recipe. Raises UserError when the states are of
-    another kind or shape.
+    The optimizer keeps the hyper-parameters of the recipe. Raises UserError if the kind or shape of
+    a state does not match.
     """
     state, path = checkpoint.read_state(), checkpoint.path / "state.pt"
     optimizer, scaler = session.optimizer, session.scaler
@@ -75,7 +75,7 @@ def load_state(session: Session, checkpoint: Checkpoint) -> None:
 
 
 def check_resumable(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> None:
-    """Raise UserError when resuming here would change an update's size, or leave a GPU idle."""
+    """Raise UserError if resuming here would change the size of an update or leave a GPU idle."""
     batches, now = checkpoint.meta["batches"], config.accumulate * ranks.size
     if now != batches:
         remedy = (

@@ -33,7 +33,7 @@ def learning_rate(config: TrainConfig, done: int, losses: Sequence[float] = ()) 
 
 
 def plateau(config: TrainConfig, losses: Sequence[float]) -> float:
-    """Return lr, multiplied by PLATEAU_FACTOR for each validation since one failed to improve.
+    """Return lr, multiplied by PLATEAU_FACTOR for each validation since the first without progress.
 
     A loss that is NaN counts as infinite.
     """
@@ -45,8 +45,8 @@ def plateau(config: TrainConfig, losses: Sequence[float]) -> float:
 def ends_early(config: TrainConfig, history: Sequence[Validation]) -> bool:
     """Return whether training ends before its last update.
 
-    It does when the learning rate of the schedule `plateau` has fallen below lr_end, and after
-    train.patience validations without a better score; NaN is worse than any other score.
+    True if the learning rate of the schedule `plateau` has fallen below lr_end, or if the last
+    train.patience validations have not improved the score; NaN is worse than any other score.
     """
     losses = [validation.loss for validation in history]
     if config.schedule == "plateau" and plateau(config, losses) < config.lr_end:

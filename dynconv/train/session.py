@@ -33,31 +33,31 @@ class Progress(NamedTuple):
 class Session:
     """Everything that updates read and change, from the start of a process to its end.
 
-    A checkpoint holds the model, the optimizer, the scaler, the progress and the history.
+    A checkpoint contains the model, the optimizer, the scaler, the progress and the history.
     """
 
     run: Path
     """the run directory"""
     recipe: Recipe
-    """with its precision decided"""
+    """train.precision is no longer auto"""
     task: Task
     ranks: Ranks
     vocabularies: Vocabularies
     corpus: Prepared
     examples: Examples
-    """what the task reads of the corpus"""
+    """what the task trains on"""
     valid: HeldOut
     model: nn.Module
     loss_of: nn.Module
     """the model's loss of a batch; under torchrun it also averages the gradients over ranks"""
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
-    """of a float16 loss; for other precisions it does nothing"""
+    """of the loss in float16; does nothing in other precisions"""
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""
     skipped: int = 0
-    """updates in a row that were left out because their numbers were not finite"""
+    """updates in a row that were skipped because loss or gradient was not finite"""
 
     def record(self, validation: Validation) -> None:
         """Add the validation that follows the updates so far."""
@@ -66,7 +66,7 @@ class Session:
 
 
 class UpdateStats(NamedTuple):
-    """The numbers that an update reports."""
+    """The statistics of one update."""
 
     loss: float
     """the sum over the target tokens of all ranks"""
@@ -75,6 +75,6 @@ class UpdateStats(NamedTuple):
     norm: float
     """of the gradient, before clipping"""
     scale: float
-    """of a float16 loss"""
+    """of the loss in float16"""
     stop: bool
-    """whether a signal to end has reached some rank"""
+    """whether any rank has received a signal to stop"""

@@ -36,7 +36,7 @@ from dynconv.train.update import TokenLoss, make_optimizer
 
 @contextmanager
 def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
-    """Turn an error of full memory into a UserError that names the remedy."""
+    """Turn an out-of-memory error into a UserError that names the remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -49,13 +49,13 @@ def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
 
 
 def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None = None) -> Session:
-    """Get everything ready for the next update: the first one, or that after the last checkpoint.
+    """Return a session that is ready for its first update, or for the one after its checkpoint.
 
-    Raises UserError when the directory holds the run of another recipe, the text has changed, or,
-    on every rank, when one of them has or sees something else than rank 0.
+    Raises UserError if the directory contains the run of another recipe or the text has changed;
+    also, on every rank, if the recipe or the text of any rank differs from that of rank 0.
     """
     ranks.agree(recipe, lambda ours, theirs: "; ".join(differences(theirs, ours, ())))
-    if recipe.decode.dictionary:  # a mistake in it must not wait until after training
+    if recipe.decode.dictionary:  # report a mistake in it before training, not after
         read_dictionary(Path(recipe.decode.dictionary))
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
     corpus = open_corpus(run, recipe, ranks)
@@ -86,15 +86,15 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     )
     ranks.on_rank_zero(lambda: record_start(session))
     restore(session)
-    session.loss_of = ranks.wrap(session.loss_of)  # which sends the weights of rank 0 to the others
+    session.loss_of = ranks.wrap(session.loss_of)  # broadcasts the weights of rank 0
     return session
 
 
 def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Recipe:
     """Prepare text and vocabulary of a new run, or check that an old one has the same recipe.
 
-    The text is copied from `prepared`, where that is given. Raises UserError when the directory is
-    none that a run may use: neither new, nor empty, nor a run's.
+    The text is copied from `prepared` if that is given. Raises UserError if the directory is not
+    new, empty or a run directory.
     """
     if not is_run(run):
         claim(run, "name another --run")
@@ -103,7 +103,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     text = prepared_dir(run, recipe)
     if not is_prepared(Path(recipe.data.corpus)):
         with scratch_folder(inside(run, ".part")) as scratch:
-            if text.exists():  # of a start that ended before its first checkpoint
+            if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):
                     raise UserError(f"{text / others[0]}: not made by dynconv: name another --run")
                 inside(run, DATA).rename(scratch / "old")
@@ -119,14 +119,14 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
 
 
 def prepare_corpus(recipe: Recipe, out: Path) -> Prepared:
-    """Encode the recipe's corpus, which is text, into a directory."""
+    """Encode the text of the recipe's corpus into a directory."""
     data = recipe.data
     size = recipe.model.vocab_size
     return prepare(data.corpus, data.source, data.target, size, out, data.vocabulary)
 
 
 def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> Prepared:
-    """Open the prepared text of a run and check that all ranks see the same."""
+    """Open the encoded text of a run and check that all ranks read the same."""
     if not ranks.is_rank_zero and not (run / VOCABULARY).exists():
         raise UserError(
             f"{run}: this process does not see the run directory of process 0: "
@@ -145,7 +145,7 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> Prepared:
 
 
 def check_text(corpus: Prepared, recipe: Recipe) -> None:
-    """Raise UserError when a prepared corpus is not what the recipe asks for."""
+    """Raise UserError if a prepared corpus is not what the recipe asks for."""
     data = recipe.data
     for key, prepared, requested in (
         ("data.source", corpus.source, data.source),
@@ -161,7 +161,7 @@ def check_text(corpus: Prepared, recipe: Recipe) -> None:
 
 
 def check_lengths(valid: HeldOut, max_positions: int | None) -> None:
-    """Raise UserError when validation needs more positions than that; None: no limit."""
+    """Raise UserError if a validation example exceeds `max_positions`; None means no limit."""
     longest = int(valid.examples.lengths(range(len(valid.examples))).max())
     if max_positions is not None and longest > max_positions:
         raise UserError(

@@ -1,4 +1,4 @@
-"""A trained model with what is needed to use it, loaded from a run directory."""
+"""Loads a trained model from a run directory, and evaluates it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from dynconv.train.run_directory import DATA, RECIPE, VOCABULARY, check_vocabula
 
 
 class TrainedModel(NamedTuple):
-    """A model and what is needed to use it."""
+    """A trained model with its recipe, vocabularies and checkpoint."""
 
     recipe: Recipe
     vocabularies: Vocabularies
@@ -49,7 +49,7 @@ class TrainedModel(NamedTuple):
     def text_directory(self) -> Path:
         """Return the directory of the run's text: its own copy, or the prepared corpus it read.
 
-        Raises UserError when that is another text, as a relative path may mean elsewhere.
+        Raises UserError if that is another text, as it may be for a relative path.
         """
         own, corpus = self.checkpoint.run / DATA, self.recipe.data.corpus
         if is_prepared(own):
@@ -69,7 +69,7 @@ class TrainedModel(NamedTuple):
 def load_model(run: Path, which: str = "best") -> TrainedModel:
     """Load a run's model in eval mode, with the weights of a checkpoint: best, last or a name.
 
-    Raises UserError when a file is missing, truncated, foreign or of another recipe.
+    Raises UserError if a file is missing or damaged, or belongs to another recipe.
     """
     if not (run / RECIPE).exists():
         raise UserError(f"{run}: no run directory (it has no recipe.yaml)")

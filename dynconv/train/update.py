@@ -1,4 +1,4 @@
-"""One update: its loss, its gradient, the optimizer, and numbers that are not finite."""
+"""Makes one update: loss, gradients, the optimizer's step, and values that are not finite."""
 
 import json
 import math
@@ -23,9 +23,9 @@ from dynconv.train.schedule import learning_rate
 from dynconv.train.session import Progress, Session, UpdateStats
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-"""of autocast, by train.precision; float32 runs without it"""
+"""autocast's dtype by train.precision; float32 runs without autocast"""
 SMALLEST_SCALE = 2.0**-10
-"""of a float16 loss; an overflow at this scale is not the scale's fault"""
+"""of the loss in float16; if gradients overflow even at this scale, it is not the cause"""
 
 
 class TokenLoss(nn.Module):
@@ -62,12 +62,12 @@ def make_update(
     )
     for group in optimizer.param_groups:
         group["lr"] = lr
-    # between ranks gradients stay in the buckets that are exchanged
+    # with several ranks, gradients stay in the buckets that DDP exchanges
     optimizer.zero_grad(set_to_none=ranks.size == 1)
     losses = backward(session.loss_of, data, scaler, ranks, log.watch)
     scaler.unscale_(optimizer)
     norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip or math.inf)
-    # the signal rides along, so that all ranks end after the same update
+    # the signal is summed in the same collective, so that all ranks stop after the same update
     loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending())
     norm = norm.item()
     finite = math.isfinite(loss + norm)
@@ -118,7 +118,7 @@ def backward(
 def make_optimizer(
     model: nn.Module, config: TrainConfig, device: torch.device
 ) -> tuple[torch.optim.Optimizer, torch.amp.GradScaler]:
-    """Return the optimizer and the gradient scaler as they are before the first update."""
+    """Return the optimizer and the gradient scaler in their initial state."""
     chosen = OPTIMIZERS[config.optimizer]
     names = ("lr", "weight_decay", *chosen.options)
     options = chosen.constants | {name: getattr(config, name) for name in names}
@@ -127,7 +127,7 @@ def make_optimizer(
 
 
 def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
-    """Return whether a smaller scale of the float16 loss may cure a gradient that is not finite."""
+    """Return whether a smaller scale of the float16 loss may make the gradient finite."""
     return scaler.is_enabled() and math.isfinite(loss) and scaler.get_scale() > SMALLEST_SCALE
 
 
@@ -148,7 +148,7 @@ def stop_with_text(
     ]
     path = inside(run, f"not-finite-{update:06d}-{session.ranks.rank}.json")
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
-    paths = session.ranks.gather(str(path))  # all are written before any rank leaves
+    paths = session.ranks.gather(str(path))  # waits until all are written
     raise UserError(
         f"{run}: loss {loss / data.tokens:g}, gradient norm {norm:g} at update {update}, after "
         "others that were skipped: continue from the last checkpoint with a lower train.lr or more "

@@ -1,4 +1,4 @@
-"""Loss and score on the validation split, and what follows from them."""
+"""Computes loss and score on the validation split, and decides whether training is finished."""
 
 import torch
 
@@ -11,9 +11,9 @@ from dynconv.train.update import TokenLoss
 
 @torch.inference_mode()
 def validate(session: Session) -> Validation:
-    """Run over the validation split once, in eval mode and float32; the ranks take turns.
+    """Return loss and score on the validation split, computed in eval mode and float32.
 
-    The sums are the same for any number of ranks.
+    Each rank takes a share of the batches; the result is the same for any number of ranks.
     """
     model, task, valid, ranks = session.model, session.task, session.valid, session.ranks
     model.eval()
