@@ -6,9 +6,9 @@
 // With i = K-1-j and Q = K-1-P the second is a conv of g with the kernel of each *input* row, read
 // backwards: dx[s] = sum_i w[s+i-Q,K-1-i] g[s+i-Q].
 //
-// STEPS positions go through all heads before the next ones, so that memory is read and written in
-// order, while rows of the next positions are asked for. Within a head STEPS x VECTORS sums stay
-// in registers, and each row of x that comes in is added to all of them.
+// STEPS positions are computed for all heads before the next ones, so memory is read and written in
+// order, and rows of the next positions are prefetched. Within a head, STEPS x VECTORS sums stay in
+// registers, and each row of x that is loaded is added to all of them.
 
 #include "vector.h"
 

@@ -3,9 +3,9 @@
 //   conv_grad_weight         dw[b,t,h,j] = sum_{c of h} g[b,t,c] x[b,t+j-P,c],  x = 0 outside [0,T)
 //   conv_grad_weight_shared  dw[h,j]     = sum_{b,t} of these
 //
-// Both take SLAB positions at a time, copied into blocks of BLOCK channels that lie side by side: at
-// 1,024 channels a head's rows lie 4 KiB apart and would push each other out of the first cache.
-// Whole rows are read in order, which memory rewards.
+// Both copy SLAB positions at a time into blocks of BLOCK adjacent channels: at 1,024 channels a
+// head's rows are 4 KiB apart and would evict each other from the L1 cache. The copy reads memory
+// in order.
 
 #include "vector.h"
 

@@ -1,5 +1,5 @@
-// One decoding step of a convolution: the window of row n lies scattered over `past` (slots, M, C),
-// since a beam search moves rows about; tap j reads row at[n,j] of slot j.
+// One decoding step of a convolution. The window of row n is scattered over `past` (slots, M, C),
+// because a beam search reorders rows: tap j reads row at[n,j] of slot j.
 //
 //   y[n,c] = sum_j w[n,head(c),j] past[j, at[n,j], c]
 

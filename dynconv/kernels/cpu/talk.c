@@ -4,10 +4,10 @@
 //
 // with the distances dl = min(left L, t) and dr = min(right R, T-1-t) of the window's edges from
 // its position, fl and gl the whole and the broken part of dl. A sum over a window is the
-// difference of two running sums; these start anew in each tile, so that they stay short and lose
-// no digits, and distances, unlike places, keep the fraction at any t.
+// difference of two running sums. They restart in each tile, so they stay short and lose no digits.
+// Distances, unlike positions, keep their fraction at any t.
 //
-//   dleft[b,t,h]  = (L/N) sum_{c of h} g[b,t,c] x[b,t-fl-1,c]    where 0 < left L < t is not whole
+//   dleft[b,t,h]  = (L/N) sum_{c of h} g[b,t,c] x[b,t-fl-1,c]    if 0 < left L < t is not whole
 //   dright        likewise with R and x[b,t+fr+1,c]
 //   dx            the difference array of all windows, added up along time
 

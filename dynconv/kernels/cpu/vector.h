@@ -1,6 +1,6 @@
 // The processor's vectors, through the vector extensions that GCC and Clang share.
 //
-// Compiled once for each dtype: `stored` is what lies in memory, `real` what sums are made of.
+// Compiled once per dtype: `stored` is the type in memory, `real` the type of sums.
 // -DBF16 stores bfloat16 and sums in float; otherwise REAL (float or double) is both.
 
 #include <math.h>
@@ -147,13 +147,13 @@ INLINE void fence(void) {  // streamed stores are done before another thread may
 #endif
 }
 
-// Will so many numbers have left the caches before they are read again?
+// Return whether this many elements leave the caches before they are read again.
 INLINE int large(long count) { return count * (long)sizeof(stored) > 16 << 20; }
 
 // Can y be streamed, R channels a head? Every vector must be whole and aligned.
 INLINE int streams(const stored *y, long R) { return R % W == 0 && (uintptr_t)y % BYTES == 0; }
 
-// Ask for n numbers from p on to be brought near; a wrong address does no harm.
+// Prefetch n elements from p on; a wrong address does no harm.
 INLINE void ask(const stored *p, long n) {
   for (long i = 0; i < n; i += 64 / (long)sizeof(stored)) __builtin_prefetch(p + i, 0, 2);
 }
@@ -167,7 +167,7 @@ INLINE void unpack(real *out, long width, const stored *x, long groups, long n) 
     for (long c = 0; c < width; c += W) put(out + c, c < n ? load_first(x + c, n - c) : (vec){});
 }
 
-// Rows of one job in reals: as they lie, or copied when their dtype or their width asks for it.
+// Rows of one job in reals: in place, or copied if their dtype or their width requires it.
 typedef struct {
   const real *at;  // the first row
   long stride, width;  // from row to row, from head to head

@@ -12,7 +12,7 @@
 template <bool BACKWARD>
 __device__ __forceinline__ int token(int i, int T) { return BACKWARD ? T - 1 - i : i; }
 
-// v1. A thread takes one channel and walks the whole sentence: B C threads, too few for a GPU.
+// v1. Each thread walks one channel of a whole sentence: B C threads, too few for a GPU.
 template <typename Number, bool BACKWARD>
 __global__ void cumulative_mean_v1(const Number* x, Number* out, int B, int T, int C,
                                    long long x_batch, long long x_time) {

@@ -1,4 +1,4 @@
-// What every kernel needs: number formats and vectors of channels.
+// What every kernel needs: number types and vectors of channels.
 // It includes no header, so that NVRTC compiles the kernels with nothing else installed.
 
 #ifdef SIMULATED  // simulate.h defines DYNAMIC_SHARED and shared_cast, with checks

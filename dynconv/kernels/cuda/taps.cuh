@@ -1,18 +1,18 @@
 // The weights of a warp's TILE positions and their way through shared memory.
 //
-// They lie there as [head][tap][position]: at one tap the lanes of a head need the weights of TILE
+// Their layout is [head][tap][position]: at one tap the lanes of a head need the weights of TILE
 // positions, and read them 16 bytes at a time, all lanes of the head the same.
 
 template <typename Number>
 constexpr int QUAD = VECTOR_BYTES / sizeof(Sum<Number>);  // numbers in 16 bytes
 
-// 16 more bytes for each head, so that two heads' weights lie in different banks.
+// 16 more bytes for each head, so that two heads' weights are in different banks.
 template <typename Number>
 __device__ __forceinline__ int tap_index(int head, int k, int a, int chunk) {
   return head * (chunk * TILE + QUAD<Number>) + k * TILE + a;
 }
 
-// Where the weights of this warp lie, of as many heads.
+// Return the weights of this warp, which has this many heads.
 template <typename Pointer>
 __device__ __forceinline__ Pointer warp_taps(Pointer shared, int heads, int chunk) {
   constexpr int quad = VECTOR_BYTES / sizeof(*shared);
