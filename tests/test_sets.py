@@ -13,10 +13,11 @@ from raw_sets import lines, put, sgm
 from dynconv import cli
 from dynconv.errors import UserError
 from dynconv.files import claim, locked
-from dynconv.text import Pairs, open_prepared, sets
+from dynconv.text import Pairs, open_prepared
 from dynconv.text.corpus import stream_lines
+from dynconv.text.fetch import unpack_corpus
 from dynconv.text.manifest import find_corpus
-from dynconv.text.sets import iwslt, steps
+from dynconv.text.sets import build_corpus, corpus_text, iwslt, steps
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.steps import (
     find_raw,
@@ -170,7 +171,7 @@ def test_iwslt_is_built_as_by_hand(tmp_path, capsys):
     pairs[4:4] = [("Eins, zwei.", "One."), ("", "Nothing."), (long, long)]  # cleaned away
     talks(tmp_path / "raw", pairs)
     out = tmp_path / "data" / "out"
-    counts = sets.build_corpus("iwslt14-de-en", tmp_path / "raw", out)
+    counts = build_corpus("iwslt14-de-en", tmp_path / "raw", out)
     assert counts == {"train": 45, "valid": 2, "test": 10}
     # 2 + 45 clean lines: numbers 23 and 46 are the 21st and the 44th sentence
     assert lines(out, "valid.de") == ["satz nummer 21 .", "satz nummer 44 ."]
@@ -193,19 +194,19 @@ def test_iwslt_is_built_as_by_hand(tmp_path, capsys):
 
 def test_a_set_that_is_there_is_not_built_again(tmp_path):
     talks(tmp_path / "raw", numbered(30))
-    counts = sets.build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
-    assert sets.build_corpus("iwslt14-de-en", tmp_path / "gone", tmp_path / "out") == counts
+    counts = build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
+    assert build_corpus("iwslt14-de-en", tmp_path / "gone", tmp_path / "out") == counts
     put(tmp_path, "mine/notes.txt", "x")
     with pytest.raises(UserError, match="something else is there"):
-        sets.build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "mine")
+        build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "mine")
 
 
 def test_known_numbers_of_lines_pass_without_a_warning(tmp_path, capsys, monkeypatch):
     talks(tmp_path / "raw", numbered(30))
     counts = {"train": 31, "valid": 1, "test": 10}
-    entry = replace(sets.find_corpus("iwslt14-de-en"), sentences=counts)
-    monkeypatch.setattr(sets, "find_corpus", lambda name: entry)
-    sets.build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
+    entry = replace(find_corpus("iwslt14-de-en"), sentences=counts)
+    monkeypatch.setattr("dynconv.text.sets.build.find_corpus", lambda name: entry)
+    build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
     assert capsys.readouterr().err == ""
 
 
@@ -226,7 +227,7 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
     assert "iwslt14-de-en has no side fr: it has de, en" in capsys.readouterr().err
     assert cli.main([*prepare, *more]) == 0
     said = capsys.readouterr()
-    assert "prepared/iwslt14-de-en-text: text of an earlier preparation\n" in said.out
+    assert "prepared/iwslt14-de-en-text: using the text that was built before\n" in said.out
     assert "the same? remove prepared/iwslt14-de-en-text to make it again\n" in said.err
     made = ["iwslt14-de-en", "iwslt14-de-en-text", "more"]
     assert sorted(path.name for path in (tmp_path / "prepared").iterdir()) == made
@@ -239,7 +240,7 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
 
 def build_fails(raw, out, name="iwslt14-de-en") -> str:
     with pytest.raises(UserError) as error:
-        sets.build_corpus(name, raw, out)
+        build_corpus(name, raw, out)
     assert "\n" not in str(error.value) and not out.exists()
     return str(error.value)
 
@@ -258,7 +259,7 @@ def test_a_missing_raw_file_is_named_with_the_remedy(tmp_path):
 @pytest.mark.parametrize("build", ["-", "", ".", "iwslt", "iwslt.", "iwslt.no", "no.no", "a.b.c"])
 def test_a_wrong_builder_in_the_manifest(build, tmp_path, monkeypatch):
     entry = replace(find_corpus("iwslt14-de-en"), build=build)
-    monkeypatch.setattr(sets, "find_corpus", lambda name: entry)
+    monkeypatch.setattr("dynconv.text.sets.build.find_corpus", lambda name: entry)
     message = build_fails(tmp_path, tmp_path / "out")
     assert f"corpus iwslt14-de-en: build {build!r} is no NAME.FUNCTION of dynconv/text/" in message
 
@@ -276,30 +277,30 @@ def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, mon
     raw, text = tmp_path / "raw", tmp_path / "text"
     fetch = ["data", "fetch", "iwslt14-de-en", "--from", str(tmp_path), "--out", str(raw)]
     assert cli.main(fetch) == 0
-    find_raw(sets.unpack_corpus("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
+    find_raw(unpack_corpus("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
     message = build_fails(raw, text)
     remedy = f"remove the folder de-en; then dynconv data fetch iwslt14-de-en --out {raw}, or"
     assert f"in {raw} {remedy}" in message
-    assert message.endswith("; should that not help, remove de-en.tgz, too")
+    assert message.endswith("; if that does not help, also remove de-en.tgz")
     shutil.rmtree(raw / "de-en")
     assert cli.main(fetch) == 0
-    assert sets.corpus_text("iwslt14-de-en", raw, text)["test"] == 10
+    assert corpus_text("iwslt14-de-en", raw, text)["test"] == 10
 
 
 def test_two_preparations_at_once(tmp_path, monkeypatch):
     raw, out = tmp_path / "raw", tmp_path / "out"
     talks(raw, numbered(30))
     with locked(tmp_path / "out.lock", "-"):
-        assert f"{out}: another preparation makes it (process" in build_fails(raw, out)
+        assert f"{out}: another process builds it (process" in build_fails(raw, out)
 
     @contextmanager
     def late(*_):  # the lock of one that has just ended
         monkeypatch.undo()
-        sets.build_corpus("iwslt14-de-en", raw, out)
+        build_corpus("iwslt14-de-en", raw, out)
         yield
 
-    monkeypatch.setattr(sets, "locked", late)
-    assert sets.build_corpus("iwslt14-de-en", tmp_path / "nowhere", out)["test"] == 10
+    monkeypatch.setattr("dynconv.text.sets.build.locked", late)
+    assert build_corpus("iwslt14-de-en", tmp_path / "nowhere", out)["test"] == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "raw"]
 
 
@@ -341,7 +342,7 @@ class Killed(BaseException):
 def test_killed_anywhere_it_goes_on_from_the_finished_files(tmp_path, monkeypatch, after):
     raw, whole, out = tmp_path / "raw", tmp_path / "whole", tmp_path / "out"
     talks(raw, numbered(30))
-    sets.build_corpus("iwslt14-de-en", raw, whole)
+    build_corpus("iwslt14-de-en", raw, whole)
     calls = []
 
     def counted(line, language):
@@ -352,11 +353,11 @@ def test_killed_anywhere_it_goes_on_from_the_finished_files(tmp_path, monkeypatc
 
     monkeypatch.setattr(iwslt, "tokenize", counted)  # 2 x 32 lines of training, then 20 of tests
     with pytest.raises(Killed):
-        sets.build_corpus("iwslt14-de-en", raw, out)
+        build_corpus("iwslt14-de-en", raw, out)
     assert not out.exists()
     calls.clear()
     monkeypatch.setattr(iwslt, "tokenize", lambda *a: calls.append(a) or tokenize(*a))
-    sets.build_corpus("iwslt14-de-en", raw, out)
+    build_corpus("iwslt14-de-en", raw, out)
     done = {20: 0, 40: 32, 70: 68}[after]  # lines of whole files, of 32 or 2, before the kill
     assert len(calls) == 2 * 32 + 5 * 2 * 2 - done
     for path in whole.iterdir():
@@ -369,7 +370,7 @@ def test_a_stage_older_than_its_raw_file_is_made_again(tmp_path):
     claim(tmp_path / "out.part", "-")
     path = put(tmp_path, "out.part/stages/de-en-train.tags.de-en.de", *["old"] * 32)
     os.utime(path, (1, 1))
-    sets.build_corpus("iwslt14-de-en", raw, out)
+    build_corpus("iwslt14-de-en", raw, out)
     assert "old" not in lines(out, "train.de")
 
 

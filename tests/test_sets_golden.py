@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from raw_sets import lines, put, sgm
 
-from dynconv.text import sets
-from dynconv.text.sets import iwslt
+from dynconv.text.sets import build_corpus, iwslt
 
 ROOT = Path(__file__).parents[1]
 SENTENCE = re.compile(r"(\w+) \. ([^\W\d_])")
@@ -43,7 +42,7 @@ def rebuilt(real: Path, tmp_path: Path) -> dict[str, list[tuple[str, str]]]:
             part = text["test"][number * 1350 : (number + 1) * 1350]
             sgm(raw, f"de-en/IWSLT14.{name}.de-en.{side}.xml", *part)
     counts = {"train": 6967, "valid": 316, "test": 6750}
-    assert sets.build_corpus("iwslt14-de-en", raw, out) == counts
+    assert build_corpus("iwslt14-de-en", raw, out) == counts
     found = {f"test.{side}": lines(out, f"test.{side}") for side in iwslt.LANGUAGES}
     for side in iwslt.LANGUAGES:  # every 23rd of the clean pairs: put them back in their places
         valid, train = iter(lines(out, f"valid.{side}")), iter(lines(out, f"train.{side}"))

@@ -8,8 +8,8 @@ from raw_sets import lines, put
 from dynconv import cli
 from dynconv.errors import UserError
 from dynconv.tasks.translation import all_references
-from dynconv.text import sets
 from dynconv.text.manifest import read_manifest
+from dynconv.text.sets import build_corpus
 
 RAW = {name: entry for name, entry in read_manifest().items() if not entry.shipped}
 ODD = "a\u2028b\x0c c\u00a0"
@@ -24,7 +24,7 @@ def test_billion_word_takes_shards_in_order(tmp_path):
     for shard in range(3):
         name = f"news.en.heldout-{shard:05}-of-00050"
         put(raw, f"{top}/heldout-monolingual.tokenized.shuffled/{name}", f"Held {shard} .")
-    assert sets.build_corpus("billion-word", raw, out) == {"train": 6, "valid": 1, "test": 1}
+    assert build_corpus("billion-word", raw, out) == {"train": 6, "valid": 1, "test": 1}
     assert lines(out, "train.txt") == ["Shard 1 .", ODD, "Shard 2 .", ODD, "Shard 99 .", ODD]
     assert lines(out, "test.txt") == ["Held 0 ."] and lines(out, "valid.txt") == ["Held 1 ."]
 
@@ -34,7 +34,7 @@ def test_wikitext_keeps_blank_lines(tmp_path):
     for split in ("train", "valid", "test"):
         text = (" ", f" = Title {split} = ", " ", " A @-@ b <unk> . ")
         put(raw, f"wikitext-103-v1/wikitext-103/wiki.{split}.tokens", *text)
-    assert sets.build_corpus("wikitext-103", raw, out) == {"train": 4, "valid": 4, "test": 4}
+    assert build_corpus("wikitext-103", raw, out) == {"train": 4, "valid": 4, "test": 4}
     assert lines(out, "test.txt") == ["", "= Title test =", "", "A @-@ b <unk> ."]
 
 
@@ -55,7 +55,7 @@ def newspapers(raw):
 def test_cnn_dailymail_is_built_as_by_hand(tmp_path):
     raw, out = tmp_path / "raw", tmp_path / "out"
     newspapers(raw)
-    assert sets.build_corpus("cnn-dailymail", raw, out) == {"train": 1, "valid": 1, "test": 1}
+    assert build_corpus("cnn-dailymail", raw, out) == {"train": 1, "valid": 1, "test": 1}
     assert lines(out, "train.article") == ["( cnn ) it 's a . no full stop ."]
     assert lines(out, "train.summary") == ["first one . second one !"]
     assert lines(out, "valid.article") == [" ".join(["w"] * 400)]
@@ -67,7 +67,7 @@ def test_a_missing_story_is_named_by_its_address(tmp_path):
     with pytest.raises(
         UserError, match="the story of http://nowhere: in .*raw remove the folder cnn_st"
     ):
-        sets.build_corpus("cnn-dailymail", tmp_path / "raw", tmp_path / "out")
+        build_corpus("cnn-dailymail", tmp_path / "raw", tmp_path / "out")
 
 
 def gigaword(raw):
@@ -82,7 +82,7 @@ def gigaword(raw):
 def test_gigaword_is_copied_unchanged(tmp_path):
     raw, out = tmp_path / "raw", tmp_path / "out"
     gigaword(raw)
-    assert sets.build_corpus("gigaword", raw, out) == {"train": 2, "valid": 1, "test": 2}
+    assert build_corpus("gigaword", raw, out) == {"train": 2, "valid": 1, "test": 2}
     assert lines(out, "train.article") == ["article ## .", "b"]
     assert lines(out, "valid.summary") == ["title"]
     assert lines(out, "test.article") == ["test article", "UNK"]
@@ -93,13 +93,13 @@ def test_duc_has_four_references(tmp_path):
     put(raw, "input.txt", "one", "two")
     for number in range(4):
         put(raw, f"task1_ref{number}.txt", f"head {number}", "h")
-    assert sets.build_corpus("duc-2004", raw, out) == {"test": 2}
+    assert build_corpus("duc-2004", raw, out) == {"test": 2}
     assert lines(out, "test.article") == ["one", "two"]
     assert lines(out, "test.summary") == ["head 0", "h"]
     assert lines(out, "test.summary3") == ["head 3", "h"]
     put(raw, "task1_ref2.txt", "only one")
     with pytest.raises(UserError, match="input.txt has 2 lines but .*task1_ref2.txt has 1"):
-        sets.build_corpus("duc-2004", raw, tmp_path / "other")
+        build_corpus("duc-2004", raw, tmp_path / "other")
 
 
 @pytest.mark.parametrize("name", RAW)
@@ -107,7 +107,7 @@ def test_nothing_there_names_the_file_and_the_remedy(tmp_path, name):
     if name == "wmt17-zh-en":
         pytest.importorskip("jieba")
     with pytest.raises(UserError, match=f"dynconv data fetch {name}.*--from DIR"):
-        sets.build_corpus(name, tmp_path / "raw", tmp_path / "out")
+        build_corpus(name, tmp_path / "raw", tmp_path / "out")
 
 
 def test_every_set_counts_the_lines_of_its_test():

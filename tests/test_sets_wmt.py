@@ -7,7 +7,7 @@ import pytest
 from raw_sets import lines, put, sgm
 
 from dynconv.errors import UserError
-from dynconv.text import sets
+from dynconv.text.sets import build_corpus, corpus_text
 
 
 def numbered(raw, corpus: str, first: int, last: int, *languages: str):
@@ -27,7 +27,7 @@ def test_wmt16_en_de_joins_the_subwords(tmp_path):
         put(raw, f"{name}.bpe.32000.en", f"{text} un@@ der@@ stood .", "x")
         put(raw, f"{name}.bpe.32000.de", f"{text} ver@@ stan@@ den .", "y")
     put(raw, "newstest2014.tok.de", "not this one")
-    counts = sets.build_corpus("wmt16-en-de", tmp_path / "raw", out)
+    counts = build_corpus("wmt16-en-de", tmp_path / "raw", out)
     assert counts == {"train": 2, "valid": 2, "test": 2}
     assert lines(out, "train.de") == ["a verstanden .", "y"]
     assert lines(out, "valid.en") == ["b understood .", "x"]
@@ -43,7 +43,7 @@ def test_wmt14_en_de_splits_before_it_cleans(tmp_path):
     put(raw, "training-parallel-nc-v9/training/news-commentary-v9.fr-en.en", "not this one")
     news(raw, "newstest2014-deen", "en", "de", folder="test-full/test-full")
     news(raw, "newstest2014-deen", "en", "de", folder="dev/dev")  # a second copy
-    counts = sets.build_corpus("wmt14-en-de", raw, out)
+    counts = build_corpus("wmt14-en-de", raw, out)
     # line 100 is the first of Common Crawl, its blank second is cleaned away, 200 is held out too
     assert counts == {"train": 198, "valid": 2, "test": 1}
     dashes = "&quot; A @-@ b &quot; well @-@ known ( it &apos;s )"
@@ -68,7 +68,7 @@ def test_wmt14_en_fr_cleans_by_words_and_reads_packed_files(tmp_path):
         path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     news(raw, "newstest2014-fren", "en", "fr")
-    assert sets.build_corpus("wmt14-en-fr", raw, out) == {"train": 1334, "valid": 1, "test": 1}
+    assert build_corpus("wmt14-en-fr", raw, out) == {"train": 1334, "valid": 1, "test": 1}
     assert lines(out, "valid.en") == [" ".join(["w"] * 175)]  # line 1333
     assert lines(out, "train.fr")[-3:] == ["l&apos; art", "fr 1336 .", "fr 1337 ."]
     assert lines(out, "train.en")[-3:] == ["l &apos;art", "en 1336 .", "en 1337 ."]
@@ -82,7 +82,7 @@ def test_wmt16_en_ro_writes_commas_below_and_keeps_diacritics(tmp_path):
     put(raw, "corpus.bt.en-ro.en/corpus.bt.en-ro.en", "hundred", "x " * 9)
     put(raw, "corpus.bt.en-ro.ro/corpus.bt.en-ro.ro", "o sută", "x")
     news(raw, "newstest2016-enro", "en", "ro", folder="dev/dev")
-    assert sets.build_corpus("wmt16-en-ro", raw, out) == {"train": 100, "valid": 1, "test": 1}
+    assert build_corpus("wmt16-en-ro", raw, out) == {"train": 100, "valid": 1, "test": 1}
     assert lines(out, "train.ro")[98:] == ["Și țara spune : &quot; da &quot; .", "x"]
     assert lines(out, "train.en")[98] == "They say : &quot; yes . &quot;"
     assert lines(out, "valid.ro") == ["o sută"]
@@ -105,15 +105,15 @@ def test_wmt17_zh_en_segments_chinese(tmp_path, monkeypatch):
     chinese(raw)
     pairs = SimpleNamespace(cut=lambda text: [text[i : i + 2] for i in range(0, len(text), 2)])
     monkeypatch.setitem(sys.modules, "jieba", pairs)
-    assert sets.build_corpus("wmt17-zh-en", raw, out) == {"train": 5, "valid": 1, "test": 1}
+    assert build_corpus("wmt17-zh-en", raw, out) == {"train": 5, "valid": 1, "test": 1}
     assert lines(out, "train.zh")[3:] == ["你好 世界", "书"]
     assert lines(out, "train.en")[2:] == ["en 3 .", "hello world", "book"]
 
 
 def test_chinese_without_jieba_is_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(sets, "find_spec", lambda name: None)
+    monkeypatch.setattr("dynconv.text.sets.build.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'dynconv\[chinese\]'"):
-        sets.corpus_text("wmt17-zh-en", tmp_path / "raw", tmp_path / "out")  # nothing is unpacked
+        corpus_text("wmt17-zh-en", tmp_path / "raw", tmp_path / "out")  # nothing is unpacked
 
 
 @pytest.mark.parametrize("gone", ["commoncrawl.fr-en.fr", "newstest2014-fren-ref.fr.sgm"])
@@ -125,5 +125,5 @@ def test_a_missing_part_is_named_before_any_work(tmp_path, gone):
     news(raw, "newstest2014-fren", "en", "fr")
     next(raw.rglob(gone)).unlink()
     with pytest.raises(UserError, match=rf"no .*{gone} there.*dynconv data fetch wmt14-en-fr"):
-        sets.build_corpus("wmt14-en-fr", raw, tmp_path / "out")
+        build_corpus("wmt14-en-fr", raw, tmp_path / "out")
     assert not (tmp_path / "out.part/stages").exists()

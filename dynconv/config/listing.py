@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dynconv.config.load import load_experiments, load_recipe, shipped_recipes
 from dynconv.config.recipe import Recipe
+from dynconv.config.table import align
 
 WIDTH = 140
 """maximum number of characters of a line"""
@@ -69,11 +70,9 @@ def read_comment(path: Path) -> str:
 
 def table(rows: list[tuple[str, ...]]) -> str:
     """Align columns; drop empty ones, and shorten the last to fit WIDTH."""
-    *columns, _ = zip(*rows, strict=True)
-    widths = [max(map(len, column)) for column in columns]
-    widths = [width + 2 if width else 0 for width in widths]
-    lines = []
-    for *cells, last in rows:
-        start = "  " + "".join(map(str.ljust, cells, widths))
-        lines.append(start + textwrap.shorten(last, WIDTH - len(start), placeholder=" ..."))
-    return "\n".join(lines)
+    *columns, last = zip(*rows, strict=True)
+    starts = align(zip(*filter(any, columns), [""] * len(rows), strict=True))
+    return "\n".join(
+        f"  {start}{textwrap.shorten(cell, WIDTH - 2 - len(start), placeholder=' ...')}"
+        for start, cell in zip(starts, last, strict=True)
+    )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dynconv.config.table import align
 from dynconv.errors import UserError, nearest, shown
 from dynconv.paths import data_dir, raw_dir
 
@@ -123,8 +124,7 @@ def corpus_table() -> str:
         counts = " / ".join(counts) if lines else "not counted"
         languages = "-".join(entry.languages)
         rows.append((entry.name, entry.kind, languages, counts, entry.licence, entry.status))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(align(rows))
 
 
 def find_corpus(name: str) -> Entry:

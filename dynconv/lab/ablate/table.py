@@ -4,6 +4,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from dynconv.config import AnyModelConfig, ConvS2SConfig, Experiment
+from dynconv.config.table import align
 from dynconv.lab.ablate.run import DIVERGES, Run
 from dynconv.models import count_parameters
 
@@ -84,9 +85,6 @@ def table(entry: dict[str, Any]) -> str:
                 row["published"] or "",
             )
         )
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [f"{numbers['ablation']}: {numbers['source']}", numbers["metric"]]
-    for name, *cells, last in lines:
-        middle = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:-1], strict=True))
-        text.append("  ".join([f"{name:{widths[0]}}", *middle, last]).rstrip())
-    return "\n".join(text)
+    about = [f"{numbers['ablation']}: {numbers['source']}", numbers["metric"]]
+    aligned = align(lines, right=range(1, len(lines[0])))
+    return "\n".join([*about, *map(str.rstrip, aligned)])

@@ -1,0 +1,112 @@
+"""Builds a corpus by the function that its manifest entry names, `build: NAME.FUNCTION`.
+
+FUNCTION(raw, out) of sets/NAME.py writes out/SPLIT.SUFFIX, and returns the number of lines of each
+split.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from dynconv.config.schema import Count, validate
+from dynconv.errors import UserError, shown
+from dynconv.files import MARK, claim, locked, refusal
+from dynconv.text.fetch import unpack_corpus
+from dynconv.text.manifest import Entry, find_corpus
+from dynconv.text.sets.steps import Missing
+
+
+def corpus_text(name: str, raw: Path | None, out: Path) -> dict[str, int]:
+    """Unpack the archives of a corpus and build its text, unless `out` contains it already.
+
+    raw  the directory of the fetched archives; None: data/raw/NAME
+    """
+    if not (out / "counts.json").is_file():
+        if name == "wmt17-zh-en" and find_spec("jieba") is None:
+            raise UserError(
+                "Chinese has no spaces between words; to find them: pip install 'dynconv[chinese]'"
+            )
+        raw = unpack_corpus(name, raw)
+    return build_corpus(name, raw, out)
+
+
+def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
+    """Build the text of a corpus in the manifest and return the number of lines per split.
+
+    raw  the directory of the unpacked archives
+    out  the new directory, called OUT.part until it is complete; an interrupted build resumes there
+
+    Raises UserError if a raw file is missing, is in the wrong language, or has fewer lines than its
+    translation, and if the disk cannot be written. Prints a warning if a split does not have the
+    published number of lines.
+    """
+    entry = find_corpus(name)
+    record, part = out / "counts.json", out.with_name(out.name + ".part")
+    if record.is_file():
+        print(f"{out}: using the text that was built before")
+    elif out.exists():
+        raise UserError(f"{out} is not a built corpus: remove it, or give another directory")
+    else:
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with locked(
+                out.with_name(out.name + ".lock"), f"{out}: another process is building it"
+            ):
+                if not record.is_file():  # else another process has just finished it
+                    _write(entry, raw, part)
+                    os.replace(part, out)
+                    (out / MARK).unlink()
+        except Missing as error:
+            raise UserError(f"{error}: {_remedy(entry, raw)}") from None
+        except OSError as error:
+            why = refusal(error, "give another --out DIR")
+            raise UserError(f"{part}: cannot write there: {why}") from None
+    counts = json.loads(record.read_text(encoding="utf-8"))
+    for split, expected in entry.sentences.items():
+        if (lines := counts.get(split, 0)) != expected:
+            print(
+                f"dynconv: {name}: {lines:,} lines in split {split} instead of {expected:,}: are "
+                f"the raw files complete? remove {out} to build it again",
+                file=sys.stderr,
+            )
+    return counts
+
+
+def _write(entry: Entry, raw: Path, part: Path) -> None:
+    build = find_builder(entry)
+    claim(part, "move it elsewhere, or give another --out")
+    counts = validate(dict[str, Count], build(raw, part), f"{entry.build} must return line counts")
+    if not any(counts.values()):
+        raise Missing(f"{raw}: its files contain no usable line")
+    shutil.rmtree(part / "stages", ignore_errors=True)
+    (part / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
+
+
+def find_builder(entry: Entry) -> Callable[[Path, Path], dict[str, int]]:
+    """Return the function that the entry `build` names; UserError if there is none."""
+    name, _, function = entry.build.partition(".")
+    module = f"dynconv.text.sets.{name}"
+    build = getattr(import_module(module), function, None) if name and find_spec(module) else None
+    if build is None:
+        raise UserError(
+            f"manifest.yaml: corpus {entry.name}: build {shown(entry.build)} is no NAME.FUNCTION "
+            "of dynconv/text/sets"
+        )
+    return build
+
+
+def _remedy(entry: Entry, raw: Path) -> str:
+    """Return how to get raw files again: `fetch` skips an archive whose folder exists."""
+    archives = {file.stem: file for file in entry.files if (raw / file.stem).is_dir()}
+    where = "" if raw == entry.directory else f" --out {raw}"
+    again = f"dynconv data fetch {entry.name}{where}, or the same with --from DIR for your own copy"
+    if not archives:
+        return again
+    doubtful = ", ".join(file.name for file in archives.values() if not file.checksums)
+    more = f"; if that does not help, also remove {doubtful}" if doubtful else ""
+    return f"in {raw} remove the folder {' or '.join(archives)}; then {again}{more}"
