@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 from dynconv.lab import simulate
-from dynconv.text.manifest import SPLITS, Entry, read_manifest
+from dynconv.text.manifest import SPLITS, CorpusEntry, read_manifest
 
 DATA = (ROOT / "book/data.md").read_text(encoding="utf-8")
 CUDA = (ROOT / "book/cuda_on_a_cpu.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ KINDS = {
 }
 
 
-def line(entry: Entry) -> str:
+def line(entry: CorpusEntry) -> str:
     known = entry.sentences
     counts = ", ".join(f"{known[split]:,}" if split in known else "–" for split in SPLITS)
     return f"| `{entry.name}` | {KINDS[entry.kind]} | {counts} | {entry.licence} |"

@@ -7,7 +7,7 @@ import pytest
 from dynconv import cli
 from dynconv.config import load_recipe
 from dynconv.config.listing import recipe_names
-from dynconv.lab.dry_run import narrow, rehearse
+from dynconv.lab.dry_run import dry_run, narrow
 
 SHIPPED = recipe_names()
 
@@ -15,7 +15,7 @@ SHIPPED = recipe_names()
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_recipe_is_rehearsed(name):
     recipe = load_recipe(name)
-    report = list(rehearse(recipe))
+    report = list(dry_run(recipe))
     heads = [line.split()[0] for line in report]
     expected = ["parameters", "text", "rehearsal", "scored"]
     assert heads == ["published"] * len(recipe.published) + expected
@@ -47,4 +47,4 @@ def test_the_copy_keeps_every_switch():
 
 def test_a_recipe_that_cannot_train_is_not_passed(recipe):
     with pytest.raises(ValueError, match="loss nan"):
-        list(rehearse(replace(recipe, train=replace(recipe.train, lr=1e12, lr_start=1e12, skip=0))))
+        list(dry_run(replace(recipe, train=replace(recipe.train, lr=1e12, lr_start=1e12, skip=0))))

@@ -14,9 +14,9 @@ from dynconv.errors import UserError
 from dynconv.lab import estimate
 from dynconv.lab.bench import measure
 from dynconv.lab.estimate import (
+    AllocationTracker,
     BatchShape,
-    LikeGpu,
-    LiveBytes,
+    GpuMemoryMode,
     batch_cost,
     count_epoch,
     estimate_costs,
@@ -60,14 +60,14 @@ def allocated(recipe: Recipe, shape: BatchShape) -> int:
 
 ALL = [(m, p) for m in ("dynamic", "light", "attention", "talk") for p in ("float32", "bfloat16")]
 # float16 has no C kernels: PyTorch's ways run, and TaLK's asks for a number
-LIKE_GPU = [(LikeGpu, *each) for each in [*ALL, ("talk", "float16")]]
+LIKE_GPU = [(GpuMemoryMode, *each) for each in [*ALL, ("talk", "float16")]]
 AS_IT_IS = [(nullcontext, "dynamic", "float32"), (nullcontext, "attention", "bfloat16")]
 
 
 @pytest.mark.parametrize(("like", "mixer", "precision"), LIKE_GPU + AS_IT_IS)
 def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, precision):
     recipe = with_mixer(recipe, mixer, precision)
-    monkeypatch.setattr(estimate, "LikeGpu", like)
+    monkeypatch.setattr(estimate, "GpuMemoryMode", like)
     shapes = [BatchShape(40, 10), BatchShape(4, 100)]
     if (mixer, precision) == ("dynamic", "float32"):
         shapes.append(BatchShape(1, 5))  # the new gradients are more than the activations
@@ -85,13 +85,13 @@ def test_logits_are_counted(recipe):
     larger_bytes = batch_cost(larger, shape).bytes
     more = larger_bytes - batch_cost(recipe, shape).bytes
     assert more > 400 * 3900 * 4 * 2  # in float32, and their gradient
-    with LikeGpu("bfloat16"):
+    with GpuMemoryMode("bfloat16"):
         assert larger_bytes == pytest.approx(allocated(larger, shape), rel=0.01)
 
 
 def test_storages_count_once_and_until_they_end():
     x = torch.zeros(1000)
-    with LiveBytes() as live:
+    with AllocationTracker() as live:
         y = x.exp()
         assert live.held == x.nbytes
         y = [y.view(10, 100), y.exp()]
@@ -104,14 +104,14 @@ def test_storages_count_once_and_until_they_end():
 
 def test_dropout_and_softmax_keep_what_a_gpu_keeps():
     x = torch.randn(1000, requires_grad=True)
-    with LikeGpu("float32"), measure.record_saved_tensors([x]) as kept:
+    with GpuMemoryMode("float32"), measure.record_saved_tensors([x]) as kept:
         y = F.dropout(x, 0.1)
     assert sum(kept.values()) == 1000
     torch.testing.assert_close(y[y != 0], x[y != 0] / 0.9)
-    with LikeGpu("bfloat16"), torch.autocast("cpu", torch.bfloat16):
+    with GpuMemoryMode("bfloat16"), torch.autocast("cpu", torch.bfloat16):
         assert x.bfloat16().softmax(dim=0).dtype == torch.float32
         assert F.dropout(x, 0.0) is x
-    with LikeGpu("float32"):
+    with GpuMemoryMode("float32"):
         assert x.bfloat16().softmax(dim=0).dtype == torch.bfloat16
 
 

@@ -13,7 +13,7 @@ from dynconv import cli
 from dynconv.config import load_recipe
 from dynconv.decode import greedy
 from dynconv.lab import export
-from dynconv.lab.export import pack, pack_vocabulary, read_web, unpack
+from dynconv.lab.export import dequantize, pack_vocabulary, quantize, read_web
 from dynconv.models import build
 from dynconv.text import EOS, load_parallel, pad, prepare
 from dynconv.train import load_model, train
@@ -88,7 +88,7 @@ def same_in_pytorch(found: list[dict], model, vocabulary, lines: list[str]) -> N
 
 def rounded(model, tensors):
     """A model with exported weights."""
-    missing, unexpected = model.load_state_dict(unpack(tensors), strict=False)
+    missing, unexpected = model.load_state_dict(dequantize(tensors), strict=False)
     assert set(missing) == {"source_embedding.weight", "output.weight"} and not unexpected
     return model.eval()
 
@@ -133,7 +133,7 @@ def test_the_shipped_model_writes_what_pytorch_writes(mixer, browser, demo):
 
 def test_rounding_is_within_half_a_level(recipe):
     model = build(recipe.model)
-    weights = unpack(pack(model))
+    weights = dequantize(quantize(model))
     for name, weight in model.named_parameters():
         level = weight.abs().amax(-1, keepdim=True) / 127 if weight.ndim == 2 else torch.zeros(1)
         assert ((weights[name] - weight).abs() <= 0.501 * level).all(), name

@@ -148,8 +148,8 @@ def test_warnings_of_the_assembler(resources):
     ids=["compiled", "unknown", "error", "variable"],
 )
 def test_the_program_is_always_destroyed(resources, code, name, monkeypatch):
-    calls, call = [], nvrtc.call
-    monkeypatch.setattr(nvrtc, "call", lambda *given: (calls.append(given[0]), call(*given)))
+    calls, call = [], nvrtc.call_nvrtc
+    monkeypatch.setattr(nvrtc, "call_nvrtc", lambda *given: (calls.append(given[0]), call(*given)))
     try:
         resources(code, [name])
     except nvrtc.CompileError:
@@ -159,7 +159,7 @@ def test_the_program_is_always_destroyed(resources, code, name, monkeypatch):
 
 def test_return_codes_are_looked_at(resources):
     with pytest.raises(nvrtc.CompileError, match="nvrtcDestroyProgram: NVRTC_ERROR_INVALID_PROG"):
-        nvrtc.call("nvrtcDestroyProgram", ctypes.byref(ctypes.c_void_p()))
+        nvrtc.call_nvrtc("nvrtcDestroyProgram", ctypes.byref(ctypes.c_void_p()))
 
 
 def test_version(resources):

@@ -9,7 +9,7 @@ from test_recipe_ranges import KEYS, bounds
 
 from dynconv import cli
 from dynconv.config import load_recipe, schema
-from dynconv.config.experiment import Experiment, Laptop, Row
+from dynconv.config.experiment import Experiment, ExperimentRow, LaptopVersion
 from dynconv.config.schema import validate
 from dynconv.errors import UserError
 
@@ -64,7 +64,11 @@ def test_there_are_many_numbers():
     assert len(list(numeric())) > 20
 
 
-EXPERIMENTS = [(each, field.name) for each in (Experiment, Laptop, Row) for field in fields(each)]
+EXPERIMENTS = [
+    (each, field.name)
+    for each in (Experiment, LaptopVersion, ExperimentRow)
+    for field in fields(each)
+]
 
 
 @pytest.mark.parametrize(("recipe", "key", "kind"), KEYS)

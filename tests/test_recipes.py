@@ -22,7 +22,7 @@ from dynconv.config.load import base_overlays, default_entries, merge_overlays
 from dynconv.config.recipe import find_unused
 from dynconv.config.tree import flatten
 from dynconv.models import build
-from dynconv.text.manifest import Entry, read_manifest
+from dynconv.text.manifest import CorpusEntry, read_manifest
 
 NAMES = recipe_names()
 FILES = shipped_recipes()
@@ -45,7 +45,7 @@ def loaded(name: str) -> Recipe:
 
 
 @cache
-def manifest() -> dict[str, Entry]:
+def manifest() -> dict[str, CorpusEntry]:
     return read_manifest()
 
 

@@ -13,7 +13,7 @@ import torch
 from conftest import ROOT
 
 from dynconv import config
-from dynconv.config import Experiment, Recipe, Row
+from dynconv.config import Experiment, ExperimentRow, Recipe
 from dynconv.config.listing import recipe_names
 from dynconv.models import build
 
@@ -51,7 +51,7 @@ def names_today(recorded: str) -> list[str]:
 
 
 @cache
-def ablation_rows() -> dict[str, tuple[Experiment, Row]]:
+def ablation_rows() -> dict[str, tuple[Experiment, ExperimentRow]]:
     """Every row of every experiment that has a laptop's version, by EXPERIMENT:ROW."""
     paths = config.shipped_experiments()
     loaded = {name: config.load_experiment(path) for name, path in paths.items()}

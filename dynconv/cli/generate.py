@@ -45,9 +45,9 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Sample continuations of a prompt from a language model."""
-    from dynconv.tasks import Language
+    from dynconv.tasks import LanguageModeling
 
-    trained = load_trained(options, Language)
+    trained = load_trained(options, LanguageModeling)
     write_utf8()
     names = ("samples", "max_tokens", "temperature", "top_k", "top_p", "seed")
     sampling = {name: getattr(options, name) for name in names}

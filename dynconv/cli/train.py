@@ -39,10 +39,10 @@ def run(options) -> int:
 
     recipe = load_recipe(options.recipe, options.overrides)
     if options.dry_run:
-        from dynconv.lab.dry_run import rehearse
+        from dynconv.lab.dry_run import dry_run
 
         print(dump_recipe(recipe))
-        for line in rehearse(recipe):
+        for line in dry_run(recipe):
             print(f"# {line}", flush=True)  # so that all of it is a recipe
         return 0
     from dynconv.train import train

@@ -1,6 +1,6 @@
 """Defines recipes and experiments, and loads them from YAML."""
 
-from dynconv.config.experiment import Experiment, Row
+from dynconv.config.experiment import Experiment, ExperimentRow
 from dynconv.config.load import (
     differences,
     dump_recipe,
@@ -22,12 +22,12 @@ from dynconv.config.model import (
     ModelConfig,
     StackConfig,
 )
-from dynconv.config.recipe import DataConfig, DecodeConfig, Published, Recipe, TrainConfig
+from dynconv.config.recipe import DataConfig, DecodeConfig, PublishedScore, Recipe, TrainConfig
 
 __all__ = [
     "MODELS", "AnyModelConfig", "ConvS2SConfig", "ConvStackConfig", "DataConfig", "DecodeConfig",
-    "Experiment", "LanguageModelConfig", "ModelConfig", "Published", "Recipe", "Row", "StackConfig",
-    "TrainConfig", "differences", "dump_recipe", "find_experiment", "find_recipe",
+    "Experiment", "ExperimentRow", "LanguageModelConfig", "ModelConfig", "PublishedScore", "Recipe",
+    "StackConfig", "TrainConfig", "differences", "dump_recipe", "find_experiment", "find_recipe",
     "load_experiment", "load_recipe", "load_row", "run_name", "shipped_experiments",
     "shipped_recipes",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from dynconv.errors import UserError, nearest, shown
 
 
 @checked_dataclass
-class Row:
+class ExperimentRow:
     """Describes one system of the table."""
 
     name: str
@@ -40,7 +40,7 @@ class Row:
 
 
 @checked_dataclass
-class Laptop:
+class LaptopVersion:
     """Describes a smaller version of the table that trains on a laptop."""
 
     base: str
@@ -58,12 +58,12 @@ class Experiment:
     """paper and table, or what is compared instead"""
     metric: str
     """what the published scores are, in words"""
-    rows: tuple[Row, ...]
+    rows: tuple[ExperimentRow, ...]
     base: str | None = None
     """the recipe that all rows without `recipe` build on"""
     changes: dict[str, Any] = field(default_factory=dict)
     """entries that differ from the base in every row"""
-    laptop: Laptop | None = None
+    laptop: LaptopVersion | None = None
     """null: `dynconv ablate` trains the rows at the paper's size"""
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class Experiment:
         if self.base is None and (without := [row.name for row in self.rows if not row.recipe]):
             raise ValueError(f"{without[0]} has no recipe: give it one, or the experiment a base")
 
-    def find_row(self, name: str) -> Row:
+    def find_row(self, name: str) -> ExperimentRow:
         """Return the row of this name. Raises UserError when there is none."""
         rows = {row.name: row for row in self.rows}
         if name not in rows:

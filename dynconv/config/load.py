@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from dynconv.config.experiment import Experiment, Row
+from dynconv.config.experiment import Experiment, ExperimentRow
 from dynconv.config.legacy import find_renamed, split_kernels
 from dynconv.config.model import MODELS, ModelConfig
-from dynconv.config.recipe import Published, Recipe, find_unused
+from dynconv.config.recipe import PublishedScore, Recipe, find_unused
 from dynconv.config.schema import validate
 from dynconv.config.tree import (
     Tree,
@@ -103,7 +103,11 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def load_row(
-    experiment: Experiment, row: Row, overrides: Sequence[str] = (), *, laptop: bool = True
+    experiment: Experiment,
+    row: ExperimentRow,
+    overrides: Sequence[str] = (),
+    *,
+    laptop: bool = True,
 ) -> Recipe:
     """Return the recipe of an experiment's row, at laptop size or at the paper's.
 
@@ -180,7 +184,7 @@ def base_overlays(recipe: str | Path, heirs: tuple[str, ...] = ()) -> list[Tree]
 
 
 def row_overlays(
-    experiment: Experiment, row: Row, laptop: bool, heirs: tuple[str, ...] = ()
+    experiment: Experiment, row: ExperimentRow, laptop: bool, heirs: tuple[str, ...] = ()
 ) -> tuple[list[Tree], list[Tree]]:
     """Return the overlays that a row inherits, and those with its own entries."""
     if laptop:
@@ -193,7 +197,7 @@ def row_overlays(
     inherited = [*base_overlays(version.base, heirs), version.changes]
     if not laptop and row.published is not None:
         name, metric = row.row or row.name, experiment.metric
-        printed = Published(experiment.source, name, row.published, metric, row.parameters)
+        printed = PublishedScore(experiment.source, name, row.published, metric, row.parameters)
         inherited.append({"published": [asdict(printed)]})
     return inherited, stated
 

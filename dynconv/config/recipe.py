@@ -191,7 +191,7 @@ class DecodeConfig:
 
 
 @checked_dataclass
-class Published:
+class PublishedScore:
     """Quotes the score of a paper's system that a recipe is meant to reproduce."""
 
     source: str
@@ -209,7 +209,7 @@ class Published:
 class Recipe:
     """Contains all settings of a training run; `dynconv.config.load_recipe` reads it from YAML."""
 
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedScore, ...] = ()
     data: DataConfig = DataConfig()
     model: AnyModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()

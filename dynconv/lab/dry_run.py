@@ -34,7 +34,7 @@ LINES = {"train": 200, "valid": 8, "test": 8}
 WORDS = 16  # limit per line to decode: an untrained model generates as much as it is allowed to
 
 
-def rehearse(recipe: Recipe) -> Iterator[str]:
+def dry_run(recipe: Recipe) -> Iterator[str]:
     """Yield the lines of a report. Raises UserError if the recipe cannot be trained."""
     for row in recipe.published:
         size = f", {row.parameters} parameters" if row.parameters else ""

@@ -1,9 +1,9 @@
-"""`dynconv plan`: the parameters, memory, updates and hours that a recipe will need.
+"""`dynconv plan`: estimates the parameters, memory, updates and hours of a training run.
 
-Memory is what training takes on one GPU, without validation. One batch runs forward and backward on
-fake tensors, which have shapes but no data, and we add up what it allocates. This needs no GPU: the
-operators of the CPU run, and `LikeGpu` corrects the three differences that matter. For real batches
-on a CPU, PyTorch's own account is the same to the kilobyte; we have not compared it with a GPU's.
+To estimate the memory on one GPU, one batch runs forward and backward on fake tensors, which have
+shapes but no data, and we track what it allocates. This needs no GPU: the CPU operators run, and
+`GpuMemoryMode` corrects the three differences that matter. On a CPU the estimate equals what
+PyTorch's profiler measures to the kilobyte; we have not compared it with a GPU's.
 """
 
 import math
@@ -27,7 +27,7 @@ from dynconv.config import Recipe
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.models import build
 from dynconv.tasks import task_of
-from dynconv.text import Prepared, is_prepared, open_prepared
+from dynconv.text import PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.corpus import NotPrepared, corpus_dir
 from dynconv.train.data import Place, pools_of, stream
 from dynconv.train.setup import check_text, prepare_corpus
@@ -102,7 +102,7 @@ def hours(tokens: float, gpus: int, tokens_per_s: float | None) -> str:
     return f"{duration:,.1f} at {tokens_per_s:,.0f} target tokens/s a GPU, without validation"
 
 
-class Epoch(NamedTuple):
+class EpochSize(NamedTuple):
     """The size of one epoch of a corpus, without pairs that are too long."""
 
     pairs: int
@@ -115,7 +115,7 @@ class Epoch(NamedTuple):
     """False if only the first of several pools was counted"""
 
 
-def measure_corpus(recipe: Recipe) -> Epoch | None:
+def measure_corpus(recipe: Recipe) -> EpochSize | None:
     """Return the size of an epoch of the recipe's corpus, or None if it is not prepared yet.
 
     A corpus that is not prepared is prepared in a temporary directory.
@@ -131,7 +131,7 @@ def measure_corpus(recipe: Recipe) -> Epoch | None:
         return count_epoch(prepare_corpus(recipe, Path(folder) / "prepared"), recipe)
 
 
-def count_epoch(corpus: Prepared, recipe: Recipe) -> Epoch:
+def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
     """Count the batches of the first epoch; if it has several pools, extrapolate from the first."""
     check_text(corpus, recipe)
     config, batches = recipe.train, []
@@ -142,7 +142,7 @@ def count_epoch(corpus: Prepared, recipe: Recipe) -> Epoch:
         batches.append(pairs)
     lengths = text.lengths(np.concatenate(batches))
     pools = len(pools_of(len(text), config.seed, 0))
-    return Epoch(
+    return EpochSize(
         pairs=len(lengths) * pools,
         batches=len(batches) * pools,
         target_tokens=int(lengths[:, 1].sum()) * pools,
@@ -196,7 +196,7 @@ def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
     place, fake ones are not.
     """
     precision = assumed_precision(recipe)
-    with FakeTensorMode(), LiveBytes() as live, LikeGpu(precision):
+    with FakeTensorMode(), AllocationTracker() as live, GpuMemoryMode(precision):
         model = build(recipe.model)
         # gradients exist in all but the first batch of an update, and with DDP even then
         for parameter in model.parameters():
@@ -217,7 +217,7 @@ def assumed_precision(recipe: Recipe) -> str:
     return "bfloat16" if precision == "auto" else precision
 
 
-class LiveBytes(TorchDispatchMode):
+class AllocationTracker(TorchDispatchMode):
     """Count the bytes of all tensors that are alive, fake tensors included."""
 
     def __init__(self):
@@ -268,7 +268,7 @@ ATTENTION_FLOPS = {
 """PyTorch counts the FLOPs of the attention kernels of GPUs, but not those of CPUs"""
 
 
-class LikeGpu(TorchFunctionMode):
+class GpuMemoryMode(TorchFunctionMode):
     """Make dropout, softmax and attention on a CPU save for the backward pass what a GPU's save.
 
     Dropout saves one byte per entry on a GPU, but a floating-point factor on a CPU. Under autocast,

@@ -57,8 +57,8 @@ def export_web(trained: TrainedModel, output: Path) -> str:
     mixer, config = page_config(trained, run)
     path = output / f"translator-{mixer}.js" if output.is_dir() else output
     check_writable(path)
-    tensors = pack(trained.model) | pack_vocabulary(trained.vocabularies.target)
-    raw = b"".join(little(values).tobytes() for values in tensors.values())
+    tensors = quantize(trained.model) | pack_vocabulary(trained.vocabularies.target)
+    raw = b"".join(little_endian(values).tobytes() for values in tensors.values())
     data = base64.b64encode(gzip.compress(raw, mtime=0))
     if len(data) > LARGEST:
         raise UserError(
@@ -72,7 +72,9 @@ def export_web(trained: TrainedModel, output: Path) -> str:
         "parameters": sum(weight.numel() for weight in trained.model.parameters()),
         "bleu": greedy_bleu(trained),
     }
-    trained.model.load_state_dict(unpack(tensors), strict=False)  # names one of three shared tables
+    trained.model.load_state_dict(
+        dequantize(tensors), strict=False
+    )  # names one of three shared tables
     about |= {"bleu_int8": greedy_bleu(trained), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     listed = [[name, str(x.dtype), *x.shape] for name, x in tensors.items()]
     lines = [data[i : i + LINE].decode() for i in range(0, len(data), LINE)]
@@ -130,7 +132,7 @@ def page_config(trained: TrainedModel, run: Path) -> tuple[str, dict[str, Any]]:
     }
 
 
-def pack(model: nn.Module) -> dict[str, np.ndarray]:
+def quantize(model: nn.Module) -> dict[str, np.ndarray]:
     """Return the parameters of a model, its matrices as int8 with the scales of their rows."""
     tensors = {}
     for name, weight in model.named_parameters():
@@ -143,7 +145,7 @@ def pack(model: nn.Module) -> dict[str, np.ndarray]:
     return tensors
 
 
-def unpack(tensors: dict[str, np.ndarray]) -> dict[str, Tensor]:
+def dequantize(tensors: dict[str, np.ndarray]) -> dict[str, Tensor]:
     """Return the parameters that the page computes with, in float32."""
     weights = {}
     for name, values in tensors.items():
@@ -173,7 +175,7 @@ def pack_vocabulary(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
     }
 
 
-def little(values: np.ndarray) -> np.ndarray:
+def little_endian(values: np.ndarray) -> np.ndarray:
     """Return an array with its bytes in little-endian order."""
     return values.astype(values.dtype.newbyteorder("<"))
 

@@ -4,14 +4,14 @@ Other modules ask a task and do not compare its kind.
 """
 
 from dynconv.config import LanguageModelConfig, Recipe
-from dynconv.tasks.language import Language
+from dynconv.tasks.language import LanguageModeling
 from dynconv.tasks.task import Evaluation, HeldOut, Task, Validation
 from dynconv.tasks.translation import Translation
 
 __all__ = [
     "Evaluation",
     "HeldOut",
-    "Language",
+    "LanguageModeling",
     "Task",
     "Translation",
     "Validation",
@@ -21,4 +21,6 @@ __all__ = [
 
 def task_of(recipe: Recipe) -> Task:
     """Return what a recipe trains for; summaries are translations into the same language."""
-    return (Language if isinstance(recipe.model, LanguageModelConfig) else Translation)(recipe)
+    return (LanguageModeling if isinstance(recipe.model, LanguageModelConfig) else Translation)(
+        recipe
+    )

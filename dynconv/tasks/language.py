@@ -11,11 +11,11 @@ from dynconv.config import DataConfig
 from dynconv.decode import sample, surprisal
 from dynconv.score import perplexity
 from dynconv.tasks.task import Evaluation, HeldOut, Task, Validation
-from dynconv.text import EOS, Batch, Excerpts, Prepared, Vocabularies, read_lines
+from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies, read_lines
 from dynconv.text.corpus import corpus_dir, find_split
 
 
-class Language(Task):
+class LanguageModeling(Task):
     """Learning to predict each token of a text from those before it."""
 
     unit = "excerpts"
@@ -29,7 +29,7 @@ class Language(Task):
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
         return model.nll(hidden[batch.real], batch.target).sum()
 
-    def training_examples(self, corpus: Prepared) -> Excerpts:
+    def training_examples(self, corpus: PreparedCorpus) -> Excerpts:
         return Excerpts.of(corpus, self.recipe.data.block)
 
     def unpadded_batch(self, ids: Tensor) -> Batch:
@@ -38,7 +38,7 @@ class Language(Task):
     def shipped_data(self) -> DataConfig:
         return replace(self.recipe.data, corpus="jane-austen", source=None, target="txt")
 
-    def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
+    def held_out(self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str) -> HeldOut:
         directory = corpus.directory
         lines = read_lines(find_split(directory, f"{split}.{corpus.target}"))
         text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block)

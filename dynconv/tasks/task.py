@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dynconv.config import DataConfig, Recipe
 from dynconv.files import inside, replace_text
 from dynconv.score import Perplexity, Score
-from dynconv.text import Batch, Examples, Prepared, Vocabularies
+from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 
 
 class HeldOut(NamedTuple):
@@ -50,7 +50,7 @@ class Validation(NamedTuple):
         return f"validation loss {self.loss:.3f}, {self.metric} {self.score:.2f}"
 
 
-class Example(NamedTuple):
+class TranslationExample(NamedTuple):
     """A source sentence, what the model made of it, and its reference."""
 
     source: str
@@ -71,7 +71,7 @@ class Evaluation:
     """what SPLIT.scores.json records"""
     outputs: list[str] = field(default_factory=list)
     """one line per source line; empty for a language model"""
-    examples: list[Example] = field(default_factory=list)
+    examples: list[TranslationExample] = field(default_factory=list)
 
     def write(self, run: Path) -> None:
         """Write RUN/SPLIT.scores.json, and RUN/SPLIT.hypotheses.txt where there are outputs."""
@@ -101,7 +101,7 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def training_examples(self, corpus: Prepared) -> Examples:
+    def training_examples(self, corpus: PreparedCorpus) -> Examples:
         """Return what training reads of a prepared corpus."""
 
     @abstractmethod
@@ -113,7 +113,7 @@ class Task(ABC):
         """Return the recipe's `data`, with a shipped corpus of the same kind of text."""
 
     @abstractmethod
-    def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
+    def held_out(self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str) -> HeldOut:
         """Read and encode a split of a prepared corpus; UserError if no example is usable."""
 
     @abstractmethod

@@ -15,8 +15,8 @@ from dynconv.decode import greedy, translate
 from dynconv.errors import UserError
 from dynconv.score import compute_metric
 from dynconv.score.metric import RESAMPLES
-from dynconv.tasks.task import Evaluation, Example, HeldOut, Task, Validation
-from dynconv.text import Batch, Pairs, Prepared, Vocabularies, load_parallel
+from dynconv.tasks.task import Evaluation, HeldOut, Task, TranslationExample, Validation
+from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
 from dynconv.text.corpus import corpus_dir, find_split, stream_parallel
 
 EXAMPLES = 10
@@ -54,7 +54,7 @@ class Translation(Task):
         logits = model.output(hidden[batch.real])  # (N, V)
         return label_smoothed_loss(logits, batch.target, smoothing)
 
-    def training_examples(self, corpus: Prepared) -> Pairs:
+    def training_examples(self, corpus: PreparedCorpus) -> Pairs:
         return Pairs.of(corpus, self.recipe.data.max_source)
 
     def unpadded_batch(self, ids: Tensor) -> Batch:
@@ -66,7 +66,7 @@ class Translation(Task):
             corpus, source, target = "debian-descriptions", "paragraph", "synopsis"
         return replace(self.recipe.data, corpus=corpus, source=source, target=target)
 
-    def held_out(self, corpus: Prepared, vocabularies: Vocabularies, split: str) -> HeldOut:
+    def held_out(self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str) -> HeldOut:
         """Read the pairs without a blank side; sources are cut to data.max_source tokens."""
         directory, max_source = corpus.directory, self.recipe.data.max_source
         text = load_parallel(str(directory), corpus.source, corpus.target, split)
@@ -133,7 +133,7 @@ class Translation(Task):
                 "scores": [score._asdict() for score in scores],
             },
             outputs,
-            [Example(text.source[i], outputs[i], text.target[i]) for i in examples],
+            [TranslationExample(text.source[i], outputs[i], text.target[i]) for i in examples],
         )
 
 

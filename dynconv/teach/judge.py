@@ -77,7 +77,7 @@ def judge(
         with labelled(label):
             answer = attempt(partial(invoke, mine, given, by_name), raises)
             if not in_place:
-                left_alone(given, inputs)
+                check_unchanged(given, inputs)
             expected = invoke(right, inputs, by_name)
             answer = of_kind(answer, expected, any_float=tolerance[0] >= FLOAT32[0])
             where = place and partial(place, *inputs.values())
@@ -152,7 +152,7 @@ def copied(value: Any) -> Any:
     return value
 
 
-def left_alone(given: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+def check_unchanged(given: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Raise `Wrong` with the name of the first input that is not as it was before."""
     for name, now in given.items():
         if not is_near(now, before[name], 0, 0):

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from dynconv.text.corpus import ParallelText, load_parallel, read_lines
     from dynconv.text.encode import prepare
     from dynconv.text.examples import Examples, Excerpts, Pairs
-    from dynconv.text.prepared import Prepared, is_prepared, open_prepared
+    from dynconv.text.prepared import PreparedCorpus, is_prepared, open_prepared
     from dynconv.text.vocabulary import EOS, PAD, UNK, Vocabularies, Vocabulary
 
 __all__ = [
-    "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "Prepared",
+    "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "PreparedCorpus",
     "Vocabularies", "Vocabulary", "buckets", "collate", "is_prepared", "load_parallel",
     "open_prepared", "pad", "prepare", "read_lines",
 ]  # fmt: skip
@@ -25,7 +25,7 @@ __getattr__ = import_lazily(
         "corpus": ["ParallelText", "load_parallel", "read_lines"],
         "encode": ["prepare"],
         "examples": ["Examples", "Excerpts", "Pairs"],
-        "prepared": ["Prepared", "is_prepared", "open_prepared"],
+        "prepared": ["PreparedCorpus", "is_prepared", "open_prepared"],
         "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
     },
 )

@@ -19,7 +19,7 @@ LONGEST_LINE = 1_000_000
 LONGEST_WORD = 10_000
 """bytes of a word: the time to learn a vocabulary grows with their square"""
 
-Row = tuple[str, ...]
+Lines = tuple[str, ...]
 """one line of each side of a corpus"""
 
 
@@ -131,7 +131,7 @@ def load_parallel(corpus: str, source: str, target: str, split: str) -> Parallel
     return ParallelText([s for s, _ in pairs], [t for _, t in pairs])
 
 
-def stream_parallel(*paths: Path) -> Iterator[Row]:
+def stream_parallel(*paths: Path) -> Iterator[Lines]:
     """Yield the rows of parallel files, a line of each, with one row at a time in memory.
 
     Raises UserError at the end if one file has more lines than another.

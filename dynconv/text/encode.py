@@ -12,8 +12,8 @@ import numpy as np
 
 from dynconv.errors import UserError
 from dynconv.files import scratch_folder, sha256, sync
-from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
-from dynconv.text.prepared import FORMAT, Prepared, is_prepared, open_prepared
+from dynconv.text.corpus import OPENERS, Lines, corpus_dir, find_split, stream_parallel
+from dynconv.text.prepared import FORMAT, PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
 SAMPLE = 500_000
@@ -39,7 +39,7 @@ def prepare(
     out: Path,
     kind: str = "bytes",
     vocabulary: Path | None = None,
-) -> Prepared:
+) -> PreparedCorpus:
     """Encode the training split of a corpus into a new directory, in bounded memory.
 
     corpus          a name or directory, as for `load_parallel`; valid and test may be missing
@@ -123,7 +123,7 @@ def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, 
     return splits
 
 
-def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Row]:
+def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Lines]:
     """Yield the rows of the files of a split, with a progress bar on terminals."""
     from tqdm import tqdm
 
@@ -160,13 +160,13 @@ def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
     return chain.from_iterable(_spread(paths, lines, sample, "learn"))
 
 
-def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[Row]:
+def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[Lines]:
     sample = min(sample, lines)
     numbered = enumerate(_read(paths, what, lines))
     return (row for i, row in numbered if i * sample // lines < (i + 1) * sample // lines)
 
 
-def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def _chunks(rows: Iterable[Lines]) -> Iterator[list[Lines]]:
     """Yield lists of rows that have CHUNK characters together."""
     chunk, size = [], 0
     for row in rows:
@@ -180,7 +180,7 @@ def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 
 def _write_ids(
-    rows: Iterable[Row], vocabularies: Sequence[Vocabulary], scratch: Path, dtype: str
+    rows: Iterable[Lines], vocabularies: Sequence[Vocabulary], scratch: Path, dtype: str
 ) -> tuple[int, list[int]]:
     """Encode rows into train.tokens and train.bounds.
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dynconv.text.batching import Batch, Pair, collate, collate_text
-from dynconv.text.prepared import Prepared
+from dynconv.text.prepared import PreparedCorpus
 from dynconv.text.vocabulary import EOS, Vocabulary
 
 
@@ -59,7 +59,7 @@ class Pairs(Examples):
     sides, collate = 2, staticmethod(collate)
 
     @classmethod
-    def of(cls, corpus: Prepared, max_source: int = sys.maxsize) -> "Pairs":
+    def of(cls, corpus: PreparedCorpus, max_source: int = sys.maxsize) -> "Pairs":
         """Return the pairs of a prepared training split; they are read from the disk when used."""
         return cls(corpus.tokens, corpus.bounds, corpus.directory, max_source)
 
@@ -92,7 +92,7 @@ class Excerpts(Examples):
     sides, collate = 1, staticmethod(collate_text)
 
     @classmethod
-    def of(cls, corpus: Prepared, block: int | None) -> "Excerpts":
+    def of(cls, corpus: PreparedCorpus, block: int | None) -> "Excerpts":
         """Return the excerpts of a prepared training split."""
         return cls(corpus.tokens, _cut(corpus.bounds, block), corpus.directory)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from dynconv.errors import UserError
 from dynconv.files import locked, refusal, scratch_folder, set_aside, sha256
 from dynconv.text.archive import unpack
-from dynconv.text.manifest import CorpusFile, Entry, find_corpus
+from dynconv.text.manifest import CorpusEntry, CorpusFile, find_corpus
 
 TIMEOUT = (10, 60)
 """seconds to connect, and to wait for the next bytes"""
@@ -95,7 +95,9 @@ def _verified(file: CorpusFile, path: Path) -> str:
     return f"sha256 {sha256(path)}, not verified: the manifest records none"
 
 
-def _fetch_files(entry: Entry, files: list[CorpusFile], source: Path | None, scratch: Path) -> None:
+def _fetch_files(
+    entry: CorpusEntry, files: list[CorpusFile], source: Path | None, scratch: Path
+) -> None:
     """Copy or download files, via `scratch`, into the directory above it."""
     from tqdm import tqdm
 
@@ -127,7 +129,7 @@ def _fetch_files(entry: Entry, files: list[CorpusFile], source: Path | None, scr
         raise UserError(f"{'; '.join(failures.values())}; {remedy}")
 
 
-def _another_corpus_with(file: CorpusFile, entry: Entry) -> Path | None:
+def _another_corpus_with(file: CorpusFile, entry: CorpusEntry) -> Path | None:
     """Return the directory of another corpus with the same file: some share their archives."""
     others = entry.directory.parent.glob(f"*/{file.name}") if file.checksums else ()
     return next((path.parent for path in others if not file.mismatch(path)), None)

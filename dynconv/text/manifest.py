@@ -59,7 +59,7 @@ class CorpusFile:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CorpusEntry:
     """One corpus of data/manifest.yaml, where its fields are described."""
 
     name: str
@@ -101,7 +101,7 @@ class Entry:
         return [file for file in self.files if not file.find(directory)]
 
 
-def read_manifest() -> dict[str, Entry]:
+def read_manifest() -> dict[str, CorpusEntry]:
     """Return the corpora of data/manifest.yaml by name, in its order."""
     import yaml
 
@@ -109,7 +109,7 @@ def read_manifest() -> dict[str, Entry]:
     for fields in yaml.safe_load(path.read_text(encoding="utf-8"))["corpora"]:
         try:
             fields["files"] = [CorpusFile(**file) for file in fields["files"]]
-            entries[fields["name"]] = Entry(**fields)
+            entries[fields["name"]] = CorpusEntry(**fields)
         except (KeyError, TypeError) as error:
             raise UserError(f"{path}: corpus {fields.get('name')}: {error}") from None
     return entries
@@ -127,7 +127,7 @@ def corpus_table() -> str:
     return "\n".join(align(rows))
 
 
-def find_corpus(name: str) -> Entry:
+def find_corpus(name: str) -> CorpusEntry:
     """Return a corpus of the manifest by its name; UserError with the nearest name if unknown."""
     known = read_manifest()
     if name not in known:

@@ -38,7 +38,7 @@ class PreparedFile(TypedDict):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedCorpus:
     """A prepared training split, of which only the pages that are read are in memory.
 
     Training reads it as `Pairs`, or, for a language model, as `Excerpts`.
@@ -97,7 +97,7 @@ def foreign_files(directory: Path) -> list[str]:
     return [name for name in names if name not in ours and not name.startswith(("valid.", "test."))]
 
 
-def open_prepared(directory: Path, *, verify: bool) -> Prepared:
+def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
     """Open what `prepare` has written; this takes neither time nor memory, whatever its size.
 
     Raises UserError when it is something else, or a file is missing, truncated or altered; the
@@ -110,7 +110,7 @@ def open_prepared(directory: Path, *, verify: bool) -> Prepared:
         raise UserError(f"{directory}: no prepared corpus here (it has no prepared.json)") from None
     if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
         raise UserError(f"{meta}: not of format {FORMAT!r}: {remedy}")
-    prepared = validate_json(Prepared, {**tree, "directory": directory}, meta, remedy)
+    prepared = validate_json(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
     check_counts(prepared)
     for name, recorded in prepared.files.items():
         path = directory / name
@@ -127,7 +127,7 @@ def open_prepared(directory: Path, *, verify: bool) -> Prepared:
     return prepared
 
 
-def check_counts(corpus: Prepared) -> None:
+def check_counts(corpus: PreparedCorpus) -> None:
     """Raise UserError when the numbers in prepared.json contradict each other."""
     sizes = {name: file["bytes"] for name, file in corpus.files.items()}
     sides = 1 if corpus.source is None else 2
@@ -146,7 +146,7 @@ def check_counts(corpus: Prepared) -> None:
             )
 
 
-def check_ids(corpus: Prepared) -> None:
+def check_ids(corpus: PreparedCorpus) -> None:
     """Read all ids of a prepared corpus; UserError for one that is not in the vocabulary.
 
     Memory is bounded, as it is for everything here.

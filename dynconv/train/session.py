@@ -9,7 +9,7 @@ from torch import nn
 
 from dynconv.config import Recipe
 from dynconv.tasks import HeldOut, Task, Validation
-from dynconv.text import Examples, Prepared, Vocabularies
+from dynconv.text import Examples, PreparedCorpus, Vocabularies
 from dynconv.train.data import Place
 from dynconv.train.distributed import Ranks
 
@@ -43,7 +43,7 @@ class Session:
     task: Task
     ranks: Ranks
     vocabularies: Vocabularies
-    corpus: Prepared
+    corpus: PreparedCorpus
     examples: Examples
     """what the task trains on"""
     valid: HeldOut

@@ -14,7 +14,7 @@ from dynconv.errors import UserError, memory_error
 from dynconv.files import claim, inside, replace_bytes, scratch_folder
 from dynconv.models import build
 from dynconv.tasks import HeldOut, task_of
-from dynconv.text import Prepared, Vocabularies, is_prepared, open_prepared, prepare
+from dynconv.text import PreparedCorpus, Vocabularies, is_prepared, open_prepared, prepare
 from dynconv.text.prepared import foreign_files
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.distributed import Ranks
@@ -118,14 +118,14 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     return recipe
 
 
-def prepare_corpus(recipe: Recipe, out: Path) -> Prepared:
+def prepare_corpus(recipe: Recipe, out: Path) -> PreparedCorpus:
     """Encode the text of the recipe's corpus into a directory."""
     data = recipe.data
     size = recipe.model.vocab_size
     return prepare(data.corpus, data.source, data.target, size, out, data.vocabulary)
 
 
-def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> Prepared:
+def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
     """Open the encoded text of a run and check that all ranks read the same."""
     if not ranks.is_rank_zero and not (run / VOCABULARY).exists():
         raise UserError(
@@ -144,7 +144,7 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> Prepared:
     return corpus
 
 
-def check_text(corpus: Prepared, recipe: Recipe) -> None:
+def check_text(corpus: PreparedCorpus, recipe: Recipe) -> None:
     """Raise UserError if a prepared corpus is not what the recipe asks for."""
     data = recipe.data
     for key, prepared, requested in (

@@ -68,7 +68,7 @@ def missing() -> str | None:
 def version() -> str:
     """Return NVRTC's version, such as "13.5"."""
     major, minor = ctypes.c_int(), ctypes.c_int()
-    call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+    call_nvrtc("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
     return f"{major.value}.{minor.value}"
 
 
@@ -79,14 +79,16 @@ def resources(code: str, names: Sequence[str], architecture: str = "sm_80") -> C
     returns:  for each name its Resources, and all warnings
     """
     program = ctypes.c_void_p()
-    call("nvrtcCreateProgram", ctypes.byref(program), code.encode(), b"kernel.cu", 0, None, None)
+    call_nvrtc(
+        "nvrtcCreateProgram", ctypes.byref(program), code.encode(), b"kernel.cu", 0, None, None
+    )
     try:
         for name in names:
-            call("nvrtcAddNameExpression", program, name.encode())
+            call_nvrtc("nvrtcAddNameExpression", program, name.encode())
         log = run(program, architecture)
         lowered = {name: lowered_name(program, name) for name in names}
     finally:
-        call("nvrtcDestroyProgram", ctypes.byref(program))
+        call_nvrtc("nvrtcDestroyProgram", ctypes.byref(program))
     kernels = parse(log)
     if missing := [name for name in names if lowered[name] not in kernels]:
         raise CompileError(f"no resources of {', '.join(missing)} in the log for {architecture}")
@@ -100,9 +102,9 @@ def run(program: ctypes.c_void_p, architecture: str) -> str:
     array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
     status = library().nvrtcCompileProgram(program, len(flags), array)
     size = ctypes.c_size_t()
-    call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
+    call_nvrtc("nvrtcGetProgramLogSize", program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value + 1)
-    call("nvrtcGetProgramLog", program, buffer)
+    call_nvrtc("nvrtcGetProgramLog", program, buffer)
     log = buffer.value.decode(errors="replace")
     if status == 0:
         return log
@@ -152,20 +154,20 @@ def parse(log: str) -> dict[str, Resources]:
 def lowered_name(program: ctypes.c_void_p, name: str) -> str:
     """Return the mangled name of a name expression."""
     pointer = ctypes.c_char_p()  # to memory of the program
-    call("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(pointer))
+    call_nvrtc("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(pointer))
     return pointer.value.decode()
 
 
 def architectures() -> list[str]:
     """Return the architectures that NVRTC compiles for: "sm_75", "sm_80", ..."""
     count = ctypes.c_int()
-    call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+    call_nvrtc("nvrtcGetNumSupportedArchs", ctypes.byref(count))
     array = (ctypes.c_int * count.value)()
-    call("nvrtcGetSupportedArchs", array)
+    call_nvrtc("nvrtcGetSupportedArchs", array)
     return [f"sm_{number}" for number in array]
 
 
-def call(name: str, *arguments) -> None:
+def call_nvrtc(name: str, *arguments) -> None:
     """Call NVRTC's function of this name; CompileError if it does not return success."""
     if status := getattr(library(), name)(*arguments):
         raise CompileError(f"{name}: {result_name(status)}")

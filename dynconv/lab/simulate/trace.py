@@ -185,7 +185,7 @@ def in_step(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         at[go] += 1
 
 
-def number(*keys: np.ndarray) -> np.ndarray:
+def combine_keys(*keys: np.ndarray) -> np.ndarray:
     """Combine keys, integers of at least 0, into one number that sorts as they do."""
     return np.ravel_multi_index(keys, [int(key.max(initial=0)) + 1 for key in keys])
 
@@ -195,7 +195,7 @@ def groups(*keys: np.ndarray, then: np.ndarray | None = None) -> tuple[np.ndarra
 
     then  what a group is sorted by; without it, the order stays
     """
-    key = number(*keys)
+    key = combine_keys(*keys)
     order = np.argsort(key, kind="stable") if then is None else np.lexsort((then, key))
     new = np.diff(key[order], prepend=-1) != 0
     return order, np.maximum.accumulate(np.where(new, np.arange(len(key)), 0))
@@ -241,12 +241,12 @@ def traffic(accesses: np.ndarray) -> dict[int, Traffic]:
     Each array counts as aligned to a sector.
     """
     arrays = np.unique(accesses["array"]).tolist()
-    return {array: one_array(accesses[accesses["array"] == array]) for array in arrays}
+    return {array: array_traffic(accesses[accesses["array"] == array]) for array in arrays}
 
 
-def one_array(a: np.ndarray) -> Traffic:
+def array_traffic(a: np.ndarray) -> Traffic:
     """Return the traffic of accesses to one array."""
-    key = number(a["block"], a["thread"] // WARP, a["site"], a["nth"])
+    key = combine_keys(a["block"], a["thread"] // WARP, a["site"], a["nth"])
     requests, request = np.unique(key, return_inverse=True)
     begin, end = a["offset"], a["offset"] + a["bytes"]
     touched = np.zeros(end.max(), bool)

@@ -18,7 +18,7 @@ from dynconv.teach.judge import (
     of_kind,
     short,
 )
-from dynconv.text.corpus import Row
+from dynconv.text.corpus import Lines
 from dynconv.text.sets.steps import fits
 
 WAIT = 5.0
@@ -131,12 +131,12 @@ PAIRS = {
 }
 
 
-def cleaned(mine: Callable[[Sequence[Row], int, float], Sequence[Row]]) -> None:
+def cleaned(mine: Callable[[Sequence[Lines], int, float], Sequence[Lines]]) -> None:
     """mine(pairs, longest, ratio) returns those of the pairs (source, target), unchanged and in
     order, of which each side has 1 to `longest` words, none over 1000 characters, and is at most
     `ratio` times as long as the other."""
 
-    def answer(pairs: list[Row], longest: int, ratio: float) -> list:
+    def answer(pairs: list[Lines], longest: int, ratio: float) -> list:
         kept = mine(pairs, longest, ratio)
         kept = list(kept) if isinstance(kept, tuple | Iterator) else kept
         for pair in kept if isinstance(kept, list) else []:
@@ -144,7 +144,7 @@ def cleaned(mine: Callable[[Sequence[Row], int, float], Sequence[Row]]) -> None:
                 raise Wrong(f"it returns {short(kept)}, not a list of pairs (source, target)")
         return [tuple(pair) for pair in kept] if isinstance(kept, list) else kept
 
-    def right(pairs: list[Row], longest: int, ratio: float) -> list[Row]:
+    def right(pairs: list[Lines], longest: int, ratio: float) -> list[Lines]:
         return [pair for pair in pairs if fits(pair, longest, ratio)]
 
     cases = {about: ([pair], LONGEST, RATIO) for about, pair in PAIRS.items()}
@@ -157,7 +157,7 @@ def cleaned(mine: Callable[[Sequence[Row], int, float], Sequence[Row]]) -> None:
     print(f"right: it keeps {kept} of {len(pairs)} pairs, the same as the package")
 
 
-def explain_cleaning(kept: list[Row], right: list[Row], pairs: list, longest, ratio) -> str:
+def explain_cleaning(kept: list[Lines], right: list[Lines], pairs: list, longest, ratio) -> str:
     """Return what is wrong with what is kept."""
     if len(pairs) > 1:
         if sorted(kept) == sorted(right):

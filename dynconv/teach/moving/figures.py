@@ -18,7 +18,7 @@ from dynconv.lab.style import COLORS
 FOLDER = Path(__file__).parent
 
 
-class Moving:
+class InteractiveFigure:
     """A figure for a notebook and its page in the book; `print` shows its data.
 
     The JavaScript file receives all attributes as JSON.
@@ -57,7 +57,7 @@ def rounded(x: Tensor) -> list:
 
 
 @dataclass(repr=False)
-class SlidingWindow(Moving):
+class SlidingWindow(InteractiveFigure):
     """The window of a depthwise convolution slides over one channel."""
 
     color = COLORS["depthwise"]
@@ -67,7 +67,7 @@ class SlidingWindow(Moving):
 
 
 @dataclass(repr=False)
-class PairMerges(Moving):
+class PairMerges(InteractiveFigure):
     """The tokens of a text that the reader types, after a chosen number of BPE merges."""
 
     merges: list[tuple[int, int]]  # pairs of ids; pair r becomes type first + r
@@ -77,7 +77,7 @@ class PairMerges(Moving):
 
 
 @dataclass(repr=False)
-class KernelSoftmax(Moving):
+class KernelSoftmax(InteractiveFigure):
     """A LightConv kernel and its mixing matrix, with sliders for temperature and DropConnect."""
 
     color = COLORS["light"]
@@ -87,7 +87,7 @@ class KernelSoftmax(Moving):
 
 
 @dataclass(repr=False)
-class WordKernels(Moving):
+class WordKernels(InteractiveFigure):
     """The kernel of the word that the reader clicks, and its row of the mixing matrix."""
 
     color = COLORS["dynamic"]
@@ -97,7 +97,7 @@ class WordKernels(Moving):
 
 
 @dataclass(repr=False)
-class MixingRow(Moving):
+class MixingRow(InteractiveFigure):
     """A row of a mixing matrix: how much each input word contributes to the chosen output."""
 
     words: list[str]  # T of them
@@ -109,7 +109,7 @@ class MixingRow(Moving):
 
 
 @dataclass(repr=False)
-class PrefixScan(Moving):
+class PrefixScan(InteractiveFigure):
     """Prefix sums computed step by step: which cells are added, how many additions, what depth."""
 
     color = COLORS["talk"]
@@ -121,7 +121,7 @@ class PrefixScan(Moving):
             raise ValueError(f"a scan of {T} cells: their number must be a power of two")
 
 
-class BlockTrace(Moving):
+class BlockTrace(InteractiveFigure):
     """Replays what the threads of one CUDA block read and write, instruction by instruction.
 
     accesses  those of one block, from `dynconv.lab.simulate.trace`
@@ -174,7 +174,7 @@ def element(accesses: np.ndarray) -> int:
 
 
 @dataclass(repr=False)
-class TalkWindow(Moving):
+class TalkWindow(InteractiveFigure):
     """TaLK's window of one word, with edges to drag, and the two look-ups that sum it."""
 
     color = COLORS["talk"]
@@ -191,7 +191,7 @@ class TalkWindow(Moving):
 
 
 @dataclass(repr=False)
-class BeamGrowth(Moving):
+class BeamGrowth(InteractiveFigure):
     """A beam search, step by step: which hypotheses are kept, pruned and finished.
 
     record: (words, log p, fate, score) of each candidate, in order of the steps. A candidate of

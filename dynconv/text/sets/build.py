@@ -17,8 +17,8 @@ from dynconv.config.schema import Count, validate
 from dynconv.errors import UserError, shown
 from dynconv.files import MARK, claim, locked, refusal
 from dynconv.text.fetch import unpack_corpus
-from dynconv.text.manifest import Entry, find_corpus
-from dynconv.text.sets.steps import Missing
+from dynconv.text.manifest import CorpusEntry, find_corpus
+from dynconv.text.sets.steps import MissingRawFile
 
 
 def corpus_text(name: str, raw: Path | None, out: Path) -> dict[str, int]:
@@ -61,7 +61,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
                     _write(entry, raw, part)
                     os.replace(part, out)
                     (out / MARK).unlink()
-        except Missing as error:
+        except MissingRawFile as error:
             raise UserError(f"{error}: {_remedy(entry, raw)}") from None
         except OSError as error:
             why = refusal(error, "give another --out DIR")
@@ -77,17 +77,17 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
     return counts
 
 
-def _write(entry: Entry, raw: Path, part: Path) -> None:
+def _write(entry: CorpusEntry, raw: Path, part: Path) -> None:
     build = find_builder(entry)
     claim(part, "move it elsewhere, or give another --out")
     counts = validate(dict[str, Count], build(raw, part), f"{entry.build} must return line counts")
     if not any(counts.values()):
-        raise Missing(f"{raw}: its files contain no usable line")
+        raise MissingRawFile(f"{raw}: its files contain no usable line")
     shutil.rmtree(part / "stages", ignore_errors=True)
     (part / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
 
 
-def find_builder(entry: Entry) -> Callable[[Path, Path], dict[str, int]]:
+def find_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
     """Return the function that the entry `build` names; UserError if there is none."""
     name, _, function = entry.build.partition(".")
     module = f"dynconv.text.sets.{name}"
@@ -100,7 +100,7 @@ def find_builder(entry: Entry) -> Callable[[Path, Path], dict[str, int]]:
     return build
 
 
-def _remedy(entry: Entry, raw: Path) -> str:
+def _remedy(entry: CorpusEntry, raw: Path) -> str:
     """Return how to get raw files again: `fetch` skips an archive whose folder exists."""
     archives = {file.stem: file for file in entry.files if (raw / file.stem).is_dir()}
     where = "" if raw == entry.directory else f" --out {raw}"

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from dynconv.errors import UserError
-from dynconv.text.corpus import Row, stream_lines, stream_parallel
+from dynconv.text.corpus import Lines, stream_lines, stream_parallel
 
 LANGUAGE = re.compile(r"(?<=\.)[a-z]{2}(-[a-z]{2})?(?=\.|$)")
 SEGMENT = re.compile(r'<seg id="\d+">\s*|\s*</seg>\s*')
@@ -27,14 +27,14 @@ Side = tuple[Path, str]
 """the raw file of one side, and its language"""
 
 
-class Missing(UserError):
+class MissingRawFile(UserError):
     """A raw file is missing; `build_corpus` adds where to get it."""
 
 
 def find_raw(raw: Path, name: str) -> Path:
     """Find the one file of this name (or end of a path, or pattern) below `raw`, plain or .gz.
 
-    Raises Missing, which names the same file of another language pair if there is one.
+    Raises MissingRawFile, which names the same file of another language pair if there is one.
     """
     for suffix in ("", ".gz"):
         matches = sorted(path for path in raw.rglob(name + suffix) if path.is_file())
@@ -45,7 +45,7 @@ def find_raw(raw: Path, name: str) -> Path:
     pattern = LANGUAGE.sub(lambda code: "??-??" if code[1] else "??", name)
     similar = next((path for path in sorted(raw.rglob(pattern)) if path.is_file()), None)
     hint = f" (there is {similar.name}: another language pair?)" if similar else ""
-    raise Missing(f"{raw}: no {name} there{hint}")
+    raise MissingRawFile(f"{raw}: no {name} there{hint}")
 
 
 def find_sides(raw: Path, name: str, languages: Iterable[str]) -> list[Side]:
@@ -67,7 +67,7 @@ def tokenized_pairs(
     sides: Iterable[Side],
     read: Callable[[Path], Iterator[str]],
     tokenized: Callable[..., str],
-) -> Iterator[Row]:
+) -> Iterator[Lines]:
     """Yield the pairs of lines of two raw files, tokenised on all processors.
 
     read       reads the lines of a file
@@ -117,7 +117,7 @@ def _pool():
     return context.Pool(initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
 
 
-def fits(pair: Row, longest: int, ratio: float) -> bool:
+def fits(pair: Lines, longest: int, ratio: float) -> bool:
     """Return whether clean-corpus-n.perl -ratio RATIO 1 LONGEST keeps a pair.
 
     It does if each side has 1 to LONGEST words, none of them over 1000 characters, and is at most
@@ -130,13 +130,13 @@ def fits(pair: Row, longest: int, ratio: float) -> bool:
     return longer / shorter <= ratio and max(len(w) for side in sides for w in side) <= 1000
 
 
-def hold_out(every: int, pairs: Iterable[Row]) -> Iterator[tuple[str, Row]]:
+def hold_out(every: int, pairs: Iterable[Lines]) -> Iterator[tuple[str, Lines]]:
     """Send every EVERYth pair, counted from 1, to split valid and the others to train."""
     for number, pair in enumerate(pairs, 1):
         yield "train" if number % every else "valid", pair
 
 
-def write_splits(out: Path, suffixes: Row, lines: Iterable[tuple[str, Row]]) -> dict[str, int]:
+def write_splits(out: Path, suffixes: Lines, lines: Iterable[tuple[str, Lines]]) -> dict[str, int]:
     """Write the lines of each split to out/SPLIT.SUFFIX and return how many each has."""
     counts: Counter[str] = Counter()
     with ExitStack() as stack:

@@ -4,9 +4,9 @@ from functools import partial
 from hashlib import sha1
 from pathlib import Path
 
-from dynconv.text.corpus import Row, stream_lines, stream_parallel
+from dynconv.text.corpus import Lines, stream_lines, stream_parallel
 from dynconv.text.sets.moses import tokenize
-from dynconv.text.sets.steps import Missing, find_raw, parallel_map, write_splits
+from dynconv.text.sets.steps import MissingRawFile, find_raw, parallel_map, write_splits
 
 SIDES = ("article", "summary")
 LISTS = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt"}
@@ -26,7 +26,9 @@ def cnn_dailymail(raw: Path, out: Path) -> dict[str, int]:
     lists = {split: find_raw(raw, name) for split, name in LISTS.items()}
     folders = sorted(path for path in raw.rglob("stories") if path.is_dir())
     if len(folders) != 2:
-        raise Missing(f"{raw}: {len(folders)} folders named stories, not CNN's and Daily Mail's")
+        raise MissingRawFile(
+            f"{raw}: {len(folders)} folders named stories, not CNN's and Daily Mail's"
+        )
     read = partial(_story, folders=folders)
     pairs = (
         (s, p) for s in lists for p in parallel_map(read, stream_lines(lists[s]), f"{s} stories")
@@ -62,12 +64,14 @@ def duc_2004(raw: Path, out: Path) -> dict[str, int]:
     return write_splits(out, suffixes, (("test", row) for row in rows))
 
 
-def _story(url: str, folders: list[Path]) -> Row:
+def _story(url: str, folders: list[Path]) -> Lines:
     """Read article and highlights of a .story file, whose name is the hash of its address."""
     name = sha1(url.strip().encode()).hexdigest() + ".story"
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
     if path is None:
-        raise Missing(f"{folders[0]} and {folders[1]}: no {name} there, the story of {url.strip()}")
+        raise MissingRawFile(
+            f"{folders[0]} and {folders[1]}: no {name} there, the story of {url.strip()}"
+        )
     article, *highlights = "\n".join(map(str.strip, stream_lines(path))).split("@highlight")
     return " ".join(_sentences(article).split()[:ARTICLE]), _sentences("".join(highlights))
 
