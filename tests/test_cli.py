@@ -126,7 +126,7 @@ def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):
     assert cli.main(["data", "prepare", "libreoffice-fr-en", "--vocab-size", "1000"]) == 0
     assert "prepared/libreoffice-fr-en: 26,377 lines" in capsys.readouterr().out
     assert (tmp_path / "prepared" / "libreoffice-fr-en" / "test.fr").exists()
-    assert "of which languages?" in fails(capsys, "data", "prepare", tmp_path)
+    assert "its languages are not known" in fails(capsys, "data", "prepare", tmp_path)
 
 
 def test_plan(yaml, capsys):

@@ -169,7 +169,7 @@ def test_other_mistakes_are_one_line(tiny, tmp_path, capsys, monkeypatch):
     assert "no run directory" in refused(tmp_path / "nothing", "--web", tmp_path)
     assert "there is no directory" in refused(run, "--web", tmp_path / "none" / "x.js")
     monkeypatch.setattr(export, "LARGEST", 1000)
-    assert "a page takes 1,000: train with fewer" in refused(run, "--web", tmp_path / "x.js")
+    assert "a page's maximum of 1,000: train with fewer" in refused(run, "--web", tmp_path / "x.js")
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def test_sides_are_those_asked_for_where_the_corpus_has_them(tmp_path):
         corpus_sides("wmt16-en-de", ["fr", "en", "x"])
     with pytest.raises(UserError, match="did you mean wikitext-103?"):
         corpus_sides("wikitext103")
-    with pytest.raises(UserError, match="of which languages?"):
+    with pytest.raises(UserError, match="its languages are not known"):
         corpus_sides(str(tmp_path))
 
 

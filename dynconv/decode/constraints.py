@@ -1,7 +1,7 @@
-"""Constraints on a search: functions that set the log p of forbidden next tokens to -inf.
+"""Constraints on beam search: functions that set the log p of forbidden next tokens to -inf.
 
-Each takes log p (B, live, V) and the hypotheses so far (B, live, t), writes into the first and
-returns it. Later constraints see what earlier ones left.
+Each takes log p (B, live, V) and the hypotheses so far (B, live, t), changes log p in place and
+returns it. They apply one after another.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def no_repeat(n: int) -> Constraint:
 
 
 def at_least(n: int) -> Constraint:
-    """Forbid <eos> before n tokens, unless nothing else is allowed; use it as the last one."""
+    """Forbid <eos> before n tokens unless nothing else is allowed; must be the last constraint."""
 
     def forbid(logp: Tensor, prefixes: Tensor) -> Tensor:
         if prefixes.shape[2] < n:

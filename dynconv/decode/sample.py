@@ -30,10 +30,10 @@ def sample(
     max_tokens   maximum tokens of each
     temperature, top_k, top_p   see `next_probabilities`
     seed         the same seed gives the same samples, on the same device
-    end          a token that ends a sample and is left out of it; None: all have max_tokens
+    end          a token that ends a sample and is not part of it; None: all have max_tokens
 
     The prompt is read once; after it, each step computes one position per sample from the mixers'
-    states. The model is in eval mode afterwards. Raises UserError for options without a meaning.
+    states. Leaves the model in eval mode. Raises UserError for an invalid option.
     """
     check_options(samples, max_tokens, temperature, top_k, top_p)
     model.eval()
@@ -88,7 +88,7 @@ def next_probabilities(
 def check_options(
     samples: int, max_tokens: int, temperature: float, top_k: int | None, top_p: float
 ) -> None:
-    """Raise UserError for a number that no sample can be drawn with."""
+    """Raise UserError if an option is out of range."""
     if samples < 1 or max_tokens < 1 or (top_k is not None and top_k < 1):
         raise UserError(
             f"samples {samples}, max-tokens {max_tokens} and top-k {top_k} must be at least 1"

@@ -13,7 +13,7 @@ from dynconv.text import EOS, PAD
 
 
 class Hypothesis(NamedTuple):
-    """Target ids without <eos>, and their score, log p / length^lenpen with <eos> counted."""
+    """Target ids without <eos>, and their score, log p / length^lenpen; length counts <eos>."""
 
     tokens: list[int]
     score: float
@@ -22,17 +22,17 @@ class Hypothesis(NamedTuple):
 def max_lengths(
     model: nn.Module, pad_mask: Tensor, max_length: int | None, min_length: int = 0
 ) -> Tensor:
-    """Return the most tokens (B,) of each translation, <eos> included.
+    """Return the maximum number of tokens (B,) of each translation, with <eos>.
 
-    By default that is twice the source's and ten, with room for `min_length`. It is never more than
-    the model's `max_positions`, where it has them.
+    The default is twice the source's plus ten, but at least min_length + 1. The model's
+    `max_positions`, if it has a limit, is never exceeded.
     """
     lengths = (~pad_mask).sum(1)
     if max_length is None:
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
     else:
         limit = torch.full_like(lengths, max_length)
-    maximum = getattr(model, "max_positions", None)  # only the stepper knows what the model is
+    maximum = getattr(model, "max_positions", None)  # only ConvS2S has it
     return limit if maximum is None else limit.clamp(max=maximum)
 
 
@@ -67,9 +67,9 @@ def greedy(
 def next_logp(
     logits: Tensor, prefixes: Tensor, last: Tensor, constraints: Sequence[Constraint]
 ) -> Tensor:
-    """Return log p (B, live, V) of what may follow the prefixes (B, live, t), -inf for all else.
+    """Return log p (B, live, V) of the next tokens, -inf for forbidden ones.
 
-    logits (B x live, V); last (B,) bool: the sentences that must end now.
+    logits (B x live, V); prefixes (B, live, t); last (B,) bool: the sentences that must end now.
     """
     logp = logits.float().log_softmax(-1).unflatten(0, prefixes.shape[:2])
     logp[:, :, PAD] = -torch.inf
@@ -97,9 +97,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Return the finished hypotheses of each sentence, best first, by log p / length^lenpen.
 
-    source (B, S) int64; pad_mask (B, S) bool, True is padding. At its `max_length`, <eos> included,
-    a sentence must end; `min_length` is without <eos>. `stepwise` says when that score ranks
-    hypotheses: see `Beams` and `StepwiseBeams`.
+    source (B, S) int64; pad_mask (B, S) bool, True is padding. max_length counts <eos>, min_length
+    does not. Unless `stepwise`, the score compares only finished hypotheses: see `Beams` and
+    `StepwiseBeams`.
     """
     constraints = [*constraints, at_least(min_length)]
     step = stepper(model, source, pad_mask)
@@ -116,10 +116,10 @@ def beam_search(
 
 
 class Beams:
-    """Hypotheses ranked by log p, which are equally long; the penalty compares the finished ones.
+    """Ranks unfinished hypotheses by log p, finished ones by log p / length^lenpen.
 
-    Each step extends the `beam` likeliest unfinished hypotheses of a sentence. The sentence is done
-    with its `beam`th finished hypothesis.
+    Each step extends the `beam` most likely unfinished hypotheses, which all have the same length.
+    A sentence is done when it has `beam` finished hypotheses.
     """
 
     def __init__(self, source: Tensor, beam: int, lenpen: float):
@@ -137,8 +137,8 @@ class Beams:
     def advance(self, logp: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Extend the hypotheses by log p (B, live, V), which is overwritten, of the next tokens.
 
-        last (B,) bool: the sentences that must end now. Returns the sentences that go on, the row
-        (b * live + hypothesis) that each of their hypotheses continues, and its newest token.
+        last (B,) bool: the sentences that must end now. Returns the unfinished sentences, and for
+        each of their hypotheses the row (b * live + hypothesis) it continues and its newest token.
         """
         beam, (_, live, V), length = self.beam, logp.shape, self.prefixes.shape[2] + 1
         logp += self.total[:, :, None]  # in place: this is the largest tensor of a step
@@ -163,15 +163,14 @@ class Beams:
 
 
 class StepwiseBeams(Beams):
-    """Hypotheses ranked by log p / length^lenpen at every step, finished or not, for summaries.
+    """Ranks all hypotheses, finished or not, by log p / length^lenpen at every step, for summaries.
 
-    A finished hypothesis keeps its place in the beam, with the score it ended with, as long as it
-    is among the `beam` best; a sentence is done when all of its beam is. The unfinished ones are
-    equally long, so the penalty decides between them and the finished ones.
+    A finished hypothesis stays in the beam while it is among the `beam` best. A sentence is done
+    when its whole beam is finished.
 
-    Wu et al. (2019, section 5.2) apply "a stepwise length penalty" to summaries and do not define
-    it. Of the papers they name, Wu et al. (2016, section 7) has a penalty, another function of the
-    length, by which finished hypotheses are scored and unfinished ones pruned.
+    Wu et al. (2019, section 5.2) apply "a stepwise length penalty" to summaries without defining
+    it. Wu et al. (2016, section 7), which they cite, score finished hypotheses and prune unfinished
+    ones by another function of the length.
     """
 
     def __init__(self, source: Tensor, beam: int, lenpen: float):

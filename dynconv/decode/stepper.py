@@ -1,7 +1,7 @@
-"""Steppers: they return the logits of the next token, given the newest.
+"""Runs a decoder step by step: given the newest token of each row, returns the next logits.
 
-A call takes the newest token of each row; `keep` takes the rows to continue with. There are
-N = B x beam rows, a sentence's hypotheses next to each other, which share the encoder's B rows.
+There are N = B x beam rows, with the hypotheses of a sentence next to each other; they share the B
+rows of the encoder's output. `keep` selects and reorders rows.
 """
 
 import torch

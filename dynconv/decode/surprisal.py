@@ -20,14 +20,13 @@ def surprisal(
 ) -> np.ndarray:
     """Return -log p (N,) of each token of a text, in nats, given those before it in its window.
 
-    tokens        (N,) ids: line, <eos>, line, <eos> ... What comes before the first is <eos>
-    block         tokens of a window; None: each line with its <eos>, which makes lines independent
-    context       maximum tokens to read before a window without scoring them; with 0 the model
-                  reads only the token from which the window's first is predicted
-    batch_tokens  maximum positions per batch, padding included; a longer window is a batch of its
-                  own
+    tokens        (N,) ids: line, <eos>, line, <eos> ... The first token is predicted from <eos>
+    block         tokens per window; None: each line with its <eos> is a window
+    context       maximum tokens before a window that are read but not scored, in addition to the
+                  one from which its first token is predicted
+    batch_tokens  maximum positions per batch, padding included; a longer window forms a batch
 
-    The model is in eval mode afterwards. Raises UserError for numbers that make no window.
+    Leaves the model in eval mode. Raises UserError if block, context or batch_tokens is invalid.
     """
     if context < 0 or block is not None and block < 1:
         raise UserError(f"block {block} must be at least 1, and context {context} at least 0")

@@ -1,4 +1,4 @@
-"""Translate lines of text."""
+"""Translates lines of text in batches."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ def translate(
 ) -> list[str]:
     """Return one translation per line, in order; that of a blank line is empty.
 
-    Lines of more than max_source tokens, or than the model has positions for, are cut, with a
+    Lines of more than max_source tokens, or than the model has positions, are truncated, with a
     warning on stderr.
     """
     from tqdm import tqdm

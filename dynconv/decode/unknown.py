@@ -1,7 +1,7 @@
-"""Unknown words of an output, replaced after the search (Jean et al. 2015).
+"""Replaces <unk> after the search (Jean et al. 2015; Gehring et al. 2017, section 4.3).
 
-As Gehring et al. (2017, section 4.3) have it: <unk> becomes the dictionary's entry for the source
-word that it attends to most, or that word itself where there is no entry.
+<unk> becomes the dictionary's entry for the source word with the highest attention, or that word
+itself if it has no entry.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
-"""`dynconv train RECIPE --dry-run`: count the whole model; train, decode and score a narrow copy.
+"""`dynconv train RECIPE --dry-run`: counts the parameters, and trains and scores a narrow copy.
 
-The copy has every layer, mixer, kernel width and switch of the recipe, and goes through training,
-search and scoring like the original. Only its channels and vocabulary are small, and so is its
-text: some lines of a corpus that is shipped.
+The copy has all layers, mixers, kernel widths and switches of the recipe, but few channels, a small
+vocabulary, and a few lines of a shipped corpus as its text.
 """
 
 import math
@@ -31,7 +30,7 @@ CHANNELS = 32
 TYPES = 300
 UPDATES = 2
 LINES = {"train": 200, "valid": 8, "test": 8}
-WORDS = 16  # limit per line to decode: an untrained model generates as much as it is allowed to
+WORDS = 16  # maximum per line to decode: an untrained model generates up to the limit
 
 
 def dry_run(recipe: Recipe) -> Iterator[str]:
@@ -59,7 +58,7 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
 
 
 def corpus_status(corpus: str) -> str:
-    """Return where a recipe's corpus is, or how to get it; UserError for one that is not known."""
+    """Return where a recipe's corpus is, or how to get it; UserError if it is unknown."""
     try:
         return str(corpus_dir(corpus))
     except NotPrepared as error:
@@ -81,7 +80,7 @@ def write_excerpt(data: DataConfig, directory: Path) -> None:
 
 
 def narrow(recipe: Recipe) -> Recipe:
-    """Return the recipe with small numbers wherever a large one is slow."""
+    """Return the recipe with small values for whatever makes training slow."""
     data = replace(recipe.data, block=recipe.data.block and 16, max_tokens=1000)
     config = replace(
         recipe.train,

@@ -36,11 +36,11 @@ REQUIRED = {
     "activation": "relu",
     "embeddings": "shared",
 }
-"""entries of a model that the page's JavaScript takes for granted"""
+"""entries of a model that the page's JavaScript assumes"""
 LARGEST = 4_000_000
 """bytes of the weights in base64"""
 LINE = 1000
-"""letters of base64 in a line, which keeps the file fit for editors and searches"""
+"""characters of base64 per line, so that editors can open the file"""
 LEVELS = 127
 REGISTER = "(globalThis.dynconvModels ??= {})"
 
@@ -50,8 +50,8 @@ def export_web(trained: TrainedModel, output: Path) -> str:
 
     output  a file, or a directory, in which the file is `translator-MIXER.js`
 
-    Scores the test split twice, by greedy search: before the weights are rounded, and after. Raises
-    UserError for a model that the page cannot run, and for one that is too large for it.
+    Scores the test split by greedy search, before and after the weights are rounded to int8. Raises
+    UserError for a model that the page cannot run or that is too large.
     """
     run = trained.checkpoint.run
     mixer, config = page_config(trained, run)
@@ -62,7 +62,7 @@ def export_web(trained: TrainedModel, output: Path) -> str:
     data = base64.b64encode(gzip.compress(raw, mtime=0))
     if len(data) > LARGEST:
         raise UserError(
-            f"{run}: {len(data):,} bytes as a page's model, and a page takes {LARGEST:,}: train "
+            f"{run}: {len(data):,} bytes are more than a page's maximum of {LARGEST:,}: train "
             "with fewer model.channels, layers or model.vocab_size"
         )
     about = {
@@ -133,7 +133,7 @@ def page_config(trained: TrainedModel, run: Path) -> tuple[str, dict[str, Any]]:
 
 
 def quantize(model: nn.Module) -> dict[str, np.ndarray]:
-    """Return the parameters of a model, its matrices as int8 with the scales of their rows."""
+    """Quantize the matrices of a model to int8, with one scale per row; copy its vectors."""
     tensors = {}
     for name, weight in model.named_parameters():
         values = weight.detach().cpu().float().numpy()
@@ -146,7 +146,7 @@ def quantize(model: nn.Module) -> dict[str, np.ndarray]:
 
 
 def dequantize(tensors: dict[str, np.ndarray]) -> dict[str, Tensor]:
-    """Return the parameters that the page computes with, in float32."""
+    """Return the parameters in float32, as the page computes with them."""
     weights = {}
     for name, values in tensors.items():
         if values.dtype == np.int8:

@@ -1,14 +1,14 @@
-"""The ledger: each file in data/results records what one command measured, where and when.
+"""Records measurements: each file in data/results says what a command measured, where and when.
 
 what      what was measured, in a sentence
 command   the command that measured it; if there are several, one per line
-commit    the commit of the code that ran, with `+changes`; null outside its repository
+commit    of the code that ran, with `+changes` if files were modified; null if not known
 date      the day of the measurement
 device    processor or GPU
-versions  versions of what the numbers depend on
+versions  of Python, PyTorch, and what else the results depend on
 load      load averages over 1, 5 and 15 minutes, "before" and "after" the measurement
 seeds     one per run; empty if nothing depends on a seed
-numbers   the results, in the command's own form
+numbers   the results
 """
 
 import json
@@ -39,7 +39,7 @@ def entry(
     """Return a new entry for `write`. Call it before measuring, because it records the load.
 
     device    by default the GPU if there is one, else the processor
-    versions  versions to record in addition to those of Python and PyTorch
+    versions  to record in addition to those of Python and PyTorch
     """
     return {
         "what": what,
@@ -95,7 +95,7 @@ def this_device() -> str:
 
 
 def load_average() -> str:
-    """Return the load averages over 1, 5 and 15 minutes: how many processes wanted a core."""
+    """Return the load averages over 1, 5 and 15 minutes."""
     if not hasattr(os, "getloadavg"):  # Windows
         return "unknown"
     return ", ".join(f"{x:.1f}" for x in os.getloadavg())

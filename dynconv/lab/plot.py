@@ -1,4 +1,4 @@
-"""Draws the curves of one or more runs."""
+"""Plots the training curves of one or more runs."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ PANELS = [
 
 
 def plot(runs: list[Path], output: Path) -> None:
-    """Draw what PANELS lists over updates, a line for each run, into a PNG or SVG."""
+    """Plot the quantities in PANELS over updates, one line per run, as PNG or SVG."""
     import matplotlib
 
     matplotlib.use("agg")

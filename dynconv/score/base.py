@@ -1,4 +1,4 @@
-"""The result of a metric, and the check that every metric makes of its input."""
+"""Defines the result of a metric, and the check of its input."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class Score(NamedTuple):
 
 
 def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Raise UserError unless there are lines, and as many references as hypotheses."""
+    """Raise UserError unless there are as many references as hypotheses, and at least one."""
     if len(hypotheses) != len(references):
         raise UserError(
             f"{len(hypotheses)} hypotheses but {len(references)} references: "

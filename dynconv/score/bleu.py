@@ -1,4 +1,4 @@
-"""BLEU in the three ways in which the papers measure it, and chrF, computed by sacreBLEU."""
+"""Computes BLEU, in the three variants that the papers report, and chrF, by sacreBLEU."""
 
 import re
 from collections.abc import Sequence

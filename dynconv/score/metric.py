@@ -1,4 +1,4 @@
-"""The metrics that a recipe can name, and the report that `dynconv score` prints."""
+"""Computes the metric that a recipe names, and the report of `dynconv score`."""
 
 from collections.abc import Sequence
 from typing import Any

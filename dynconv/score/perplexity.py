@@ -1,4 +1,4 @@
-"""Perplexity per token and per word."""
+"""Computes perplexity per token and per word."""
 
 import math
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""What is being learned, translation or language, and what that means for text, loss and scores.
+"""Defines the two tasks, translation and language modelling: their text, loss and scores.
 
-Other modules ask a task and do not compare its kind.
+Other modules call the task's methods instead of asking which task it is.
 """
 
 from dynconv.config import LanguageModelConfig, Recipe
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def task_of(recipe: Recipe) -> Task:
-    """Return what a recipe trains for; summaries are translations into the same language."""
+    """Return the task of a recipe. Summarisation is a translation task."""
     return (LanguageModeling if isinstance(recipe.model, LanguageModelConfig) else Translation)(
         recipe
     )

@@ -25,7 +25,7 @@ class LanguageModeling(Task):
     )
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Return the cross-entropy; the adaptive softmax has no form with label smoothing."""
+        """Return the cross-entropy; the adaptive softmax does not support label smoothing."""
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
         return model.nll(hidden[batch.real], batch.target).sum()
 
@@ -57,8 +57,8 @@ class LanguageModeling(Task):
     ) -> list[str]:
         """Sample continuations of a text; each includes it. Options: `dynconv.decode.sample`.
 
-        A model that was trained on single lines ends a text with its line. One that was trained on
-        blocks has learned how lines follow each other, so it goes on for `max_tokens`.
+        A model trained on single lines stops at the end of a line. One trained on blocks has
+        learned how lines follow each other, so it continues for `max_tokens`.
         """
         first, *later = vocabularies.target.encode(text.split("\n"))
         prompt = [*first, *(token for line in later for token in (EOS, *line))]
@@ -99,7 +99,7 @@ class LanguageModeling(Task):
 
 
 def describe_windows(block: int | None, context: int) -> str:
-    """Say in words how the model read a text that it was scored on."""
+    """Return in words how the text was cut into windows."""
     windows = "line by line" if block is None else f"in blocks of {block} tokens"
     return f"{windows}, each after up to {context} tokens before" if context else windows
 

@@ -1,4 +1,4 @@
-"""The interface of a task, and the records that it fills in."""
+"""Defines the interface of a task, and the records that it returns."""
 
 import json
 import math
@@ -38,7 +38,7 @@ class Validation(NamedTuple):
 
     @property
     def quality(self) -> tuple[float, float]:
-        """What to compare validations by: the score, then the lower loss; NaN is the worst."""
+        """Return a key that orders validations: by score, then by lower loss; NaN is worst."""
         if math.isnan(self.loss) or math.isnan(self.score):
             return -math.inf, -math.inf
         return self.score, -self.loss
@@ -51,7 +51,7 @@ class Validation(NamedTuple):
 
 
 class TranslationExample(NamedTuple):
-    """A source sentence, what the model made of it, and its reference."""
+    """A source sentence, the model's output, and the reference."""
 
     source: str
     output: str
@@ -64,9 +64,9 @@ class Evaluation:
 
     split: str
     summary: str
-    """how much was scored, how long that took and with which settings, in one line"""
+    """what was scored, how long it took, and the settings, in one line"""
     scores: Sequence[Score | Perplexity]
-    """the first decides; `str` gives a line for each"""
+    """the first is the recipe's metric; `str` formats each as one line"""
     numbers: dict[str, Any]
     """what SPLIT.scores.json records"""
     outputs: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Evaluation:
 
 
 class Task(ABC):
-    """What training, validation and evaluation ask of a task."""
+    """The interface of a task for training, validation and evaluation."""
 
     unit: ClassVar[str]
     """what its training examples are called, in the plural"""
@@ -102,7 +102,7 @@ class Task(ABC):
 
     @abstractmethod
     def training_examples(self, corpus: PreparedCorpus) -> Examples:
-        """Return what training reads of a prepared corpus."""
+        """Return the training examples of a prepared corpus."""
 
     @abstractmethod
     def unpadded_batch(self, ids: Tensor) -> Batch:
@@ -118,16 +118,16 @@ class Task(ABC):
 
     @abstractmethod
     def outputs(self, model: nn.Module, batch: Batch) -> list[list[int]]:
-        """Return what validation decodes for each row of a batch, in ids; empty if nothing."""
+        """Return the greedy output for each row of a batch, as ids; empty for a language model."""
 
     @abstractmethod
     def validate(
         self, loss: float, outputs: list[list[int]], valid: HeldOut, vocabularies: Vocabularies
     ) -> Validation:
-        """Score the outputs for all of `valid`; `loss` is in nats per token."""
+        """Score the outputs for the whole split; `loss` is in nats per token."""
 
     def preview(self, model: nn.Module, valid: HeldOut, vocabularies: Vocabularies) -> str:
-        """Return what the model makes of one held-out example, in a line; empty if nothing."""
+        """Return the model's output for one example, in one line; "" for a language model."""
         return ""
 
     @abstractmethod

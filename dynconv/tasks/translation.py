@@ -97,7 +97,7 @@ class Translation(Task):
     def translate(
         self, model: nn.Module, vocabularies: Vocabularies, lines: Sequence[str]
     ) -> list[str]:
-        """Translate each line, as the recipe's section `decode` says; a blank line stays blank."""
+        """Translate each line with the recipe's `decode` settings; a blank line stays blank."""
         max_source = self.recipe.data.max_source
         return translate(model, vocabularies, lines, self.recipe.decode, max_source=max_source)
 
@@ -115,7 +115,7 @@ class Translation(Task):
             references = all_references(data.corpus, data.target, split)
         pair = outputs, references
         scores = compute_metric(recipe.metric, *pair, data.target, bootstrap=RESAMPLES)
-        shown = min(EXAMPLES, len(outputs))  # from all over the split
+        shown = min(EXAMPLES, len(outputs))  # evenly spread over the split
         examples = [n * len(outputs) // shown for n in range(shown)]
         return Evaluation(
             split,

@@ -1,4 +1,4 @@
-"""Unpacking archives, refusing links and entries that would land outside the directory."""
+"""Unpacks archives safely: no links, and nothing outside the directory."""
 
 import gzip
 import shutil
@@ -15,9 +15,8 @@ CORRUPT = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, E
 def unpack(archive: Path, into: Path) -> None:
     """Unpack a .tar, .tar.gz, .tgz, .zip or .gz into a new directory.
 
-    Raises UserError when an entry leads out of the directory, or is a link or a device, and when
-    the archive is truncated or corrupt; OSError as it comes from the disk. What was unpacked by
-    then stays.
+    Raises UserError if an entry is a link or a device or leads out of the directory, or if the
+    archive is corrupt. What was unpacked before an error stays.
     """
     into.mkdir()
     try:

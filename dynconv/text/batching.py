@@ -1,4 +1,4 @@
-"""Batches within a budget of tokens: sentences of similar length together, padded at the end."""
+"""Groups sentences of similar length into padded batches within a token budget."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -54,7 +54,7 @@ def pad(sequences: Sequence[Ids], *, before: int = 0, after: int = 0) -> tuple[T
 
 
 def collate(pairs: Sequence[Pair]) -> Batch:
-    """Make a batch of pairs of ids without <eos>, which is appended to source and target."""
+    """Turn pairs of ids into a batch, with <eos> appended to source and target."""
     source, source_pad = pad([s for s, _ in pairs], after=1)
     targets = [t for _, t in pairs]
     prefix, _ = pad(targets, before=1)
@@ -64,7 +64,7 @@ def collate(pairs: Sequence[Pair]) -> Batch:
 
 
 def collate_text(excerpts: Sequence[Ids]) -> Batch:
-    """Make a batch without a source of excerpts, each with the token before it."""
+    """Turn excerpts, each with the token before it, into a batch without a source."""
     prefix, _ = pad([ids[:-1] for ids in excerpts])
     target, target_pad = pad([ids[1:] for ids in excerpts])
     real = torch.from_numpy(np.flatnonzero(~target_pad.numpy()))
@@ -81,10 +81,9 @@ def buckets(
     """Group pairs of similar length into batches; return the indices of the pairs in each batch.
 
     lengths    (N, 2) tokens of source and target of each pair, <eos> included
-    budget     tokens, padding included, that either side of a batch may have
-    seed       None: batches in order of length. Otherwise it determines the order of the batches
-               and of pairs of equal length
-    max_pairs  pairs that a batch may have; None: as many as fit
+    budget     maximum tokens of either side of a batch, padding included
+    seed       shuffles the batches, and pairs of equal length; None: batches in order of length
+    max_pairs  maximum pairs per batch; None: as many as fit
 
     Raises UserError when a single pair exceeds the budget.
     """

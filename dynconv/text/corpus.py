@@ -1,4 +1,4 @@
-"""Read lines of text from files: of the shipped corpora, and of your own by the same code."""
+"""Finds corpora, shipped ones or your own, and reads their lines."""
 
 import codecs
 import gzip
@@ -15,16 +15,16 @@ from dynconv.paths import data_dir
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
 
 LONGEST_LINE = 1_000_000
-"""bytes of a line: more is no text, and a compressed file may have any number of them"""
+"""maximum bytes of a line, which bounds memory even if a file is not text"""
 LONGEST_WORD = 10_000
-"""bytes of a word: the time to learn a vocabulary grows with their square"""
+"""maximum bytes of a word: the time to learn a vocabulary grows with its square"""
 
 Lines = tuple[str, ...]
 """one line of each side of a corpus"""
 
 
 class NotPrepared(UserError):
-    """The text of a known corpus is not here, but `dynconv data` can get it."""
+    """Raised for a corpus of the manifest that `dynconv data` can fetch and prepare."""
 
 
 class ParallelText(NamedTuple):
@@ -46,7 +46,7 @@ def read_lines(path: Path, may_be_empty: bool = False) -> list[str]:
 
 
 def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
-    """Yield the lines that `read_lines` returns, with one at a time in memory."""
+    """Yield the lines that `read_lines` returns, one at a time."""
     empty = True
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
@@ -64,9 +64,9 @@ def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
 
 
 def decode_utf8(file: BinaryIO, name: str) -> Iterator[str]:
-    """Decode the lines of an open binary file as `read_lines` does; `name` is for its errors.
+    """Decode the lines of an open binary file as `read_lines` does; `name` is for errors.
 
-    Raises UserError for a line or a word that is too long to be text.
+    Raises UserError for a line or a word that is too long.
     """
     for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
         if len(line) > LONGEST_LINE:
@@ -89,9 +89,9 @@ def decode_utf8(file: BinaryIO, name: str) -> Iterator[str]:
 
 
 def corpus_dir(corpus: str) -> Path:
-    """Return the directory of a corpus: a shipped one by its name, your own by its path.
+    """Return the directory of a corpus, given its path or the name of a shipped one.
 
-    Raises NotPrepared for a corpus of the manifest that is to be prepared, UserError for any other.
+    Raises NotPrepared for a corpus of the manifest that is not prepared yet, else UserError.
     """
     from dynconv.text.manifest import read_manifest  # which imports this module
 
@@ -112,7 +112,7 @@ def corpus_dir(corpus: str) -> Path:
 
 
 def find_split(directory: Path, name: str) -> Path:
-    """Find the file `name` ("train.de") in a directory: plain, else .xz, else .gz."""
+    """Return the file `name` ("train.de") in a directory, or NAME.xz, or NAME.gz."""
     names = [name, *(name + suffix for suffix in OPENERS)]
     for each in names:
         if (directory / each).is_file():
@@ -124,7 +124,7 @@ def find_split(directory: Path, name: str) -> Path:
 
 
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:
-    """Read one split ("train") of a corpus in two languages ("de", "en"), with its blank lines."""
+    """Read a split ("train") of a corpus in two languages ("de", "en"), blank lines included."""
     directory = corpus_dir(corpus)
     paths = [find_split(directory, f"{split}.{language}") for language in (source, target)]
     pairs = list(stream_parallel(*paths))
@@ -132,7 +132,7 @@ def load_parallel(corpus: str, source: str, target: str, split: str) -> Parallel
 
 
 def stream_parallel(*paths: Path) -> Iterator[Lines]:
-    """Yield the rows of parallel files, a line of each, with one row at a time in memory.
+    """Yield line i of all files as a tuple, for one i at a time.
 
     Raises UserError at the end if one file has more lines than another.
     """

@@ -1,4 +1,4 @@
-"""Prepare a corpus: read every line, learn a vocabulary, encode the training split to ids."""
+"""Prepares a corpus: learns a vocabulary, and encodes the training split as token ids."""
 
 import json
 import os
@@ -17,18 +17,18 @@ from dynconv.text.prepared import FORMAT, PreparedCorpus, is_prepared, open_prep
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
 SAMPLE = 500_000
-"""pairs from which the vocabulary is learned at most, to bound memory"""
+"""maximum pairs from which the vocabulary is learned, to bound memory"""
 PROBE = 10_000
 """pairs from which the number of long words is estimated"""
 LONG = 30
-"""a word of more characters is long; most long words are unique, so the learner keeps all of them.
-Text without spaces (Chinese) consists of such words: segment it first, or give `vocabulary`"""
+"""Words of more characters are long. Most of them are unique, and the learner keeps all in memory.
+Text without spaces, such as Chinese, should be segmented first, or given a `vocabulary`"""
 LONG_BYTES = 4_000_000
-"""bytes of long words from which the vocabulary is learned at most, to bound memory"""
+"""maximum bytes of long words from which the vocabulary is learned, to bound memory"""
 CHUNK = 1 << 20
-"""characters to encode at a time; one pair may be longer"""
+"""characters that are encoded at a time, rounded up to whole pairs"""
 SHORT = 1 << 16
-"""types whose ids still fit in two bytes"""
+"""maximum number of types for ids of two bytes"""
 
 
 def prepare(
@@ -44,14 +44,13 @@ def prepare(
 
     corpus          a name or directory, as for `load_parallel`; valid and test may be missing
     source, target  languages ("de", "en"); source is None for the text of a language model
-    vocab_size      types to learn from the training split: one number for a vocabulary of both
-                    sides, two for one of each; with `vocabulary`, the sizes of that file
-    out             the new directory; it appears under this name when it is complete
+    vocab_size      number of types: one for a joint vocabulary, or a pair for source and target
+    out             the new directory; it is created under a temporary name, and renamed at the end
     kind            kind of vocabulary, see `dynconv.text.vocabulary`
-    vocabulary      a vocabulary file to use instead of learning one
+    vocabulary      a vocabulary file to use instead of learning one; its size is vocab_size
 
-    Raises UserError when `out` exists, the text cannot be read or has no usable pair, the
-    vocabulary has another size, or the disk cannot be written.
+    Raises UserError if `out` exists, the text cannot be read or has no usable pair, the vocabulary
+    has another size, or the disk cannot be written.
     """
     out = out.resolve()
     if is_prepared(out):
@@ -65,7 +64,7 @@ def prepare(
         raise UserError(f"{vocabulary}: {sizes}: give that number")
     with _disk_errors(out), scratch_folder(out.with_name(f".{out.name}.part")) as folder:
         (scratch := folder / out.name).mkdir()
-        # Every mistake in the text is found here, before the long part.
+        # Counting also finds every error in the text, before the vocabulary is learned.
         counts = {
             split: sum(1 for _ in _read(paths, f"read {split}")) for split, paths in splits.items()
         }
@@ -105,7 +104,7 @@ def prepare(
 
 @contextmanager
 def _disk_errors(out: Path) -> Iterator[None]:
-    """Turn an error of the disk into a UserError that names the directory."""
+    """Turn an OSError into a UserError that names the directory."""
     try:
         yield
     except OSError as error:
@@ -113,7 +112,7 @@ def _disk_errors(out: Path) -> Iterator[None]:
 
 
 def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, list[Path]]:
-    """Find the files of each split; UserError if one has one side only, or train is missing."""
+    """Find the files of each split; UserError if train, or one side of a split, is missing."""
     splits = {}
     for split in ("train", "valid", "test"):
         names = [f"{split}.{side}" for side in (source, target) if side]
@@ -124,7 +123,7 @@ def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, 
 
 
 def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Lines]:
-    """Yield the rows of the files of a split, with a progress bar on terminals."""
+    """Yield the rows of a split, with a progress bar on terminals."""
     from tqdm import tqdm
 
     rows = stream_parallel(*paths)
@@ -134,7 +133,7 @@ def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Li
 def _learn(
     paths: list[Path], lines: int, vocab_size: int | tuple[int, int], kind: str
 ) -> Vocabularies:
-    """Learn a vocabulary of all sides of the training text, or one of each."""
+    """Learn a joint vocabulary of the training text, or one per side."""
     if isinstance(vocab_size, int):
         joint = Vocabulary.learn(_sample(paths, lines, kind), vocab_size, kind)
         return Vocabularies(joint, joint)
@@ -150,7 +149,7 @@ def _learn(
 
 
 def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
-    """Sample lines to learn from, evenly spread over the text; words are counted in all lines."""
+    """Sample lines evenly over the text to learn from; for kind words, yield all lines."""
     if kind == "words":
         return chain.from_iterable(_spread(paths, lines, lines, "learn"))
     probe = chain.from_iterable(_spread(paths, lines, PROBE, "probe"))
@@ -167,7 +166,7 @@ def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[L
 
 
 def _chunks(rows: Iterable[Lines]) -> Iterator[list[Lines]]:
-    """Yield lists of rows that have CHUNK characters together."""
+    """Yield lists of rows, each of about CHUNK characters in total."""
     chunk, size = [], 0
     for row in rows:
         chunk.append(row)
@@ -186,7 +185,7 @@ def _write_ids(
 
     Returns how many rows there are, and the number of tokens on each side.
     """
-    eos = [EOS] if len(vocabularies) == 1 else []  # around the lines of a language model
+    eos = [EOS] if len(vocabularies) == 1 else []  # separates the lines of a language model
     id_type = np.dtype(dtype).newbyteorder("<")
     count, end, side_tokens = 0, 0, np.zeros(len(vocabularies), np.int64)
     paths = scratch / "train.tokens", scratch / "train.bounds"
@@ -206,7 +205,7 @@ def _write_ids(
 
 
 def _copy_text(splits: dict[str, list[Path]], languages: list[str], to: Path) -> None:
-    """Copy the text of the other splits, further references (test.summary1 ...) included."""
+    """Copy the text of valid and test, with all references (test.summary1 ...)."""
     for split in splits.keys() - {"train"}:
         for path, language in zip(splits[split], languages, strict=True):
             for file in [path, *path.parent.glob(f"{split}.{language}[0-9]*")]:

@@ -17,13 +17,13 @@ from dynconv.text.vocabulary import EOS, Vocabulary
 
 @dataclass(eq=False)
 class Examples(ABC):
-    """Examples that lie one after the other in an array of ids, in memory or on the disk."""
+    """Examples stored one after another in an array of ids, in memory or memory-mapped."""
 
     tokens: np.ndarray
     bounds: np.ndarray
-    """int64 offsets into the tokens: `sides` of each example, then the end of the last"""
+    """int64 offsets into the tokens: `sides` per example, then the end of the last"""
     directory: Path | None = None
-    """of the prepared corpus, for error messages"""
+    """the prepared corpus, for error messages"""
 
     sides: ClassVar[int]
     collate: ClassVar[Callable]
@@ -54,13 +54,13 @@ class Pairs(Examples):
     """Sentence pairs: the ids of source, target, source, target ..., without <eos>."""
 
     max_source: int = sys.maxsize
-    """tokens of a source that are kept"""
+    """sources are truncated to this many tokens"""
 
     sides, collate = 2, staticmethod(collate)
 
     @classmethod
     def of(cls, corpus: PreparedCorpus, max_source: int = sys.maxsize) -> "Pairs":
-        """Return the pairs of a prepared training split; they are read from the disk when used."""
+        """Return the pairs of a prepared training split, memory-mapped."""
         return cls(corpus.tokens, corpus.bounds, corpus.directory, max_source)
 
     @classmethod
@@ -83,7 +83,7 @@ class Pairs(Examples):
 
 
 class Excerpts(Examples):
-    """Stretches of a text for a language model, each with the token before its first.
+    """Excerpts of a text for a language model, each preceded by one token of context.
 
     Without `block`, each line is an excerpt, after the <eos> of the line before. Otherwise the text
     is cut into blocks of `block` tokens, regardless of its lines (Baevski and Auli 2019).
@@ -98,13 +98,13 @@ class Excerpts(Examples):
 
     @classmethod
     def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, block: int | None) -> "Excerpts":
-        """Encode lines that are in memory."""
+        """Encode lines of text."""
         ids = vocabulary.encode(lines)
         tokens = np.array([EOS, *chain.from_iterable(chain(line, (EOS,)) for line in ids)])
         return cls(tokens, _cut(np.cumsum([0, *(len(line) + 1 for line in ids)]), block))
 
     def __getitem__(self, i: int) -> np.ndarray:
-        """Return the ids of excerpt i and the one before it, as a view."""
+        """Return the id before excerpt i, then those of the excerpt, as a view."""
         start, end = self.offsets(i)
         return self.tokens[start : end + 1]
 

@@ -1,7 +1,7 @@
-"""The raw files of a corpus: downloaded by pooch or copied from a directory, then unpacked.
+"""Downloads the raw files of a corpus, or copies them from a directory, and unpacks them.
 
-pooch downloads one file from one address; mirrors, checksums and a lock against a second process
-are handled here. An interrupted download starts again: pooch cannot resume it.
+pooch downloads from one address; mirrors, checksums and a lock against a second process are handled
+here. An interrupted download starts again.
 """
 
 import shutil
@@ -22,11 +22,11 @@ TIMEOUT = (10, 60)
 def fetch(name: str, out: Path | None = None, source: Path | None = None) -> None:
     """Fetch the files of a corpus into `out` (default: data/raw/NAME).
 
-    Files that are there and match the manifest are kept. The others are downloaded, each from the
-    first mirror that serves it; or, with `source`, copied from that directory, which holds them
-    under the names of the manifest, or a directory STEM in place of the archive STEM.tgz.
+    Existing files that match the manifest are kept. The others are downloaded from the first mirror
+    that works or, with `source`, copied from that directory, where a directory STEM may replace the
+    archive STEM.tgz.
 
-    Raises UserError, which says what to do next, when a file cannot be had; the others are kept.
+    Raises UserError, which says what to do next, if a file is not available; the others are kept.
     """
     entry = find_corpus(name)
     if entry.shipped:
@@ -46,7 +46,7 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> Non
 def unpack_corpus(name: str, out: Path | None = None) -> Path:
     """Unpack each archive STEM.tgz of a fetched corpus into STEM/ and return their directory.
 
-    `out` is where `fetch` put them. Raises UserError when a file is missing; nothing is fetched.
+    `out` is the directory given to `fetch`. Raises UserError if a file is missing.
     """
     entry = find_corpus(name)
     directory = out or entry.directory
@@ -87,7 +87,7 @@ def _is_kept(file: CorpusFile, directory: Path) -> bool:
 
 
 def _verified(file: CorpusFile, path: Path) -> str:
-    """Say how the file at `path`, which has no mismatch, was verified; also if it is unpacked."""
+    """Return how the file at `path` was verified; it has no mismatch."""
     if path.is_dir():
         return "unpacked already, not verified"
     if file.checksums:
@@ -130,7 +130,7 @@ def _fetch_files(
 
 
 def _another_corpus_with(file: CorpusFile, entry: CorpusEntry) -> Path | None:
-    """Return the directory of another corpus with the same file: some share their archives."""
+    """Return the directory of another corpus that contains the same file."""
     others = entry.directory.parent.glob(f"*/{file.name}") if file.checksums else ()
     return next((path.parent for path in others if not file.mismatch(path)), None)
 

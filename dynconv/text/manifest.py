@@ -1,4 +1,4 @@
-"""The manifest of corpora: their files, checksums and licences, and which of them are here."""
+"""Reads data/manifest.yaml: the corpora with their files, checksums and licences."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """One file of a corpus; bytes, sha256 and md5 are None where no public source states them."""
+    """A file of a corpus; bytes, sha256 and md5 are None if no public source states them."""
 
     name: str
     urls: Sequence[str] = ()
-    """mirrors in the order in which they are tried; none if it is shipped or for licensees only"""
+    """mirrors in the order to try; none if the file is shipped or only for licensees"""
     bytes: int | None = None
     sha256: str | None = None
     md5: str | None = None
@@ -41,7 +41,7 @@ class CorpusFile:
         return path if path.is_file() else unpacked if unpacked.is_dir() else None
 
     def mismatch(self, path: Path) -> str | None:
-        """Say how the file at `path` differs from this description; None if it does not.
+        """Return how the file at `path` differs from this description, or None.
 
         A folder that it was unpacked to cannot be compared, so it has no mismatch.
         """
@@ -60,7 +60,7 @@ class CorpusFile:
 
 @dataclass(frozen=True)
 class CorpusEntry:
-    """One corpus of data/manifest.yaml, where its fields are described."""
+    """A corpus of data/manifest.yaml, which describes the fields."""
 
     name: str
     kind: str
@@ -137,7 +137,7 @@ def find_corpus(name: str) -> CorpusEntry:
 
 
 def corpus_sides(corpus: str, requested: Sequence[str] | None = None) -> Sequence[str]:
-    """Return the sides of a corpus, the endings of its files: the requested ones, else all of them.
+    """Return the suffixes of a corpus's files: the requested ones, else all.
 
     They are source and target, or the one side of a language model's text. Raises UserError when a
     corpus of the manifest lacks a side, or when none is requested of a directory.
@@ -146,7 +146,7 @@ def corpus_sides(corpus: str, requested: Sequence[str] | None = None) -> Sequenc
     if corpus not in known and requested:
         return requested
     if corpus not in known and Path(corpus).is_dir():
-        raise UserError(f"{corpus}: of which languages? give --languages SOURCE TARGET")
+        raise UserError(f"{corpus}: its languages are not known: give --languages SOURCE TARGET")
     entry = find_corpus(corpus)
     sides = entry.sides or entry.languages
     if absent := " or ".join(side for side in requested or () if side not in sides):

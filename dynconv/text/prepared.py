@@ -1,12 +1,12 @@
-"""Prepared corpora: encoded once, then memory-mapped by every process, so of any size.
+"""Opens prepared corpora, which are encoded once and then memory-mapped by every process.
 
-    prepared.json               what it was made from; size and sha256 of each other file
-    vocabulary.json             the vocabulary, or that of each side
+    prepared.json               settings; size and sha256 of each other file
+    vocabulary.json             the joint vocabulary, or one per side
     train.tokens                the ids of source, target, source, target ..., without <eos>; or,
                                 for a language model, of <eos>, line, <eos>, line, <eos> ...
     train.bounds                int64 offsets of each source and each target, and of the end; or of
                                 each <eos>
-    {valid,test}.{source,target}        the text of the other splits, if there are any
+    {valid,test}.{source,target}        the text of the other splits, if any
 
 Numbers are little-endian; an id takes two bytes, or four when there are more than 65,536 types.
 """
@@ -31,7 +31,7 @@ CHUNK = 1 << 20
 
 
 class PreparedFile(TypedDict):
-    """What prepared.json records of another file."""
+    """What prepared.json records about another file."""
 
     bytes: Count
     sha256: str
@@ -39,7 +39,7 @@ class PreparedFile(TypedDict):
 
 @dataclass(frozen=True)
 class PreparedCorpus:
-    """A prepared training split, of which only the pages that are read are in memory.
+    """A prepared training split; only the pages that are read are in memory.
 
     Training reads it as `Pairs`, or, for a language model, as `Excerpts`.
     """
@@ -65,16 +65,16 @@ class PreparedCorpus:
 
     @cached_property
     def tokens(self) -> np.ndarray:
-        """Return the ids of train.tokens, read from the disk when they are used."""
+        """Return the ids in train.tokens as a memory-mapped array."""
         return _memory_map(self.directory / "train.tokens", self.dtype)
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """Return the offsets of train.bounds, likewise."""
+        """Return the offsets in train.bounds as a memory-mapped array."""
         return _memory_map(self.directory / "train.bounds", "int64")
 
     def vocabularies(self) -> Vocabularies:
-        """Load the vocabularies that it was encoded with."""
+        """Load the vocabularies of the corpus."""
         return Vocabularies.load(self.directory / "vocabulary.json")
 
 
@@ -84,7 +84,7 @@ def _memory_map(path: Path, dtype: str) -> np.ndarray:
 
 
 def is_prepared(directory: Path) -> bool:
-    """Return whether a directory contains a prepared corpus, not text."""
+    """Return whether a directory contains a prepared corpus."""
     return (directory / "prepared.json").is_file()
 
 
@@ -98,10 +98,11 @@ def foreign_files(directory: Path) -> list[str]:
 
 
 def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
-    """Open what `prepare` has written; this takes neither time nor memory, whatever its size.
+    """Open a prepared corpus without reading it into memory.
 
-    Raises UserError when it is something else, or a file is missing, truncated or altered; the
-    contents are compared with the recorded checksums only to `verify` them.
+    verify  also compare the contents of all files with their checksums
+
+    Raises UserError if it is not a prepared corpus, or a file is missing, truncated or altered.
     """
     meta, remedy = directory / "prepared.json", "prepare it again"
     try:
@@ -128,7 +129,7 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
 
 
 def check_counts(corpus: PreparedCorpus) -> None:
-    """Raise UserError when the numbers in prepared.json contradict each other."""
+    """Raise UserError if the counts in prepared.json contradict each other."""
     sizes = {name: file["bytes"] for name, file in corpus.files.items()}
     sides = 1 if corpus.source is None else 2
     tokens = corpus.source_tokens + corpus.target_tokens
@@ -147,10 +148,7 @@ def check_counts(corpus: PreparedCorpus) -> None:
 
 
 def check_ids(corpus: PreparedCorpus) -> None:
-    """Read all ids of a prepared corpus; UserError for one that is not in the vocabulary.
-
-    Memory is bounded, as it is for everything here.
-    """
+    """Read all ids, in bounded memory; UserError if one is not in the vocabulary."""
     sizes = corpus.vocab_size if isinstance(corpus.vocab_size, tuple) else (corpus.vocab_size,) * 2
     sides = 1 if corpus.source is None else 2
     tokens, bounds = corpus.tokens, corpus.bounds

@@ -25,21 +25,21 @@ def ablate(
     output: Path | None,
     say: Callable[[str], None],
 ) -> Signals | None:
-    """Train and score what is not finished yet; return the signal that ended it early.
+    """Train and score all unfinished runs; return the signal that interrupted it, if any.
 
-    name       of a shipped experiment, or its file
+    name       a shipped experiment's name, or a path
     overrides  key=value, for every row
-    seeds      1 to this many; all rows with the first come before any with the second
-    folder     of the run directories ROW-SEED; None: runs/NAME
-    output     JSON, and a plot beside it; None: data/results/ablate-NAME.json
+    seeds      number of seeds, 1 to `seeds`; all rows run with seed 1, then all with seed 2, ...
+    folder     contains the run directories ROW-SEED; None: runs/NAME
+    output     JSON file, and a plot of the same name; None: data/results/ablate-NAME.json
 
     A run whose loss or score is not finite is recorded as DIVERGES and counts as finished. Raises
-    UserError for mistakes that a user can mend; runs that were finished before are kept.
+    UserError for invalid input; finished runs are kept.
     """
     path = find_experiment(name)
     experiment = load_experiment(path)
     if any(text.startswith("train.seed=") for text in overrides):
-        raise UserError("train.seed is set for each run: give --seeds how many there are to be")
+        raise UserError("train.seed differs from run to run: give the number of seeds as --seeds")
     output = ledger.output_path(f"ablate-{path.stem}", output)
     drawing = output.with_suffix(".png")
     if drawing == output:

@@ -1,4 +1,4 @@
-"""Draws an experiment: a line per row, a dot per seed."""
+"""Plots the results of an experiment: a line per row, a dot per seed."""
 
 import textwrap
 from pathlib import Path
@@ -10,7 +10,7 @@ from dynconv.lab.ablate.table import finite
 
 
 def plot(results: dict[str, Any], output: Path) -> None:
-    """Draw the results: the mean is a tick, and the published score is printed at the right."""
+    """Plot the results, with a tick at the mean and the published score at the right."""
     import matplotlib
 
     matplotlib.use("agg")

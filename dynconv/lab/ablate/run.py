@@ -1,4 +1,4 @@
-"""One run of an experiment: a row with a seed. Its results are in RUN/ablation.json."""
+"""Trains and scores one row of an experiment with one seed; results are in RUN/ablation.json."""
 
 import hashlib
 import json
@@ -38,7 +38,7 @@ class Results(TypedDict, total=False):
 
 
 class Run(NamedTuple):
-    """A row with a seed: its recipe, and its directory."""
+    """One row of an experiment with one seed."""
 
     row: str
     seed: int
@@ -47,15 +47,15 @@ class Run(NamedTuple):
 
     @property
     def results(self) -> Results:
-        """Return what is known; {} before the first start has ended.
+        """Return the results so far; {} until the first start has ended.
 
-        starts      seconds of updates in each start that was not killed
+        starts      training seconds of each start that was not killed
         score       the recipe's metric on the test split, or DIVERGES; missing: not finished
-        metrics     all scores by name: BLEU and chrF2, or perplexity per word and per token
+        metrics     all scores by name
         valid_loss  nats per token of the checkpoint that was scored
-        seconds     seconds of updates over all starts; None when a start was killed
-        precision   precision of the updates
-        threads     threads of the last start
+        seconds     training seconds of all starts; None if a start was killed
+        precision   that of training
+        threads     those of the last start
         """
         path = self.directory / "ablation.json"
         remedy = "remove it, and the row is scored again"
@@ -65,7 +65,7 @@ class Run(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Return whether there is a score; UserError when it is that of another recipe."""
+        """Return whether there is a score; UserError if another recipe produced it."""
         if "score" not in self.results:
             return False
         check_same_recipe(
@@ -74,7 +74,7 @@ class Run(NamedTuple):
         return True
 
     def finish(self) -> Signals | None:
-        """Start or resume training, then score; return the signal that ended training early."""
+        """Start or resume training, then score; return the signal that interrupted it, if any."""
         results, watch = self.results, Watch()
         signal, diverged = try_training(self.recipe, self.directory, watch)
         if diverged:
@@ -123,9 +123,9 @@ class Run(NamedTuple):
 def try_training(
     recipe: Recipe, run: Path, watch: Watch | None = None
 ) -> tuple[Signals | None, bool]:
-    """Start or resume training in a run directory that shares its parent with other runs.
+    """Start or resume training; return the signal that interrupted it, and whether it diverged.
 
-    Returns the signal that ended it early, and whether it diverged.
+    The encoded corpus is shared with other runs in the parent directory.
     """
     try:
         return train(recipe, run, watch, prepared=shared_corpus(recipe, run.parent)), False
@@ -136,9 +136,9 @@ def try_training(
 
 
 def shared_corpus(recipe: Recipe, folder: Path) -> Path | None:
-    """Encode the corpus once for all runs in a folder that read it alike.
+    """Encode the corpus once for all runs in a folder that use the same vocabulary.
 
-    Returns its directory, or None if the recipe's corpus is encoded already.
+    Returns its directory, or None if the recipe names a prepared corpus.
     """
     data = recipe.data
     if is_prepared(Path(data.corpus)):

@@ -1,4 +1,4 @@
-"""The results of an experiment: as numbers, and as text."""
+"""Collects the results of an experiment, and prints them as a table."""
 
 from statistics import mean, stdev
 from typing import Any
@@ -10,11 +10,11 @@ from dynconv.models import count_parameters
 
 SECONDS = "of updates with their data and log, without validations and checkpoints; null: not known"
 KEPT = ("metrics", "valid_loss", "seconds", "precision", "threads")
-"""entries of a run's results that the table repeats for each seed"""
+"""entries of a run's results that are listed per seed"""
 
 
 def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
-    """Return all that is known; lists have one entry per seed, null before its run is finished."""
+    """Return all results; lists have one entry per seed, null until its run is finished."""
     rows = []
     for row in experiment.rows:
         own = [run for run in runs if run.row == row.name]
@@ -61,7 +61,7 @@ def format_score(score: float | str | None) -> str:
 
 
 def summary(row: dict[str, Any]) -> str:
-    """Return mean ± standard deviation over the finite seeds, and how many diverge."""
+    """Return mean ± standard deviation over the seeds that did not diverge, and how many did."""
     diverged = row["scores"].count(DIVERGES)
     if row["mean"] is None:
         return DIVERGES if diverged else "-"

@@ -1,9 +1,9 @@
-"""Compiles CUDA C++ kernels for the CPU and runs them, with errors that explain themselves.
+"""Compiles CUDA C++ kernels for the CPU and runs them, with checks.
 
-`Module` puts simulate.h in front of a kernel's source and calls the C++ compiler that `CXX` names,
-else c++, g++ or clang++. A launch checks what a GPU leaves undefined: arguments, array bounds,
-dynamic shared memory, barriers and shuffles that not all threads reach. It does not check memory
-that pointers among the arguments lead to, and an endless loop is endless here too.
+`Module` puts simulate.h in front of a kernel's source and calls the C++ compiler in `CXX`, else
+c++, g++ or clang++. A launch checks what is undefined behaviour on a GPU: wrong arguments, array
+bounds, dynamic shared memory, barriers and shuffles that some threads do not reach. It cannot check
+memory behind pointer arguments, nor end an infinite loop.
 """
 
 import ctypes
@@ -27,10 +27,9 @@ HEADER = Path(__file__).with_name("simulate.h")
 # NaN must stay NaN: no -ffast-math. Kernels see memory as floats here, as uint4 there. Without
 # hidden visibility, libraries would share the __shared__ arrays of templates of the same name.
 COMPILE = "-std=c++20 -O2 -fPIC -pthread -fvisibility=hidden -fno-strict-aliasing -U_FORTIFY_SOURCE"
-# The best that works: of the processor, with quicker ways to __shared__ memory on x86, without
+# The first that works: for this processor with fast thread-local storage (x86), for it, for any
 PROCESSOR = ("-march=native -mtls-dialect=gnu2", "-march=native", "")
-# Errors: an index beyond an array, and a stack frame of more than half a fiber's stack. For GCC and
-# for Clang
+# Report an index outside an array, and a stack frame of more than half a fiber's stack: GCC, Clang
 CHECKS = (
     "-fsanitize=bounds-strict -Werror=frame-larger-than=131072",
     "-fsanitize=array-bounds -Wframe-larger-than=131072 -Werror=frame-larger-than",
@@ -45,11 +44,11 @@ FITS = {"p": "iu", "i": "iub", "f": "f", "o": "iufcV"}  # NumPy's kinds
 
 
 class KernelFault(RuntimeError):
-    """A kernel was launched with wrong arguments, or did something wrong while it ran."""
+    """Raised if a kernel is launched with wrong arguments, or fails a check while it runs."""
 
 
 class CompileError(RuntimeError):
-    """Quotes the compiler's first error; its line numbers count in the kernel's source."""
+    """Quotes the compiler's first error, with line numbers of the kernel's source."""
 
 
 class NoSimulator(RuntimeError):
@@ -72,7 +71,7 @@ class Module:
     code:     kernels and device functions; the macro SIMULATED is defined. Dynamic shared memory is
               declared by DYNAMIC_SHARED(type, name), a pointer that checks each access.
     names:    name expressions, such as "light_conv<float, 4>", of the kernels to compile
-    flags:    more for the compiler, after its usual ones
+    flags:    additional compiler flags
     """
 
     def __init__(self, code: str, names: Sequence[str], *, flags: Sequence[str] = ()):
@@ -116,7 +115,7 @@ class Function:
         shared_mem:  bytes of dynamic shared memory, filled with NaN before each block
         order:       in which order the threads of a block run: "forward", "backward", or the seed
                      of a shuffle. A missing barrier gives different answers in different orders.
-        workers:     threads of this CPU that blocks are spread over; PyTorch's number without it
+        workers:     CPU threads that run blocks in parallel; default: as many as PyTorch's
         """
         grid = extent("grid", grid, MAX_BLOCKS)
         block = extent("block", block, MAX_THREADS)
@@ -183,9 +182,9 @@ def extent(what: str, sizes: tuple[int, ...], limits: tuple[int, ...]) -> tuple[
 
 @cache
 def toolchain() -> tuple[list[str], list[str], list[str]]:
-    """Return a compiler and the flags, of the processor and of checks, that work with it."""
+    """Return a working compiler, and the flags for processor and checks that it accepts."""
     if os.name != "posix":
-        raise NoSimulator("kernels are simulated on Linux and macOS alone; on Windows, in WSL")
+        raise NoSimulator("kernels are simulated only on Linux and macOS; on Windows use WSL")
     named = command_in("CXX")
     commands = [named] if named else [["c++"], ["g++"], ["clang++"]]
     reason = f"no C++ compiler ({', '.join(map(shlex.join, commands))})"

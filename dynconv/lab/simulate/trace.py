@@ -1,8 +1,7 @@
 """Records which bytes a CUDA kernel reads and writes while the simulator runs it.
 
-The kernel is compiled without optimization, so the trace has each access as the source writes it.
-Two loads of one number, which a compiler would merge, are recorded twice; and what it would round
-once is rounded twice.
+The kernel is compiled without optimization, so the trace contains every access in the source, even
+loads that a compiler would merge. For the same reason results may round differently.
 """
 
 import ctypes
@@ -55,32 +54,32 @@ def trace(
     """Run kernel `name` of the CUDA source `code` on the simulator; return its memory accesses.
 
     grid, block, shared_mem  as for a launch of `simulate.Module`
-    args                     arrays and CPU tensors, contiguous, for pointers: the kernel writes
-                             into them; else NumPy scalars
-    limit                    accesses and jumps back, 48 bytes each; one more is a KernelFault
+    args                     contiguous arrays and CPU tensors for pointers, which the kernel may
+                             write to; NumPy scalars for the rest
+    limit                    maximum records (accesses and jumps back) of 48 bytes; else KernelFault
 
-    Returns one record for each access, in the order of the program: block by block, a thread until
-    it waits, then the next. Its fields:
+    Returns one record per access in the order of execution: block by block, each thread until it
+    waits. The fields of a record:
 
     block   number of the block: x + gridDim.x * (y + gridDim.y * z)
     thread  number in the block: x + blockDim.x * (y + blockDim.y * z)
-    array   the first of `args` that has these bytes; -1 is shared memory
-    index   of the first element in that array; in shared memory of the word of 4 bytes, so that
-            index % 32 is the bank
+    array   position in `args` of the array that contains the bytes; -1 for shared memory
+    index   first element accessed in that array; in shared memory its 4-byte word, whose bank is
+            index % 32
     offset  the same in bytes
-    bytes   of this access
-    write   or read; an atomic function does both
+    bytes   number of bytes accessed
+    write   True for a write; an atomic function is recorded as a read and a write
     site    number of the instruction, in order of first use
-    nth     how often the block has been there before, all its threads in step
-    step    number of the moment at which that is so, in its block
-    phase   how many __syncthreads() this thread has passed
+    nth     how often the block has executed this instruction before
+    step    number of the instruction in the sequence that the block executes
+    phase   how many __syncthreads() the thread has passed
 
-    Accesses of a warp at one site with the same nth are one instruction. Threads are in step as on
-    a GPU: those that skip a branch, or a round of a loop, wait for those that do not.
+    Accesses of a warp with the same site and nth belong to one instruction. Threads run in lockstep
+    as on a GPU: those that skip a branch, or an iteration of a loop, wait for the others.
 
-    Within a statement the order is the compiler's. Not recorded are local variables, and memory
-    that `args` only has the address of. Static __shared__ arrays, recorded on Linux only, follow
-    the dynamic memory, from the first byte that is touched.
+    Within a statement the order is the compiler's. Local variables are not recorded, nor is memory
+    that is not among `args`. Static __shared__ arrays are recorded only on Linux; their offsets
+    follow the dynamic shared memory.
     """
     arrays = {i: extent(i, a) for i, a in enumerate(args) if not isinstance(a, np.generic)}
     values = [np.uint64(arrays[i][0]) if i in arrays else a for i, a in enumerate(args)]
@@ -124,8 +123,8 @@ def accesses(
 ) -> np.ndarray:
     """Return the records of `trace`.
 
-    raw     what trace.h has kept
-    arrays  for each array's position in `args` its `extent`
+    raw     the records of trace.h
+    arrays  the `extent` of each array, by its position in `args`
     """
     step, phase = in_step(raw)
     real = raw["bytes"] > 0
@@ -154,11 +153,11 @@ def accesses(
 
 
 def in_step(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return when each record happens if the threads of a block go in step, and its phase.
+    """Return the step and the phase of each record, with the threads of a block in lockstep.
 
-    Those that are farthest behind in the source go on, together, and a jump back waits until all
-    others have come as far: so a thread that leaves something out waits for those that do not. Of
-    jumps from one place, that of the inner loop, which goes less far, is the first.
+    At each step, the threads whose next record is earliest in the source advance together. A jump
+    back to the start of a loop waits until all others have got there, so threads that skip code
+    wait for those that execute it. Of loops that end at one place, the inner one jumps first.
     """
     order, start = groups(raw["block"], raw["thread"])
     passed = np.cumsum(raw["array"][order] == BARRIER)
@@ -186,14 +185,14 @@ def in_step(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def combine_keys(*keys: np.ndarray) -> np.ndarray:
-    """Combine keys, integers of at least 0, into one number that sorts as they do."""
+    """Combine non-negative integer keys into one that sorts like the tuple."""
     return np.ravel_multi_index(keys, [int(key.max(initial=0)) + 1 for key in keys])
 
 
 def groups(*keys: np.ndarray, then: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order that brings equal keys together, and where each place's group starts.
+    """Return the order that groups equal keys, and for each place the start of its group.
 
-    then  what a group is sorted by; without it, the order stays
+    then  sorts within a group; None: keep the order
     """
     key = combine_keys(*keys)
     order = np.argsort(key, kind="stable") if then is None else np.lexsort((then, key))
@@ -202,7 +201,7 @@ def groups(*keys: np.ndarray, then: np.ndarray | None = None) -> tuple[np.ndarra
 
 
 def trace_launches(run: Callable[[Kernels], object]) -> list[tuple[str, np.ndarray]]:
-    """Return the name and the trace of each kernel that `run` launches by the Kernels it is given.
+    """Return the name and the trace of each kernel that `run(kernels)` launches.
 
     For instance run=lambda kernels: kernels.conv(x, weight, pad_left), with CPU tensors.
     """
@@ -218,14 +217,13 @@ def trace_launches(run: Callable[[Kernels], object]) -> list[tuple[str, np.ndarr
 
 
 class Traffic(NamedTuple):
-    """Counts what a kernel requests from one array.
+    """Counts the memory traffic of a kernel on one array.
 
-    loaded    bytes that its threads read
-    stored    bytes that they write
-    touched   different bytes among them
-    requests  instructions of a warp that read or write here
-    sectors   of 32 bytes, that the requests ask for: each costs as many as it touches. 0 for
-              shared memory, which has banks instead
+    loaded    bytes that threads read
+    stored    bytes that threads write
+    touched   distinct bytes among them
+    requests  warp instructions that access the array
+    sectors   32-byte sectors, summed over requests; 0 for shared memory, which has banks instead
     """
 
     loaded: int
@@ -238,7 +236,7 @@ class Traffic(NamedTuple):
 def traffic(accesses: np.ndarray) -> dict[int, Traffic]:
     """Return the traffic of each array in a trace, or in some of its records.
 
-    Each array counts as aligned to a sector.
+    Arrays are assumed to start at a sector.
     """
     arrays = np.unique(accesses["array"]).tolist()
     return {array: array_traffic(accesses[accesses["array"] == array]) for array in arrays}

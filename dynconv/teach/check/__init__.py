@@ -1,6 +1,6 @@
-"""Checks of the exercises: each prints "right: ...", or says where and how an answer is wrong.
+"""Checks the answers to exercises: prints "right: ...", or says where and how one is wrong.
 
-A check takes the reader's answer, `mine`; its docstring says what `mine` must be.
+Each check takes the reader's function, `mine`, and its docstring says what `mine` must return.
 """
 
 # ruff: noqa: F401  # the names that lessons call, one module for each part of the book

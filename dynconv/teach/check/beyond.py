@@ -1,4 +1,4 @@
-"""Checks of the part beyond translation: adaptive softmax, ROUGE, and how many seeds it takes."""
+"""Checks the exercises beyond translation: adaptive softmax, ROUGE, the number of seeds."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -21,8 +21,8 @@ BANDS = [((0, 6, 40, 100), (8, 4, 2)), ((0, 5, 80), (8, 4))]
 
 
 def adaptive_argmax(mine: Callable[..., Tensor]) -> None:
-    """mine(hidden, words, projections, classes) is the likeliest type (N,) after hidden (N, C), and
-    computes no band's softmax where its class is less likely than a word of the head."""
+    """mine(hidden, words, projections, classes) returns the most likely type (N,) after hidden
+    (N, C). It skips the softmax of a band whose class is less likely than a word of the head."""
     for seed, (edges, widths) in enumerate(BANDS):
         bands = draw_bands(edges, widths, seed)
         hidden = torch.randn(ROWS, widths[0], generator=torch.Generator().manual_seed(seed))
@@ -38,7 +38,7 @@ def adaptive_argmax(mine: Callable[..., Tensor]) -> None:
 def draw_bands(edges, widths, seed: int) -> tuple[list[Tensor], list[Tensor], Tensor]:
     """Return E_i (V_i, w_i) per band, P_i (C, w_i) of each but the first, classes (bands - 1, C).
 
-    They are so sharp that each band wins in some rows, also where another band's class is likelier.
+    The logits are sharp enough that each band wins in some rows, even if another class is likelier.
     """
     g = torch.Generator().manual_seed(seed + 29)
     words = [
@@ -80,7 +80,7 @@ def band_edges(words: list[Tensor]) -> list[int]:
 
 
 def band_faults(hidden: Tensor, *bands) -> Iterator:
-    """Yield what usual mistakes return."""
+    """Yield what common mistakes return."""
     words, classes, tails = logits(hidden, *bands)
     right, edges = likeliest(hidden, *bands), band_edges(bands[0])
     head = torch.cat([words, classes], dim=-1)
@@ -116,7 +116,7 @@ def band_faults(hidden: Tensor, *bands) -> Iterator:
 
 
 def explain_band(mine: Tensor, right: Tensor, hidden: Tensor, *bands) -> str:
-    """Return how the first wrong type lies to the right one."""
+    """Return how the first wrong type relates to the right one."""
     row, edges = int((mine != right).nonzero()[0]), band_edges(bands[0])
     p = all_log_probabilities(hidden, *bands)[row, right[row]].exp()
     where = relation(int(mine[row]), int(right[row]), edges)
@@ -124,7 +124,7 @@ def explain_band(mine: Tensor, right: Tensor, hidden: Tensor, *bands) -> str:
 
 
 def relation(mine: int, right: int, edges: list[int]) -> str:
-    """Return how a wrong type lies to the right one."""
+    """Return how a wrong type relates to the right one."""
     if not 0 <= mine < edges[-1]:
         return f"types are 0 to {edges[-1] - 1}"
     of_mine, of_right = (bisect_right(edges, v) - 1 for v in (mine, right))
@@ -202,7 +202,7 @@ def rouge_l(mine: Callable[[Text, Text], Rouge]) -> None:
 
 
 def rouge_faults(hypothesis: Text, reference: Text) -> Iterator:
-    """Yield what usual mistakes return."""
+    """Yield what common mistakes return."""
 
     def whole(text: Text) -> Text:
         return [[*chain(*text)]]
@@ -229,13 +229,13 @@ def rouge_faults(hypothesis: Text, reference: Text) -> Iterator:
 def hits(hypothesis: Text, reference: Text) -> int:
     """Return the size of the union of the longest common subsequences with each sentence.
 
-    No word counts more often than the hypothesis has it.
+    A word counts at most as often as it occurs in the hypothesis.
     """
     return (union_matches(hypothesis, reference) & Counter(chain(*hypothesis))).total()
 
 
 def union_matches(hypothesis: Text, reference: Text) -> Counter[str]:
-    """Return the words at the united places, not clipped."""
+    """Return the words at the union of the places, without clipping."""
     words = Counter()
     for sentence in reference:
         united = set().union(*(lcs_places(line, sentence) for line in hypothesis))
@@ -264,7 +264,7 @@ def lcs_places(hypothesis: list[str], reference: list[str]) -> set[int]:
 
 
 class Seeds(NamedTuple):
-    """One way to count seeds; the defaults are the right one."""
+    """Computes the number of seeds; other arguments than the defaults are mistakes."""
 
     recipes: int = 2
     """whose means scatter; 1 forgets one of them"""

@@ -1,4 +1,4 @@
-"""Checks of the parts on convolutions over time and on LightConv."""
+"""Checks the exercises on convolutions over time and on LightConv."""
 
 from collections.abc import Callable
 from functools import partial
@@ -74,7 +74,7 @@ def light_gradient(mine: Callable[..., Tensor]) -> None:
 
 
 def scaled_gradient(mine: Callable[[Tensor, float], Tensor]) -> None:
-    """mine(z, share) is z, with `share` of the gradient; what uses z itself keeps its own."""
+    """mine(z, share) is z with its gradient times `share`; other uses of z do not change."""
 
     def use(f: Callable[[Tensor, float], Tensor], z: Tensor, share: float, also_z: bool) -> Tensor:
         out = f(z, share)
@@ -104,7 +104,7 @@ def softmax_gradient(mine: Callable[..., Tensor]) -> None:
 
 
 def renormalised(mine: Callable[..., Tensor]) -> None:
-    """mine(x, logits, pad_left) is LightConv by a softmax over the taps that meet a position."""
+    """mine(x, logits, pad_left) is LightConv with a softmax over taps inside the sentence."""
 
     def right(x: Tensor, logits: Tensor, *, pad_left: int) -> Tensor:
         (T, C), (H, K) = x.shape[1:], logits.shape
@@ -120,7 +120,7 @@ def renormalised(mine: Callable[..., Tensor]) -> None:
 def folded(mine: Callable[..., Tensor]) -> None:
     """mine(W_in, kernel, W_out) is the dense weight (C, C, K) of the module without its gate.
 
-    W_in and W_out are (C, C), kernel is (H, K) and normalised already; there are no biases.
+    W_in and W_out are (C, C), kernel is (H, K) and already normalised. There are no biases.
     """
 
     def right(W_in: Tensor, kernel: Tensor, W_out: Tensor) -> Tensor:
@@ -139,8 +139,8 @@ def folded(mine: Callable[..., Tensor]) -> None:
 def dropconnect_mask(mine: Callable[..., Tensor]) -> None:
     """mine(own, p, B, T, H, K) is a mask (B, T, H, K): 0 with probability p, else 1 / (1 - p).
 
-    Entries that differ in an axis of `own`, letters of "BTHK", have draws of their own; entries
-    that differ in other axes only share one.
+    `own` lists the axes, letters of "BTHK", along which entries are drawn independently. Entries
+    that differ only in other axes share a draw.
     """
     laws = ["".join(c) for n in range(5) for c in combinations(MASK, n)]
     with torch.random.fork_rng(devices=[]):
@@ -154,7 +154,7 @@ def dropconnect_mask(mine: Callable[..., Tensor]) -> None:
 
 
 def check_mask(mask: Tensor, again: Tensor, own: str, p: float) -> None:
-    """Raise `Wrong` unless the entries, the sharing and the share of zeros are as asked for."""
+    """Raise `Wrong` unless the values, the sharing and the fraction of zeros are as required."""
     of_kind(mask, torch.empty(*MASK.values()), any_float=True)
     check_factors(mask, p)
     n = prod(MASK[letter] for letter in own)
@@ -183,7 +183,7 @@ def check_factors(factors: Tensor, p: float) -> None:
 
 
 def check_share(marked: Tensor, expected: float, what: str) -> None:
-    """Raise `Wrong` if the marked share is over 5 standard deviations off the expected one."""
+    """Raise `Wrong` if the fraction differs from the expected one by over 5 standard deviations."""
     share, sigma = marked.double().mean(), (expected * (1 - expected) / marked.numel()) ** 0.5
     if abs(share - expected) > 5 * sigma:
         raise Wrong(f"{what} {share:.1%} of {marked.numel():,} draws, not {expected:.1%}")

@@ -1,11 +1,11 @@
-"""What an answer costs, for the checks that count it."""
+"""Counts what an answer costs: operations and memory."""
 
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Cost(TorchDispatchMode):
-    """Counts the tensor operations inside `with`, and the bytes of the largest result."""
+    """Counts the tensor operations in a `with` block, and the bytes of the largest result."""
 
     operations = largest = 0
 

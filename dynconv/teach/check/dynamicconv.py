@@ -1,4 +1,4 @@
-"""Checks of the part on DynamicConv: a sparse normaliser, and averages without a loop."""
+"""Checks the exercises on DynamicConv: sparsemax, and averages without a loop."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ MOST = 500
 
 
 def sparsemax(mine: Callable[[Tensor], Tensor]) -> None:
-    """mine(a) is the point of the simplex next to a, for each row of the last dimension."""
+    """mine(a) is the point of the simplex nearest to a, along the last dimension."""
     for shape in ((4,), (3, 7), (2, 5, 3, 31)):
         for size in (0.1, 1.0, 30.0):
             seed = torch.Generator().manual_seed(len(shape))
@@ -26,9 +26,9 @@ def sparsemax(mine: Callable[[Tensor], Tensor]) -> None:
 
 
 def check_nearest(mine: Callable[[Tensor], Tensor], a: Tensor, g: Tensor) -> None:
-    """Raise `Wrong` unless w = mine(a) meets the conditions of the nearest point, and its gradient.
+    """Raise `Wrong` unless w = mine(a) is the nearest point, with the right gradient.
 
-    w >= 0, its sum is 1, and a - w is the same on all taps with weight, and no more elsewhere.
+    w >= 0; its sum is 1; a - w is a constant wherever w > 0, and at most that elsewhere.
     """
     w = of_kind(attempt(partial(mine, a)), a)
     sums = w.sum(dim=-1)
@@ -53,7 +53,7 @@ def check_nearest(mine: Callable[[Tensor], Tensor], a: Tensor, g: Tensor) -> Non
 
 
 def refuse(what: str, values: Tensor, wrong: Tensor) -> None:
-    """Raise `Wrong` with the first of the values that are marked."""
+    """Raise `Wrong`, quoting the first of the marked values."""
     if wrong.any():
         at = wrong.nonzero()[0].tolist()
         where = f", first at {at}" if at else ""  # a single kernel has one sum

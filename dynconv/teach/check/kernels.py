@@ -1,4 +1,4 @@
-"""Checks of the part on hardware: CUDA kernels, which the simulator runs on the CPU."""
+"""Checks the exercises on CUDA kernels, which the simulator runs on the CPU."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ from dynconv.teach.judge import EXACT, Faults, Wrong, explanation, kind, labelle
 ORDERS = ("forward", "backward", 0, 1)
 """in which the threads of a block run: without a barrier, answers depend on it"""
 GUARD = 2**16
-"""numbers on each side of an array: a wrong index seldom goes further"""
+"""elements of padding on each side of an array: a wrong index rarely reaches further"""
 UNWRITTEN = {torch.float32: 0x7FCA_FE00, torch.float64: 0x7FF8_0000_0000_19C0}
 """bits of a NaN that arithmetic only passes on"""
 BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
@@ -30,8 +30,8 @@ def compiled(
 ) -> simulate.Function:
     """Return kernel `name` of the CUDA source; raise `Wrong` with the compiler's first error.
 
-    before, after  other source around it
-    signature      how to name the kernel if it is missing
+    before, after  source code around it
+    signature      quoted if the kernel is missing
     """
     if not isinstance(code, str):
         raise Wrong(f"it is {kind(code)}, not CUDA source as text")
@@ -44,7 +44,7 @@ def compiled(
 
 
 class Launch(NamedTuple):
-    """One launch of a kernel that takes the addresses of inputs and of `out`, then sizes."""
+    """A launch of a kernel whose arguments are inputs, `out` and sizes, in this order."""
 
     grid: tuple[int, ...]
     block: tuple[int, ...]
@@ -55,7 +55,7 @@ class Launch(NamedTuple):
     shared: int = 0
 
     def run(self, kernel: simulate.Function, order: str | int) -> Tensor:
-        """Return `out`, between guard zones while the kernel runs; Wrong if it writes elsewhere."""
+        """Run a kernel and return `out`; Wrong if it writes to the guard zones of its arrays."""
         dtype = next(iter(self.inputs.values())).dtype
         count = prod(self.shape)
         memory = {k: F.pad(x.flatten(), (GUARD, GUARD), value=nan) for k, x in self.inputs.items()}
@@ -93,7 +93,7 @@ def judge_launch(
     tolerance: tuple[float, float] = EXACT,
     orders: Sequence[str | int] = ORDERS,
 ) -> None:
-    """Raise `Wrong` unless the kernel gives the right numbers in every order of its threads."""
+    """Raise `Wrong` unless the result is right for every order in which the threads may run."""
     results = []
     for order in orders:
         try:
@@ -119,7 +119,7 @@ def judge_launch(
 
 
 def value(x: Tensor) -> str:
-    """Return a number, or where a NaN comes from."""
+    """Return a value as text; for NaN, where it comes from."""
     if x.view(BITS[x.dtype]) == UNWRITTEN[x.dtype]:
         return "NaN as before (it is not written, or only added to what lay there)"
     if x.isnan():
@@ -144,7 +144,7 @@ DEPTHWISE = (  # B, C, T, K, pad; blocks, threads of each
 
 
 def depthwise_kernel(code: str) -> None:
-    """Check that `code` is CUDA source with the kernel of SIGNATURE, which is right for every grid.
+    """Check that `code` is CUDA source with the kernel of SIGNATURE, right for every grid size.
 
     x and out (B, C, T), weight (C, K): out[b, c, t] = sum_j weight[c, j] x[b, c, t + j - pad]
     """
@@ -173,7 +173,7 @@ def depthwise_kernel(code: str) -> None:
 
 
 def check_made_once(code: str, given: Launch) -> None:
-    """Raise `Wrong` if two threads compute the same number, which would be right, and slow."""
+    """Raise `Wrong` if two threads compute the same output, which is right but slow."""
     accesses = given.trace(code, "depthwise")
     written = accesses[accesses["write"] & (accesses["array"] == 2)]
     made, expected = len(np.unique(written[["block", "thread", "index"]])), np.prod(given.shape)
@@ -190,7 +190,7 @@ def depthwise(x: Tensor, weight: Tensor, pad: int) -> Tensor:
 
 
 def depthwise_faults(x: Tensor, weight: Tensor, pad: int) -> Iterator:
-    """Yield what usual mistakes return."""
+    """Yield what common mistakes return."""
     (B, C, T), K = x.shape, weight.shape[1]
     yield "the taps are in the order of a mirror", depthwise(x, weight.flip(1), pad)
     zeros = "pad counts zeros before position 0, not after the end"
@@ -204,7 +204,7 @@ def depthwise_faults(x: Tensor, weight: Tensor, pad: int) -> Iterator:
 
 
 def explain_ends(out: Tensor, right: Tensor, x: Tensor, weight: Tensor, pad: int) -> str:
-    """Return what to say if `out` is right wherever no tap leaves the sequence."""
+    """Return an explanation if `out` is wrong only where taps leave the sequence."""
     T, K = x.shape[2], weight.shape[1]
     inside = slice(pad, T - (K - 1 - pad))
     if T < K or not torch.allclose(out[..., inside], right[..., inside], 1e-4, 1e-5):
@@ -287,12 +287,12 @@ static_assert(__is_same(decltype(&chunked_scan), void (*)(const float*, float*, 
 def chunked_scan_kernel(source: str) -> None:
     """Check `source`, CUDA with the kernel chunked_scan(const float* x, float* sums, int T).
 
-    x and sums (rows, T); block b of a multiple of 32 threads makes the prefix sums of row b:
-    sums[b, t] = x[b, 0] + ... + x[b, t]. T may be more than the threads.
+    x and sums (rows, T); block b, of a multiple of 32 threads, computes the prefix sums of row b:
+    sums[b, t] = x[b, 0] + ... + x[b, t]. T may exceed the number of threads.
     """
     kernel = compiled(source, "chunked_scan", after=SCAN_SIGNATURE)
     for T, threads in SCANS:
-        # Whole numbers, whose sums are exact in whatever order they are added.
+        # Sums of integers are exact in any order.
         x = torch.randint(1, 10, (3, T), generator=torch.Generator().manual_seed(T)).float()
         given = Launch((3,), (threads,), {"x": x}, "sums", (3, T), (T,))
         with labelled(f"T = {T}, {threads} threads"):
@@ -311,7 +311,7 @@ def chunked_scan_kernel(source: str) -> None:
 
 
 def scan_faults(x: Tensor, threads: int) -> Iterator:
-    """Yield what usual mistakes return, in chunks of as many numbers as threads."""
+    """Yield what common mistakes return, for chunks of one element per thread."""
     right = x.cumsum(dim=1)
     before = right - x  # the sum of all that come before a number
     t = torch.arange(x.shape[1])

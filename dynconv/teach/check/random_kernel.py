@@ -1,4 +1,4 @@
-"""The check of the exercise on DropConnect in a CUDA kernel: are the draws random enough?"""
+"""Checks the random numbers of a CUDA kernel with DropConnect."""
 
 from collections.abc import Callable
 
@@ -32,12 +32,12 @@ def dropconnect_kernel(source: str) -> None:
 
         __device__ float factor(unsigned long long seed, unsigned long long i, float p)
 
-    of the weight number i: 0 with probability p, else 1 / (1 - p); it depends on nothing else.
+    which returns 0 with probability p, else 1 / (1 - p), and depends only on its arguments.
     """
     launch = compiled(source, "factors", after=CODE)
 
     def draw(seed, first=0, p=0.25, n=COUNT, block=256, stride=1, each=1):
-        """Return factors of the weights first + i * stride + k, for i < n and k < each."""
+        """Return the factors of the weights first + i * stride + k, for i < n and k < each."""
         out = torch.full((n * each,), torch.nan)
         places = np.uint64(seed), np.uint64(first), np.uint64(stride), np.int32(each)
         rest = np.float32(p), np.int32(n), np.uint64(out.data_ptr())
@@ -88,7 +88,7 @@ def dropconnect_kernel(source: str) -> None:
 
 
 def same_elsewhere(draw: Callable, one: int, two: int) -> str | None:
-    """Return "i + d" or "i ^ d", the weight of seed two with the draws of weight i of seed one.
+    """Return "i + d" or "i ^ d", the weight that seed two gives the draw of weight i of seed one.
 
     Return None if no d below 2**32 fits. It compares all words at the beginning of seed one with a
     word of seed two in each stretch as long as that beginning: if a d fits, two of them are equal.
@@ -110,5 +110,5 @@ def same_elsewhere(draw: Callable, one: int, two: int) -> str | None:
 
 
 def packed(draws: Tensor) -> np.ndarray:
-    """Return bools as one integer for each WORD of them."""
+    """Pack each WORD bools into one integer."""
     return np.packbits(draws.flatten().numpy()).view(np.uint64)

@@ -1,4 +1,4 @@
-"""Checks of the part on training at scale: many processes, large texts, large batches."""
+"""Checks the exercises on training at scale: many processes, large texts, large batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -22,15 +22,15 @@ from dynconv.text.corpus import Lines
 from dynconv.text.sets.steps import fits
 
 WAIT = 5.0
-"""seconds after which a message that has not come will not come"""
+"""seconds after which a message counts as lost"""
 
 
 def ring_all_reduce(mine: Callable[..., Tensor]) -> None:
     """mine(x, rank, size, send, receive) returns on every rank the sum of all ranks' x (N).
 
-    send(part) sends numbers to the next rank, receive(n) waits for n numbers from the one before.
-    Each rank may send 2 (size - 1) parts of its vector, which `tensor_split` cut into `size`.
-    Threads stand for processes here, and queues for the network.
+    send(part) sends elements to the next rank, receive(n) waits for n elements from the previous.
+    Each rank may send 2 (size - 1) of the `size` parts into which `tensor_split` cuts a vector.
+    Here threads replace processes, and queues the network.
     """
     cases = [(1, 5), (2, 6), (3, 12), (4, 8), (4, 10), (5, 3)]
     for size, length in cases:
@@ -40,8 +40,8 @@ def ring_all_reduce(mine: Callable[..., Tensor]) -> None:
 
 
 def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
-    """Run all ranks at once; raise `Wrong` if one of them goes wrong."""
-    # one decimal digit for each rank, so that a wrong sum tells which ranks are in it
+    """Run all ranks at once; raise `Wrong` if one of them fails."""
+    # rank r contributes only to decimal digit r, which shows whose terms a wrong sum contains
     vectors = 10.0 ** torch.arange(size)[:, None] * (1 + torch.arange(length) % 9)
     ring = Ring(mine, vectors.double())
     if ring.problems:
@@ -66,7 +66,7 @@ def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
 
 
 class Ring:
-    """All ranks at once: what they return, what they send, and what goes wrong."""
+    """Runs all ranks at once; records what they return and send, and their errors."""
 
     def __init__(self, mine: Callable[..., Tensor], vectors: Tensor):
         self.mine, self.vectors, self.size = mine, vectors, len(vectors)
@@ -132,9 +132,11 @@ PAIRS = {
 
 
 def cleaned(mine: Callable[[Sequence[Lines], int, float], Sequence[Lines]]) -> None:
-    """mine(pairs, longest, ratio) returns those of the pairs (source, target), unchanged and in
-    order, of which each side has 1 to `longest` words, none over 1000 characters, and is at most
-    `ratio` times as long as the other."""
+    """mine(pairs, longest, ratio) returns the clean pairs (source, target), unchanged and in order.
+
+    In a clean pair each side has 1 to `longest` words of at most 1000 characters, and is at most
+    `ratio` times as long as the other.
+    """
 
     def answer(pairs: list[Lines], longest: int, ratio: float) -> list:
         kept = mine(pairs, longest, ratio)
@@ -158,7 +160,7 @@ def cleaned(mine: Callable[[Sequence[Lines], int, float], Sequence[Lines]]) -> N
 
 
 def explain_cleaning(kept: list[Lines], right: list[Lines], pairs: list, longest, ratio) -> str:
-    """Return what is wrong with what is kept."""
+    """Return which pair is wrongly kept or dropped."""
     if len(pairs) > 1:
         if sorted(kept) == sorted(right):
             return "they are in another order"
@@ -193,9 +195,12 @@ UPDATES = [  # update_tokens, gpus, most_tokens
 
 
 def accumulation(mine: Callable[[int, int, int], tuple[int, int]]) -> None:
-    """mine(update_tokens, gpus, most_tokens) is (accumulate, batch_tokens): the fewest batches a
-    GPU with which an update can hold update_tokens, none above most_tokens; then the largest
-    batch with which it does not hold more."""
+    """mine(update_tokens, gpus, most_tokens) is (accumulate, batch_tokens).
+
+    accumulate is the smallest number of batches per GPU with which an update can reach
+    update_tokens although no batch exceeds most_tokens; batch_tokens is then the largest batch
+    with which it does not exceed them.
+    """
 
     def right(update: int, gpus: int, most: int) -> Plan:
         fewest = -(-update // (gpus * most))

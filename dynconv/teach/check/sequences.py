@@ -1,4 +1,4 @@
-"""Checks of the part on sequences: types taken apart, batches resumed, attention in windows."""
+"""Checks the exercises on sequences: spelling of types, resumable batches, windowed attention."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -18,7 +18,7 @@ Place = tuple[int, int]
 
 
 def respell(mine: Callable[..., list[int]]) -> None:
-    """mine(ids, allowed, table, first) takes types apart that are not allowed, down to basic ones.
+    """mine(ids, allowed, table, first) splits types that are not allowed, down to basic ones.
 
     Pair r of the table is type first + r; the types below `first` are basic.
     """
@@ -42,10 +42,10 @@ def respell(mine: Callable[..., list[int]]) -> None:
 
 
 def resumable(mine: Callable[..., Iterator[tuple[list[int], Place]]]) -> None:
-    """mine(lengths, budget, seed, place) yields batches for ever, from a place on.
+    """mine(lengths, budget, seed, place) yields batches forever, starting at a place.
 
-    lengths is (N, 2), of both sides; budget the most positions of a table on either side. What it
-    yields is (indices of a batch, the place after it). The first place is (0, 0).
+    lengths is (N, 2), source and target; budget is the maximum number of positions, padding
+    included, on either side. It yields (indices of a batch, place after it), from place (0, 0).
     """
     lengths, budget = np.random.default_rng(0).integers(2, 30, (60, 2)), 100
 
@@ -78,7 +78,7 @@ def resumable(mine: Callable[..., Iterator[tuple[list[int], Place]]]) -> None:
 
 
 def whole_epochs(batches: list[list[int]], lengths: np.ndarray, budget: int) -> list:
-    """Return the batches of each whole epoch, in which every sentence comes once."""
+    """Return the batches of each complete epoch, which contains every sentence once."""
     epochs, left = [], set()
     for n, batch in enumerate(batches):
         if not left:

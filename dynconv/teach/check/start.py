@@ -1,4 +1,4 @@
-"""Checks of the opening lesson: is everything installed, and what a mixing matrix is."""
+"""Checks the installation, and the exercise on mixing matrices."""
 
 from collections.abc import Callable
 from functools import partial
@@ -61,7 +61,7 @@ def mixing_matrix(mine: Callable[[Callable[[Tensor], Tensor], int], Tensor]) -> 
 
 
 def one_sequence(mix: Callable[[Tensor], Tensor], T: int, z: Tensor) -> Tensor:
-    """Return mix(z) as a copy, whatever becomes of z; refuse all but (1, T, 1)."""
+    """Return a copy of mix(z); refuse any shape but (1, T, 1)."""
     if not isinstance(z, Tensor) or z.shape != (1, T, 1):
         got = tuple(z.shape) if isinstance(z, Tensor) else kind(z)
         raise Wrong(f"the mixer takes (1, {T}, 1), not {got}")

@@ -1,4 +1,4 @@
-"""Checks of the part on TaLK: prefix sums, windows, gradients and widths."""
+"""Checks the exercises on TaLK: prefix sums, windows, gradients and widths."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,13 +16,13 @@ from dynconv.teach.judge import FLOAT32, Wrong, attempt, judge, sizes
 MOST = 500
 """tensor operations, for 2,000 boxes"""
 LARGEST = 40_000
-"""numbers in one tensor, for 2,000 boxes in an image of 40 x 50"""
+"""maximum elements of a tensor, for 2,000 boxes in an image of 40 x 50"""
 
 
 def summed_area(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
     """mine(image, boxes) sums each box of an image (Y, X) by a table, without a loop over boxes.
 
-    boxes (N, 4) are the first row, first column, last row and last column, all inside the box.
+    boxes (N, 4): first row, first column, last row, last column, all inclusive.
     """
 
     def box(image: Tensor, boxes: Tensor, at: tuple[int]) -> str:
@@ -49,7 +49,7 @@ def summed_area(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
 
 
 def image_and_boxes(Y: int, X: int, N: int) -> tuple[Tensor, Tensor]:
-    """Return a random image and N boxes: the whole of it, its corners and random ones."""
+    """Return a random image and N boxes: the whole image, its corners and random ones."""
     seed = torch.Generator().manual_seed(Y)
     image = torch.randn(Y, X, generator=seed, dtype=torch.float64)
     rows = torch.randint(Y, (N - 5, 2), generator=seed).sort(dim=1).values
@@ -60,14 +60,14 @@ def image_and_boxes(Y: int, X: int, N: int) -> tuple[Tensor, Tensor]:
 
 
 def sum_slices(image: Tensor, boxes: Tensor) -> Tensor:
-    """Return the sum of each box, from its own numbers."""
+    """Return the sum of each box by adding its elements."""
     return torch.stack(
         [image[top : low + 1, left : right + 1].sum() for top, left, low, right in boxes.tolist()]
     )
 
 
 def box_faults(image: Tensor, boxes: Tensor) -> Iterator:
-    """Yield what usual mistakes return."""
+    """Yield what common mistakes return."""
     table = image.cumsum(dim=0).cumsum(dim=1)
     padded = F.pad(table, (1, 0, 1, 0))
     top, left, low, last = boxes.T
@@ -106,7 +106,7 @@ def talk(mine: Callable[..., Tensor]) -> None:
     g = torch.Generator().manual_seed(15)
 
     def case(T: int, H: int, max_left: int, max_right: int, steps: int, inside: bool = False):
-        """Offsets of so many steps from 0 to 1; `inside`: cut back to windows without clamping."""
+        """Return offsets in steps from 0 to 1; `inside`: only windows that need no clamping."""
         x = torch.randn(2, T, 6, generator=g, dtype=torch.float64)
         left, right = torch.randint(steps + 1, (2, 2, T, H), generator=g).double() / steps
         if inside:
@@ -131,23 +131,23 @@ def talk(mine: Callable[..., Tensor]) -> None:
 def window_ends(
     left: Tensor, right: Tensor, max_left: int, max_right: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the places (B, T, H) where each window begins and ends, inside of the sentence."""
+    """Return where each window begins and ends (B, T, H), clamped to the sentence."""
     T = left.shape[1]
     t = torch.arange(T)[:, None]
     return (t - left * max_left).clamp(min=0), (t + 1 + right * max_right).clamp(max=T)
 
 
 def overlap(begin: Tensor, end: Tensor) -> Tensor:
-    """Return (B, T, H, T): how far a window and word s, the cell from s to s + 1, overlap.
+    """Return (B, T, H, T): the overlap of a window with word s, the interval s to s + 1.
 
-    Negative where they do not.
+    It is negative where they do not overlap.
     """
     s = torch.arange(begin.shape[1])
     return torch.minimum(end[..., None], s + 1) - torch.maximum(begin[..., None], s)
 
 
 def window_faults(x: Tensor, left: Tensor, right: Tensor | None, *reach: int) -> Iterator:
-    """Yield what usual mistakes return, and how to mend them."""
+    """Yield what common mistakes return, each with its correction."""
     (max_left, max_right), causal, K = reach, right is None, sum(reach) + 1
     right = torch.zeros_like(left) if causal else right
     begin, end = window_ends(left, right, *reach)
@@ -196,7 +196,7 @@ def window_faults(x: Tensor, left: Tensor, right: Tensor | None, *reach: int) ->
 def explain_window(
     mine: Tensor, expected: Tensor, x: Tensor, left: Tensor, right: Tensor | None, *reach: int
 ) -> str:
-    """Return what to say if an answer is right for all windows that lie inside of the sentence."""
+    """Return an explanation if only windows that cross the ends of the sentence are wrong."""
     t, T = torch.arange(x.shape[1])[:, None], x.shape[1]
     beyond = t < left * reach[0]
     if right is not None:
@@ -249,7 +249,7 @@ def gradients_of(g, x, left, right, max_left, max_right) -> Gradients:
 
 
 def gradient_faults(g, x, left, right, *reach) -> Iterator:
-    """Yield what mistakes make of one of the gradients; the others stay right."""
+    """Yield the results of mistakes that each affect one of the gradients."""
     true = gradients_of(g, x, left, right, *reach)
     untransposed = ops.talk_conv(g, left, right, max_left=reach[0], max_right=reach[1])
     first = gradients_of(g, x, left[..., :1], right[..., :1], *reach)
@@ -269,7 +269,7 @@ def gradient_faults(g, x, left, right, *reach) -> Iterator:
 
 
 def side_of(name: str, *window) -> tuple[Tensor, Tensor]:
-    """Return how far (B, T, H) windows reach to one side, and how far if nothing cut them."""
+    """Return how far (B, T, H) windows reach to one side, with and without clamping."""
     *offsets, max_left, max_right = window
     side = ("dleft", "dright").index(name)
     return edges(*window)[side], offsets[side] * (max_left, max_right)[side]
@@ -310,8 +310,11 @@ def explain_gradients(mine: Gradients, right: Gradients, g, x, *window) -> str:
 
 
 def true_width(mine: Callable[..., Tensor]) -> None:
-    """mine(x, left, right, max_left, max_right) is the mean of each window: its sum, divided by
-    how many words, and parts of words, it holds; right is None if max_right == 0."""
+    """mine(x, left, right, max_left, max_right) is the mean of each window.
+
+    That is its sum divided by its width in words, fractions included. right is None if
+    max_right == 0.
+    """
     cases = {}
     # one head, several, causal, no window without a cut, one word
     for T, H, *reach in ((9, 1, 4, 2), (9, 3, 4, 2), (9, 3, 5, 0), (5, 2, 15, 7), (1, 1, 2, 2)):
@@ -326,7 +329,7 @@ def true_width(mine: Callable[..., Tensor]) -> None:
 
 
 def mean_of_window(x, left, right, max_left, max_right) -> Tensor:
-    """Return the mean of each window by the package's sums and edges."""
+    """Return the mean of each window, computed by the package."""
     reaches = {"max_left": max_left, "max_right": max_right}
     total = (max_left + max_right + 1) * ops.talk_conv(x, left, right, **reaches, impl="window")
     width = sum(edges(left, right, **reaches)) + 1
@@ -334,7 +337,7 @@ def mean_of_window(x, left, right, max_left, max_right) -> Tensor:
 
 
 def width_faults(x, left, right, max_left, max_right) -> Iterator:
-    """Yield what usual mistakes return."""
+    """Yield what common mistakes return."""
     window = left, right, max_left, max_right
     R, K = x.shape[2] // left.shape[2], max_left + max_right + 1
     width = sum(edges(*window)) + 1  # (B, T, H)

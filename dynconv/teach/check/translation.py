@@ -1,4 +1,4 @@
-"""Checks of the part on a translation system: positions, rates, search and chrF."""
+"""Checks the exercises on a translation system: positions, schedules, search and chrF."""
 
 import math
 from collections import Counter
@@ -21,13 +21,13 @@ def sinusoids(t: Tensor, channels: int, *, last: int = 1) -> Tensor:
 
 
 def rotate_pairs(p: Tensor, shift: Tensor, plus: int = 1, minus: int = -1) -> Tensor:
-    """Return p (T, C), each pair of channels i and C / 2 + i turned by what `shift` (1, C) has."""
+    """Return p (T, C), each pair of channels i and C / 2 + i rotated by `shift` (1, C)."""
     (s, c), (a, b) = p.chunk(2, dim=1), shift.chunk(2, dim=1)
     return torch.cat([s * b + plus * c * a, c * b + minus * s * a], dim=1)
 
 
 def moved_positions(mine: Callable[[Tensor, int], Tensor]) -> None:
-    """mine(p, k) is row n of p (T, C), sinusoids of a position t_n, moved on to t_n + k.
+    """mine(p, k) moves the sinusoids p (T, C), row n for position t_n, on to positions t_n + k.
 
     The channels are C / 2 sines, then as many cosines, of rates from 1 to 1 / 10,000.
     """
@@ -48,7 +48,7 @@ def moved_positions(mine: Callable[[Tensor, int], Tensor]) -> None:
 
 
 def position_faults(p: Tensor, k: int, t: Tensor) -> Iterator:
-    """Yield what usual mistakes return."""
+    """Yield what common mistakes return."""
     C = p.shape[1]
     by = sinusoids(torch.tensor([k]), C)
     yield "nothing has moved", p
@@ -96,7 +96,7 @@ def restarts(
     half=0.5,
     warm_again=False,
 ) -> float:
-    """Return the rate of a schedule. The options make mistakes; their defaults are right."""
+    """Return the learning rate of a schedule. Other options than the defaults are mistakes."""
     while done >= warmup + period + late:
         done, period = done - period, period * grow
         done -= warmup * warm_again
@@ -128,9 +128,11 @@ SCHEDULE_FAULTS: dict[str, Schedule] = {
 
 
 def schedule(mine: Schedule) -> None:
-    """mine(done, lr, lr_end, warmup, period, grow) is the rate of the update that follows `done`:
-    linear from 0 to lr in `warmup` updates, then half a cosine from lr towards lr_end in `period`
-    updates, which begins again at lr, each time `grow` times as long."""
+    """mine(done, lr, lr_end, warmup, period, grow) is the learning rate after `done` updates.
+
+    It grows linearly from 0 to lr in `warmup` updates, then falls by half a cosine towards lr_end
+    within `period` updates. Then it restarts at lr, with a period that is `grow` times as long.
+    """
     points = [(done, *options) for options in SCHEDULES for done in range(60)]
 
     def where(at: tuple[int]) -> str:
@@ -167,8 +169,11 @@ PREFIXES = {
 
 
 def block_trigrams(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """mine(logp, prefixes) returns log p (B, live, V) with -inf for each token that would end a
-    trigram which its prefix (B, live, t) has had already; all else stays as it is."""
+    """mine(logp, prefixes) returns log p (B, live, V) with -inf for tokens that repeat a trigram.
+
+    These are the tokens that would complete a trigram which already occurs in the prefix
+    (B, live, t).
+    """
     cases = {}
     for name, live in PREFIXES.items():
         prefixes = torch.tensor([live, live[::-1]], dtype=torch.int64)
@@ -181,7 +186,7 @@ def block_trigrams(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
 
 
 def blocked(logp: Tensor, prefixes: Tensor) -> Tensor:
-    """Return log p with -inf for what would repeat a trigram."""
+    """Return log p with -inf for tokens that repeat a trigram."""
     logp, t = logp.clone(), prefixes.shape[2]
     for end in range(2, t):
         again = (prefixes[..., end - 2 : end] == prefixes[..., t - 2 :]).all(-1)
@@ -191,7 +196,7 @@ def blocked(logp: Tensor, prefixes: Tensor) -> Tensor:
 
 
 def explain_block(mine: Tensor, right: Tensor, logp: Tensor, prefixes: Tensor) -> str:
-    """Return what is wrong with the first wrong number."""
+    """Return what is wrong with the first wrong log p."""
     b, h, token = (mine != right).nonzero()[0].tolist()
     before, ids = logp[b, h, token], prefixes[b, h].tolist()
     trigram = " ".join(map(str, [*ids[-2:], token]))
@@ -203,7 +208,7 @@ def explain_block(mine: Tensor, right: Tensor, logp: Tensor, prefixes: Tensor) -
 
 
 class ChrF(NamedTuple):
-    """One way to compute chrF; the defaults are the right one."""
+    """Computes chrF; other arguments than the defaults are mistakes."""
 
     first: int = 1
     orders: int = 6
