@@ -79,7 +79,8 @@ def test_the_book_has_buttons_only_with_an_address(address, tmp_path):
     urls = f'urls = {{Repository = "{address}"}}' if address else ""
     (tmp_path / "pyproject.toml").write_text(f"[project]\n{urls}\n", encoding="utf-8")
     config = read_config(tmp_path)
-    assert ("binderhub_url" in config["launch_buttons"]) == bool(address)
+    for button in "binderhub_url", "colab_url":
+        assert (button in config["launch_buttons"]) == bool(address)
     assert config["html"]["use_repository_button"] == bool(address)
     assert config.get("repository", {}).get("url") == address
 

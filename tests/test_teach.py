@@ -11,6 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 from dynconv import ops
+from dynconv.errors import UserError
 from dynconv.teach import book, draw_mixing, mixing_matrix, same, show, style
 from dynconv.teach import lessons as runner
 from dynconv.teach.checkout import run_tool
@@ -189,6 +190,21 @@ def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch):
     notebook = nbformat.read(tmp_path / "out" / "01_title.ipynb", as_version=4)
     question = ["# Title", 'print("question")']
     assert [cell.source for cell in notebook.cells] == [*question, "", "after"]
+
+
+def test_colab_notebooks_install_the_repository_first(lesson, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "checkout", lambda: tmp_path)
+    out = tmp_path / "out"
+    monkeypatch.setattr(sys, "argv", ["lessons", "student", "01", "--colab", "-o", str(out)])
+    project = tmp_path / "pyproject.toml"
+    project.write_text("[project]\n", encoding="utf-8")
+    with pytest.raises(UserError, match="needs the address of the repository"):
+        runner.main()
+    address = "https://github.com/owner/dynconv"
+    project.write_text(f'[project]\nurls.Repository = "{address}"\n', encoding="utf-8")
+    runner.main()
+    first = nbformat.read(out / "01_title.ipynb", as_version=4).cells[0].source
+    assert f"git clone -q --depth 1 {address} /content/dynconv\n" in first
 
 
 def test_the_runner_names_the_package_that_is_missing(monkeypatch):

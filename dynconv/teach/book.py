@@ -3,13 +3,12 @@
 python -m dynconv.teach.book [--out DIR] [--links]     pages in DIR/_build/html (DIR: book)
 
 With --links it visits every address that the book names instead, which takes a network. Where
-pyproject.toml names the repository's address, pages have buttons for it and for Binder.
+pyproject.toml names the repository's address, pages have buttons for it, for Binder and for Colab.
 """
 
 import argparse
 import subprocess
 import sys
-import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import yaml
 
 from dynconv.errors import UserError
-from dynconv.teach.checkout import checkout, run_tool
+from dynconv.teach.checkout import checkout, repository_address, run_tool
 
 
 def main() -> None:
@@ -54,10 +53,12 @@ def main() -> None:
 def read_config(root: Path) -> dict[str, Any]:
     """Return book/_config.yml, with buttons if the project has a repository's address."""
     config = yaml.safe_load((root / "book" / "_config.yml").read_text(encoding="utf-8"))
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    if address := project.get("urls", {}).get("Repository"):
+    if address := repository_address(root):
         config["repository"] = {"url": address, "branch": "main"}
-        config["launch_buttons"]["binderhub_url"] = "https://mybinder.org"
+        config["launch_buttons"] |= {
+            "binderhub_url": "https://mybinder.org",
+            "colab_url": "https://colab.research.google.com",
+        }
         buttons = ("use_repository_button", "use_issues_button", "use_edit_page_button")
         config["html"] |= dict.fromkeys(buttons, True)
     return config

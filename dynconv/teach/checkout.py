@@ -1,6 +1,7 @@
 """The checkout of the repository, which contains the lessons and the book; a wheel does not."""
 
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,12 @@ def checkout() -> Path:
             "contain them; clone the repository and pip install -e it"
         )
     return root
+
+
+def repository_address(root: Path) -> str | None:
+    """Return the repository's address from pyproject.toml, if it names one."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project.get("urls", {}).get("Repository")
 
 
 def run_tool(main: Callable[[], None]) -> None:

@@ -2,12 +2,13 @@
 
     python -m dynconv.teach.lessons run [NAME ...]             text -> executed notebook
     python -m dynconv.teach.lessons check [NAME ...]           compare, execute nothing
-    python -m dynconv.teach.lessons student [NAME ...] [--out DIR]
+    python -m dynconv.teach.lessons student [NAME ...] [--out DIR] [--colab]
                                                 notebooks to work in
 
 NAME is the beginning of a file name, such as 04. Without a NAME, run executes the lessons whose
 notebook does not match their text; check and student take all lessons. A second run writes the same
-bytes, except for the outputs of cells tagged timing.
+bytes, except for the outputs of cells tagged timing. With --colab, the first cell of a student's
+notebook installs dynconv in a session of Google Colab.
 """
 
 import argparse
@@ -26,13 +27,19 @@ except ModuleNotFoundError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'dynconv[lessons]'")
 
 from dynconv.errors import UserError
-from dynconv.teach.checkout import checkout, run_tool
+from dynconv.teach.checkout import checkout, repository_address, run_tool
 
 ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
     "MPLBACKEND": "module://matplotlib_inline.backend_inline",
 }
+INSTALL = """# Install dynconv and its lessons' packages: about a minute
+import sys
+!git clone -q --depth 1 {address} /content/dynconv
+%pip install -q '/content/dynconv[lessons]'
+sys.path.insert(0, "/content/dynconv")
+%cd -q /content/dynconv/lessons"""
 CELL_METADATA = ("tags", "mystnb")
 SOLUTION = re.compile(
     r"^```\{solution-start\}.*?^```\{solution-end\}\n```\n", re.DOTALL | re.MULTILINE
@@ -120,12 +127,28 @@ def is_current(text: Path) -> bool:
     return True
 
 
-def strip(text: Path, out: Path) -> None:
-    """Write a lesson as a notebook in `out`, without outputs, an empty cell for each solution."""
+def strip(text: Path, out: Path, install: str = "") -> None:
+    """Write a lesson as a notebook in `out`, without outputs, an empty cell for each solution.
+
+    install  the source of a first cell, if there is to be one
+    """
     out.mkdir(parents=True, exist_ok=True)
     exercises = SOLUTION.sub("```{code-cell} ipython3\n```\n", text.read_text("utf-8"))
     notebook = jupytext.reads(exercises, fmt="md:myst")
+    if install:
+        notebook.cells.insert(0, nbformat.v4.new_code_cell(install))
+    name_cells(notebook)
     nbformat.write(notebook, out / f"{text.stem}.ipynb")
+
+
+def colab_setup(root: Path) -> str:
+    """Return the source of the cell that installs dynconv in Colab, with its data."""
+    address = repository_address(root)
+    if not address:
+        raise UserError(
+            "--colab needs the address of the repository: set project.urls in pyproject.toml"
+        )
+    return INSTALL.format(address=address)
 
 
 def main() -> None:
@@ -135,11 +158,13 @@ def main() -> None:
     parser.add_argument("action", choices=["run", "check", "student"])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("-o", "--out", type=Path, default=Path("student"))
+    parser.add_argument("--colab", action="store_true", help="student: install dynconv in Colab")
     arguments = parser.parse_args()
     names = arguments.names or [""]
     texts = sorted({text for name in names for text in folder.glob(f"{name}*.md")})
     if not texts:
         raise UserError(f"no lesson begins with {' or '.join(names)}: see {folder}")
+    install = colab_setup(folder.parent) if arguments.colab else ""
     for text in texts:
         if arguments.action == "check":
             try:
@@ -147,7 +172,7 @@ def main() -> None:
             except AssertionError as error:
                 sys.exit(str(error))
         elif arguments.action == "student":
-            strip(text, arguments.out)
+            strip(text, arguments.out, install)
         elif arguments.names or not is_current(text):
             run(text)
         print(f"{text.stem}: ok")

@@ -57,7 +57,7 @@ def build_stack(mixers: Sequence[str], pairs: int) -> LanguageModel:
     return build(LanguageModelConfig(vocab_size=2 * KEYS + 1, decoder=stack, **shape))
 
 
-def accuracy(model: LanguageModel, pairs: int, generator: torch.Generator) -> float:
+def measure_accuracy(model: LanguageModel, pairs: int, generator: torch.Generator) -> float:
     """Return the share of values that the model recalls in 16 new batches."""
     tokens, values = draw_sequences(16 * ROWS, pairs, generator)
     with torch.inference_mode():
@@ -87,7 +87,7 @@ def train_recall(
         optimizer.step()
         schedule.step()
         if done % BLOCK == 0 or done == updates:
-            recalled = accuracy(model, pairs, held_out)
+            recalled = measure_accuracy(model, pairs, held_out)
             if recalled >= SOLVED:
                 break
     return recalled, done
