@@ -336,7 +336,8 @@ def test_every_command_has_help(capsys):
 def declared(monkeypatch) -> None:
     """What pyproject.toml declares today; an editable install knows what it declared then."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = list(project["dependencies"])
+    tune = project["optional-dependencies"]["tune"]
+    lines = [*project["dependencies"], *(f'{line}; extra == "test"' for line in tune)]  # as a wheel
     for extra, needed in project["optional-dependencies"].items():
         lines += [f'{line}; extra == "{extra}"' for line in needed]
     monkeypatch.setattr(metadata, "requires", {"dynconv": lines}.get)
@@ -349,6 +350,7 @@ def declared(monkeypatch) -> None:
         ("rouge_score", "rouge_score is not installed: pip install rouge-score"),
         ("pydantic.types", "pydantic is not installed: pip install pydantic"),
         ("cupy.cuda", "cupy is not installed: pip install 'dynconv[gpu]'"),
+        ("optuna", "optuna is not installed: pip install 'dynconv[tune]'"),
         ("jieba", "jieba is not installed: pip install 'dynconv[chinese]'"),
         ("fcntl", "this needs Python's module fcntl, which Windows lacks: use WSL"),
         ("_lzma", "this Python was built without its own module _lzma: install a complete one"),

@@ -25,12 +25,17 @@ def how_to_install(module: str) -> str:
 
     A module that is no declared dependency belongs to one of them, so all are reinstalled.
     """
-    package = PACKAGES.get(module, module)
+    package = _normalized(PACKAGES.get(module, module))
+    extras = []
     for requirement in metadata.requires("dynconv") or ():
         name = re.match(r"[\w.-]+", requirement)[0]
-        if _normalized(name) == _normalized(package):
+        if _normalized(name) == package:
             extra = re.search(r"extra == ['\"](\w+)", requirement)
-            return f"pip install 'dynconv[{extra[1]}]'" if extra else f"pip install {name}"
+            if not extra:
+                return f"pip install {name}"
+            extras.append(extra[1])
+    if extras:  # a wheel's `test` also lists what is in the extras that it includes
+        return f"pip install 'dynconv[{min(extras, key='test'.__eq__)}]'"
     return "pip install --force-reinstall dynconv"
 
 
