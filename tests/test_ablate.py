@@ -295,7 +295,7 @@ def test_mistakes_are_one_line(small, trained, capsys, tree, said):
 def test_more_mistakes(small, trained, capsys, tmp_path):
     assert "did you mean wu2019-table3?" in fails(capsys, "ablate", "wu2019-table33")
     line = fails(capsys, *small.arguments("train.seed=4"))
-    assert "train.seed is set for each run: give --seeds" in line
+    assert "train.seed differs from run to run: give the number of seeds as --seeds" in line
     small.output = tmp_path / "nowhere" / "table.json"
     assert "there is no directory" in fails(capsys, *small.arguments())
     (tmp_path / "numbers.yaml").write_text("- a\n- b\n")

@@ -197,7 +197,7 @@ def test_a_set_that_is_there_is_not_built_again(tmp_path):
     counts = build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
     assert build_corpus("iwslt14-de-en", tmp_path / "gone", tmp_path / "out") == counts
     put(tmp_path, "mine/notes.txt", "x")
-    with pytest.raises(UserError, match="something else is there"):
+    with pytest.raises(UserError, match="mine is not a built corpus"):
         build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "mine")
 
 
@@ -228,7 +228,7 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
     assert cli.main([*prepare, *more]) == 0
     said = capsys.readouterr()
     assert "prepared/iwslt14-de-en-text: using the text that was built before\n" in said.out
-    assert "the same? remove prepared/iwslt14-de-en-text to make it again\n" in said.err
+    assert "complete? remove prepared/iwslt14-de-en-text to build it again\n" in said.err
     made = ["iwslt14-de-en", "iwslt14-de-en-text", "more"]
     assert sorted(path.name for path in (tmp_path / "prepared").iterdir()) == made
     assert cli.main([*prepare, "--vocab-size", "80"]) == 2
@@ -291,7 +291,7 @@ def test_two_preparations_at_once(tmp_path, monkeypatch):
     raw, out = tmp_path / "raw", tmp_path / "out"
     talks(raw, numbered(30))
     with locked(tmp_path / "out.lock", "-"):
-        assert f"{out}: another process builds it (process" in build_fails(raw, out)
+        assert f"{out}: another process is building it (process" in build_fails(raw, out)
 
     @contextmanager
     def late(*_):  # the lock of one that has just ended

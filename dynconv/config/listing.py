@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dynconv.config.load import load_experiments, load_recipe, shipped_recipes
 from dynconv.config.recipe import Recipe
-from dynconv.config.table import align
+from dynconv.table import align
 
 WIDTH = 140
 """maximum number of characters of a line"""

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dynconv.config.table import align
 from dynconv.errors import UserError, nearest, shown
 from dynconv.paths import data_dir, raw_dir
+from dynconv.table import align
 
 SPLITS = ("train", "valid", "test")
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")

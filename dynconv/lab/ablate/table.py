@@ -4,9 +4,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from dynconv.config import AnyModelConfig, ConvS2SConfig, Experiment
-from dynconv.config.table import align
 from dynconv.lab.ablate.run import DIVERGES, Run
 from dynconv.models import count_parameters
+from dynconv.table import align
 
 SECONDS = "of updates with their data and log, without validations and checkpoints; null: not known"
 KEPT = ("metrics", "valid_loss", "seconds", "precision", "threads")

@@ -53,8 +53,18 @@ def build_stack(mixers: Sequence[str], pairs: int) -> LanguageModel:
         if size in sizes
     }
     stack = StackConfig(len(mixers), tuple(mixers), **covers)
-    shape = {"channels": 64, "ffn": 128, "heads": 4, "dropout": 0.0, "final_norm": True}
-    return build(LanguageModelConfig(vocab_size=2 * KEYS + 1, decoder=stack, **shape))
+    return build(
+        LanguageModelConfig(
+            vocab_size=2 * KEYS + 1,
+            channels=64,
+            ffn=128,
+            heads=4,
+            decoder=stack,
+            dropout=0.0,
+            final_norm=True,
+            embeddings="separate",
+        )
+    )
 
 
 def measure_accuracy(model: LanguageModel, pairs: int, generator: torch.Generator) -> float:
