@@ -1,6 +1,7 @@
 """What a release consists of: versions, licences, the index's README, and what workflows call."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -70,6 +71,9 @@ def test_workflows_call_what_exists(path):
     assert set(re.findall(r"^make (\w+)", commands, re.M)) <= set(targets)
     files = re.findall(r"tests/\w+\.py", commands)
     assert all((ROOT / file).exists() for file in files)
+    for line in re.findall(r"--resolution lowest-direct -e \. (.*)", commands):
+        # a package without a bound would be its first release, which does not build today
+        assert all(">=" in package for package in shlex.split(line))
 
 
 @pytest.mark.parametrize("address", [None, ADDRESS])
