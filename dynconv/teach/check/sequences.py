@@ -20,7 +20,7 @@ Place = tuple[int, int]
 def respell(mine: Callable[..., list[int]]) -> None:
     """mine(ids, allowed, table, first) splits types that are not allowed, down to basic ones.
 
-    Pair r of the table is type first + r; the types below `first` are basic.
+    Pair m of the table is type first + m; the types below `first` are basic.
     """
     table = [(0, 1), (4, 2), (2, 3), (5, 6)]  # 4 is 01, 5 is 012, 6 is 23, 7 is 01223
     allowed_types = [{4, 5, 6, 7}, {4, 5, 6}, {4, 6}, {5}, {7}, set()]
