@@ -5,7 +5,7 @@ import math
 import re
 import shlex
 import signal
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -27,6 +27,7 @@ from dynconv.config import (
     shipped_experiments,
 )
 from dynconv.config.listing import list_experiments, read_comment
+from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.ablate import run, table
 from dynconv.models import build
@@ -202,6 +203,14 @@ def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys
     assert line.split()[2:5] == ["diverges"] * 3
     assert small("--seeds", "2", "train.skip=0") == 0
     assert len(trained) == 6  # not tried again
+
+
+def test_another_error_in_a_run_that_diverged_is_told(recipe, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "not-finite-000001-0.json").touch()
+    wrong = replace(recipe, data=replace(recipe.data, corpus="nowhere"))
+    with pytest.raises(UserError, match="nowhere"):
+        run.try_training(wrong, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,19 @@ def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
     assert Checkpoints(tmp_path).choose("last").path.name == "average"
 
 
+def test_a_run_that_is_extended_has_a_new_average(recipe, tmp_path):
+    for updates in (10, 15):
+        config = replace(recipe.train, average=2, updates=updates)
+        train(replace(recipe, train=config), tmp_path)
+        (tmp_path / "recipe.yaml").write_text(
+            (tmp_path / "recipe.yaml").read_text().replace("updates: 10", "updates: 15")
+        )
+    a, b, mean = (weights(tmp_path, name) for name in ("000010", "000015", "average"))
+    assert all(torch.allclose(mean[name], (a[name] + b[name]) / 2, atol=1e-7) for name in a)
+    assert Checkpoints(tmp_path).choose("last").path.name == "average"
+    assert not list(tmp_path.glob("checkpoints/*.damaged*"))
+
+
 @pytest.mark.parametrize(
     ("scores", "patience", "expected"),
     [

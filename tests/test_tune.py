@@ -70,7 +70,7 @@ def test_the_best_of_the_first_round_train_for_longer(search, trained, capsys):
     for trial in first:
         settings = dict(text.split("=") for text in trial["settings"])
         assert 1e-3 <= float(settings["train.lr"]) <= 1e-2
-        assert settings["model.dropout"] in ("0", "0.1")
+        assert settings["model.dropout"] in ("0.0", "0.1")
         recipe = YAML.safe_load(
             (search.folder / f"0-{trial['trial']:03}" / "recipe.yaml").read_text(encoding="utf-8")
         )
@@ -99,15 +99,41 @@ def test_a_trial_that_diverges_is_the_worst(search, trained):
     first, second = search.rounds
     diverged = [t for t in first if t["score"] is None]
     assert 0 < len(diverged) < 6
-    assert all(t["settings"] == ["train.lr=1e+12"] for t in diverged)
+    assert all(t["settings"] == ["train.lr=1000000000000.0"] for t in diverged)
     chosen = [t["settings"] for t in second]
-    assert chosen == sorted(chosen, key=["train.lr=1e+12"].__eq__) and len(chosen) == 3
+    assert chosen == sorted(chosen, key=["train.lr=1000000000000.0"].__eq__) and len(chosen) == 3
 
 
 def test_entries_without_effect_are_left_out(search):
     search.write({**SPACE, "train.momentum": [0.9, 0.99]})
     assert search("--trials", "1") == 0
     assert all("momentum" not in text for text in search.rounds[0][0]["settings"])
+
+
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        ({"train.warmup": [0, 200]}, "warmup 200 must be within the 4 updates"),
+        ({"model.ffn": {"low": 16, "high": 65}}, "model.ffn 40.5"),
+        ({"model.channels": [8, 12], "model.heads": [2, 8]}, "8 heads do not divide 12"),
+    ],
+)
+def test_settings_that_the_recipe_refuses_are_told_before_a_trial(settings, told, search, capsys):
+    search.write(settings)
+    arguments = [a for a in search.arguments("--trials", "9") if a != "train.warmup=0"]
+    assert told in fails(capsys, *arguments)
+    assert not search.folder.exists()
+
+
+def test_choices_are_passed_on_exactly(search):
+    search.write({"train.clip": [None], "train.lr": [0.00012345]})
+    assert search("--trials", "1") == 0
+    assert search.rounds[0][0]["settings"] == ["train.clip=null", "train.lr=0.00012345"]
+
+
+def test_a_setting_is_given_or_searched(search, capsys):
+    message = fails(capsys, *search.arguments("train.lr=0.05"))
+    assert "train.lr is given and searched by space" in message
 
 
 def test_another_space_is_refused(search, capsys):

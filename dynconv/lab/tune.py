@@ -10,6 +10,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, product
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -123,6 +124,8 @@ def tune(
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ["dynconv", "tune", name, *overrides, "--space", space, "--trials", str(trials)]
     entry = ledger.entry(f"A search over the settings of {name}", shlex.join(command), {})
+    if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
+        raise UserError(f"{twice[0]} is given and searched by space {space}: leave out one of them")
     unused = find_unused(base)
     distributions = {
         key: FloatDistribution(values.low, values.high, log=values.log)
@@ -131,6 +134,10 @@ def tune(
         for key, values in search.settings.items()
         if key not in unused
     }
+    updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
+    lengths = [[f"train.updates={n}", f"train.validate_every={n}"] for n in updates]
+    for settings in corners(search, list(distributions)):
+        load_recipe(name, [*overrides, *settings, *lengths[0]])  # refused before a trial is drawn
     rounds: list[list[TrialResult]] = []
     entry["numbers"] = {
         "space": {key: str(d) for key, d in distributions.items()},
@@ -139,11 +146,9 @@ def tune(
 
     with run_lock(folder, Ranks()):
         study = open_study(folder, entry["numbers"]["space"])
-        candidates = draw(study, distributions, trials)
-        for number, fraction in enumerate(search.fractions):
+        candidates = draw(study, distributions, trials, search)
+        for number, length in enumerate(lengths):
             rounds.append([])
-            updates = max(1, round(base.train.updates * fraction))
-            length = f"train.updates={updates}", f"train.validate_every={updates}"
             for trial, settings in candidates:
                 recipe = load_recipe(name, [*overrides, *settings, *length])
                 result = train_trial(recipe, folder / f"{number}-{trial:03}")
@@ -176,19 +181,35 @@ def open_study(folder: Path, space: dict[str, str]) -> Study:
 
 
 def draw(
-    study: Study, distributions: dict[str, Any], trials: int
+    study: Study, distributions: dict[str, Any], trials: int, search: SearchSpace
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield number and settings of each trial: first those drawn before, then new ones."""
     for trial in study.trials[:trials]:
-        yield trial.number, overrides_of(trial.params)
+        yield trial.number, overrides_of(trial.params, search)
     while len(study.trials) < trials:
         trial = study.ask(distributions)
-        yield trial.number, overrides_of(trial.params)
+        yield trial.number, overrides_of(trial.params, search)
 
 
-def overrides_of(settings: dict[str, Any]) -> list[str]:
-    """Write settings as key=value, numbers with three digits."""
-    return [f"{k}={v:.3g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items()]
+def overrides_of(settings: dict[str, Any], search: SearchSpace) -> list[str]:
+    """Write settings as key=value, those from an interval with three digits."""
+    return [
+        f"{key}={value:.3g}"
+        if isinstance(search.settings[key], Range)
+        else f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in settings.items()
+    ]
+
+
+def corners(search: SearchSpace, keys: Sequence[str]) -> Iterator[list[str]]:
+    """Yield settings to try on the recipe: all choices, bounds and middles, in pairs of entries."""
+    values = {
+        key: [each.low, (each.low + each.high) / 2, each.high] if isinstance(each, Range) else each
+        for key, each in search.settings.items()
+    }
+    for pair in combinations(keys, min(2, len(keys))):
+        for chosen in product(*(values[key] for key in pair)):
+            yield overrides_of(dict(zip(pair, chosen, strict=True)), search)
 
 
 def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:

@@ -262,7 +262,7 @@ class Checkpoints:
                 for file, data in files.items():
                     write_through(part / file, data)
                 sync(part)
-                if os.path.lexists(path):  # it must be damaged, or it would not be saved again
+                if os.path.lexists(path):  # damaged, or with files of the user
                     set_aside(path)
                 os.replace(part, path)
                 sync(self.directory)
@@ -350,6 +350,11 @@ class Checkpoints:
 
         session.ranks.on_rank_zero(write)
 
+    def has_average(self, updates: int) -> bool:
+        """Return whether the average is of the checkpoints of a run of so many updates."""
+        averages = (c for c in self.readable if c.path == self.average)
+        return any(average.meta["update"] == updates for average in averages)
+
     def load_average(self, session: Session) -> None:
         """Load the mean weights of the last train.average validated checkpoints into the model."""
         count = session.recipe.train.average
@@ -359,7 +364,14 @@ class Checkpoints:
     def save_average(self, session: Session, validation: Validation) -> None:
         """Save the averaged weights, which the model has now, with their validation."""
         meta = self.choose("last").meta | validation._asdict()
-        session.ranks.on_rank_zero(lambda: self.write(self.average.name, session.model, None, meta))
+
+        def write() -> None:
+            with suppress(UserError), self.scratch() as scratch:
+                if not Checkpoint.open(self.average).foreign:  # of a run that was shorter
+                    os.replace(self.average, scratch / self.average.name)
+            self.write(self.average.name, session.model, None, meta)
+
+        session.ranks.on_rank_zero(write)
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:

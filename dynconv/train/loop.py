@@ -67,7 +67,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")
             return Signals(pending() or SIGTERM)
-    if config.average and not checkpoints.average.exists():
+    if config.average and not checkpoints.has_average(session.progress.updates):
         checkpoints.load_average(session)
         validation = validate(session)
         checkpoints.save_average(session, validation)

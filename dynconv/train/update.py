@@ -131,10 +131,14 @@ def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
     return scaler.is_enabled() and math.isfinite(loss) and scaler.get_scale() > SMALLEST_SCALE
 
 
+class NotFiniteError(UserError):
+    """Reports that training diverged: a loss or a gradient is not finite."""
+
+
 def stop_with_text(
     session: Session, data: UpdateBatches, losses: list[Tensor], loss: float, norm: float
 ) -> None:
-    """Write this rank's share of a bad update as text, with each batch's loss; raise UserError."""
+    """Write this rank's share of a bad update as text; raise NotFiniteError."""
     run, update = session.run, session.progress.updates + 1
     batches = [
         {
@@ -149,7 +153,7 @@ def stop_with_text(
     path = inside(run, f"not-finite-{update:06d}-{session.ranks.rank}.json")
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.ranks.gather(str(path))  # waits until all are written
-    raise UserError(
+    raise NotFiniteError(
         f"{run}: loss {loss / data.tokens:g}, gradient norm {norm:g} at update {update}, after "
         "others that were skipped: continue from the last checkpoint with a lower train.lr or more "
         f"train.warmup in {run / RECIPE}; the sentences are in {', '.join(paths)}"

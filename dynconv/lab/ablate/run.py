@@ -11,7 +11,6 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.config.schema import NonNegative, Number, PositiveInt, validate_json
-from dynconv.errors import UserError
 from dynconv.files import inside, read_json, replace_text
 from dynconv.text import is_prepared
 from dynconv.text.corpus import corpus_dir, find_split
@@ -20,6 +19,7 @@ from dynconv.train.environment import read_starts
 from dynconv.train.log import Watch
 from dynconv.train.run_directory import check_same_recipe, read_recipe
 from dynconv.train.setup import prepare_corpus
+from dynconv.train.update import NotFiniteError
 
 DIVERGES = "diverges"
 SPLIT = "test"
@@ -129,9 +129,7 @@ def try_training(
     """
     try:
         return train(recipe, run, watch, prepared=shared_corpus(recipe, run.parent)), False
-    except UserError:
-        if not any(run.glob("not-finite-*.json")):
-            raise
+    except NotFiniteError:
         return None, True
 
 
