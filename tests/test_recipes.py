@@ -21,6 +21,7 @@ from dynconv.config.listing import WIDTH, list_recipes, read_comment, recipe_nam
 from dynconv.config.load import base_overlays, default_entries, merge_overlays
 from dynconv.config.recipe import find_unused
 from dynconv.config.tree import flatten
+from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.text.manifest import CorpusEntry, read_manifest
 
@@ -139,6 +140,15 @@ def test_entries_without_effect_are_for_the_recipes_that_build_on_them():
         "billion-word-dynamic": {"model.attention_dropout"},
         "wikitext-103-talk": {"model.attention_dropout"},
     }
+
+
+def test_the_number_of_positions_matters_only_where_they_are_learned():
+    name = next(n for n in FILES if loaded(n).model.architecture == "convs2s")
+    assert load_recipe(name, ["model.positions=none", "data.max_tokens=5000"])
+    with pytest.raises(UserError, match="exceeds model.max_positions"):
+        load_recipe(name, ["data.max_tokens=5000"])
+    with pytest.raises(UserError, match="model.max_positions.*model.positions is none"):
+        load_recipe(name, ["model.positions=none", "model.max_positions=5000"])
 
 
 PREPARE = r"#   (dynconv data prepare [^\\\n]*--vocab[^\\\n]*(\\\n#.*)?)"

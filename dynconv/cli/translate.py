@@ -17,7 +17,7 @@ def add_parser(subparsers) -> None:
 
 
 def run(options) -> None:
-    """Translate text: one line out for each line in, in order."""
+    """Translate text: one line out for each line in, in order; no input gives no output."""
     from dynconv.files import check_writable, replace_text
     from dynconv.tasks import Translation
     from dynconv.text import read_lines

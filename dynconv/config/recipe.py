@@ -238,7 +238,8 @@ class Recipe:
                 "the other"
             )
         convs2s = isinstance(self.model, ConvS2SConfig)
-        if convs2s and self.data.max_tokens > self.model.max_positions:
+        learned = convs2s and self.model.positions != "none"
+        if learned and self.data.max_tokens > self.model.max_positions:
             raise ValueError(
                 f"data.max_tokens {self.data.max_tokens} exceeds model.max_positions "
                 f"{self.model.max_positions}: lower the one or raise the other"
@@ -281,7 +282,10 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
             unused["model.factor"] = "it is for models with cutoffs and without bands"
     else:
         unused["decode.context"] = "only a language model reads it"
-    if not isinstance(model, ConvS2SConfig):
+    if isinstance(model, ConvS2SConfig):
+        if model.positions == "none":
+            unused["model.max_positions"] = "model.positions is none"
+    else:
         options = {option for mixer in MIXERS.values() for option in mixer.options}
         for name in options - model.used_options:
             unused[f"model.{name}"] = "no mixer of this model reads it"

@@ -1,4 +1,4 @@
-"""`dynconv tune`: search over the settings of a recipe, with the same space for every recipe.
+"""`dynconv tune`: search over the settings of a recipe, in a space that a YAML file describes.
 
 Every trial draws settings from the space and trains for a fraction of the recipe's updates. The
 best train again, from the first update, for the next fraction (successive halving, Jamieson and
