@@ -19,7 +19,7 @@ MAX_QUOTED = 100
 """maximum number of characters of a quoted value"""
 
 
-def shown(value: Any) -> str:
+def quoted(value: Any) -> str:
     """Return `repr(value)`, truncated if it is long."""
     return shorten(repr(value[: 2 * MAX_QUOTED] if isinstance(value, str) else value))
 

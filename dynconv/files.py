@@ -133,7 +133,7 @@ def _empty(directory: Path) -> None:
             entry.unlink()
 
 
-def inside(directory: Path, *parts: str) -> Path:
+def path_inside(directory: Path, *parts: str) -> Path:
     """Return the path of a file to write in a directory.
 
     Raises UserError if a link, or a part such as "..", leads out of the directory.
@@ -183,7 +183,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def refusal(error: OSError, elsewhere: str) -> str:
+def disk_error(error: OSError, elsewhere: str) -> str:
     """Return the reason of a disk error and its remedy: `elsewhere` if writing is not allowed."""
     reason = error.strerror or str(error)
     if error.errno in READ_ONLY:

@@ -205,7 +205,7 @@ def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys
     assert len(trained) == 6  # not tried again
 
 
-def test_another_error_in_a_run_that_diverged_is_told(recipe, tmp_path):
+def test_another_error_in_a_run_that_diverged_is_reported(recipe, tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "not-finite-000001-0.json").touch()
     wrong = replace(recipe, data=replace(recipe.data, corpus="nowhere"))

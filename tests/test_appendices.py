@@ -58,8 +58,8 @@ def test_the_reading_list_says_a_sentence_on_each_work_that_is_cited():
 
 
 def test_the_cuda_example(capsys):
-    if simulate.missing():
-        pytest.skip(simulate.missing())
+    if simulate.why_unavailable():
+        pytest.skip(simulate.why_unavailable())
     blocks = re.findall(r"^```python\n(.*?)^```$", CUDA, re.MULTILINE | re.DOTALL)
     names = {}
     exec(compile("\n".join(blocks), "cuda_on_a_cpu.md", "exec"), names)

@@ -125,7 +125,7 @@ def test_what_fails_is_named_and_without_attention_its_ratios_are_missing(monkey
         (["--output", "no/such/file.json"], ["no/such"]),
     ],
 )
-def test_mistakes_are_told_in_one_line_before_anything_is_measured(
+def test_mistakes_are_reported_in_one_line_before_anything_is_measured(
     options, words, tmp_path, capsys
 ):
     assert cli.main([*TINY, "--output", str(tmp_path / "ops.json"), *options]) == 2

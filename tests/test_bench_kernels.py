@@ -33,7 +33,7 @@ def width(text: str) -> int:
     return max(map(len, text.splitlines()))
 
 
-@pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+@pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))
 def test_the_plan_of_two_shapes(tmp_path, capsys):
     path = tmp_path / "plan.json"
     shapes = ["--shapes", "10x1000x1024x16,112x32x1024x16"]
@@ -83,7 +83,7 @@ TALK = Case("talk_conv", 31, HALF, Shape(112, 32, 1024, 16))
     ids=["light_conv", "talk_conv"],
 )  # fmt: skip
 def test_floors_by_hand(case, direction, counts, us, launches, expected_us):
-    known = roofline.predict(case)[direction]
+    known = roofline.predict_case(case)[direction]
     assert [known[name] for name in ("bytes", "operations", "cycles")] == counts
     assert list(known["us"].values()) == pytest.approx(us, abs=1e-4)
     assert known["floor_us"] == max(list(known["us"].values())[:2])
@@ -105,7 +105,7 @@ def test_floors_by_hand(case, direction, counts, us, launches, expected_us):
     ],
 )
 def test_cycles_by_hand(operator, forward, backward):
-    found = roofline.predict(Case(operator, 31, F32, Shape(1, 32, 128, 2)))
+    found = roofline.predict_case(Case(operator, 31, F32, Shape(1, 32, 128, 2)))
     assert found["forward"]["cycles"] == forward and found["backward"]["cycles"] == backward
 
 
@@ -113,7 +113,7 @@ def test_cycles_by_hand(operator, forward, backward):
 def test_every_kernel_has_a_limit_of_its_own(operator):
     """Whatever is launched is in the table of cycles, and more work takes more of everything."""
     sizes = [Case(operator, K, F32, Shape(4, T, 512, 4)) for T, K in ((64, 3), (128, 3), (128, 31))]
-    found = [roofline.predict(case) for case in sizes]
+    found = [roofline.predict_case(case) for case in sizes]
     for direction in ("forward", "backward"):
         assert found[0][direction]["launches"] >= 1
         for what in ("bytes", "operations", "cycles", "expected_us"):
@@ -156,7 +156,9 @@ def fails(capsys, options: list[str]) -> str:
     ids=["GPU", "NVRTC"],
 )
 def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monkeypatch, capsys):
-    monkeypatch.setattr(module, "missing", lambda: "nothing here: 'pip install X' brings it")
+    monkeypatch.setattr(
+        module, "why_unavailable", lambda: "nothing here: 'pip install X' brings it"
+    )
     error = fails(capsys, options)
     assert "'pip install X'" in error and remedy in error
 
@@ -175,13 +177,15 @@ def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monke
         ("--output", "no/such/file.json", ["no/such"]),
     ],
 )
-def test_mistakes_are_told_in_one_line(option, value, words, capsys, monkeypatch):
-    monkeypatch.setattr(nvrtc, "missing", lambda: None)
+def test_mistakes_are_reported_in_one_line(option, value, words, capsys, monkeypatch):
+    monkeypatch.setattr(nvrtc, "why_unavailable", lambda: None)
     error = fails(capsys, ["--plan", option, value])
     assert all(word in error for word in words)
 
 
-simulated = pytest.mark.skipif(bool(simulate.missing()), reason=str(simulate.missing()))
+simulated = pytest.mark.skipif(
+    bool(simulate.why_unavailable()), reason=str(simulate.why_unavailable())
+)
 """tests of the check run the CUDA kernels, by the simulator"""
 
 
@@ -536,7 +540,7 @@ def test_pytorch_compiles_once_per_operator_and_dtype(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(bool(build.missing()), reason=str(build.missing()))
+@pytest.mark.skipif(bool(build.why_unavailable()), reason=str(build.why_unavailable()))
 def test_the_whole_command_on_a_gpu(tmp_path, capsys, monkeypatch):
     path = tmp_path / "kernels.json"
     options = ["--shapes", "2x64x256x4", "--kernel-sizes", "3,31", "--rounds", "3"]

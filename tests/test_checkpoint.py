@@ -77,7 +77,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
         assert words[0].endswith("; going back to the checkpoint before it")
 
 
-def test_nothing_intact_is_told(run, recipe):
+def test_nothing_intact_is_reported(run, recipe):
     for path in (run / "checkpoints").glob("*/state.pt"):
         path.write_bytes(b"")
     with pytest.raises(UserError, match="no intact checkpoint; name another --run"):
@@ -182,7 +182,7 @@ def test_another_number_of_batches_an_update_is_refused(run, recipe):
         train(replace(longer(run, recipe), train=more), run)
 
 
-def test_a_missing_gpu_is_told(run, recipe, monkeypatch):
+def test_a_missing_gpu_is_reported(run, recipe, monkeypatch):
     path = run / "checkpoints" / "000010" / "meta.json"
     path.write_text(path.read_text().replace('"cpu"', '"cuda"'))
     recipe = longer(run, recipe)

@@ -164,7 +164,7 @@ def test_translate_reads_any_standard_input(run, kind):
     assert done.stdout.count(b"\n") == text.count(b"\n")
 
 
-def test_standard_input_that_is_not_utf_8_is_told(run):
+def test_standard_input_that_is_not_utf_8_is_reported(run):
     done = subprocess.run([*COMMAND, "translate", run], input=b"gut\n\xff\n", capture_output=True)
     assert done.returncode == 2
     assert done.stderr.startswith(b"dynconv: standard input, line 2: not valid UTF-8")
@@ -198,7 +198,7 @@ def test_over_long_lines_are_cut_with_a_warning(run, tmp_path, capsys):
     ],
     ids=["lengths", "empty", "utf-8", "missing"],
 )
-def test_bad_text_is_told_before_anything_is_written(
+def test_bad_text_is_reported_before_anything_is_written(
     yaml, corpus, tmp_path, capsys, content, words
 ):
     folder = tmp_path / "corpus"
@@ -357,7 +357,7 @@ def declared(monkeypatch) -> None:
         ("nltk", "nltk is not installed: pip install --force-reinstall dynconv"),
     ],
 )
-def test_a_missing_module_is_told_with_the_package_to_install(declared, module, remedy):
+def test_a_missing_module_is_reported_with_the_package_to_install(declared, module, remedy):
     assert re.fullmatch(remedy.replace("[", r"\["), explain_missing(module))
 
 

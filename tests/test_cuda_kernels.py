@@ -20,8 +20,8 @@ from dynconv.lab import simulate
 from dynconv.lab.simulate import kernels, simulator
 from dynconv.lab.simulate.launch import launch_on_cpu
 
-if simulate.missing():
-    pytest.skip(simulate.missing(), allow_module_level=True)
+if simulate.why_unavailable():
+    pytest.skip(simulate.why_unavailable(), allow_module_level=True)
 
 CONVOLUTIONS = (*CONVS, "dynamic_conv_softmax")
 OPERATORS = operators_with("cuda")

@@ -81,7 +81,7 @@ def test_no_compiler(machine, monkeypatch):
     machine("/nonexistent/cc")
     native_is_refused(r"no C compiler \(/nonexistent/cc, cc, gcc, clang\): .* 'apt install gcc'")
     text = said()
-    assert f"The C kernels (impl='native') cannot run: {native.missing()}." in text
+    assert f"The C kernels (impl='native') cannot run: {native.why_unavailable()}." in text
     assert "Everything works without them, in PyTorch, but more slowly" in text
     assert "talk_conv loop, window, table, blocked cumulative_mean" in text
 
@@ -102,11 +102,11 @@ def test_no_compiler(machine, monkeypatch):
 def test_compiler_that_fails(machine, tmp_path, text, words):
     machine(script(tmp_path, text))
     native_is_refused(words)
-    assert f"cannot run: {native.missing()}." in said()
+    assert f"cannot run: {native.why_unavailable()}." in said()
     assert not list((tmp_path / "cache").rglob("*.so"))
 
 
-@pytest.mark.skipif(native.missing() is not None, reason=str(native.missing()))
+@pytest.mark.skipif(native.why_unavailable() is not None, reason=str(native.why_unavailable()))
 class TestWithACompiler:
     """What the cache keeps, and what happens if it cannot be written."""
 
@@ -114,7 +114,7 @@ class TestWithACompiler:
         (tmp_path / "file").write_text("")
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
         native_is_refused("file/dynconv")
-        assert f"cannot run: {native.missing()}." in said()
+        assert f"cannot run: {native.why_unavailable()}." in said()
 
     def test_library_that_cannot_be_loaded(self, machine, monkeypatch):
         """It is broken, or on a disk that is mounted noexec."""
@@ -124,7 +124,7 @@ class TestWithACompiler:
 
         monkeypatch.setattr(native, "build", build)
         native_is_refused(r"float32-\w+\.so: file too short")
-        assert f"cannot run: {native.missing()}." in said()
+        assert f"cannot run: {native.why_unavailable()}." in said()
 
     def test_library_is_built_once(self, machine, tmp_path):
         machine(quick(tmp_path))
@@ -140,7 +140,7 @@ class TestWithACompiler:
 
     def test_a_damaged_library_is_built_again(self, machine, tmp_path):
         """In another process: the loader may end one that maps a damaged library."""
-        program = "from dynconv.kernels.cpu import build; print(build.missing())"
+        program = "from dynconv.kernels.cpu import build; print(build.why_unavailable())"
         environment = os.environ | {"CC": quick(tmp_path)}
 
         def answer() -> str:
@@ -173,7 +173,7 @@ class TestWithACompiler:
         (sources / "average.c").write_text(text)
         monkeypatch.setattr(native, "SOURCES", sources)
         machine(quick(tmp_path))
-        assert native.missing() is None
+        assert native.why_unavailable() is None
         assert not native.library(torch.float32).threaded()
         torch.testing.assert_close(
             ops.cumulative_mean(X, impl="native"), ops.cumulative_mean(X, impl="loop")
@@ -183,19 +183,19 @@ class TestWithACompiler:
     @pytest.mark.skipif(not shutil.which("clang"), reason="there is no clang")
     def test_clang(self, machine):
         machine("clang")
-        assert native.missing() is None
+        assert native.why_unavailable() is None
         assert "/clang and kept in" in said()
 
     @pytest.mark.parametrize("command", ["{} -O0", "env {} -O0", "'{}' -O0"])
     def test_a_compiler_with_arguments(self, machine, command):
         machine(command.format(native.find_compiler()[0]))
         assert native.find_compiler()[-1] == "-O0"
-        assert native.missing() is None
+        assert native.why_unavailable() is None
 
     def test_a_compiler_that_is_not_there_is_replaced_and_told(self, machine):
         machine("/nonexistent/cc -O0")
         with pytest.warns(UserWarning, match="CC=/nonexistent/cc -O0 is not there, so /.*cc comp"):
-            assert native.missing() is None
+            assert native.why_unavailable() is None
         assert "CC=/nonexistent/cc -O0 is not there, so" in said()
 
     def test_an_unknown_user_without_a_home(self, machine, monkeypatch):
@@ -270,7 +270,7 @@ class TestWithACompiler:
 
 def test_doctor_tries_a_cuda_kernel(monkeypatch):
     ones, outcome = torch.ones, []
-    monkeypatch.setattr(cuda, "missing", lambda: None)
+    monkeypatch.setattr(cuda, "why_unavailable", lambda: None)
     monkeypatch.setattr(torch, "ones", lambda *shape, device: ones(*shape))
 
     def light_conv(x, weight, *, pad_left, impl):

@@ -145,7 +145,7 @@ def test_two_at_once(server, manifest, capsys):
     assert names(raw) == ["a", "a.tgz"]
 
 
-def test_the_size_is_told_before(server, manifest, capsys):
+def test_the_size_is_reported_before(server, manifest, capsys):
     files = [described(f"{server.url}/{name}", name=name) for name in "ab"]
     server.files |= {"a": Served(CONTENT), "b": Served(CONTENT)}
     manifest(files[0] | {"bytes": len(CONTENT)}, files[1])

@@ -9,7 +9,7 @@ import pytest
 
 from dynconv import files
 from dynconv.errors import UserError
-from dynconv.files import locked, refusal, replace_text
+from dynconv.files import disk_error, locked, replace_text
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from dynconv.files import locked, refusal, replace_text
     ],
 )
 def test_a_refusal_names_the_remedy(code, remedy):
-    assert refusal(OSError(code, "No."), "give --out DIR") == f"No.{remedy}"
+    assert disk_error(OSError(code, "No."), "give --out DIR") == f"No.{remedy}"
 
 
 def test_a_file_that_could_not_be_written_whole_stays_as_it_was(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ from dynconv.ops.registry import OPERATORS
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(bool(build.missing()), reason=str(build.missing())),
+    pytest.mark.skipif(bool(build.why_unavailable()), reason=str(build.why_unavailable())),
 ]
 
 
@@ -192,8 +192,8 @@ def test_mixed_devices_are_refused():
 def test_dropconnect_on_the_gpu_is_that_of_the_simulator():
     from dynconv.lab import simulate
 
-    if simulate.missing():
-        pytest.skip(simulate.missing())
+    if simulate.why_unavailable():
+        pytest.skip(simulate.why_unavailable())
     torch.manual_seed(0)
     x, logits, seed = torch.randn(2, 40, 128), torch.randn(2, 40, 2, 7), torch.tensor([2**40 + 5])
     reference = simulate.kernels.conv_softmax(x, logits, seed, 0.3, 3)

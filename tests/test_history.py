@@ -49,8 +49,8 @@ def test_two_futures_of_one_state_do_not_meet():
 @pytest.mark.parametrize("R", [1, 8, 20, 64, 70, 200])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_native_step_equals_the_gathered_windows(dtype, R):
-    if native.missing():
-        pytest.skip(native.missing())
+    if native.why_unavailable():
+        pytest.skip(native.why_unavailable())
     K, H, N = 5, 2, 7
     past = torch.randn(K, N + 2, H * R, dtype=dtype)
     at = torch.randint(N + 2, (N, K))

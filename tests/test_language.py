@@ -9,7 +9,7 @@ from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.models import build
 from dynconv.models.embedding import embed_tokens, sinusoids
 from dynconv.models.mixers import MIXERS
-from dynconv.train.checkpoint import load_weights, weights
+from dynconv.train.checkpoint import load_weights, named_weights
 
 
 def millions(layers: int, mixer: str, size=None, **changes) -> float:
@@ -135,7 +135,7 @@ def test_tied_parameters_are_shared_and_saved_once(cutoffs, embeddings, matrices
     with torch.random.fork_rng():
         other = small(cutoffs=cutoffs, embeddings=embeddings)
         torch.nn.init.normal_(next(other.parameters()))
-    load_weights(other, weights(model), "a test")
+    load_weights(other, named_weights(model), "a test")
     torch.testing.assert_close(other(TOKENS), model(TOKENS), rtol=0, atol=0)
 
 

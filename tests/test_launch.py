@@ -70,7 +70,7 @@ def names_of(dtype: torch.dtype, R: int) -> dict[str, set[str]]:
     [(F32, 64), (HALF, 64), (F16, 64), (HALF, 128), (F64, 64), (F32, 1), (F32, 6), (F16, 17)],
     ids=str,
 )
-@pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+@pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))
 def test_every_kernel_compiles_without_a_warning(dtype, R, architecture):
     """And without spilling registers."""
     for source, names in names_of(dtype, R).items():
@@ -114,7 +114,7 @@ def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
         case = Case(operator, int(K), getattr(torch, dtype), Shape(10, 1000, 1024, 16))
         named = case.describe() | {"direction": direction}
         (row,) = (row for row in rows if named.items() <= row.items())
-        assert row == named | roofline.predict(case)[direction]
+        assert row == named | roofline.predict_case(case)[direction]
         recorded = (*row["us"].values(), row["expected_us"])
         assert numbers == [f"{number:.1f}" for number in recorded], (K, dtype, direction)
 
@@ -129,7 +129,7 @@ __global__ void read(int* sizes) {
 """
 
 
-@pytest.mark.skipif(bool(simulate.missing()), reason=str(simulate.missing()))
+@pytest.mark.skipif(bool(simulate.why_unavailable()), reason=str(simulate.why_unavailable()))
 def test_plans_have_the_sizes_of_the_headers():
     text = re.sub('#include "(.*)"', lambda include: build.code(include[1]), SIZES)
     sizes = np.zeros(4, np.int32)
@@ -190,7 +190,7 @@ class Gpu:
 @pytest.fixture(autouse=True)
 def fresh_lookups():
     """Clear the caches of what this machine can do."""
-    looked_up = build.missing, build.architecture, build.tested_architectures
+    looked_up = build.why_unavailable, build.architecture, build.tested_architectures
     for function in looked_up:
         function.cache_clear()
     yield
@@ -241,7 +241,7 @@ def test_a_kernel_is_compiled_once_for_each_device(gpu):
 
 
 @pytest.mark.parametrize("kind", ["CompileException", "CUDADriverError"])
-def test_what_the_gpu_refuses_is_told(gpu, kind):
+def test_what_the_gpu_refuses_is_reported(gpu, kind):
     gpu.failure = getattr(gpu, kind)("out of registers")
     launch = Launch("talk.cu", "talk_reach", ("float",), 1, (8, 128), 0, ())
     with pytest.raises(build.NoGpuKernels, match="talk_reach<float> of talk.cu on GPU of this test"
@@ -274,7 +274,7 @@ def test_why_the_kernels_cannot_run(cupy, available, words, monkeypatch):
     assert "cuda" not in ops.implementations("light_conv")
 
 
-def test_what_cupy_misses_is_told(monkeypatch):
+def test_what_cupy_misses_is_reported(monkeypatch):
     def fail():
         raise RuntimeError("no libnvrtc.so.13\nmore")
 
@@ -285,7 +285,7 @@ def test_what_cupy_misses_is_told(monkeypatch):
     fake = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, nvrtc=nvrtc))
     monkeypatch.setattr(build, "cupy", lambda: fake)
     text = "CuPy does not start (no libnvrtc.so.13): pip install 'dynconv[gpu]', for a driver"
-    assert build.missing() == text + " of CUDA 13"
+    assert build.why_unavailable() == text + " of CUDA 13"
 
 
 @pytest.mark.parametrize(
@@ -412,8 +412,8 @@ def test_pytorch_knows_the_kernels_as_those_of_a_gpu():
 @pytest.fixture
 def on_cpu():
     """The operators that have only CUDA kernels, registered for the CPU as well: simulated."""
-    if simulate.missing():
-        pytest.skip(simulate.missing())
+    if simulate.why_unavailable():
+        pytest.skip(simulate.why_unavailable())
     library = torch.library.Library("dynconv", "IMPL")
     for function in (simulate.kernels.conv_softmax, simulate.kernels.conv_softmax_backward):
         library.impl(function.__name__, function, "CPU")

@@ -55,7 +55,7 @@ ptxas info    : Used 8 registers, 360 bytes cmem[0]
 @pytest.fixture
 def resources():
     """The function, where there is an NVRTC."""
-    if reason := nvrtc.missing():
+    if reason := nvrtc.why_unavailable():
         pytest.skip(reason)
     return nvrtc.resources
 
@@ -191,7 +191,7 @@ def test_missing_says_what_to_install(monkeypatch):
     monkeypatch.setattr(nvrtc, "library", nvrtc.library.__wrapped__)  # not the one in the cache
     monkeypatch.setattr(nvrtc, "find", lambda: ["libnowhere.so"])
     words = r"no NVRTC \(libnowhere.so: .*pip install nvidia-cuda-nvrtc'"
-    assert re.match(words, nvrtc.missing())
+    assert re.match(words, nvrtc.why_unavailable())
     with pytest.raises(nvrtc.NoNvrtc, match=words):
         nvrtc.resources(ONE, ["one"])
 
@@ -200,7 +200,7 @@ def test_missing_says_what_to_install(monkeypatch):
 def test_missing_on_other_systems(monkeypatch, platform):
     monkeypatch.setattr(nvrtc, "library", nvrtc.library.__wrapped__)
     monkeypatch.setattr(nvrtc.sys, "platform", platform)
-    assert nvrtc.missing() == f"no NVRTC on {platform}: it is looked for on Linux only"
+    assert nvrtc.why_unavailable() == f"no NVRTC on {platform}: it is looked for on Linux only"
 
 
 def test_where_it_is_found(monkeypatch, tmp_path):

@@ -23,8 +23,8 @@ from torch.autograd import gradgradcheck
 from dynconv import ops
 from dynconv.kernels.cpu import build as native
 
-if native.missing():
-    pytest.skip(native.missing(), allow_module_level=True)
+if native.why_unavailable():
+    pytest.skip(native.why_unavailable(), allow_module_level=True)
 
 OPERATORS = operators_with("native")
 

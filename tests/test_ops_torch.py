@@ -25,7 +25,9 @@ LAYERS = {
     "talk causal": lambda: TaLKConv(C, H, 4, 0, glu=True),
     "average": lambda: AverageAttention(C, 2 * C, causal=True),
 }
-needs_native = pytest.mark.skipif(native.missing() is not None, reason=str(native.missing()))
+needs_native = pytest.mark.skipif(
+    native.why_unavailable() is not None, reason=str(native.why_unavailable())
+)
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +91,7 @@ def test_training_step_compiles_into_one_graph(name, T, compiler, monkeypatch):
     Without a C compiler, a short and a long sentence take different ways.
     """
     if not compiler:
-        monkeypatch.setattr(native, "missing", lambda: "no compiler")
+        monkeypatch.setattr(native, "why_unavailable", lambda: "no compiler")
     layer = LAYERS[name]()
     x = torch.randn(B, T, C)
     y = train_step(layer, x)

@@ -107,7 +107,7 @@ class TestOutput:
         done = subprocess.run(command, **options)
         return done.returncode, done.stderr
 
-    def test_a_full_disk_is_told(self, words, environment):
+    def test_a_full_disk_is_reported(self, words, environment):
         with open("/dev/full", "w") as full:
             result = self.result(words, environment, stdout=full)
         assert result == (1, "dynconv: output: No space left on device\n")
@@ -128,7 +128,7 @@ class TestOutput:
         (0, "standard input is closed: give --input FILE"),
     ],
 )
-def test_a_closed_stream_is_told(run, descriptor, message):
+def test_a_closed_stream_is_reported(run, descriptor, message):
     command = [*COMMAND, "translate", str(run)]
     options = {"preexec_fn": lambda: os.close(descriptor), "stderr": subprocess.PIPE}
     done = subprocess.run(command, encoding="utf-8", **options)
@@ -160,7 +160,7 @@ def test_arguments_that_the_locale_cannot_encode():
         (ImportError("x.so: failed to map segment from shared object"), "not enough memory (x.so"),
     ],
 )
-def test_too_little_memory_is_told(error, reason, monkeypatch, capsys):
+def test_too_little_memory_is_reported(error, reason, monkeypatch, capsys):
     def listing():
         raise error
 

@@ -12,8 +12,8 @@ import torch
 from dynconv.lab import simulate
 from dynconv.lab.simulate import CompileError, KernelFault, Module, simulator
 
-if simulate.missing():
-    pytest.skip(simulate.missing(), allow_module_level=True)
+if simulate.why_unavailable():
+    pytest.skip(simulate.why_unavailable(), allow_module_level=True)
 
 ORDERS = ("forward", "backward", 0, 1)
 
@@ -383,5 +383,5 @@ def test_modules_do_not_share_memory_of_equal_names():
 def test_without_a_compiler_the_remedy_is_named(compiler, monkeypatch):
     monkeypatch.setenv("CXX", compiler)
     monkeypatch.setattr(simulator, "toolchain", simulator.toolchain.__wrapped__)
-    reason = simulate.missing.__wrapped__()
+    reason = simulate.why_unavailable.__wrapped__()
     assert compiler in reason and "apt install g++" in reason

@@ -45,7 +45,9 @@ FUNCTIONS = sorted({*CHECKS} - {*kernels.RIGHT})
 
 def collected(tables):
     """Rows of tables {check: rows}; those of kernels are skipped where no compiler is."""
-    unable = pytest.mark.skipif(bool(simulate.missing()), reason=simulate.missing() or "")
+    unable = pytest.mark.skipif(
+        bool(simulate.why_unavailable()), reason=simulate.why_unavailable() or ""
+    )
     return [
         pytest.param(name, row, id=f"{name}-{i}", marks=unable if name in kernels.RIGHT else ())
         for table in tables
@@ -89,8 +91,8 @@ def test_says_what_is_wrong(name, row):
 )
 @pytest.mark.parametrize("name", CHECKS)
 def test_answers_any_wrong_kind_of_value_with_a_line(name, value):
-    if name in kernels.RIGHT and isinstance(value, str) and simulate.missing():
-        pytest.skip(simulate.missing())
+    if name in kernels.RIGHT and isinstance(value, str) and simulate.why_unavailable():
+        pytest.skip(simulate.why_unavailable())
     answer = value if name in kernels.RIGHT else lambda *args, **options: value
     line = rejected(name, answer)
     assert value is not None or "None" in line

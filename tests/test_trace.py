@@ -15,8 +15,8 @@ from dynconv.lab.simulate import CompileError, KernelFault
 from dynconv.lab.simulate.trace import trace, trace_launches, traffic
 from dynconv.teach.moving import BlockTrace
 
-if simulate.missing():
-    pytest.skip(simulate.missing(), allow_module_level=True)
+if simulate.why_unavailable():
+    pytest.skip(simulate.why_unavailable(), allow_module_level=True)
 
 
 KERNELS = (Path(__file__).parent / "cuda" / "traced.cu").read_text("utf-8")

@@ -301,7 +301,7 @@ def test_patience_ends_training(recipe, tmp_path):
     assert [e["update"] for e in read_log(tmp_path)] == [1, 2, 3]
 
 
-def test_a_loss_that_is_not_finite_is_told(recipe, tmp_path):
+def test_a_loss_that_is_not_finite_is_reported(recipe, tmp_path):
     config = replace(recipe.train, lr=1e12, warmup=0)
     with pytest.raises(UserError, match="loss nan.* at update .*lower train.lr"):
         train(replace(recipe, train=config), tmp_path)
@@ -339,6 +339,6 @@ def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen
     assert choose_precision(model, Translation(recipe), pairs, cpu) == chosen
 
 
-def test_pairs_that_cannot_be_used_are_told(pairs, recipe):
+def test_pairs_that_cannot_be_used_are_reported(pairs, recipe):
     with pytest.raises(UserError, match="no usable pair in split train: all have more than 2"):
         next(iter_updates(pairs, 2, recipe.train, Place(), Ranks()))

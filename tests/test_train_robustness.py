@@ -211,7 +211,7 @@ def test_more_processes_than_gpus(monkeypatch):
     assert distributed.own_device(1, 4) == torch.device("cpu")
 
 
-def test_a_full_gpu_is_told(recipe, tmp_path, monkeypatch):
+def test_a_full_gpu_is_reported(recipe, tmp_path, monkeypatch):
     def backward(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has ...")
 

@@ -118,7 +118,9 @@ def test_entries_without_effect_are_left_out(search):
         ({"model.channels": [8, 12], "model.heads": [2, 8]}, "8 heads do not divide 12"),
     ],
 )
-def test_settings_that_the_recipe_refuses_are_told_before_a_trial(settings, told, search, capsys):
+def test_settings_that_the_recipe_refuses_are_reported_before_a_trial(
+    settings, told, search, capsys
+):
     search.write(settings)
     arguments = [a for a in search.arguments("--trials", "9") if a != "train.warmup=0"]
     assert told in fails(capsys, *arguments)

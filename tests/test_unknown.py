@@ -79,7 +79,7 @@ def model(vocabularies):
     return model.eval()
 
 
-def test_a_missing_dictionary_is_told_before_training(recipe, tmp_path):
+def test_a_missing_dictionary_is_reported_before_training(recipe, tmp_path):
     stack = ConvStackConfig(1, 8, 3)
     model = ConvS2SConfig(vocab_size=30, embedding=8, encoder=stack, decoder=stack)
     decode = replace(recipe.decode, replace_unknown=True, dictionary="nope.tsv")

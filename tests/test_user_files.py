@@ -12,7 +12,7 @@ import pytest
 from dynconv import cli, files
 from dynconv.config import dump_recipe
 from dynconv.errors import UserError
-from dynconv.files import claim, inside, replace_text, scratch_folder, set_aside
+from dynconv.files import claim, path_inside, replace_text, scratch_folder, set_aside
 from dynconv.text import prepare
 from dynconv.train import train
 from dynconv.train.checkpoint import Checkpoints
@@ -244,11 +244,11 @@ def test_links_in_a_run(trained, tmp_path, name, state):
 def test_a_link_that_stays_in_the_run(tmp_path):
     (tmp_path / "run" / "folder").mkdir(parents=True)
     (tmp_path / "run" / "link").symlink_to("folder")
-    assert inside(tmp_path / "run", "link", "x") == tmp_path / "run" / "link" / "x"
+    assert path_inside(tmp_path / "run", "link", "x") == tmp_path / "run" / "link" / "x"
     with pytest.raises(UserError, match="leads out of"):
-        inside(tmp_path / "run", "link", "..", "..", "x")
+        path_inside(tmp_path / "run", "link", "..", "..", "x")
     (tmp_path / "shortcut").symlink_to(tmp_path / "run")  # to a run on a larger disk
-    assert inside(tmp_path / "shortcut", "x")
+    assert path_inside(tmp_path / "shortcut", "x")
 
 
 def test_a_scratch_folder_takes_nothing_of_the_users(tmp_path):

@@ -47,7 +47,7 @@ COMMANDS = (
 )
 INTERRUPTED, PIPE_CLOSED = 130, 141  # as in shells: 128 plus the signal
 
-SMALLER = "lower --beam or train.batch_tokens, or use a smaller model or text"
+MEMORY_REMEDY = "lower --beam or train.batch_tokens, or use a smaller model or text"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
         if reason := memory_error(error):
-            return fail(f"{reason}: {SMALLER}", 1)
+            return fail(f"{reason}: {MEMORY_REMEDY}", 1)
         if not isinstance(error, OSError):
             raise
         discard_stdout()

@@ -95,7 +95,7 @@ def native_kernels() -> str:
     from dynconv.kernels.compiler import cache_directory
     from dynconv.kernels.cpu import build as native
 
-    if reason := native.missing():
+    if reason := native.why_unavailable():
         return (
             f"The C kernels (impl='native') cannot run: {reason}. Everything works without them, "
             "in PyTorch, but more slowly: at 1,000 positions forward and backward take two "
@@ -129,7 +129,7 @@ def cuda_kernels() -> str:
     )
     if stale:
         said += f" On {stale} those of other kernels have: `pytest -m gpu` tests today's."
-    if reason := cuda.missing():
+    if reason := cuda.why_unavailable():
         return f"{said} The CUDA kernels (impl='cuda') cannot run here: {reason}."
     start = time.perf_counter()
     try:

@@ -15,7 +15,7 @@ def add_parser(subparsers) -> None:
 def run(options) -> None:
     """Draw the curves of one or more runs."""
     from dynconv.errors import UserError
-    from dynconv.files import check_writable, inside
+    from dynconv.files import check_writable, path_inside
     from dynconv.lab.plot import plot
     from dynconv.train.run_directory import is_run
 
@@ -23,7 +23,7 @@ def run(options) -> None:
     if output is None:
         if not is_run(first):
             raise UserError(f"{first}: no run directory; for a log elsewhere, give --output FILE")
-        output = inside(first, "curves.png")
+        output = path_inside(first, "curves.png")
     check_writable(output)
     plot(options.runs, output)
     print(f"curves: {output}")

@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any
 
 from dynconv.config.schema import checked_dataclass
-from dynconv.errors import UserError, nearest, shown
+from dynconv.errors import UserError, nearest, quoted
 
 
 @checked_dataclass
@@ -35,7 +35,7 @@ class ExperimentRow:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.-]{0,99}", self.name):
             raise ValueError(
-                f"name {shown(self.name)} cannot name a directory: write it as light-no-softmax"
+                f"name {quoted(self.name)} cannot name a directory: write it as light-no-softmax"
             )
 
 
@@ -80,6 +80,6 @@ class Experiment:
         rows = {row.name: row for row in self.rows}
         if name not in rows:
             raise UserError(
-                f"no row {shown(name)} in {self.source}; {nearest(name, rows, 'there are')}"
+                f"no row {quoted(name)} in {self.source}; {nearest(name, rows, 'there are')}"
             )
         return rows[name]

@@ -28,7 +28,7 @@ from dynconv.config.tree import (
     size_of_mixers,
 )
 from dynconv.config.yaml12 import dump_yaml, read_yaml
-from dynconv.errors import UserError, nearest, shown
+from dynconv.errors import UserError, nearest, quoted
 from dynconv.models.mixers import SIZE_KEYS
 from dynconv.paths import PACKAGE
 
@@ -64,7 +64,7 @@ def find_recipe(name: str) -> Path:
     hint = find_renamed(name, load_experiments()) or nearest(name, shipped, "")
     if not hint.startswith(("did", "it is")):
         hint = "dynconv train --list shows the shipped ones"
-    raise UserError(f"no recipe {shown(name)}: not shipped, and no such file; {hint}")
+    raise UserError(f"no recipe {quoted(name)}: not shipped, and no such file; {hint}")
 
 
 def run_name(recipe: str) -> str:
@@ -79,7 +79,7 @@ def find_experiment(name: str) -> Path:
     if path := find_file(name, shipped):
         return path
     hint = nearest(name, shipped, "shipped are")
-    raise UserError(f"no experiment {shown(name)}: not shipped, and no such file; {hint}")
+    raise UserError(f"no experiment {quoted(name)}: not shipped, and no such file; {hint}")
 
 
 def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
@@ -171,7 +171,7 @@ def recipe_overlays(
     tree = dict(tree)
     base = tree.pop("base")
     if not isinstance(base, str):
-        raise UserError(f"{path}: base {shown(base)} is not the name of a recipe")
+        raise UserError(f"{path}: base {quoted(base)} is not the name of a recipe")
     sibling = (path.parent / f"{base}.yaml").resolve()
     file_or_name = sibling if sibling.is_file() and sibling != path.resolve() else base
     return base_overlays(file_or_name, heirs), [tree]
@@ -266,7 +266,7 @@ def find_model(tree: Any, where: str) -> type:
         return ModelConfig
     if not isinstance(name, str) or name not in MODELS:
         hint = nearest(str(name), MODELS, "there are")
-        raise UserError(f"{where}: model.architecture {shown(name)} is not known; {hint}")
+        raise UserError(f"{where}: model.architecture {quoted(name)} is not known; {hint}")
     return MODELS[name]
 
 

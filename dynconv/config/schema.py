@@ -24,7 +24,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from typing_extensions import is_typeddict
 
-from dynconv.errors import UserError, nearest, shorten, shown
+from dynconv.errors import UserError, nearest, quoted, shorten
 
 MAX_INT = 2**31 - 1
 
@@ -130,10 +130,10 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
     if reason == "value_error" or (reason == "missing" and isinstance(problem["loc"][-1], str)):
         message = shorten(problem["msg"].removeprefix("Value error, "), 400)
         return f"{key}: {message}" if key else message
-    return f"{key} {shown(given)} must be {describe(schema)}".lstrip()
+    return f"{key} {quoted(given)} must be {allowed_values(schema)}".lstrip()
 
 
-def describe(schema: Any) -> str:
+def allowed_values(schema: Any) -> str:
     """Return in words which values a type allows."""
     origin, parts = get_origin(schema), get_args(schema)
     if origin is Annotated:
@@ -144,14 +144,14 @@ def describe(schema: Any) -> str:
             for note in notes
             if hasattr(note, bound)
         ]
-        return " ".join([describe(parts[0]), " and ".join(bounds)]).strip()
+        return " ".join([allowed_values(parts[0]), " and ".join(bounds)]).strip()
     if origin in (Union, UnionType):
-        return " or ".join(map(describe, parts))
+        return " or ".join(map(allowed_values, parts))
     if origin is Literal:
         return " or ".join(map(str, parts))
     if origin in (list, tuple):
         length = "" if origin is list or parts[-1] is Ellipsis else f" of {len(parts)}"
-        return f"a list{length}, with each entry {describe(parts[0])}"
+        return f"a list{length}, with each entry {allowed_values(parts[0])}"
     if types := field_types(schema):
         return f"a mapping with {', '.join(types)}"
     return WORDS.get(schema, "a mapping")

@@ -5,7 +5,7 @@ from typing import Any
 
 from dynconv.config.model import ModelConfig, StackConfig
 from dynconv.config.yaml12 import MAX_DEPTH, parse_value
-from dynconv.errors import UserError, shown
+from dynconv.errors import UserError, quoted
 from dynconv.models.mixers import MIXERS
 
 Tree = dict[str, Any]
@@ -17,10 +17,10 @@ def parse_overrides(overrides: Sequence[str]) -> Tree:
     for override in overrides:
         key, equals, text = override.partition("=")
         if not equals:
-            raise UserError(f"{shown(override)}: write it as key=value, as train.lr=5e-4")
+            raise UserError(f"{quoted(override)}: write it as key=value, as train.lr=5e-4")
         if key.count(".") > MAX_DEPTH:
-            raise UserError(f"unknown key {shown(key)}")
-        tree = parse_value(text, shown(override))
+            raise UserError(f"unknown key {quoted(key)}")
+        tree = parse_value(text, quoted(override))
         for part in reversed(key.split(".")):
             tree = {part: tree}
         merged = merge(merged, tree)

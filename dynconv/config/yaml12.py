@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dynconv.errors import UserError, shorten, shown
+from dynconv.errors import UserError, quoted, shorten
 
 # The core schema of YAML 1.2, section 10.3.2. In YAML 1.1, which PyYAML reads, `no` is false, 010
 # is eight, 1:30 is ninety and 5e-4 is text.
@@ -121,7 +121,7 @@ class _Builder:
                 raise _refusal(event, f"{what}: write out its value")
             return deepcopy(value)
         if event.tag is not None:
-            raise _refusal(event, f"the tag {shown(event.tag)}: leave it out")
+            raise _refusal(event, f"the tag {quoted(event.tag)}: leave it out")
         if depth > MAX_DEPTH:
             raise _refusal(event, f"more than {MAX_DEPTH} mappings and lists inside each other")
         before = self.nodes
@@ -145,9 +145,9 @@ class _Builder:
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
             key = self.build(event, depth + 1)
             if not isinstance(key, str):
-                raise _refusal(event, f"the key {shown(key)} is not text: quote it")
+                raise _refusal(event, f"the key {quoted(key)} is not text: quote it")
             if key in tree:
-                raise _refusal(event, f"{shown(key)} is there twice: keep one of them")
+                raise _refusal(event, f"{quoted(key)} is there twice: keep one of them")
             tree[key] = self.build(next(self.events), depth + 1)
         return tree
 

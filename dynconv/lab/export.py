@@ -80,12 +80,12 @@ def export_web(trained: TrainedModel, output: Path) -> str:
     lines = [data[i : i + LINE].decode() for i in range(0, len(data), LINE)]
     model = {"about": about, "config": config, "tensors": listed, "data": lines}
     registered = f"{REGISTER}.{mixer} = {json.dumps(model, indent=0)};\n"
-    header = f"{describe(about)}; recipe:\n{dump_recipe(trained.recipe)}".splitlines()
+    header = f"{format_origin(about)}; recipe:\n{dump_recipe(trained.recipe)}".splitlines()
     replace_text(path, "".join(f"// {line}\n" for line in header) + registered)
-    return f"{path}: {path.stat().st_size:,} bytes; {describe(about)}"
+    return f"{path}: {path.stat().st_size:,} bytes; {format_origin(about)}"
 
 
-def describe(about: dict[str, Any]) -> str:
+def format_origin(about: dict[str, Any]) -> str:
     """Return the provenance of an exported model in one line."""
     return (
         f"{about['corpus']}, {about['mixer']}, {about['parameters']:,} parameters, "

@@ -38,8 +38,8 @@ from dynconv.config.schema import (
     whole,
 )
 from dynconv.config.yaml12 import read_yaml
-from dynconv.errors import UserError, nearest, shown
-from dynconv.files import inside, read_json, replace_text
+from dynconv.errors import UserError, nearest, quoted
+from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab import ledger
 from dynconv.lab.ablate.run import try_training
 from dynconv.paths import PACKAGE
@@ -95,7 +95,7 @@ def load_space(name: str) -> SearchSpace:
     path = find_file(name, shipped)
     if path is None:
         hint = nearest(name, shipped, "shipped are")
-        raise UserError(f"no search space {shown(name)}: not shipped, and no such file; {hint}")
+        raise UserError(f"no search space {quoted(name)}: not shipped, and no such file; {hint}")
     return validate(SearchSpace, read_yaml(path), str(path))
 
 
@@ -158,10 +158,10 @@ def tune(
                     study.tell(trial, quality(result)[0])
                 rounds[-1].append({"trial": trial, "settings": settings, **result})
                 ledger.write(output, entry)
-                say(describe(rounds[-1][-1]))
+                say(format_trial(rounds[-1][-1]))
             candidates = best(rounds[-1], search)
     chosen = max(rounds[-1], key=quality)
-    say(f"best: {describe(chosen)}\nwritten to {output}")
+    say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
 
 
@@ -231,7 +231,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
         "score": meta.get("score"),
         "loss": meta.get("loss"),
     }
-    replace_text(inside(run, "trial.json"), json.dumps(result))
+    replace_text(path_inside(run, "trial.json"), json.dumps(result))
     return result
 
 
@@ -250,7 +250,7 @@ def quality(result: TrialResult) -> tuple[float, float]:
     return Validation(loss, score, "").quality
 
 
-def describe(result: TrialResult) -> str:
+def format_trial(result: TrialResult) -> str:
     """Return a result in one line."""
     score = "diverges" if result["score"] is None else f"{result['score']:.2f}"
     return f"{score} after {result['updates']} updates: {' '.join(result['settings'])}"

@@ -16,7 +16,7 @@ from dynconv.errors import UserError
 from dynconv.layers.convolution import WindowConv
 from dynconv.layers.history import select_rows
 
-HALVE = 0.5**0.5
+SQRT_HALF = 0.5**0.5
 """by which the sum of two tensors of equal variance is multiplied to keep that variance"""
 
 
@@ -123,7 +123,7 @@ class MultiStepAttention(nn.Module):
         """
         N, T, _ = h.shape
         B, S, E = memory.states.shape
-        d = ((self.query_proj(h) + g) * HALVE).reshape(B, -1, E)  # (B, beam x T, E)
+        d = ((self.query_proj(h) + g) * SQRT_HALF).reshape(B, -1, E)  # (B, beam x T, E)
         scores = d @ memory.states.transpose(1, 2)
         m = memory.values.new_full((B, 1, 1), S)
         if memory.pad_mask is not None:
@@ -132,4 +132,4 @@ class MultiStepAttention(nn.Module):
             m = (~pad).sum(2, keepdim=True).to(m.dtype)
         a = scores.softmax(dim=-1).to(memory.values.dtype)
         c = m * (1 / m).sqrt() * (a @ memory.values)
-        return (h + self.out_proj(c.reshape(N, T, E))) * HALVE, a.reshape(N, T, S)
+        return (h + self.out_proj(c.reshape(N, T, E))) * SQRT_HALF, a.reshape(N, T, S)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from dynconv.layers.convs2s import (
-    HALVE,
+    SQRT_HALF,
     GatedConv,
     KeyedMemory,
     MultiStepAttention,
@@ -48,7 +48,7 @@ class ConvBlock(nn.Module):
 
     def add(self, h: Tensor, outputs: list[Tensor]) -> Tensor:
         """Return (h + the output `residual` layers back) sqrt(1/2)."""
-        return (h + self.shortcut(outputs[-self.residual])) * HALVE if self.residual else h
+        return (h + self.shortcut(outputs[-self.residual])) * SQRT_HALF if self.residual else h
 
 
 class ConvStack(nn.Module):
@@ -143,7 +143,7 @@ class ConvS2S(nn.Module):
         e = self.source_embedding(source, pad_mask=pad_mask)
         z, _, _ = self.encoder(e, pad_mask)
         z = torch.lerp(z.detach(), z, self.gradient_share)  # the same z with a smaller gradient
-        return KeyedMemory(z, (z + e) * HALVE, pad_mask)
+        return KeyedMemory(z, (z + e) * SQRT_HALF, pad_mask)
 
     def hidden_states(self, target: Tensor, memory: KeyedMemory) -> Tensor:
         """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dynconv.errors import nearest, shown
+from dynconv.errors import nearest, quoted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -66,7 +66,7 @@ def register_mixer(
 def find_mixer(name: str) -> Mixer:
     """Return the mixer registered under a name. Raises ValueError for an unknown one."""
     if name not in MIXERS:
-        raise ValueError(f"mixer {shown(name)} is not known; {nearest(name, MIXERS, 'there are')}")
+        raise ValueError(f"mixer {quoted(name)} is not known; {nearest(name, MIXERS, 'there are')}")
     return MIXERS[name]
 
 

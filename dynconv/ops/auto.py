@@ -24,7 +24,7 @@ from dynconv.kernels.cuda import build as cuda
 class Backend(Protocol):
     """What a module of compiled kernels must offer to be chosen from."""
 
-    def missing(self) -> str | None:
+    def why_unavailable(self) -> str | None:
         """Return why no kernel can run on this machine, or None if they can."""
 
     def supports(self, x: Tensor) -> bool:

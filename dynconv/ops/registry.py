@@ -18,5 +18,7 @@ def implementations(operator: str) -> list[str]:
     if operator not in OPERATORS:
         raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
     return [
-        name for name in OPERATORS[operator] if name not in BACKENDS or not BACKENDS[name].missing()
+        name
+        for name in OPERATORS[operator]
+        if name not in BACKENDS or not BACKENDS[name].why_unavailable()
     ]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 from torch import Tensor, nn
 
 from dynconv.config import DataConfig, Recipe
-from dynconv.files import inside, replace_text
+from dynconv.files import path_inside, replace_text
 from dynconv.score import Perplexity, Score
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 
@@ -77,9 +77,9 @@ class Evaluation:
         """Write RUN/SPLIT.scores.json, and RUN/SPLIT.hypotheses.txt where there are outputs."""
         if self.outputs:
             text = "".join(f"{line}\n" for line in self.outputs)
-            replace_text(inside(run, f"{self.split}.hypotheses.txt"), text)
+            replace_text(path_inside(run, f"{self.split}.hypotheses.txt"), text)
         scores = json.dumps(self.numbers, indent=1)
-        replace_text(inside(run, f"{self.split}.scores.json"), scores)
+        replace_text(path_inside(run, f"{self.split}.scores.json"), scores)
 
 
 class Task(ABC):

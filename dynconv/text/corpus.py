@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from dynconv.errors import UserError, nearest, shown
+from dynconv.errors import UserError, nearest, quoted
 from dynconv.paths import data_dir
 
 OPENERS = {".xz": lzma.open, ".gz": gzip.open}
@@ -108,7 +108,7 @@ def corpus_dir(corpus: str) -> Path:
         )
     hint = nearest(corpus, [*shipped, *(f"prepared/{name}" for name in others)], "there are")
     tried = Path(corpus).absolute()
-    raise UserError(f"no corpus {shown(corpus)}: not shipped, and no directory {tried}; {hint}")
+    raise UserError(f"no corpus {quoted(corpus)}: not shipped, and no directory {tried}; {hint}")
 
 
 def find_split(directory: Path, name: str) -> Path:

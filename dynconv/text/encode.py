@@ -20,14 +20,14 @@ SAMPLE = 500_000
 """maximum pairs from which the vocabulary is learned, to bound memory"""
 PROBE = 10_000
 """pairs from which the number of long words is estimated"""
-LONG = 30
+LONG_WORD = 30
 """Words of more characters are long. Most of them are unique, and the learner keeps all in memory.
 Text without spaces, such as Chinese, should be segmented first, or given a `vocabulary`"""
 LONG_BYTES = 4_000_000
 """maximum bytes of long words from which the vocabulary is learned, to bound memory"""
 CHUNK = 1 << 20
 """characters that are encoded at a time, rounded up to whole pairs"""
-SHORT = 1 << 16
+MAX_UINT16_TYPES = 1 << 16
 """maximum number of types for ids of two bytes"""
 
 
@@ -70,7 +70,7 @@ def prepare(
         }
         vocabularies = given or _learn(splits["train"], counts["train"], vocab_size, kind)
         vocabularies.save(scratch / "vocabulary.json")
-        dtype = "uint16" if max(map(len, vocabularies)) <= SHORT else "uint32"
+        dtype = "uint16" if max(map(len, vocabularies)) <= MAX_UINT16_TYPES else "uint32"
         rows = _read(splits["train"], "encode", counts["train"])
         if source is None:
             pairs, (tokens,) = _write_ids(rows, [vocabularies.target], scratch, dtype)
@@ -154,7 +154,7 @@ def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
         return chain.from_iterable(_spread(paths, lines, lines, "learn"))
     probe = chain.from_iterable(_spread(paths, lines, PROBE, "probe"))
     words = (word for line in probe for word in line.split())
-    size = sum(len(word.encode()) for word in words if len(word) > LONG) / min(PROBE, lines)
+    size = sum(len(word.encode()) for word in words if len(word) > LONG_WORD) / min(PROBE, lines)
     sample = min(SAMPLE, int(LONG_BYTES / size)) if size else SAMPLE
     return chain.from_iterable(_spread(paths, lines, sample, "learn"))
 

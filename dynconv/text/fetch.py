@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dynconv.errors import UserError
-from dynconv.files import locked, refusal, scratch_folder, set_aside, sha256
+from dynconv.files import disk_error, locked, scratch_folder, set_aside, sha256
 from dynconv.text.archive import unpack
 from dynconv.text.manifest import CorpusEntry, CorpusFile, find_corpus
 
@@ -73,7 +73,7 @@ def _scratch(name: str, directory: Path) -> Iterator[Path]:
             with scratch_folder(directory / ".part") as scratch:
                 yield scratch
     except OSError as error:
-        why = refusal(error, "give data fetch --out DIR, and data prepare --raw DIR")
+        why = disk_error(error, "give data fetch --out DIR, and data prepare --raw DIR")
         raise UserError(f"cannot save {name} in {directory}: {why}; the rest is kept") from None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dynconv.errors import UserError, nearest, shown
+from dynconv.errors import UserError, nearest, quoted
 from dynconv.paths import data_dir, raw_dir
 from dynconv.table import align
 
@@ -132,7 +132,7 @@ def find_corpus(name: str) -> CorpusEntry:
     known = read_manifest()
     if name not in known:
         hint = nearest(name, known, "there are")
-        raise UserError(f"no corpus {shown(name)} in the manifest; {hint}")
+        raise UserError(f"no corpus {quoted(name)} in the manifest; {hint}")
     return known[name]
 
 

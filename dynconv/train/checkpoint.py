@@ -34,7 +34,7 @@ from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_
 from dynconv.errors import UserError
 from dynconv.files import (
     TEMPORARY,
-    inside,
+    path_inside,
     read_json,
     replace_text,
     scratch_folder,
@@ -247,7 +247,7 @@ class Checkpoints:
 
         check_not_deleted(self.run)
         path = self.directory / name
-        files = {"model.safetensors": save(weights(model))}
+        files = {"model.safetensors": save(named_weights(model))}
         if state is not None:
             buffer = io.BytesIO()
             torch.save(state, buffer)
@@ -275,7 +275,7 @@ class Checkpoints:
 
     def scratch(self) -> AbstractContextManager[Path]:
         """Return a folder for checkpoints that are being written or deleted."""
-        return scratch_folder(inside(self.run, CHECKPOINTS, ".part"))
+        return scratch_folder(path_inside(self.run, CHECKPOINTS, ".part"))
 
     def prune(self, keep: int) -> None:
         """Delete all but the newest checkpoint, the best, and the `keep` newest validated ones.
@@ -344,7 +344,7 @@ class Checkpoints:
         def write() -> None:
             checkpoint = self.choose(session.progress.name)
             meta = checkpoint.meta | session.history[-1]._asdict()
-            path = inside(self.run, CHECKPOINTS, checkpoint.path.name, "meta.json")
+            path = path_inside(self.run, CHECKPOINTS, checkpoint.path.name, "meta.json")
             replace_text(path, json.dumps(meta, indent=1))
             self.prune(session.recipe.train.keep)
 
@@ -359,7 +359,7 @@ class Checkpoints:
         """Load the mean weights of the last train.average validated checkpoints into the model."""
         count = session.recipe.train.average
         newest = session.ranks.on_rank_zero(lambda: self.validated[-count:])
-        load_weights(session.model, mean(newest), self.directory)
+        load_weights(session.model, average_weights(newest), self.directory)
 
     def save_average(self, session: Session, validation: Validation) -> None:
         """Save the averaged weights, which the model has now, with their validation."""
@@ -374,7 +374,7 @@ class Checkpoints:
         session.ranks.on_rank_zero(write)
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
+def named_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the model's parameters by name; a shared parameter appears once."""
     return {name: p.detach().contiguous() for name, p in model.named_parameters()}
 
@@ -386,7 +386,7 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     """
     parameters = dict(model.named_parameters())
     for name in parameters.keys() | tensors.keys():
-        there, here = describe(tensors.get(name)), describe(parameters.get(name))
+        there, here = shape_and_dtype(tensors.get(name)), shape_and_dtype(parameters.get(name))
         if there != here:
             raise UserError(
                 f"{path}: the checkpoint of another recipe: {name} is {there}, the model's {here}"
@@ -396,14 +396,14 @@ def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> No
             parameter.copy_(tensors[name])
 
 
-def describe(value: Any) -> str:
+def shape_and_dtype(value: Any) -> str:
     """Return the shape and dtype of a tensor, `(3, 4) float32`; the type of any other value."""
     if not isinstance(value, Tensor):
         return "missing" if value is None else type(value).__name__
     return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
 
 
-def mean(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
+def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
     """Return the average of the weights of several checkpoints."""
     total: dict[str, Tensor] = {}
     for checkpoint in checkpoints:

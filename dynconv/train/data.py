@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 POOL = 1 << 20
 """number of pairs that are sorted by length at a time, which bounds memory for any corpus"""
-BLOCK = 1 << 10
+PAIRS_PER_READ = 1 << 10
 """a larger corpus is read in blocks of this many consecutive pairs, which is faster on disks"""
 
 
@@ -107,8 +107,8 @@ def pools_of(pairs: int, seed: int, epoch: int) -> list[np.ndarray]:
     """
     if pairs <= POOL:
         return [np.array([[0, pairs]])]
-    starts = np.arange(0, pairs, BLOCK)
-    blocks = np.stack([starts, np.minimum(starts + BLOCK, pairs)], axis=1)
+    starts = np.arange(0, pairs, PAIRS_PER_READ)
+    blocks = np.stack([starts, np.minimum(starts + PAIRS_PER_READ, pairs)], axis=1)
     count = -(-pairs // POOL)
     order = np.random.default_rng((seed, epoch, count)).permutation(len(blocks))
     return [blocks[part] for part in np.array_split(order, count)]

@@ -20,7 +20,7 @@ from dynconv.errors import UserError
 
 T = TypeVar("T")
 
-START = timedelta(minutes=10)
+START_TIMEOUT = timedelta(minutes=10)
 """how long processes wait for each other at the start, which includes that of NCCL; torchrun
 notices processes that die"""
 LONG_TIMEOUT = timedelta(hours=2)
@@ -115,7 +115,7 @@ def join_processes(timeout: float) -> Iterator[Ranks]:
             "torchrun, or unset TORCHELASTIC_RUN_ID to train with one process"
         )
     local = int(os.environ["LOCAL_RANK"])
-    store, rank, size = next(dist.rendezvous("env://", timeout=START))
+    store, rank, size = next(dist.rendezvous("env://", timeout=START_TIMEOUT))
     store = fresh_store(store, rank, size)
     try:
         device = own_device(local, int(os.environ["LOCAL_WORLD_SIZE"]))
@@ -150,7 +150,7 @@ def make_update_group(device: torch.device, timeout: float) -> dist.ProcessGroup
     collective runs here, and the timeout applies to those that follow.
     """
     backend = "nccl" if device.type == "cuda" else "gloo"
-    group = dist.new_group(backend=backend, timeout=START)
+    group = dist.new_group(backend=backend, timeout=START_TIMEOUT)
     dist.all_reduce(torch.zeros(1, device=device), group=group)
     if device.type == "cuda":
         torch.cuda.synchronize(device)

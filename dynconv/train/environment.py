@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config import dump_recipe
 from dynconv.config.schema import PositiveInt, validate_json
-from dynconv.files import inside, read_json, replace_text
+from dynconv.files import path_inside, read_json, replace_text
 from dynconv.kernels.compiler import processor_name
 from dynconv.train.run_directory import ENVIRONMENT, RECIPE
 from dynconv.train.session import Session
@@ -21,8 +21,8 @@ from dynconv.train.session import Session
 def record_start(session: Session) -> None:
     """Write recipe.yaml, and add this start to environment.json."""
     run, device = session.run, session.ranks.device
-    replace_text(inside(run, RECIPE), dump_recipe(session.recipe))
-    path = inside(run, ENVIRONMENT)
+    replace_text(path_inside(run, RECIPE), dump_recipe(session.recipe))
+    path = path_inside(run, ENVIRONMENT)
     start = {
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},

@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config.schema import NonNegativeInt, Number, validate_json
 from dynconv.errors import UserError
-from dynconv.files import inside, replace_text
+from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import LOG, check_not_deleted
@@ -127,7 +127,7 @@ class Log:
         from tqdm import tqdm
 
         run, (done, _, validated) = session.run, session.progress
-        self._path, self.watch, self._trace = inside(run, LOG), watch, trace
+        self._path, self.watch, self._trace = path_inside(run, LOG), watch, trace
         self._config, self._device = session.recipe.train, session.ranks.device
         if self._path.exists():
             kept = [e for e in read_log(run) if e["update"] <= done]
@@ -135,7 +135,7 @@ class Log:
                 kept = [e for e in kept if (e["event"], e["update"]) != ("valid", done)]
             replace_text(self._path, "".join(json.dumps(e) + "\n" for e in kept))
         self._file = self._path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(inside(run, "tensorboard"), purge_step=done + 1)
+        self._board = SummaryWriter(path_inside(run, "tensorboard"), purge_step=done + 1)
         self._board.flush()  # so that its thread writes the header of the file
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         total = self._config.updates
@@ -256,7 +256,7 @@ def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], Non
 
     profiler = profile(
         schedule=schedule(wait=TRACED_UPDATE - 2, warmup=1, active=1, repeat=1),
-        on_trace_ready=lambda trace: trace.export_chrome_trace(str(inside(run, "trace.json"))),
+        on_trace_ready=lambda trace: trace.export_chrome_trace(str(path_inside(run, "trace.json"))),
         record_shapes=True,
     )
     calls = 0

@@ -8,9 +8,9 @@ import os
 from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
-from dynconv.files import inside
+from dynconv.files import path_inside
 from dynconv.tasks import Validation
-from dynconv.train.checkpoint import RESTORE, Checkpoint, Checkpoints, describe, load_weights
+from dynconv.train.checkpoint import RESTORE, Checkpoint, Checkpoints, load_weights, shape_and_dtype
 from dynconv.train.data import Place
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import CHECKPOINTS, check_vocabulary
@@ -22,7 +22,7 @@ def restore(session: Session) -> None:
     config, checkpoints = session.recipe.train, Checkpoints(session.run)
 
     def find() -> tuple[Checkpoint, list[Validation]] | None:
-        inside(session.run, CHECKPOINTS)
+        path_inside(session.run, CHECKPOINTS)
         checkpoint = checkpoints.find_intact()
         if checkpoint is None:
             return None
@@ -60,9 +60,9 @@ def load_state(session: Session, checkpoint: Checkpoint) -> None:
     if not saved or not saved.keys() <= set(range(len(parameters))):
         raise UserError(f"{path}: belongs to the optimizer of another model: {RESTORE}")
     for number, moments in saved.items():
-        there = {name: describe(value) for name, value in moments.items()}
+        there = {name: shape_and_dtype(value) for name, value in moments.items()}
         here = dict.fromkeys(chosen.scalars, "() float32")
-        here |= dict.fromkeys(chosen.moments, describe(parameters[number]))
+        here |= dict.fromkeys(chosen.moments, shape_and_dtype(parameters[number]))
         if there != here:
             raise UserError(
                 f"{path}: the optimizer's state of parameter {number} is {there}, "

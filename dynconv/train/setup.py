@@ -11,7 +11,7 @@ from dynconv.config import Recipe
 from dynconv.config.load import differences
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError, memory_error
-from dynconv.files import claim, inside, replace_bytes, scratch_folder
+from dynconv.files import claim, path_inside, replace_bytes, scratch_folder
 from dynconv.models import build
 from dynconv.tasks import HeldOut, task_of
 from dynconv.text import PreparedCorpus, Vocabularies, is_prepared, open_prepared, prepare
@@ -102,19 +102,19 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
         return check_same_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if not is_prepared(Path(recipe.data.corpus)):
-        with scratch_folder(inside(run, ".part")) as scratch:
+        with scratch_folder(path_inside(run, ".part")) as scratch:
             if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):
                     raise UserError(f"{text / others[0]}: not made by dynconv: name another --run")
-                inside(run, DATA).rename(scratch / "old")
+                path_inside(run, DATA).rename(scratch / "old")
             if prepared is None:
-                prepare_corpus(recipe, inside(run, DATA))
+                prepare_corpus(recipe, path_inside(run, DATA))
             else:
                 shutil.copytree(prepared, scratch / "new")
-                (scratch / "new").rename(inside(run, DATA))
+                (scratch / "new").rename(path_inside(run, DATA))
     check_text(open_prepared(text, verify=False), recipe)
     vocabulary = (text / "vocabulary.json").read_bytes()
-    replace_bytes(inside(run, VOCABULARY), vocabulary)
+    replace_bytes(path_inside(run, VOCABULARY), vocabulary)
     return recipe
 
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from dynconv.config import Recipe
 from dynconv.errors import UserError
-from dynconv.files import check_writable, inside
+from dynconv.files import check_writable, path_inside
 from dynconv.models import build
 from dynconv.tasks import Evaluation, Task, task_of
 from dynconv.text import Vocabularies, is_prepared, open_prepared
@@ -39,7 +39,7 @@ class TrainedModel(NamedTuple):
         text = corpus or str(self.text_directory())
         recipe = replace(recipe, data=replace(recipe.data, corpus=text))
         for file in (f"{split}.scores.json", f"{split}.hypotheses.txt"):
-            check_writable(inside(run, file))
+            check_writable(path_inside(run, file))
         evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, name)
         named = {"corpus": corpus or self.recipe.data.corpus}
         evaluation = replace(evaluation, numbers=evaluation.numbers | named)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
-from dynconv.files import inside, replace_text
+from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Task
 from dynconv.text import Batch, Vocabularies
 from dynconv.train.data import UpdateBatches
@@ -150,7 +150,7 @@ def stop_with_text(
         }
         for loss, chosen in zip(losses, data.chosen, strict=True)
     ]
-    path = inside(run, f"not-finite-{update:06d}-{session.ranks.rank}.json")
+    path = path_inside(run, f"not-finite-{update:06d}-{session.ranks.rank}.json")
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.ranks.gather(str(path))  # waits until all are written
     raise NotFiniteError(

@@ -42,7 +42,7 @@ class NoKernels(RuntimeError):
 
 
 @constant
-def missing() -> str | None:
+def why_unavailable() -> str | None:
     """Return why the C kernels cannot run on this machine's CPU, or None if they can."""
     try:
         library(torch.float32)
@@ -53,7 +53,7 @@ def missing() -> str | None:
 
 def supports(x: Tensor) -> bool:
     """Return whether C kernels can run on x, on its device, in its dtype, on this machine."""
-    return x.device.type == "cpu" and x.dtype in DEFINES and missing() is None
+    return x.device.type == "cpu" and x.dtype in DEFINES and why_unavailable() is None
 
 
 def why_unsupported(x: Tensor) -> str:
@@ -63,7 +63,7 @@ def why_unsupported(x: Tensor) -> str:
     if x.dtype not in DEFINES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DEFINES)
         return f"x is {x.dtype}, the C kernels take {names}: cast it, or choose another impl"
-    return str(missing())
+    return str(why_unavailable())
 
 
 def tests_passed_on(x: Tensor) -> bool:

@@ -28,7 +28,7 @@ class NoGpuKernels(RuntimeError):
 
 
 @constant
-def missing() -> str | None:
+def why_unavailable() -> str | None:
     """Return why the CUDA kernels cannot run on this machine, or None if they can."""
     if find_spec("cupy") is None:
         return "no CuPy: pip install 'dynconv[gpu]'"
@@ -54,12 +54,12 @@ def cupy():
 
 def supports(x: Tensor) -> bool:
     """Return whether CUDA kernels can run on x, on its device, in its dtype, on this machine."""
-    return x.device.type == "cuda" and x.dtype in CUDA_TYPES and missing() is None
+    return x.device.type == "cuda" and x.dtype in CUDA_TYPES and why_unavailable() is None
 
 
 def why_unsupported(x: Tensor) -> str:
     """Return why CUDA kernels cannot run on x, and the remedy."""
-    if reason := missing():
+    if reason := why_unavailable():
         return reason
     if x.device.type != "cuda":
         return f"x is on {x.device}, the CUDA kernels run on a GPU: move it with .cuda()"

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.build import NoGpuKernels, compiled, cupy
-from dynconv.kernels.cuda.launches import Launch, Plan, array
+from dynconv.kernels.cuda.launches import Launch, LaunchPlan, array
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import implement
 
@@ -25,7 +25,7 @@ LAYOUTS = {
 """functions that bring each argument into the memory layout that plans expect"""
 
 
-def operator(planned: Callable[..., Plan]) -> Callable:
+def operator(planned: Callable[..., LaunchPlan]) -> Callable:
     """Return a method of Kernels that runs the plan that `planned` makes, and returns its outputs.
 
     The method takes a Tensor for each Array that `planned` takes.
@@ -62,7 +62,7 @@ class Kernels:
     talk_backward = operator(launches.talk_backward)
     cumulative_mean = operator(launches.cumulative_mean)
 
-    def run(self, made: Plan, tensors: dict[str, Tensor]) -> Tensor | tuple[Tensor, ...]:
+    def run(self, made: LaunchPlan, tensors: dict[str, Tensor]) -> Tensor | tuple[Tensor, ...]:
         """Run a plan on its named input tensors, and return its outputs: zeros if B is 0."""
         first = next(iter(tensors.values()))
         empty = len(first) == 0

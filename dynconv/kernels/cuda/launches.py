@@ -89,7 +89,7 @@ class Launch(NamedTuple):
         return f"{self.name}<{', '.join(parts)}>"
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """Lists the launches in order, and the arrays to allocate for them: outputs and scratch."""
 
     outputs: dict[str, Array]
@@ -181,18 +181,20 @@ class Warps(Grid):
         super().__init__(x, V, rows * -(-count // n) * groups, (32, n), n * shared)
 
 
-def conv(x: Array, weight: Array, pad_left: int) -> Plan:
+def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan out = weight * x; weight (H, K) or (B, T, H, K)."""
     return convolution(x, weight, pad_left, ("x", "weight", "out"), flipped=False)
 
 
-def conv_grad_input(g: Array, weight: Array, pad_left: int) -> Plan:
+def conv_grad_input(g: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan dx from g and the weight: the convolution of g with the kernels reversed."""
     pad_right = weight.shape[-1] - 1 - pad_left
     return convolution(g, weight, pad_right, ("g", "weight", "dx"), flipped=True)
 
 
-def convolution(x: Array, weight: Array, pad: int, names: tuple[str, ...], flipped: bool) -> Plan:
+def convolution(
+    x: Array, weight: Array, pad: int, names: tuple[str, ...], flipped: bool
+) -> LaunchPlan:
     """Plan weight * x; `names` are the operator's names of x, the weight and the output."""
     (_, T, C), (H, K) = x.shape, weight.shape[-2:]
     if len(weight.shape) == 2:
@@ -202,10 +204,10 @@ def convolution(x: Array, weight: Array, pad: int, names: tuple[str, ...], flipp
         source, kernel, of_weight = "dynamicconv.cu", "dynamic_conv", strides(weight)
         warps = Warps([x], H, K, fixed=quad(x))
     arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *strides(x), *of_weight
-    return Plan({names[-1]: like(x)}, (warps.launch(source, kernel, arguments, flipped),))
+    return LaunchPlan({names[-1]: like(x)}, (warps.launch(source, kernel, arguments, flipped),))
 
 
-def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) -> Plan:
+def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) -> LaunchPlan:
     """Plan dweight, of the given shape, from g and x."""
     if len(shape) == 2:
         plan = light_gradients(g, x, shape, pad_left, with_input=False)
@@ -215,10 +217,10 @@ def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) ->
     warps = Warps([g, x], H, K, fixed=quad(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
     launch = warps.launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
-    return Plan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
+    return LaunchPlan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
 
 
-def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> Plan:
+def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan dx and dweight: in one pass over g and x if the taps fit into shared memory."""
     if len(weight.shape) == 2:
         together = light_gradients(g, x, weight.shape, pad_left, with_input=True)
@@ -228,14 +230,14 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> Plan:
         return together
     dx = conv_grad_input(g, weight, pad_left)
     dweight = conv_grad_weight(g, x, weight.shape, pad_left)
-    return Plan(
+    return LaunchPlan(
         dx.outputs | dweight.outputs,
         dx.launches + dweight.launches,
         dx.scratch | dweight.scratch,
     )
 
 
-def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Plan | None:
+def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan | None:
     """Plan dx and dweight together; None when the taps do not fit into shared memory."""
     (_, T, C), (H, K) = x.shape, weight.shape[2:]
     warps = Warps([g, x], H, K, per_tap=2 * TILE, fixed=2 * quad(x), more=K - 1)
@@ -246,12 +248,12 @@ def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Plan 
         *strides(g, x, weight),
     )  # fmt: skip
     launch = warps.launch("dynamicconv.cu", "dynamic_conv_grad", arguments, warps.G)
-    return Plan({"dx": like(x), "dweight": like(weight)}, (launch,))
+    return LaunchPlan({"dx": like(x), "dweight": like(weight)}, (launch,))
 
 
 def light_gradients(
     g: Array, x: Array, shape: Sequence[int], pad_left: int, *, with_input: bool
-) -> Plan | None:
+) -> LaunchPlan | None:
     """Plan dweight, and dx if `with_input`; None if the taps then do not fit into shared memory."""
     (B, T, C), (H, K) = x.shape, shape
     G = lanes(C // H, vector(C // H, 4, g, x))  # columns of sums for each head
@@ -274,14 +276,14 @@ def light_gradients(
     )
     outputs = {"dx": like(x)} if with_input else {}
     outputs["dweight"] = contiguous_array(shape, x.dtype)
-    return Plan(
+    return LaunchPlan(
         outputs, launches, {"partial": contiguous_array((walks, H * K), accumulator(x.dtype))}
     )
 
 
 def conv_softmax(
     x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
-) -> Plan:
+) -> LaunchPlan:
     """Plan DynamicConv of logits (B, T, H, K), with DropConnect if there is a seed int64 (1,)."""
     (_, T, C), (H, K) = x.shape, logits.shape[2:]
     warps = Warps([x], H, K, fixed=quad(x) + 2 * TILE)
@@ -289,12 +291,14 @@ def conv_softmax(
         "x", "logits", seed and "seed", "out", T, C, H, K, pad_left, warps.G, warps.chunk,
         *dropconnect(dropout), *strides(x, logits),
     )  # fmt: skip
-    return Plan({"out": like(x)}, (warps.launch("softmaxconv.cu", "softmax_conv", arguments),))
+    return LaunchPlan(
+        {"out": like(x)}, (warps.launch("softmaxconv.cu", "softmax_conv", arguments),)
+    )
 
 
 def conv_softmax_backward(
     g: Array, x: Array, logits: Array, seed: Array | None, dropout: float, pad_left: int
-) -> Plan:
+) -> LaunchPlan:
     """Plan the gradients of x and of the logits."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
     source, dropped, mask = "softmaxconv.cu", seed and "seed", dropconnect(dropout)
@@ -313,7 +317,7 @@ def conv_softmax_backward(
         for_input.launch(source, "softmax_data_grad", data_grad),
     )
     scratch = {"scales": contiguous_array((B, T, H, 2), accumulator(x.dtype))}
-    return Plan({"dx": like(x), "dlogits": like(logits)}, launches, scratch)
+    return LaunchPlan({"dx": like(x), "dlogits": like(logits)}, launches, scratch)
 
 
 def dropconnect(dropout: float) -> list[np.generic]:
@@ -321,7 +325,7 @@ def dropconnect(dropout: float) -> list[np.generic]:
     return [np.uint32(dropout * 2**32), np.float64(1 / (1 - dropout))]
 
 
-def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> Plan:
+def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> LaunchPlan:
     """Plan TaLK; offsets are (B, T, H), and `right` is None in a causal layer."""
     (_, T, C), H = x.shape, left.shape[2]
     columns = Columns(C // H, max_left, max_right, x)
@@ -329,12 +333,12 @@ def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: i
         "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
         columns.stretch, *strides(x),
     )  # fmt: skip
-    return Plan({"out": like(x)}, (columns.launch("talk.cu", "talk_conv", arguments),))
+    return LaunchPlan({"out": like(x)}, (columns.launch("talk.cu", "talk_conv", arguments),))
 
 
 def talk_backward(
     g: Array, x: Array, left: Array, right: Array | None, max_left: int, max_right: int
-) -> Plan:
+) -> LaunchPlan:
     """Plan the gradients of x, left and right; the last one is empty when right is None."""
     (B, T, C), H = x.shape, left.shape[2]
     columns = Columns(C // H, max_left, max_right, g, x)
@@ -351,7 +355,7 @@ def talk_backward(
     )
     dright = like(right) if right else contiguous_array((0, T, H), left.dtype)
     outputs = {"dx": like(x), "dleft": like(left), "dright": dright}
-    return Plan(outputs, launches, {"reach": contiguous_array((B, H, 2), torch.int32)})
+    return LaunchPlan(outputs, launches, {"reach": contiguous_array((B, H, 2), torch.int32)})
 
 
 class Columns(Grid):
@@ -386,7 +390,7 @@ def ring_rows(V: int, x: Array) -> int:
     return power_of_two(SHARED // (32 * V * accumulator(x.dtype).itemsize) + 1) // 2
 
 
-def cumulative_mean(x: Array, backward: bool) -> Plan:
+def cumulative_mean(x: Array, backward: bool) -> LaunchPlan:
     """Plan the mean of all positions so far, or x's gradient from the gradient of the means."""
     B, T, C = x.shape
     V = vector(C, 4, x)
@@ -400,4 +404,4 @@ def cumulative_mean(x: Array, backward: bool) -> Plan:
         grid.launch("average.cu", "cumulative_mean", ("x", "sums", "out", *sizes), backward),
     )
     scratch = {"sums": contiguous_array((B, pieces, C), accumulator(x.dtype))}
-    return Plan({"out": like(x)}, launches, scratch)
+    return LaunchPlan({"out": like(x)}, launches, scratch)

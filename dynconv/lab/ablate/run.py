@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.config.schema import NonNegative, Number, PositiveInt, validate_json
-from dynconv.files import inside, read_json, replace_text
+from dynconv.files import path_inside, read_json, replace_text
 from dynconv.text import is_prepared
 from dynconv.text.corpus import corpus_dir, find_split
 from dynconv.train import load_model, train
@@ -94,7 +94,7 @@ class Run(NamedTuple):
             find_split(corpus_dir(data.corpus), f"{SPLIT}.{side}")
 
     def _write(self, results: dict[str, Any]) -> None:
-        replace_text(inside(self.directory, "ablation.json"), json.dumps(results, indent=1))
+        replace_text(path_inside(self.directory, "ablation.json"), json.dumps(results, indent=1))
 
     def _evaluate(self) -> dict[str, Any]:
         trained = load_model(self.directory)

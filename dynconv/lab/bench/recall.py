@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dynconv.config import LanguageModelConfig
 from dynconv.config.model import StackConfig
-from dynconv.errors import UserError, shown
+from dynconv.errors import UserError, quoted
 from dynconv.files import read_json
 from dynconv.lab import ledger
 from dynconv.models import LanguageModel, build
@@ -25,7 +25,7 @@ KEYS = 64
 """different keys, and as many values"""
 ROWS = 64
 """sequences in a batch"""
-BLOCK = 100
+UPDATES_PER_TEST = 100
 """updates between two looks at the accuracy"""
 SOLVED = 0.995
 """accuracy at which training ends early"""
@@ -83,7 +83,7 @@ def train_recall(
     model = build_stack(mixers, pairs)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda done: min((done + 1) / BLOCK, 1 - done / updates)
+        optimizer, lambda done: min((done + 1) / UPDATES_PER_TEST, 1 - done / updates)
     )
     generator = torch.Generator().manual_seed(seed)
     held_out = torch.Generator().manual_seed(2**20 + seed)
@@ -96,7 +96,7 @@ def train_recall(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        if done % BLOCK == 0 or done == updates:
+        if done % UPDATES_PER_TEST == 0 or done == updates:
             recalled = measure_accuracy(model, pairs, held_out)
             if recalled >= SOLVED:
                 break
@@ -126,7 +126,7 @@ def bench_recall(
             for mixer in stack.split("+"):
                 find_mixer(mixer)
     except ValueError as error:
-        raise UserError(f"--stacks {shown(stack)}: {error}") from None
+        raise UserError(f"--stacks {quoted(stack)}: {error}") from None
     if max(pairs) > KEYS:
         raise UserError(f"--pairs {max(pairs)}: there are only {KEYS} keys")
     output = ledger.output_path("recall", output)
@@ -146,7 +146,7 @@ def bench_recall(
             if (stack, count) not in known:
                 results.append(measure_recall(stack, count, rates, updates, seeds))
                 ledger.write(output, report)
-                say(describe(results[-1]))
+                say(format_result(results[-1]))
     say(f"written to {output}")
 
 
@@ -167,7 +167,7 @@ def measure_recall(
     }
 
 
-def describe(result: dict) -> str:
+def format_result(result: dict) -> str:
     """Return a result in a line."""
     found = ", ".join(f"{accuracy:.1%}" for accuracy in result["accuracy"])
     return f"{result['stack']:<20} {result['pairs']:>3} pairs  lr {result['lr']:g}  {found}"

@@ -7,6 +7,12 @@ nvrtc.py      compiles with NVIDIA's compiler, for the registers that a kernel t
 """
 
 from dynconv.lab.simulate.launch import kernels
-from dynconv.lab.simulate.simulator import CompileError, Function, KernelFault, Module, missing
+from dynconv.lab.simulate.simulator import (
+    CompileError,
+    Function,
+    KernelFault,
+    Module,
+    why_unavailable,
+)
 
-__all__ = ["CompileError", "Function", "KernelFault", "Module", "kernels", "missing"]
+__all__ = ["CompileError", "Function", "KernelFault", "Module", "kernels", "why_unavailable"]

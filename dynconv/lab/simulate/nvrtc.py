@@ -56,7 +56,7 @@ class Compiled(NamedTuple):
     warnings: list[str]
 
 
-def missing() -> str | None:
+def why_unavailable() -> str | None:
     """Return why NVRTC cannot run on this machine and what to install, or None if it can."""
     try:
         library()

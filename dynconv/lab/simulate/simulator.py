@@ -56,7 +56,7 @@ class NoSimulator(RuntimeError):
 
 
 @cache
-def missing() -> str | None:
+def why_unavailable() -> str | None:
     """Return why kernels cannot be simulated on this machine, or None if they can."""
     try:
         toolchain()

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dynconv.config.schema import Count, validate
-from dynconv.errors import UserError, shown
-from dynconv.files import MARK, claim, locked, refusal
+from dynconv.errors import UserError, quoted
+from dynconv.files import MARK, claim, disk_error, locked
 from dynconv.text.fetch import unpack_corpus
 from dynconv.text.manifest import CorpusEntry, find_corpus
 from dynconv.text.sets.steps import MissingRawFile
@@ -64,7 +64,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
         except MissingRawFile as error:
             raise UserError(f"{error}: {_remedy(entry, raw)}") from None
         except OSError as error:
-            why = refusal(error, "give another --out DIR")
+            why = disk_error(error, "give another --out DIR")
             raise UserError(f"{part}: cannot write there: {why}") from None
     counts = json.loads(record.read_text(encoding="utf-8"))
     for split, expected in entry.sentences.items():
@@ -94,7 +94,7 @@ def find_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
     build = getattr(import_module(module), function, None) if name and find_spec(module) else None
     if build is None:
         raise UserError(
-            f"manifest.yaml: corpus {entry.name}: build {shown(entry.build)} is no NAME.FUNCTION "
+            f"manifest.yaml: corpus {entry.name}: build {quoted(entry.build)} is no NAME.FUNCTION "
             "of dynconv/text/sets"
         )
     return build

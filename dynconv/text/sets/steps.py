@@ -16,9 +16,9 @@ from dynconv.text.corpus import Lines, stream_lines, stream_parallel
 
 LANGUAGE = re.compile(r"(?<=\.)[a-z]{2}(-[a-z]{2})?(?=\.|$)")
 SEGMENT = re.compile(r'<seg id="\d+">\s*|\s*</seg>\s*')
-BLOCK = 100_000
+ITEMS_IN_MEMORY = 100_000
 """items in memory at a time"""
-FEW = 10_000
+MIN_PARALLEL = 10_000
 """below this number of items, starting processes takes longer than the work"""
 CHUNK = 500
 """items handed to a process at a time"""
@@ -101,8 +101,8 @@ def parallel_map(function: Callable, items: Iterable, what: str) -> Iterator:
     items, pool = iter(items), None
     bar = tqdm(desc=what, unit=" lines", unit_scale=True, disable=None)
     with bar, ExitStack() as stack:
-        while block := list(islice(items, BLOCK)):
-            if pool is None and len(block) < FEW:
+        while block := list(islice(items, ITEMS_IN_MEMORY)):
+            if pool is None and len(block) < MIN_PARALLEL:
                 yield from map(function, block)
             else:
                 pool = pool or stack.enter_context(_pool())

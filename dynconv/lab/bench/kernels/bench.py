@@ -19,7 +19,7 @@ from dynconv.lab import ledger
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
 from dynconv.lab.bench.kernels.gpu_clock import GpuClock
-from dynconv.lab.bench.kernels.predict import predict
+from dynconv.lab.bench.kernels.predict import predict_cases
 from dynconv.lab.bench.table import WIDTH, Column, size, table
 
 DTYPES = {dtype_name(dtype): dtype for dtype in CUDA_TYPES}
@@ -73,10 +73,10 @@ def bench_kernels(
     options |= {"kernel-sizes": kernel_sizes, "rounds": [str(rounds)]}
     command = " ".join(f"--{name} {','.join(values)}" for name, values in options.items())
     if plan:
-        for text in predict(cases, f"dynconv bench kernels --plan {command}", output):
+        for text in predict_cases(cases, f"dynconv bench kernels --plan {command}", output):
             say(text)
         return 0
-    if reason := build.missing():
+    if reason := build.why_unavailable():
         raise UserError(
             f"no CUDA kernels here: {reason}; without a GPU, --plan tells what to expect"
         )

@@ -52,7 +52,7 @@ class GpuBench:
     ) -> dict:
         """Return a row of the file.
 
-        floor     the prediction of `roofline.predict` for this direction: bytes and floor_us
+        floor     the prediction of `roofline.predict_case` for this direction: bytes and floor_us
         eager_ms  milliseconds of the fastest of PyTorch's eager implementations
         """
         floor = floor or {"bytes": None, "floor_us": None}
@@ -122,7 +122,7 @@ class GpuBench:
             baseline = Implementation(case, "compiled", function, leaves, g)
             runs += [baseline.run(direction) for direction in DIRECTIONS]
         measure(runs, self.clock, self.rounds, f"{case.operator}, T = {case.shape.T:,}")
-        predictions, rows = roofline.predict(case), []
+        predictions, rows = roofline.predict_case(case), []
         for run in runs:
             eager_runs = [z for z in runs if z.impl in functions and z.direction == run.direction]
             best = min((z.ms for z in eager_runs if z.ms and not z.note), default=None)

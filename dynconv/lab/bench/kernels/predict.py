@@ -40,18 +40,18 @@ def resources(cases: Sequence[Case]) -> list[dict]:
     return rows
 
 
-def predict(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
+def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
     """Predict floors and resources without a GPU and write them; yield what to print.
 
     output: by default data/results/kernels-plan.json
     """
-    if reason := nvrtc.missing():
+    if reason := nvrtc.why_unavailable():
         raise UserError(f"the kernels cannot be compiled: {reason}")
     output = ledger.output_path("kernels-plan", output)
     rows = [
         case.describe() | {"direction": direction} | limits
         for case in cases
-        for direction, limits in roofline.predict(case).items()
+        for direction, limits in roofline.predict_case(case).items()
     ]
     numbers = {
         "assumed": {

@@ -87,7 +87,7 @@ def cycles(case: Case, launch: Launch) -> float:
     return B * -(-H // h) * -(-R // (G * V)) * (window + per_tap * taps + per_tile * len(tiles))
 
 
-def predict(case: Case) -> dict[str, dict]:
+def predict_case(case: Case) -> dict[str, dict]:
     """Return for each direction what it needs, and the times that follow.
 
     Bytes, operations and cycles; the microseconds that each takes at least (`us`); the floor of the
