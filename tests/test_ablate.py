@@ -28,7 +28,7 @@ from dynconv.config import (
 )
 from dynconv.config.listing import list_experiments, read_comment
 from dynconv.errors import UserError
-from dynconv.lab import ledger
+from dynconv.lab import ledger, training
 from dynconv.lab.ablate import run, table
 from dynconv.models import build
 from dynconv.tasks import Evaluation
@@ -88,7 +88,7 @@ def trained(monkeypatch) -> list[str]:
         calls.append(directory.name)
         return train(recipe, directory, watch, **more)
 
-    monkeypatch.setattr(run, "train", counting)
+    monkeypatch.setattr(training, "train", counting)
     return calls
 
 
@@ -210,7 +210,7 @@ def test_another_error_in_a_run_that_diverged_is_reported(recipe, tmp_path):
     (tmp_path / "run" / "not-finite-000001-0.json").touch()
     wrong = replace(recipe, data=replace(recipe.data, corpus="nowhere"))
     with pytest.raises(UserError, match="nowhere"):
-        run.try_training(wrong, tmp_path / "run")
+        training.try_training(wrong, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

@@ -156,9 +156,9 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
         f"{batches / 6:,.1f} updates: 400 pairs in {batches} batches; "
         f"100 updates are {600 / batches:,.1f} epochs"
     )
-    a_batch = tokens / batches
-    assert report["target tokens"] == f"{a_batch:,.0f} a batch, {6 * a_batch:,.0f} an update (mean)"
-    assert report["hours"].startswith(f"{600 * a_batch / 3000 / 3600:,.1f} at 1,000 ")
+    batch = tokens / batches
+    assert report["target tokens"] == f"{batch:,.0f} per batch, {6 * batch:,.0f} per update (mean)"
+    assert report["hours"].startswith(f"{600 * batch / 3000 / 3600:,.1f} at 1,000 ")
     usual, longest = round(lengths.max(1).mean()), lengths.max()
     assert f"{400 // usual} x {usual} tokens" in report["activations"]
     assert f"{400 // longest} x {longest} tokens" in report["activations"]
@@ -179,7 +179,7 @@ def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
     corpus = prepare(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
     exact = count_epoch(corpus, recipe)
     monkeypatch.setattr(data, "POOL", 110)
-    monkeypatch.setattr(data, "BLOCK", 10)
+    monkeypatch.setattr(data, "PAIRS_PER_READ", 10)
     about = count_epoch(corpus, recipe)
     assert exact.exact and not about.exact
     assert about.pairs == exact.pairs == 400
@@ -229,5 +229,5 @@ def test_it_fits_or_not(recipe):
 
 
 def test_hours():
-    assert hours(3.6e6 * 5, 4, 500.0).startswith("2.5 at 500 target tokens/s a GPU")
+    assert hours(3.6e6 * 5, 4, 500.0).startswith("2.5 at 500 target tokens/s per GPU")
     assert hours(1.0, 1, None).startswith("not measured: give --tokens-per-s")

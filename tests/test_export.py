@@ -1,7 +1,12 @@
 """`dynconv export`: from the same weights, the page's JavaScript writes PyTorch's tokens."""
 
+import base64
+import gzip
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +18,7 @@ from dynconv import cli
 from dynconv.config import load_recipe
 from dynconv.decode import greedy
 from dynconv.lab import export
-from dynconv.lab.export import dequantize, pack_vocabulary, quantize, read_web
+from dynconv.lab.export import REGISTER, dequantize, pack_vocabulary, quantize
 from dynconv.models import build
 from dynconv.text import EOS, load_parallel, pad, prepare
 from dynconv.train import load_model, train
@@ -30,6 +35,19 @@ ODD = [
     "   ",
     "",
 ]
+
+
+def read_web(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the object in a file that `export_web` wrote, and its tensors."""
+    registered = path.read_text(encoding="utf-8").partition(REGISTER)[2]
+    model = json.loads(registered.partition(" = ")[2].removesuffix(";\n"))
+    data, tensors = gzip.decompress(base64.b64decode("".join(model["data"]))), {}
+    for name, dtype, *shape in model["tensors"]:
+        kind = np.dtype(dtype).newbyteorder("<")
+        count = int(np.prod(shape))
+        tensors[name] = np.frombuffer(data, kind, count).astype(dtype).reshape(shape)
+        data = data[count * kind.itemsize :]
+    return model, tensors
 
 
 @pytest.fixture

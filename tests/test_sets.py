@@ -106,8 +106,8 @@ def test_separators_inside_a_line_do_not_break_it(tmp_path):
 
 
 def test_many_lines_go_to_processes_in_blocks_and_keep_their_order(monkeypatch):
-    monkeypatch.setattr(steps, "FEW", 5)
-    monkeypatch.setattr(steps, "BLOCK", 7)
+    monkeypatch.setattr(steps, "MIN_PARALLEL", 5)
+    monkeypatch.setattr(steps, "ITEMS_IN_MEMORY", 7)
     monkeypatch.setattr(steps, "CHUNK", 2)
     pools, pool = [], steps._pool
     monkeypatch.setattr(steps, "_pool", lambda: pools.append(pool()) or pools[0])

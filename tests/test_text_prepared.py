@@ -132,7 +132,7 @@ def test_lengths_count_eos(out):
 
 def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, monkeypatch):
     assert np.iinfo(np.uint16).max == encode.MAX_UINT16_TYPES - 1
-    monkeypatch.setattr(encode, "SHORT", TYPES - 1)
+    monkeypatch.setattr(encode, "MAX_UINT16_TYPES", TYPES - 1)
     wide = prepare(str(corpus), "de", "en", TYPES, tmp_path / "wide")
     narrow = open_prepared(out, verify=False)
     assert (narrow.tokens.dtype, wide.tokens.dtype) == (np.uint16, np.uint32)

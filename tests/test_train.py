@@ -20,10 +20,11 @@ from dynconv.train import label_smoothed_loss, learning_rate, load_model, train
 from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.log import Watch, read_log
+from dynconv.train.log import read_log
 from dynconv.train.precision import choose_precision
 from dynconv.train.schedule import ends_early
 from dynconv.train.update import TokenLoss, backward, make_optimizer
+from dynconv.train.watch import Watch
 
 
 def test_label_smoothing_by_hand():

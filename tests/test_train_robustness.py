@@ -20,9 +20,10 @@ from dynconv.train import distributed, log, loop, train, update
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import Place, iter_updates
 from dynconv.train.distributed import Ranks, catch_signals
-from dynconv.train.log import WARMUP_UPDATES, Watch, format_seconds, read_log
+from dynconv.train.log import read_log
 from dynconv.train.run_directory import run_lock
 from dynconv.train.update import DTYPES, TokenLoss, backward
+from dynconv.train.watch import WARMUP_UPDATES, Watch, format_seconds
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from test_cli import fails
 from test_train import stop_after
 
 from dynconv import cli
-from dynconv.lab import tune
-from dynconv.lab.ablate import run
+from dynconv.lab import training, tune
 from dynconv.train import train
 
 SPACE = {"train.lr": {"low": 1e-3, "high": 1e-2, "log": True}, "model.dropout": [0.0, 0.1]}
@@ -55,7 +54,7 @@ def trained(monkeypatch) -> list[str]:
         calls.append(directory.name)
         return train(recipe, directory, watch, **more)
 
-    monkeypatch.setattr(run, "train", counting)
+    monkeypatch.setattr(training, "train", counting)
     return calls
 
 

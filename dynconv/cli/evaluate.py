@@ -13,6 +13,8 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Score a run on a split of its corpus: its outputs, ten of them shown, or perplexity."""
+    from dynconv.tasks.task import outputs_name
+
     evaluation = load_trained(options).evaluate(options.split, options.corpus)
     for example in evaluation.examples:
         say(f"source     {example.source}")
@@ -22,4 +24,4 @@ def run(options) -> None:
     for score in evaluation.scores:
         say(str(score))
     if evaluation.outputs:
-        say(f"outputs: {options.directory / f'{options.split}.hypotheses.txt'}")
+        say(f"outputs: {options.directory / outputs_name(options.split)}")

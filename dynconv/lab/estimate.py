@@ -77,14 +77,15 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
         "largest batch": largest_batch(recipe, lengths, room - fixed, activations),
         "one update": f"{config.batch_tokens * batches:,} tokens at most on either side "
         f"({config.batch_tokens:,} x {config.accumulate} x {gpus}), padding included",
-        "FLOPs": f"{costs[0].flops * batches:.2e} an update at most, matrix products alone",
+        "FLOPs": f"{costs[0].flops * batches:.2e} per update at most, matrix products alone",
     }
     if epoch is None:
         rows |= dict.fromkeys(("target tokens", "epoch", "hours"), NOT_HERE)
     else:
-        tokens = epoch.target_tokens / epoch.batches * batches
+        per_batch = epoch.target_tokens / epoch.batches
+        tokens = per_batch * batches
         about = "" if epoch.exact else "about "
-        rows["target tokens"] = f"{tokens / batches:,.0f} a batch, {tokens:,.0f} an update (mean)"
+        rows["target tokens"] = f"{per_batch:,.0f} per batch, {tokens:,.0f} per update (mean)"
         rows["epoch"] = (
             f"{about}{epoch.batches / batches:,.1f} updates: {epoch.pairs:,} "
             f"{task_of(recipe).unit} in {about}{epoch.batches:,} batches; {config.updates:,} "
@@ -99,7 +100,7 @@ def hours(tokens: float, gpus: int, tokens_per_s: float | None) -> str:
     if tokens_per_s is None:
         return "not measured: give --tokens-per-s; dynconv bench train RECIPE prints it"
     duration = tokens / (tokens_per_s * gpus) / 3600
-    return f"{duration:,.1f} at {tokens_per_s:,.0f} target tokens/s a GPU, without validation"
+    return f"{duration:,.1f} at {tokens_per_s:,.0f} target tokens/s per GPU, without validation"
 
 
 class EpochSize(NamedTuple):

@@ -160,7 +160,7 @@ def pack_vocabulary(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
     """Return the ids of the 256 bytes and, as triples of ids, the merges of a byte vocabulary."""
     from tokenizers.pre_tokenizers import ByteLevel
 
-    model = json.loads(vocabulary._tokenizer.to_str())["model"]
+    model = json.loads(vocabulary.to_json())["model"]
     ids = model["vocab"]
     pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
     merges = [(ids[left], ids[right], ids[left + right]) for left, right in pairs]
@@ -178,19 +178,6 @@ def pack_vocabulary(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
 def little_endian(values: np.ndarray) -> np.ndarray:
     """Return an array with its bytes in little-endian order."""
     return values.astype(values.dtype.newbyteorder("<"))
-
-
-def read_web(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the object in a file that `export_web` wrote, and its tensors."""
-    registered = path.read_text(encoding="utf-8").partition(REGISTER)[2]
-    model = json.loads(registered.partition(" = ")[2].removesuffix(";\n"))
-    data, tensors = gzip.decompress(base64.b64decode("".join(model["data"]))), {}
-    for name, dtype, *shape in model["tensors"]:
-        kind = np.dtype(dtype).newbyteorder("<")
-        count = int(np.prod(shape))
-        tensors[name] = np.frombuffer(data, kind, count).astype(dtype).reshape(shape)
-        data = data[count * kind.itemsize :]
-    return model, tensors
 
 
 def greedy_bleu(trained: TrainedModel) -> float:

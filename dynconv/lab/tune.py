@@ -41,13 +41,13 @@ from dynconv.config.yaml12 import read_yaml
 from dynconv.errors import UserError, nearest, quoted
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab import ledger
-from dynconv.lab.ablate.run import try_training
+from dynconv.lab.training import try_training
 from dynconv.paths import PACKAGE
 from dynconv.tasks import Validation
 from dynconv.train import load_model
-from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import check_same_recipe, run_lock
 
+TRIAL = "trial.json"
 SPACES = PACKAGE / "spaces"
 
 
@@ -59,6 +59,13 @@ class TrialResult(TypedDict):
     """as in Validation: higher is better; None when training diverged, as is the loss"""
     loss: Number | None
     """nats per token"""
+
+
+class TrialRecord(TrialResult):
+    """A trial in the ledger: its number, what it was trained with, and what it has reached."""
+
+    trial: int
+    settings: list[str]
 
 
 @checked_dataclass
@@ -138,13 +145,13 @@ def tune(
     lengths = [[f"train.updates={n}", f"train.validate_every={n}"] for n in updates]
     for settings in corners(search, list(distributions)):
         load_recipe(name, [*overrides, *settings, *lengths[0]])  # refused before a trial is drawn
-    rounds: list[list[TrialResult]] = []
+    rounds: list[list[TrialRecord]] = []
     entry["numbers"] = {
         "space": {key: str(d) for key, d in distributions.items()},
         "rounds": rounds,
     }
 
-    with run_lock(folder, Ranks()):
+    with run_lock(folder):
         study = open_study(folder, entry["numbers"]["space"])
         candidates = draw(study, distributions, trials, search)
         for number, length in enumerate(lengths):
@@ -217,7 +224,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
 
     Both are None when training diverged. A signal that ended training early is returned instead.
     """
-    record = run / "trial.json"
+    record = run / TRIAL
     if record.exists():
         check_same_recipe(recipe, run)
         remedy = "remove it, and the trial is scored again"
@@ -231,11 +238,11 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
         "score": meta.get("score"),
         "loss": meta.get("loss"),
     }
-    replace_text(path_inside(run, "trial.json"), json.dumps(result))
+    replace_text(path_inside(run, TRIAL), json.dumps(result))
     return result
 
 
-def best(results: list[TrialResult], search: SearchSpace) -> list[tuple[int, list[str]]]:
+def best(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
     """Return the trials that go on to the next round, the best first."""
     ranked = sorted(results, key=quality, reverse=True)
     return [
@@ -250,7 +257,7 @@ def quality(result: TrialResult) -> tuple[float, float]:
     return Validation(loss, score, "").quality
 
 
-def format_trial(result: TrialResult) -> str:
+def format_trial(result: TrialRecord) -> str:
     """Return a result in one line."""
     score = "diverges" if result["score"] is None else f"{result['score']:.2f}"
     return f"{score} after {result['updates']} updates: {' '.join(result['settings'])}"

@@ -15,10 +15,15 @@ from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.shapes import pad_time
 
 
-def left_padding(kernel_size: int, causal: bool) -> int:
-    """Return how many zeros precede position 0: K - 1 if causal, else K // 2. K must be odd."""
+def require_odd(kernel_size: int) -> None:
+    """Raise ValueError unless a kernel has an odd number of taps."""
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise ValueError(f"kernel size {kernel_size} must be odd and positive")
+
+
+def left_padding(kernel_size: int, causal: bool) -> int:
+    """Return how many zeros precede position 0: K - 1 if causal, else K // 2. K must be odd."""
+    require_odd(kernel_size)
     return kernel_size - 1 if causal else kernel_size // 2
 
 
@@ -53,7 +58,7 @@ class DenseConv(WindowConv):
     """Convolves with C x C x K weights, without projections (Wu et al., Table 3, "CNN")."""
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
-        left_padding(kernel_size, causal)  # K must be odd
+        require_odd(kernel_size)
         conv = nn.Conv1d(channels, channels, kernel_size)
         nn.init.xavier_uniform_(conv.weight)
         nn.init.zeros_(conv.bias)

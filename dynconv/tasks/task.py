@@ -58,6 +58,16 @@ class TranslationExample(NamedTuple):
     reference: str
 
 
+def scores_name(split: str) -> str:
+    """Return the name of the file of a run directory that has the scores of a split."""
+    return f"{split}.scores.json"
+
+
+def outputs_name(split: str) -> str:
+    """Return the name of the file of a run directory that has the outputs for a split."""
+    return f"{split}.hypotheses.txt"
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """The result of evaluating a run on a split of its corpus."""
@@ -77,9 +87,9 @@ class Evaluation:
         """Write RUN/SPLIT.scores.json, and RUN/SPLIT.hypotheses.txt where there are outputs."""
         if self.outputs:
             text = "".join(f"{line}\n" for line in self.outputs)
-            replace_text(path_inside(run, f"{self.split}.hypotheses.txt"), text)
+            replace_text(path_inside(run, outputs_name(self.split)), text)
         scores = json.dumps(self.numbers, indent=1)
-        replace_text(path_inside(run, f"{self.split}.scores.json"), scores)
+        replace_text(path_inside(run, scores_name(self.split)), scores)
 
 
 class Task(ABC):

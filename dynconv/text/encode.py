@@ -13,7 +13,7 @@ import numpy as np
 from dynconv.errors import UserError
 from dynconv.files import scratch_folder, sha256, sync
 from dynconv.text.corpus import OPENERS, Lines, corpus_dir, find_split, stream_parallel
-from dynconv.text.prepared import FORMAT, PreparedCorpus, is_prepared, open_prepared
+from dynconv.text.prepared import FORMAT, VOCABULARY, PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
 SAMPLE = 500_000
@@ -69,7 +69,7 @@ def prepare(
             split: sum(1 for _ in _read(paths, f"read {split}")) for split, paths in splits.items()
         }
         vocabularies = given or _learn(splits["train"], counts["train"], vocab_size, kind)
-        vocabularies.save(scratch / "vocabulary.json")
+        vocabularies.save(scratch / VOCABULARY)
         dtype = "uint16" if max(map(len, vocabularies)) <= MAX_UINT16_TYPES else "uint32"
         rows = _read(splits["train"], "encode", counts["train"])
         if source is None:

@@ -26,6 +26,7 @@ from dynconv.files import read_json, sha256
 from dynconv.text.vocabulary import Vocabularies
 
 FORMAT = "dynconv prepared corpus 2"
+VOCABULARY = "vocabulary.json"
 CHUNK = 1 << 20
 """sides of pairs that are checked at a time; even"""
 
@@ -75,7 +76,7 @@ class PreparedCorpus:
 
     def vocabularies(self) -> Vocabularies:
         """Load the vocabularies of the corpus."""
-        return Vocabularies.load(self.directory / "vocabulary.json")
+        return Vocabularies.load(self.directory / VOCABULARY)
 
 
 def _memory_map(path: Path, dtype: str) -> np.ndarray:
@@ -93,7 +94,7 @@ def foreign_files(directory: Path) -> list[str]:
     names = sorted(os.listdir(directory))
     if not is_prepared(directory):
         return names or [""]
-    ours = {"prepared.json", "vocabulary.json", "train.tokens", "train.bounds"}
+    ours = {"prepared.json", VOCABULARY, "train.tokens", "train.bounds"}
     return [name for name in names if name not in ours and not name.startswith(("valid.", "test."))]
 
 
@@ -137,7 +138,7 @@ def check_counts(corpus: PreparedCorpus) -> None:
     expected = {
         "train.tokens": np.dtype(corpus.dtype).itemsize * tokens,
         "train.bounds": 8 * (sides * corpus.pairs + 1),
-        "vocabulary.json": sizes.get("vocabulary.json", 0),
+        VOCABULARY: sizes.get(VOCABULARY, 0),
     }
     for name, size in expected.items():
         if sizes.get(name) != size:

@@ -75,22 +75,9 @@ class Vocabulary:
             tokenizer, _ = _empty("bpe", vocab=model["vocab"], merges=merges)
         return cls(tokenizer)
 
-    @classmethod
-    def from_codes(cls, codes: Path, lines: Iterable[str]) -> "Vocabulary":
-        """Make a vocabulary of kind bpe from a file of subword-nmt and the characters of `lines`.
-
-        `codes` begins with the line `#version: 0.2`; each other line is a merge, `th e</w>`.
-        """
-        first, *merges = codes.read_text(encoding="utf-8").splitlines()
-        if first != "#version: 0.2":
-            raise UserError(f"{codes}: begins with {first!r}, not #version: 0.2")
-        pairs = [tuple(merge.split(" ")) for merge in merges]
-        characters = sorted(set().union(*lines) - {" "})
-        singles = [c + end for c in characters for end in ("", END)]
-        parts = [part for pair in pairs for part in (*pair, "".join(pair))]
-        names = [*SPECIALS, "<unk>", *singles, *parts]
-        types = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        return cls(_empty("bpe", vocab=types, merges=pairs)[0])
+    def to_json(self, pretty: bool = False) -> str:
+        """Return the vocabulary in the JSON of the library tokenizers."""
+        return self._tokenizer.to_str(pretty=pretty)
 
     def __len__(self) -> int:
         return self._tokenizer.get_vocab_size()
@@ -165,10 +152,10 @@ class Vocabularies(NamedTuple):
         """Write types and merges as JSON in the format of `tokenizers`; by side if not joint."""
         # not by the library's save: a full disk would raise a bare Exception
         if self.source is self.target:
-            text = self.target._tokenizer.to_str(pretty=True)
+            text = self.target.to_json(pretty=True)
         else:
             sides = self._asdict().items()
-            trees = {side: json.loads(each._tokenizer.to_str()) for side, each in sides}
+            trees = {side: json.loads(each.to_json()) for side, each in sides}
             text = json.dumps(trees, indent=1, ensure_ascii=False)
         path.write_text(text, encoding="utf-8")
 

@@ -36,7 +36,6 @@ from dynconv.files import (
     TEMPORARY,
     path_inside,
     read_json,
-    replace_text,
     scratch_folder,
     set_aside,
     sync,
@@ -46,7 +45,6 @@ from dynconv.tasks import Validation
 from dynconv.train.legacy import history_in_log
 from dynconv.train.log import read_log
 from dynconv.train.run_directory import CHECKPOINTS, LOG, check_not_deleted
-from dynconv.train.session import Session
 
 FORMAT = "dynconv checkpoint 3"
 RESTORE = "restore the file, or remove this checkpoint"
@@ -290,6 +288,17 @@ class Checkpoints:
                 if checkpoint.path not in kept_paths and not checkpoint.foreign:
                     os.replace(checkpoint.path, scratch / checkpoint.path.name)
 
+    def has_average(self, updates: int) -> bool:
+        """Return whether the average is of the checkpoints of a run of so many updates."""
+        averages = (c for c in self.readable if c.path == self.average)
+        return any(average.meta["update"] == updates for average in averages)
+
+    def discard_average(self) -> None:
+        """Delete the average of a run that was shorter, unless a user has added files to it."""
+        with suppress(UserError), self.scratch() as scratch:
+            if not Checkpoint.open(self.average).foreign:
+                os.replace(self.average, scratch / self.average.name)
+
     def find_intact(self) -> Checkpoint | None:
         """Return the newest intact checkpoint that training wrote, or None if it wrote none.
 
@@ -315,63 +324,6 @@ class Checkpoints:
         if paths:
             raise UserError(f"{self.run}: no intact checkpoint; name another --run to begin anew")
         return None
-
-    def save(self, session: Session) -> None:
-        """Save a checkpoint that has no scores yet: rank 0 writes, the others wait."""
-        progress, files = session.progress, session.corpus.files
-        meta = {
-            "update": progress.updates,
-            "place": progress.place,
-            "batches": session.recipe.train.accumulate * session.ranks.size,
-            "device": session.ranks.device.type,
-            "loss": None,
-            "score": None,
-            "history": [validation._asdict() for validation in session.history],
-            "vocabulary": files["vocabulary.json"]["sha256"],
-            "text": files["train.tokens"]["sha256"],  # a place means nothing in another text
-        }
-
-        def write() -> None:
-            optimizer, scaler = session.optimizer.state_dict(), session.scaler.state_dict()
-            state = {"optimizer": optimizer, "scaler": scaler}
-            self.write(session.progress.name, session.model, state, meta)
-
-        session.ranks.on_rank_zero(write)
-
-    def save_validation(self, session: Session) -> None:
-        """Add the newest validation to the newest checkpoint, and delete old checkpoints."""
-
-        def write() -> None:
-            checkpoint = self.choose(session.progress.name)
-            meta = checkpoint.meta | session.history[-1]._asdict()
-            path = path_inside(self.run, CHECKPOINTS, checkpoint.path.name, "meta.json")
-            replace_text(path, json.dumps(meta, indent=1))
-            self.prune(session.recipe.train.keep)
-
-        session.ranks.on_rank_zero(write)
-
-    def has_average(self, updates: int) -> bool:
-        """Return whether the average is of the checkpoints of a run of so many updates."""
-        averages = (c for c in self.readable if c.path == self.average)
-        return any(average.meta["update"] == updates for average in averages)
-
-    def load_average(self, session: Session) -> None:
-        """Load the mean weights of the last train.average validated checkpoints into the model."""
-        count = session.recipe.train.average
-        newest = session.ranks.on_rank_zero(lambda: self.validated[-count:])
-        load_weights(session.model, average_weights(newest), self.directory)
-
-    def save_average(self, session: Session, validation: Validation) -> None:
-        """Save the averaged weights, which the model has now, with their validation."""
-        meta = self.choose("last").meta | validation._asdict()
-
-        def write() -> None:
-            with suppress(UserError), self.scratch() as scratch:
-                if not Checkpoint.open(self.average).foreign:  # of a run that was shorter
-                    os.replace(self.average, scratch / self.average.name)
-            self.write(self.average.name, session.model, None, meta)
-
-        session.ranks.on_rank_zero(write)
 
 
 def named_weights(model: nn.Module) -> dict[str, Tensor]:

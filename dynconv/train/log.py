@@ -2,14 +2,11 @@
 
 import json
 import sys
-import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NotRequired
 
-import torch
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
@@ -18,66 +15,14 @@ from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
-from dynconv.train.run_directory import LOG, check_not_deleted
+from dynconv.train.run_directory import LOG, TENSORBOARD, TRACE, check_not_deleted
 from dynconv.train.session import Session, UpdateStats
+from dynconv.train.watch import Watch, format_seconds, peak_memory
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
-WARMUP_UPDATES = 10
-"""first updates, which are slower: memory grows, kernels are compiled"""
 TRACED_UPDATE = 10
 """the update of this start that `profile: true` traces"""
-COMPUTE_LAPS = ("forward", "backward", "optimizer")
-LAPS = ("data", *COMPUTE_LAPS, "log")
-"""the laps of every update"""
-
-
-class Watch:
-    """Times the training loop: `lap(name)` adds the time since the previous lap to that name."""
-
-    def __init__(self, finish: Callable[[], object] = lambda: None):
-        """`finish` waits until the device is idle; without it, a GPU's time is counted in the lap
-        that reads its result."""
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-        self.updates = self.validations = 0
-        self._finish = finish
-        self._last = time.perf_counter()
-        self.warm: dict[str, float] = {}
-        """the seconds after WARMUP_UPDATES updates"""
-
-    def lap(self, name: str) -> None:
-        self._finish()
-        now = time.perf_counter()
-        self.seconds[name] += now - self._last
-        self._last = now
-
-    def update(self) -> None:
-        """Count one more update."""
-        self.updates += 1
-        if self.updates == WARMUP_UPDATES:
-            self.warm = {name: self.seconds[name] for name in LAPS}
-
-    @property
-    def training_seconds(self) -> float:
-        """Return the seconds of updates, data and log, without validations and checkpoints."""
-        return sum(self.seconds[name] for name in LAPS)
-
-    def seconds_left(self, updates: int, validations: int) -> float | None:
-        """Return the seconds that this many updates and validations will take, or None if it is too
-        early to tell. Before the first validation, validations count as zero seconds."""
-        if self.updates <= WARMUP_UPDATES:
-            return None
-        measured = sum(self.seconds[name] - self.warm[name] for name in LAPS)
-        per_update = measured / (self.updates - WARMUP_UPDATES)
-        pauses = self.seconds["validate"] + self.seconds["save"]
-        per_validation = pauses / max(self.validations, 1)
-        return updates * per_update + validations * per_validation
-
-    @property
-    def overhead(self) -> float:
-        """Return the time of data, log and checkpoints as a fraction of that of the updates."""
-        added = sum(self.seconds[name] for name in ("data", "log", "save"))
-        return added / sum(self.seconds[name] for name in COMPUTE_LAPS)
 
 
 class Event(TypedDict):
@@ -135,7 +80,7 @@ class Log:
                 kept = [e for e in kept if (e["event"], e["update"]) != ("valid", done)]
             replace_text(self._path, "".join(json.dumps(e) + "\n" for e in kept))
         self._file = self._path.open("a", encoding="utf-8")
-        self._board = SummaryWriter(path_inside(run, "tensorboard"), purge_step=done + 1)
+        self._board = SummaryWriter(path_inside(run, TENSORBOARD), purge_step=done + 1)
         self._board.flush()  # so that its thread writes the header of the file
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         total = self._config.updates
@@ -256,7 +201,7 @@ def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], Non
 
     profiler = profile(
         schedule=schedule(wait=TRACED_UPDATE - 2, warmup=1, active=1, repeat=1),
-        on_trace_ready=lambda trace: trace.export_chrome_trace(str(path_inside(run, "trace.json"))),
+        on_trace_ready=lambda trace: trace.export_chrome_trace(str(path_inside(run, TRACE))),
         record_shapes=True,
     )
     calls = 0
@@ -269,20 +214,3 @@ def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], Non
 
     with profiler if ranks.is_rank_zero else nullcontext():
         yield step
-
-
-def peak_memory(device: torch.device) -> int:
-    """Return the peak memory in bytes: of tensors on a GPU, or of the process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    import resource  # not on Windows, where training stops earlier, at its lock
-
-    unit = 1 if sys.platform == "darwin" else 1024  # Linux counts in kilobytes
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def format_seconds(seconds: float) -> str:
-    """Return seconds as 1:02:03."""
-    from tqdm import tqdm
-
-    return tqdm.format_interval(seconds)

@@ -8,12 +8,14 @@ from dynconv.config import Recipe
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import catch_signals, join_processes
-from dynconv.train.log import Log, SilentLog, Watch, open_log
+from dynconv.train.log import Log, SilentLog, open_log
 from dynconv.train.run_directory import run_lock
+from dynconv.train.save import load_average, prune, save_average, save_checkpoint, save_validation
 from dynconv.train.session import Session
 from dynconv.train.setup import explain_out_of_memory, open_session
 from dynconv.train.update import make_update
 from dynconv.train.validate import is_due, is_finished, preview, validate
+from dynconv.train.watch import Watch
 
 
 def train(
@@ -44,13 +46,13 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
         session.examples, session.recipe.data.max_length, config, place, session.ranks
     )
     updates = prefetch(updates)
-    checkpoints = Checkpoints(session.run)
     while True:
         if is_due(session) and not session.progress.validated:
             validation = validate(session)
             log.event("valid", session.progress.updates, **validation._asdict())
             session.record(validation)
-            checkpoints.save_validation(session)
+            save_validation(session)
+            prune(session)
             log.validated(session.progress.updates, validation, preview(session))
         if is_finished(session):
             break
@@ -61,16 +63,16 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
             continue
         log.updated(session.progress.updates, update)
         if is_due(session) or update.stop:  # before validating, which may take long
-            checkpoints.save(session)
+            save_checkpoint(session)
             log.watch.lap("save")
         if update.stop:
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")
             return Signals(pending() or SIGTERM)
-    if config.average and not checkpoints.has_average(session.progress.updates):
-        checkpoints.load_average(session)
+    if config.average and not Checkpoints(session.run).has_average(session.progress.updates):
+        load_average(session)
         validation = validate(session)
-        checkpoints.save_average(session, validation)
+        save_average(session, validation)
         log.event("average", session.progress.updates, **validation._asdict())
         log.say(f"average: {validation}")
     return None

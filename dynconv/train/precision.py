@@ -12,8 +12,8 @@ from dynconv.tasks import Task
 from dynconv.text import Examples
 from dynconv.train.data import Place, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.log import Watch
 from dynconv.train.update import TokenLoss, backward
+from dynconv.train.watch import Watch
 
 SPEEDUP = 1.1
 """bfloat16 is chosen when it makes an update at least this many times faster"""

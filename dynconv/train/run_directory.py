@@ -8,7 +8,10 @@ vocabulary.json     the vocabulary, or both if source and target have their own
 data/               the encoded training text, unless the recipe names a prepared corpus
 environment.json    versions, commit and device: a list with one entry for each start
 log.jsonl           one line per event; tensorboard/ has the same curves
+trace.json          with `profile: true`, a trace of one update
 checkpoints/        see `dynconv.train.checkpoint`
+not-finite-*.json   the sentences of an update whose loss or gradient was not finite
+SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.tasks.task`
 """
 
 import os
@@ -22,14 +25,16 @@ from dynconv.config.load import MAY_CHANGE, differences, load_recipe
 from dynconv.errors import UserError
 from dynconv.files import LOCK, MARK, is_claimed, locked, sha256
 from dynconv.text import is_prepared
+from dynconv.text.prepared import VOCABULARY
 from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run
 
 RECIPE = "recipe.yaml"
-VOCABULARY = "vocabulary.json"
 DATA = "data"
 ENVIRONMENT = "environment.json"
 LOG = "log.jsonl"
+TENSORBOARD = "tensorboard"
+TRACE = "trace.json"
 CHECKPOINTS = "checkpoints"
 
 
@@ -45,12 +50,13 @@ def check_not_deleted(run: Path) -> None:
 
 
 @contextmanager
-def run_lock(run: Path, ranks: Ranks) -> Iterator[None]:
+def run_lock(run: Path, ranks: Ranks | None = None) -> Iterator[None]:
     """Keep other training processes out of a run directory while the context lasts.
 
     Creates the directory if necessary, and deletes it again if training fails before writing to it.
+    Of several ranks, rank 0 holds the lock.
     """
-    if not ranks.is_rank_zero:
+    if ranks and not ranks.is_rank_zero:
         yield
         return
     made = not run.exists()

@@ -113,7 +113,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
                 shutil.copytree(prepared, scratch / "new")
                 (scratch / "new").rename(path_inside(run, DATA))
     check_text(open_prepared(text, verify=False), recipe)
-    vocabulary = (text / "vocabulary.json").read_bytes()
+    vocabulary = (text / VOCABULARY).read_bytes()
     replace_bytes(path_inside(run, VOCABULARY), vocabulary)
     return recipe
 
@@ -140,7 +140,7 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
             f"{'vocabulary' if ours['vocabulary.json'] != theirs['vocabulary.json'] else 'content'}"
         ),
     )
-    check_vocabulary(corpus.directory, corpus.files["vocabulary.json"]["sha256"], run)
+    check_vocabulary(corpus.directory, corpus.files[VOCABULARY]["sha256"], run)
     return corpus
 
 

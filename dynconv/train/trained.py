@@ -11,6 +11,7 @@ from dynconv.errors import UserError
 from dynconv.files import check_writable, path_inside
 from dynconv.models import build
 from dynconv.tasks import Evaluation, Task, task_of
+from dynconv.tasks.task import outputs_name, scores_name
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.train.checkpoint import Checkpoint, Checkpoints, load_weights
@@ -38,7 +39,7 @@ class TrainedModel(NamedTuple):
         recipe, run, name = self.recipe, self.checkpoint.run, self.checkpoint.path.name
         text = corpus or str(self.text_directory())
         recipe = replace(recipe, data=replace(recipe.data, corpus=text))
-        for file in (f"{split}.scores.json", f"{split}.hypotheses.txt"):
+        for file in (scores_name(split), outputs_name(split)):
             check_writable(path_inside(run, file))
         evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, name)
         named = {"corpus": corpus or self.recipe.data.corpus}

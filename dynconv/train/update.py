@@ -17,10 +17,11 @@ from dynconv.tasks import Task
 from dynconv.text import Batch, Vocabularies
 from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
-from dynconv.train.log import Log, SilentLog, Watch
+from dynconv.train.log import Log, SilentLog
 from dynconv.train.run_directory import RECIPE
 from dynconv.train.schedule import learning_rate
 from dynconv.train.session import Progress, Session, UpdateStats
+from dynconv.train.watch import Watch
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """autocast's dtype by train.precision; float32 runs without autocast"""

@@ -1,6 +1,5 @@
 """Trains and scores one row of an experiment with one seed; results are in RUN/ablation.json."""
 
-import hashlib
 import json
 import math
 from pathlib import Path
@@ -12,15 +11,14 @@ from typing_extensions import TypedDict
 from dynconv.config import Recipe
 from dynconv.config.schema import NonNegative, Number, PositiveInt, validate_json
 from dynconv.files import path_inside, read_json, replace_text
-from dynconv.text import is_prepared
+from dynconv.lab.training import try_training
 from dynconv.text.corpus import corpus_dir, find_split
-from dynconv.train import load_model, train
+from dynconv.train import load_model
 from dynconv.train.environment import read_starts
-from dynconv.train.log import Watch
 from dynconv.train.run_directory import check_same_recipe, read_recipe
-from dynconv.train.setup import prepare_corpus
-from dynconv.train.update import NotFiniteError
+from dynconv.train.watch import Watch
 
+RESULTS = "ablation.json"
 DIVERGES = "diverges"
 SPLIT = "test"
 
@@ -57,7 +55,7 @@ class Run(NamedTuple):
         precision   that of training
         threads     those of the last start
         """
-        path = self.directory / "ablation.json"
+        path = self.directory / RESULTS
         remedy = "remove it, and the row is scored again"
         return (
             validate_json(Results, read_json(path, remedy), path, remedy) if path.exists() else {}
@@ -94,7 +92,7 @@ class Run(NamedTuple):
             find_split(corpus_dir(data.corpus), f"{SPLIT}.{side}")
 
     def _write(self, results: dict[str, Any]) -> None:
-        replace_text(path_inside(self.directory, "ablation.json"), json.dumps(results, indent=1))
+        replace_text(path_inside(self.directory, RESULTS), json.dumps(results, indent=1))
 
     def _evaluate(self) -> dict[str, Any]:
         trained = load_model(self.directory)
@@ -118,32 +116,3 @@ class Run(NamedTuple):
             "precision": resolved.train.precision,
             "threads": environments[-1]["threads"] if environments else None,
         }
-
-
-def try_training(
-    recipe: Recipe, run: Path, watch: Watch | None = None
-) -> tuple[Signals | None, bool]:
-    """Start or resume training; return the signal that interrupted it, and whether it diverged.
-
-    The encoded corpus is shared with other runs in the parent directory.
-    """
-    try:
-        return train(recipe, run, watch, prepared=shared_corpus(recipe, run.parent)), False
-    except NotFiniteError:
-        return None, True
-
-
-def shared_corpus(recipe: Recipe, folder: Path) -> Path | None:
-    """Encode the corpus once for all runs in a folder that use the same vocabulary.
-
-    Returns its directory, or None if the recipe names a prepared corpus.
-    """
-    data = recipe.data
-    if is_prepared(Path(data.corpus)):
-        return None
-    kind = (data.corpus, data.source, data.target, data.vocabulary)
-    name = hashlib.sha256(repr((kind, recipe.model.vocab_size)).encode()).hexdigest()
-    prepared = folder / f"text-{name[:8]}"
-    if not is_prepared(prepared):
-        prepare_corpus(recipe, prepared)
-    return prepared

@@ -20,9 +20,9 @@ from dynconv.text import open_prepared
 from dynconv.train import train
 from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.log import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Watch, peak_memory
 from dynconv.train.run_directory import prepared_dir, read_recipe
 from dynconv.train.update import DTYPES, TokenLoss, backward
+from dynconv.train.watch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Watch, peak_memory
 
 COUNTED = 5  # updates whose FLOPs are counted
 SIDE = 4096  # of the square matrices whose product shows the device's peak
