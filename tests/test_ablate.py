@@ -137,8 +137,8 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
 
 def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, trained, monkeypatch):
     """Also after a first row with another vocabulary."""
-    prepared, prepare_corpus = [], run.prepare_corpus
-    for module in (run, setup):
+    prepared, prepare_corpus = [], training.prepare_corpus
+    for module in (training, setup):
         monkeypatch.setattr(
             module,
             "prepare_corpus",
