@@ -16,7 +16,7 @@ import torch
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Translation
-from dynconv.train import distributed, loop, train, update, watch
+from dynconv.train import distributed, log, loop, train, update, watch
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import Place, iter_updates
 from dynconv.train.distributed import Ranks, catch_signals
