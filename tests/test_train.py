@@ -14,9 +14,9 @@ from dynconv.config import Recipe, TrainConfig
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.models.mixers import MIXERS
-from dynconv.tasks import Translation, Validation
+from dynconv.tasks import Translation, Validation, label_smoothed_loss
 from dynconv.text import collate
-from dynconv.train import label_smoothed_loss, learning_rate, load_model, train
+from dynconv.train import learning_rate, load_model, train
 from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks

@@ -6,7 +6,7 @@ Other modules call the task's methods instead of asking which task it is.
 from dynconv.config import LanguageModelConfig, Recipe
 from dynconv.tasks.language import LanguageModeling
 from dynconv.tasks.task import Evaluation, HeldOut, Task, Validation
-from dynconv.tasks.translation import Translation
+from dynconv.tasks.translation import Translation, label_smoothed_loss
 
 __all__ = [
     "Evaluation",
@@ -15,6 +15,7 @@ __all__ = [
     "Task",
     "Translation",
     "Validation",
+    "label_smoothed_loss",
     "task_of",
 ]
 

@@ -1,8 +1,7 @@
 """`train` runs a recipe in a run directory; `load_model` loads the trained model from it."""
 
-from dynconv.tasks.translation import label_smoothed_loss
 from dynconv.train.loop import train
 from dynconv.train.schedule import learning_rate
 from dynconv.train.trained import TrainedModel, load_model
 
-__all__ = ["TrainedModel", "label_smoothed_loss", "learning_rate", "load_model", "train"]
+__all__ = ["TrainedModel", "learning_rate", "load_model", "train"]
