@@ -57,20 +57,19 @@ def replace_bytes(path: Path, data: bytes) -> None:
     If the path is a link, the file that it points to is replaced. /dev/null and named pipes cannot
     be replaced, so they are written to. Raises UserError if writing fails; the old file stays.
     """
-    target, note = Path(os.path.realpath(path)), ""
+    target = Path(os.path.realpath(path))
     scratch = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-    try:
+    kept = "the old file is untouched" if os.path.isfile(path) else ""
+    with disk_errors(path, kept=kept):
         if path.exists() and not path.is_file():
             path.write_bytes(data)
             return
-        note = "; the old file is untouched" if target.exists() else ""
-        write_through(scratch, data)
-        os.replace(scratch, target)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}){note}") from None
-    finally:
-        with suppress(OSError):  # it has been renamed, or was never created
-            scratch.unlink()
+        try:
+            write_through(scratch, data)
+            os.replace(scratch, target)
+        finally:
+            with suppress(OSError):  # it has been renamed, or was never created
+                scratch.unlink()
 
 
 def check_writable(path: Path) -> None:
@@ -183,12 +182,21 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def disk_error(error: OSError, elsewhere: str) -> str:
-    """Return the reason of a disk error and its remedy: `elsewhere` if writing is not allowed."""
-    reason = error.strerror or str(error)
-    if error.errno in READ_ONLY:
-        return f"{reason}; {elsewhere}"
-    return f"{reason}; free some space and try again" if error.errno in FULL else reason
+@contextmanager
+def disk_errors(path: Path, elsewhere: str = "", kept: str = "") -> Iterator[None]:
+    """Turn an OSError into UserError `PATH: cannot be written (REASON); REMEDY; KEPT`.
+
+    elsewhere  the remedy if writing is not allowed there
+    kept       what the error leaves as it was
+    """
+    try:
+        yield
+    except OSError as error:
+        remedies = dict.fromkeys(READ_ONLY, elsewhere)
+        remedies |= dict.fromkeys(FULL, "free some space and try again")
+        reason = f"{path}: cannot be written ({error.strerror or error})"
+        notes = filter(None, (remedies.get(error.errno), kept))
+        raise UserError("; ".join([reason, *notes])) from None
 
 
 @contextmanager

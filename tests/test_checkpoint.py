@@ -124,7 +124,7 @@ def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "write_through", full)
-        with pytest.raises(UserError, match="000002: cannot save.*No space left.*untouched"):
+        with pytest.raises(UserError, match="000002: cannot be written.*No space left.*untouched"):
             Checkpoints(tmp_path).write("000002", model, {}, meta(2))
     assert [c.path for c in Checkpoints(tmp_path).readable] == [first.path]
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000001"]

@@ -267,7 +267,7 @@ def test_a_disk_that_is_full_while_saving(yaml, tmp_path):
     )
     assert limited.returncode == 2
     error = limited.stderr.splitlines()[-1]
-    assert error.startswith(f"dynconv: {run}/checkpoints/000005: cannot save this checkpoint")
+    assert error.startswith(f"dynconv: {run}/checkpoints/000005: cannot be written (")
     assert "Traceback" not in limited.stderr
     assert list((run / "checkpoints").iterdir()) == []
     again = subprocess.run([*COMMAND, "train", yaml, "--run", run, "model.ffn=300"])

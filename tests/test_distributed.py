@@ -158,7 +158,7 @@ write, checkpoint.write_through = checkpoint.write_through, full
 more = []
 """
     (line,) = said(run_script(tmp_path, body, yaml, "--run-dir", tmp_path / "run"))
-    assert "000010: cannot save this checkpoint (No space left on device)" in line
+    assert "000010: cannot be written (No space left on device)" in line
     assert weights(tmp_path / "run", "000005")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dynconv import files
 from dynconv.errors import UserError
-from dynconv.files import disk_error, locked, replace_text
+from dynconv.files import disk_errors, locked, replace_text
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,10 @@ from dynconv.files import disk_error, locked, replace_text
         (errno.EIO, ""),
     ],
 )
-def test_a_refusal_names_the_remedy(code, remedy):
-    assert disk_error(OSError(code, "No."), "give --out DIR") == f"No.{remedy}"
+def test_a_disk_error_names_the_remedy(code, remedy):
+    with pytest.raises(UserError) as error, disk_errors("file", "give --out DIR", kept="as it was"):
+        raise OSError(code, "No.")
+    assert str(error.value) == f"file: cannot be written (No.){remedy}; as it was"
 
 
 def test_a_file_that_could_not_be_written_whole_stays_as_it_was(tmp_path, monkeypatch):

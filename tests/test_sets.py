@@ -331,7 +331,7 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
 
     monkeypatch.setattr(iwslt, "write_splits", full)
     message = build_fails(tmp_path / "raw", tmp_path / "out")
-    assert message.endswith("there: No space left on device; free some space and try again")
+    assert message.endswith("written (No space left on device); free some space and try again")
 
 
 class Killed(BaseException):

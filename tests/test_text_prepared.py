@@ -246,7 +246,7 @@ def test_a_full_disk(corpus, tmp_path, room):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))  # writing beyond it fails
     try:
-        with pytest.raises(UserError, match=r"out: cannot write there: File too large"):
+        with pytest.raises(UserError, match=r"out: cannot be written \(File too large"):
             prepare(str(corpus), "de", "en", TYPES, tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -288,8 +288,8 @@ def test_a_full_disk_leaves_the_old_output(trained, corpus, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(files, "write_through", fills_up)
         line = refused(capsys, *command)
-    assert line.endswith("out: cannot be written (No space left on device); the old file is "
-                         "untouched\n")  # fmt: skip
+    reason = "out: cannot be written (No space left on device)"
+    assert line.endswith(f"{reason}; free some space and try again; the old file is untouched\n")
     assert tree(tmp_path) == before
     assert cli.main([str(a) for a in command]) == 0
     assert (tmp_path / "out.part").read_text() == (tmp_path / ".out.part").read_text() == "mine"

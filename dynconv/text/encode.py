@@ -4,14 +4,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from dynconv.errors import UserError
-from dynconv.files import scratch_folder, sha256, sync
+from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.text.corpus import OPENERS, Lines, corpus_dir, find_split, stream_parallel
 from dynconv.text.prepared import FORMAT, VOCABULARY, PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
@@ -62,7 +61,7 @@ def prepare(
     if given and given.sizes != vocab_size:
         sizes = f"{given.sizes} types, not vocab_size {vocab_size}"
         raise UserError(f"{vocabulary}: {sizes}: give that number")
-    with _disk_errors(out), scratch_folder(out.with_name(f".{out.name}.part")) as folder:
+    with disk_errors(out), scratch_folder(out.with_name(f".{out.name}.part")) as folder:
         (scratch := folder / out.name).mkdir()
         # Counting also finds every error in the text, before the vocabulary is learned.
         counts = {
@@ -100,15 +99,6 @@ def prepare(
         _sync_file(meta)
         os.replace(scratch, out)
     return open_prepared(out, verify=False)
-
-
-@contextmanager
-def _disk_errors(out: Path) -> Iterator[None]:
-    """Turn an OSError into a UserError that names the directory."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"{out}: cannot write there: {error.strerror or error}") from None
 
 
 def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, list[Path]]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dynconv.errors import UserError
-from dynconv.files import disk_error, locked, scratch_folder, set_aside, sha256
+from dynconv.files import disk_errors, locked, scratch_folder, set_aside, sha256
 from dynconv.text.archive import unpack
 from dynconv.text.manifest import CorpusEntry, CorpusFile, find_corpus
 
@@ -39,7 +39,7 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> Non
     if wanted:
         print(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
         print(f"{name}: please cite {entry.citation}")
-        with _scratch(name, directory) as scratch:
+        with _scratch(directory) as scratch:
             _fetch_files(entry, wanted, source, scratch)
 
 
@@ -56,7 +56,7 @@ def unpack_corpus(name: str, out: Path | None = None) -> Path:
     archives = [file for file in entry.files if file.stem != file.name]
     packed = [file for file in archives if not (directory / file.stem).is_dir()]
     if packed:
-        with _scratch(name, directory) as scratch:
+        with _scratch(directory) as scratch:
             for file in packed:
                 print(f"{directory / file.name}: unpacking", flush=True)
                 unpack(directory / file.name, scratch / file.stem)
@@ -65,16 +65,14 @@ def unpack_corpus(name: str, out: Path | None = None) -> Path:
 
 
 @contextmanager
-def _scratch(name: str, directory: Path) -> Iterator[Path]:
+def _scratch(directory: Path) -> Iterator[Path]:
     """Lock a directory and yield a folder in it for files that are not whole yet."""
-    try:
+    elsewhere = "give data fetch --out DIR, and data prepare --raw DIR"
+    with disk_errors(directory, elsewhere, kept="the rest is kept"):
         directory.mkdir(parents=True, exist_ok=True)
         with locked(directory / ".lock", f"{directory}: another process fetches or unpacks there"):
             with scratch_folder(directory / ".part") as scratch:
                 yield scratch
-    except OSError as error:
-        why = disk_error(error, "give data fetch --out DIR, and data prepare --raw DIR")
-        raise UserError(f"cannot save {name} in {directory}: {why}; the rest is kept") from None
 
 
 def _is_kept(file: CorpusFile, directory: Path) -> bool:

@@ -34,6 +34,7 @@ from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_
 from dynconv.errors import UserError
 from dynconv.files import (
     TEMPORARY,
+    disk_errors,
     path_inside,
     read_json,
     scratch_folder,
@@ -253,22 +254,16 @@ class Checkpoints:
         sums = {file: hashlib.sha256(data).hexdigest() for file, data in files.items()}
         meta = {"format": FORMAT, **meta, "sha256": sums}
         files["meta.json"] = json.dumps(meta, indent=1).encode()
-        try:
-            with self.scratch() as scratch:
-                part = scratch / name
-                part.mkdir()
-                for file, data in files.items():
-                    write_through(part / file, data)
-                sync(part)
-                if os.path.lexists(path):  # damaged, or with files of the user
-                    set_aside(path)
-                os.replace(part, path)
-                sync(self.directory)
-        except OSError as error:
-            raise UserError(
-                f"{path}: cannot save this checkpoint ({error.strerror}); earlier ones are "
-                "untouched"
-            ) from None
+        with disk_errors(path, kept="earlier checkpoints are untouched"), self.scratch() as scratch:
+            part = scratch / name
+            part.mkdir()
+            for file, data in files.items():
+                write_through(part / file, data)
+            sync(part)
+            if os.path.lexists(path):  # damaged, or with files of the user
+                set_aside(path)
+            os.replace(part, path)
+            sync(self.directory)
         return Checkpoint(path, meta)
 
     def scratch(self) -> AbstractContextManager[Path]:

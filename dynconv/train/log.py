@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config.schema import NonNegativeInt, Number, validate_json
 from dynconv.errors import UserError
-from dynconv.files import path_inside, replace_text
+from dynconv.files import disk_errors, path_inside, replace_text
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import LOG, TENSORBOARD, TRACE, check_not_deleted
@@ -90,11 +90,9 @@ class Log:
     def event(self, kind: str, update: int, **values: float | str | None) -> None:
         """Add a line to log.jsonl, and each number to TensorBoard; None means unknown."""
         check_not_deleted(self._path.parent)
-        try:
+        with disk_errors(self._path):
             self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
             self._file.flush()
-        except OSError as error:
-            raise UserError(f"{self._path}: cannot be written ({error.strerror})") from None
         for name, value in values.items():
             if isinstance(value, int | float):
                 self._board.add_scalar(f"{kind}/{name}", value, update)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dynconv.config.schema import Count, validate
 from dynconv.errors import UserError, quoted
-from dynconv.files import MARK, claim, disk_error, locked
+from dynconv.files import MARK, claim, disk_errors, locked
 from dynconv.text.fetch import unpack_corpus
 from dynconv.text.manifest import CorpusEntry, find_corpus
 from dynconv.text.sets.steps import MissingRawFile
@@ -53,19 +53,16 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
         raise UserError(f"{out} is not a built corpus: remove it, or give another directory")
     else:
         try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            with locked(
-                out.with_name(out.name + ".lock"), f"{out}: another process is building it"
-            ):
-                if not record.is_file():  # else another process has just finished it
-                    _write(entry, raw, part)
-                    os.replace(part, out)
-                    (out / MARK).unlink()
+            with disk_errors(part, "give another --out DIR"):
+                out.parent.mkdir(parents=True, exist_ok=True)
+                lock = out.with_name(out.name + ".lock")
+                with locked(lock, f"{out}: another process is building it"):
+                    if not record.is_file():  # else another process has just finished it
+                        _write(entry, raw, part)
+                        os.replace(part, out)
+                        (out / MARK).unlink()
         except MissingRawFile as error:
             raise UserError(f"{error}: {_remedy(entry, raw)}") from None
-        except OSError as error:
-            why = disk_error(error, "give another --out DIR")
-            raise UserError(f"{part}: cannot write there: {why}") from None
     counts = json.loads(record.read_text(encoding="utf-8"))
     for split, expected in entry.sentences.items():
         if (lines := counts.get(split, 0)) != expected:
