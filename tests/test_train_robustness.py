@@ -21,7 +21,7 @@ from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import Place, iter_updates
 from dynconv.train.distributed import Ranks, catch_signals
 from dynconv.train.log import read_log
-from dynconv.train.run_directory import run_lock
+from dynconv.train.run_directory import folder_lock
 from dynconv.train.update import DTYPES, TokenLoss, backward
 from dynconv.train.watch import WARMUP_UPDATES, Watch, format_seconds
 
@@ -113,13 +113,11 @@ def test_float16_goes_on_with_its_scale(recipe, tmp_path, monkeypatch):
 
 
 def test_two_trainings_in_one_directory(tmp_path):
-    with run_lock(tmp_path, Ranks()):
+    with folder_lock(tmp_path):
         with pytest.raises(UserError, match=r"another process is training in it \(process \d+ on "):
-            with run_lock(tmp_path, Ranks()):
+            with folder_lock(tmp_path):
                 pass
-        with run_lock(tmp_path, Ranks(rank=1, size=2)):  # one of the same training
-            pass
-    with run_lock(tmp_path, Ranks()):
+    with folder_lock(tmp_path):
         pass
 
 
@@ -127,13 +125,12 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
     code = f"""
 import os, signal
 from pathlib import Path
-from dynconv.train.distributed import Ranks
-from dynconv.train.run_directory import run_lock
-with run_lock(Path({str(tmp_path)!r}), Ranks()):
+from dynconv.train.run_directory import folder_lock
+with folder_lock(Path({str(tmp_path)!r})):
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
-    with run_lock(tmp_path, Ranks()):
+    with folder_lock(tmp_path):
         pass
 
 

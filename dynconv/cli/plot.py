@@ -17,13 +17,13 @@ def run(options) -> None:
     from dynconv.errors import UserError
     from dynconv.files import check_writable, path_inside
     from dynconv.lab.plot import plot
-    from dynconv.train.run_directory import is_run
+    from dynconv.train.run_directory import CURVES, is_run
 
     first, output = options.runs[0], options.output
     if output is None:
         if not is_run(first):
             raise UserError(f"{first}: no run directory; for a log elsewhere, give --output FILE")
-        output = path_inside(first, "curves.png")
+        output = path_inside(first, CURVES)
     check_writable(output)
     plot(options.runs, output)
     print(f"curves: {output}")

@@ -45,7 +45,7 @@ from dynconv.lab.training import try_training
 from dynconv.paths import PACKAGE
 from dynconv.tasks import Validation
 from dynconv.train import load_model
-from dynconv.train.run_directory import check_same_recipe, run_lock
+from dynconv.train.run_directory import check_same_recipe, folder_lock
 
 TRIAL = "trial.json"
 SPACES = PACKAGE / "spaces"
@@ -151,7 +151,7 @@ def tune(
         "rounds": rounds,
     }
 
-    with run_lock(folder):
+    with folder_lock(folder):
         study = open_study(folder, entry["numbers"]["space"])
         candidates = draw(study, distributions, trials, search)
         for number, length in enumerate(lengths):

@@ -1,6 +1,7 @@
 """The training loop."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from signal import SIGTERM, Signals
 
@@ -9,7 +10,7 @@ from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import catch_signals, join_processes
 from dynconv.train.log import Log, SilentLog, open_log
-from dynconv.train.run_directory import run_lock
+from dynconv.train.run_directory import folder_lock
 from dynconv.train.save import load_average, prune, save_average, save_checkpoint, save_validation
 from dynconv.train.session import Session
 from dynconv.train.setup import explain_out_of_memory, open_session
@@ -31,7 +32,7 @@ def train(
     """
     with (
         join_processes(recipe.train.timeout) as ranks,
-        run_lock(run, ranks),
+        folder_lock(run) if ranks.is_rank_zero else nullcontext(),
         explain_out_of_memory(recipe),
     ):
         session = open_session(recipe, run, ranks, prepared)

@@ -11,7 +11,9 @@ log.jsonl           one line per event; tensorboard/ has the same curves
 trace.json          with `profile: true`, a trace of one update
 checkpoints/        see `dynconv.train.checkpoint`
 not-finite-*.json   the sentences of an update whose loss or gradient was not finite
+curves.png          drawn by `dynconv plot`
 SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.tasks.task`
+trial.json, ablation.json                   see `dynconv.lab.tune`, `dynconv.lab.ablate.run`
 """
 
 import os
@@ -26,7 +28,6 @@ from dynconv.errors import UserError
 from dynconv.files import LOCK, MARK, is_claimed, locked, sha256
 from dynconv.text import is_prepared
 from dynconv.text.prepared import VOCABULARY
-from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run
 
 RECIPE = "recipe.yaml"
@@ -36,6 +37,8 @@ LOG = "log.jsonl"
 TENSORBOARD = "tensorboard"
 TRACE = "trace.json"
 CHECKPOINTS = "checkpoints"
+NOT_FINITE = "not-finite-{update:06d}-{rank}.json"
+CURVES = "curves.png"
 
 
 def is_run(directory: Path) -> bool:
@@ -50,26 +53,22 @@ def check_not_deleted(run: Path) -> None:
 
 
 @contextmanager
-def run_lock(run: Path, ranks: Ranks | None = None) -> Iterator[None]:
-    """Keep other training processes out of a run directory while the context lasts.
+def folder_lock(folder: Path) -> Iterator[None]:
+    """Keep other training processes out of the folder of one run, or of many.
 
-    Creates the directory if necessary, and deletes it again if training fails before writing to it.
-    Of several ranks, rank 0 holds the lock.
+    Creates the folder if necessary, and deletes it again if training fails before writing to it.
     """
-    if ranks and not ranks.is_rank_zero:
-        yield
-        return
-    made = not run.exists()
-    run.mkdir(parents=True, exist_ok=True)
-    message = f"{run}: another process is training in it"
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    message = f"{folder}: another process is training in it"
     try:
-        with locked(run / LOCK, message, "end it, or name another --run"):
+        with locked(folder / LOCK, message, "end it, or name another --run"):
             yield
     except Exception:
-        if run.is_dir() and os.listdir(run) == [MARK]:
-            (run / MARK).unlink()
-        if made and run.is_dir() and not os.listdir(run):
-            run.rmdir()
+        if folder.is_dir() and os.listdir(folder) == [MARK]:
+            (folder / MARK).unlink()
+        if made and folder.is_dir() and not os.listdir(folder):
+            folder.rmdir()
         raise
 
 

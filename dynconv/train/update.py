@@ -18,7 +18,7 @@ from dynconv.text import Batch, Vocabularies
 from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
 from dynconv.train.log import Log, SilentLog
-from dynconv.train.run_directory import RECIPE
+from dynconv.train.run_directory import NOT_FINITE, RECIPE
 from dynconv.train.schedule import learning_rate
 from dynconv.train.session import Progress, Session, UpdateStats
 from dynconv.train.watch import Watch
@@ -151,7 +151,7 @@ def stop_with_text(
         }
         for loss, chosen in zip(losses, data.chosen, strict=True)
     ]
-    path = path_inside(run, f"not-finite-{update:06d}-{session.ranks.rank}.json")
+    path = path_inside(run, NOT_FINITE.format(update=update, rank=session.ranks.rank))
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.ranks.gather(str(path))  # waits until all are written
     raise NotFiniteError(

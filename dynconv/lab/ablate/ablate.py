@@ -13,7 +13,7 @@ from dynconv.lab import ledger
 from dynconv.lab.ablate.plot import plot
 from dynconv.lab.ablate.run import Run
 from dynconv.lab.ablate.table import format_score, results, table
-from dynconv.train.run_directory import run_lock
+from dynconv.train.run_directory import folder_lock
 
 
 def ablate(
@@ -65,7 +65,7 @@ def ablate(
         plot(entry["numbers"], drawing)
         return entry
 
-    with run_lock(folder):
+    with folder_lock(folder):
         left = [run for run in runs if not run.finished]
         for run in left:
             run.check_split()
