@@ -70,3 +70,13 @@ def test_summaries_are_better_than_the_first_words():
         for found in row["metrics"]:
             better = [found[metric] > score for metric, score in first.items()]
             assert better == [row["name"] != "attention"] * 3
+
+
+@pytest.mark.parametrize("name, mixer", [("attention", "attention"), ("dynamic", "DynamicConv")])
+def test_the_search_is_the_recorded_one(name, mixer):
+    record = json.loads((ROOT / f"data/results/tune-help-de-en-{name}.json").read_text("utf-8"))
+    trials = record["numbers"]["rounds"][1]
+    scores = ", ".join(f"{t['score']:.1f}" for t in sorted(trials, key=lambda t: -t["score"]))
+    loss = min(trial["loss"] for trial in trials)
+    (row,) = re.findall(rf"^\| {mixer} \| rate .*$", PAGE, re.MULTILINE)
+    assert row.endswith(f"| {scores} | {loss:.2f} |")
