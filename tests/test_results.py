@@ -74,8 +74,7 @@ def test_summaries_are_better_than_the_first_words():
 
 @pytest.mark.parametrize("name, mixer", [("attention", "attention"), ("dynamic", "DynamicConv")])
 def test_the_search_is_the_recorded_one(name, mixer):
-    record = json.loads((ROOT / f"data/results/tune-help-de-en-{name}.json").read_text("utf-8"))
-    trials = record["numbers"]["rounds"][1]
+    trials = ledger.read(f"tune-help-de-en-{name}")["numbers"]["rounds"][1]
     scores = ", ".join(f"{t['score']:.1f}" for t in sorted(trials, key=lambda t: -t["score"]))
     loss = min(trial["loss"] for trial in trials)
     (row,) = re.findall(rf"^\| {mixer} \| rate .*$", PAGE, re.MULTILINE)
