@@ -29,11 +29,17 @@ def shorten(text: str, longest: int = MAX_QUOTED) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
-def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
-    """Return `did you mean X?` for the nearest known name, or `otherwise` and all known names."""
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Return `did you mean X?` for the nearest known name, or None if none is near."""
     names = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), names, n=1)
-    return f"did you mean {names[near[0]]}?" if near else f"{otherwise} {', '.join(names.values())}"
+    return f"did you mean {names[near[0]]}?" if near else None
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return `did you mean X?` for the nearest known name, or `otherwise` and all known names."""
+    known = list(known)
+    return did_you_mean(name, known) or f"{otherwise} {', '.join(known)}"
 
 
 def memory_error(error: BaseException) -> str | None:

@@ -28,7 +28,7 @@ from dynconv.config.tree import (
     size_of_mixers,
 )
 from dynconv.config.yaml12 import dump_yaml, read_yaml
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, did_you_mean, nearest, quoted
 from dynconv.models.mixers import SIZE_KEYS
 from dynconv.paths import PACKAGE
 
@@ -61,10 +61,9 @@ def find_recipe(name: str) -> Path:
         path = find_experiment(experiment)
         load_experiment(path).find_row(row)
         return path
-    hint = find_renamed(name, load_experiments()) or nearest(name, shipped, "")
-    if not hint.startswith(("did", "it is")):
-        hint = "dynconv train --list shows the shipped ones"
-    raise UserError(f"no recipe {quoted(name)}: not shipped, and no such file; {hint}")
+    hint = find_renamed(name, load_experiments()) or did_you_mean(name, shipped)
+    otherwise = "dynconv train --list shows the shipped ones"
+    raise UserError(f"no recipe {quoted(name)}: not shipped, and no such file; {hint or otherwise}")
 
 
 def run_name(recipe: str) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from dynconv.errors import UserError
 from dynconv.kernels.dtypes import accumulator
+from dynconv.ops.shapes import split_heads
 
 POSITIONS = 10_000  # limit per batch of Table 6, except in its last column of 100,000
 SEEDED = "dynamic_conv_softmax"  # the operator with DropConnect: its kernels take a seed
@@ -107,7 +108,7 @@ def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor
 
 def attention(q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
     """Return unmasked attention between (B, T, C) and (B, T, C), without projections."""
-    q, k, v = (z.unflatten(2, (heads, -1)).transpose(1, 2) for z in (q, k, v))  # (B, H, T, R)
+    q, k, v = (split_heads(z, heads) for z in (q, k, v))  # (B, H, T, R)
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
