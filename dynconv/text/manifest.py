@@ -107,8 +107,8 @@ def read_manifest() -> dict[str, CorpusEntry]:
     path, entries = data_dir() / "manifest.yaml", {}
     for fields in read_yaml(path)["corpora"]:
         try:
-            fields["files"] = [CorpusFile(**file) for file in fields["files"]]
-            entries[fields["name"]] = CorpusEntry(**fields)
+            files = [CorpusFile(**file) for file in fields["files"]]
+            entries[fields["name"]] = CorpusEntry(**fields | {"files": files})
         except (KeyError, TypeError) as error:
             raise UserError(f"{path}: corpus {fields.get('name')}: {error}") from None
     return entries
