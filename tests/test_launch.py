@@ -299,7 +299,7 @@ def test_what_cupy_misses_is_reported(monkeypatch):
     ],
 )
 def test_what_the_kernels_do_not_take(x, words, monkeypatch):
-    monkeypatch.setattr(build, "missing", lambda: None)
+    monkeypatch.setattr(build, "why_unavailable", lambda: None)
     assert not build.supports(x)
     with pytest.raises(AssertionError, match=words):
         raise AssertionError(build.why_unsupported(x))
@@ -307,7 +307,7 @@ def test_what_the_kernels_do_not_take(x, words, monkeypatch):
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypatch):
-    monkeypatch.setattr(build, "missing", lambda: None)
+    monkeypatch.setattr(build, "why_unavailable", lambda: None)
     monkeypatch.setattr(build, "tested_architectures", lambda: {"sm_90": True})
     capability = {0: (9, 0), 1: (8, 0)}
     monkeypatch.setattr(torch.cuda, "get_device_capability", capability.__getitem__)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dynconv.config.yaml12 import read_yaml
 from dynconv.errors import UserError, nearest, quoted
 from dynconv.paths import data_dir, raw_dir
 from dynconv.table import align
@@ -104,8 +103,10 @@ class CorpusEntry:
 
 def read_manifest() -> dict[str, CorpusEntry]:
     """Return the corpora of data/manifest.yaml by name, in its order."""
+    import yaml  # dynconv.config would load pydantic, for a list that should come at once
+
     path, entries = data_dir() / "manifest.yaml", {}
-    for fields in read_yaml(path)["corpora"]:
+    for fields in yaml.safe_load(path.read_text(encoding="utf-8"))["corpora"]:
         try:
             files = [CorpusFile(**file) for file in fields["files"]]
             entries[fields["name"]] = CorpusEntry(**fields | {"files": files})
