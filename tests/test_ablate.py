@@ -231,7 +231,7 @@ def test_the_summary_of_a_row(scores, said):
 
 
 @pytest.mark.parametrize("what", ["score", "validation loss"])
-def test_a_run_diverges_without_a_finite(what, small, monkeypatch):
+def test_a_run_without_a_finite_loss_has_diverged(what, small, monkeypatch):
     load = run.load_model
 
     def spoilt(directory):
@@ -301,7 +301,7 @@ def test_mistakes_are_one_line(small, trained, capsys, tree, said):
     assert not small.folder.exists()
 
 
-def test_more_mistakes(small, trained, capsys, tmp_path):
+def test_further_mistakes_are_one_line(small, trained, capsys, tmp_path):
     assert "did you mean wu2019-table3?" in fails(capsys, "ablate", "wu2019-table33")
     line = fails(capsys, *small.arguments("train.seed=4"))
     assert "train.seed differs from run to run: give the number of seeds as --seeds" in line
@@ -377,7 +377,7 @@ def test_the_rows_say_what_their_names_say():
     assert kinds == "none softmax sigmoid tanh l1 l2 power2 abs abs_l1 abs_l2".split()
 
 
-def test_the_list(capsys):
+def test_the_list_shows_every_experiment(capsys):
     with pytest.raises(SystemExit) as exit:
         cli.main(["ablate", "--list"])
     assert exit.value.code == 0

@@ -74,7 +74,7 @@ def page(request, html, browser):
 # Loading is what takes the time, so a page is loaded on the phone and then moved to the desk.
 @pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
 @pytest.mark.parametrize("page", PAGES, indirect=True)
-def test_page(page, viewport):
+def test_a_page_has_no_faults_on_phone_and_desk(page, viewport):
     page, wrong = page
     page.set_viewport_size(viewport)
     faults = {what: found for what, found in page.evaluate(FAULTS).items() if found}

@@ -77,7 +77,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
         assert words[0].endswith("; going back to the checkpoint before it")
 
 
-def test_nothing_intact_is_reported(run, recipe):
+def test_a_run_without_an_intact_checkpoint_is_reported(run, recipe):
     for path in (run / "checkpoints").glob("*/state.pt"):
         path.write_bytes(b"")
     with pytest.raises(UserError, match="no intact checkpoint; name another --run"):
@@ -158,7 +158,7 @@ def test_the_newest_and_the_best_stay(recipe, tmp_path):
 
 
 @pytest.mark.parametrize("spoilt", ["loss", "score"])
-def test_a_validation_that_is_not_a_number_is_never_the_best(recipe, tmp_path, spoilt):
+def test_a_validation_of_nan_is_never_the_best(recipe, tmp_path, spoilt):
     model = build(recipe.model)
     for update in (1, 2, 3):
         scores = meta(update, 5.0 - update) | ({spoilt: math.nan} if update == 1 else {})

@@ -129,7 +129,7 @@ def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):
     assert "its languages are not known" in fails(capsys, "data", "prepare", tmp_path)
 
 
-def test_plan(yaml, capsys):
+def test_plan_prints_every_row_and_refuses_a_negative_memory(yaml, capsys):
     assert cli.main(["plan", str(yaml), "--gpus", "2", "--memory", "1", "--tokens-per-s", "9"]) == 0
     said = capsys.readouterr().out
     for row in ("parameters", "optimizer", "activations", "one update", "epoch", "hours"):

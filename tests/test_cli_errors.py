@@ -286,7 +286,7 @@ def fails_in_one_line(command: str, word: str, workplace, monkeypatch, capsys) -
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_a_setting(setting, workplace, monkeypatch, capsys):
+def test_a_bad_setting_is_one_line(setting, workplace, monkeypatch, capsys):
     command = f"train tiny.yaml --run r '{setting}'"
     section, *keys = setting.partition("=")[0].split(".")
     word = keys[0] if section in ("data", "model", "train", "decode") else section
@@ -294,13 +294,13 @@ def test_a_setting(setting, workplace, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_a_file(case, workplace, monkeypatch, capsys):
+def test_a_bad_file_is_one_line(case, workplace, monkeypatch, capsys):
     command, word = case.split(" | ")
     fails_in_one_line(command, word, workplace, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("case", PARSED)
-def test_an_option(case, workplace, monkeypatch, capsys):
+def test_a_bad_option_is_one_line(case, workplace, monkeypatch, capsys):
     """A wrong value is refused in one line; what is missing or unknown comes with the usage."""
     command, word = case.split(" | ")
     monkeypatch.chdir(workplace)

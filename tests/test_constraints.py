@@ -57,7 +57,7 @@ def test_when_all_words_are_blocked_the_end_is_not():
     assert at_least(9)(logp, torch.tensor([[[3, 2]]]))[0, 0, EOS] == 0.0
 
 
-def test_at_least():
+def test_at_least_blocks_the_end_of_short_hypotheses():
     for length, end in [(0, BLOCKED), (1, BLOCKED), (2, 0.0), (3, 0.0)]:
         logp = torch.zeros(1, 1, 4)
         logp[..., PAD] = BLOCKED

@@ -209,7 +209,7 @@ def test_the_order_of_threads_changes_no_bit(name, monkeypatch):
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_numbers_that_are_not_finite_stay_in_their_windows(name, bad):
+def test_infinities_and_nan_stay_in_their_windows(name, bad):
     x = torch.randn(1, 60, 40)
     x[0, 30, 7] = bad
     weight = torch.ones({"depthwise_conv": (40, 5), "light_conv": (2, 5)}.get(name, (1, 60, 2, 5)))
@@ -296,7 +296,7 @@ def test_talk_offsets_of_all_kinds(reach):
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("side", [1, 2], ids=["left", "right"])
-def test_talk_offset_that_is_no_number_reaches_its_own_position_alone(side, bad):
+def test_a_talk_offset_that_is_nan_affects_only_its_own_position(side, bad):
     for K, t in ((9, 70), (9, 0), (9, 199), (801, 70)):
         inputs = case("talk_conv", 1, 200, 2, 3, K, F32)
         clean = results_of("talk_conv", inputs, K, inputs[0])[0]

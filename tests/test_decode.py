@@ -180,7 +180,7 @@ def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
     assert "4 lines, the first of them line 3" in capsys.readouterr().err
 
 
-def test_limits():
+def test_length_limits_by_hand():
     model, mask = model_of("dynamic"), torch.arange(7) >= torch.tensor([[7], [2]])
     assert max_lengths(model, mask, None).tolist() == [24, 14]
     assert max_lengths(model, mask, None, min_length=20).tolist() == [24, 21]

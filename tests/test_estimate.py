@@ -218,7 +218,7 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
     assert "none fits" in largest_batch(recipe, lengths, used / 4, used)
 
 
-def test_it_fits_or_not(recipe):
+def test_a_batch_fits_or_does_not(recipe):
     away = replace(recipe, data=replace(recipe.data, corpus="prepared/wmt16-en-de"))
     parameters = batch_cost(away, BatchShape(13, 30)).parameters
     needed = 16 * parameters + max(
@@ -228,6 +228,6 @@ def test_it_fits_or_not(recipe):
     assert ": DOES NOT FIT into" in estimate_costs(away, 1, needed / 1e9 / 0.91, None)
 
 
-def test_hours():
+def test_hours_follow_from_the_speed():
     assert hours(3.6e6 * 5, 4, 500.0).startswith("2.5 at 500 target tokens/s per GPU")
     assert hours(1.0, 1, None).startswith("not measured: give --tokens-per-s")

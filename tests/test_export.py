@@ -174,7 +174,7 @@ def test_a_model_that_the_page_cannot_run_is_refused(model, reason, tiny, tmp_pa
     assert not (tmp_path / "x.js").exists()
 
 
-def test_other_mistakes_are_one_line(tiny, tmp_path, capsys, monkeypatch):
+def test_other_mistakes_are_reported_in_one_line(tiny, tmp_path, capsys, monkeypatch):
     run = tiny()
 
     def refused(*arguments) -> str:

@@ -93,7 +93,7 @@ def test_fetch_tells_the_licence_verifies_and_does_not_fetch_twice(server, manif
     assert server.requests == names(raw) == ["a.tgz"]
 
 
-def test_out_is_where_it_goes_readable_as_the_umask_says(server, manifest, tmp_path):
+def test_out_sets_the_destination_and_the_umask_its_mode(server, manifest, tmp_path):
     server.files["a.tgz"] = Served(CONTENT)
     manifest(described(f"{server.url}/a.tgz"))
     assert fetch("--out", tmp_path / "deep" / "out") == 0
@@ -111,7 +111,7 @@ def test_out_is_where_it_goes_readable_as_the_umask_says(server, manifest, tmp_p
         ({}, "sha256 verified"),
     ],
 )
-def test_it_tells_how_a_file_was_verified(server, manifest, capsys, facts, told):
+def test_fetch_tells_how_a_file_was_verified(server, manifest, capsys, facts, told):
     server.files["a.tgz"] = Served(CONTENT)
     raw = manifest(described(f"{server.url}/a.tgz", **facts))
     assert fetch() == 0
@@ -128,7 +128,7 @@ def packed(content=b"") -> bytes:
     return file.getvalue()
 
 
-def test_two_at_once(server, manifest, capsys):
+def test_two_fetches_at_once(server, manifest, capsys):
     """Of fetching and unpacking, in one directory, one goes on; the other says why it does not."""
     server.files["a.tgz"] = Served(packed())
     raw = manifest(described(f"{server.url}/a.tgz", content=packed(), sha256=None))
@@ -153,7 +153,7 @@ def test_the_size_is_reported_before(server, manifest, capsys):
     assert "\nsmall: 300kB to fetch, and files of unknown size\n" in capsys.readouterr().out
 
 
-def test_dead_files_do_not_stop_the_others(server, manifest, capsys):
+def test_a_file_that_no_server_has_does_not_stop_the_others(server, manifest, capsys):
     server.files["there"] = Served(CONTENT)
     files = [described(f"{server.url}/{name}", name=name) for name in ("x", "there", "y")]
     raw = manifest(*files)
@@ -166,7 +166,7 @@ def test_dead_files_do_not_stop_the_others(server, manifest, capsys):
     )
 
 
-def test_a_read_only_place_names_another(manifest, tmp_path, capsys, monkeypatch):
+def test_a_read_only_destination_suggests_another(manifest, tmp_path, capsys, monkeypatch):
     def refuse(*_):
         raise OSError(30, "Read-only file system")
 
@@ -246,7 +246,7 @@ def test_an_archive_declared_as_encoded_stays_as_it_is(server, manifest):
     assert (raw / "a.tgz").read_bytes() == content
 
 
-def test_no_mirror_has_it(server, manifest, capsys):
+def test_every_mirror_that_failed_is_named_with_its_reason(server, manifest, capsys):
     server.files["there"] = Served(CONTENT)
     closed = "http://127.0.0.1:9/a.tgz"  # the discard port: nobody listens
     nowhere = "http://nowhere.invalid/a.tgz"
@@ -303,7 +303,7 @@ def test_a_full_disk_while_unpacking(manifest, full_disk):
     assert names(raw) == ["a.tgz"]
 
 
-def test_a_place_that_cannot_be_written(manifest, tmp_path, capsys):
+def test_an_unwritable_destination(manifest, tmp_path, capsys):
     manifest(described("http://127.0.0.1:9/a.tgz"))
     (tmp_path / "file").touch()
     out = tmp_path / "file" / "below"
@@ -355,7 +355,7 @@ def test_from_takes_a_directory_of_what_is_in_the_archive(manifest, tmp_path, ca
     assert capsys.readouterr().out.endswith(f"{raw / 'a'}: unpacked already, not verified\n")
 
 
-def test_what_only_licensees_get(manifest, tmp_path, capsys):
+def test_files_without_a_mirror_are_reported_with_how_to_get_them(manifest, tmp_path, capsys):
     files = [described(name=name, sha256=None) for name in ("input.txt", "ref.txt")]
     raw = manifest(*files, note="Apply at https://publisher.example.")
     message = failure(capsys)

@@ -50,7 +50,7 @@ def test_replacing_a_link_leaves_it_a_link(tmp_path):
         assert link.is_symlink() and real.read_text() == text
 
 
-def test_what_is_no_file_is_written_to_and_stays(tmp_path):
+def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path):
     pipe, read = tmp_path / "pipe", []
     os.mkfifo(pipe)
     reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)

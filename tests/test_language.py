@@ -180,7 +180,7 @@ def test_embeddings_begin_with_variance_one():
 
 
 @pytest.mark.parametrize("cutoffs", [(5, 12), ()], ids=["adaptive", "plain"])
-def test_under_autocast_the_loss_is_float32(cutoffs):
+def test_the_loss_is_float32_under_autocast(cutoffs):
     model = small(cutoffs=cutoffs).float()
     with torch.autocast("cpu", torch.bfloat16):
         assert embed_tokens(model.embedding, TOKENS).dtype == torch.float32
@@ -195,7 +195,7 @@ def test_under_autocast_the_loss_is_float32(cutoffs):
 @pytest.mark.parametrize(
     "name", ["dropout", "activation_dropout", "weight_dropout", "input_dropout", "softmax_dropout"]
 )
-def test_dropout_acts_in_training_alone(name):
+def test_dropout_acts_only_in_training(name):
     plain, model = small(), small(**{name: 0.5})
     torch.testing.assert_close(model(TOKENS), plain(TOKENS), rtol=0, atol=0)
     assert not torch.allclose(model.train()(TOKENS), plain(TOKENS))

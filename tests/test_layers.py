@@ -127,7 +127,7 @@ def test_kernels_are_normalised_as_asked(kind):
     torch.testing.assert_close(light(x), y)
 
 
-def test_talk_s_sums_are_divided_by_their_reach():
+def test_talk_divides_its_sums_by_their_reach():
     layers = [TaLKConv(C, H, 4, 4, normalize=normalize).double() for normalize in (True, False)]
     layers[1].load_state_dict(layers[0].state_dict())
     means, sums = (layer(tokens(9)) for layer in layers)

@@ -126,7 +126,7 @@ def test_the_numbers_of_a_page_are_in_the_ledger(page):
     assert not {text for text in shown - elsewhere if not is_in(known, text)}
 
 
-def test_a_number_from_nowhere_is_found_out():
+def test_a_number_that_is_not_in_the_ledger_is_found():
     shown = quoted("43.48 BLEU, `12.34` in code, [text](5.6.md), 2,812,800 parameters: 7.777 s.")
     assert shown == {"43.48", "2,812,800", "7.777"}
     assert not is_in([43.48, 2812800.0], "7.777") and is_in([2812800], "2.81")

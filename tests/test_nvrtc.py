@@ -162,7 +162,7 @@ def test_return_codes_are_looked_at(resources):
         nvrtc.call_nvrtc("nvrtcDestroyProgram", ctypes.byref(ctypes.c_void_p()))
 
 
-def test_version(resources):
+def test_nvrtc_tells_its_version(resources):
     assert re.fullmatch(r"1\d\.\d+", nvrtc.version())
 
 

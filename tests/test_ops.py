@@ -227,7 +227,7 @@ def test_causal_operator_never_sees_the_future(name, impl):
 
 
 @pytest.mark.parametrize(("name", "impl"), [pair for pair in EVERY if pair[0] != "cumulative_mean"])
-def test_position_sees_its_window_alone(name, impl):
+def test_a_position_sees_only_its_window(name, impl):
     """A change at 35 reaches 35 + pad_left and, to the left, 35 - (K - 1 - pad_left)."""
     op, inputs = case(name, 1, 70, 6, 3, 8, 5)
     x, *others = inputs

@@ -78,7 +78,7 @@ def test_second_derivatives(name, impl):
 
 
 @pytest.mark.parametrize("impl", ["window", "table", "blocked"])
-def test_offset_that_is_not_a_number_reaches_its_own_position_alone(impl):
+def test_an_offset_that_is_nan_affects_only_its_own_position(impl):
     x, offsets = torch.randn(1, 40, 2), torch.rand(1, 40, 1)
     offsets[0, 5] = torch.nan
     out = ops.talk_conv(x, offsets, offsets, max_left=4, max_right=3, impl=impl)

@@ -31,7 +31,7 @@ def test_nothing_but_the_operators_and_kernels_is_loaded():
     assert not [name for name in loaded if name.startswith(HEAVY)]
 
 
-def test_it_takes_hardly_longer_than_pytorch():
+def test_importing_it_takes_hardly_longer_than_importing_pytorch():
     """At most 1.2 times as long as torch, in CPU seconds, as the median of three."""
     for _ in range(3):
         runs = [map(float, python(TIMED)) for _ in range(3)]

@@ -159,7 +159,7 @@ def test_talk_offsets_of_all_kinds(impl):
 @pytest.mark.parametrize("dtype", [F32, F64, HALF], ids=str)
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
 @pytest.mark.parametrize("side", [1, 2], ids=["left", "right"])
-def test_talk_offset_that_is_no_number_reaches_its_own_position_alone(side, bad, dtype):
+def test_a_talk_offset_that_is_nan_affects_only_its_own_position(side, bad, dtype):
     inputs = case("talk_conv", 1, 200, 2, 3, 9, dtype)
     clean = call("talk_conv", "native", inputs, 9)
     inputs[side][0, 70, 1] = bad
@@ -180,7 +180,7 @@ def test_talk_offset_that_is_no_number_reaches_its_own_position_alone(side, bad,
 @pytest.mark.parametrize("dtype", [F32, HALF], ids=str)
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("name", [*CONVS, "cumulative_mean"])
-def test_numbers_that_are_not_finite_stay_in_their_windows(name, bad, dtype):
+def test_infinities_and_nan_stay_in_their_windows(name, bad, dtype):
     """NaN stays NaN, and inf stays inf, also when rounded to bfloat16."""
     inputs = case(name, 1, 100, 2, 20, 5, dtype)
     inputs[1:] = [torch.ones_like(z) for z in inputs[1:]]
@@ -247,7 +247,7 @@ print("done")
 @pytest.mark.parametrize(
     ("program", "perturb"), [(GUARDED, "0"), (SCRATCH, "128")], ids=["guarded", "scratch"]
 )
-def test_foreign_and_stale_memory(program, perturb):
+def test_memory_outside_a_tensor_is_not_read(program, perturb):
     done = subprocess.run(
         [sys.executable, "-c", program, os.path.dirname(__file__)],
         env=os.environ | {"MALLOC_PERTURB_": perturb},

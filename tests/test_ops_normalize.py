@@ -34,7 +34,7 @@ def test_table_6_has_ten_rows():
 
 
 @pytest.mark.parametrize("kind", BY_HAND)
-def test_formula_by_hand(kind):
+def test_each_normalisation_by_hand(kind):
     expected = torch.tensor(BY_HAND[kind], dtype=F64)
     torch.testing.assert_close(ops.normalize_kernel(W, kind), expected, rtol=1e-12, atol=0)
 
@@ -59,7 +59,7 @@ def test_taps_are_shares(kind):
 
 
 @pytest.mark.parametrize(("kind", "order"), [("l1", 1), ("l2", 2), ("abs_l1", 1), ("abs_l2", 2)])
-def test_norm_is_one(kind, order):
+def test_each_normalisation_makes_its_norm_one(kind, order):
     weight = ops.normalize_kernel(torch.randn(4, 31, dtype=F64), kind)
     norms = weight.abs().pow(order).sum(-1) ** (1 / order)
     torch.testing.assert_close(norms, torch.ones(4, dtype=F64), rtol=0, atol=1e-6)
@@ -76,7 +76,7 @@ def test_shape_and_dtype_stay(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", BY_HAND)
-def test_gradient(kind):
+def test_gradients_are_those_of_finite_differences(kind):
     torch.manual_seed(0)
     weight = torch.randn(2, 3, 5, dtype=F64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda w: ops.normalize_kernel(w, kind), weight)
@@ -100,7 +100,7 @@ def test_small_half_precision_weights_keep_their_norm():
 
 
 @pytest.mark.parametrize("kind", BY_HAND)
-def test_one_graph(kind):
+def test_it_compiles_into_one_graph(kind):
     torch.compiler.reset()  # ten kinds are more recompilations than one function is granted
     graph = torch.compile(ops.normalize_kernel, fullgraph=True, backend="eager")
     assert torch.equal(graph(W, kind), ops.normalize_kernel(W, kind))

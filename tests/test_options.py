@@ -60,7 +60,7 @@ def test_each_number_is_checked_before_anything_is_read(words, option, kind, cap
         assert f"argument {option}" in error and "must be a" in error
 
 
-def test_there_are_many_numbers():
+def test_enough_options_take_numbers():
     assert len(list(numeric())) > 20
 
 

@@ -191,7 +191,7 @@ def test_a_training_that_needs_too_much_memory(yaml, tmp_path):
     assert "lower train.batch_tokens (now 400)" in line
 
 
-def test_half_of_what_torchrun_sets(yaml, tmp_path, monkeypatch, capsys):
+def test_missing_variables_of_torchrun_are_named(yaml, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "of another program")
     monkeypatch.setenv("MASTER_PORT", "1")
     assert cli.main(["train", str(yaml), "--run", str(tmp_path / "run")]) == 2
@@ -201,7 +201,7 @@ def test_half_of_what_torchrun_sets(yaml, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_version(capsys):
+def test_the_version_is_printed(capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["--version"])
     assert end.value.code == 0

@@ -55,7 +55,7 @@ def two():
     processes.stop()
 
 
-def test_runs_on_as_many_as_asked(two):
+def test_a_function_runs_in_as_many_processes_as_asked(two):
     assert two.run(2, summed, 3.0) == [(0, 2, [13.0]), (1, 2, [13.0])]
     assert two.run(1, summed, 3.0) == [(0, 1, [10.0])]
     with pytest.raises(ValueError, match="size 3: these are 2 processes"):
@@ -72,7 +72,7 @@ def test_says_which_rank_failed_and_goes_on(two):
     assert two.children == before
 
 
-def test_a_dead_process_and_one_that_does_not_end(two):
+def test_a_process_that_dies_or_hangs_is_reported(two):
     with pytest.raises(RuntimeError, match="process 1 of 2 died"):
         two.run(2, leaves)
     assert not two.children

@@ -64,12 +64,12 @@ def refused(recipe: str, override: str) -> str:
     return str(error.value)
 
 
-def test_there_are_many():
+def test_enough_bounds_are_tested():
     assert len(KEYS) > 80 and len(NUMBERS) > 50
 
 
 @pytest.mark.parametrize(("recipe", "key", "kind", "limits"), NUMBERS)
-def test_numbers_out_of_range(recipe, key, kind, limits):
+def test_numbers_out_of_range_are_refused(recipe, key, kind, limits):
     """Just outside each bound, and what is no number of this kind at all."""
     wrong = ["true", ".nan", ".inf", "-.inf", "'3'", "[[1]]", "{a: 1}", "many"]
     if "ge" in limits:
@@ -82,7 +82,7 @@ def test_numbers_out_of_range(recipe, key, kind, limits):
 
 
 @pytest.mark.parametrize(("recipe", "key", "kind", "limits"), NUMBERS)
-def test_numbers_at_their_bounds(recipe, key, kind, limits):
+def test_numbers_at_their_bounds_are_accepted(recipe, key, kind, limits):
     """They pass the schema; other entries may not go with them, which is said in other words."""
     for bound, value in limits.items():
         value = value if bound in ("ge", "le") else value + (1e-3 if bound == "gt" else -1e-3)
@@ -93,7 +93,7 @@ def test_numbers_at_their_bounds(recipe, key, kind, limits):
 
 
 @pytest.mark.parametrize(("recipe", "key", "schema"), [k for k in KEYS if not bounds(k[2])])
-def test_what_is_no_number_refuses_numbers(recipe, key, schema):
+def test_settings_that_are_not_numbers_refuse_numbers(recipe, key, schema):
     for value in ("7", ".nan", "[1]", HUGE):
         assert key.rpartition(".")[0] in refused(recipe, f"{key}={value}")
 

@@ -69,13 +69,13 @@ def count_parameters(recipe: Recipe) -> int:
         return sum(parameter.numel() for parameter in build(recipe.model).parameters())
 
 
-def test_names():
+def test_every_recorded_recipe_is_still_there():
     assert sorted(recipe_names()) == sorted(n for r in RECORD["recipes"] for n in names_today(r))
     assert set(ablation_rows()) == set(RECORD["ablations"])
 
 
 @pytest.mark.parametrize("name", RECORD["recipes"])
-def test_recipe(name):
+def test_a_recipe_is_the_recorded_one(name):
     recipes = [config.load_recipe(today) for today in names_today(name)]
     published = [asdict(row) for recipe in recipes for row in recipe.published]
     for recipe in recipes:
@@ -84,7 +84,7 @@ def test_recipe(name):
 
 
 @pytest.mark.parametrize("name", RECORD["ablations"])
-def test_ablation_row(name):
+def test_an_ablation_row_is_the_recorded_one(name):
     table, row = ablation_rows()[name]
     recipe = config.load_row(table, row)
     today = {

@@ -167,7 +167,7 @@ def continued(trained, text, **options):
     return trained.task.continue_text(trained.model, trained.vocabularies, text, **options)
 
 
-def test_generate(language, tmp_path, capsys):
+def test_generate_repeats_its_samples_with_a_seed(language, tmp_path, capsys):
     run = tmp_path / "run"
     train(language, run)
     command = ["generate", str(run), "--prompt", "twenty one", "--samples", "3"]

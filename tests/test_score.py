@@ -201,7 +201,7 @@ def test_lead_of_package_descriptions():
     assert [f"{score.value:.1f}" for score in scores] == ["34.2", "15.7", "29.5"]
 
 
-def test_report():
+def test_report_has_a_line_for_each_score():
     plain = report(HYPOTHESES, REFERENCES).splitlines()
     assert [line.split(" = ")[0] for line in plain[::2]] == ["BLEU", "chrF2"]
     score = bleu(HYPOTHESES, REFERENCES, bootstrap=1000)

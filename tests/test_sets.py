@@ -323,7 +323,7 @@ def test_an_unknown_name_gets_a_hint(tmp_path):
     assert "did you mean wikitext-103?" in build_fails(tmp_path, tmp_path / "out", "wikitext103")
 
 
-def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_in_one_line(tmp_path, monkeypatch):
     talks(tmp_path / "raw", numbered(30))
 
     def full(*_):

@@ -103,7 +103,7 @@ def test_duc_has_four_references(tmp_path):
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_nothing_there_names_the_file_and_the_remedy(tmp_path, name):
+def test_a_missing_raw_file_is_reported_with_the_remedy(tmp_path, name):
     if name == "wmt17-zh-en":
         pytest.importorskip("jieba")
     with pytest.raises(UserError, match=f"dynconv data fetch {name}.*--from DIR"):
@@ -114,7 +114,7 @@ def test_every_set_counts_the_lines_of_its_test():
     assert all(RAW[name].sentences["test"] for name in RAW if name != "billion-word")
 
 
-def test_duc_2004_has_a_test_alone(tmp_path, monkeypatch, capsys):
+def test_duc_2004_has_only_a_test_split(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     put(tmp_path, "raw/input.txt", "a first sentence")
     for number in range(4):

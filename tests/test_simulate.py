@@ -246,7 +246,7 @@ def test_vectors_in_dynamic_shared_memory(bad):
 
 
 @pytest.mark.parametrize("threads", [1, 3], indirect=True)
-def test_the_fault_of_one_block_is_the_launch_s(bad, threads):
+def test_a_fault_in_one_block_fails_the_launch(bad, threads):
     text = fault(bad, "one_block", 9, (4, 2), grid=(1, 5, 1), shared_mem=36)
     assert text.startswith("one_block, block (0, 2, 0): thread (0, 0, 0) ")
 
@@ -282,7 +282,7 @@ X = np.zeros(4, np.float32)
         *((3, value, "<class ") for value in (4, 4.0, X, None)),
     ],
 )
-def test_arguments_are_the_kernel_s(good, position, value, words):
+def test_arguments_must_be_those_of_the_kernel(good, position, value, words):
     saxpy, arguments = (
         good.get_function("saxpy<float>"),
         [np.float32(1), at(X), at(X), np.uint32(4)],

@@ -134,7 +134,7 @@ def test_runner_stores_outputs_and_writes_the_same_bytes_again(lesson):
     assert stored.read_bytes() == first
 
 
-def test_run_takes_what_has_changed_or_is_named(lesson, monkeypatch):
+def test_run_takes_lessons_that_changed_or_are_named(lesson, monkeypatch):
     ran = []
     monkeypatch.setattr(runner, "checkout", lambda: lesson.parents[1])
     monkeypatch.setattr(
@@ -215,7 +215,7 @@ def test_the_runner_names_the_package_that_is_missing(monkeypatch):
 
 
 @pytest.mark.parametrize("tool", [runner, book])
-def test_a_tool_of_an_installed_package_asks_for_the_checkout(tool, monkeypatch, tmp_path):
+def test_lesson_tools_outside_a_checkout_ask_for_one(tool, monkeypatch, tmp_path):
     monkeypatch.setattr("dynconv.paths.PACKAGE", tmp_path / "dynconv")
     with pytest.raises(SystemExit, match=f"^dynconv: no lessons .* in {tmp_path}: .*; clone .*$"):
         run_tool(tool.main)

@@ -18,7 +18,7 @@ def test_every_pair_once_under_the_budget(seed):
     assert max(sizes) <= 100
 
 
-def test_batches_are_a_function_of_seed_alone():
+def test_batches_depend_only_on_the_seed():
     first, again, later, other = (
         [batch.tolist() for batch in buckets(LENGTHS, 100, seed=seed)]
         for seed in [(1, 2), (1, 2), (1, 3), (2, 2)]
@@ -35,7 +35,7 @@ def test_buckets_waste_little():
     assert sum(map(sum, targets)) / padded > 0.9
 
 
-def test_collate():
+def test_collate_pads_and_shifts():
     batch = collate([([5, 6], [7]), ([5], [8, 9])])
     assert batch.source.tolist() == [[5, 6, EOS], [5, EOS, PAD]]
     assert batch.prefix.tolist() == [[EOS, 7, PAD], [EOS, 8, 9]]

@@ -199,7 +199,7 @@ def test_a_training_split_of_blank_pairs(tmp_path, bpe):
     assert not list(tmp_path.glob("out*"))
 
 
-def test_what_is_at_the_place_stays(corpus, out, tmp_path):
+def test_what_is_already_there_stays(corpus, out, tmp_path):
     with pytest.raises(UserError, match="a prepared corpus is there: remove it, or give another"):
         prepare(str(corpus), "de", "en", TYPES, out)
     with pytest.raises(UserError, match="something else is there: give another --out"):

@@ -127,7 +127,7 @@ def test_the_codes_of_iwslt_14_give_its_real_files(split, language):
     assert [vocabulary.decode(line) for line in ids] == text
 
 
-def test_the_text_s_own_unknown_word_is_ours():
+def test_an_unknown_word_in_the_text_is_the_vocabulary_s():
     """WikiText and Gigaword have it; counted as a word it would take a second id."""
     vocabulary = Vocabulary.learn(["a <unk> b", "<unk> <unk> a"], 5, "words")
     assert vocabulary.encode(["b <unk> c"]) == [[4, UNK, UNK]]

@@ -258,7 +258,7 @@ def test_one_array_for_two_arguments_and_none():
     assert len(nothing) == 0 and traffic(nothing) == {}
 
 
-def test_what_cannot_be_traced_is_an_error_of_one_line():
+def test_what_cannot_be_traced_is_reported_in_one_line():
     x, n = np.ones((4, 4), np.float32), np.int32(4)
 
     def refused(error, words, *args, code=KERNELS, name="copy<float>", **more):

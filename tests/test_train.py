@@ -90,7 +90,7 @@ def gradients(model, work: UpdateBatches, precision: str = "float32") -> list[to
     return [p.grad for p in model.parameters()]
 
 
-def test_the_loss_is_smoothed_in_train_mode_alone(recipe):
+def test_the_loss_is_smoothed_only_in_train_mode(recipe):
     """Validation and the search for the best checkpoint compare the plain cross-entropy."""
     model, batch = build(replace(recipe.model, dropout=0.0)), collate([([5, 6], [7, 8])])
     plain = replace(recipe, train=replace(recipe.train, label_smoothing=0.0))
@@ -276,7 +276,7 @@ def test_a_plateau_treats_nan_as_the_worst_loss():
     assert ends_early(config, found) and not ends_early(config, found[:-1])
 
 
-def test_nesterov_s_gradient_by_hand():
+def test_nesterov_gradient_by_hand():
     model = torch.nn.Linear(1, 1, bias=False)
     torch.nn.init.ones_(model.weight)
     config = TrainConfig(optimizer="nag", momentum=0.9, lr=0.1, warmup=0)
@@ -308,7 +308,7 @@ def test_a_loss_that_is_not_finite_is_reported(recipe, tmp_path):
         train(replace(recipe, train=config), tmp_path)
 
 
-def test_it_learns(recipe, tmp_path):
+def test_a_small_model_learns_to_translate_numbers(recipe, tmp_path):
     config = replace(
         recipe.train, updates=400, lr=5e-3, warmup=40, schedule="cosine", validate_every=400
     )

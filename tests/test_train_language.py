@@ -113,7 +113,7 @@ def test_resuming_changes_nothing(language, tmp_path):
     assert all((a[name] == b[name]).all() for name in a)
 
 
-def test_a_model_that_diverges_has_a_perplexity_beyond_all_numbers():
+def test_a_model_that_diverges_has_infinite_perplexity():
     assert "perplexity inf" in str(Validation(1e4, -1e4, "perplexity"))
 
 
@@ -124,14 +124,14 @@ def test_a_model_that_diverges_has_a_perplexity_beyond_all_numbers():
         ({"data": DataConfig()}, "a language model has data.source: null"),
     ],
 )
-def test_sections_that_contradict_each_other(language, changes, words):
+def test_contradicting_settings_are_reported(language, changes, words):
     with pytest.raises(ValueError, match=words):
         replace(language, **changes)
     with pytest.raises(ValueError, match="label_smoothing 0.1 must be 0"):
         replace(language, train=replace(language.train, label_smoothing=0.1))
 
 
-def test_words_that_training_never_showed(text):
+def test_words_never_seen_in_training_are_unknown(text):
     vocabulary = Vocabulary.learn((text / "train.txt").read_text().splitlines(), WORDS, "words")
     assert vocabulary.decode(vocabulary.encode(["one hundred two"])[0]) == "one <unk> two"
     with pytest.raises(UserError, match="yields 13 types, not 14: give 13 as"):

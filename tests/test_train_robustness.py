@@ -155,7 +155,7 @@ def test_what_a_line_of_the_log_tells(recipe, tmp_path):
     assert 0 < first["overhead"] < 10
 
 
-def test_the_time_left(monkeypatch):
+def test_the_time_left_is_estimated(monkeypatch):
     """0.1 s for data and 0.9 s for an update, ten slow ones first; 8 s a validation, 2 s a save."""
     now = 0.0
     monkeypatch.setattr(watch.time, "perf_counter", lambda: now)
@@ -221,7 +221,7 @@ def test_a_full_gpu_is_reported(recipe, tmp_path, monkeypatch):
         train(recipe, tmp_path)
 
 
-def test_gradients_are_exchanged_with_the_last_batch_alone(recipe, pairs):
+def test_gradients_are_exchanged_only_with_the_last_batch(recipe, pairs):
     """no_sync encloses forward and backward of all others."""
 
     class Wrapped(torch.nn.Module):

@@ -49,7 +49,7 @@ def test_read_dictionary(tmp_path):
         ("a\tb\na\tc\n", "line 2: 'a' has an entry already"),
     ],
 )
-def test_a_dictionary_that_is_none(text, problem, tmp_path):
+def test_a_file_that_is_no_dictionary(text, problem, tmp_path):
     path = tmp_path / "words.tsv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=problem):
