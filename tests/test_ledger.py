@@ -77,6 +77,9 @@ def test_its_command_is_there(line):
     program, *arguments = words
     if program == "make":
         assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif program == "joeynmt":
+        text = (ROOT / arguments[1]).read_text(encoding="utf-8")
+        assert f'joeynmt_version: "{ledger.read("joeynmt")["versions"]["joeynmt"]}"' in text
     elif line == "pytest -m gpu":
         assert '"gpu: needs an NVIDIA GPU' in (ROOT / "pyproject.toml").read_text()
     elif program == "pytest":
