@@ -230,7 +230,7 @@ WRONG = {
         (strided("0 <= s && ", ""), r"out\[0, 0, 0\] is NaN"),
         (strided(" && s < T", ""), r"out\[0, 0, 7\] is NaN"),
         (strided(*REPEATED), "T = 8.* right where no tap leaves"),
-        (strided("c * K + j", "c * K + K - 1 - j"), "the order of a mirror"),
+        (strided("c * K + j", "c * K + K - 1 - j"), "the taps are reversed"),
         (strided("j - pad", "j - (K - 1 - pad)"), "pad counts zeros before position 0"),
         (strided("weight[c * K", "weight[0 * K"), "every channel has its own K weights"),
         (strided("weight[c * K + j]", "weight[j * C + c]"), r"; weight is \(C, K\): the taps"),

@@ -192,7 +192,7 @@ def depthwise(x: Tensor, weight: Tensor, pad: int) -> Tensor:
 def depthwise_faults(x: Tensor, weight: Tensor, pad: int) -> Iterator:
     """Yield what common mistakes return."""
     (B, C, T), K = x.shape, weight.shape[1]
-    yield "the taps are in the order of a mirror", depthwise(x, weight.flip(1), pad)
+    yield "the taps are reversed", depthwise(x, weight.flip(1), pad)
     zeros = "pad counts zeros before position 0, not after the end"
     yield zeros, depthwise(x, weight, K - 1 - pad)
     rows = "weight is (C, K): the taps of a channel lie side by side"
