@@ -418,6 +418,8 @@ def test_a_causal_window_has_one_edge(page):
 
 def test_a_beam_grows_by_keyboard(page):
     figure, line, slider = second(page, "beam-growth")
+    assert line.text_content().startswith("step 1: goes on with"), "it opens on its first step"
+    slider.press("End")
     best = "finished 2, the best “<b> past” with score -0.50"
     assert line.text_content() == f"step 3: nothing goes on; {best}"
     faint = figure.locator("g[data-kept=false] text:first-child")

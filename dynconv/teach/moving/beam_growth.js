@@ -2,7 +2,7 @@
 class BeamGrowth extends Moving {
   controls() {
     const last = Math.max(...this.data.record.map(([words]) => words.length));
-    return slider("t", "step", 0, last, 1, last);
+    return slider("t", "step", 0, last, 1, 1);
   }
   connectedCallback() {
     const key = words => JSON.stringify(words), leaves = { n: 0 };
