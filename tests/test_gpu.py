@@ -7,13 +7,25 @@ compute-sanitizer --tool racecheck python -m pytest -m gpu -k "exact and 64 and 
 
 import pytest
 import torch
-from operators import F16, F32, F64, HALF, assert_exact, call, case, expected, graph
+from operators import (
+    F16,
+    F32,
+    F64,
+    HALF,
+    assert_exact,
+    call,
+    case,
+    expected,
+    graph,
+    operators_with,
+)
 from torch import nn
 
 from dynconv import ops
 from dynconv.kernels.cuda import build
 from dynconv.layers import DynamicConv, LightConv, TaLKConv
-from dynconv.ops.registry import OPERATORS
+
+OPERATORS = operators_with("cuda")
 
 pytestmark = [
     pytest.mark.gpu,

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import gpu_record
+from operators import operators_with
 
 from dynconv import ops, paths
 from dynconv.errors import UserError
@@ -305,7 +306,7 @@ def test_what_the_kernels_do_not_take(x, words, monkeypatch):
         raise AssertionError(build.why_unsupported(x))
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", operators_with("cuda"))
 def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypatch):
     monkeypatch.setattr(build, "why_unavailable", lambda: None)
     monkeypatch.setattr(build, "tested_architectures", lambda: {"sm_90": True})

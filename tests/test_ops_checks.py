@@ -3,7 +3,14 @@
 import pytest
 import torch
 
-from dynconv.ops.checks import check_conv, check_sequence, check_talk
+from dynconv.ops.checks import (
+    check_conv,
+    check_retention,
+    check_selective,
+    check_sequence,
+    check_ssm,
+    check_talk,
+)
 
 HALF, F32, F64 = torch.bfloat16, torch.float32, torch.float64
 X = torch.zeros(2, 5, 6)
@@ -31,6 +38,8 @@ BAD_X = [
 def test_every_operator_refuses_a_bad_sequence(x, error, words):
     refused(error, words, check_sequence, x)
     refused(error, words, check_talk, x, OFFSETS, OFFSETS, 2, 2)
+    refused(error, words, check_ssm, x, DT, Z, Z)
+    refused(error, words, check_selective, x, x, A, WRITE, WRITE)
     for axes, shape in KERNELS.items():
         refused(error, words, check_conv, x, torch.zeros(shape), 1, axes)
 
@@ -131,6 +140,71 @@ def test_offsets_and_reaches(left, right, max_left, max_right, words):
 def test_offsets_of_two_dtypes():
     words = "left is torch.float32, right torch.bfloat16: cast one"
     refused(TypeError, words, check_talk, X.to(HALF), OFFSETS, OFFSETS.to(HALF), 2, 2)
+
+
+DT, A, WRITE, GAMMA = torch.zeros(6), torch.zeros(6, 4), torch.zeros(2, 5, 4), torch.zeros(3)
+Z = A.to(torch.complex64)
+
+
+def test_good_states_pass():
+    check_ssm(X, DT, Z, Z)
+    check_ssm(X.to(HALF), DT, Z, Z)
+    check_ssm(X.double(), DT.double(), Z.to(torch.complex128), Z.to(torch.complex128))
+    check_retention(X.to(HALF), X.to(HALF), X.to(HALF), GAMMA)
+    check_selective(X.to(HALF), X.to(HALF), A, WRITE.to(HALF), WRITE.to(HALF))
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "check", "arguments"),
+    [
+        (TypeError, "A torch.float32: cast A to torch.complex64", check_ssm, (X, DT, A, Z)),
+        (
+            TypeError,
+            "dt torch.bfloat16: cast dt to torch.float32",
+            check_ssm,
+            (X, DT.to(HALF), Z, Z),
+        ),
+        (
+            ValueError,
+            r"dt \(5,\) does not fit: \(channels,\) is \(6\)",
+            check_ssm,
+            (X, DT[:5], Z, Z),
+        ),
+        (ValueError, r"A \(5, 4\) does not fit x .* A is \(6, N\)", check_ssm, (X, DT, Z[:5], Z)),
+        (ValueError, r"A \(6, 0\) does not fit", check_ssm, (X, DT, Z[:, :0], Z)),
+        (ValueError, r"C \(6, 3\) does not fit: .* is \(6, 4\)", check_ssm, (X, DT, Z, Z[:, :3])),
+        (ValueError, r"k \(2, 4, 6\) does not fit", check_retention, (X, X[:, :4], X, GAMMA)),
+        (
+            TypeError,
+            "q is torch.float32, v torch.bfloat16",
+            check_retention,
+            (X, X, X.to(HALF), GAMMA),
+        ),
+        (ValueError, "4 heads do not divide 6", check_retention, (X, X, X, torch.zeros(4))),
+        (
+            ValueError,
+            r"gamma \(1, 3\) does not fit: it is",
+            check_retention,
+            (X, X, X, GAMMA[None]),
+        ),
+        (
+            ValueError,
+            r"B \(2, 4, 4\) does not fit",
+            check_selective,
+            (X, X, A, WRITE[:, :4], WRITE),
+        ),
+        (
+            ValueError,
+            r"dt \(2, 5, 5\) does not fit",
+            check_selective,
+            (X, X[..., :5], A, WRITE, WRITE),
+        ),
+        (TypeError, "C torch.float64: cast", check_selective, (X, X, A, WRITE, WRITE.double())),
+        (ValueError, "C on meta: move", check_selective, (X, X, A, WRITE, WRITE.to("meta"))),
+    ],
+)
+def test_states_must_fit(error, words, check, arguments):
+    refused(error, words, check, *arguments)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -6,16 +6,22 @@ from dynconv.ops.dynamicconv import dynamic_conv
 from dynconv.ops.lightconv import light_conv
 from dynconv.ops.normalize import normalize_kernel
 from dynconv.ops.registry import implementations
+from dynconv.ops.retnet import retention
+from dynconv.ops.selective import selective_scan
 from dynconv.ops.softmaxconv import dynamic_conv_softmax
+from dynconv.ops.ssm import diagonal_ssm
 from dynconv.ops.talk import talk_conv
 
 __all__ = [
     "cumulative_mean",
     "depthwise_conv",
+    "diagonal_ssm",
     "dynamic_conv",
     "dynamic_conv_softmax",
     "implementations",
     "light_conv",
     "normalize_kernel",
+    "retention",
+    "selective_scan",
     "talk_conv",
 ]

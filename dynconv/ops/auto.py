@@ -65,6 +65,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "dynamic_conv_softmax": (Rule("separate"),),
     "talk_conv": (Rule("window", max_T=10), Rule("blocked")),
     "cumulative_mean": (Rule("blocked"),),
+    "diagonal_ssm": (Rule("direct", max_T=256), Rule("fft")),
+    "retention": (Rule("parallel", max_T=64), Rule("chunked")),
+    "selective_scan": (Rule("in_place"),),
 }
 """the PyTorch implementation of each operator: the first rule that allows T and K"""
 

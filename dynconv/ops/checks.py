@@ -1,5 +1,6 @@
 """Checks the arguments of the operators: their shapes, dtypes and devices, but not their values."""
 
+import torch
 from torch import Tensor
 
 from dynconv.kernels.dtypes import accumulator
@@ -90,3 +91,65 @@ def check_talk(
         require_same_dtype("left", left, "right", right)
         if right.shape[2] != left.shape[2]:
             raise ValueError(f"left has {left.shape[2]} heads, right {right.shape[2]}: give both H")
+
+
+def require_shape(name: str, tensor: Tensor, axes: str, *sizes: int) -> None:
+    """Raise ValueError unless a tensor has these sizes; `axes` names them."""
+    if tensor.shape != sizes:
+        expected = ", ".join(map(str, sizes))
+        raise ValueError(f"{name} {tuple(tensor.shape)} does not fit: {axes} is ({expected}) here")
+
+
+def require_sums_dtype(name: str, tensor: Tensor, x: Tensor, dtype: torch.dtype) -> None:
+    """Raise unless a tensor is in the dtype of sums for x, and on its device."""
+    require_same_device("x", x, name, tensor)
+    if tensor.dtype != dtype:
+        raise TypeError(f"x is {x.dtype}, {name} {tensor.dtype}: cast {name} to {dtype}")
+
+
+def require_states(name: str, tensor: Tensor, x: Tensor) -> int:
+    """Return N of a tensor (channels, N). Raises ValueError unless it fits x and N is positive."""
+    channels = x.shape[2]
+    if tensor.dim() != 2 or tensor.shape[0] != channels or tensor.shape[1] == 0:
+        raise ValueError(
+            f"{name} {tuple(tensor.shape)} does not fit x {tuple(x.shape)}: {name} is "
+            f"({channels}, N) here, with N at least 1"
+        )
+    return tensor.shape[1]
+
+
+def check_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> None:
+    """Raise unless x (B, T, channels), dt (channels,), A and C (channels, N) fit together."""
+    check_sequence(x)
+    wide = accumulator(x.dtype)
+    require_sums_dtype("dt", dt, x, wide)
+    for name, tensor in (("A", A), ("C", C)):
+        require_sums_dtype(name, tensor, x, wide.to_complex())
+    require_shape("dt", dt, "(channels,)", x.shape[2])
+    require_shape("C", C, "(channels, N)", x.shape[2], require_states("A", A, x))
+
+
+def check_retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> None:
+    """Raise unless q, k and v (B, T, C) and the decays gamma (H,) fit together."""
+    check_sequence(q)
+    for name, tensor in (("k", k), ("v", v)):
+        require_same_device("q", q, name, tensor)
+        require_same_dtype("q", q, name, tensor)
+        require_shape(name, tensor, "(B, T, C)", *q.shape)
+    require_sums_dtype("gamma", gamma, q, accumulator(q.dtype))
+    if gamma.dim() != 1:
+        raise ValueError(f"gamma {tuple(gamma.shape)} does not fit: it is (H,)")
+    require_heads(len(gamma), q.shape[2])
+
+
+def check_selective(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> None:
+    """Raise unless x, dt (batch, T, channels), A (channels, N), B, C (batch, T, N) fit together."""
+    check_sequence(x)
+    for name, tensor in (("dt", dt), ("B", B), ("C", C)):
+        require_same_device("x", x, name, tensor)
+        require_same_dtype("x", x, name, tensor)
+    require_sums_dtype("A", A, x, accumulator(x.dtype))
+    N = require_states("A", A, x)
+    require_shape("dt", dt, "(batch, T, channels)", *x.shape)
+    for name, tensor in (("B", B), ("C", C)):
+        require_shape(name, tensor, "(batch, T, N)", *x.shape[:2], N)

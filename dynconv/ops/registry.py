@@ -1,6 +1,16 @@
 """Lists the operators and the implementations of each."""
 
-from dynconv.ops import average, depthwise, dynamicconv, lightconv, softmaxconv, talk
+from dynconv.ops import (
+    average,
+    depthwise,
+    dynamicconv,
+    lightconv,
+    retnet,
+    selective,
+    softmaxconv,
+    ssm,
+    talk,
+)
 from dynconv.ops.auto import BACKENDS
 
 OPERATORS = {
@@ -10,6 +20,9 @@ OPERATORS = {
     "dynamic_conv_softmax": softmaxconv.IMPLEMENTATIONS,
     "talk_conv": talk.IMPLEMENTATIONS,
     "cumulative_mean": average.IMPLEMENTATIONS,
+    "diagonal_ssm": ssm.IMPLEMENTATIONS,
+    "retention": retnet.IMPLEMENTATIONS,
+    "selective_scan": selective.IMPLEMENTATIONS,
 }
 
 

@@ -13,6 +13,7 @@ from dynconv.ops.shapes import split_heads
 
 POSITIONS = 10_000  # limit per batch of Table 6, except in its last column of 100,000
 SEEDED = "dynamic_conv_softmax"  # the operator with DropConnect: its kernels take a seed
+STATES = 16  # numbers that a state-space model keeps of each channel
 
 
 class Shape(NamedTuple):
@@ -73,15 +74,26 @@ class Case(NamedTuple):
         if self.operator == "talk_conv":
             # in half precision an offset could not place the edge of a window
             return [x, *[((B, T, H), accumulator(self.dtype))] * 2]
+        wide, N = accumulator(self.dtype), STATES
+        if self.operator == "diagonal_ssm":
+            return [x, ((C,), wide), *[((C, N), wide.to_complex())] * 2]
+        if self.operator == "retention":
+            return [x, x, x, ((H,), wide)]
+        if self.operator == "selective_scan":
+            return [x, x, ((C, N), wide), *[((B, T, N), self.dtype)] * 2]
         kernels = {"depthwise_conv": [(C, K)], "light_conv": [(H, K)], "cumulative_mean": []}
         return [x, *((size, self.dtype) for size in kernels.get(self.operator, [(B, T, H, K)]))]
 
     def options(self) -> dict[str, int]:
         """Return the keyword arguments that centre the operator's window on each position."""
-        if self.operator == "cumulative_mean":
+        if self.operator in ("cumulative_mean", *CAUSAL):
             return {}
         names = ("max_left", "max_right") if self.operator == "talk_conv" else ("pad_left",)
         return dict.fromkeys(names, self.K // 2)
+
+
+CAUSAL = ("diagonal_ssm", "retention", "selective_scan")
+"""operators with a state in place of a window"""
 
 
 def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
@@ -100,9 +112,17 @@ def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor
             # jumps, and rounding would decide which side of the jump an implementation sees.
             edge = torch.randint(reach, size, **options) + 0.25 + 0.5 * torch.rand(size, **options)
             inputs.append((edge / reach).to(dtype))
+        elif case.operator in CAUSAL:
+            inputs.append(torch.randn(size, **options).to(dtype))
         else:
             logits = torch.randn(size, **options)
             inputs.append((logits if case.operator == SEEDED else logits.softmax(-1)).to(dtype))
+    if case.operator == "diagonal_ssm":  # states that fade, at the pace of S4D's initialisation
+        inputs[1], inputs[2] = inputs[1].sigmoid() / 10, -0.5 + 10j * inputs[2].real
+    elif case.operator == "retention":
+        inputs[3] = 1 - inputs[3].sigmoid() / 10
+    elif case.operator == "selective_scan":
+        inputs[1], inputs[2] = inputs[1].sigmoid() / 10, -inputs[2].exp()
     return inputs, g, torch.randint(2**63 - 1, (1,), **options)
 
 
