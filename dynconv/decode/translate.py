@@ -17,6 +17,8 @@ from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
 from dynconv.text import Vocabularies, buckets, pad
 
+DIVERGED = "the model's outputs are not finite: it has diverged in training"
+
 
 def translate(
     model: nn.Module,
@@ -71,7 +73,7 @@ def translate(
             source, pad_mask = (x.to(device) for x in pad([sources[i] for i in chosen], after=1))
             hypotheses = search(source, pad_mask)
             if not all(hypotheses):
-                raise UserError("the model's outputs are not finite: it has diverged in training")
+                raise UserError(DIVERGED)
             outputs = [best.tokens for best, *_ in hypotheses]
             attention = source_attention(model, source, pad_mask, outputs) if words else None
             for row, (i, ids) in enumerate(zip(chosen, outputs, strict=True)):

@@ -11,6 +11,17 @@ from dynconv.kernels.cpu import build as native
 from dynconv.kernels.layout import NARROW
 
 
+def step_mix_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+    """Evaluate the equation one row and one tap at a time: the oracle."""
+    rows = []
+    for n in range(len(at)):
+        row = torch.zeros_like(past[0, 0]).view(weight.shape[1], -1)  # (H, R)
+        for j in range(len(past)):
+            row = row + weight[n, :, j, None] * past[j, at[n, j]].view_as(row)
+        rows.append(row.flatten())
+    return torch.stack(rows)
+
+
 def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     """Gather each row's window, then multiply a vector by a matrix per row and head."""
     K = weight.shape[2]

@@ -98,9 +98,13 @@ def recorded_hash(path: Path) -> str:
 
 
 def sources_hash() -> str:
-    """Return a hash of the files that decide what a GPU computes: this folder and kernels/*.py."""
+    """Return a hash of the files that decide what a GPU computes: this folder and its inputs.
+
+    What finds compilers, or caches facts about the machine, is not among them.
+    """
     key = hashlib.sha256()
-    for path in sorted([*SOURCES.glob("*.*"), *SOURCES.parent.glob("*.py")]):
+    given = (SOURCES.parent / f"{name}.py" for name in ("dtypes", "layout", "schema"))
+    for path in sorted([*SOURCES.glob("*.*"), *given]):
         key.update(path.read_text("utf-8").encode())
     return key.hexdigest()[:16]
 
