@@ -23,7 +23,7 @@ def explain_missing(module: str) -> str:
 def how_to_install(module: str) -> str:
     """Return the command that installs a module: its package, or the extra that has it.
 
-    A module that is no declared dependency belongs to one of them, so all are reinstalled.
+    A module that is not a declared dependency is part of one, so all are reinstalled.
     """
     package = _normalized(PACKAGES.get(module, module))
     extras = []

@@ -1,4 +1,4 @@
-"""Defines the sections of a recipe, and checks that they fit together."""
+"""The sections of a recipe, and the checks that they fit together."""
 
 from typing import Any, Literal, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Defines the convolutions of Wu et al. 2019: dense, depthwise, LightConv and DynamicConv.
+"""The convolutions of Wu et al. 2019: dense, depthwise, LightConv and DynamicConv.
 
 Decoding keeps the last K - 1 inputs of the convolution in a `History`.
 """
@@ -45,6 +45,7 @@ class WindowConv(nn.Module):
         return self._convolve(pad_time(zero_padding(x, pad_mask), self.kernel_size, self.pad_left))
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
         past = self.kernel_size - 1
         state = History.extend(state, x, past)

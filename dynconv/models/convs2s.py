@@ -1,4 +1,4 @@
-"""Defines ConvS2S, a convolutional encoder-decoder (Gehring et al. 2017, section 3)."""
+"""ConvS2S, a convolutional encoder-decoder (Gehring et al. 2017, section 3)."""
 
 from __future__ import annotations
 
@@ -153,7 +153,13 @@ class ConvS2S(nn.Module):
         """Return each prefix's attention (B, T, S) to the source, averaged over the layers."""
         return torch.stack(self._decode(target, memory)[1]).mean(0)
 
-    def _decode(self, target: Tensor, memory: KeyedMemory, start: int = 0, states=None):
+    def _decode(
+        self,
+        target: Tensor,
+        memory: KeyedMemory,
+        start: int = 0,
+        states: list[History | None] | None = None,
+    ) -> tuple[Tensor, list[Tensor], list]:
         """Return the hidden states, the attention of each layer and the next states."""
         g = self.target_embedding(target, start)
         hidden, attention, states = self.decoder(g, memory=memory, states=states)

@@ -1,4 +1,4 @@
-"""Helps implementations that save only their inputs for the backward pass.
+"""Gradients of implementations that save only their inputs for the backward pass.
 
 `convolve` makes a convolution differentiable, given functions for its two gradients. `blocks` and
 `diagonals` split the band matrix of a convolution into blocks of positions, so that memory stays

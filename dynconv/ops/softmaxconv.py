@@ -1,4 +1,4 @@
-"""Computes softmax, DropConnect and DynamicConv in one operator (Wu et al. 2019, section 4).
+"""Softmax, DropConnect and DynamicConv in one operator (Wu et al. 2019, section 4).
 
     weight[b, t, h, :] = softmax_K(logits[b, t, h, :]) * mask / (1 - dropout)
     out                = dynamic_conv(x, weight)

@@ -1,4 +1,4 @@
-"""Computes one decoding step of a convolution, from the last K inputs of each row:
+"""One decoding step of a convolution, from the last K inputs of each row:
 
 out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
 """

@@ -1,4 +1,4 @@
-"""Computes TaLK (Lioutas and Guo 2020, section 3), which sums a window of a different size at each
+"""TaLK (Lioutas and Guo 2020, section 3), which sums a window of a different size at each
 position.
 
 Offsets in [0, 1] place the window's edges at a_l = t - left * max_left and

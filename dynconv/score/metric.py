@@ -1,4 +1,4 @@
-"""Computes the metric that a recipe names, and the report of `dynconv score`."""
+"""The metric that a recipe names, and the report of `dynconv score`."""
 
 from collections.abc import Sequence
 from typing import Any

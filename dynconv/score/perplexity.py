@@ -1,4 +1,4 @@
-"""Computes perplexity per token and per word."""
+"""Perplexity per token and per word."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Defines the interface of a task, and the records that it returns."""
+"""The interface of a task, and the records that it returns."""
 
 import json
 import math
@@ -23,7 +23,7 @@ class HeldOut(NamedTuple):
     references: list[str]
     """the target text of each pair; empty for a language model"""
     language: str
-    """of the target"""
+    """suffix of the target's files, such as en"""
 
 
 class Validation(NamedTuple):

@@ -150,6 +150,7 @@ def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
 
 
 def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[Lines]:
+    """Yield `sample` of the rows, evenly spread over all `lines`."""
     sample = min(sample, lines)
     numbered = enumerate(_read(paths, what, lines))
     return (row for i, row in numbered if i * sample // lines < (i + 1) * sample // lines)

@@ -56,13 +56,13 @@ class PreparedCorpus:
     source_tokens: Count
     target_tokens: Count
     vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt]
-    """of both together, or of source and target"""
+    """types of both sides together, or of source and target"""
     kind: Literal["bytes", "bpe", "words"]
-    """of the vocabulary"""
+    """kind of the vocabulary"""
     dtype: Literal["uint16", "uint32"]
-    """of an id"""
+    """type of an id"""
     files: dict[str, PreparedFile]
-    """by name"""
+    """each file by its name"""
 
     @cached_property
     def tokens(self) -> np.ndarray:

@@ -76,8 +76,11 @@ class CheckpointMeta(TypedDict):
     history: NotRequired[list[ValidationRecord]]
     """missing from runs of dynconv 0.1"""
     vocabulary: str
+    """sha256 of the run's vocabulary.json"""
     text: str
+    """sha256 of the training text, train.tokens"""
     sha256: dict[str, str]
+    """by the names of the checkpoint's files"""
 
 
 class OptimizerState(TypedDict):
@@ -284,7 +287,7 @@ class Checkpoints:
                     os.replace(checkpoint.path, scratch / checkpoint.path.name)
 
     def has_average(self, updates: int) -> bool:
-        """Return whether the average is of the checkpoints of a run of so many updates."""
+        """Return whether the average was made from a run of this many updates."""
         averages = (c for c in self.readable if c.path == self.average)
         return any(average.meta["update"] == updates for average in averages)
 

@@ -1,4 +1,4 @@
-"""Defines the cases at which implementations are measured: operator, size and dtype."""
+"""The cases at which implementations are measured: operator, size and dtype."""
 
 from math import prod
 from typing import NamedTuple

@@ -111,8 +111,10 @@ def parallel_map(function: Callable, items: Iterable, what: str) -> Iterator:
 
 
 def _pool():
-    # spawn, because fork does not copy the threads of the bar and of torch. Only the parent
-    # handles Ctrl-C.
+    """Return a pool of processes, one per core, in which only the parent handles Ctrl-C.
+
+    They are spawned, because fork does not copy the threads of the bar and of torch.
+    """
     context = multiprocessing.get_context("spawn")
     return context.Pool(initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
 

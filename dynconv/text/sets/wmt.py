@@ -66,8 +66,8 @@ def wmt16_en_ro(raw: Path, out: Path) -> dict[str, int]:
 
     This is preprocess.sh of Sennrich et al. 2016b, up to 175 words and Moses's default ratio of 9.
     Romanian is the target and keeps its diacritics: remove-diacritics.py is for sources. Two
-    choices are ours, as none is published: every 100th pair goes to split valid, and there is no
-    truecasing to undo.
+    choices, about which nothing is published, are ours: every 100th pair goes to split valid, and
+    there is no truecasing to undo.
     """
     corpora = "europarl-v8.ro-en", "SETIMES.en-ro", "corpus.bt.en-ro"
     test = "newstest2016-enro"
