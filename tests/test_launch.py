@@ -399,7 +399,7 @@ def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_pat
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100")
     monkeypatch.setattr(build, "cupy", lambda: SimpleNamespace(__version__="14.2"))
-    monkeypatch.setattr(ledger, "this_device", lambda: "GPU of this test")
+    monkeypatch.setattr(ledger, "device_name", lambda: "GPU of this test")
     monkeypatch.setattr(ledger, "output_path", lambda name, output: tmp_path / f"{name}.json")
     chosen = {"markexpr": "gpu", "keyword": "", "deselect": None, "file_or_dir": [], "lf": False}
     config = SimpleNamespace(option=SimpleNamespace(**chosen | options))

@@ -46,9 +46,21 @@ class ConvBlock(nn.Module):
         self.shortcut = nn.Identity() if before == channels else normalised_linear(before, channels)
         self.residual = residual
 
-    def add(self, h: Tensor, outputs: list[Tensor]) -> Tensor:
-        """Return (h + the output `residual` layers back) sqrt(1/2)."""
-        return (h + self.shortcut(outputs[-self.residual])) * SQRT_HALF if self.residual else h
+    def forward(
+        self, h: Tensor, outputs: list[Tensor], x: Tensor, memory: KeyedMemory | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the block's output for its convolution's output h, and the attention, if any.
+
+        outputs  of the stack's input and of all blocks before: (h + the one `residual` back)
+                 sqrt(1/2)
+        x        the embeddings, which help to ask `memory`
+        """
+        weights = None
+        if self.attention is not None:
+            h, weights = self.attention(h, x, memory)
+        if self.residual:
+            h = (h + self.shortcut(outputs[-self.residual])) * SQRT_HALF
+        return h, weights
 
 
 class ConvStack(nn.Module):
@@ -99,10 +111,10 @@ class ConvStack(nn.Module):
             else:
                 h, state = block.conv.step(outputs[-1], states[i])
                 following.append(state)
-            if block.attention is not None:
-                h, weights = block.attention(h, x, memory)
+            h, weights = block(h, outputs, x, memory)
+            outputs.append(h)
+            if weights is not None:
                 attention.append(weights)
-            outputs.append(block.add(h, outputs))
         return self.leave(outputs[-1]), attention, following
 
 

@@ -1,17 +1,14 @@
 """The interface of a task, and the records that it returns."""
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
 from dynconv.config import DataConfig, Recipe
-from dynconv.files import path_inside, replace_text
 from dynconv.score import Perplexity, Score
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 
@@ -58,16 +55,6 @@ class TranslationExample(NamedTuple):
     reference: str
 
 
-def scores_name(split: str) -> str:
-    """Return the name of the file of a run directory that has the scores of a split."""
-    return f"{split}.scores.json"
-
-
-def outputs_name(split: str) -> str:
-    """Return the name of the file of a run directory that has the outputs for a split."""
-    return f"{split}.hypotheses.txt"
-
-
 @dataclass(frozen=True)
 class Evaluation:
     """The result of evaluating a run on a split of its corpus."""
@@ -82,14 +69,6 @@ class Evaluation:
     outputs: list[str] = field(default_factory=list)
     """one line per source line; empty for a language model"""
     examples: list[TranslationExample] = field(default_factory=list)
-
-    def write(self, run: Path) -> None:
-        """Write RUN/SPLIT.scores.json, and RUN/SPLIT.hypotheses.txt where there are outputs."""
-        if self.outputs:
-            text = "".join(f"{line}\n" for line in self.outputs)
-            replace_text(path_inside(run, outputs_name(self.split)), text)
-        scores = json.dumps(self.numbers, indent=1)
-        replace_text(path_inside(run, scores_name(self.split)), scores)
 
 
 class Task(ABC):
