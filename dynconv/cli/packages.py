@@ -35,7 +35,8 @@ def how_to_install(module: str) -> str:
                 return f"pip install {name}"
             extras.append(extra[1])
     if extras:  # a wheel's `test` also lists what is in the extras that it includes
-        return f"pip install 'dynconv[{min(extras, key='test'.__eq__)}]'"
+        extra = next((name for name in extras if name != "test"), "test")
+        return f"pip install 'dynconv[{extra}]'"
     return "pip install --force-reinstall dynconv"
 
 

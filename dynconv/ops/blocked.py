@@ -18,7 +18,8 @@ class Trilinear(torch.autograd.Function):
 
     The sum is linear in g, in weight and in x. Its derivative with respect to g is the convolution,
     and its derivatives with respect to weight and x are the gradients. Each of these three maps is
-    therefore differentiated by the other two, to any order.
+    therefore differentiated by the other two, to any order. `dynconv.kernels.schema` says
+    the same for the compiled kernels.
     """
 
     @staticmethod

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dynconv.config import DataConfig, Recipe
 from dynconv.score import Perplexity, Score
+from dynconv.score.perplexity import bounded_exp
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 
 
@@ -42,8 +43,8 @@ class Validation(NamedTuple):
 
     def __str__(self) -> str:
         if self.metric == "perplexity":
-            per_token = Perplexity(self.loss, 1, 1).per_token
-            return f"validation loss {self.loss:.3f}, perplexity {per_token:.2f} per token"
+            perplexity = bounded_exp(self.loss)
+            return f"validation loss {self.loss:.3f}, perplexity {perplexity:.2f} per token"
         return f"validation loss {self.loss:.3f}, {self.metric} {self.score:.2f}"
 
 

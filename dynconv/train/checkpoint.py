@@ -42,6 +42,7 @@ from dynconv.files import (
     sync,
     write_through,
 )
+from dynconv.kernels.dtypes import dtype_name
 from dynconv.tasks import Validation
 from dynconv.train.legacy import history_in_log
 from dynconv.train.log import read_log
@@ -350,7 +351,7 @@ def shape_and_dtype(value: Any) -> str:
     """Return the shape and dtype of a tensor, `(3, 4) float32`; the type of any other value."""
     if not isinstance(value, Tensor):
         return "missing" if value is None else type(value).__name__
-    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    return f"{tuple(value.shape)} {dtype_name(value.dtype)}"
 
 
 def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from torch import Tensor
 from dynconv.errors import UserError
 from dynconv.kernels.constant import constant
 from dynconv.kernels.cuda.launches import CUDA_TYPES, SOURCES
+from dynconv.kernels.dtypes import dtype_name
 from dynconv.paths import data_places
 
 
@@ -63,7 +64,7 @@ def why_unsupported(x: Tensor) -> str:
         return reason
     if x.device.type != "cuda":
         return f"x is on {x.device}, the CUDA kernels run on a GPU: move it with .cuda()"
-    names = ", ".join(str(dtype).removeprefix("torch.") for dtype in CUDA_TYPES)
+    names = ", ".join(dtype_name(dtype) for dtype in CUDA_TYPES)
     return f"x is {x.dtype}, the CUDA kernels take {names}: cast it, or choose another impl"
 
 

@@ -4,7 +4,7 @@ from functools import partial
 from hashlib import sha1
 from pathlib import Path
 
-from dynconv.text.corpus import Lines, stream_lines, stream_parallel
+from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import tokenize
 from dynconv.text.sets.steps import MissingRawFile, find_raw, parallel_map, write_splits
 
@@ -64,7 +64,7 @@ def duc_2004(raw: Path, out: Path) -> dict[str, int]:
     return write_splits(out, suffixes, (("test", row) for row in rows))
 
 
-def _story(url: str, folders: list[Path]) -> Lines:
+def _story(url: str, folders: list[Path]) -> Row:
     """Read article and highlights of a .story file, whose name is the hash of its address."""
     name = sha1(url.strip().encode()).hexdigest() + ".story"
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
