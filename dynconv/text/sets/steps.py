@@ -138,7 +138,9 @@ def hold_out(every: int, pairs: Iterable[Row]) -> Iterator[tuple[str, Row]]:
         yield "train" if number % every else "valid", pair
 
 
-def write_splits(out: Path, suffixes: Sequence[str], lines: Iterable[tuple[str, Row]]) -> dict[str, int]:
+def write_splits(
+    out: Path, suffixes: Sequence[str], lines: Iterable[tuple[str, Row]]
+) -> dict[str, int]:
     """Write the lines of each split to out/SPLIT.SUFFIX and return how many each has."""
     counts: Counter[str] = Counter()
     with ExitStack() as stack:
