@@ -1,4 +1,4 @@
-"""Defines the exception for user errors, and helps to word its one line."""
+"""The exception for user errors, and help to word its one line."""
 
 import difflib
 import errno

@@ -163,7 +163,7 @@ def write_through(path: Path, data) -> None:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the entries of a directory, to disk, so that a power failure spares it."""
+    """Flush a file, or the entries of a directory, to disk, so it survives a power failure."""
     if path.is_dir():
         if os.name == "nt":
             return  # Windows opens no directories

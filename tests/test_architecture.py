@@ -59,6 +59,15 @@ def test_imports_point_down(room):
         assert not imports(path) & forbidden, path
 
 
+def test_each_file_of_an_operator_begins_with_its_loop():
+    row = re.search(r"^\| (`ops/.*?`) \| .*its oracle", TEXT, re.MULTILINE)
+    for file in re.findall("`(.+?)`", row[1]):
+        body = ast.parse((ROOT / "dynconv" / file).read_text(encoding="utf-8")).body
+        names = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+        operator = names[-1]
+        assert next(name for name in names if name.startswith(operator)) == f"{operator}_loop", file
+
+
 def commands(parser: ArgumentParser, name: str) -> Iterator[str]:
     """Yield the name of every command: `dynconv train`, `dynconv bench ops`."""
     groups = [a for a in parser._actions if isinstance(a, _SubParsersAction)]
@@ -118,7 +127,7 @@ def prose(file: Path) -> str:
     return "\n".join(comments + [text for text in texts if isinstance(text, str)])
 
 
-@pytest.mark.parametrize("name", ["errors", "files", "paths"])
+@pytest.mark.parametrize("name", ["errors", "files", "machine", "paths", "table"])
 def test_what_all_rings_use_imports_no_ring(name):
     assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
 

@@ -411,6 +411,12 @@ def test_tables_are_100_columns_wide():
     assert all(part in text for part in ("a reason", "channels_last  backward", "nan", "WRONG"))
 
 
+def test_the_help_names_the_operators_that_are_measured(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["bench", "kernels", "--help"])
+    assert f"(default: {', '.join(bench.OPERATORS)})" in " ".join(capsys.readouterr().out.split())
+
+
 def bench_on_cpu(kernels, tmp_path, monkeypatch, operators=("light_conv",)):
     """The whole command but for the GPU; the exit's number, the file, the text."""
     monkeypatch.setattr(baselines, "first_versions", lambda *arguments: {})

@@ -92,6 +92,17 @@ def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsy
     assert all(len(measured[f"{name}_range"]) == 2 for name in ("incremental_s", "recompute_s"))
 
 
+def test_bench_decode_reads_the_text_that_evaluate_reads(yaml, corpus, tmp_path, monkeypatch):
+    """That of the run, also from a directory in which the recipe's relative name means nothing."""
+    run = tmp_path / "run"
+    monkeypatch.chdir(corpus.parent)
+    assert cli.main(["train", str(yaml), f"data.corpus={corpus.name}", "--run", str(run)]) == 0
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["evaluate", str(run)]) == 0
+    bench = ["bench", "decode", str(run), "--sentences", "2", "--rounds", "1"]
+    assert cli.main([*bench, "--output", "decode.json"]) == 0
+
+
 def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
     out = tmp_path / "prepared"
     prepare = ["data", "prepare", str(corpus), "--languages", "de", "en", "--out", str(out)]

@@ -26,7 +26,7 @@ from dynconv.lab.estimate import (
 )
 from dynconv.models import build
 from dynconv.tasks import Translation
-from dynconv.text import Batch, Vocabulary, buckets, load_parallel, prepare
+from dynconv.text import Batch, Vocabulary, batch_by_length, load_parallel, prepare
 from dynconv.train import data
 from dynconv.train.update import TokenLoss
 
@@ -148,7 +148,7 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
     lengths = np.array(
         [[len(ids) + 1 for ids in pair] for pair in zip(*map(bpe.encode, text), strict=True)]
     )
-    batches, tokens = len(buckets(lengths, 400)), int(lengths[:, 1].sum())
+    batches, tokens = len(batch_by_length(lengths, 400)), int(lengths[:, 1].sum())
 
     report = rows(estimate_costs(recipe, 3, 80, 1000.0))
     assert report["one update"].startswith("2,400 tokens")

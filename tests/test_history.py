@@ -6,7 +6,7 @@ import torch
 from dynconv.kernels.cpu import build as native
 from dynconv.layers import DynamicConv, TaLKConv
 from dynconv.layers.history import History
-from dynconv.ops.step import step_mix, step_mix_gather
+from dynconv.ops.step import step_mix, step_mix_gather, step_mix_loop
 
 SIZE, C = 4, 6
 
@@ -44,6 +44,12 @@ def test_two_futures_of_one_state_do_not_meet():
     assert torch.equal(first.window(1), inputs(2, 1, 1))
     assert torch.equal(second.window(1), inputs(2, 1, 2))
     assert torch.equal(base.window(3), inputs(2, 3, 0))
+
+
+def test_the_gathered_windows_equal_the_loop():
+    past, at = torch.randn(5, 9, 6).double(), torch.randint(9, (7, 5))
+    weight = torch.randn(7, 2, 5).double()
+    torch.testing.assert_close(step_mix_gather(past, at, weight), step_mix_loop(past, at, weight))
 
 
 @pytest.mark.parametrize("R", [1, 8, 20, 64, 70, 200])

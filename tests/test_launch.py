@@ -353,7 +353,9 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
             build.tested_architectures()
 
 
-@pytest.mark.parametrize("name", ["cuda/talk.cu", "cuda/call.py", "layout.py", "schema.py"])
+@pytest.mark.parametrize(
+    "name", ["cuda/talk.cu", "cuda/call.py", "layout.py", "dtypes.py", "schema.py"]
+)
 def test_a_record_is_of_all_that_decides_a_launch(name, tmp_path, monkeypatch):
     copy = shutil.copytree(build.SOURCES.parent, tmp_path / "kernels")
     monkeypatch.setattr(build, "SOURCES", copy / "cuda")
@@ -361,6 +363,16 @@ def test_a_record_is_of_all_that_decides_a_launch(name, tmp_path, monkeypatch):
     with (copy / name).open("a", encoding="utf-8") as file:
         file.write("\n")
     assert build.sources_hash() != before
+
+
+@pytest.mark.parametrize("name", ["constant.py", "compiler.py"])
+def test_a_record_outlives_what_decides_no_launch(name, tmp_path, monkeypatch):
+    copy = shutil.copytree(build.SOURCES.parent, tmp_path / "kernels")
+    monkeypatch.setattr(build, "SOURCES", copy / "cuda")
+    before = build.sources_hash()
+    with (copy / name).open("a", encoding="utf-8") as file:
+        file.write("\n")
+    assert build.sources_hash() == before
 
 
 PASS = SimpleNamespace(keywords=("gpu",))
@@ -388,7 +400,7 @@ def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_pat
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100")
     monkeypatch.setattr(build, "cupy", lambda: SimpleNamespace(__version__="14.2"))
-    monkeypatch.setattr(ledger, "this_device", lambda: "GPU of this test")
+    monkeypatch.setattr(ledger, "device_name", lambda: "GPU of this test")
     monkeypatch.setattr(ledger, "output_path", lambda name, output: tmp_path / f"{name}.json")
     chosen = {"markexpr": "gpu", "keyword": "", "deselect": None, "file_or_dir": [], "lf": False}
     config = SimpleNamespace(option=SimpleNamespace(**chosen | options))
@@ -443,7 +455,7 @@ def test_the_layer_takes_the_fused_kernel(on_cpu, monkeypatch):
     layer = DynamicConv(16, 4, 3, weight_dropout=0.5)
     x = torch.randn(2, 9, 16)
     plain = layer.eval()(x)
-    monkeypatch.setattr(softmaxconv, "choose", lambda *a: softmaxconv.conv_cuda)
+    monkeypatch.setattr(softmaxconv, "choose", lambda *a: softmaxconv.dynamic_conv_softmax_cuda)
     torch.testing.assert_close(layer(x), plain)
     layer.train()
     torch.manual_seed(1)

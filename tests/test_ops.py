@@ -14,6 +14,7 @@ from operators import operators_with
 from torch.autograd import gradcheck
 
 from dynconv import ops
+from dynconv.ops.softmaxconv import dynamic_conv_softmax_loop
 
 F64 = torch.float64
 OPERATORS = operators_with("loop")
@@ -364,6 +365,16 @@ def test_the_parts_one_by_one_are_the_operator():
     dropped = ops.dynamic_conv_softmax(ones, torch.zeros(2, 400, 2, 3), pad_left=1, dropout=0.25)
     taps = (dropped[:, 1:-1] * 3 * 0.75).round()  # how many of three were kept
     assert abs(taps.mean() / 3 - 0.75) < 0.03 and set(taps.unique().tolist()) == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+def test_the_parts_one_by_one_equal_the_loop(dropout):
+    x, logits = torch.randn(2, 9, 8, dtype=F64), torch.randn(2, 9, 2, 3, dtype=F64)
+    torch.manual_seed(1)
+    mask = torch.nn.functional.dropout(torch.ones_like(logits), dropout)
+    torch.manual_seed(1)
+    out = ops.dynamic_conv_softmax(x, logits, pad_left=2, dropout=dropout, impl="separate")
+    torch.testing.assert_close(out, dynamic_conv_softmax_loop(x, logits, mask, pad_left=2))
 
 
 X = torch.zeros(2, 4, 6)

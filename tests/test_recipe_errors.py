@@ -54,6 +54,13 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
         ("train: {updates: many}", "train.updates 'many'"),
         ("train: {updates: 10, warmup: 20}", "warmup 20 must be within the 10 updates"),
         ("train: {updates: 0}", "train.updates 0 must be a whole number at least 1"),
+        ("train: {lr: 1e-8}", "lr_start 1e-07 exceeds lr 1e-08"),
+        ("train: {schedule: plateau, lr_end: 1}", "lr_end 1.0 exceeds lr 0.0005"),
+        ("train: {schedule: cosine, lr_end: 1}", "lr_end 1.0 exceeds lr 0.0005"),
+        (
+            "{model: {vocab_size: 300}, train: {label_smoothing: 0.999}}",
+            "train.label_smoothing 0.999 exceeds 299/300",
+        ),
         ("train: {average: 9}", "average 9 exceeds keep 5: raise keep"),
         ("decode: {beam: 0}", "decode.beam 0 must be a whole number at least 1"),
         ("train: [", "not readable YAML"),

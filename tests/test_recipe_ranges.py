@@ -127,6 +127,7 @@ UNREAD = [
     ("help-de-en-attention", "model.weight_dropout=0.1", "no mixer of this model reads it"),
     ("help-de-en-dense", "model.input_dropout=0.1", "no mixer of this model reads it"),
     ("help-de-en-depthwise", "model.normalize=none", "no mixer of this model reads it"),
+    ("help-de-en-talk", "model.normalize=sigmoid", "talk knows only softmax and none"),
     ("austen-dynamic", "model.attention_dropout=0.1", "no mixer of this model reads it"),
     ("austen-dynamic", "model.factor=2", "it is for models with cutoffs and without bands"),
     ("austen-dynamic", "data.max_source=9", "a language model has no source"),
@@ -163,3 +164,10 @@ def test_a_resolved_recipe_may_have_it(recipe, override, reason, tmp_path):
 
 def test_the_default_of_a_setting_that_nothing_reads_may_be_said():
     assert load_recipe("help-de-en-dynamic", ["train.momentum=0.99"]).train.momentum == 0.99
+
+
+def test_heads_that_nothing_reads_need_not_divide_the_channels():
+    """They could not be set either: `model.heads` has no effect in such a model."""
+    average = ["model.decoder.mixer=average", "model.channels=30"]
+    assert load_recipe("austen-dynamic", average).model.channels == 30
+    assert "4 heads do not divide 30" in refused("austen-dynamic", "model.channels=30")

@@ -57,6 +57,21 @@ def test_each_token_costs_one_step(monkeypatch):
     assert widths == [1 + len(PROMPT), 1, 1]
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-46, 1e-40, 1e-30, 1e-8])
+def test_the_coldest_temperature_leaves_the_likeliest(temperature):
+    logp = torch.tensor([[-9.0, -3.0, -1.0, -2.0], [-9.0, -0.5, -4.0, -2.0]])
+    found = next_probabilities(logp, temperature)
+    assert torch.equal(found, next_probabilities(logp, 0))
+
+
+def test_a_diverged_model_is_named():
+    model = model_of("light")
+    for parameter in model.parameters():
+        parameter.data.fill_(torch.nan)
+    with pytest.raises(UserError, match="not finite: it has diverged in training"):
+        sample(model, PROMPT)
+
+
 def test_samples_follow_the_softmax():
     """Pearson's chi-square of 20,000 first tokens, and of second ones after the commonest first."""
     model, count = model_of("dynamic"), 20_000

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 from raw_sets import lines, put, sgm
 
+from dynconv import cli
 from dynconv.errors import UserError
-from dynconv.text.sets import build_corpus, corpus_text
+from dynconv.text.sets import build_corpus
 
 
 def numbered(raw, corpus: str, first: int, last: int, *languages: str):
@@ -110,10 +111,12 @@ def test_wmt17_zh_en_segments_chinese(tmp_path, monkeypatch):
     assert lines(out, "train.en")[2:] == ["en 3 .", "hello world", "book"]
 
 
-def test_chinese_without_jieba_is_refused_before_any_work(tmp_path, monkeypatch):
-    monkeypatch.setattr("dynconv.text.sets.build.find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'dynconv\[chinese\]'"):
-        corpus_text("wmt17-zh-en", tmp_path / "raw", tmp_path / "out")  # nothing is unpacked
+def test_chinese_without_jieba_is_refused_before_any_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "jieba", None)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["data", "prepare", "wmt17-zh-en"]) == 2
+    assert "pip install 'dynconv[chinese]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())  # nothing is unpacked
 
 
 @pytest.mark.parametrize("gone", ["commoncrawl.fr-en.fr", "newstest2014-fren-ref.fr.sgm"])

@@ -5,14 +5,14 @@ import pytest
 import torch
 
 from dynconv.errors import UserError
-from dynconv.text import EOS, PAD, Pairs, buckets, collate
+from dynconv.text import EOS, PAD, Pairs, batch_by_length, collate
 
 LENGTHS = [tuple(pair) for pair in np.random.default_rng(0).integers(1, 30, (500, 2)).tolist()]
 
 
 @pytest.mark.parametrize("seed", [None, 1])
 def test_every_pair_once_under_the_budget(seed):
-    batches = buckets(LENGTHS, 100, seed=seed)
+    batches = batch_by_length(LENGTHS, 100, seed=seed)
     assert sorted(i for batch in batches for i in batch) == list(range(500))
     sizes = [len(batch) * max(max(LENGTHS[i]) for i in batch) for batch in batches]
     assert max(sizes) <= 100
@@ -20,7 +20,7 @@ def test_every_pair_once_under_the_budget(seed):
 
 def test_batches_depend_only_on_the_seed():
     first, again, later, other = (
-        [batch.tolist() for batch in buckets(LENGTHS, 100, seed=seed)]
+        [batch.tolist() for batch in batch_by_length(LENGTHS, 100, seed=seed)]
         for seed in [(1, 2), (1, 2), (1, 3), (2, 2)]
     )
     assert first == again
@@ -28,8 +28,8 @@ def test_batches_depend_only_on_the_seed():
     assert first != other
 
 
-def test_buckets_waste_little():
-    batches = buckets(LENGTHS, 300, seed=1)
+def test_batches_by_length_waste_little():
+    batches = batch_by_length(LENGTHS, 300, seed=1)
     targets = [[LENGTHS[i][1] for i in batch] for batch in batches]
     padded = sum(len(t) * max(t) for t in targets)
     assert sum(map(sum, targets)) / padded > 0.9
@@ -48,8 +48,8 @@ def test_collate_pads_and_shifts():
 
 def test_a_sentence_over_the_budget_is_named():
     with pytest.raises(UserError, match="31 tokens exceeds the budget of 30"):
-        buckets([(31, 2)], 30)
-    assert buckets([], 30) == []
+        batch_by_length([(31, 2)], 30)
+    assert batch_by_length([], 30) == []
 
 
 @pytest.mark.parametrize("max_source", [1, 2, 9])

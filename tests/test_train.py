@@ -3,12 +3,13 @@
 import json
 import math
 import signal
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
 from conftest import sized_stack
+from test_recipe_ranges import bounds
 
 from dynconv.config import Recipe, TrainConfig
 from dynconv.errors import UserError
@@ -300,6 +301,33 @@ def test_patience_ends_training(recipe, tmp_path):
     config = replace(recipe.train, updates=50, validate_every=1, patience=2, lr=0.0, lr_start=0.0)
     assert train(replace(recipe, train=config), tmp_path) is None
     assert [e["update"] for e in read_log(tmp_path)] == [1, 2, 3]
+
+
+RANGES = [
+    (schedule, field.name, limit + {"gt": 1e-6, "lt": -1e-6}.get(bound, 0))
+    for field in fields(TrainConfig)
+    if (found := bounds(field.type))
+    and found[0] is float
+    and field.name not in ("betas", "timeout")
+    for bound, limit in found[1].items()
+    for schedule in ("inverse_sqrt", "cosine", "plateau")
+    if schedule == "inverse_sqrt" or field.name.startswith("lr")
+]
+
+
+@pytest.mark.parametrize(("schedule", "name", "value"), RANGES)
+def test_each_bound_of_train_is_refused_or_trains(schedule, name, value, recipe, tmp_path):
+    """No accepted number makes a traceback, or a run that ends before its first update."""
+    adam = name != "momentum"
+    changes = {name: value, "schedule": schedule, "optimizer": "adam" if adam else "nag"}
+    short = {"updates": 1, "warmup": 0 if schedule == "plateau" else 1}
+    try:
+        tiny = replace(recipe, train=replace(recipe.train, **short | changes))
+        train(tiny, tmp_path)
+    except UserError as error:
+        assert name in str(error) or "not finite" in str(error)
+    else:
+        assert [entry["update"] for entry in read_log(tmp_path)] == [1]
 
 
 def test_a_loss_that_is_not_finite_is_reported(recipe, tmp_path):

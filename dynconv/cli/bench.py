@@ -15,7 +15,9 @@ from dynconv.cli.options import (
 
 def add_parser(subparsers) -> None:
     """Add `dynconv bench decode`, `ops`, `kernels`, `train` and `recall`."""
-    bench = subparsers.add_parser("bench", help="Measure decoding, operators, training or recall.")
+    bench = subparsers.add_parser(
+        "bench", help="Measure decoding, operators, CUDA kernels, training or recall."
+    )
     commands = bench.add_subparsers(required=True, metavar="WHAT")
 
     parser = add_command(commands, "decode", run_decode)
@@ -51,7 +53,11 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--dtypes", type=names, default=["float32", "bfloat16"], help="default: float32,bfloat16"
     )
-    parser.add_argument("--operators", type=names, help="default: all that have CUDA kernels")
+    parser.add_argument(
+        "--operators",
+        type=names,
+        help="(default: light_conv, dynamic_conv, dynamic_conv_softmax, talk_conv)",
+    )
     parser.add_argument("--kernel-sizes", type=names, default=["3", "31"], help="default: 3,31")
     parser.add_argument("--rounds", type=number("Repeats"), default=30, help="default: 30")
     parser.add_argument(

@@ -1,6 +1,5 @@
 """`dynconv data`: list, fetch and prepare corpora."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from dynconv.cli.options import add_command, number
@@ -76,52 +75,22 @@ def run_fetch(options) -> None:
 
 def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
-    from dynconv.config import ModelConfig
     from dynconv.errors import UserError
-    from dynconv.text import Vocabularies, prepare
-    from dynconv.text.manifest import corpus_sides, read_manifest
-    from dynconv.text.sets import corpus_text
+    from dynconv.text.sets.prepare import prepare_named
 
-    source, target = pair(corpus_sides(options.corpus, options.languages), "--languages")
-    out = options.out or Path("prepared") / Path(options.corpus).resolve().name
-    text, kind = options.corpus, options.vocabulary or "bytes"
-    if options.reuse:
-        reused = Vocabularies.load(options.reuse)
-        kind = options.vocabulary or reused.target.kind
-        if kind != reused.target.kind:
-            raise UserError(f"--vocabulary {kind} has no effect: {options.reuse} is not of {kind}")
-    if source is None and len(options.vocab_size or ()) > 1:
-        sizes = " ".join(map(str, options.vocab_size))
-        raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
-    downloaded = text in read_manifest() and not read_manifest()[text].shipped
-    if options.raw and not downloaded:
-        raise UserError(f"--raw {options.raw} has no effect: {text} is text already; leave it out")
-    if downloaded:
-        text = out.with_name(f"{options.corpus}-text")
-        if "train" not in corpus_text(options.corpus, options.raw, text):
-            print(f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test")
-            return
-    if options.vocab_size:
-        of_source, of_target = pair(options.vocab_size, "--vocab-size")
-        size = (of_source, of_target) if of_source else of_target
-    elif options.reuse:
-        size = reused.sizes
-    else:
-        size = ModelConfig.vocab_size
-    corpus = prepare(str(text), source, target, size, out, kind, options.reuse)
-    sizes = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
-    tokens = f"{corpus.source_tokens:,} {source} and " if source else ""
+    for name in ("languages", "vocab_size"):
+        values = getattr(options, name) or ()
+        if len(values) > 2:
+            option, given = name.replace("_", "-"), " ".join(map(str, values))
+            raise UserError(f"--{option} {given}: one value, or two, not more")
     print(
-        f"{out}: {corpus.pairs:,} lines, {tokens}{corpus.target_tokens:,} {target} tokens; train "
-        f"with data.corpus={out} data.source={source or 'null'} data.target={target} "
-        f"data.vocabulary={corpus.kind} model.vocab_size={sizes}"
+        prepare_named(
+            options.corpus,
+            options.languages,
+            options.vocab_size,
+            options.vocabulary,
+            raw=options.raw,
+            reuse=options.reuse,
+            out=options.out,
+        )
     )
-
-
-def pair(values: Sequence, option: str) -> tuple:
-    """Return the values for source and target; None for the source if there is only one."""
-    from dynconv.errors import UserError
-
-    if len(values) > 2:
-        raise UserError(f"{option} {' '.join(map(str, values))}: one value, or two, not more")
-    return (None, *values) if len(values) == 1 else tuple(values)

@@ -128,7 +128,7 @@ def cuda_kernels() -> str:
         f"passed: {passed or 'none so far; `pytest -m gpu` runs them'}."
     )
     if stale:
-        said += f" On {stale} those of other kernels have: `pytest -m gpu` tests today's."
+        said += f" On {stale} they passed for older sources: run `pytest -m gpu` again."
     if reason := cuda.why_unavailable():
         return f"{said} The CUDA kernels (impl='cuda') cannot run here: {reason}."
     start = time.perf_counter()
@@ -138,7 +138,7 @@ def cuda_kernels() -> str:
     except RuntimeError as error:
         return f"{said} The CUDA kernels (impl='cuda') fail here: {error}."
     seconds = time.perf_counter() - start
-    chosen = "so it chooses them" if cuda.tests_passed_on(x) else "so impl='cuda' must ask for them"
+    chosen = "so it chooses them" if cuda.tests_passed_on(x) else "so ask for them with impl='cuda'"
     return (
         f"{said} This GPU is {cuda.architecture(x.device.index)}, {chosen}. They can run here in "
         f"float32, float64, float16 and bfloat16. CuPy compiled the first one in {seconds:.1f} s; "

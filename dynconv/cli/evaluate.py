@@ -13,7 +13,7 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Score a run on a split of its corpus: its outputs, ten of them shown, or perplexity."""
-    from dynconv.tasks.task import outputs_name
+    from dynconv.train.run_directory import outputs_name
 
     evaluation = load_trained(options).evaluate(options.split, options.corpus)
     for example in evaluation.examples:

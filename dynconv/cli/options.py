@@ -4,6 +4,10 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dynconv.train import TrainedModel
 
 
 def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser:
@@ -62,7 +66,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def load_trained(options, task: type | None = None):
+def load_trained(options, task: type | None = None) -> "TrainedModel":
     """Load the model that the options of `add_run` name; those of `add_decoding` change its recipe.
 
     Raises UserError if the model is trained for another task, or if an option has no effect on it.

@@ -23,7 +23,7 @@ def explain_missing(module: str) -> str:
 def how_to_install(module: str) -> str:
     """Return the command that installs a module: its package, or the extra that has it.
 
-    A module that is no declared dependency belongs to one of them, so all are reinstalled.
+    A module that is not a declared dependency is part of one, so all are reinstalled.
     """
     package = _normalized(PACKAGES.get(module, module))
     extras = []
@@ -35,7 +35,8 @@ def how_to_install(module: str) -> str:
                 return f"pip install {name}"
             extras.append(extra[1])
     if extras:  # a wheel's `test` also lists what is in the extras that it includes
-        return f"pip install 'dynconv[{min(extras, key='test'.__eq__)}]'"
+        extra = next((name for name in extras if name != "test"), "test")
+        return f"pip install 'dynconv[{extra}]'"
     return "pip install --force-reinstall dynconv"
 
 

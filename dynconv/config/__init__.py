@@ -1,4 +1,4 @@
-"""Defines recipes and experiments, and loads them from YAML."""
+"""Recipes and experiments, loaded from YAML."""
 
 from dynconv.config.experiment import Experiment, ExperimentRow
 from dynconv.config.load import (

@@ -1,4 +1,4 @@
-"""Defines the schema of experiments/*.yaml: an experiment is a table of systems.
+"""The schema of experiments/*.yaml: an experiment is a table of systems.
 
 A table, usually a paper's, has one row per system. Each row states only what differs from the
 base recipe. `dynconv ablate` trains all rows, `dynconv train EXPERIMENT:ROW` one.

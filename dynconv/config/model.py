@@ -125,7 +125,7 @@ class MixerModelConfig:
     """before a convolution's input projection"""
 
     def __post_init__(self) -> None:
-        if self.channels % self.heads:
+        if "heads" in self.used_options and self.channels % self.heads:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
 
 

@@ -1,4 +1,4 @@
-"""Defines the sections of a recipe, and checks that they fit together."""
+"""The sections of a recipe, and the checks that they fit together."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -113,9 +113,9 @@ class TrainConfig:
     warmup: NonNegativeInt = 4000
     """updates in which the learning rate grows linearly from lr_start to lr"""
     schedule: Literal["inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
-    """after warm-up. inverse_sqrt: lr sqrt(warmup / u). cosine: half a cosine down to lr_end at the
-    last update. plateau: keep lr until a validation loss fails to improve, then divide it by ten
-    after every validation; stop below lr_end"""
+    """after warm-up. inverse_sqrt: lr sqrt(warmup / u). cosine: half a cosine, which comes to
+    lr_end after the last update. plateau: keep lr until a validation loss fails to improve, then
+    divide it by ten after every validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7
     lr_end: NonNegative = 1e-7
     """the final rate of cosine, and the rate at which plateau stops"""
@@ -150,6 +150,10 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.warmup > self.updates:
             raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
+        if self.warmup and self.lr_start > self.lr:
+            raise ValueError(f"lr_start {self.lr_start} exceeds lr {self.lr}: lower it")
+        if self.schedule != "inverse_sqrt" and self.lr_end > self.lr:
+            raise ValueError(f"lr_end {self.lr_end} exceeds lr {self.lr}: lower it")
         if self.average > self.keep:
             raise ValueError(f"average {self.average} exceeds keep {self.keep}: raise keep")
 
@@ -249,9 +253,14 @@ class Recipe:
                 "decode.replace_unknown needs the attention of model.architecture convs2s, and "
                 "data.vocabulary words"
             )
-        if language and self.train.label_smoothing:
+        smoothing = self.train.label_smoothing
+        if language and smoothing:
+            raise ValueError(f"train.label_smoothing {smoothing} must be 0 for a language model")
+        types = 0 if language else self.model.vocab_sizes[1]
+        if types and smoothing * types > types - 1:
             raise ValueError(
-                f"train.label_smoothing {self.train.label_smoothing} must be 0 for a language model"
+                f"train.label_smoothing {smoothing} exceeds {types - 1}/{types}, which spreads it "
+                "evenly over the vocabulary: lower it"
             )
 
 
@@ -289,4 +298,10 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
         options = {option for mixer in MIXERS.values() for option in mixer.options}
         for name in options - model.used_options:
             unused[f"model.{name}"] = "no mixer of this model reads it"
+        language = isinstance(model, LanguageModelConfig)
+        stacks = [model.decoder] if language else [model.encoder, model.decoder]
+        mixers = {mixer for stack in stacks for mixer, _ in stack.each_layer()}
+        readers = {mixer for mixer in mixers if "normalize" in MIXERS[mixer].options}
+        if readers == {"talk"} and model.normalize not in ("softmax", "none"):
+            unused["model.normalize"] = "talk knows only softmax and none"
     return unused

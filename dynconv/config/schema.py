@@ -1,4 +1,4 @@
-"""Defines types that check their entries, from YAML or JSON, and words errors in one line.
+"""Types that check their entries, from YAML or JSON, with errors of one line.
 
 A file that dynconv reads back has a dataclass or TypedDict of its own: `validate_json` checks it.
 """

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from dynconv.decode.translate import DIVERGED
 from dynconv.errors import UserError
 from dynconv.models import LanguageModel
 from dynconv.text import EOS, PAD
@@ -70,12 +71,16 @@ def next_probabilities(
     top_p        keeps the fewest tokens, likeliest first, that have at least this probability
                  together (Holtzman et al. 2020)
 
-    They apply in this order, each to what the one before leaves. Padding is never drawn.
+    They apply in this order, each to what the one before leaves. Padding is never drawn. Raises
+    UserError for NaN.
     """
+    if logp.isnan().any():
+        raise UserError(DIVERGED)
     logp = logp.float().index_fill(1, torch.tensor([PAD], device=logp.device), -torch.inf)
     if temperature == 0:
         return torch.zeros_like(logp).scatter_(1, logp.argmax(1, keepdim=True), 1.0)
-    logp, order = (logp / temperature).sort(dim=1, descending=True)
+    logp, order = logp.sort(dim=1, descending=True)
+    logp = (logp - logp[:, :1]) / max(temperature, torch.finfo(logp.dtype).tiny)
     if top_k is not None:
         logp[:, top_k:] = -torch.inf
     p = logp.softmax(1)

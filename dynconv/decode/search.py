@@ -32,8 +32,8 @@ def max_lengths(
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
     else:
         limit = torch.full_like(lengths, max_length)
-    maximum = getattr(model, "max_positions", None)  # only ConvS2S has it
-    return limit if maximum is None else limit.clamp(max=maximum)
+    positions: int | None = model.max_positions
+    return limit if positions is None else limit.clamp(max=positions)
 
 
 @torch.inference_mode()

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from dynconv.errors import UserError
 from dynconv.models import LanguageModel
-from dynconv.text import EOS, buckets, pad
+from dynconv.text import EOS, batch_by_length, pad
 
 
 @torch.inference_mode()
@@ -40,7 +40,7 @@ def surprisal(
     nats = np.empty(N)
     device = next(model.parameters()).device
     model.eval()
-    for chosen in buckets(lengths, max(batch_tokens, int(lengths.max(initial=0)))):
+    for chosen in batch_by_length(lengths, max(batch_tokens, int(lengths.max(initial=0)))):
         ids, padding = pad([stream[first[i] : end[i] + 1] for i in chosen])
         unscored = torch.from_numpy((start - first)[chosen])
         scored = ~padding[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])

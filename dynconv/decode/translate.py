@@ -15,7 +15,9 @@ from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import Incremental
 from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
-from dynconv.text import Vocabularies, buckets, pad
+from dynconv.text import Vocabularies, batch_by_length, pad
+
+DIVERGED = "the model's outputs are not finite: it has diverged in training"
 
 
 def translate(
@@ -65,13 +67,13 @@ def translate(
     model.eval()
     # a bar on terminals only
     with tqdm(total=len(full), unit=" sentences", disable=None, desc="translate") as bar:
-        batches = buckets(lengths, max(config.batch_tokens, limit + 1))
+        batches = batch_by_length(lengths, max(config.batch_tokens, limit + 1))
         for batch in reversed(batches):  # longest first: memory fails early
             chosen = [full[i] for i in batch]
             source, pad_mask = (x.to(device) for x in pad([sources[i] for i in chosen], after=1))
             hypotheses = search(source, pad_mask)
             if not all(hypotheses):
-                raise UserError("the model's outputs are not finite: it has diverged in training")
+                raise UserError(DIVERGED)
             outputs = [best.tokens for best, *_ in hypotheses]
             attention = source_attention(model, source, pad_mask, outputs) if words else None
             for row, (i, ids) in enumerate(zip(chosen, outputs, strict=True)):

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from dynconv.machine import cpu_info
+
 
 def command_in(variable: str) -> list[str]:
     """Return the command in an environment variable, such as CC="ccache gcc", as a list."""
@@ -84,18 +86,3 @@ def cache_directory() -> Path:
 def processor_features() -> str:
     """Return the processor's model and features, on which -march=native depends."""
     return "".join(sorted(cpu_info("model name", "flags"))) or platform.machine()
-
-
-def processor_name() -> str:
-    """Return the processor's model name."""
-    names = [line.split(":", 1)[1].strip() for line in cpu_info("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def cpu_info(*fields: str) -> list[str]:
-    """Return the distinct lines of /proc/cpuinfo with these fields; none where it is missing."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
-        return []
-    return list(dict.fromkeys(line for line in lines if line.startswith(fields)))

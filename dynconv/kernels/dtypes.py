@@ -12,3 +12,8 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
 def upcast(x: Tensor) -> Tensor:
     """Return x in the dtype of its sums, float32 or wider."""
     return x.to(accumulator(x.dtype))
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return "float32" for torch.float32."""
+    return str(dtype).removeprefix("torch.")

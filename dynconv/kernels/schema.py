@@ -1,4 +1,4 @@
-"""Defines the operators torch.ops.dynconv.*: their signatures, output shapes and gradients.
+"""The operators torch.ops.dynconv.*: their signatures, output shapes and gradients.
 
 This file is the same for all devices; cpu/call.py and cuda/call.py implement the operators.
 

@@ -12,7 +12,6 @@ numbers   the results
 """
 
 import json
-import os
 import platform
 from collections.abc import Sequence
 from datetime import date
@@ -22,9 +21,8 @@ from typing import Any
 import torch
 
 from dynconv.files import check_writable, replace_text
-from dynconv.kernels.compiler import processor_name
+from dynconv.machine import commit, device_name, load_average
 from dynconv.paths import data_dir
-from dynconv.train.environment import commit
 
 
 def entry(
@@ -46,7 +44,7 @@ def entry(
         "command": command,
         "commit": commit(),
         "date": date.today().isoformat(),
-        "device": device or this_device(),
+        "device": device or device_name(),
         "versions": {
             "python": platform.python_version(),
             "torch": torch.__version__,
@@ -85,17 +83,3 @@ def describe_origin(entry: dict[str, Any]) -> str:
     """Return the device, versions and date of an entry, in one line."""
     versions = ", ".join(f"{name} {version}" for name, version in entry["versions"].items())
     return f"{entry['device']}, {versions}, {entry['date']}"
-
-
-def this_device() -> str:
-    """Return the GPU's name, or the processor's with its vector instructions and core count."""
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    return f"{processor_name()} ({torch.backends.cpu.get_cpu_capability()}), {os.cpu_count()} cores"
-
-
-def load_average() -> str:
-    """Return the load averages over 1, 5 and 15 minutes."""
-    if not hasattr(os, "getloadavg"):  # Windows
-        return "unknown"
-    return ", ".join(f"{x:.1f}" for x in os.getloadavg())

@@ -1,4 +1,4 @@
-"""Defines the nn.Modules that mix positions, and the adaptive embedding and softmax.
+"""The nn.Modules that mix positions, and the adaptive embedding and softmax.
 
 `forward(x, pad_mask)` maps whole sequences (B, T, C) to (B, T, C); pad_mask (B, T) is True at
 padding. `step(x, state)` decodes with causal layers in eval mode: it takes the next n positions

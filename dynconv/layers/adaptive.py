@@ -1,4 +1,4 @@
-"""Defines embeddings and softmax for large vocabularies, with fewer dimensions for rare types.
+"""Embeddings and softmax for large vocabularies, with fewer dimensions for rare types.
 
 The vocabulary is split into bands by falling frequency. Band i contains the types w with
 edges[i] <= w < edges[i + 1], and has embeddings E_i (V_i, w_i) and a projection P_i (C, w_i). Input

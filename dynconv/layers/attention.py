@@ -1,4 +1,4 @@
-"""Defines multi-head attention, softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2).
+"""Multi-head attention, softmax(Q K^T / sqrt(d_k)) V (Vaswani et al. 2017, section 3.2).
 
 These are equations (3.2) to (3.4) of the book, computed by PyTorch's fused kernels.
 """
@@ -116,6 +116,7 @@ class SelfAttention(nn.Module):
         return self.out_proj(attend(*heads, allowed, causal=causal, dropout=dropout))
 
     def step(self, x: Tensor, state: KVCache | None = None) -> tuple[Tensor, KVCache]:
+        """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
         query, key, value = project(self.in_proj, x, 3)
         if state is not None:

@@ -1,4 +1,4 @@
-"""Defines average attention (Zhang et al. 2018, section 3), (13.1) to (13.3) of the book."""
+"""Average attention (Zhang et al. 2018, section 3), (13.1) to (13.3) of the book."""
 
 from typing import NamedTuple
 
@@ -49,6 +49,7 @@ class AverageAttention(nn.Module):
         return self._gated(x, mean.to(x.dtype).expand_as(x))
 
     def step(self, x: Tensor, state: AverageState | None = None) -> tuple[Tensor, AverageState]:
+        """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
         x_wide = upcast(x)  # bfloat16 represents integers exactly only up to 256
         if state is None:

@@ -1,4 +1,4 @@
-"""Defines the convolutions of Wu et al. 2019: dense, depthwise, LightConv and DynamicConv.
+"""The convolutions of Wu et al. 2019: dense, depthwise, LightConv and DynamicConv.
 
 Decoding keeps the last K - 1 inputs of the convolution in a `History`.
 """
@@ -45,6 +45,7 @@ class WindowConv(nn.Module):
         return self._convolve(pad_time(zero_padding(x, pad_mask), self.kernel_size, self.pad_left))
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
         past = self.kernel_size - 1
         state = History.extend(state, x, past)
@@ -87,15 +88,16 @@ class LightConv(ProjectedMixer):
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
         self.out_proj = linear(channels, channels)
 
-    def _kernel(self, dtype: torch.dtype) -> Tensor:
+    def kernel(self, dtype: torch.dtype) -> Tensor:
+        """Return the normalised kernels, in train mode after DropConnect."""
         weight = ops.normalize_kernel(self.weight, self.normalize)  # (H, K)
         return F.dropout(weight, self.weight_dropout, self.training).to(dtype)
 
     def _mix(self, x: Tensor) -> Tensor:
-        return ops.light_conv(x, self._kernel(x.dtype), pad_left=self.pad_left)
+        return ops.light_conv(x, self.kernel(x.dtype), pad_left=self.pad_left)
 
     def _mix_last(self, x: Tensor, history: History) -> Tensor:
-        return history.mix(same_kernel(x, self._kernel(x.dtype)))
+        return history.mix(same_kernel(x, self.kernel(x.dtype)))
 
 
 class DepthwiseConv(LightConv):
@@ -107,7 +109,7 @@ class DepthwiseConv(LightConv):
         )
 
     def _mix(self, x: Tensor) -> Tensor:
-        return ops.depthwise_conv(x, self._kernel(x.dtype), pad_left=self.pad_left)
+        return ops.depthwise_conv(x, self.kernel(x.dtype), pad_left=self.pad_left)
 
 
 class DynamicConv(ProjectedMixer):
@@ -135,11 +137,12 @@ class DynamicConv(ProjectedMixer):
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)
         self.out_proj = linear(channels, channels)
 
-    def _logits(self, x: Tensor) -> Tensor:
-        return self.kernel_proj(x).unflatten(2, (self.heads, self.kernel_size))  # (B, T, H, K)
+    def logits(self, x: Tensor) -> Tensor:
+        """Return the kernels (B, T, H, K) that x predicts, before they are normalised."""
+        return self.kernel_proj(x).unflatten(2, (self.heads, self.kernel_size))
 
     def _mix(self, x: Tensor) -> Tensor:
-        logits = self._logits(x)
+        logits = self.logits(x)
         if self.normalize == "softmax":
             dropout = self.weight_dropout if self.training else 0.0
             return ops.dynamic_conv_softmax(x, logits, pad_left=self.pad_left, dropout=dropout)
@@ -148,4 +151,4 @@ class DynamicConv(ProjectedMixer):
         return ops.dynamic_conv(x, kernel, pad_left=self.pad_left)
 
     def _mix_last(self, x: Tensor, history: History) -> Tensor:
-        return history.mix(ops.normalize_kernel(self._logits(x), self.normalize).to(x.dtype))
+        return history.mix(ops.normalize_kernel(self.logits(x), self.normalize).to(x.dtype))

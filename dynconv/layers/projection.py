@@ -1,4 +1,4 @@
-"""Defines linear layers, and the base class of mixers that lie between two of them."""
+"""Linear layers, and the base class of mixers that lie between two of them."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -79,6 +79,7 @@ class ProjectedMixer(nn.Module):
         return self.out_proj(self._mix(self.in_proj(x, pad_mask)))
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
+        """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
         x = self.in_proj(x)
         state = History.extend(state, x, self.past)

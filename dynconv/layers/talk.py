@@ -1,4 +1,4 @@
-"""Defines the layer of TaLK (Lioutas and Guo 2020, section 3)."""
+"""The layer of TaLK (Lioutas and Guo 2020, section 3)."""
 
 import torch
 import torch.nn.functional as F

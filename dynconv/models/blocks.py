@@ -1,4 +1,4 @@
-"""Defines the block: a mixer, cross-attention and a feed-forward network, each with a residual."""
+"""The block: a mixer, cross-attention and a feed-forward network, each with a residual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines ConvS2S, a convolutional encoder-decoder (Gehring et al. 2017, section 3)."""
+"""ConvS2S, a convolutional encoder-decoder (Gehring et al. 2017, section 3)."""
 
 from __future__ import annotations
 
@@ -46,9 +46,21 @@ class ConvBlock(nn.Module):
         self.shortcut = nn.Identity() if before == channels else normalised_linear(before, channels)
         self.residual = residual
 
-    def add(self, h: Tensor, outputs: list[Tensor]) -> Tensor:
-        """Return (h + the output `residual` layers back) sqrt(1/2)."""
-        return (h + self.shortcut(outputs[-self.residual])) * SQRT_HALF if self.residual else h
+    def forward(
+        self, h: Tensor, outputs: list[Tensor], x: Tensor, memory: KeyedMemory | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the block's output for its convolution's output h, and the attention, if any.
+
+        outputs  of the stack's input and of all blocks before: (h + the one `residual` back)
+                 sqrt(1/2)
+        x        the embeddings, which help to ask `memory`
+        """
+        weights = None
+        if self.attention is not None:
+            h, weights = self.attention(h, x, memory)
+        if self.residual:
+            h = (h + self.shortcut(outputs[-self.residual])) * SQRT_HALF
+        return h, weights
 
 
 class ConvStack(nn.Module):
@@ -99,10 +111,10 @@ class ConvStack(nn.Module):
             else:
                 h, state = block.conv.step(outputs[-1], states[i])
                 following.append(state)
-            if block.attention is not None:
-                h, weights = block.attention(h, x, memory)
+            h, weights = block(h, outputs, x, memory)
+            outputs.append(h)
+            if weights is not None:
                 attention.append(weights)
-            outputs.append(block.add(h, outputs))
         return self.leave(outputs[-1]), attention, following
 
 
@@ -153,7 +165,13 @@ class ConvS2S(nn.Module):
         """Return each prefix's attention (B, T, S) to the source, averaged over the layers."""
         return torch.stack(self._decode(target, memory)[1]).mean(0)
 
-    def _decode(self, target: Tensor, memory: KeyedMemory, start: int = 0, states=None):
+    def _decode(
+        self,
+        target: Tensor,
+        memory: KeyedMemory,
+        start: int = 0,
+        states: list[History | None] | None = None,
+    ) -> tuple[Tensor, list[Tensor], list]:
         """Return the hidden states, the attention of each layer and the next states."""
         g = self.target_embedding(target, start)
         hidden, attention, states = self.decoder(g, memory=memory, states=states)

@@ -1,4 +1,4 @@
-"""Defines how tokens become vectors, and hidden states probabilities of tokens."""
+"""How tokens become vectors, and hidden states probabilities of tokens."""
 
 from __future__ import annotations
 

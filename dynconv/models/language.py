@@ -1,4 +1,4 @@
-"""Defines decoder-only language models (Wu et al. 2019, section 5.3; Baevski and Auli 2019)."""
+"""Decoder-only language models (Wu et al. 2019, section 5.3; Baevski and Auli 2019)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Defines the encoder-decoder, a Transformer with other mixers (Wu et al. 2019, section 5.1)."""
+"""The encoder-decoder, a Transformer with other mixers (Wu et al. 2019, section 5.1)."""
 
 from __future__ import annotations
 

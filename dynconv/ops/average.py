@@ -1,4 +1,4 @@
-"""Computes the cumulative mean, the core of average attention (Zhang et al. 2018, section 3):
+"""The cumulative mean, the core of average attention (Zhang et al. 2018, section 3):
 
     out[b, t, c] = (1 / (t + 1)) sum_{s <= t} x[b, s, c]
 

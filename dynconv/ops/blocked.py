@@ -1,4 +1,4 @@
-"""Helps implementations that save only their inputs for the backward pass.
+"""Gradients of implementations that save only their inputs for the backward pass.
 
 `convolve` makes a convolution differentiable, given functions for its two gradients. `blocks` and
 `diagonals` split the band matrix of a convolution into blocks of positions, so that memory stays
@@ -18,7 +18,8 @@ class Trilinear(torch.autograd.Function):
 
     The sum is linear in g, in weight and in x. Its derivative with respect to g is the convolution,
     and its derivatives with respect to weight and x are the gradients. Each of these three maps is
-    therefore differentiated by the other two, to any order.
+    therefore differentiated by the other two, to any order. `dynconv.kernels.schema` says
+    the same for the compiled kernels.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Computes depthwise convolution (Wu et al. 2019, section 2), with one kernel per channel.
+"""Depthwise convolution (Wu et al. 2019, section 2), with one kernel per channel.
 
     out[b, t, c] = sum_j weight[c, j] * x[b, t + j - pad_left, c],   x = 0 outside [0, T)
 

@@ -1,4 +1,4 @@
-"""Computes DynamicConv (Wu et al. 2019, section 4), with a separate kernel at each position.
+"""DynamicConv (Wu et al. 2019, section 4), with a separate kernel at each position.
 
     out[b, t, c] = sum_j weight[b, t, head(c), j] * x[b, t + j - pad_left, c],  x = 0 outside [0, T)
 

@@ -1,4 +1,4 @@
-"""Computes LightConv (Wu et al. 2019, section 3), with one kernel per head for all positions.
+"""LightConv (Wu et al. 2019, section 3), with one kernel per head for all positions.
 
     out[b, t, c] = sum_j weight[head(c), j] * x[b, t + j - pad_left, c],   x = 0 outside [0, T)
 
@@ -64,6 +64,7 @@ def light_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
 
 def light_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    """Return the convolution (B, T, C) of x with each head's kernel (H, K)."""
     return channels_last_out(kernel_of_channel(weight, x.shape[2]), x, K, pad_left)
 
 
@@ -81,6 +82,7 @@ def light_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Te
 
 
 def light_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+    """Return the gradient (B, T, C) of x: g convolved with the reversed kernels."""
     return channels_last_x_grad(g, kernel_of_channel(weight, g.shape[2]), K, pad_left)
 
 

@@ -1,4 +1,4 @@
-"""Computes softmax, DropConnect and DynamicConv in one operator (Wu et al. 2019, section 4).
+"""Softmax, DropConnect and DynamicConv in one operator (Wu et al. 2019, section 4).
 
     weight[b, t, h, :] = softmax_K(logits[b, t, h, :]) * mask / (1 - dropout)
     out                = dynamic_conv(x, weight)
@@ -17,13 +17,36 @@ from dynconv.ops.dynamicconv import dynamic_conv
 from dynconv.ops.normalize import normalize_kernel
 
 
-def conv_separate(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
+def dynamic_conv_softmax_loop(x: Tensor, logits: Tensor, mask: Tensor, pad_left: int) -> Tensor:
+    """Evaluate the equation one position and one tap at a time: the oracle.
+
+    mask (B, T, H, K) has 0 where DropConnect drops a weight, and 1 / (1 - dropout) elsewhere.
+    """
+    B, T, C = x.shape
+    H, K = logits.shape[2:]
+    heads = x.view(B, T, H, C // H)
+    rows = []
+    for t in range(T):
+        e = logits[:, t].exp()  # (B, H, K)
+        row = torch.zeros_like(heads[:, t])
+        for j in range(K):
+            s = t + j - pad_left
+            if 0 <= s < T:
+                weight = e[:, :, j] / e.sum(2) * mask[:, t, :, j]  # (B, H)
+                row = row + weight.unsqueeze(2) * heads[:, s]
+        rows.append(row.flatten(1))
+    return torch.stack(rows, dim=1)
+
+
+def dynamic_conv_softmax_separate(
+    x: Tensor, logits: Tensor, pad_left: int, dropout: float
+) -> Tensor:
     """Run softmax, DropConnect and convolution as three operators."""
     weight = F.dropout(normalize_kernel(logits).to(x.dtype), dropout)
     return dynamic_conv(x, weight, pad_left=pad_left)
 
 
-def conv_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
+def dynamic_conv_softmax_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
     """Run one fused kernel, which hashes a seed into the mask.
 
     PyTorch draws the seed on the GPU, so each replay of a CUDA graph gets a new mask.
@@ -32,7 +55,10 @@ def conv_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tenso
     return torch_ops.conv_softmax(x, logits, seed, dropout, pad_left)
 
 
-IMPLEMENTATIONS: Implementations = {"separate": conv_separate, "cuda": conv_cuda}
+IMPLEMENTATIONS: Implementations = {
+    "separate": dynamic_conv_softmax_separate,
+    "cuda": dynamic_conv_softmax_cuda,
+}
 
 
 def dynamic_conv_softmax(

@@ -1,4 +1,4 @@
-"""Computes one decoding step of a convolution, from the last K inputs of each row:
+"""One decoding step of a convolution, from the last K inputs of each row:
 
 out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
 """
@@ -9,6 +9,17 @@ from torch import Tensor
 from dynconv.kernels import torch_ops
 from dynconv.kernels.cpu import build as native
 from dynconv.kernels.layout import NARROW
+
+
+def step_mix_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+    """Evaluate the equation one row and one tap at a time: the oracle."""
+    rows = []
+    for n in range(len(at)):
+        row = torch.zeros_like(past[0, 0]).view(weight.shape[1], -1)  # (H, R)
+        for j in range(len(past)):
+            row = row + weight[n, :, j, None] * past[j, at[n, j]].view_as(row)
+        rows.append(row.flatten())
+    return torch.stack(rows)
 
 
 def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:

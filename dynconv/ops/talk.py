@@ -1,4 +1,4 @@
-"""Computes TaLK (Lioutas and Guo 2020, section 3), which sums a window of a different size at each
+"""TaLK (Lioutas and Guo 2020, section 3), which sums a window of a different size at each
 position.
 
 Offsets in [0, 1] place the window's edges at a_l = t - left * max_left and
@@ -126,7 +126,7 @@ def reach(distance: Tensor, limit: int) -> int:
     return max(limit, math.ceil(distance.nan_to_num().max().item()))
 
 
-def soft_boxes(
+def window_weights(
     to_left: Tensor, to_right: Tensor, max_left: int, max_right: int
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield the positions t of each block, the tokens s within reach, and the weights (B, H, t, s).
@@ -154,7 +154,7 @@ class TalkBlocked(torch.autograd.Function):
         to_left, to_right = (d.transpose(1, 2) for d in edges(left, right, max_left, max_right))
         rows, tokens = split_heads(out, H), split_heads(x, H)
         with torch.autocast(x.device.type, enabled=False):
-            for t, s, share in soft_boxes(to_left, to_right, max_left, max_right):
+            for t, s, share in window_weights(to_left, to_right, max_left, max_right):
                 rows[:, :, t] = (share @ tokens[:, :, s].to(share.dtype)).div_(K)
         return out
 
@@ -170,13 +170,13 @@ class TalkBlocked(torch.autograd.Function):
         grad_left, grad_right = torch.empty_like(to_left), torch.empty_like(to_right)  # (B, H, T)
         rows, tokens, summed = (split_heads(z, H) for z in (g, x, grad))
         with torch.autocast(x.device.type, enabled=False):
-            for t, s, share in soft_boxes(to_left, to_right, max_left, max_right):
+            for t, s, share in window_weights(to_left, to_right, max_left, max_right):
                 row = rows[:, :, t].to(share.dtype) / K
                 summed[:, :, s] += share.mT @ row
                 products = row @ tokens[:, :, s].to(share.dtype).contiguous().mT  # (B, H, t, s)
                 at = torch.arange(t.start - s.start, t.stop - s.start, device=x.device)
-                grad_left[:, :, t] = at_edge(products, to_left[:, :, t], at, -1)
-                grad_right[:, :, t] = at_edge(products, to_right[:, :, t], at, 1)
+                grad_left[:, :, t] = gather_edge_token(products, to_left[:, :, t], at, -1)
+                grad_right[:, :, t] = gather_edge_token(products, to_right[:, :, t], at, 1)
         grad_left = (grad_left * max_left).transpose(1, 2).to(left.dtype)
         if right is None:
             return grad.to(x.dtype), grad_left, None, None, None
@@ -184,7 +184,7 @@ class TalkBlocked(torch.autograd.Function):
         return grad.to(x.dtype), grad_left, grad_right, None, None
 
 
-def at_edge(products: Tensor, distance: Tensor, at: Tensor, sign: int) -> Tensor:
+def gather_edge_token(products: Tensor, distance: Tensor, at: Tensor, sign: int) -> Tensor:
     """Return each row's entry at the token that its edge cuts, 0 if the distance is whole."""
     whole = distance.floor()
     column = at + sign * (1 + whole.nan_to_num().long())

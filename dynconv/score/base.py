@@ -1,4 +1,4 @@
-"""Defines the result of a metric, and the check of its input."""
+"""The result of a metric, and the check of its input."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Computes BLEU, in the three variants that the papers report, and chrF, by sacreBLEU."""
+"""BLEU, in the three variants that the papers report, and chrF, by sacreBLEU."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Computes the metric that a recipe names, and the report of `dynconv score`."""
+"""The metric that a recipe names, and the report of `dynconv score`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -71,9 +71,11 @@ def report(
     precisions, brevity penalty and lengths.
     """
     pair = hypotheses, references
-    kinds: list[dict[str, bool]] = (
-        [{}] + [{"tokenized": True}] * tokenized + [{"compound_split": True}] * compound_split
-    )
+    kinds: list[dict[str, bool]] = [{}]
+    if tokenized:
+        kinds.append({"tokenized": True})
+    if compound_split:
+        kinds.append({"compound_split": True})
     scores = [bleu(*pair, lowercase=lowercase, bootstrap=RESAMPLES, **kind) for kind in kinds]
     scores.append(chrf(*pair, bootstrap=RESAMPLES))
     if rouge:

@@ -1,4 +1,4 @@
-"""Computes perplexity per token and per word."""
+"""Perplexity per token and per word."""
 
 import math
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ class Perplexity(NamedTuple):
     @property
     def per_token(self) -> float:
         """Return exp(nats / tokens)."""
-        return _exp(self.nats / self.tokens)
+        return bounded_exp(self.nats / self.tokens)
 
     @property
     def per_word(self) -> float:
         """Return exp(nats / words)."""
-        return _exp(self.nats / self.words)
+        return bounded_exp(self.nats / self.words)
 
     def __str__(self) -> str:
         return (
@@ -54,5 +54,6 @@ def perplexity(nats: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perp
     return Perplexity(float(nats.sum()), len(nats), words, unknown)
 
 
-def _exp(nats: float) -> float:
-    return math.inf if nats > 700 else math.exp(nats)  # math.exp overflows for a diverged model
+def bounded_exp(nats: float) -> float:
+    """Return exp(nats), infinite where math.exp would overflow, as for a diverged model."""
+    return math.inf if nats > 700 else math.exp(nats)

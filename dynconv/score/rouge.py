@@ -1,4 +1,4 @@
-"""Computes ROUGE by the rouge-score library, and the lead baseline."""
+"""ROUGE by the rouge-score library, and the lead baseline."""
 
 from collections.abc import Sequence
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""Defines the two tasks, translation and language modelling: their text, loss and scores.
+"""The two tasks, translation and language modelling: their text, loss and scores.
 
 Other modules call the task's methods instead of asking which task it is.
 """

@@ -1,18 +1,16 @@
-"""Defines the interface of a task, and the records that it returns."""
+"""The interface of a task, and the records that it returns."""
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
 from dynconv.config import DataConfig, Recipe
-from dynconv.files import path_inside, replace_text
 from dynconv.score import Perplexity, Score
+from dynconv.score.perplexity import bounded_exp
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 
 
@@ -23,7 +21,7 @@ class HeldOut(NamedTuple):
     references: list[str]
     """the target text of each pair; empty for a language model"""
     language: str
-    """of the target"""
+    """suffix of the target's files, such as en"""
 
 
 class Validation(NamedTuple):
@@ -45,8 +43,8 @@ class Validation(NamedTuple):
 
     def __str__(self) -> str:
         if self.metric == "perplexity":
-            per_token = Perplexity(self.loss, 1, 1).per_token
-            return f"validation loss {self.loss:.3f}, perplexity {per_token:.2f} per token"
+            perplexity = bounded_exp(self.loss)
+            return f"validation loss {self.loss:.3f}, perplexity {perplexity:.2f} per token"
         return f"validation loss {self.loss:.3f}, {self.metric} {self.score:.2f}"
 
 
@@ -56,16 +54,6 @@ class TranslationExample(NamedTuple):
     source: str
     output: str
     reference: str
-
-
-def scores_name(split: str) -> str:
-    """Return the name of the file of a run directory that has the scores of a split."""
-    return f"{split}.scores.json"
-
-
-def outputs_name(split: str) -> str:
-    """Return the name of the file of a run directory that has the outputs for a split."""
-    return f"{split}.hypotheses.txt"
 
 
 @dataclass(frozen=True)
@@ -82,14 +70,6 @@ class Evaluation:
     outputs: list[str] = field(default_factory=list)
     """one line per source line; empty for a language model"""
     examples: list[TranslationExample] = field(default_factory=list)
-
-    def write(self, run: Path) -> None:
-        """Write RUN/SPLIT.scores.json, and RUN/SPLIT.hypotheses.txt where there are outputs."""
-        if self.outputs:
-            text = "".join(f"{line}\n" for line in self.outputs)
-            replace_text(path_inside(run, outputs_name(self.split)), text)
-        scores = json.dumps(self.numbers, indent=1)
-        replace_text(path_inside(run, scores_name(self.split)), scores)
 
 
 class Task(ABC):

@@ -1,7 +1,7 @@
 """Translation and summarisation: sentence pairs, label-smoothed cross-entropy, beam search."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from dynconv.config import DataConfig
 from dynconv.decode import greedy, translate
+from dynconv.decode.stepper import Incremental
 from dynconv.errors import UserError
 from dynconv.score import compute_metric
 from dynconv.score.metric import RESAMPLES
@@ -95,11 +96,16 @@ class Translation(Task):
         return f"{shorten(source, 100)} -> {shorten(output, 100)}"
 
     def translate(
-        self, model: nn.Module, vocabularies: Vocabularies, lines: Sequence[str]
+        self,
+        model: nn.Module,
+        vocabularies: Vocabularies,
+        lines: Sequence[str],
+        stepper: Callable = Incremental,
     ) -> list[str]:
         """Translate each line with the recipe's `decode` settings; a blank line stays blank."""
-        max_source = self.recipe.data.max_source
-        return translate(model, vocabularies, lines, self.recipe.decode, max_source=max_source)
+        data, config = self.recipe.data, self.recipe.decode
+        limit = {"max_source": data.max_source}
+        return translate(model, vocabularies, lines, config, **limit, stepper=stepper)
 
     def evaluate(
         self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str

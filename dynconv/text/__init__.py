@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from dynconv import import_lazily
 
 if TYPE_CHECKING:
-    from dynconv.text.batching import Batch, buckets, collate, pad
+    from dynconv.text.batching import Batch, batch_by_length, collate, pad
     from dynconv.text.corpus import ParallelText, load_parallel, read_lines
     from dynconv.text.encode import prepare
     from dynconv.text.examples import Examples, Excerpts, Pairs
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "PreparedCorpus",
-    "Vocabularies", "Vocabulary", "buckets", "collate", "is_prepared", "load_parallel",
+    "Vocabularies", "Vocabulary", "batch_by_length", "collate", "is_prepared", "load_parallel",
     "open_prepared", "pad", "prepare", "read_lines",
 ]  # fmt: skip
 # Listing the corpora imports this package, and does not load PyTorch.
 __getattr__ = import_lazily(
     __name__,
     {
-        "batching": ["Batch", "buckets", "collate", "pad"],
+        "batching": ["Batch", "batch_by_length", "collate", "pad"],
         "corpus": ["ParallelText", "load_parallel", "read_lines"],
         "encode": ["prepare"],
         "examples": ["Examples", "Excerpts", "Pairs"],

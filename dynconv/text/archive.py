@@ -51,8 +51,8 @@ def _unpack_tar(archive: Path, into: Path) -> None:
 def _plain(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
     """Refuse a link before tarfile's filter looks at it.
 
-    The filter of Python versions without the fix of CVE-2025-4517 takes a link with a long name to
-    be inside. No archive of the manifest has a link.
+    Without the fix of CVE-2025-4517, Python's filter believes that a link with a long name stays
+    inside. No archive of the manifest has a link.
     """
     if not (member.isreg() or member.isdir()):
         raise tarfile.SpecialFileError(member)

@@ -72,7 +72,7 @@ def collate_text(excerpts: Sequence[Ids]) -> Batch:
     return Batch(nothing, nothing.bool(), prefix, target.flatten()[real], real)
 
 
-def buckets(
+def batch_by_length(
     lengths: Sequence[tuple[int, int]] | np.ndarray,
     budget: int,
     seed: int | Sequence[int] | None = None,

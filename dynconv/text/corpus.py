@@ -19,7 +19,7 @@ LONGEST_LINE = 1_000_000
 LONGEST_WORD = 10_000
 """maximum bytes of a word: the time to learn a vocabulary grows with its square"""
 
-Lines = tuple[str, ...]
+Row = tuple[str, ...]
 """one line of each side of a corpus"""
 
 
@@ -131,7 +131,7 @@ def load_parallel(corpus: str, source: str, target: str, split: str) -> Parallel
     return ParallelText([s for s, _ in pairs], [t for _, t in pairs])
 
 
-def stream_parallel(*paths: Path) -> Iterator[Lines]:
+def stream_parallel(*paths: Path) -> Iterator[Row]:
     """Yield line i of all files as a tuple, for one i at a time.
 
     Raises UserError at the end if one file has more lines than another.

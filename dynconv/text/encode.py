@@ -11,7 +11,7 @@ import numpy as np
 
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
-from dynconv.text.corpus import OPENERS, Lines, corpus_dir, find_split, stream_parallel
+from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
 from dynconv.text.prepared import FORMAT, VOCABULARY, PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
@@ -112,7 +112,7 @@ def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, 
     return splits
 
 
-def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Lines]:
+def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Row]:
     """Yield the rows of a split, with a progress bar on terminals."""
     from tqdm import tqdm
 
@@ -149,13 +149,14 @@ def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
     return chain.from_iterable(_spread(paths, lines, sample, "learn"))
 
 
-def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[Lines]:
+def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[Row]:
+    """Yield `sample` of the rows, evenly spread over all `lines`."""
     sample = min(sample, lines)
     numbered = enumerate(_read(paths, what, lines))
     return (row for i, row in numbered if i * sample // lines < (i + 1) * sample // lines)
 
 
-def _chunks(rows: Iterable[Lines]) -> Iterator[list[Lines]]:
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
     """Yield lists of rows, each of about CHUNK characters in total."""
     chunk, size = [], 0
     for row in rows:
@@ -169,7 +170,7 @@ def _chunks(rows: Iterable[Lines]) -> Iterator[list[Lines]]:
 
 
 def _write_ids(
-    rows: Iterable[Lines], vocabularies: Sequence[Vocabulary], scratch: Path, dtype: str
+    rows: Iterable[Row], vocabularies: Sequence[Vocabulary], scratch: Path, dtype: str
 ) -> tuple[int, list[int]]:
     """Encode rows into train.tokens and train.bounds.
 

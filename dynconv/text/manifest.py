@@ -73,6 +73,7 @@ class CorpusEntry:
     sides: Sequence[str] = ()
     note: str = ""
     build: str = ""
+    needs: str = ""
 
     @property
     def shipped(self) -> bool:

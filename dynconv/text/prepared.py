@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 from typing_extensions import TypedDict
 
+from dynconv.config.model import per_side
 from dynconv.config.schema import Count, PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
@@ -56,13 +57,13 @@ class PreparedCorpus:
     source_tokens: Count
     target_tokens: Count
     vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt]
-    """of both together, or of source and target"""
+    """types of both sides together, or of source and target"""
     kind: Literal["bytes", "bpe", "words"]
-    """of the vocabulary"""
+    """kind of the vocabulary"""
     dtype: Literal["uint16", "uint32"]
-    """of an id"""
+    """type of an id"""
     files: dict[str, PreparedFile]
-    """by name"""
+    """each file by its name"""
 
     @cached_property
     def tokens(self) -> np.ndarray:
@@ -150,8 +151,8 @@ def check_counts(corpus: PreparedCorpus) -> None:
 
 def check_ids(corpus: PreparedCorpus) -> None:
     """Read all ids, in bounded memory; UserError if one is not in the vocabulary."""
-    sizes = corpus.vocab_size if isinstance(corpus.vocab_size, tuple) else (corpus.vocab_size,) * 2
     sides = 1 if corpus.source is None else 2
+    sizes = per_side(corpus.vocab_size)[-sides:]  # a language model's text has only the target
     tokens, bounds = corpus.tokens, corpus.bounds
     problem = None
     for start in range(0, len(bounds) - 1, CHUNK):
@@ -161,7 +162,7 @@ def check_ids(corpus: PreparedCorpus) -> None:
             break
         largest = np.maximum.reduceat(tokens[cuts[0] : cuts[-1]], cuts[:-1] - cuts[0])
         for side in range(sides):
-            if (found := int(largest[side::sides].max())) >= sizes[side - sides]:
+            if (found := int(largest[side::sides].max())) >= sizes[side]:
                 problem = f"train.tokens: has id {found}, beyond vocab_size {corpus.vocab_size}"
     if problem:
         raise UserError(f"{corpus.directory}/{problem}: prepare it again")

@@ -112,12 +112,14 @@ class Vocabulary:
     def words(self, ids: Iterable[int]) -> list[str]:
         """Return the type of each id; in the kind bpe `@@` marks pieces that do not end a word."""
         types = [self._tokenizer.id_to_token(i) for i in ids]
-        if self.kind != "bpe":
-            return types
-        return [
-            t if t in (*SPECIALS, "<unk>") else t.removesuffix(END) if t.endswith(END) else t + "@@"
-            for t in types
-        ]
+        return [mark_piece(each) for each in types] if self.kind == "bpe" else types
+
+
+def mark_piece(piece: str) -> str:
+    """Return a piece of the kind bpe as it is shown: with `@@` unless it ends a word."""
+    if piece in (*SPECIALS, "<unk>"):
+        return piece
+    return piece.removesuffix(END) if piece.endswith(END) else f"{piece}@@"
 
 
 class Vocabularies(NamedTuple):

@@ -42,6 +42,7 @@ from dynconv.files import (
     sync,
     write_through,
 )
+from dynconv.kernels.dtypes import dtype_name
 from dynconv.tasks import Validation
 from dynconv.train.legacy import history_in_log
 from dynconv.train.log import read_log
@@ -76,8 +77,11 @@ class CheckpointMeta(TypedDict):
     history: NotRequired[list[ValidationRecord]]
     """missing from runs of dynconv 0.1"""
     vocabulary: str
+    """sha256 of the run's vocabulary.json"""
     text: str
+    """sha256 of the training text, train.tokens"""
     sha256: dict[str, str]
+    """by the names of the checkpoint's files"""
 
 
 class OptimizerState(TypedDict):
@@ -284,7 +288,7 @@ class Checkpoints:
                     os.replace(checkpoint.path, scratch / checkpoint.path.name)
 
     def has_average(self, updates: int) -> bool:
-        """Return whether the average is of the checkpoints of a run of so many updates."""
+        """Return whether the average was made from a run of this many updates."""
         averages = (c for c in self.readable if c.path == self.average)
         return any(average.meta["update"] == updates for average in averages)
 
@@ -347,7 +351,7 @@ def shape_and_dtype(value: Any) -> str:
     """Return the shape and dtype of a tensor, `(3, 4) float32`; the type of any other value."""
     if not isinstance(value, Tensor):
         return "missing" if value is None else type(value).__name__
-    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    return f"{tuple(value.shape)} {dtype_name(value.dtype)}"
 
 
 def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
-from dynconv.text import Batch, Examples, Excerpts, Pairs, buckets
+from dynconv.text import Batch, Examples, Excerpts, Pairs, batch_by_length
 from dynconv.train.distributed import Ranks
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ def stream(
                     f"all have more than {min(max_length, budget)} tokens "
                     "(data.max_tokens, train.batch_tokens)"
                 )
-            batches = buckets(lengths, budget, (seed, epoch, pool), config.batch_sentences)
+            batches = batch_by_length(lengths, budget, (seed, epoch, pool), config.batch_sentences)
             for i in range(start, len(batches)):
                 yield indices[batches[i]], Place(epoch, pool, i), Place(epoch, pool, i + 1)
             start = 0
@@ -126,5 +126,5 @@ def prefetch(items: Iterator[T], depth: int = 2) -> Iterator[T]:
 def in_order(text: Pairs | Excerpts, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
     """Yield (indices, batch) over a text once; the budget is at least its longest item."""
     lengths = text.lengths(range(len(text)))
-    for chosen in buckets(lengths, max(budget, int(lengths.max()))):
+    for chosen in batch_by_length(lengths, max(budget, int(lengths.max()))):
         yield chosen, text.batch(chosen)

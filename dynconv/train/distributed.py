@@ -162,8 +162,8 @@ def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
     """Return a part of torchrun's store that only the processes of this start use.
 
     After a restart the store still contains the addresses of dead processes (pytorch issue 135712),
-    and machines may count restarts differently. So each process draws a random name, and goes on
-    when all have read the same names.
+    and machines may count restarts differently. So each process draws a random name, and
+    waits until all have read the same names.
     """
     store.set(f"name {rank}", uuid4().hex)
     while True:

@@ -2,7 +2,6 @@
 
 import json
 import platform
-import subprocess
 from importlib import metadata
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from typing_extensions import TypedDict
 from dynconv.config import dump_recipe
 from dynconv.config.schema import PositiveInt, validate_json
 from dynconv.files import path_inside, read_json, replace_text
-from dynconv.kernels.compiler import processor_name
+from dynconv.machine import commit, device_name
 from dynconv.train.run_directory import ENVIRONMENT, RECIPE
 from dynconv.train.session import Session
 
@@ -27,7 +26,7 @@ def record_start(session: Session) -> None:
         "python": platform.python_version(),
         **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
         "commit": commit(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor_name(),
+        "device": device_name(device),
         "threads": torch.get_num_threads(),
         "processes": session.ranks.size,
     }
@@ -48,20 +47,3 @@ def read_starts(run: Path) -> list[StartRecord]:
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
     return validate_json(list[StartRecord], read_json(path, remedy), path, remedy)
-
-
-def commit() -> str | None:
-    """Return the commit of dynconv's working tree, perhaps with `+changes`; None outside of git."""
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parent), *arguments]
-        return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
-
-    try:
-        git(
-            "ls-files", "--error-unmatch", Path(__file__).name
-        )  # fails in another project's repository
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "HEAD") + ("+changes" if changed else "")
-    except (OSError, subprocess.CalledProcessError):
-        return None

@@ -13,11 +13,12 @@ from typing_extensions import TypedDict
 from dynconv.config.schema import NonNegativeInt, Number, validate_json
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, path_inside, replace_text
+from dynconv.machine import peak_memory
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import LOG, TENSORBOARD, TRACE, check_not_deleted
 from dynconv.train.session import Session, UpdateStats
-from dynconv.train.watch import Watch, format_seconds, peak_memory
+from dynconv.train.watch import Watch, format_seconds
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""

@@ -12,7 +12,7 @@ trace.json          with `profile: true`, a trace of one update
 checkpoints/        see `dynconv.train.checkpoint`
 not-finite-*.json   the sentences of an update whose loss or gradient was not finite
 curves.png          drawn by `dynconv plot`
-SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.tasks.task`
+SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.train.trained`
 trial.json, ablation.json                   see `dynconv.lab.tune`, `dynconv.lab.ablate.run`
 """
 
@@ -39,6 +39,16 @@ TRACE = "trace.json"
 CHECKPOINTS = "checkpoints"
 NOT_FINITE = "not-finite-{update:06d}-{rank}.json"
 CURVES = "curves.png"
+
+
+def scores_name(split: str) -> str:
+    """Return the name of the file of a run directory that has the scores of a split."""
+    return f"{split}.scores.json"
+
+
+def outputs_name(split: str) -> str:
+    """Return the name of the file of a run directory that has the outputs for a split."""
+    return f"{split}.hypotheses.txt"
 
 
 def is_run(directory: Path) -> bool:

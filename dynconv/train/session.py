@@ -52,7 +52,7 @@ class Session:
     """the model's loss of a batch; under torchrun it also averages the gradients over ranks"""
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
-    """of the loss in float16; does nothing in other precisions"""
+    """scales the loss in float16; does nothing in other precisions"""
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""

@@ -1,5 +1,6 @@
 """Loads a trained model from a run directory, and evaluates it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -8,15 +9,22 @@ from torch import nn
 
 from dynconv.config import Recipe
 from dynconv.errors import UserError
-from dynconv.files import check_writable, path_inside
+from dynconv.files import check_writable, path_inside, replace_text
 from dynconv.models import build
 from dynconv.tasks import Evaluation, Task, task_of
-from dynconv.tasks.task import outputs_name, scores_name
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.train.checkpoint import Checkpoint, Checkpoints, load_weights
 from dynconv.train.distributed import default_device
-from dynconv.train.run_directory import DATA, RECIPE, VOCABULARY, check_vocabulary, read_recipe
+from dynconv.train.run_directory import (
+    DATA,
+    RECIPE,
+    VOCABULARY,
+    check_vocabulary,
+    outputs_name,
+    read_recipe,
+    scores_name,
+)
 
 
 class TrainedModel(NamedTuple):
@@ -44,7 +52,11 @@ class TrainedModel(NamedTuple):
         evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, name)
         named = {"corpus": corpus or self.recipe.data.corpus}
         evaluation = replace(evaluation, numbers=evaluation.numbers | named)
-        evaluation.write(run)
+        if evaluation.outputs:
+            text = "".join(f"{line}\n" for line in evaluation.outputs)
+            replace_text(path_inside(run, outputs_name(split)), text)
+        scores = json.dumps(evaluation.numbers, indent=1)
+        replace_text(path_inside(run, scores_name(split)), scores)
         return evaluation
 
     def text_directory(self) -> Path:

@@ -1,4 +1,4 @@
-"""Computes loss and score on the validation split, and decides whether training is finished."""
+"""Loss and score on the validation split, and whether training is finished."""
 
 import torch
 

@@ -1,11 +1,8 @@
 """Measures where training spends its time and memory."""
 
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
-
-import torch
 
 WARMUP_UPDATES = 10
 """first updates, which are slower: memory grows, kernels are compiled"""
@@ -60,16 +57,6 @@ class Watch:
         """Return the time of data, log and checkpoints as a fraction of that of the updates."""
         added = sum(self.seconds[name] for name in ("data", "log", "save"))
         return added / sum(self.seconds[name] for name in COMPUTE_LAPS)
-
-
-def peak_memory(device: torch.device) -> int:
-    """Return the peak memory in bytes: of tensors on a GPU, or of the process on a CPU."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    import resource  # not on Windows, where training stops earlier, at its lock
-
-    unit = 1 if sys.platform == "darwin" else 1024  # Linux counts in kilobytes
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def format_seconds(seconds: float) -> str:

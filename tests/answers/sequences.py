@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from dynconv.layers.attention import attend
 from dynconv.ops.shapes import split_heads
-from dynconv.text import buckets
+from dynconv.text import batch_by_length
 
 
 def respelled(ids, allowed, table, first, deep=True):
@@ -33,7 +33,7 @@ def batches(lengths, budget, seed, place, *, of_epoch=None, from_stop=False):
     """The solution of lesson 02; the options make mistakes."""
     epoch, done = place
     while True:
-        found = of_epoch(epoch) if of_epoch else buckets(lengths, budget, (seed, epoch))
+        found = of_epoch(epoch) if of_epoch else batch_by_length(lengths, budget, (seed, epoch))
         for n, batch in enumerate(found[done:], start=0 if from_stop else done):
             yield batch, (epoch, n + 1)
         epoch, done = epoch + 1, 0
@@ -44,7 +44,7 @@ def with_one_generator(lengths, budget, seed, place):
     order = np.random.default_rng(seed)
 
     def shuffled(epoch):
-        found = buckets(lengths, budget)
+        found = batch_by_length(lengths, budget)
         order.shuffle(found)
         return found
 
@@ -52,7 +52,7 @@ def with_one_generator(lengths, budget, seed, place):
 
 
 def same_epoch(lengths, budget, seed, place):
-    found = buckets(lengths, budget, seed)
+    found = batch_by_length(lengths, budget, seed)
     return batches(lengths, budget, seed, place, of_epoch=lambda epoch: found)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from dynconv.kernels.compiler import cached_library, command_in, installed, run_compiler
 from dynconv.kernels.constant import constant
+from dynconv.kernels.dtypes import dtype_name
 
 SOURCES = Path(__file__).parent
 NAMES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
@@ -61,7 +62,7 @@ def why_unsupported(x: Tensor) -> str:
     if x.device.type != "cpu":
         return f"x is on {x.device}, the C kernels run on the CPU: choose another impl"
     if x.dtype not in DEFINES:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DEFINES)
+        names = ", ".join(dtype_name(dtype) for dtype in DEFINES)
         return f"x is {x.dtype}, the C kernels take {names}: cast it, or choose another impl"
     return str(why_unavailable())
 
@@ -79,7 +80,7 @@ def library(dtype: torch.dtype) -> ctypes.CDLL:
         warnings.warn(note, stacklevel=1)
     sources = ((SOURCES / name).read_text("utf-8") for name in ("vector.h", *NAMES))
     path = cached_library(
-        str(dtype).removeprefix("torch."),
+        dtype_name(dtype),
         [*sources, *compiler, str(FLAGS), DEFINES[dtype]],
         lambda path: build(compiler, dtype, path),
         lambda reason: NoKernels(f"no C kernels in {reason}"),

@@ -20,6 +20,7 @@ from torch import Tensor
 from dynconv.errors import UserError
 from dynconv.kernels.constant import constant
 from dynconv.kernels.cuda.launches import CUDA_TYPES, SOURCES
+from dynconv.kernels.dtypes import dtype_name
 from dynconv.paths import data_places
 
 
@@ -63,7 +64,7 @@ def why_unsupported(x: Tensor) -> str:
         return reason
     if x.device.type != "cuda":
         return f"x is on {x.device}, the CUDA kernels run on a GPU: move it with .cuda()"
-    names = ", ".join(str(dtype).removeprefix("torch.") for dtype in CUDA_TYPES)
+    names = ", ".join(dtype_name(dtype) for dtype in CUDA_TYPES)
     return f"x is {x.dtype}, the CUDA kernels take {names}: cast it, or choose another impl"
 
 
@@ -76,7 +77,7 @@ def architecture(index: int | None) -> str:
 
 @constant
 def tested_architectures() -> dict[str, bool]:
-    """Return the architectures on which `pytest -m gpu` has passed, True if with today's sources.
+    """Return the architectures where `pytest -m gpu` has passed: True if with these sources.
 
     It reads data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel, and raises
     UserError for a damaged file.
@@ -98,9 +99,13 @@ def recorded_hash(path: Path) -> str:
 
 
 def sources_hash() -> str:
-    """Return a hash of the files that decide what a GPU computes: this folder and kernels/*.py."""
+    """Return a hash of the files that decide what a GPU computes: this folder and its inputs.
+
+    What finds compilers, or caches facts about the machine, is not among them.
+    """
     key = hashlib.sha256()
-    for path in sorted([*SOURCES.glob("*.*"), *SOURCES.parent.glob("*.py")]):
+    given = (SOURCES.parent / f"{name}.py" for name in ("dtypes", "layout", "schema"))
+    for path in sorted([*SOURCES.glob("*.*"), *given]):
         key.update(path.read_text("utf-8").encode())
     return key.hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""Defines the cases at which implementations are measured: operator, size and dtype."""
+"""The cases at which implementations are measured: operator, size and dtype."""
 
 from math import prod
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.errors import UserError
-from dynconv.kernels.dtypes import accumulator
+from dynconv.kernels.dtypes import accumulator, dtype_name
 from dynconv.ops.shapes import split_heads
 
 POSITIONS = 10_000  # limit per batch of Table 6, except in its last column of 100,000
@@ -130,8 +130,3 @@ def attention(q: Tensor, k: Tensor, v: Tensor, heads: int) -> Tensor:
     """Return unmasked attention between (B, T, C) and (B, T, C), without projections."""
     q, k, v = (split_heads(z, heads) for z in (q, k, v))  # (B, H, T, R)
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """Return "float32" for torch.float32."""
-    return str(dtype).removeprefix("torch.")

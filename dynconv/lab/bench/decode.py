@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 
-from dynconv.decode import translate
 from dynconv.decode.stepper import Incremental, Recompute
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import Measurement, ratios, spread, take_turns
@@ -27,8 +26,9 @@ def bench_decode(
     output = ledger.output_path("bench-decode", output)
     recipe, vocabularies, model, checkpoint = trained
     data, config = recipe.data, recipe.decode
-    lines = load_parallel(data.corpus, data.source, data.target, "test").source[:sentences]
-    search = partial(translate, model, vocabularies, lines, config, max_source=data.max_source)
+    text = str(trained.text_directory())
+    lines = load_parallel(text, data.source, data.target, "test").source[:sentences]
+    search = partial(trained.task.translate, model, vocabularies, lines)
     steppers = {"incremental": Incremental, "recompute": Recompute}
     runs = [
         Measurement("translate", name, "forward", call=partial(search, stepper=stepper))

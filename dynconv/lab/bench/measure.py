@@ -108,8 +108,8 @@ def take_turns(
 ) -> Iterator[Measurement]:
     """Yield the run to time next: each of them once a round, in reverse order every other round.
 
-    So a slow moment of the machine affects neighbours alike. The caller appends the time to
-    `run.times`. After a call of more than `slow` seconds a run has no more than `least` turns.
+    A slow moment of the machine then affects neighbours alike. The caller appends the time to
+    `run.times`. A run that once took more than `slow` seconds gets no more than `least` turns.
     """
     for number in range(rounds):
         for run in runs[:: -1 if number % 2 else 1]:

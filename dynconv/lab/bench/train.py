@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from dynconv.config import Recipe, find_recipe, load_recipe
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
+from dynconv.machine import peak_memory
 from dynconv.models import build
 from dynconv.tasks import task_of
 from dynconv.text import open_prepared
@@ -22,7 +23,7 @@ from dynconv.train.data import Place, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import prepared_dir, read_recipe
 from dynconv.train.update import DTYPES, TokenLoss, backward
-from dynconv.train.watch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Watch, peak_memory
+from dynconv.train.watch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Watch
 
 COUNTED = 5  # updates whose FLOPs are counted
 SIDE = 4096  # of the square matrices whose product shows the device's peak

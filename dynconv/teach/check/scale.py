@@ -18,7 +18,7 @@ from dynconv.teach.judge import (
     of_kind,
     short,
 )
-from dynconv.text.corpus import Lines
+from dynconv.text.corpus import Row
 from dynconv.text.sets.steps import fits
 
 WAIT = 5.0
@@ -131,14 +131,14 @@ PAIRS = {
 }
 
 
-def cleaned(mine: Callable[[Sequence[Lines], int, float], Sequence[Lines]]) -> None:
+def cleaned(mine: Callable[[Sequence[Row], int, float], Sequence[Row]]) -> None:
     """mine(pairs, longest, ratio) returns the clean pairs (source, target), unchanged and in order.
 
     In a clean pair each side has 1 to `longest` words of at most 1000 characters, and is at most
     `ratio` times as long as the other.
     """
 
-    def answer(pairs: list[Lines], longest: int, ratio: float) -> list:
+    def answer(pairs: list[Row], longest: int, ratio: float) -> list:
         kept = mine(pairs, longest, ratio)
         kept = list(kept) if isinstance(kept, tuple | Iterator) else kept
         for pair in kept if isinstance(kept, list) else []:
@@ -146,7 +146,7 @@ def cleaned(mine: Callable[[Sequence[Lines], int, float], Sequence[Lines]]) -> N
                 raise Wrong(f"it returns {short(kept)}, not a list of pairs (source, target)")
         return [tuple(pair) for pair in kept] if isinstance(kept, list) else kept
 
-    def right(pairs: list[Lines], longest: int, ratio: float) -> list[Lines]:
+    def right(pairs: list[Row], longest: int, ratio: float) -> list[Row]:
         return [pair for pair in pairs if fits(pair, longest, ratio)]
 
     cases = {about: ([pair], LONGEST, RATIO) for about, pair in PAIRS.items()}
@@ -159,7 +159,7 @@ def cleaned(mine: Callable[[Sequence[Lines], int, float], Sequence[Lines]]) -> N
     print(f"right: it keeps {kept} of {len(pairs)} pairs, the same as the package")
 
 
-def explain_cleaning(kept: list[Lines], right: list[Lines], pairs: list, longest, ratio) -> str:
+def explain_cleaning(kept: list[Row], right: list[Row], pairs: list, longest, ratio) -> str:
     """Return which pair is wrongly kept or dropped."""
     if len(pairs) > 1:
         if sorted(kept) == sorted(right):

@@ -27,10 +27,8 @@ def corpus_text(name: str, raw: Path | None, out: Path) -> dict[str, int]:
     raw  the directory of the fetched archives; None: data/raw/NAME
     """
     if not (out / "counts.json").is_file():
-        if name == "wmt17-zh-en" and find_spec("jieba") is None:
-            raise UserError(
-                "Chinese has no spaces between words; to find them: pip install 'dynconv[chinese]'"
-            )
+        if needed := find_corpus(name).needs:
+            import_module(needed)  # if it is missing, the command says how to install it
         raw = unpack_corpus(name, raw)
     return build_corpus(name, raw, out)
 

@@ -2,7 +2,7 @@
 
 With the corrections below its tokeniser equals tokenizer.perl, with and without -a, on all but 2
 of 85,116 lines of German, French and English, and its normaliser normalize-punctuation.perl on
-all but 4: "Inc." and the single curly quotation marks, of which versions of those scripts differ.
+all but 4: "Inc." and the single curly quotation marks, on which versions of those scripts differ.
 """
 
 import re

@@ -5,14 +5,14 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 
 from dynconv.errors import UserError
-from dynconv.text.corpus import Lines, stream_lines, stream_parallel
+from dynconv.text.corpus import Row, stream_lines, stream_parallel
 
 LANGUAGE = re.compile(r"(?<=\.)[a-z]{2}(-[a-z]{2})?(?=\.|$)")
 SEGMENT = re.compile(r'<seg id="\d+">\s*|\s*</seg>\s*')
@@ -67,7 +67,7 @@ def tokenized_pairs(
     sides: Iterable[Side],
     read: Callable[[Path], Iterator[str]],
     tokenized: Callable[..., str],
-) -> Iterator[Lines]:
+) -> Iterator[Row]:
     """Yield the pairs of lines of two raw files, tokenised on all processors.
 
     read       reads the lines of a file
@@ -111,13 +111,15 @@ def parallel_map(function: Callable, items: Iterable, what: str) -> Iterator:
 
 
 def _pool():
-    # spawn, because fork does not copy the threads of the bar and of torch. Only the parent
-    # handles Ctrl-C.
+    """Return a pool of processes, one per core, in which only the parent handles Ctrl-C.
+
+    They are spawned, because fork does not copy the threads of the bar and of torch.
+    """
     context = multiprocessing.get_context("spawn")
     return context.Pool(initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
 
 
-def fits(pair: Lines, longest: int, ratio: float) -> bool:
+def fits(pair: Row, longest: int, ratio: float) -> bool:
     """Return whether clean-corpus-n.perl -ratio RATIO 1 LONGEST keeps a pair.
 
     It does if each side has 1 to LONGEST words, none of them over 1000 characters, and is at most
@@ -130,13 +132,15 @@ def fits(pair: Lines, longest: int, ratio: float) -> bool:
     return longer / shorter <= ratio and max(len(w) for side in sides for w in side) <= 1000
 
 
-def hold_out(every: int, pairs: Iterable[Lines]) -> Iterator[tuple[str, Lines]]:
+def hold_out(every: int, pairs: Iterable[Row]) -> Iterator[tuple[str, Row]]:
     """Send every EVERYth pair, counted from 1, to split valid and the others to train."""
     for number, pair in enumerate(pairs, 1):
         yield "train" if number % every else "valid", pair
 
 
-def write_splits(out: Path, suffixes: Lines, lines: Iterable[tuple[str, Lines]]) -> dict[str, int]:
+def write_splits(
+    out: Path, suffixes: Sequence[str], lines: Iterable[tuple[str, Row]]
+) -> dict[str, int]:
     """Write the lines of each split to out/SPLIT.SUFFIX and return how many each has."""
     counts: Counter[str] = Counter()
     with ExitStack() as stack:

@@ -4,7 +4,7 @@ from functools import partial
 from hashlib import sha1
 from pathlib import Path
 
-from dynconv.text.corpus import Lines, stream_lines, stream_parallel
+from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import tokenize
 from dynconv.text.sets.steps import MissingRawFile, find_raw, parallel_map, write_splits
 
@@ -18,10 +18,10 @@ ENDS = (".", "!", "?", "...", "'", "`", '"', "’", "”", ")")
 def cnn_dailymail(raw: Path, out: Path) -> dict[str, int]:
     """Build the stories and splits of See et al. 2017, lower-cased, articles cut to 400 words.
 
-    Wu et al. 2019 trained on the version whose names are replaced by @entity1 and so on (footnote
-    8). There is no public archive of its summaries, only questions made from them with a gap in
-    each. So this is the text itself, whose ROUGE does not compare with theirs; and its words are
-    Moses's, not Stanford's. The 114 stories without text are left out.
+    Wu et al. 2019 trained on the version in which @entity1 and so on stand for names (footnote 8).
+    Its summaries are in no public archive, only questions made from them, each with a gap. This is
+    the original text, so its ROUGE cannot be compared with theirs; and Moses separates the words,
+    not Stanford's tokeniser. The 114 stories without text are left out.
     """
     lists = {split: find_raw(raw, name) for split, name in LISTS.items()}
     folders = sorted(path for path in raw.rglob("stories") if path.is_dir())
@@ -64,7 +64,7 @@ def duc_2004(raw: Path, out: Path) -> dict[str, int]:
     return write_splits(out, suffixes, (("test", row) for row in rows))
 
 
-def _story(url: str, folders: list[Path]) -> Lines:
+def _story(url: str, folders: list[Path]) -> Row:
     """Read article and highlights of a .story file, whose name is the hash of its address."""
     name = sha1(url.strip().encode()).hexdigest() + ".story"
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
@@ -77,5 +77,6 @@ def _story(url: str, folders: list[Path]) -> Lines:
 
 
 def _sentences(text: str) -> str:
+    """Return the tokenised lines of a text in one line, each with a full stop at its end."""
     lines = (line if line.endswith(ENDS) else line + " ." for line in text.split("\n") if line)
     return " ".join(tokenize(line, "en", escape=False) for line in lines).lower()

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from dynconv.text.corpus import Lines, stream_lines, stream_parallel
+from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.steps import (
     Side,
@@ -66,8 +66,8 @@ def wmt16_en_ro(raw: Path, out: Path) -> dict[str, int]:
 
     This is preprocess.sh of Sennrich et al. 2016b, up to 175 words and Moses's default ratio of 9.
     Romanian is the target and keeps its diacritics: remove-diacritics.py is for sources. Two
-    choices are ours, as none is published: every 100th pair goes to split valid, and there is no
-    truecasing to undo.
+    choices, about which nothing is published, are ours: every 100th pair goes to split valid, and
+    there is no truecasing to undo.
     """
     corpora = "europarl-v8.ro-en", "SETIMES.en-ro", "corpus.bt.en-ro"
     test = "newstest2016-enro"
@@ -107,7 +107,7 @@ def _cwmt(english: Path) -> list[Side]:
     return [(chinese, "zh"), (english, "en")]
 
 
-def _train(out: Path, corpora: Iterable[list[Side]]) -> Iterator[Lines]:
+def _train(out: Path, corpora: Iterable[list[Side]]) -> Iterator[Row]:
     return chain.from_iterable(
         tokenized_pairs(out, sides, stream_lines, _normal) for sides in corpora
     )
@@ -115,14 +115,14 @@ def _train(out: Path, corpora: Iterable[list[Side]]) -> Iterator[Lines]:
 
 def _news(
     raw: Path, out: Path, split: str, name: str, languages: tuple[str, str]
-) -> Iterator[tuple[str, Lines]]:
+) -> Iterator[tuple[str, Row]]:
     """Find the source and reference of an evaluation set, whose pairs are a split."""
     names = f"{name}-src.{languages[0]}.sgm", f"{name}-ref.{languages[1]}.sgm"
     sides = zip([find_raw(raw, name) for name in names], languages, strict=True)
     return ((split, pair) for pair in tokenized_pairs(out, sides, read_segments, _words))
 
 
-def _clean(pairs: Iterable[tuple[str, Lines]], **limits) -> Iterator[tuple[str, Lines]]:
+def _clean(pairs: Iterable[tuple[str, Row]], **limits) -> Iterator[tuple[str, Row]]:
     return ((split, pair) for split, pair in pairs if fits(pair, **limits))
 
 

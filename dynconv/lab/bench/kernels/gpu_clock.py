@@ -97,8 +97,8 @@ class GpuClock:
     def seconds(self, play: Callable[[], object]) -> float:
         """Return the seconds of one replay with a cold L2.
 
-        Writing evicts what L2 holds; reading then has it written back before the clock starts.
-        Meanwhile Python gets ahead of the GPU.
+        Writing the filler evicts what L2 holds, and reading it makes the GPU write it back before
+        the clock starts. Meanwhile Python queues the replay.
         """
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         self.filler.fill_(1)

@@ -36,8 +36,8 @@ def operations(case: Case) -> dict[str, int]:
     """
     numbers = prod(case.shape[:3])
     if case.operator == "talk_conv":
-        # One sum into the table, two differences and two cut tokens out of it, one scaling; for
-        # the gradients four changes and a sum, and two dot products: whatever the window's width.
+        # Forward: one sum for the table, two differences and two cut tokens, and one scaling.
+        # Backward: four changes and a sum, and two dot products. Neither depends on the window.
         return {"forward": 10 * numbers, "backward": 14 * numbers}
     return {"forward": 2 * case.K * numbers, "backward": 4 * case.K * numbers}
 
@@ -70,8 +70,8 @@ def cycles(case: Case, launch: Launch) -> float:
     if case.operator == "talk_conv":
         stretch = launches.Columns(R, reach, reach, contiguous_array((B, T, C), dtype)).stretch
         words = V * accumulator(dtype).itemsize // 4
-        # A row of x goes into the table, and four come out of it. Backward reads four differences,
-        # writes them, and takes one out; g and dx, and g and x at the two edges, are its rows.
+        # Forward writes a row into the table and reads four. Backward reads and writes four
+        # differences and reads one; its rows are g and dx, and g and x at the two edges.
         per_row = {"talk_conv": 5 * words + c, "talk_grad": 9 * words + 4 * c + 5}[launch.name]
         around = sum(reach + min(reach, begin) for begin in range(0, T, stretch))
         return B * -(-C // (32 * V)) * (T + around) * per_row

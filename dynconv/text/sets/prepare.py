@@ -1,0 +1,70 @@
+"""Prepares a corpus by its name: builds its text, and learns or reuses its vocabulary."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from dynconv.config import ModelConfig
+from dynconv.errors import UserError
+from dynconv.text.encode import prepare
+from dynconv.text.manifest import corpus_sides, read_manifest
+from dynconv.text.sets.build import corpus_text
+from dynconv.text.vocabulary import Vocabularies
+
+
+def prepare_named(
+    corpus: str,
+    languages: Sequence[str] | None,
+    vocab_size: Sequence[int] | None,
+    kind: Literal["bytes", "bpe", "words"] | None,
+    *,
+    raw: Path | None,
+    reuse: Path | None,
+    out: Path | None,
+) -> str:
+    """Prepare a corpus of the manifest, or a directory of text; return a line on how to train.
+
+    corpus, out            its name, or a directory; the new directory, by default prepared/NAME
+    languages, vocab_size  of source and target, or one: of a language model, or of both together
+    kind                   of the vocabulary; None: that of `reuse`, else bytes
+    raw                    the directory of the fetched archives; None: data/raw/NAME
+    reuse                  a vocabulary.json to use instead of learning one
+
+    Raises UserError for an option that has no effect.
+    """
+    source, target = pair(corpus_sides(corpus, languages))
+    out = out or Path("prepared") / Path(corpus).resolve().name
+    reused = Vocabularies.load(reuse) if reuse else None
+    if reused and kind not in (None, reused.target.kind):
+        raise UserError(f"--vocabulary {kind} has no effect: {reuse} is not of {kind}")
+    kind = kind or (reused.target.kind if reused else "bytes")
+    if source is None and vocab_size and len(vocab_size) > 1:
+        sizes = " ".join(map(str, vocab_size))
+        raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
+    downloaded = corpus in read_manifest() and not read_manifest()[corpus].shipped
+    if raw and not downloaded:
+        raise UserError(f"--raw {raw} has no effect: {corpus} is text already; leave it out")
+    text: str | Path = corpus
+    if downloaded:
+        text = out.with_name(f"{corpus}-text")
+        if "train" not in corpus_text(corpus, raw, text):
+            return f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test"
+    size: int | tuple[int, int] = ModelConfig.vocab_size
+    if vocab_size:
+        of_source, of_target = pair(vocab_size)
+        size = (of_source, of_target) if of_source else of_target
+    elif reused:
+        size = reused.sizes
+    prepared = prepare(str(text), source, target, size, out, kind, reuse)
+    sizes = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
+    tokens = f"{prepared.source_tokens:,} {source} and " if source else ""
+    return (
+        f"{out}: {prepared.pairs:,} lines, {tokens}{prepared.target_tokens:,} {target} tokens; "
+        f"train with data.corpus={out} data.source={source or 'null'} data.target={target} "
+        f"data.vocabulary={prepared.kind} model.vocab_size={sizes}"
+    )
+
+
+def pair(values: Sequence) -> tuple:
+    """Return the values for source and target; None for the source if there is only one."""
+    return (None, *values) if len(values) == 1 else tuple(values)
