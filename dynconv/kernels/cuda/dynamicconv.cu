@@ -153,11 +153,8 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
     Real token[TILE][V], sum[TILE][V] = {};
 #pragma unroll
     for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
-    for (int j0 = met.from; j0 < met.to; j0 += TILE) {
-#pragma unroll
-      for (int u = 0; u < TILE; ++u) {
-        const int j = j0 + u;
-        if (j >= met.to) break;
+    int j0 = met.from;
+    const auto step = [&](int u, int j) {
         window.move(u);
         Real w[TILE], dot[TILE] = {};
         weights.tap(j, w);
@@ -169,7 +166,16 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
             sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
           }
         write_dots<G>(dot, dots, j, chunk, r0 > 0);
-      }
+    };
+#pragma unroll 1
+    for (; j0 + TILE <= met.to; j0 += TILE) {
+#pragma unroll
+      for (int u = 0; u < TILE; ++u) step(u, j0 + u);
+    }
+#pragma unroll
+    for (int u = 0; u < TILE; ++u) {
+      if (j0 + u >= met.to) break;
+      step(u, j0 + u);
     }
 #pragma unroll
     for (int a = 0; a < TILE; ++a)

@@ -152,11 +152,8 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
         Sum<Number> token[TILE][V], sum[TILE][V] = {};
 #pragma unroll
         for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
-        for (int j0 = taps.from; j0 < taps.to; j0 += TILE) {
-#pragma unroll
-          for (int u = 0; u < TILE; ++u) {
-            const int j = j0 + u - first;
-            if (j0 + u >= taps.to) break;
+        int j0 = taps.from;
+        const auto step = [&](int u, int j) {
             window.move(u);
             Sum<Number> dot[V] = {};
             const Sum<Number> w = DATA ? weights[j] : 0;
@@ -170,7 +167,16 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
 #pragma unroll
             for (int v = 1; v < V; ++v) dot[0] += dot[v];
             added[32 * j] += dot[0];
-          }
+        };
+#pragma unroll 1
+        for (; j0 + TILE <= taps.to; j0 += TILE) {
+#pragma unroll
+          for (int u = 0; u < TILE; ++u) step(u, j0 + u - first);
+        }
+#pragma unroll
+        for (int u = 0; u < TILE; ++u) {
+          if (j0 + u >= taps.to) break;
+          step(u, j0 + u - first);
         }
         if constexpr (DATA)
 #pragma unroll

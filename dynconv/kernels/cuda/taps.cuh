@@ -120,11 +120,8 @@ __device__ __forceinline__ void correlate(const Number* g, const Number* x, Taps
     Sum<Number> gradient[TILE][V];
 #pragma unroll
     for (int a = 0; a < TILE; ++a) widen(fixed.next(), gradient[a]);
-    for (int j0 = met.from; j0 < met.to; j0 += TILE) {
-#pragma unroll
-      for (int u = 0; u < TILE; ++u) {
-        const int k = j0 + u - first;
-        if (j0 + u >= met.to) break;
+    int j0 = met.from;
+    const auto step = [&](int u, int k) {
         window.move(u);
         Sum<Number> dot[TILE] = {};
 #pragma unroll
@@ -132,7 +129,16 @@ __device__ __forceinline__ void correlate(const Number* g, const Number* x, Taps
 #pragma unroll
           for (int v = 0; v < V; ++v) dot[a] += gradient[a][v] * window.row[(a + u) % TILE][v];
         write_dots<G>(dot, taps, k, chunk, r0 > 0);
-      }
+    };
+#pragma unroll 1
+    for (; j0 + TILE <= met.to; j0 += TILE) {
+#pragma unroll
+      for (int u = 0; u < TILE; ++u) step(u, j0 + u - first);
+    }
+#pragma unroll
+    for (int u = 0; u < TILE; ++u) {
+      if (j0 + u >= met.to) break;
+      step(u, j0 + u - first);
     }
   }
   __syncwarp();

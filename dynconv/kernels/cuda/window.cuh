@@ -95,19 +95,25 @@ __device__ __forceinline__ void convolve(const Number* x, Number* out, Weights& 
     for (int first = 0; first < all.to; first += chunk) {
       if (r0 == 0 || chunk < K) weights.stage(first);
       const int last = min(first + chunk, all.to);
-      for (int j0 = max(first, all.from); j0 < last; j0 += TILE) {
+      int j0 = max(first, all.from);
+      const auto step = [&](int u, int j) {
+        window.move(u);
+        Sum<Number> w[TILE];
+        weights.tap(j - first, w);
 #pragma unroll
-        for (int u = 0; u < TILE; ++u) {
-          const int j = j0 + u;
-          if (j >= last) break;
-          window.move(u);
-          Sum<Number> w[TILE];
-          weights.tap(j - first, w);
+        for (int a = 0; a < TILE; ++a)
 #pragma unroll
-          for (int a = 0; a < TILE; ++a)
+          for (int v = 0; v < V; ++v) sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
+      };
+#pragma unroll 1
+      for (; j0 + TILE <= last; j0 += TILE) {
 #pragma unroll
-            for (int v = 0; v < V; ++v) sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
-        }
+        for (int u = 0; u < TILE; ++u) step(u, j0 + u);
+      }
+#pragma unroll
+      for (int u = 0; u < TILE; ++u) {
+        if (j0 + u >= last) break;
+        step(u, j0 + u);
       }
     }
     if (!active) continue;
