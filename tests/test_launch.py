@@ -91,9 +91,7 @@ def test_a_source_includes_each_header_once():
         assert text.count("struct Accumulator { using type = float; }") == 1
 
 
-LIMITS = re.compile(
-    r"//   K = (\d+) +(\w+) +(\w+) +([\d. ]+)  not measured"
-)
+LIMITS = re.compile(r"//   K = (\d+) +(\w+) +(\w+) +([\d. ]+)  not measured")
 
 
 @pytest.mark.parametrize(
