@@ -21,7 +21,7 @@ from dynconv.lab.bench.cases import Case, Shape, draw, dtype_name
 from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu_bench, gpu_clock, roofline
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
 from dynconv.lab.bench.measure import CpuClock, Measurement, measure
-from dynconv.lab.simulate import nvrtc
+from dynconv.lab.simulate import nvdisasm, nvrtc
 
 F32, F64, HALF = torch.float32, torch.float64, torch.bfloat16
 SMALL = Shape(2, 12, 8, 2)
@@ -56,6 +56,9 @@ def test_the_plan_of_two_shapes(tmp_path, capsys):
     assert set(kernel["takes"]) == {"sm_75", "sm_80", "sm_90"}
     for used in kernel["takes"].values():
         assert 16 < used["registers"] <= 64 and used["shared"] == used["spilled"] == 0
+    counted = needs["light_conv<bfloat16, 4, false>"]["instructions"]
+    assert counted is None if nvdisasm.why_unavailable() else 256 < counted < 512
+    assert kernel["instructions"] is None  # it has no loop over taps
     assert kernel["dynamic_shared"] == 32 * 1024  # a ring of 32 rows for 2 x 128 channels
     assert "talk_conv<bfloat16, 2>" in text
 
@@ -89,6 +92,15 @@ def test_floors_by_hand(case, direction, counts, us, launches, expected_us):
     assert known["floor_us"] == max(list(known["us"].values())[:2])
     assert known["launches"] == launches
     assert known["expected_us"] == pytest.approx(expected_us, abs=1e-3)
+
+
+def test_issue_by_hand():
+    """Four instructions a cycle; the taps that the warps of LIGHT walk are those of above."""
+    known = roofline.predict_case(LIGHT, {"light_conv<bfloat16, 4, false>": 448})
+    issue = 80 * 3859 * 448 / 8 / (4 * 132 * 1980)  # longer than the operations take
+    assert known["forward"]["us"]["issue"] == pytest.approx(issue)
+    assert known["forward"]["expected_us"] == pytest.approx(issue / 0.85 + 2.5)
+    assert "issue" not in known["backward"]["us"]  # its kernel's instructions are not known
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def resources():
 
 def test_templates_and_shared_memory(resources):
     names = ["shift<float, 4>", "shift< double,2 >", "one"]
-    kernels, warnings = resources(SHIFT + ONE, names)
+    kernels, warnings, *_ = resources(SHIFT + ONE, names)
     assert list(kernels) == names and warnings == []
     assert [kernel.shared for kernel in kernels.values()] == [1024, 2048, 0]
     for kernel in kernels.values():

@@ -4,17 +4,18 @@
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
-// memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
+// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over taps at four a cycle.
+// `dynconv bench kernels --plan` has the rest.
 //
-//                              bytes  operations  shared  expected  measured
-//   K = 3   float32   forward    19.5         1.0     3.6      25.4  not measured
-//   K = 3   float32   backward   29.5         2.0     6.2      37.2  not measured
-//   K = 3   bfloat16  forward     9.7         1.0     2.2      14.0  not measured
-//   K = 3   bfloat16  backward   14.7         2.0     4.2      19.8  not measured
-//   K = 31  float32   forward    23.7        10.6    15.3      30.3  not measured
-//   K = 31  float32   backward   37.8        21.2    31.0      47.0  not measured
-//   K = 31  bfloat16  forward    11.8        10.6    11.8      16.4  not measured
-//   K = 31  bfloat16  backward   18.9        21.2    26.8      34.0  not measured
+//                              bytes  operations  shared   issue  expected  measured
+//   K = 3   float32   forward   19.5          1.0     3.6     1.4      25.4  not measured
+//   K = 3   float32   backward  29.5          2.0     6.2     3.5      37.2  not measured
+//   K = 3   bfloat16  forward    9.7          1.0     2.2     1.6      14.0  not measured
+//   K = 3   bfloat16  backward  14.7          2.0     4.2     3.9      19.8  not measured
+//   K = 31  float32   forward   23.7         10.6    15.3    14.3      30.3  not measured
+//   K = 31  float32   backward  37.8         21.2    31.0    35.9      47.0  not measured
+//   K = 31  bfloat16  forward   11.8         10.6    11.8    16.5      21.9  not measured
+//   K = 31  bfloat16  backward  18.9         21.2    26.8    39.9      49.5  not measured
 
 #include "number.cuh"
 #include "window.cuh"
@@ -93,7 +94,7 @@ __global__ void dynamic_weight_grad_v1(const Number* g, const Number* x, Number*
 
 // dweight[t][j] = g[t] . x[t + j - pad], over the channels of a head; see correlate in taps.cuh.
 template <typename Number, int V, int G>
-__global__ void __launch_bounds__(128, 3)
+__global__ void __launch_bounds__(128, sizeof(Number) == 2 ? 2 : 3)  // halves are also widened
 dynamic_weight_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                     Number* __restrict__ dweight, int T, int C, int H, int K, int pad, int chunk,
                     long long g_batch, long long g_time, long long x_batch, long long x_time) {
@@ -153,24 +154,19 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
     Real token[TILE][V], sum[TILE][V] = {};
 #pragma unroll
     for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
-    for (int j0 = met.from; j0 < met.to; j0 += TILE) {
+    each_tap(met.from, met.to, [&](int u, int j) {
+      window.move(u);
+      Real w[TILE], dot[TILE] = {};
+      weights.tap(j, w);
 #pragma unroll
-      for (int u = 0; u < TILE; ++u) {
-        const int j = j0 + u;
-        if (j >= met.to) break;
-        window.move(u);
-        Real w[TILE], dot[TILE] = {};
-        weights.tap(j, w);
+      for (int a = 0; a < TILE; ++a)
 #pragma unroll
-        for (int a = 0; a < TILE; ++a)
-#pragma unroll
-          for (int v = 0; v < V; ++v) {
-            dot[a] += token[a][v] * window.row[(a + u) % TILE][v];
-            sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
-          }
-        write_dots<G>(dot, dots, j, chunk, r0 > 0);
-      }
-    }
+        for (int v = 0; v < V; ++v) {
+          dot[a] += token[a][v] * window.row[(a + u) % TILE][v];
+          sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
+        }
+      write_dots<G>(dot, dots, j, chunk, r0 > 0);
+    });
 #pragma unroll
     for (int a = 0; a < TILE; ++a)
       if (active && 0 <= at.t + a && at.t + a < T)

@@ -6,13 +6,14 @@
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
-// memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
+// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over taps at four a cycle.
+// `dynconv bench kernels --plan` has the rest.
 //
-//                              bytes  operations  shared  expected  measured
-//   K = 31  float32   forward    19.1        10.6     8.2      24.9  not measured
-//   K = 31  float32   backward   28.6        21.2    11.8      38.6  not measured
-//   K = 31  bfloat16  forward     9.5        10.6     4.7      14.9  not measured
-//   K = 31  bfloat16  backward   14.3        21.2     7.7      29.9  not measured
+//                              bytes  operations  shared   issue  expected  measured
+//   K = 31  float32   forward   19.1         10.6     8.2    14.3      24.9  not measured
+//   K = 31  float32   backward  28.6         21.2    11.8    25.1      38.6  not measured
+//   K = 31  bfloat16  forward    9.5         10.6     4.7    16.3      21.7  not measured
+//   K = 31  bfloat16  backward  14.3         21.2     7.7    27.5      37.4  not measured
 
 #include "number.cuh"
 #include "window.cuh"
@@ -152,26 +153,21 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
         Sum<Number> token[TILE][V], sum[TILE][V] = {};
 #pragma unroll
         for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
-        for (int j0 = taps.from; j0 < taps.to; j0 += TILE) {
+        each_tap(taps.from, taps.to, [&](int u, int j) {
+          window.move(u);
+          Sum<Number> dot[V] = {};
+          const Sum<Number> w = DATA ? weights[j - first] : 0;
 #pragma unroll
-          for (int u = 0; u < TILE; ++u) {
-            const int j = j0 + u - first;
-            if (j0 + u >= taps.to) break;
-            window.move(u);
-            Sum<Number> dot[V] = {};
-            const Sum<Number> w = DATA ? weights[j] : 0;
+          for (int a = 0; a < TILE; ++a)
 #pragma unroll
-            for (int a = 0; a < TILE; ++a)
+            for (int v = 0; v < V; ++v) {
+              dot[v] += token[a][v] * window.row[(a + u) % TILE][v];
+              if (DATA) sum[a][v] += w * window.row[(a + u) % TILE][v];
+            }
 #pragma unroll
-              for (int v = 0; v < V; ++v) {
-                dot[v] += token[a][v] * window.row[(a + u) % TILE][v];
-                if (DATA) sum[a][v] += w * window.row[(a + u) % TILE][v];
-              }
-#pragma unroll
-            for (int v = 1; v < V; ++v) dot[0] += dot[v];
-            added[32 * j] += dot[0];
-          }
-        }
+          for (int v = 1; v < V; ++v) dot[0] += dot[v];
+          added[32 * (j - first)] += dot[0];
+        });
         if constexpr (DATA)
 #pragma unroll
           for (int a = 0; a < TILE; ++a)

@@ -9,13 +9,14 @@
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
-// memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
+// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over taps at four a cycle.
+// `dynconv bench kernels --plan` has the rest.
 //
-//                              bytes  operations  shared  expected  measured
-//   K = 31  float32   forward    23.7        10.6    23.6      30.3  not measured
-//   K = 31  float32   backward   37.8        21.2    51.9      66.1  not measured
-//   K = 31  bfloat16  forward    11.8        10.6    20.1      26.1  not measured
-//   K = 31  bfloat16  backward   18.9        21.2    44.9      57.8  not measured
+//                              bytes  operations  shared   issue  expected  measured
+//   K = 31  float32   forward   23.7         10.6    23.6    14.4      30.3  not measured
+//   K = 31  float32   backward  37.8         21.2    51.9    39.8      66.1  not measured
+//   K = 31  bfloat16  forward   11.8         10.6    20.1    16.4      26.1  not measured
+//   K = 31  bfloat16  backward  18.9         21.2    44.9    44.9      57.8  not measured
 
 #include "number.cuh"
 #include "window.cuh"

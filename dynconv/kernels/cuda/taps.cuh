@@ -120,20 +120,15 @@ __device__ __forceinline__ void correlate(const Number* g, const Number* x, Taps
     Sum<Number> gradient[TILE][V];
 #pragma unroll
     for (int a = 0; a < TILE; ++a) widen(fixed.next(), gradient[a]);
-    for (int j0 = met.from; j0 < met.to; j0 += TILE) {
+    each_tap(met.from, met.to, [&](int u, int j) {
+      window.move(u);
+      Sum<Number> dot[TILE] = {};
 #pragma unroll
-      for (int u = 0; u < TILE; ++u) {
-        const int k = j0 + u - first;
-        if (j0 + u >= met.to) break;
-        window.move(u);
-        Sum<Number> dot[TILE] = {};
+      for (int a = 0; a < TILE; ++a)
 #pragma unroll
-        for (int a = 0; a < TILE; ++a)
-#pragma unroll
-          for (int v = 0; v < V; ++v) dot[a] += gradient[a][v] * window.row[(a + u) % TILE][v];
-        write_dots<G>(dot, taps, k, chunk, r0 > 0);
-      }
-    }
+        for (int v = 0; v < V; ++v) dot[a] += gradient[a][v] * window.row[(a + u) % TILE][v];
+      write_dots<G>(dot, taps, j - first, chunk, r0 > 0);
+    });
   }
   __syncwarp();
 }

@@ -75,6 +75,22 @@ struct Meeting {
         to(min(last, T + pad - t)) {}
 };
 
+// step(u, j) for the taps j from a multiple of TILE on; the compiler knows u = j % TILE. Only those
+// that remain, fewer than TILE, ask one by one whether they are the last.
+template <typename Step>
+__device__ __forceinline__ void each_tap(int from, int to, const Step& step) {
+#pragma unroll 1
+  for (; from + TILE <= to; from += TILE) {
+#pragma unroll
+    for (int u = 0; u < TILE; ++u) step(u, from + u);
+  }
+#pragma unroll
+  for (int u = 0; u < TILE; ++u) {
+    if (from + u >= to) break;
+    step(u, from + u);
+  }
+}
+
 // out[t + a] = sum_j w[a][j] x[t + a + j - pad]
 //
 // weights.stage(first) brings the taps first ... first + chunk - 1 into shared memory,
@@ -95,20 +111,15 @@ __device__ __forceinline__ void convolve(const Number* x, Number* out, Weights& 
     for (int first = 0; first < all.to; first += chunk) {
       if (r0 == 0 || chunk < K) weights.stage(first);
       const int last = min(first + chunk, all.to);
-      for (int j0 = max(first, all.from); j0 < last; j0 += TILE) {
+      each_tap(max(first, all.from), last, [&](int u, int j) {
+        window.move(u);
+        Sum<Number> w[TILE];
+        weights.tap(j - first, w);
 #pragma unroll
-        for (int u = 0; u < TILE; ++u) {
-          const int j = j0 + u;
-          if (j >= last) break;
-          window.move(u);
-          Sum<Number> w[TILE];
-          weights.tap(j - first, w);
+        for (int a = 0; a < TILE; ++a)
 #pragma unroll
-          for (int a = 0; a < TILE; ++a)
-#pragma unroll
-            for (int v = 0; v < V; ++v) sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
-        }
-      }
+          for (int v = 0; v < V; ++v) sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
+      });
     }
     if (!active) continue;
 #pragma unroll

@@ -50,10 +50,13 @@ class Resources(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """Holds the resources of each kernel, by the name requested, and the warnings of the log."""
+    """Holds the resources of each kernel, by the name requested, the warnings, and the code."""
 
     kernels: dict[str, Resources]
     warnings: list[str]
+    mangled: dict[str, str]
+    """the kernels' names in the code"""
+    cubin: bytes
 
 
 def why_unavailable() -> str | None:
@@ -76,7 +79,7 @@ def resources(code: str, names: Sequence[str], architecture: str = "sm_80") -> C
     """Compile the code and read in the log what its kernels need.
 
     names:    name expressions, such as "light_conv<float, 4>"; a template is compiled for these
-    returns:  for each name its Resources, and all warnings
+    returns:  for each name its Resources, all warnings, and the machine code
     """
     program = ctypes.c_void_p()
     call_nvrtc(
@@ -87,13 +90,14 @@ def resources(code: str, names: Sequence[str], architecture: str = "sm_80") -> C
             call_nvrtc("nvrtcAddNameExpression", program, name.encode())
         log = run(program, architecture)
         lowered = {name: lowered_name(program, name) for name in names}
+        cubin = machine_code(program)
     finally:
         call_nvrtc("nvrtcDestroyProgram", ctypes.byref(program))
     kernels = parse(log)
     if missing := [name for name in names if lowered[name] not in kernels]:
         raise CompileError(f"no resources of {', '.join(missing)} in the log for {architecture}")
     warnings = [line for line in log.splitlines() if WARNING.search(line)]
-    return Compiled({name: kernels[lowered[name]] for name in names}, warnings)
+    return Compiled({name: kernels[lowered[name]] for name in names}, warnings, lowered, cubin)
 
 
 def run(program: ctypes.c_void_p, architecture: str) -> str:
@@ -156,6 +160,15 @@ def lowered_name(program: ctypes.c_void_p, name: str) -> str:
     pointer = ctypes.c_char_p()  # to memory of the program
     call_nvrtc("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(pointer))
     return pointer.value.decode()
+
+
+def machine_code(program: ctypes.c_void_p) -> bytes:
+    """Return the compiled code; none where the architecture is that of an intermediate language."""
+    size = ctypes.c_size_t()
+    call_nvrtc("nvrtcGetCUBINSize", program, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    call_nvrtc("nvrtcGetCUBIN", program, buffer)
+    return buffer.raw
 
 
 def architectures() -> list[str]:

@@ -4,7 +4,10 @@ The rates are assumed to be those of an NVIDIA H200. From them follow floors, wh
 implementation can beat, and expected times, which a measurement may refute.
 """
 
+from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
+from typing import NamedTuple
 
 import torch
 
@@ -17,6 +20,7 @@ from dynconv.lab.bench.kernels.calls import list_launches
 COPY = 4.3e12  # bytes per second, read and written
 FMA = 60e12  # operations a second on float32; half as many on float64
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
+SCHEDULERS = 4  # of a multiprocessor; each issues an instruction of a warp per cycle
 LAUNCH = 2.5e-6  # seconds
 REACHED = 0.85  # of the nearest limit
 
@@ -75,23 +79,55 @@ def cycles(case: Case, launch: Launch) -> float:
         per_row = {"talk_conv": 5 * words + c, "talk_grad": 9 * words + 4 * c + 5}[launch.name]
         around = sum(reach + min(reach, begin) for begin in range(0, T, stretch))
         return B * -(-C // (32 * V)) * (T + around) * per_row
+    tiles, taps, columns, h = walk(case, launch)
+    per_tap, times, per_weight = TILED[launch.name]
+    window = c * (taps + (TILE - 1) * tiles)
+    per_tile = times * TILE * c + per_weight * h * K
+    return columns * (window + per_tap * taps + per_tile * tiles)
+
+
+class Walk(NamedTuple):
+    """Counts what the warps of a launch do for one sentence and the channels of one of them."""
+
+    tiles: int
+    taps: int
+    """of all tiles, those that meet a token"""
+    columns: int
+    """sentences times such channels"""
+    heads: int
+    """of a warp"""
+
+
+def walk(case: Case, launch: Launch) -> Walk:
+    """Count the tiles and taps of a launch of a kernel whose warps take tiles."""
+    (B, T, C, H), K, V = case.shape, case.K, launch.template[1]
+    R, reach = C // H, K // 2
     G = launches.lanes(R, V)
     h = 32 // G
     begin = reach if launch.name == "dynamic_conv_grad" else 0  # its tiles begin before x
     tiles = [t for t in range(-begin, T, TILE) if t > -TILE]
     # Taps that meet no token are left out: at the end one by one, at the beginning by tiles.
     taps = sum(min(K, T + reach - t) - max(0, reach - t - TILE + 1) // TILE * TILE for t in tiles)
-    per_tap, times, per_weight = TILED[launch.name]
-    window = c * (taps + (TILE - 1) * len(tiles))
-    per_tile = times * TILE * c + per_weight * h * K
-    return B * -(-H // h) * -(-R // (G * V)) * (window + per_tap * taps + per_tile * len(tiles))
+    return Walk(len(tiles), taps, B * -(-H // h) * -(-R // (G * V)), h)
 
 
-def predict_case(case: Case) -> dict[str, dict]:
+def issued(case: Case, launch: Launch, instructions: Mapping[str, int]) -> float:
+    """Return the instructions of the loop over taps, summed over warps; 0 where none are known.
+
+    instructions: of each kernel for TILE taps
+    """
+    if launch.kernel not in instructions:
+        return 0
+    _, taps, columns, _ = walk(case, launch)
+    return columns * taps * instructions[launch.kernel] / TILE
+
+
+def predict_case(case: Case, instructions: Mapping[str, int] = MappingProxyType({})) -> dict:
     """Return for each direction what it needs, and the times that follow.
 
     Bytes, operations and cycles; the microseconds that each takes at least (`us`); the floor of the
-    first two; the number of launches; and the expected time.
+    first two; the number of launches; and the expected time. With the instructions of the kernels'
+    loops for TILE taps, `us` has also the time to issue them.
     """
     fma = FMA / 2 if case.dtype == torch.float64 else FMA
     rates, rows = (COPY, fma, MULTIPROCESSORS * CLOCK), {}
@@ -99,10 +135,13 @@ def predict_case(case: Case) -> dict[str, dict]:
         total = sum(cycles(case, launch) for launch in launched)
         counts = minimum_bytes(case)[direction], operations(case)[direction], total
         us = [count / rate * 1e6 for count, rate in zip(counts, rates, strict=True)]
+        limits = dict(zip(("bytes", "operations", "shared"), us, strict=True))
+        if issue := sum(issued(case, launch, instructions) for launch in launched):
+            limits["issue"] = issue / (MULTIPROCESSORS * SCHEDULERS * CLOCK) * 1e6
         rows[direction] = dict(zip(("bytes", "operations", "cycles"), counts, strict=True)) | {
-            "us": dict(zip(("bytes", "operations", "shared"), us, strict=True)),
+            "us": limits,
             "floor_us": max(us[:2]),
             "launches": len(launched),  # without PyTorch's own that draws DropConnect's seed
-            "expected_us": max(us) / REACHED + len(launched) * LAUNCH * 1e6,
+            "expected_us": max(limits.values()) / REACHED + len(launched) * LAUNCH * 1e6,
         }
     return rows

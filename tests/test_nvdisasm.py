@@ -1,0 +1,52 @@
+"""The instructions of compiled loops are counted, and it is said where no disassembler is."""
+
+import pytest
+
+from dynconv.lab.simulate import nvdisasm, nvrtc
+from dynconv.lab.simulate.nvdisasm import Loop
+
+LOOPS = """
+__global__ void loops(float* x, int n) {
+    for (int i = 0; i < n; ++i) {
+        #pragma unroll 1
+        for (int j = 0; j < n; ++j) x[j] = x[i] * x[j] + 3;
+        #pragma unroll 1
+        for (int j = 1; j < n; ++j) x[j] = (x[j - 1] * x[j] + 3) * x[j] + 2;
+    }
+}
+__global__ void straight(float* x) { x[0] = x[1] * x[2] + x[3]; }
+"""
+# As nvdisasm writes it, shortened: a loop in a loop, a jump forward, and where a kernel ends
+SECTION = """
+.L_x_0:
+        /*0000*/              @!P0 BRA `(.L_x_2) ;
+.L_x_1:
+        /*0010*/                   FFMA R0, R1, R2, R3 ;
+        /*0020*/              @!PT LDS RZ, [RZ] ;
+        /*0030*/          @P0  BRA `(.L_x_1) ;
+.L_x_2:
+        /*0040*/                   DFMA R0, R1, R2, R3 ;
+        /*0050*/              @UP0 BRA `(.L_x_0) ;
+.L_x_3:
+        /*0060*/                   BRA `(.L_x_3);
+"""
+
+
+def test_the_loops_of_a_listing():
+    assert nvdisasm.innermost(SECTION) == [Loop(3, 1), Loop(1, 0)]
+
+
+@pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))
+@pytest.mark.skipif(bool(nvdisasm.why_unavailable()), reason=str(nvdisasm.why_unavailable()))
+def test_the_loop_with_the_most_multiply_adds():
+    compiled = nvrtc.resources(LOOPS, ["loops", "straight"], "sm_90")
+    found = nvdisasm.main_loops(compiled)
+    assert found["loops"].multiply_adds == 2 and 6 <= found["loops"].instructions < 30
+    assert found.get("straight", Loop(1, 0)).multiply_adds == 0  # it ends in a jump to itself
+
+
+def test_missing_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(nvdisasm, "find", nvdisasm.find.__wrapped__)  # not what is in the cache
+    monkeypatch.setattr(nvdisasm, "PACKAGE", "nowhere")
+    monkeypatch.setattr(nvdisasm.shutil, "which", lambda name: None)
+    assert nvdisasm.why_unavailable() == "no nvdisasm: 'pip install nowhere' brings it, on Linux"
