@@ -11,9 +11,11 @@ from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.layers.attention import CrossAttention, SelfAttention
 from dynconv.layers.average import AverageAttention
 from dynconv.layers.convolution import DenseConv, DepthwiseConv, DynamicConv, LightConv
+from dynconv.layers.ssm import SSM
 from dynconv.layers.talk import TaLKConv
 
 __all__ = [
+    "SSM",
     "AdaptiveEmbedding",
     "AdaptiveSoftmax",
     "AverageAttention",

@@ -127,3 +127,10 @@ def build_average(channels, size, causal, ffn):
     from dynconv.layers import AverageAttention
 
     return AverageAttention(channels, ffn, causal=causal)
+
+
+@register_mixer("ssm", options=["state"])
+def build_ssm(channels, size, causal, state):
+    from dynconv.layers import SSM
+
+    return SSM(channels, state, causal=causal)
