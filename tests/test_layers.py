@@ -12,6 +12,7 @@ from dynconv.layers import (
     DepthwiseConv,
     DynamicConv,
     LightConv,
+    Retention,
     SelfAttention,
     TaLKConv,
 )
@@ -28,7 +29,7 @@ VARIANTS = {
     "talk none": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4, normalize=False),
 }
 LAYERS = (*MIXERS, *VARIANTS)
-RECURRENT = ("ssm",)
+RECURRENT = ("ssm", "retention")
 """layers whose state reaches back to the first position"""
 
 
@@ -201,6 +202,7 @@ def test_cross_attention_shares_memory_among_beams():
         (lambda: LightConv(C, H, 4), "kernel size 4 must be odd"),
         (lambda: SelfAttention(C, 7), "7 heads"),
         (lambda: TaLKConv(C, 7, 3, 3), "7 heads"),
+        (lambda: Retention(C, 7), "7 heads"),
     ],
 )
 def test_bad_sizes_are_named(build, words):

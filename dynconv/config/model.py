@@ -57,8 +57,8 @@ class StackConfig:
     """Describes the mixers of the encoder or the decoder, bottom to top.
 
     A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a `width`,
-    average attention and ssm none. A list has one entry per layer, null where a layer takes no such
-    size; a single number is for all layers that take it.
+    average attention, ssm and retention none. A list has one entry per layer, null where a layer
+    takes no such size; a single number is for all layers that take it.
     """
 
     layers: Layers = 6

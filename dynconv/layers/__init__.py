@@ -11,6 +11,7 @@ from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.layers.attention import CrossAttention, SelfAttention
 from dynconv.layers.average import AverageAttention
 from dynconv.layers.convolution import DenseConv, DepthwiseConv, DynamicConv, LightConv
+from dynconv.layers.retention import Retention
 from dynconv.layers.ssm import SSM
 from dynconv.layers.talk import TaLKConv
 
@@ -24,6 +25,7 @@ __all__ = [
     "DepthwiseConv",
     "DynamicConv",
     "LightConv",
+    "Retention",
     "SelfAttention",
     "TaLKConv",
 ]

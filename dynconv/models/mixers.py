@@ -134,3 +134,10 @@ def build_ssm(channels, size, causal, state):
     from dynconv.layers import SSM
 
     return SSM(channels, state, causal=causal)
+
+
+@register_mixer("retention", options=["heads"])
+def build_retention(channels, size, causal, heads):
+    from dynconv.layers import Retention
+
+    return Retention(channels, heads, causal=causal)
