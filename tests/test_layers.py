@@ -29,7 +29,7 @@ VARIANTS = {
     "talk none": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4, normalize=False),
 }
 LAYERS = (*MIXERS, *VARIANTS)
-RECURRENT = ("ssm", "retention")
+RECURRENT = ("ssm", "retention", "selective")
 """layers whose state reaches back to the first position"""
 
 

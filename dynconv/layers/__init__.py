@@ -12,6 +12,7 @@ from dynconv.layers.attention import CrossAttention, SelfAttention
 from dynconv.layers.average import AverageAttention
 from dynconv.layers.convolution import DenseConv, DepthwiseConv, DynamicConv, LightConv
 from dynconv.layers.retention import Retention
+from dynconv.layers.selective import Selective
 from dynconv.layers.ssm import SSM
 from dynconv.layers.talk import TaLKConv
 
@@ -26,6 +27,7 @@ __all__ = [
     "DynamicConv",
     "LightConv",
     "Retention",
+    "Selective",
     "SelfAttention",
     "TaLKConv",
 ]

@@ -141,3 +141,10 @@ def build_retention(channels, size, causal, heads):
     from dynconv.layers import Retention
 
     return Retention(channels, heads, causal=causal)
+
+
+@register_mixer("selective", options=["state"])
+def build_selective(channels, size, causal, state):
+    from dynconv.layers import Selective
+
+    return Selective(channels, state, causal=causal)
