@@ -65,6 +65,7 @@ def test_each_file_of_an_operator_begins_with_its_loop():
         body = ast.parse((ROOT / "dynconv" / file).read_text(encoding="utf-8")).body
         names = [node.name for node in body if isinstance(node, ast.FunctionDef)]
         operator = names[-1]
+        names = [name for name in names if not name.endswith("_step")]  # what a loop may fold
         assert next(name for name in names if name.startswith(operator)) == f"{operator}_loop", file
 
 

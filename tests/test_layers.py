@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.func import functional_call
 
 from dynconv import ops
 from dynconv.config import ModelConfig
@@ -11,13 +12,14 @@ from dynconv.layers import (
     DepthwiseConv,
     DynamicConv,
     LightConv,
+    Retention,
     SelfAttention,
     TaLKConv,
 )
 from dynconv.models.mixers import MIXERS, build_mixer
 
 C, H = 12, 3
-CONFIG = ModelConfig(channels=C, heads=H, ffn=24)
+CONFIG = ModelConfig(channels=C, heads=H, ffn=24, state=4)
 SIZES = {"width": 5, "reach": 4, "window": None, None: None}
 VARIANTS = {
     "window": lambda causal: SelfAttention(C, H, 5, causal=causal),
@@ -27,6 +29,8 @@ VARIANTS = {
     "talk none": lambda causal: TaLKConv(C, H, 4, 0 if causal else 4, normalize=False),
 }
 LAYERS = (*MIXERS, *VARIANTS)
+RECURRENT = ("ssm", "retention", "selective")
+"""layers whose state reaches back to the first position"""
 
 
 def layer_of(name: str, causal: bool) -> torch.nn.Module:
@@ -110,6 +114,40 @@ def test_padding_does_not_leak(name, causal):
     torch.testing.assert_close(layer(other, pad_mask)[:, :6], short)
 
 
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_reach_every_position(name):
+    """The last output depends on the first input, and in both directions also the reverse."""
+    ends = torch.tensor([0, -1])
+    for causal in (False, True):
+        layer, x = layer_of(name, causal), tokens(9)
+        for changed, seen in (ends, ends.flip(0)):
+            other = x.clone()
+            other[:, changed] += 1
+            differs = (layer(other) - layer(x))[:, seen].abs().max() > 1e-6
+            assert differs == (changed == 0 or not causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_padding_on_the_left_does_not_leak(name, causal):
+    layer, x = layer_of(name, causal), tokens(9)
+    pad_mask = torch.arange(9).expand(2, 9) < 3
+    torch.testing.assert_close(layer(x, pad_mask)[:, 3:], layer(x[:, 3:]))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_gradients_of_recurrent_layers(name, causal):
+    layer, x = layer_of(name, causal), tokens(5).requires_grad_()
+    names, values = zip(*layer.named_parameters(), strict=True)
+    pad_mask = torch.arange(5).expand(2, 5) >= 4
+
+    def call(x, *values):
+        return functional_call(layer, dict(zip(names, values, strict=True)), (x, pad_mask))
+
+    assert torch.autograd.gradcheck(call, (x, *values), fast_mode=True)
+
+
 @pytest.mark.parametrize("kind", ["softmax", "none", "sigmoid", "l2"])
 def test_kernels_are_normalised_as_asked(kind):
     """A DynamicConv that predicts the same kernel everywhere is the LightConv of that kernel."""
@@ -164,6 +202,7 @@ def test_cross_attention_shares_memory_among_beams():
         (lambda: LightConv(C, H, 4), "kernel size 4 must be odd"),
         (lambda: SelfAttention(C, 7), "7 heads"),
         (lambda: TaLKConv(C, 7, 3, 3), "7 heads"),
+        (lambda: Retention(C, 7), "7 heads"),
     ],
 )
 def test_bad_sizes_are_named(build, words):

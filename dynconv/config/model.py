@@ -57,8 +57,8 @@ class StackConfig:
     """Describes the mixers of the encoder or the decoder, bottom to top.
 
     A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a `width`,
-    the average attention none. A list has one entry per layer, null where a layer takes no such
-    size; a single number is for all layers that take it.
+    the other mixers none. A list has one entry per layer, null where a layer takes no such size;
+    a single number is for all layers that take it.
     """
 
     layers: Layers = 6
@@ -111,6 +111,8 @@ class MixerModelConfig:
     """d_ff, the width inside the feed-forward module"""
     heads: Dimension = 16
     """H, of every mixer and of source-target attention; must divide channels"""
+    state: Dimension = 16
+    """of ssm and selective: states of each channel, complex in ssm"""
     glu: Flag = True
     """gate the input projection of depthwise, light, dynamic and talk; the others have none"""
     normalize: Normalization = "softmax"

@@ -11,9 +11,13 @@ from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.layers.attention import CrossAttention, SelfAttention
 from dynconv.layers.average import AverageAttention
 from dynconv.layers.convolution import DenseConv, DepthwiseConv, DynamicConv, LightConv
+from dynconv.layers.retention import Retention
+from dynconv.layers.selective import Selective
+from dynconv.layers.ssm import SSM
 from dynconv.layers.talk import TaLKConv
 
 __all__ = [
+    "SSM",
     "AdaptiveEmbedding",
     "AdaptiveSoftmax",
     "AverageAttention",
@@ -22,6 +26,8 @@ __all__ = [
     "DepthwiseConv",
     "DynamicConv",
     "LightConv",
+    "Retention",
+    "Selective",
     "SelfAttention",
     "TaLKConv",
 ]

@@ -127,3 +127,24 @@ def build_average(channels, size, causal, ffn):
     from dynconv.layers import AverageAttention
 
     return AverageAttention(channels, ffn, causal=causal)
+
+
+@register_mixer("ssm", options=["state"])
+def build_ssm(channels, size, causal, state):
+    from dynconv.layers import SSM
+
+    return SSM(channels, state, causal=causal)
+
+
+@register_mixer("retention", options=["heads"])
+def build_retention(channels, size, causal, heads):
+    from dynconv.layers import Retention
+
+    return Retention(channels, heads, causal=causal)
+
+
+@register_mixer("selective", options=["state"])
+def build_selective(channels, size, causal, state):
+    from dynconv.layers import Selective
+
+    return Selective(channels, state, causal=causal)

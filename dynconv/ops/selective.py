@@ -29,7 +29,7 @@ def selective_step(
     return (h * C.unsqueeze(1)).sum(-1), h
 
 
-def selective_loop(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+def selective_scan_loop(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
     """Evaluate the equation one position at a time: the oracle."""
     h, rows = A.new_zeros(x.shape[0], *A.shape), []
     for t in range(x.shape[1]):
@@ -38,7 +38,7 @@ def selective_loop(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Te
     return torch.stack(rows, dim=1)
 
 
-def selective_doubling(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+def selective_scan_doubling(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
     """Scan in log2(T) rounds, because two steps of the recurrence are one step of the same kind.
 
     h -> a1 h + u1 -> a2 (a1 h + u1) + u2 = (a2 a1) h + (a2 u1 + u2). Each round joins every
@@ -105,8 +105,8 @@ def selective_scan_in_place(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tens
 
 
 IMPLEMENTATIONS: Implementations = {
-    "loop": selective_loop,
-    "doubling": selective_doubling,
+    "loop": selective_scan_loop,
+    "doubling": selective_scan_doubling,
     "in_place": selective_scan_in_place,
 }
 

@@ -40,7 +40,7 @@ def ssm_step(h: Tensor, x: Tensor, decay: Tensor, Bbar: Tensor, C: Tensor) -> tu
     return 2 * (C * h).sum(-1).real, h
 
 
-def ssm_loop(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
+def diagonal_ssm_loop(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
     """Evaluate the equation one position at a time: the oracle."""
     decay, Bbar = discretize(dt, A)
     h, rows = A.new_zeros(x.shape[0], *A.shape), []
@@ -58,7 +58,7 @@ def ssm_kernel(dt: Tensor, A: Tensor, C: Tensor, T: int) -> Tensor:
     return 2 * torch.einsum("cn,cnj->cj", C * Bbar, powers).real
 
 
-def ssm_fft(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
+def diagonal_ssm_fft(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
     """Multiply the Fourier transforms of sequence and kernel, both padded with T zeros.
 
     Without the zeros, the end of the sentence would flow round to its beginning.
@@ -71,14 +71,14 @@ def ssm_fft(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
     return torch.fft.irfft(spectrum, n=2 * T, dim=1)[:, :T].to(x.dtype)
 
 
-def ssm_direct(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
+def diagonal_ssm_direct(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
     """Call the depthwise convolution with the kernel, whose taps run from old to new."""
     T = x.shape[1]
     kernel = ssm_kernel(dt, A, C, T).flip(1)
     return depthwise_conv(upcast(x), kernel, pad_left=T - 1).to(x.dtype)
 
 
-IMPLEMENTATIONS: Implementations = {"loop": ssm_loop, "direct": ssm_direct, "fft": ssm_fft}
+IMPLEMENTATIONS: Implementations = {"loop": diagonal_ssm_loop, "direct": diagonal_ssm_direct, "fft": diagonal_ssm_fft}
 
 
 def diagonal_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor, *, impl: str = "auto") -> Tensor:

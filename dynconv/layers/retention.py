@@ -1,0 +1,76 @@
+"""Defines a layer of retention, linear attention that fades (Sun et al. 2023)."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynconv import ops
+from dynconv.kernels.dtypes import accumulator, upcast
+from dynconv.layers.direction import flip_rest
+from dynconv.layers.history import require_causal, select_rows
+from dynconv.layers.projection import linear, zero_padding
+from dynconv.ops.retnet import retention_step
+
+
+class RetentionState(NamedTuple):
+    """Keeps the matrices (N, H, R, R) after the last position."""
+
+    S: Tensor
+
+    def select(self, rows: Tensor) -> "RetentionState":
+        return select_rows(self, rows)
+
+
+class Retention(nn.Module):
+    """Attends to all earlier positions, whose weights fade by one factor per head, not learned.
+
+        q, k, v, g = W x;  y = W_o (silu(g) * norm(retention(q, k / sqrt(R), v)))
+
+    Head h, from 0 to H - 1, keeps 1 - 2^(-5 - h) of its state at each position. `norm` divides each
+    head's R channels by their root mean square. Unlike in the paper, q and k are not rotated. In a
+    layer that is not causal, half of the heads run from right to left.
+    """
+
+    def __init__(self, channels: int, heads: int, *, causal: bool = False):
+        super().__init__()
+        if channels % heads:
+            raise ValueError(f"{heads} heads do not divide {channels} channels")
+        self.heads, self.causal = heads, causal
+        self.forwards = (heads if causal else heads - heads // 2) * (channels // heads)
+        self.in_proj = linear(channels, 4 * channels, bias=False)
+        self.out_proj = linear(channels, channels, bias=False)
+
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return q, k divided by sqrt(R), v and the gate g, each (B, T, C)."""
+        q, k, v, g = self.in_proj(x).chunk(4, dim=-1)
+        return q, k * (k.shape[2] // self.heads) ** -0.5, v, g
+
+    def _gamma(self, x: Tensor) -> Tensor:
+        """Return the factors (H,) in the precision of sums."""
+        h = torch.arange(self.heads, device=x.device, dtype=accumulator(x.dtype))
+        return 1 - 2 ** (-5 - h)
+
+    def _output(self, y: Tensor, g: Tensor) -> Tensor:
+        R = y.shape[2] // self.heads
+        heads = F.rms_norm(upcast(y).unflatten(2, (self.heads, R)), (R,), eps=1e-6)
+        return self.out_proj(F.silu(g) * heads.flatten(2).to(y.dtype))
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        q, k, v, g = self._project(zero_padding(x, pad_mask))
+        flipped = (flip_rest(z, self.forwards) for z in (q, k, v))
+        y = ops.retention(*flipped, self._gamma(q))
+        return self._output(flip_rest(y, self.forwards), g)
+
+    def step(self, x: Tensor, state: RetentionState | None = None) -> tuple[Tensor, RetentionState]:
+        require_causal(self, self.causal)
+        *qkv, g = self._project(x)
+        gamma, R = self._gamma(x), x.shape[2] // self.heads
+        q, k, v = (upcast(z).unflatten(2, (self.heads, R)) for z in qkv)  # (N, n, H, R)
+        S = gamma.new_zeros(len(x), self.heads, R, R) if state is None else state.S
+        rows = []
+        for t in range(x.shape[1]):
+            row, S = retention_step(S, q[:, t], k[:, t], v[:, t], gamma)
+            rows.append(row.flatten(1))
+        return self._output(torch.stack(rows, dim=1).to(x.dtype), g), RetentionState(S)

@@ -1,0 +1,114 @@
+"""Defines a layer of selective state spaces, as in Mamba (Gu and Dao 2023)."""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynconv import ops
+from dynconv.kernels.dtypes import upcast
+from dynconv.layers.history import require_causal, select_rows
+from dynconv.layers.projection import linear, zero_padding
+from dynconv.ops.selective import selective_step
+
+WIDTH = 4
+"""taps of the short convolution, as in Mamba"""
+
+
+class SelectiveState(NamedTuple):
+    """Keeps the states (N, C, states), and the last inputs (N, 3, C) of the convolution."""
+
+    h: Tensor
+    past: Tensor
+
+    def select(self, rows: Tensor) -> "SelectiveState":
+        return select_rows(self, rows)
+
+
+class SelectiveScan(nn.Module):
+    """Convolves the last 4 positions, and runs a state space whose coefficients follow from them.
+
+        u = silu(conv(x));  dt = softplus(W_dt u + b);  B, C = W_B u, W_C u
+        y = selective_scan(u, dt, A, B, C) + D u
+
+    W_dt has rank channels / 16. State n starts with A[n] = -n, n from 1; dt starts in [0.001, 0.1].
+    """
+
+    def __init__(self, channels: int, states: int):
+        super().__init__()
+        rank = math.ceil(channels / 16)
+        self.sizes = (rank, states, states)
+        bound = WIDTH**-0.5
+        self.kernel = nn.Parameter(torch.empty(channels, WIDTH).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.parameter_proj = linear(channels, sum(self.sizes), bias=False)
+        self.dt_proj = linear(rank, channels)
+        dt = torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)).exp()
+        self.dt_proj.bias = nn.Parameter(dt + (-(-dt).expm1()).log())  # its softplus is dt
+        self.log_decay = nn.Parameter(torch.arange(1.0, states + 1).log().repeat(channels, 1))
+        self.D = nn.Parameter(torch.ones(channels))
+
+    def convolve(self, x: Tensor) -> Tensor:
+        """Return u (B, T, channels) for x (B, T, channels)."""
+        y = ops.depthwise_conv(x, self.kernel.to(x.dtype), pad_left=WIDTH - 1)
+        return F.silu(y + self.bias)
+
+    def coefficients(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Return u, dt, A, B and C, all in the precision of sums."""
+        dt, B, C = self.parameter_proj(u).split(self.sizes, dim=-1)
+        dt = F.softplus(upcast(self.dt_proj(dt)))
+        return upcast(u), dt, -upcast(self.log_decay).exp(), upcast(B), upcast(C)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        """Return y (B, T, channels) for x (B, T, channels), which is zero at padding."""
+        u = zero_padding(self.convolve(x), pad_mask)  # after a word, the convolution is not zero
+        y = ops.selective_scan(*self.coefficients(u))
+        return y.to(x.dtype) + self.D * u
+
+
+class Selective(nn.Module):
+    """Projects the input, scans it, and multiplies by a gate, as Mamba's block does.
+
+        x, g = W x;  y = W_o (silu(g) * scan(x))
+
+    states  of each channel
+
+    Unlike in the paper, the block is as wide as its input, not twice as wide. In a layer that is
+    not causal, half of the channels run from right to left, in a scan of their own.
+    """
+
+    def __init__(self, channels: int, states: int, *, causal: bool = False):
+        super().__init__()
+        self.causal = causal
+        self.widths = [channels] if causal else [channels - channels // 2, channels // 2]
+        self.in_proj = linear(channels, 2 * channels, bias=False)
+        self.scans = nn.ModuleList(SelectiveScan(width, states) for width in self.widths)
+        self.out_proj = linear(channels, channels, bias=False)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        x, g = self.in_proj(zero_padding(x, pad_mask)).chunk(2, dim=-1)
+        ahead, *back = x.split(self.widths, dim=-1)
+        parts = [self.scans[0](ahead, pad_mask)]
+        for part in back:
+            flipped = None if pad_mask is None else pad_mask.flip(1)
+            parts.append(self.scans[1](part.flip(1), flipped).flip(1))
+        y = torch.cat(parts, dim=-1)
+        return self.out_proj(F.silu(g) * y)
+
+    def step(self, x: Tensor, state: SelectiveState | None = None) -> tuple[Tensor, SelectiveState]:
+        require_causal(self, self.causal)
+        (scan,) = self.scans
+        x, g = self.in_proj(x).chunk(2, dim=-1)
+        past = x.new_zeros(len(x), WIDTH - 1, x.shape[2]) if state is None else state.past
+        x = torch.cat([past, x], dim=1)
+        u = scan.convolve(x)[:, WIDTH - 1 :]
+        wide, dt, A, B, C = scan.coefficients(u)
+        h = A.new_zeros(len(x), *A.shape) if state is None else state.h
+        rows = []
+        for t in range(u.shape[1]):
+            row, h = selective_step(h, wide[:, t], dt[:, t], A, B[:, t], C[:, t])
+            rows.append(row)
+        y = torch.stack(rows, dim=1).to(x.dtype) + scan.D * u
+        return self.out_proj(F.silu(g) * y), SelectiveState(h, x[:, 1 - WIDTH :])

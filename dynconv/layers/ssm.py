@@ -1,0 +1,72 @@
+"""Defines a layer of diagonal state-space models, S4D (Gu et al. 2022)."""
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from dynconv import ops
+from dynconv.kernels.dtypes import upcast
+from dynconv.layers.direction import flip_rest
+from dynconv.layers.history import require_causal, select_rows
+from dynconv.layers.projection import linear, zero_padding
+from dynconv.ops.ssm import discretize, ssm_step
+
+
+class SSMState(NamedTuple):
+    """Keeps the complex states (N, C, states) after the last position."""
+
+    h: Tensor
+
+    def select(self, rows: Tensor) -> "SSMState":
+        return select_rows(self, rows)
+
+
+class SSM(nn.Module):
+    """Runs a state-space model over each channel, and mixes channels behind it.
+
+        y = GLU(W gelu(ssm(x) + D x))
+
+    states  complex states of each channel; state n starts as S4D-Lin, A[n] = -1/2 + i pi n
+
+    All of dt, A, C and D are learned: dt and the decay -Re A by their logarithms, because they are
+    positive. In a layer that is not causal, half of the channels run from right to left.
+    """
+
+    def __init__(self, channels: int, states: int, *, causal: bool = False):
+        super().__init__()
+        self.causal = causal
+        self.forwards = channels if causal else channels - channels // 2
+        n = torch.arange(states).expand(channels, states)
+        self.log_dt = nn.Parameter(torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)))
+        self.log_decay = nn.Parameter(torch.full((channels, states), math.log(0.5)))
+        self.frequency = nn.Parameter(math.pi * n)
+        self.C = nn.Parameter(torch.randn(channels, states, 2) / math.sqrt(2))
+        self.D = nn.Parameter(torch.ones(channels))
+        self.out_proj = linear(channels, 2 * channels)
+
+    def _system(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return dt (C,), A and C (C, states) in the precision of sums."""
+        A = torch.complex(-upcast(self.log_decay).exp(), upcast(self.frequency))
+        return upcast(self.log_dt).exp(), A, torch.view_as_complex(upcast(self.C))
+
+    def _output(self, x: Tensor, y: Tensor) -> Tensor:
+        return F.glu(self.out_proj(F.gelu(y + self.D * x)), dim=-1)
+
+    def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        x = zero_padding(x, pad_mask)
+        y = ops.diagonal_ssm(flip_rest(x, self.forwards), *self._system())
+        return self._output(x, flip_rest(y, self.forwards))
+
+    def step(self, x: Tensor, state: SSMState | None = None) -> tuple[Tensor, SSMState]:
+        require_causal(self, self.causal)
+        dt, A, C = self._system()
+        decay, Bbar = discretize(dt, A)
+        h = A.new_zeros(len(x), *A.shape) if state is None else state.h
+        rows = []
+        for x_t in upcast(x).unbind(1):
+            row, h = ssm_step(h, x_t, decay, Bbar, C)
+            rows.append(row)
+        return self._output(x, torch.stack(rows, dim=1).to(x.dtype)), SSMState(h)
