@@ -78,7 +78,11 @@ def diagonal_ssm_direct(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
     return depthwise_conv(upcast(x), kernel, pad_left=T - 1).to(x.dtype)
 
 
-IMPLEMENTATIONS: Implementations = {"loop": diagonal_ssm_loop, "direct": diagonal_ssm_direct, "fft": diagonal_ssm_fft}
+IMPLEMENTATIONS: Implementations = {
+    "loop": diagonal_ssm_loop,
+    "direct": diagonal_ssm_direct,
+    "fft": diagonal_ssm_fft,
+}
 
 
 def diagonal_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor, *, impl: str = "auto") -> Tensor:
