@@ -32,7 +32,7 @@ def max_lengths(
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
     else:
         limit = torch.full_like(lengths, max_length)
-    positions: int | None = model.max_positions
+    positions: int | None = getattr(model, "max_positions", None)
     return limit if positions is None else limit.clamp(max=positions)
 
 
