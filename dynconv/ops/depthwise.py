@@ -36,8 +36,7 @@ def depthwise_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Scale and add K shifted copies of the sequence."""
     T, K = x.shape[1], weight.shape[1]
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
-    total: Tensor = sum(weight[:, j] * padded[:, j : j + T] for j in range(K))
-    return total
+    return sum(weight[:, j] * padded[:, j : j + T] for j in range(K))  # type: ignore[return-value]
 
 
 def depthwise_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:

@@ -31,6 +31,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, dump_recipe
 from dynconv.config.load import MAY_CHANGE, differences, load_recipe
+from dynconv.config.recipe import Precision
 from dynconv.config.schema import PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import (
@@ -125,7 +126,7 @@ def check_same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHA
     return recipe
 
 
-def with_precision(recipe: Recipe, precision: str) -> Recipe:
+def with_precision(recipe: Recipe, precision: Precision) -> Recipe:
     """Return the recipe with this train.precision."""
     return replace(recipe, train=replace(recipe.train, precision=precision))
 
@@ -163,7 +164,7 @@ def record_start(run: Path, recipe: Recipe, ranks: Ranks) -> None:
 class StartRecord(TypedDict):
     """The fields of an entry of environment.json that are read back."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
     threads: PositiveInt
 
