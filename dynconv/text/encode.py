@@ -182,15 +182,15 @@ def _write_ids(
     count, end, side_tokens = 0, 0, np.zeros(len(vocabularies), np.int64)
     paths = scratch / "train.tokens", scratch / "train.bounds"
     with paths[0].open("wb") as tokens, paths[1].open("wb") as bounds:
-        np.array(eos, id_type).tofile(tokens)
-        np.zeros(1, "<i8").tofile(bounds)
+        tokens.write(np.array(eos, id_type).data)
+        bounds.write(np.zeros(1, "<i8").data)
         for chunk in _chunks(rows):
             texts = zip(*chunk, strict=True)
             sides = [v.encode(text) for v, text in zip(vocabularies, texts, strict=True)]
             ids = [[*line, *eos] for row in zip(*sides, strict=True) for line in row]
             lengths = np.array([len(line) for line in ids], np.int64)
-            np.fromiter(chain.from_iterable(ids), id_type, lengths.sum()).tofile(tokens)
-            (end + lengths.cumsum()).astype("<i8").tofile(bounds)
+            tokens.write(np.fromiter(chain.from_iterable(ids), id_type, lengths.sum()).data)
+            bounds.write((end + lengths.cumsum()).astype("<i8").data)
             count, end = count + len(chunk), end + int(lengths.sum())
             side_tokens += lengths.reshape(-1, len(sides)).sum(0)
     return count, side_tokens.tolist()
