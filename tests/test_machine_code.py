@@ -25,7 +25,7 @@ LESSONS = {
     "18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"],
     "20_dynamicconv_kernels": [
         *("softmax_thread", "softmax_warp", "softmax_four"),
-        *("dynamic_first", "dynamic_tile", "dynamic_fused", "logits_grad"),
+        *("dynamic_first", "dynamic_tile", "dynamic_fused", "weight_grad"),
     ],
 }
 """the kernels whose main loop a lesson quotes"""
@@ -33,7 +33,7 @@ CALLS = {
     "softmax_four": ["softmax_of_four"],
     "dynamic_tile": ["convolve"],
     "dynamic_fused": ["softmax_of_four", "convolve"],
-    "logits_grad": ["softmax_of_four", "convolve", "finish"],
+    "weight_grad": ["convolve"],
 }
 """what a kernel calls, in strings of their own"""
 COMMAND = "pytest tests/test_machine_code.py -k what_nvrtc_makes"
