@@ -21,27 +21,45 @@ from dynconv.kernels.cuda import build
 from dynconv.lab import ledger
 from dynconv.lab.simulate import nvrtc
 
-LESSONS = {"18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"]}
+LESSONS = {
+    "18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"],
+    "20_dynamicconv_kernels": [
+        *("softmax_thread", "softmax_warp", "softmax_four"),
+        *("dynamic_first", "dynamic_tile", "dynamic_fused", "weight_grad"),
+    ],
+}
 """the kernels whose main loop a lesson quotes"""
+CALLS = {
+    "softmax_four": ["softmax_of_four"],
+    "dynamic_tile": ["convolve"],
+    "dynamic_fused": ["softmax_of_four", "convolve"],
+    "weight_grad": ["convolve"],
+}
+"""what a kernel calls, in strings of their own"""
 COMMAND = "pytest tests/test_machine_code.py -k what_nvrtc_makes"
 
 
 def source_of(lesson: str, kernel: str) -> str:
-    """The constant of a lesson's cells that contains a kernel."""
-    name = kernel.partition("<")[0]
+    """The source of a kernel and of what it calls."""
+    return "".join(string_with(lesson, name) for name in [*CALLS.get(kernel, []), kernel])
+
+
+def string_with(lesson: str, function: str) -> str:
+    """The constant of a lesson's cells that contains a kernel, or what one calls."""
+    name = function.partition("<")[0]
     (source,) = [
         node.value
         for cell in cells(ROOT / f"lessons/{lesson}.md", "code")
         for node in ast.walk(ast.parse(cell.source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if re.search(rf"__global__ void {name}\(", node.value)
+        if re.search(rf"__(global|device)__ void {name}\(", node.value)
     ]
     return source
 
 
 def machine_code(source: str, kernel: str, file: Path) -> tuple[nvrtc.Resources, str]:
     """What a kernel takes on sm_90, and its code as nvdisasm prints it."""
-    code = build.code("number.cuh") + source
+    code = build.code("softmaxconv.cu") + source
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     nvrtc.call_nvrtc(
         "nvrtcCreateProgram", ctypes.byref(program), code.encode(), b"kernel.cu", 0, None, None
