@@ -21,21 +21,38 @@ from dynconv.kernels.cuda import build
 from dynconv.lab import ledger
 from dynconv.lab.simulate import nvrtc
 
-LESSONS = {"18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"]}
+LESSONS = {
+    "18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"],
+    "19_lightconv_kernels": [
+        "light_v1<float>",
+        "light_v2<float>",
+        "light_v3<float, 1>",
+        "light_v3<float, 4>",
+        "light_weight<float, 2, false>",
+    ],
+}
 """the kernels whose main loop a lesson quotes"""
 COMMAND = "pytest tests/test_machine_code.py -k what_nvrtc_makes"
 
 
 def source_of(lesson: str, kernel: str) -> str:
-    """The constant of a lesson's cells that contains a kernel."""
-    name = kernel.partition("<")[0]
-    (source,) = [
-        node.value
-        for cell in cells(ROOT / f"lessons/{lesson}.md", "code")
-        for node in ast.walk(ast.parse(cell.source))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if re.search(rf"__global__ void {name}\(", node.value)
-    ]
+    """The source of a kernel: a constant of a lesson's cells, or a sum of such constants."""
+    name, sources = kernel.partition("<")[0], {}
+
+    def value(node: ast.expr) -> str | None:
+        if isinstance(node, ast.BinOp):
+            parts = value(node.left), value(node.right)
+            return None if None in parts else "".join(parts)
+        if isinstance(node, ast.Name):
+            return sources.get(node.id)
+        constant = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        return node.value if constant else None
+
+    for cell in cells(ROOT / f"lessons/{lesson}.md", "code"):
+        for node in ast.parse(cell.source).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                sources[node.targets[0].id] = value(node.value)
+    (source,) = [s for s in sources.values() if s and re.search(rf"__global__ void {name}\(", s)]
     return source
 
 
