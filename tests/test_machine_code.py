@@ -21,21 +21,28 @@ from dynconv.kernels.cuda import build
 from dynconv.lab import ledger
 from dynconv.lab.simulate import nvrtc
 
-LESSONS = {"18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"]}
+LESSONS = {
+    "18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"],
+    "21_talk_kernels": ["column_scan", "gather", "walk", "walk_ahead", "walk_back"],
+}
 """the kernels whose main loop a lesson quotes"""
 COMMAND = "pytest tests/test_machine_code.py -k what_nvrtc_makes"
 
 
 def source_of(lesson: str, kernel: str) -> str:
-    """The constant of a lesson's cells that contains a kernel."""
-    name = kernel.partition("<")[0]
-    (source,) = [
-        node.value
-        for cell in cells(ROOT / f"lessons/{lesson}.md", "code")
-        for node in ast.walk(ast.parse(cell.source))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if re.search(rf"__global__ void {name}\(", node.value)
-    ]
+    """The text with a kernel that a lesson's cells assign: TEXT = "...", or PRELUDE + "..."."""
+    name, texts = kernel.partition("<")[0], {}
+    for cell in cells(ROOT / f"lessons/{lesson}.md", "code"):
+        for node in ast.parse(cell.source).body:
+            match node:
+                case ast.Assign(targets=[ast.Name(target)], value=ast.Constant(str(text))):
+                    texts[target] = text
+                case ast.Assign(
+                    targets=[ast.Name(target)],
+                    value=ast.BinOp(ast.Name(prelude), ast.Add(), ast.Constant(str(text))),
+                ):
+                    texts[target] = texts[prelude] + text
+    (source,) = [text for text in texts.values() if re.search(rf"__global__ void {name}\(", text)]
     return source
 
 
@@ -58,7 +65,10 @@ def machine_code(source: str, kernel: str, file: Path) -> tuple[nvrtc.Resources,
 
 
 def main_loop(text: str) -> list[str]:
-    """The instructions of the loop with the most FMAs for its length, of those with the most."""
+    """The instructions of the innermost loop with the most FMAs, then additions.
+
+    All up to the exit, if no loop adds anything.
+    """
     code, labels, loops = [], {}, []
     for line in text.splitlines():
         if label := re.match(r"\s*(\.L_x_\d+):", line):
@@ -69,7 +79,12 @@ def main_loop(text: str) -> list[str]:
             if back and back[1] in labels:
                 loops.append(code[labels[back[1]] :])
     inner = [a for a in loops if not any(b is not a and holds(a, b) for b in loops)]
-    return max(inner, key=lambda loop: count(loop)["FFMA"])
+    most = max(inner, key=additions)
+    return most if any(additions(most)) else code[: code.index("EXIT") + 1]
+
+
+def additions(loop: list[str]) -> tuple[int, int]:
+    return count(loop)["FFMA"], count(loop)["FADD"]
 
 
 def holds(outer: list[str], inner: list[str]) -> bool:
