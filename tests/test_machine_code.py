@@ -30,18 +30,17 @@ COMMAND = "pytest tests/test_machine_code.py -k what_nvrtc_makes"
 
 
 def source_of(lesson: str, kernel: str) -> str:
-    """The text with a kernel that a lesson's cells assign: TEXT = "...", or PRELUDE + "..."."""
+    """The text with a kernel that a lesson's cells assign: A = "...", or B = A and B += "..."."""
     name, texts = kernel.partition("<")[0], {}
     for cell in cells(ROOT / f"lessons/{lesson}.md", "code"):
         for node in ast.parse(cell.source).body:
             match node:
                 case ast.Assign(targets=[ast.Name(target)], value=ast.Constant(str(text))):
                     texts[target] = text
-                case ast.Assign(
-                    targets=[ast.Name(target)],
-                    value=ast.BinOp(ast.Name(prelude), ast.Add(), ast.Constant(str(text))),
-                ):
-                    texts[target] = texts[prelude] + text
+                case ast.Assign(value=ast.Name(other)) if other in texts:
+                    texts |= {target.id: texts[other] for target in node.targets}
+                case ast.AugAssign(ast.Name(target), ast.Add(), ast.Constant(str(text))):
+                    texts[target] += text
     (source,) = [text for text in texts.values() if re.search(rf"__global__ void {name}\(", text)]
     return source
 
