@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from answers import (
+    after,
     beyond,
     convolutions,
     dynamicconv,
@@ -36,7 +37,7 @@ from dynconv.teach.check import start as opening
 from dynconv.teach.judge import Wrong, judge, with_faults
 
 PARTS = [start, sequences, convolutions, dynamicconv, talkconv, kernels]
-PARTS += [translation, scale, beyond]
+PARTS += [translation, scale, beyond, after]
 RIGHT = {name: answers for part in PARTS for name, answers in part.RIGHT.items()}
 CHECKS = [name for name, _ in getmembers(check, isfunction) if name != "environment"]
 
@@ -131,6 +132,7 @@ INPUTS = {
     "rouge_l": "hypothesis reference",
     "scaled_gradient": "z",
     "softmax_gradient": "x logits g",
+    "state_after": "x keep write",
     "summed_area": "image boxes",
     "talk": "x left right",
     "talk_gradient": "g x left right",
@@ -179,6 +181,7 @@ FAULTS = {
     "rouge_l": 8,
     "schedule": 13,
     "seeds_needed": 12,
+    "state_after": 4,
     "summed_area": 13,
     "talk": 11,
     "talk_gradient": 16,
