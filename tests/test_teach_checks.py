@@ -99,7 +99,16 @@ def test_answers_any_wrong_kind_of_value_with_a_line(name, value):
     assert value is not None or "None" in line
 
 
-NO_TENSOR = {"accumulation", "chrf", "cleaned", "respell", "resumable", "rouge_l", "schedule"}
+NO_TENSOR = {
+    "accumulation",
+    "chrf",
+    "cleaned",
+    "gated_chunk",
+    "respell",
+    "resumable",
+    "rouge_l",
+    "schedule",
+}
 NO_TENSOR |= {"seeds_needed", "talk_gradient"}
 
 
@@ -124,6 +133,7 @@ INPUTS = {
     "dynamic": "x weight",
     "exponential_average": "x",
     "folded": "W_in kernel W_out",
+    "gated_chunk": "Z q k v keep",
     "light": "x weight",
     "light_gradient": "x g",
     "moved_positions": "p",
@@ -180,6 +190,7 @@ FAULTS = {
     "moved_positions": 12,
     "rouge_l": 8,
     "schedule": 13,
+    "gated_chunk": 6,
     "seeds_needed": 12,
     "state_after": 4,
     "summed_area": 13,

@@ -1,6 +1,7 @@
 """Checks the exercises on what came after: states that carry the past."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -41,3 +42,57 @@ def state_faults(x: Tensor, keep: Tensor, write: Tensor) -> Iterator[tuple[str, 
     ones = torch.ones_like(keep)
     yield "`write` scales each input on its way into the states", final_state(x, keep, ones)
     yield "nothing fades: multiply by powers of `keep`", final_state(x, ones, write)
+
+
+class Chunk(NamedTuple):
+    """Outputs of a chunk (B, Q, R), and the state after it (B, R, R)."""
+
+    y: Tensor
+    Z: Tensor
+
+
+def gated_chunk(mine: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Chunk]) -> None:
+    """mine(Z, q, k, v, keep) is the outputs of a chunk and the next state, for factors (B, Q)."""
+    cases = {}
+    for name, (B, Q, R) in {"one word": (1, 1, 3), "a chunk": (2, 8, 4)}.items():
+        g = torch.Generator().manual_seed(Q)
+        Z, q, k, v = (torch.randn(B, n, R, generator=g) for n in (R, Q, Q, Q))
+        keep = 0.1 + 0.9 * torch.rand(B, Q, generator=g)
+        inputs = tuple(z.double() for z in (Z, q, k, v, keep))
+        cases[f"{name}: B, Q, R = {B, Q, R}"] = inputs
+    judge(mine, word_by_word, cases, chunk_faults)
+    print(f"right: outputs and states of {len(cases)} chunks")
+
+
+def word_by_word(Z: Tensor, q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Chunk:
+    """Run Z = keep Z + k^T v, y = q Z."""
+    rows = []
+    for t in range(q.shape[1]):
+        Z = keep[:, t, None, None] * Z + k[:, t, :, None] * v[:, t, None]
+        rows.append((q[:, t, None] @ Z).squeeze(1))
+    return Chunk(torch.stack(rows, dim=1), Z)
+
+
+def chunk_faults(
+    Z: Tensor, q: Tensor, k: Tensor, v: Tensor, keep: Tensor
+) -> Iterator[tuple[str, Chunk]]:
+    """Yield what common mistakes return."""
+    right, zero = word_by_word(Z, q, k, v, keep), torch.zeros_like(Z)
+    alone = word_by_word(zero, q, k, v, keep)
+    yield "the old state is not read: it reaches every word of the chunk", right._replace(y=alone.y)
+    yield "the old state does not reach the next one", right._replace(Z=alone.Z)
+    whole = q @ Z
+    unfaded = "the old state fades at the first word of the chunk already, and at each one after it"
+    yield unfaded, right._replace(y=alone.y + whole)
+    late = torch.cat([torch.ones_like(keep[:, :1]), keep[:, :-1]], dim=1).cumprod(1)
+    one_late = "word t fades the old state by its own factor also: the product includes keep[:, t]"
+    yield one_late, right._replace(y=alone.y + late.unsqueeze(-1) * whole)
+    yield "nothing fades: use `keep`", word_by_word(Z, q, k, v, torch.ones_like(keep))
+    both = (q @ k.mT * ratios(keep)) @ v + keep.cumprod(1).unsqueeze(-1) * whole
+    yield "a word sees later ones: keep only s <= t", right._replace(y=both)
+
+
+def ratios(keep: Tensor) -> Tensor:
+    """Return product up to t by product up to s (B, Q, Q), above the diagonal also."""
+    clock = keep.log().cumsum(1)
+    return (clock.unsqueeze(2) - clock.unsqueeze(1)).exp()
