@@ -54,7 +54,7 @@ class Chunk(NamedTuple):
 def gated_chunk(mine: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Chunk]) -> None:
     """mine(Z, q, k, v, keep) is the outputs of a chunk and the next state, for factors (B, Q)."""
     cases = {}
-    for name, (B, Q, R) in {"one word": (1, 1, 3), "a chunk": (2, 8, 4)}.items():
+    for name, (B, Q, R) in {"a chunk": (2, 8, 4), "one word": (1, 1, 3)}.items():
         g = torch.Generator().manual_seed(Q)
         Z, q, k, v = (torch.randn(B, n, R, generator=g) for n in (R, Q, Q, Q))
         keep = 0.1 + 0.9 * torch.rand(B, Q, generator=g)
