@@ -1,4 +1,4 @@
-"""Defines the section `model` of a recipe: what is built, layer by layer.
+"""The section `model` of a recipe: what is built, layer by layer.
 
 Every class checks the ranges of its entries, also where a program constructs it directly.
 """
