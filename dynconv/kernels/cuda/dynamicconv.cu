@@ -3,9 +3,10 @@
 //     out[b, t, c] = sum_j weight[b, t, head(c), j] * x[b, t + j - pad, c]
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
-// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
-// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over taps at four a cycle.
-// `dynconv bench kernels --plan` has the rest.
+// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
+// zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
+// instructions of the loop over taps, or tiles, at four a cycle. `dynconv bench kernels --plan` has
+// the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 3   float32   forward   19.5          1.0     3.6     1.4      25.4  not measured
@@ -14,12 +15,13 @@
 //   K = 3   bfloat16  backward  14.7          2.0     4.2     3.9      19.8  not measured
 //   K = 31  float32   forward   23.7         10.6    15.3    14.3      30.3  not measured
 //   K = 31  float32   backward  37.8         21.2    31.0    35.9      47.0  not measured
-//   K = 31  bfloat16  forward   11.8         10.6    11.8    16.5      21.9  not measured
+//   K = 31  bfloat16  forward   11.8          2.0     4.2     4.5      16.4  not measured
 //   K = 31  bfloat16  backward  18.9         21.2    26.8    39.9      49.5  not measured
 
 #include "number.cuh"
 #include "window.cuh"
 #include "taps.cuh"
+#include "band.cuh"
 
 // v1. A thread makes one number of out, as in lightconv.cu. The R channels of a head each ask for
 // the same K weights: R times the bytes of `weight` go through the caches.
@@ -74,6 +76,43 @@ dynamic_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
   DynamicTaps<Number, TRANSPOSED, Given<Number>> weights{
       given, warp_taps(shared, 32 / G, chunk), at, T, H, K, pad, G, chunk};
   convolve<V>(x, out, weights, at, T, C, H, K, pad, G, chunk, x_batch, x_time);
+}
+
+// The bands of a walk, each from its tile's weights.
+template <typename Number, int D, bool TRANSPOSED>
+struct DynamicBand {
+  const Number* weight;  // of the sentence and the head
+  long long time_stride;
+  SharedPointer<Number> band;
+  int T, K, pad;
+
+  __device__ __forceinline__ void stage(int t) {
+    if constexpr (TRANSPOSED)
+      stage_transposed<D>(band, weight, time_stride, t - pad, T, K);
+    else
+      stage_band<D>(band, weight + t * time_stride, time_stride, 1, T - t, K);
+  }
+  __device__ __forceinline__ void block(unsigned (&a)[4], int d) const {
+    read_block<D>(a, band, d);
+  }
+};
+
+// The version for tensor cores; see band.cuh for its map, and `bands` in launches.py for when it is
+// in use. Block (32, n).
+template <typename Number, int V, int D, bool TRANSPOSED>
+__global__ void __launch_bounds__(128, 4 - TRANSPOSED - (D > 3))
+dynamic_conv_band(const Number* __restrict__ x, const Number* __restrict__ weight,
+                  Number* __restrict__ out, int T, int C, int H, int K, int pad, int walk,
+                  long long x_batch, long long x_time, long long w_batch, long long w_time) {
+  DYNAMIC_SHARED(Number, shared);
+  const Walk at(T, C, H, walk, 8 * V);
+  if (at.t >= T) return;
+  const auto band = shared + threadIdx.y * (BAND * PITCH<D>);
+  if (!TRANSPOSED) clear_band<D>(band);
+  DynamicBand<Number, D, TRANSPOSED> weights{weight + at.b * w_batch + at.h * K, w_time, band, T, K,
+                                             pad};
+  multiply_bands<V, D>(x + at.b * x_batch + at.c, out + (long long)at.b * T * C + at.c, weights, at,
+                       T, C, K, pad, x_time);
 }
 
 // v1 of the weights' gradient. A thread makes one number of it.

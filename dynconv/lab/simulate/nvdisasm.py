@@ -21,7 +21,7 @@ SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+),.*$", re.MULTILINE)
 LABEL = re.compile(r"^\s*(\.L_x_\d+):", re.MULTILINE)
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(.*?)\s*;")
 BRANCH = re.compile(r"BRA\b.*`\((\.L_x_\d+)\)")
-MULTIPLY_ADD = "FFMA", "DFMA"
+MULTIPLY_ADD = "FFMA", "DFMA", "HMMA"  # the last one of matrices
 
 
 class Loop(NamedTuple):
@@ -29,6 +29,8 @@ class Loop(NamedTuple):
 
     instructions: int
     multiply_adds: int
+    around: int
+    """instructions of the kernel that are not in the loop"""
 
 
 def why_unavailable() -> str | None:
@@ -86,5 +88,6 @@ def innermost(section: str) -> list[Loop]:
     for span in spans:
         if not any(inner != span and inner[0] in span and inner[-1] in span for inner in spans):
             body = code[span.start : span.stop]
-            loops.append(Loop(len(body), sum(one.startswith(MULTIPLY_ADD) for one in body)))
+            products = sum(one.startswith(MULTIPLY_ADD) for one in body)
+            loops.append(Loop(len(body), products, len(code) - len(body)))
     return loops

@@ -12,13 +12,14 @@ from typing import NamedTuple
 import torch
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.launches import TILE, Launch, contiguous_array
+from dynconv.kernels.cuda.launches import BAND, TILE, Launch, contiguous_array
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels.calls import list_launches
 
 COPY = 4.3e12  # bytes per second, read and written
 FMA = 60e12  # operations a second on float32; half as many on float64
+MMA = 500e12  # operations a second of mma instructions in half precision, half the card's peak
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
 SCHEDULERS = 4  # of a multiprocessor; each issues an instruction of a warp per cycle
 LAUNCH = 2.5e-6  # seconds
@@ -60,6 +61,57 @@ TILED = {
 }
 
 
+# For kernels on tensor cores: cycles per tile for each 32 weights of its band (of 16 rows, or of
+# columns for dx), and whether that happens for each tile or for each walk.
+BANDS = {
+    "light_conv_band": (2, False),  # a weight is read and written
+    "dynamic_conv_band": (2.5, True),  # of two lines, every other time
+}
+
+
+class BandWalk(NamedTuple):
+    """Counts what the warps of a launch on tensor cores do."""
+
+    walks: int
+    tiles: int
+    blocks: int
+    """of rows of x that are loaded"""
+    D: int
+    V: int
+
+
+def band_walk(case: Case, launch: Launch) -> BandWalk:
+    """Count the walks and tiles of a launch on tensor cores."""
+    B, T, C, H = case.shape
+    grid = launches.bands(H, case.K, contiguous_array((B, T, C), case.dtype))
+    tiles, columns = -(-T // BAND), C // (8 * grid.V)
+    walks, all_tiles = B * -(-tiles // grid.walk) * columns, B * tiles * columns
+    return BandWalk(walks, all_tiles, all_tiles + walks * (grid.D - 1), grid.D, grid.V)
+
+
+def products(case: Case, launch: Launch) -> int:
+    """Return the operations of tensor cores, those with zeros included; 0 without tensor cores."""
+    if launch.name not in BANDS:
+        return 0
+    walk = band_walk(case, launch)
+    return walk.tiles * walk.D * walk.V * 2 * BAND * 8 * BAND
+
+
+def band_cycles(case: Case, launch: Launch) -> float:
+    """Return `cycles` of a launch on tensor cores: rows of x, bands, and rows of the output."""
+    walk = band_walk(case, launch)
+    per_weights, each_tile = BANDS[launch.name]
+    flipped = launch.template[3]
+    rows = 8 * walk.D if flipped and each_tile else BAND * -(-case.K // 32)
+    band = rows * per_weights + 4 * walk.D  # and a block is read in four phases
+    # A row of x and of the output, up to 128 bytes, is a line; 64 bytes of the latter at a time.
+    return (
+        walk.blocks * BAND
+        + walk.tiles * 2 * BAND
+        + band * (walk.tiles if each_tile else walk.walks)
+    )
+
+
 def cycles(case: Case, launch: Launch) -> float:
     """Return the cycles that L1 and shared memory spend on a launch, summed over its warps.
 
@@ -69,6 +121,8 @@ def cycles(case: Case, launch: Launch) -> float:
     R, reach = C // H, K // 2
     if launch.name in ("sum_rows", "talk_reach"):
         return 0  # what they read is small compared with x
+    if launch.name in BANDS:
+        return band_cycles(case, launch)
     V = launch.template[1]
     c = -(-32 * V * dtype.itemsize // 128)
     if case.operator == "talk_conv":
@@ -111,30 +165,46 @@ def walk(case: Case, launch: Launch) -> Walk:
     return Walk(len(tiles), taps, B * -(-H // h) * -(-R // (G * V)), h)
 
 
-def issued(case: Case, launch: Launch, instructions: Mapping[str, int]) -> float:
+class Instructions(NamedTuple):
+    """Counts the instructions of a compiled kernel."""
+
+    loop: int
+    """for TILE taps, or for a tile on tensor cores"""
+    around: int = 0
+    """once for each walk along tiles"""
+
+
+def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions]) -> float:
     """Return the instructions of the loop over taps, summed over warps; 0 where none are known.
 
-    instructions: of each kernel for TILE taps
+    On tensor cores of the loop over tiles, and what comes before and after it.
     """
     if launch.kernel not in instructions:
         return 0
+    loop, around = instructions[launch.kernel]
+    if launch.name in BANDS:
+        counts = band_walk(case, launch)
+        return counts.tiles * loop + counts.walks * around
     _, taps, columns, _ = walk(case, launch)
-    return columns * taps * instructions[launch.kernel] / TILE
+    return columns * taps * loop / TILE
 
 
-def predict_case(case: Case, instructions: Mapping[str, int] = MappingProxyType({})) -> dict:
+def predict_case(
+    case: Case, instructions: Mapping[str, Instructions] = MappingProxyType({})
+) -> dict:
     """Return for each direction what it needs, and the times that follow.
 
     Bytes, operations and cycles; the microseconds that each takes at least (`us`); the floor of the
-    first two; the number of launches; and the expected time. With the instructions of the kernels'
-    loops for TILE taps, `us` has also the time to issue them.
+    first two; the number of launches; and the expected time. With the kernels' instructions, `us`
+    has also the time to issue them.
     """
-    fma = FMA / 2 if case.dtype == torch.float64 else FMA
-    rates, rows = (COPY, fma, MULTIPROCESSORS * CLOCK), {}
+    fma, rows = FMA / 2 if case.dtype == torch.float64 else FMA, {}
     for direction, launched in list_launches(case).items():
         total = sum(cycles(case, launch) for launch in launched)
         counts = minimum_bytes(case)[direction], operations(case)[direction], total
-        us = [count / rate * 1e6 for count, rate in zip(counts, rates, strict=True)]
+        done = sum(products(case, launch) for launch in launched)
+        seconds = counts[0] / COPY, done / MMA or counts[1] / fma, total / (MULTIPROCESSORS * CLOCK)
+        us = [one * 1e6 for one in seconds]
         limits = dict(zip(("bytes", "operations", "shared"), us, strict=True))
         if issue := sum(issued(case, launch, instructions) for launch in launched):
             limits["issue"] = issue / (MULTIPROCESSORS * SCHEDULERS * CLOCK) * 1e6
