@@ -123,8 +123,9 @@ def test_the_rule_for_tensor_cores(changes, V):
     x = contiguous_array((3, 100, 2 * R), dtype)._replace(**given)
     for shape in ((2, K), (3, 100, 2, K)):
         weight = contiguous_array(shape, dtype)
-        for launch in (*launches.conv(x, weight, 1).launches,
-                       *launches.conv_grad_input(x, weight, 1).launches):  # fmt: skip
+        plans = launches.conv(x, weight, 1), launches.conv_grad_input(x, weight, 1)
+        plans += launches.conv_grad_weight(x, x, shape, 1), launches.conv_backward(x, x, weight, 1)
+        for launch in (one for plan in plans for one in plan.launches if one.name != "sum_rows"):
             assert launch.name.endswith("_band") == (V is not None)
             assert V is None or launch.template[1:3] == (V, -(-K // 16) + 1)
 
@@ -181,7 +182,7 @@ def test_no_loop_over_taps_grows(source):
     loops = nvdisasm.main_loops(nvrtc.resources(build.code(source), list(ceilings), "sm_90"))
     for name, (most, around) in ceilings.items():
         loop = loops[name]
-        tiles = int(name.split(", ")[2]) if "_band<" in name else 1
+        tiles = int(name.split(", ")[2]) if "conv_band<" in name else 1
         assert most / 2 < loop.instructions / tiles <= 1.05 * most, name
         assert not around or around / 2 < loop.around <= 1.05 * around, name
 
@@ -205,7 +206,7 @@ def test_plans_have_the_sizes_of_the_headers():
     kernel = simulate.Module(text, ["read"]).get_function("read")
     kernel((1,), (1,), [np.uint64(sizes.ctypes.data)])
     quads = [launches.quad(contiguous_array((1, 1, 1), dtype)) for dtype in (HALF, F64)]
-    band = launches.Bands(contiguous_array((1, 10, 64), HALF), 8, 31).size[2]
+    band = launches.Bands(contiguous_array((1, 10, 64), HALF), 8, 31, 64, HALF).size[2]
     known = [launches.TILE, launches.VECTOR_BYTES, *quads, launches.BAND, band]
     assert sizes.tolist() == known
 

@@ -206,3 +206,54 @@ __device__ __forceinline__ void multiply_bands(const Number* x, Number* out, Wei
       t += BAND, out += BAND * C;
     }
 }
+
+// P += g x' over the channels of a head, for the gradient of the weights:
+//
+//     P[i][k] = g[t + i] . x[t - pad + k],     dweight[t + i][j] = P[i][i + j]
+//
+// p are 2 D fragments c, 8 columns each; here the numbers that a product adds up are channels, and
+// lane 4 g + q loads its words of rows g of both matrices as they lie in memory.
+template <int V, int D, typename Number>
+__device__ __forceinline__ void correlate_band(float (&p)[2 * D][4], const Number* g,
+                                               const Number* x, int t, int T, int R, int pad,
+                                               long long g_time, long long x_time) {
+  using Words = Pack<unsigned, V / 2>;
+  const int i = threadIdx.x / 4, s = t - pad + i;
+  g += (t + i) * g_time + threadIdx.x % 4 * V, x += s * x_time + threadIdx.x % 4 * V;
+  const auto load = [](const Number* row, bool real) {
+    Words words = {};
+    if (real) words = *reinterpret_cast<const Words*>(row);
+    return words;
+  };
+#pragma unroll 1
+  for (int r = 0; r < R; r += 8 * V, g += 8 * V, x += 8 * V)
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Words above = load(g + half * 4 * V, t + i < T);
+      const Words below = load(g + half * 4 * V + 8 * g_time, t + i + 8 < T);
+      const Number* row = x + half * 4 * V;
+#pragma unroll
+      for (int n = 0; n < 2 * D; ++n, row += 8 * x_time) {
+        const Words right = load(row, (unsigned)(s + 8 * n) < (unsigned)T);
+#pragma unroll
+        for (int m = 0; m < V / 2; m += 2) {
+          const unsigned a[4] = {above.at[m], below.at[m], above.at[m + 1], below.at[m + 1]};
+          const unsigned b[2] = {right.at[m], right.at[m + 1]};
+          mma_m16n8k16<Number>(p[n], a, b);
+        }
+      }
+    }
+}
+
+// P into shared memory, [BAND][PITCH].
+template <int D, typename Products>
+__device__ __forceinline__ void write_products(const float (&p)[2 * D][4], Products to) {
+  __syncwarp();  // the tile before has been read
+#pragma unroll
+  for (int n = 0; n < 2 * D; ++n)
+#pragma unroll
+    for (int i = 0; i < 4; i += 2)
+      *shared_cast<Pack<float, 2>>(to + ((threadIdx.x / 4 + i * 4) * PITCH<D> + 8 * n +
+                                         threadIdx.x % 4 * 2)) = {p[n][i], p[n][i + 1]};
+  __syncwarp();
+}

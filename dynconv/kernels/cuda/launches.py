@@ -197,28 +197,34 @@ class Warps(Grid):
 
 
 class Bands(Grid):
-    """Launches a kernel for tensor cores, whose warps each walk along tiles of 8 V channels.
+    """Launches a kernel for tensor cores, whose warps each walk along tiles of BAND positions.
 
-    D     blocks of BAND rows of x that a tile meets
-    walk  tiles of a warp
+    D      blocks of BAND rows of x that a tile meets
+    walk   tiles of a warp
+    walks  of all warps, those of different channels counted once
     """
 
-    def __init__(self, x: Array, V: int, K: int):
-        """Choose the sizes of the grid."""
+    def __init__(self, x: Array, V: int, K: int, channels: int, number: torch.dtype):
+        """Choose the sizes of the grid.
+
+        channels  of a warp
+        number    the dtype of its band in shared memory
+        """
         B, T, C = x.shape
         self.D = -(-K // BAND) + 1
-        tiles, columns = -(-T // BAND), C // (8 * V)
+        tiles, columns = -(-T // BAND), C // channels
         # Long walks load fewer rows twice; short walks keep more warps busy.
         self.walk = min(8, max(1, B * tiles * columns // WALKS))
         walks, n = -(-tiles // self.walk), 4
+        self.walks = B * walks
         while n > 1 and (n > walks or B * -(-walks // n) * columns < BLOCKS):
             n //= 2
-        shared = n * BAND * (BAND * self.D + 8) * x.dtype.itemsize  # PITCH in band.cuh
+        shared = n * BAND * (BAND * self.D + 8) * number.itemsize  # PITCH in band.cuh
         super().__init__(x, V, B * -(-walks // n) * columns, (32, n), shared)
 
 
 def bands(H: int, K: int, *arrays: Array) -> Bands | None:
-    """Return how to launch tensor cores on arrays (B, T, C), or None for the other kernels.
+    """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
 
     The rule is: half precision, sm_80 or later, 8 to 64 taps, and heads of a multiple of 32
     channels, of which a lane can load 4 or 8 at once. With fewer taps tensor cores would take more
@@ -228,7 +234,11 @@ def bands(H: int, K: int, *arrays: Array) -> Bands | None:
     R = x.shape[2] // H
     V = vector(R // 8, 8, *arrays) if R % 8 == 0 else 1
     half = x.dtype in (torch.float16, torch.bfloat16) and x.architecture >= TENSOR_CORES
-    return Bands(x, V, K) if half and V >= 4 and TILE <= K <= 4 * BAND else None
+    if not (half and V >= 4 and TILE <= K <= 4 * BAND):
+        return None
+    if len(arrays) == 1:
+        return Bands(x, V, K, 8 * V, x.dtype)
+    return Bands(x, V, K, R, torch.float32)  # for the weights' gradient, of sums
 
 
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
@@ -264,20 +274,51 @@ def convolution(
 
 def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) -> LaunchPlan:
     """Plan dweight, of the given shape, from g and x."""
+    (_, T, C), (H, K) = x.shape, shape[-2:]
+    if grid := bands(H, K, g, x):
+        return band_grad_weight(grid, g, x, shape, pad_left)
     if len(shape) == 2:
         plan = light_gradients(g, x, shape, pad_left, with_input=False)
         assert plan is not None  # without dx the taps always fit
         return plan
-    (_, T, C), (H, K) = x.shape, shape[-2:]
     warps = Warps([g, x], H, K, fixed=quad(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
     launch = warps.launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
     return LaunchPlan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
 
 
+def band_grad_weight(
+    grid: Bands, g: Array, x: Array, shape: Sequence[int], pad_left: int
+) -> LaunchPlan:
+    """Plan dweight on tensor cores."""
+    (_, T, C), (H, K) = x.shape, shape[-2:]
+    sizes = T, C, H, K, pad_left, grid.walk, *strides(g, x)
+    outputs = {"dweight": contiguous_array(shape, x.dtype)}
+    if len(shape) == 4:
+        source, name = "dynamicconv.cu", "dynamic_weight_grad_band"
+        launch = grid.launch(source, name, ("g", "x", "dweight", *sizes), grid.D)
+        return LaunchPlan(outputs, (launch,))
+    name = "light_weight_grad_band"
+    launch = grid.launch("lightconv.cu", name, ("g", "x", "partial", *sizes), grid.D)
+    partial = contiguous_array((grid.walks, H * K), torch.float32)
+    return LaunchPlan(outputs, (launch, sum_rows(x, partial)), {"partial": partial})
+
+
+def sum_rows(x: Array, partial: Array) -> Launch:
+    """Plan the last step of LightConv's dweight: the sum of all walks' rows."""
+    walks, columns = partial.shape
+    template, arguments = (CUDA_TYPES[x.dtype],), ("partial", "dweight", np.int64(walks), columns)
+    return Launch("lightconv.cu", "sum_rows", template, -(-columns // 32), (32, 32), 0, arguments)
+
+
 def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan:
-    """Plan dx and dweight: in one pass over g and x if the taps fit into shared memory."""
-    if len(weight.shape) == 2:
+    """Plan dx and dweight.
+
+    That takes two launches on tensor cores, and otherwise one if the taps fit into shared memory.
+    """
+    if bands(*weight.shape[-2:], g, x):
+        together = None
+    elif len(weight.shape) == 2:
         together = light_gradients(g, x, weight.shape, pad_left, with_input=True)
     else:
         together = dynamic_gradients(g, x, weight, pad_left)
@@ -324,16 +365,14 @@ def light_gradients(
         "g", "x", weight, dx, "partial", B, T, C, H, K, K - 1 - pad_left, warps.chunk, walk,
         *strides(g, x),
     )  # fmt: skip
-    sums = "partial", "dweight", np.int64(walks), H * K
+    partial = contiguous_array((walks, H * K), accumulator(x.dtype))
     launches = (
         warps.launch("lightconv.cu", "light_conv_grad", arguments, G, with_input),
-        Launch("lightconv.cu", "sum_rows", (warps.cuda_type,), -(-H * K // 32), (32, 32), 0, sums),
+        sum_rows(x, partial),
     )
     outputs = {"dx": like(x)} if with_input else {}
     outputs["dweight"] = contiguous_array(shape, x.dtype)
-    return LaunchPlan(
-        outputs, launches, {"partial": contiguous_array((walks, H * K), accumulator(x.dtype))}
-    )
+    return LaunchPlan(outputs, launches, {"partial": partial})
 
 
 def conv_softmax(

@@ -39,7 +39,8 @@ def resources(cases: Sequence[Case]) -> list[dict]:
                 products[kernel] = TILE * TILE * launch.template[1], 1
             elif launch.name in roofline.BANDS:
                 _, V, D, *_ = launch.template
-                products[kernel] = D * D * V, D  # a loop of D tiles
+                tiles = 1 if "weight_grad" in launch.name else D
+                products[kernel] = tiles * D * V, tiles  # in one turn of the loop
     rows = []
     for source, kernels in used.items():
         compiled = {
@@ -61,7 +62,7 @@ def resources(cases: Sequence[Case]) -> list[dict]:
             loop = loops.get(kernel)
             if loop and loop.multiply_adds >= least:
                 row["instructions"] = -(-loop.instructions // tiles)
-                row["around"] = loop.around if tiles > 1 else None
+                row["around"] = loop.around if "_band<" in kernel else None
             rows.append(row)
     return rows
 

@@ -4,7 +4,7 @@ The rates are assumed to be those of an NVIDIA H200. From them follow floors, wh
 implementation can beat, and expected times, which a measurement may refute.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
@@ -61,12 +61,10 @@ TILED = {
 }
 
 
-# For kernels on tensor cores: cycles per tile for each 32 weights of its band (of 16 rows, or of
-# columns for dx), and whether that happens for each tile or for each walk.
-BANDS = {
-    "light_conv_band": (2, False),  # a weight is read and written
-    "dynamic_conv_band": (2.5, True),  # of two lines, every other time
-}
+BANDS = (
+    "light_conv_band", "dynamic_conv_band", "light_weight_grad_band", "dynamic_weight_grad_band",
+)  # fmt: skip
+"""kernels on tensor cores, whose warps walk along tiles of BAND positions"""
 
 
 class BandWalk(NamedTuple):
@@ -74,42 +72,47 @@ class BandWalk(NamedTuple):
 
     walks: int
     tiles: int
-    blocks: int
-    """of rows of x that are loaded"""
-    D: int
-    V: int
+    """of all walks"""
+    grid: launches.Bands
 
 
 def band_walk(case: Case, launch: Launch) -> BandWalk:
     """Count the walks and tiles of a launch on tensor cores."""
     B, T, C, H = case.shape
-    grid = launches.bands(H, case.K, contiguous_array((B, T, C), case.dtype))
-    tiles, columns = -(-T // BAND), C // (8 * grid.V)
-    walks, all_tiles = B * -(-tiles // grid.walk) * columns, B * tiles * columns
-    return BandWalk(walks, all_tiles, all_tiles + walks * (grid.D - 1), grid.D, grid.V)
+    x = contiguous_array((B, T, C), case.dtype)
+    of_weights = "weight_grad" in launch.name
+    grid = launches.bands(H, case.K, *[x] * (1 + of_weights))
+    columns = H if of_weights else C // (8 * grid.V)
+    return BandWalk(grid.walks * columns, B * -(-T // BAND) * columns, grid)
 
 
 def products(case: Case, launch: Launch) -> int:
     """Return the operations of tensor cores, those with zeros included; 0 without tensor cores."""
     if launch.name not in BANDS:
         return 0
-    walk = band_walk(case, launch)
-    return walk.tiles * walk.D * walk.V * 2 * BAND * 8 * BAND
+    B, T, C, _ = case.shape
+    return B * -(-T // BAND) * C * 2 * BAND * BAND * band_walk(case, launch).grid.D
 
 
 def band_cycles(case: Case, launch: Launch) -> float:
-    """Return `cycles` of a launch on tensor cores: rows of x, bands, and rows of the output."""
-    walk = band_walk(case, launch)
-    per_weights, each_tile = BANDS[launch.name]
-    flipped = launch.template[3]
-    rows = 8 * walk.D if flipped and each_tile else BAND * -(-case.K // 32)
-    band = rows * per_weights + 4 * walk.D  # and a block is read in four phases
-    # A row of x and of the output, up to 128 bytes, is a line; 64 bytes of the latter at a time.
-    return (
-        walk.blocks * BAND
-        + walk.tiles * 2 * BAND
-        + band * (walk.tiles if each_tile else walk.walks)
-    )
+    """Return `cycles` of a launch on tensor cores."""
+    walks, tiles, grid = band_walk(case, launch)
+    dynamic, D = launch.name.startswith("dynamic"), grid.D
+    times = tiles if dynamic else walks  # that a band or its sums pass through shared memory
+    rows = BAND * -(-case.K // 32)  # of up to 32 weights; in memory on two lines every other time
+    if "weight_grad" in launch.name:
+        pieces = (1 + D) * BAND * (case.shape.C // case.shape.H) // (4 * grid.V)  # of 4 V channels
+        return tiles * pieces + times * (8 * D + rows * (2.5 if dynamic else 1))
+    if dynamic and launch.template[3]:
+        rows = BAND * D // 2  # two columns at a time
+    band = rows * (2.5 if dynamic else 2) + 4 * D  # written, and each block read in four phases
+    # A row of x, up to 128 bytes, is a line; of the output 64 bytes are written at a time.
+    return (tiles + walks * (D - 1)) * BAND + tiles * 2 * BAND + times * band
+
+
+def moved_again(case: Case, launched: Sequence[Launch]) -> int:
+    """Return the bytes beyond the minimum: dx and dweight on tensor cores each read g."""
+    return case.x_bytes if sum(launch.name in BANDS for launch in launched) > 1 else 0
 
 
 def cycles(case: Case, launch: Launch) -> float:
@@ -169,9 +172,9 @@ class Instructions(NamedTuple):
     """Counts the instructions of a compiled kernel."""
 
     loop: int
-    """for TILE taps, or for a tile on tensor cores"""
+    """for TILE taps; on tensor cores for a tile, or for 8 V channels of one"""
     around: int = 0
-    """once for each walk along tiles"""
+    """around that loop, on tensor cores"""
 
 
 def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions]) -> float:
@@ -183,8 +186,10 @@ def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions])
         return 0
     loop, around = instructions[launch.kernel]
     if launch.name in BANDS:
-        counts = band_walk(case, launch)
-        return counts.tiles * loop + counts.walks * around
+        walks, tiles, grid = band_walk(case, launch)
+        if "weight_grad" in launch.name:  # a loop over 8 V channels, around it at most all the rest
+            return tiles * (loop * case.shape.C // case.shape.H // (8 * grid.V) + around)
+        return tiles * loop + walks * around
     _, taps, columns, _ = walk(case, launch)
     return columns * taps * loop / TILE
 
@@ -203,14 +208,15 @@ def predict_case(
         total = sum(cycles(case, launch) for launch in launched)
         counts = minimum_bytes(case)[direction], operations(case)[direction], total
         done = sum(products(case, launch) for launch in launched)
-        seconds = counts[0] / COPY, done / MMA or counts[1] / fma, total / (MULTIPROCESSORS * CLOCK)
+        moved = counts[0] + moved_again(case, launched)
+        seconds = moved / COPY, done / MMA or counts[1] / fma, total / (MULTIPROCESSORS * CLOCK)
         us = [one * 1e6 for one in seconds]
         limits = dict(zip(("bytes", "operations", "shared"), us, strict=True))
         if issue := sum(issued(case, launch, instructions) for launch in launched):
             limits["issue"] = issue / (MULTIPROCESSORS * SCHEDULERS * CLOCK) * 1e6
         rows[direction] = dict(zip(("bytes", "operations", "cycles"), counts, strict=True)) | {
             "us": limits,
-            "floor_us": max(us[:2]),
+            "floor_us": max(counts[0] / COPY * 1e6, us[1]),
             "launches": len(launched),  # without PyTorch's own that draws DropConnect's seed
             "expected_us": max(limits.values()) / REACHED + len(launched) * LAUNCH * 1e6,
         }
