@@ -211,3 +211,15 @@ def test_dropconnect_on_the_gpu_is_that_of_the_simulator():
     reference = simulate.kernels.conv_softmax(x, logits, seed, 0.3, 3)
     actual = torch.ops.dynconv.conv_softmax(x.cuda(), logits.cuda(), seed.cuda(), 0.3, 3)
     torch.testing.assert_close(actual.cpu(), reference)
+
+
+def test_a_kernel_of_a_lesson_is_run_and_timed():
+    from dynconv.teach.launch import KernelLaunch
+
+    code = "__global__ void copy(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x]; }"
+    x, y = torch.randn(64, device="cuda"), torch.zeros(64, device="cuda")
+    launch = KernelLaunch(code, "copy", (1,), (64,), (x, y))
+    launch.run()
+    assert torch.equal(x, y)
+    middle, least, most = launch.microseconds(rounds=3)
+    assert 0 < least <= middle <= most

@@ -38,7 +38,9 @@ def layer_of(name: str, causal: bool) -> torch.nn.Module:
     if name in VARIANTS:
         layer = VARIANTS[name](causal).double().eval()
     else:
-        layer = build_mixer(CONFIG, name, SIZES[MIXERS[name].size], causal=causal).double().eval()
+        layer = (
+            build_mixer(CONFIG, name, SIZES[MIXERS[name].size_key], causal=causal).double().eval()
+        )
     for p in layer.parameters():  # biases too: a leaking bias must show
         torch.nn.init.normal_(p, std=0.5)
     return layer

@@ -5,6 +5,7 @@ import math
 import re
 import shlex
 from datetime import date
+from importlib.util import find_spec
 from statistics import mean
 
 import pytest
@@ -86,6 +87,8 @@ def test_its_command_is_there(line):
         (file,) = (ROOT / word for word in arguments if word.startswith("tests/"))
         if "-k" in arguments:
             assert arguments[arguments.index("-k") + 1] in file.read_text(encoding="utf-8")
+    elif program == "python":
+        assert arguments[0] == "-m" and find_spec(arguments[1])
     else:
         assert program == "dynconv"
         options, rest = parser().parse_known_args(arguments)

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from answers import (
+    after,
     beyond,
     convolutions,
     dynamicconv,
@@ -36,7 +37,7 @@ from dynconv.teach.check import start as opening
 from dynconv.teach.judge import Wrong, judge, with_faults
 
 PARTS = [start, sequences, convolutions, dynamicconv, talkconv, kernels]
-PARTS += [translation, scale, beyond]
+PARTS += [translation, scale, beyond, after]
 RIGHT = {name: answers for part in PARTS for name, answers in part.RIGHT.items()}
 CHECKS = [name for name, _ in getmembers(check, isfunction) if name != "environment"]
 
@@ -98,7 +99,16 @@ def test_answers_any_wrong_kind_of_value_with_a_line(name, value):
     assert value is not None or "None" in line
 
 
-NO_TENSOR = {"accumulation", "chrf", "cleaned", "respell", "resumable", "rouge_l", "schedule"}
+NO_TENSOR = {
+    "accumulation",
+    "chrf",
+    "cleaned",
+    "gated_chunk",
+    "respell",
+    "resumable",
+    "rouge_l",
+    "schedule",
+}
 NO_TENSOR |= {"seeds_needed", "talk_gradient"}
 
 
@@ -123,6 +133,7 @@ INPUTS = {
     "dynamic": "x weight",
     "exponential_average": "x",
     "folded": "W_in kernel W_out",
+    "gated_chunk": "Z q k v keep",
     "light": "x weight",
     "light_gradient": "x g",
     "moved_positions": "p",
@@ -131,6 +142,7 @@ INPUTS = {
     "rouge_l": "hypothesis reference",
     "scaled_gradient": "z",
     "softmax_gradient": "x logits g",
+    "state_after": "x keep write",
     "summed_area": "image boxes",
     "talk": "x left right",
     "talk_gradient": "g x left right",
@@ -178,7 +190,9 @@ FAULTS = {
     "moved_positions": 12,
     "rouge_l": 8,
     "schedule": 13,
+    "gated_chunk": 6,
     "seeds_needed": 12,
+    "state_after": 4,
     "summed_area": 13,
     "talk": 11,
     "talk_gradient": 16,

@@ -12,7 +12,8 @@ from dynconv.kernels.cuda.launches import TILE
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab import simulate
 from dynconv.lab.simulate import CompileError, KernelFault
-from dynconv.lab.simulate.trace import trace, trace_launches, traffic
+from dynconv.lab.simulate.trace import request_cycles, trace, trace_launches, traffic
+from dynconv.teach.launch import KernelLaunch
 from dynconv.teach.moving import BlockTrace
 
 if simulate.why_unavailable():
@@ -147,6 +148,28 @@ def test_shared_memory_and_barriers():
     assert records == {(1, 10, 8, True), (1, 133, 4, True), (2, 10, 8, False), (2, 186, 4, False)}
     assert (shared["offset"] == 4 * shared["index"]).all()
     assert (np.diff(seen["phase"]) >= 0).all()  # all threads reach a barrier before one goes on
+
+
+STRIDED = """
+__global__ void strided(const float* x, float* y, int step) {
+  DYNAMIC_SHARED(float, part);
+  part[threadIdx.x] = x[step * threadIdx.x];
+  __syncthreads();
+  y[threadIdx.x] = part[step * threadIdx.x];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "from_global", "from_shared"),
+    [(0, 1, 1), (1, 1, 1), (2, 2, 2), (3, 3, 1), (8, 8, 8), (32, 8, 32), (33, 8, 1)],
+)
+def test_cycles_of_a_request(step, from_global, from_shared):
+    x, y = torch.zeros(33 * 32), torch.zeros(32)
+    seen = KernelLaunch(STRIDED, "strided", (1,), (32,), (x, y, step), 4 * 33 * 32).trace()
+    cycles = [request_cycles(seen[(seen["array"] == i) & ~seen["write"]]) for i in (0, -1)]
+    assert [c.tolist() for c in cycles] == [[from_global], [from_shared]]
+    assert request_cycles(seen).sum() == from_global + from_shared + 2  # and two stores
 
 
 def test_vectors_are_one_access():

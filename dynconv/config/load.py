@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import asdict, fields
 from os.path import isfile  # false, where Path.is_file raises an error, for a name that is too long
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -97,8 +97,8 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises UserError with one line that names the key, its value and what would be valid.
     """
-    inherited, stated = recipe_overlays(recipe)
-    return resolve(inherited, [*stated, parse_overrides(overrides)], str(recipe))
+    base, own = recipe_overlays(recipe)
+    return resolve(Overlays(base, [*own, parse_overrides(overrides)]), str(recipe))
 
 
 def load_row(
@@ -115,8 +115,7 @@ def load_row(
     """
     try:
         laptop = laptop and experiment.laptop is not None
-        inherited, stated = row_overlays(experiment, row, laptop)
-        return resolve(inherited, stated, "its recipe", overrides)
+        return resolve(row_overlays(experiment, row, laptop), "its recipe", overrides)
     except UserError as error:
         raise UserError(f"row {row.name}: {error}") from None
 
@@ -143,62 +142,68 @@ def read_mapping(path: Path, what: str, schema: type) -> Tree:
 # overlays ----------------------------------------------------------------------------------------
 
 
-def recipe_overlays(
-    recipe: str | Path, heirs: tuple[str, ...] = ()
-) -> tuple[list[Tree], list[Tree]]:
-    """Return the overlays that a recipe inherits, and those with its own entries.
+class Overlays(NamedTuple):
+    """Lists the trees that make up a recipe, in the order in which they are merged."""
 
-    heirs  the recipes and rows that build on it
+    base: list[Tree]
+    """those of the recipes and experiments that it builds on"""
+    own: list[Tree]
+    """its own: an entry of theirs that has no effect is an error"""
+
+
+def recipe_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> Overlays:
+    """Return the overlays of a recipe, or of an experiment's row.
+
+    seen  the recipes and rows that build on it
     """
     path = recipe if isinstance(recipe, Path) else find_recipe(recipe)
     row = "" if isfile(recipe) else str(recipe).partition(":")[2]
     name = f"{path.resolve()}:{row}"
-    if name in heirs:
+    if name in seen:
         raise UserError(f"{path}: its base leads back to it")
-    if len(heirs) == MAX_BASES:
+    if len(seen) == MAX_BASES:
         raise UserError(f"{path}: more than {MAX_BASES} recipes build on each other")
-    heirs = (*heirs, name)
+    seen = (*seen, name)
     if row:
         experiment = load_experiment(path)
-        return row_overlays(experiment, experiment.find_row(row), laptop=False, heirs=heirs)
+        return row_overlays(experiment, experiment.find_row(row), laptop=False, seen=seen)
     tree = read_mapping(path, "a recipe", Recipe)
     if "base" not in tree:
         # a run's recipe.yaml states every entry, even one without effect
         resolved = tree.keys() >= {field.name for field in fields(Recipe)}
         shipped = path.parent == RECIPES
-        return ([tree], []) if resolved or shipped else ([], [tree])
+        return Overlays([tree], []) if resolved or shipped else Overlays([], [tree])
     tree = dict(tree)
     base = tree.pop("base")
     if not isinstance(base, str):
         raise UserError(f"{path}: base {quoted(base)} is not the name of a recipe")
     sibling = (path.parent / f"{base}.yaml").resolve()
     file_or_name = sibling if sibling.is_file() and sibling != path.resolve() else base
-    return base_overlays(file_or_name, heirs), [tree]
+    return Overlays(base_overlays(file_or_name, seen), [tree])
 
 
-def base_overlays(recipe: str | Path, heirs: tuple[str, ...] = ()) -> list[Tree]:
+def base_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> list[Tree]:
     """Return all overlays of a recipe that others build on, without its published scores."""
-    inherited, stated = recipe_overlays(recipe, heirs)
-    return [{k: v for k, v in tree.items() if k != "published"} for tree in inherited + stated]
+    base, own = recipe_overlays(recipe, seen)
+    return [{k: v for k, v in tree.items() if k != "published"} for tree in base + own]
 
 
 def row_overlays(
-    experiment: Experiment, row: ExperimentRow, laptop: bool, heirs: tuple[str, ...] = ()
-) -> tuple[list[Tree], list[Tree]]:
-    """Return the overlays that a row inherits, and those with its own entries."""
+    experiment: Experiment, row: ExperimentRow, laptop: bool, seen: tuple[str, ...] = ()
+) -> Overlays:
+    """Return the overlays of an experiment's row, at laptop size or at the paper's."""
+    if row.recipe is not None and not laptop:
+        base, own = recipe_overlays(row.recipe, seen)
+        return Overlays([*base, *own, experiment.changes], [row.changes])
+    version, own = experiment, [row.changes]
     if laptop:
-        version, stated = experiment.laptop, [row.changes, row.laptop]
-    elif row.recipe is not None:
-        inherited, stated = recipe_overlays(row.recipe, heirs)
-        return [*inherited, *stated, experiment.changes], [row.changes]
-    else:
-        version, stated = experiment, [row.changes]
-    inherited = [*base_overlays(version.base, heirs), version.changes]
+        version, own = experiment.laptop, [row.changes, row.laptop]
+    base = [*base_overlays(version.base, seen), version.changes]
     if not laptop and row.published is not None:
         name, metric = row.row or row.name, experiment.metric
         printed = PublishedScore(experiment.source, name, row.published, metric, row.parameters)
-        inherited.append({"published": [asdict(printed)]})
-    return inherited, stated
+        base.append({"published": [asdict(printed)]})
+    return Overlays(base, own)
 
 
 def merge_overlays(overlays: Sequence[Tree]) -> Tree:
@@ -213,25 +218,21 @@ def merge_overlays(overlays: Sequence[Tree]) -> Tree:
 # checks ------------------------------------------------------------------------------------------
 
 
-def resolve(
-    inherited: list[Tree], stated: list[Tree], where: str, shared: Sequence[str] = ()
-) -> Recipe:
+def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recipe:
     """Merge overlays and check the result.
 
-    inherited  overlays of bases and experiments
-    stated     the recipe's own overlays: an entry of theirs that has no effect is an error
-    where      begins an error message
-    shared     overrides for several recipes, which may have no effect in this one
+    where   begins an error message
+    shared  overrides for several recipes, which may have no effect in this one
 
     An inherited width, reach or window is dropped if no mixer of the stack uses it: for example,
     when attention replaces a convolution.
     """
-    tree = merge_overlays([*inherited, *stated, parse_overrides(shared)])
-    keys = {key for overlay in stated for key, _ in flatten(overlay)}
+    tree = merge_overlays([*overlays.base, *overlays.own, parse_overrides(shared)])
+    keys = {key for overlay in overlays.own for key, _ in flatten(overlay)}
     for stack, key in find_stacks(tree):
         for size in SIZE_KEYS:
-            stated_here = any(f"{k}.".startswith(f"{key}.{size}.") for k in keys)
-            if size in stack and not stated_here and "mixer" in stack:
+            own = any(f"{k}.".startswith(f"{key}.{size}.") for k in keys)
+            if size in stack and not own and "mixer" in stack:
                 stack[size] = size_of_mixers(stack, size, stack[size])
     recipe = validate_recipe(tree, where)
     entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)

@@ -1,4 +1,4 @@
-"""Defines the section `model` of a recipe: what is built, layer by layer.
+"""The section `model` of a recipe: what is built, layer by layer.
 
 Every class checks the ranges of its entries, also where a program constructs it directly.
 """
@@ -88,7 +88,7 @@ class StackConfig:
     def _mixers(self) -> list[tuple[str, str | None]]:
         """Return each layer's mixer, and the name of the size that it takes."""
         mixers = per_layer("mixer", self.mixer, self.layers)
-        return [(mixer, find_mixer(mixer).size) for mixer in mixers]
+        return [(mixer, find_mixer(mixer).size_key) for mixer in mixers]
 
     def each_layer(self) -> list[tuple[str, int | None]]:
         """Return (mixer, size) of every layer, bottom to top: its width, reach or window."""

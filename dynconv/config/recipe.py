@@ -25,6 +25,8 @@ from dynconv.config.schema import (
 )
 from dynconv.models.mixers import MIXERS
 
+VocabularyKind = Literal["bytes", "bpe", "words"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
 Metric = Literal[
     "bleu", "bleu-tokenized", "bleu-split", "bleu-detokenized", "rouge", "rouge-75", "perplexity"
 ]
@@ -76,7 +78,7 @@ class DataConfig:
     source: str | None = "de"
     """null: train a language model on {train,valid,test}.{target}"""
     target: str = "en"
-    vocabulary: Literal["bytes", "bpe", "words"] = "bytes"
+    vocabulary: VocabularyKind = "bytes"
     """bytes: byte-level BPE of raw text. bpe: BPE of text that is already split into words, as in
     the papers. words: whole words; rare ones become <unk>"""
     block: PositiveInt | None = None
@@ -136,7 +138,7 @@ class TrainConfig:
     """newest checkpoints that are kept in addition to the best"""
     average: NonNegativeInt = 0
     """number of last checkpoints to average at the end of training; 0: none"""
-    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    precision: Precision = "auto"
     """auto: times updates with bfloat16 autocast and in float32, and takes the faster; float16
     scales the loss, and halves the scale when a gradient overflows"""
     skip: NonNegativeInt = 3

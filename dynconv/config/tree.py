@@ -62,7 +62,7 @@ def size_of_mixers(stack: Tree, size: str, value: Any) -> Any:
     """
 
     def takes(mixer: Any) -> bool:
-        return isinstance(mixer, str) and mixer in MIXERS and MIXERS[mixer].size == size
+        return isinstance(mixer, str) and mixer in MIXERS and MIXERS[mixer].size_key == size
 
     mixers = stack.get("mixer", StackConfig.mixer)
     if not isinstance(mixers, list):

@@ -4,11 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils import parametrize
 
 from dynconv.decode.constraints import Constraint, at_least
 from dynconv.decode.stepper import Incremental
+from dynconv.models import Translator
 from dynconv.text import EOS, PAD
 
 
@@ -20,7 +21,7 @@ class Hypothesis(NamedTuple):
 
 
 def max_lengths(
-    model: nn.Module, pad_mask: Tensor, max_length: int | None, min_length: int = 0
+    model: Translator, pad_mask: Tensor, max_length: int | None, min_length: int = 0
 ) -> Tensor:
     """Return the maximum number of tokens (B,) of each translation, with <eos>.
 
@@ -32,14 +33,13 @@ def max_lengths(
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
     else:
         limit = torch.full_like(lengths, max_length)
-    positions: int | None = getattr(model, "max_positions", None)
-    return limit if positions is None else limit.clamp(max=positions)
+    return limit if model.max_positions is None else limit.clamp(max=model.max_positions)
 
 
 @torch.inference_mode()
 @parametrize.cached()  # normalised weights are computed once
 def greedy(
-    model: nn.Module, source: Tensor, pad_mask: Tensor, max_length: int | None = None
+    model: Translator, source: Tensor, pad_mask: Tensor, max_length: int | None = None
 ) -> list[list[int]]:
     """Return each row's greedy translation as ids: the most likely token at every step.
 
@@ -83,7 +83,7 @@ def next_logp(
 @torch.inference_mode()
 @parametrize.cached()  # normalised weights are computed once
 def beam_search(
-    model: nn.Module,
+    model: Translator,
     source: Tensor,
     pad_mask: Tensor,
     *,

@@ -5,13 +5,15 @@ rows of the encoder's output. `keep` selects and reorders rows.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from dynconv.models import Translator
 
 
 class Recompute:
     """Runs the decoder over the whole prefix at each step: the oracle, O(T^2) positions."""
 
-    def __init__(self, model: nn.Module, source: Tensor, pad_mask: Tensor):
+    def __init__(self, model: Translator, source: Tensor, pad_mask: Tensor):
         self.model = model
         self.memory = model.encode(source, pad_mask)
         self.prefix = source.new_empty(len(source), 0)
@@ -30,7 +32,7 @@ class Recompute:
 class Incremental:
     """Keeps the state that each mixer needs: for a convolution its last K - 1 inputs."""
 
-    def __init__(self, model: nn.Module, source: Tensor, pad_mask: Tensor):
+    def __init__(self, model: Translator, source: Tensor, pad_mask: Tensor):
         self.model = model
         self.memory = model.encode(source, pad_mask)
         self.state = model.start(self.memory)

@@ -4,10 +4,11 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynconv.config import DataConfig, DecodeConfig
 from dynconv.decode.constraints import no_repeat
@@ -15,13 +16,14 @@ from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import Incremental
 from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
+from dynconv.models import ConvS2S, Translator
 from dynconv.text import Vocabularies, batch_by_length, pad
 
 DIVERGED = "the model's outputs are not finite: it has diverged in training"
 
 
 def translate(
-    model: nn.Module,
+    model: Translator,
     vocabularies: Vocabularies,
     lines: Sequence[str],
     config: DecodeConfig,
@@ -40,15 +42,7 @@ def translate(
     words = config.replace_unknown and source_words(model, vocabularies, lines, sources)
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
     limit, key = max_source_length(model, config, max_source)
-    if cut := [number for number, ids in enumerate(sources, 1) if len(ids) > limit]:
-        which = f"line {cut[0]} has"
-        if len(cut) > 1:
-            which = f"{len(cut):,} lines, the first of them line {cut[0]}, have"
-        print(
-            f"dynconv: {which} more than {limit} tokens; only the first {limit} are read ({key})",
-            file=sys.stderr,
-        )
-        sources = [ids[:limit] for ids in sources]
+    sources = truncate(sources, limit, key)
     search = partial(
         beam_search,
         model,
@@ -75,7 +69,8 @@ def translate(
             if not all(hypotheses):
                 raise UserError(DIVERGED)
             outputs = [best.tokens for best, *_ in hypotheses]
-            attention = source_attention(model, source, pad_mask, outputs) if words else None
+            if words:
+                attention = source_attention(cast(ConvS2S, model), source, pad_mask, outputs)
             for row, (i, ids) in enumerate(zip(chosen, outputs, strict=True)):
                 if words:
                     target, known = vocabularies.target.words(ids), words[i][: len(sources[i])]
@@ -87,9 +82,22 @@ def translate(
     return results
 
 
-def max_source_length(model: nn.Module, config: DecodeConfig, max_source: int) -> tuple[int, str]:
+def truncate(sources: list[list[int]], limit: int, key: str) -> list[list[int]]:
+    """Return the first `limit` ids of each line; a warning on stderr names the recipe's key."""
+    if cut := [number for number, ids in enumerate(sources, 1) if len(ids) > limit]:
+        which = f"line {cut[0]} has"
+        if len(cut) > 1:
+            which = f"{len(cut):,} lines, the first of them line {cut[0]}, have"
+        print(
+            f"dynconv: {which} more than {limit} tokens; only the first {limit} are read ({key})",
+            file=sys.stderr,
+        )
+    return [ids[:limit] for ids in sources]
+
+
+def max_source_length(model: Translator, config: DecodeConfig, max_source: int) -> tuple[int, str]:
     """Return the maximum length of a source, without <eos>, and the recipe's key that sets it."""
-    positions: int | None = model.max_positions
+    positions = model.max_positions
     if positions is not None and config.min_length >= positions:
         raise UserError(
             f"decode.min_length {config.min_length} and <eos> need more than the "
@@ -101,10 +109,10 @@ def max_source_length(model: nn.Module, config: DecodeConfig, max_source: int) -
 
 
 def source_words(
-    model: nn.Module, vocabularies: Vocabularies, lines: Sequence[str], sources: list[list[int]]
+    model: Translator, vocabularies: Vocabularies, lines: Sequence[str], sources: list[list[int]]
 ) -> list[list[str]]:
     """Return the words of each line, one per id; UserError where <unk> cannot be replaced."""
-    if not hasattr(model, "attention"):
+    if not isinstance(model, ConvS2S):
         raise UserError(
             f"decode.replace_unknown: {type(model).__name__} does not give its attention, only "
             "ConvS2S does; set it to false"
@@ -117,7 +125,7 @@ def source_words(
 
 @torch.inference_mode()
 def source_attention(
-    model: nn.Module, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]
+    model: ConvS2S, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]
 ) -> Tensor:
     """Return the attention (B, T, S) with which each output token and <eos> was predicted."""
     prefix, _ = pad(outputs, before=1)

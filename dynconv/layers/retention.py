@@ -1,4 +1,4 @@
-"""Defines a layer of retention, linear attention that fades (Sun et al. 2023)."""
+"""A layer of retention, linear attention that fades (Sun et al. 2023)."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Defines a layer of selective state spaces, as in Mamba (Gu and Dao 2023)."""
+"""A layer of selective state spaces, as in Mamba (Gu and Dao 2023)."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Defines a layer of diagonal state-space models, S4D (Gu et al. 2022)."""
+"""A layer of diagonal state-space models, S4D (Gu et al. 2022)."""
 
 import math
 from typing import NamedTuple

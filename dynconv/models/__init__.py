@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 from dynconv import import_lazily
 
 if TYPE_CHECKING:
-    from dynconv.models.assemble import ConvS2S, LanguageModel, Seq2Seq, build, count_parameters
+    from dynconv.models.assemble import (
+        ConvS2S,
+        LanguageModel,
+        Seq2Seq,
+        Translator,
+        build,
+        count_parameters,
+    )
 
-__all__ = ["ConvS2S", "LanguageModel", "Seq2Seq", "build", "count_parameters"]
+__all__ = ["ConvS2S", "LanguageModel", "Seq2Seq", "Translator", "build", "count_parameters"]
 # Lazily, because reading a recipe needs the names of the mixers, but not PyTorch.
 __getattr__ = import_lazily(__name__, {"assemble": __all__})

@@ -12,12 +12,13 @@ from dynconv.models.convs2s import ConvS2S
 from dynconv.models.language import LanguageModel
 from dynconv.models.mixers import build_mixer
 from dynconv.models.seq2seq import Seq2Seq
+from dynconv.models.translator import Translator
 
 if TYPE_CHECKING:
     from dynconv.config import AnyModelConfig, StackConfig
 
 
-def build(config: AnyModelConfig) -> Seq2Seq | ConvS2S | LanguageModel:
+def build(config: AnyModelConfig) -> Translator | LanguageModel:
     """Build the model that `config` describes, with random weights."""
 
     def blocks(stack: StackConfig, causal: bool, cross: bool = False) -> list[Block]:

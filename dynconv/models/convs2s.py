@@ -17,6 +17,7 @@ from dynconv.layers.convs2s import (
 )
 from dynconv.layers.history import History
 from dynconv.models.decoder import DecoderState
+from dynconv.models.translator import Translator
 
 if TYPE_CHECKING:
     from dynconv.config import ConvS2SConfig, ConvStackConfig
@@ -118,11 +119,10 @@ class ConvStack(nn.Module):
         return self.leave(outputs[-1]), attention, following
 
 
-class ConvS2S(nn.Module):
-    """Maps source (B, S) and target tokens (B, T) to logits (B, T, V).
+class ConvS2S(Translator):
+    """Encodes and decodes by stacks of gated convolutions; each layer of the decoder can attend.
 
-    `max_positions` is the largest number of tokens, <eos> included, that a source or a target may
-    have (UserError for more), or None for a model without position embeddings.
+    Positions are learned up to `max_positions`; UserError for more tokens.
     """
 
     def __init__(self, config: ConvS2SConfig):
@@ -158,7 +158,6 @@ class ConvS2S(nn.Module):
         return KeyedMemory(z, (z + e) * SQRT_HALF, pad_mask)
 
     def hidden_states(self, target: Tensor, memory: KeyedMemory) -> Tensor:
-        """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
         return self._decode(target, memory)[0]
 
     def attention(self, target: Tensor, memory: KeyedMemory) -> Tensor:
@@ -177,21 +176,12 @@ class ConvS2S(nn.Module):
         hidden, attention, states = self.decoder(g, memory=memory, states=states)
         return self.dropout(hidden), attention, states
 
-    def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        """Return logits (B, T, V) of the token after each prefix of `target`."""
-        return self.output(self.hidden_states(target, self.encode(source, pad_mask)))
-
     def start(self, memory: KeyedMemory) -> DecoderState:
-        """Return the state before the first target position."""
         return DecoderState(0, [None] * len(self.decoder.blocks), source=[])
 
     def step(
         self, tokens: Tensor, memory: KeyedMemory, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        """Return logits (N, n, V) after n new tokens (N, n), and the next state.
-
-        N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
-        """
         hidden, _, mixers = self._decode(tokens, memory, state.position, state.mixers)
         state = DecoderState(state.position + tokens.shape[1], mixers, source=[])
         return self.output(hidden), state

@@ -29,7 +29,7 @@ class Mixer(NamedTuple):
     """Describes a kind of mixer; see `register_mixer`."""
 
     build: Callable[..., nn.Module]
-    size: SizeKey | None
+    size_key: SizeKey | None
     options: frozenset[str]
 
 
@@ -37,7 +37,7 @@ MIXERS: dict[str, Mixer] = {}
 
 
 def register_mixer(
-    name: str, *, size: SizeKey | None = None, options: Iterable[str] = ()
+    name: str, *, size_key: SizeKey | None = None, options: Iterable[str] = ()
 ) -> Callable[[Callable], Callable]:
     """Return a decorator that registers a function as the builder of a mixer.
 
@@ -45,11 +45,11 @@ def register_mixer(
     x (B, T, C) and an optional padding mask (B, T) to (B, T, C). If `causal` is true, the module
     also has a method `step(x, state)`, as described in `dynconv.layers`.
 
-    name     of the mixer in recipes
-    size     the entry of the stack that gives the layer its size, or None. A width or reach is
-             required; a window may be null. Widths and windows are odd.
-    options  entries of the model that `build` takes as keyword arguments, such as heads. A recipe
-             that sets an entry which none of its mixers takes is refused.
+    name      of the mixer in recipes
+    size_key  the entry of the stack that gives the layer its size, or None. A width or reach is
+              required; a window may be null. Widths and windows are odd.
+    options   entries of the model that `build` takes as keyword arguments, such as heads. A recipe
+              that sets an entry which none of its mixers takes is refused.
 
     Raises ValueError if the name is taken.
     """
@@ -57,7 +57,7 @@ def register_mixer(
         raise ValueError(f"mixer {name} is already registered")
 
     def register(build: Callable) -> Callable:
-        MIXERS[name] = Mixer(build, size, frozenset(options))
+        MIXERS[name] = Mixer(build, size_key, frozenset(options))
         return build
 
     return register
@@ -79,42 +79,42 @@ def build_mixer(
     return mixer.build(config.channels, size, causal, **options)
 
 
-@register_mixer("attention", size="window", options=["heads", "attention_dropout"])
+@register_mixer("attention", size_key="window", options=["heads", "attention_dropout"])
 def build_attention(channels, window, causal, heads, attention_dropout):
     from dynconv.layers import SelfAttention
 
     return SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
 
 
-@register_mixer("dense", size="width")
+@register_mixer("dense", size_key="width")
 def build_dense(channels, width, causal):
     from dynconv.layers import DenseConv
 
     return DenseConv(channels, width, causal=causal)
 
 
-@register_mixer("depthwise", size="width", options=PROJECTED)
+@register_mixer("depthwise", size_key="width", options=PROJECTED)
 def build_depthwise(channels, width, causal, **options):
     from dynconv.layers import DepthwiseConv
 
     return DepthwiseConv(channels, width, causal=causal, **options)
 
 
-@register_mixer("light", size="width", options=["heads", "normalize", *PROJECTED])
+@register_mixer("light", size_key="width", options=["heads", "normalize", *PROJECTED])
 def build_light(channels, width, causal, heads, **options):
     from dynconv.layers import LightConv
 
     return LightConv(channels, heads, width, causal=causal, **options)
 
 
-@register_mixer("dynamic", size="width", options=["heads", "normalize", *PROJECTED])
+@register_mixer("dynamic", size_key="width", options=["heads", "normalize", *PROJECTED])
 def build_dynamic(channels, width, causal, heads, **options):
     from dynconv.layers import DynamicConv
 
     return DynamicConv(channels, heads, width, causal=causal, **options)
 
 
-@register_mixer("talk", size="reach", options=["heads", "normalize", *PROJECTED])
+@register_mixer("talk", size_key="reach", options=["heads", "normalize", *PROJECTED])
 def build_talk(channels, reach, causal, heads, normalize, **options):
     from dynconv.layers import TaLKConv
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from dynconv.layers.history import select_rows
 from dynconv.models.decoder import DecoderState, step_blocks
 from dynconv.models.embedding import embed_tokens, token_embedding
+from dynconv.models.translator import Translator
 
 if TYPE_CHECKING:
     from dynconv.config import ModelConfig
@@ -24,10 +25,8 @@ class Memory(NamedTuple):
         return select_rows(self, rows)
 
 
-class Seq2Seq(nn.Module):
-    """Maps source (B, S) and target tokens (B, T) to logits (B, T, V)."""
-
-    max_positions: int | None = None  # sinusoids exist for every position
+class Seq2Seq(Translator):
+    """Encodes and decodes by stacks of blocks; positions are sinusoids, which never end."""
 
     def __init__(self, config: ModelConfig, encoder: list, decoder: list):
         super().__init__()
@@ -48,35 +47,24 @@ class Seq2Seq(nn.Module):
             self.output.weight = self.target_embedding.weight
 
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> Memory:
-        """Encode source (B, S) int64; pad_mask (B, S) bool is True at padding."""
         x = self.dropout(embed_tokens(self.source_embedding, source))
         for block in self.encoder:
             x = block(x, pad_mask)
         return Memory(self.encoder_norm(x), pad_mask)
 
     def hidden_states(self, target: Tensor, memory: Memory) -> Tensor:
-        """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
         x = self.dropout(embed_tokens(self.target_embedding, target))
         for block in self.decoder:
             x = block(x, source=(block.cross.project(memory.states), memory.pad_mask))
         return self.decoder_norm(x)
 
-    def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        """Return logits (B, T, V) of the token after each prefix of `target`."""
-        return self.output(self.hidden_states(target, self.encode(source, pad_mask)))
-
     def start(self, memory: Memory) -> DecoderState:
-        """Return the state before the first target position."""
         source = [block.cross.project(memory.states) for block in self.decoder]
         return DecoderState(0, [None] * len(self.decoder), source)
 
     def step(
         self, tokens: Tensor, memory: Memory, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        """Return logits (N, n, V) after n new tokens (N, n), and the next state.
-
-        N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
-        """
         x = self.dropout(embed_tokens(self.target_embedding, tokens, state.position))
         x, state = step_blocks(self.decoder, x, state, memory.pad_mask)
         return self.output(self.decoder_norm(x)), state

@@ -1,4 +1,4 @@
-"""Computes the operators as functions. The file of each begins with its oracle, a loop."""
+"""The operators as functions. The file of each begins with its oracle, a loop."""
 
 from dynconv.ops.average import cumulative_mean
 from dynconv.ops.depthwise import depthwise_conv

@@ -13,9 +13,10 @@ from torch import Tensor
 from dynconv.kernels import torch_ops
 from dynconv.kernels.dtypes import accumulator
 from dynconv.ops.auto import Implementations, choose
-from dynconv.ops.blocked import convolve, positions_in_cache
+from dynconv.ops.blocked import positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.shapes import pad_time
+from dynconv.ops.trilinear import differentiable
 
 
 def depthwise_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -36,8 +37,7 @@ def depthwise_conv_shifted(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Scale and add K shifted copies of the sequence."""
     T, K = x.shape[1], weight.shape[1]
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
-    total: Tensor = sum(weight[:, j] * padded[:, j : j + T] for j in range(K))
-    return total
+    return sum(weight[:, j] * padded[:, j : j + T] for j in range(K))  # type: ignore[return-value]
 
 
 def depthwise_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -75,7 +75,7 @@ def channels_last_x_grad(g: Tensor, weight: Tensor, K: int, pad_left: int) -> Te
 def depthwise_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Convolve in the memory order of x; saves only x and weight for the backward pass."""
     maps = (channels_last_out, channels_last_weight_grad, channels_last_x_grad)
-    return convolve(maps, weight, x, weight.shape[1], pad_left)
+    return differentiable(maps, weight, x, weight.shape[1], pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {

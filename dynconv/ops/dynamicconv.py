@@ -13,9 +13,10 @@ from torch import Tensor
 
 from dynconv.kernels import torch_ops
 from dynconv.ops.auto import Implementations, choose
-from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals, positions_in_cache
+from dynconv.ops.blocked import BLOCK, blocks, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.shapes import pad_time, split_heads
+from dynconv.ops.trilinear import differentiable
 
 
 def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -115,7 +116,7 @@ def taps_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Ten
 def dynamic_conv_taps(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Add K shifted copies in place; saves only x and weight for the backward pass."""
     maps = (taps_out, taps_weight_grad, taps_x_grad)
-    return convolve(maps, weight, x, *weight.shape[2:], pad_left)
+    return differentiable(maps, weight, x, *weight.shape[2:], pad_left)
 
 
 def bands(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -166,7 +167,7 @@ def dynamic_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     Saves only x and weight: the backward pass builds the blocks again.
     """
     maps = (blocked_out, blocked_weight_grad, blocked_x_grad)
-    return convolve(maps, weight, x, *weight.shape[2:], pad_left)
+    return differentiable(maps, weight, x, *weight.shape[2:], pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {

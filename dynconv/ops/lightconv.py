@@ -13,7 +13,7 @@ from torch import Tensor
 from dynconv.kernels import torch_ops
 from dynconv.kernels.dtypes import accumulator
 from dynconv.ops.auto import Implementations, choose
-from dynconv.ops.blocked import BLOCK, blocks, convolve, diagonals
+from dynconv.ops.blocked import BLOCK, blocks, diagonals
 from dynconv.ops.checks import check_conv
 from dynconv.ops.depthwise import channels_last_out, channels_last_x_grad, depthwise_conv_conv1d
 from dynconv.ops.dynamicconv import (
@@ -22,6 +22,7 @@ from dynconv.ops.dynamicconv import (
     dynamic_conv_shifted,
     dynamic_conv_unfold,
 )
+from dynconv.ops.trilinear import differentiable
 
 
 def light_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -89,7 +90,7 @@ def light_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Te
 def light_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Convolve in the memory order of x; see `depthwise_conv_channels_last`."""
     maps = (light_out, light_weight_grad, light_x_grad)
-    return convolve(maps, weight, x, *weight.shape, pad_left)
+    return differentiable(maps, weight, x, *weight.shape, pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {

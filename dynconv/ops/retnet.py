@@ -1,4 +1,4 @@
-"""Computes retention: linear attention with one decay per head (Sun et al. 2023, section 2.1).
+"""Retention: linear attention with one decay per head (Sun et al. 2023, section 2.1).
 
     S[b, t, h]   = gamma[h] S[b, t - 1, h] + k[b, t, h]^T v[b, t, h],   S[b, -1] = 0
     out[b, t, h] = q[b, t, h] S[b, t, h]

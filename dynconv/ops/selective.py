@@ -1,4 +1,4 @@
-"""Computes Mamba's selective state space (Gu and Dao 2023, section 3.2).
+"""Mamba's selective state space (Gu and Dao 2023, section 3.2).
 
     h[b, t, c, n] = exp(dt[b, t, c] A[c, n]) h[b, t - 1, c, n] + dt[b, t, c] B[b, t, n] x[b, t, c]
     out[b, t, c]  = sum_n C[b, t, n] h[b, t, c, n],   h[b, -1] = 0

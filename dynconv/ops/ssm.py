@@ -1,4 +1,4 @@
-"""Computes a diagonal state-space model, S4D (Gu et al. 2022, section 3).
+"""A diagonal state-space model, S4D (Gu et al. 2022, section 3).
 
     h[b, t, c, n] = exp(dt[c] A[c, n]) h[b, t - 1, c, n] + Bbar[c, n] x[b, t, c],   h[b, -1] = 0
     out[b, t, c]  = 2 Re sum_n C[c, n] h[b, t, c, n]

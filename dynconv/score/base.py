@@ -24,7 +24,7 @@ class Score(NamedTuple):
         return f"{self.metric} = {self.value:.2f}{interval}  {self.signature}"
 
 
-def check_pairs(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def check_pairs(hypotheses: Sequence, references: Sequence) -> None:
     """Raise UserError unless there are as many references as hypotheses, and at least one."""
     if len(hypotheses) != len(references):
         raise UserError(

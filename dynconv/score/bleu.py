@@ -64,7 +64,7 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int
     # sacreBLEU averages the resamples by statistics.mean, which refuses the mixture that they are:
     # a score of 0 is a float, the others are numpy.float32.
     compute = metric._compute_f_score
-    metric._compute_f_score = lambda counts: float(compute(counts))
+    metric._compute_f_score = lambda counts: float(compute(counts))  # type: ignore
     result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
     return Score("chrF2", result.score, str(metric.get_signature()), *_interval(result, bootstrap))
 

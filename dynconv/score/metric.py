@@ -34,9 +34,8 @@ def compute_metric(
     Raises ValueError for another metric.
     """
     pair: Any = hypotheses, references
-    options = {"bootstrap": bootstrap}
     if metric in ("rouge", "rouge-75"):
-        duc = {"recall": True, "limit": 75} if metric == "rouge-75" else {}
+        duc: dict[str, Any] = {"recall": True, "limit": 75} if metric == "rouge-75" else {}
         three = compute_rouge(*pair, stem=True, sentence_end=" .", **duc)
         mean = sum(score.value for score in three) / len(three)
         return [Score("ROUGE mean", mean, three[0].signature), *three]
@@ -46,12 +45,13 @@ def compute_metric(
         join = MosesDetokenizer(language).detokenize
         pair = [[join(line.split()) for line in side] for side in pair]
     if metric in ("bleu", "bleu-detokenized"):
-        return [bleu(*pair, **options), chrf(*pair, **options)]
+        return [bleu(*pair, bootstrap=bootstrap), chrf(*pair, bootstrap=bootstrap)]
     if metric not in ("bleu-tokenized", "bleu-split"):
         raise ValueError(f"no metric {metric!r}")
-    scores = [bleu(*pair, tokenized=True, **options), bleu(*pair, **options)]
+    plain = bleu(*pair, bootstrap=bootstrap)
+    scores = [bleu(*pair, tokenized=True, bootstrap=bootstrap), plain]
     if metric == "bleu-split":
-        scores.insert(0, bleu(*pair, compound_split=True, **options))
+        scores.insert(0, bleu(*pair, compound_split=True, bootstrap=bootstrap))
     return scores
 
 
@@ -70,13 +70,13 @@ def report(
     in the papers. `lowercase` applies to every BLEU, not to chrF. Below each BLEU are its n-gram
     precisions, brevity penalty and lengths.
     """
-    pair = hypotheses, references
-    kinds: list[dict[str, bool]] = [{}]
+    pair: Any = hypotheses, references
+    options: dict[str, Any] = {"lowercase": lowercase, "bootstrap": RESAMPLES}
+    scores = [bleu(*pair, **options)]
     if tokenized:
-        kinds.append({"tokenized": True})
+        scores.append(bleu(*pair, tokenized=True, **options))
     if compound_split:
-        kinds.append({"compound_split": True})
-    scores = [bleu(*pair, lowercase=lowercase, bootstrap=RESAMPLES, **kind) for kind in kinds]
+        scores.append(bleu(*pair, compound_split=True, **options))
     scores.append(chrf(*pair, bootstrap=RESAMPLES))
     if rouge:
         scores += compute_rouge(*pair, stem=True)

@@ -5,17 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynconv.config import DataConfig
 from dynconv.decode import sample, surprisal
+from dynconv.models import LanguageModel
 from dynconv.score import perplexity
 from dynconv.tasks.task import Evaluation, HeldOut, Task, Validation
 from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies, read_lines
 from dynconv.text.corpus import corpus_dir, find_split
 
 
-class LanguageModeling(Task):
+class LanguageModeling(Task[LanguageModel]):
     """Learning to predict each token of a text from those before it."""
 
     unit = "excerpts"
@@ -24,7 +25,7 @@ class LanguageModeling(Task):
         "and dynconv evaluate gives its perplexity"
     )
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, model: LanguageModel, batch: Batch) -> Tensor:
         """Return the cross-entropy; the adaptive softmax does not support label smoothing."""
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
         return model.nll(hidden[batch.real], batch.target).sum()
@@ -44,7 +45,7 @@ class LanguageModeling(Task):
         text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block)
         return HeldOut(text, [], corpus.target)
 
-    def outputs(self, model: nn.Module, batch: Batch) -> list[list[int]]:
+    def outputs(self, model: LanguageModel, batch: Batch) -> list[list[int]]:
         return []
 
     def validate(
@@ -53,7 +54,7 @@ class LanguageModeling(Task):
         return Validation(loss, -loss, "perplexity")
 
     def continue_text(
-        self, model: nn.Module, vocabularies: Vocabularies, text: str, **options: Any
+        self, model: LanguageModel, vocabularies: Vocabularies, text: str, **options: Any
     ) -> list[str]:
         """Sample continuations of a text; each includes it. Options: `dynconv.decode.sample`.
 
@@ -67,7 +68,7 @@ class LanguageModeling(Task):
         return [decode_lines(vocabularies, [*prompt, *ids]) for ids in continuations]
 
     def evaluate(
-        self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str
+        self, model: LanguageModel, vocabularies: Vocabularies, split: str, checkpoint: str
     ) -> Evaluation:
         data, config = self.recipe.data, self.recipe.decode
         directory, vocabulary = corpus_dir(data.corpus), vocabularies.target

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -12,6 +12,8 @@ from dynconv.config import DataConfig, Recipe
 from dynconv.score import Perplexity, Score
 from dynconv.score.perplexity import bounded_exp
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class HeldOut(NamedTuple):
@@ -72,8 +74,8 @@ class Evaluation:
     examples: list[TranslationExample] = field(default_factory=list)
 
 
-class Task(ABC):
-    """The interface of a task for training, validation and evaluation."""
+class Task(ABC, Generic[M]):
+    """The interface of a task for training, validation and evaluation of models of class M."""
 
     unit: ClassVar[str]
     """what its training examples are called, in the plural"""
@@ -84,7 +86,7 @@ class Task(ABC):
         self.recipe = recipe
 
     @abstractmethod
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, model: M, batch: Batch) -> Tensor:
         """Return the loss of a batch, summed over its target tokens.
 
         In eval mode (`model.training` is False) it is the plain cross-entropy, in nats.
@@ -107,7 +109,7 @@ class Task(ABC):
         """Read and encode a split of a prepared corpus; UserError if no example is usable."""
 
     @abstractmethod
-    def outputs(self, model: nn.Module, batch: Batch) -> list[list[int]]:
+    def outputs(self, model: M, batch: Batch) -> list[list[int]]:
         """Return the greedy output for each row of a batch, as ids; empty for a language model."""
 
     @abstractmethod
@@ -116,12 +118,12 @@ class Task(ABC):
     ) -> Validation:
         """Score the outputs for the whole split; `loss` is in nats per token."""
 
-    def preview(self, model: nn.Module, valid: HeldOut, vocabularies: Vocabularies) -> str:
+    def preview(self, model: M, valid: HeldOut, vocabularies: Vocabularies) -> str:
         """Return the model's output for one example, in one line; "" for a language model."""
         return ""
 
     @abstractmethod
     def evaluate(
-        self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str
+        self, model: M, vocabularies: Vocabularies, split: str, checkpoint: str
     ) -> Evaluation:
         """Score a model on a split of the recipe's corpus; `checkpoint` is named in the record."""

@@ -8,12 +8,13 @@ from itertools import count
 from textwrap import shorten
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynconv.config import DataConfig
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import Incremental
 from dynconv.errors import UserError
+from dynconv.models import Translator
 from dynconv.score import compute_metric
 from dynconv.score.metric import RESAMPLES
 from dynconv.tasks.task import Evaluation, HeldOut, Task, TranslationExample, Validation
@@ -38,13 +39,13 @@ def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Ten
     return F.cross_entropy(logits.float(), target, label_smoothing=smoothing, reduction="sum")
 
 
-class Translation(Task):
+class Translation(Task[Translator]):
     """Learning to turn a source text into a target text."""
 
     unit = "pairs"
     wrong_task_hint = "a translation model, which continues no prompt; use dynconv translate"
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+    def loss(self, model: Translator, batch: Batch) -> Tensor:
         """Return the cross-entropy, in train mode with the recipe's `train.label_smoothing`.
 
         Padding is removed before the projection to the vocabulary, the most expensive part.
@@ -54,6 +55,13 @@ class Translation(Task):
         hidden = model.hidden_states(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
         logits = model.output(hidden[batch.real])  # (N, V)
         return label_smoothed_loss(logits, batch.target, smoothing)
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """The suffixes of source and target."""
+        data = self.recipe.data
+        assert data.source is not None  # the schema of recipes asks a translator for one
+        return data.source, data.target
 
     def training_examples(self, corpus: PreparedCorpus) -> Pairs:
         return Pairs.of(corpus, self.recipe.data.max_source)
@@ -70,16 +78,16 @@ class Translation(Task):
     def held_out(self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str) -> HeldOut:
         """Read the pairs without a blank side; sources are cut to data.max_source tokens."""
         directory, max_source = corpus.directory, self.recipe.data.max_source
-        text = load_parallel(str(directory), corpus.source, corpus.target, split)
+        text = load_parallel(str(directory), *self.languages, split)
         sides = (v.encode(side) for v, side in zip(vocabularies, text, strict=True))
-        pairs = zip(*sides, text.target, strict=True)
-        kept = [(s[:max_source], t, line) for s, t, line in pairs if s and t]
+        lines = zip(*sides, text.target, strict=True)
+        kept = [(s[:max_source], t, line) for s, t, line in lines if s and t]
         if not kept:
             raise UserError(f"{directory}: no pair in split {split} without a blank side")
         pairs = Pairs.from_ids((s, t) for s, t, _ in kept)
         return HeldOut(pairs, [line for _, _, line in kept], corpus.target)
 
-    def outputs(self, model: nn.Module, batch: Batch) -> list[list[int]]:
+    def outputs(self, model: Translator, batch: Batch) -> list[list[int]]:
         return greedy(model, batch.source, batch.source_pad)
 
     def validate(
@@ -89,7 +97,7 @@ class Translation(Task):
         score = compute_metric(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
         return Validation(loss, score.value, score.metric)
 
-    def preview(self, model: nn.Module, valid: HeldOut, vocabularies: Vocabularies) -> str:
+    def preview(self, model: Translator, valid: HeldOut, vocabularies: Vocabularies) -> str:
         batch = valid.examples.batch([0]).to(next(model.parameters()).device)
         source = vocabularies.source.decode(batch.source[0].tolist())
         output = vocabularies.target.decode(self.outputs(model, batch)[0])
@@ -97,7 +105,7 @@ class Translation(Task):
 
     def translate(
         self,
-        model: nn.Module,
+        model: Translator,
         vocabularies: Vocabularies,
         lines: Sequence[str],
         stepper: Callable = Incremental,
@@ -108,19 +116,19 @@ class Translation(Task):
         return translate(model, vocabularies, lines, config, **limit, stepper=stepper)
 
     def evaluate(
-        self, model: nn.Module, vocabularies: Vocabularies, split: str, checkpoint: str
+        self, model: Translator, vocabularies: Vocabularies, split: str, checkpoint: str
     ) -> Evaluation:
         recipe = self.recipe
         data, config = recipe.data, recipe.decode
-        text = load_parallel(data.corpus, data.source, data.target, split)
+        text = load_parallel(data.corpus, *self.languages, split)
         start = time.perf_counter()
         outputs = self.translate(model, vocabularies, text.source)
         seconds = time.perf_counter() - start
-        references = text.target
+        references: Sequence = text.target
         if recipe.metric == "rouge-75":
             references = all_references(data.corpus, data.target, split)
-        pair = outputs, references
-        scores = compute_metric(recipe.metric, *pair, data.target, bootstrap=RESAMPLES)
+        metric, language = recipe.metric, data.target
+        scores = compute_metric(metric, outputs, references, language, bootstrap=RESAMPLES)
         shown = min(EXAMPLES, len(outputs))  # evenly spread over the split
         examples = [n * len(outputs) // shown for n in range(shown)]
         return Evaluation(

@@ -4,15 +4,15 @@ import codecs
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from dynconv.errors import UserError, nearest, quoted
 from dynconv.paths import data_dir
 
-OPENERS = {".xz": lzma.open, ".gz": gzip.open}
+OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open}
 
 LONGEST_LINE = 1_000_000
 """maximum bytes of a line, which bounds memory even if a file is not text"""

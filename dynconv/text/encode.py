@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dynconv.config.recipe import VocabularyKind
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
@@ -36,7 +37,7 @@ def prepare(
     target: str,
     vocab_size: int | tuple[int, int],
     out: Path,
-    kind: str = "bytes",
+    kind: VocabularyKind = "bytes",
     vocabulary: Path | None = None,
 ) -> PreparedCorpus:
     """Encode the training split of a corpus into a new directory, in bounded memory.
@@ -121,7 +122,7 @@ def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Ro
 
 
 def _learn(
-    paths: list[Path], lines: int, vocab_size: int | tuple[int, int], kind: str
+    paths: list[Path], lines: int, vocab_size: int | tuple[int, int], kind: VocabularyKind
 ) -> Vocabularies:
     """Learn a joint vocabulary of the training text, or one per side."""
     if isinstance(vocab_size, int):
@@ -138,7 +139,7 @@ def _learn(
     return Vocabularies(*learned)
 
 
-def _sample(paths: list[Path], lines: int, kind: str) -> Iterator[str]:
+def _sample(paths: list[Path], lines: int, kind: VocabularyKind) -> Iterator[str]:
     """Sample lines evenly over the text to learn from; for kind words, yield all lines."""
     if kind == "words":
         return chain.from_iterable(_spread(paths, lines, lines, "learn"))
@@ -181,15 +182,15 @@ def _write_ids(
     count, end, side_tokens = 0, 0, np.zeros(len(vocabularies), np.int64)
     paths = scratch / "train.tokens", scratch / "train.bounds"
     with paths[0].open("wb") as tokens, paths[1].open("wb") as bounds:
-        tokens.write(np.array(eos, id_type))
-        bounds.write(np.zeros(1, "<i8"))
+        tokens.write(np.array(eos, id_type).data)
+        bounds.write(np.zeros(1, "<i8").data)
         for chunk in _chunks(rows):
             texts = zip(*chunk, strict=True)
             sides = [v.encode(text) for v, text in zip(vocabularies, texts, strict=True)]
             ids = [[*line, *eos] for row in zip(*sides, strict=True) for line in row]
             lengths = np.array([len(line) for line in ids], np.int64)
-            tokens.write(np.fromiter(chain.from_iterable(ids), id_type, lengths.sum()))
-            bounds.write((end + lengths.cumsum()).astype("<i8"))
+            tokens.write(np.fromiter(chain.from_iterable(ids), id_type, lengths.sum()).data)
+            bounds.write((end + lengths.cumsum()).astype("<i8").data)
             count, end = count + len(chunk), end + int(lengths.sum())
             side_tokens += lengths.reshape(-1, len(sides)).sum(0)
     return count, side_tokens.tolist()

@@ -121,8 +121,8 @@ def corpus_table() -> str:
     rows = [("name", "kind", "languages", "train / valid / test lines", "licence", "status")]
     for entry in read_manifest().values():
         lines = entry.sentences
-        counts = [f"{lines[split]:,}" if split in lines else "-" for split in SPLITS]
-        counts = " / ".join(counts) if lines else "not counted"
+        each = (f"{lines[split]:,}" if split in lines else "-" for split in SPLITS)
+        counts = " / ".join(each) if lines else "not counted"
         languages = "-".join(entry.languages)
         rows.append((entry.name, entry.kind, languages, counts, entry.licence, entry.status))
     return "\n".join(align(rows))

@@ -21,6 +21,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from dynconv.config.model import per_side
+from dynconv.config.recipe import VocabularyKind
 from dynconv.config.schema import Count, PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
@@ -58,7 +59,7 @@ class PreparedCorpus:
     target_tokens: Count
     vocab_size: PositiveInt | tuple[PositiveInt, PositiveInt]
     """types of both sides together, or of source and target"""
-    kind: Literal["bytes", "bpe", "words"]
+    kind: VocabularyKind
     """kind of the vocabulary"""
     dtype: Literal["uint16", "uint32"]
     """type of an id"""

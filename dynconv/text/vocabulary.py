@@ -13,14 +13,15 @@ words  the most frequent words between spaces; any other is <unk>
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
+from dynconv.config.recipe import VocabularyKind
 from dynconv.errors import UserError
 
 PAD, EOS, UNK = 0, 1, 2
 SPECIALS = ["<pad>", "<eos>"]
 BYTES = 256
-KINDS = ("bytes", "bpe", "words")
+KINDS = get_args(VocabularyKind)
 END = "</w>"
 """suffix of the last piece of a word in the kind bpe"""
 
@@ -33,7 +34,9 @@ class Vocabulary:
         self._tokenizer = tokenizer
 
     @classmethod
-    def learn(cls, lines: Iterable[str], vocab_size: int, kind: str = "bytes") -> "Vocabulary":
+    def learn(
+        cls, lines: Iterable[str], vocab_size: int, kind: VocabularyKind = "bytes"
+    ) -> "Vocabulary":
         """Learn `vocab_size` types, the special ones included, of a kind described above.
 
         Raises UserError when the size is too small for the kind, or the text yields fewer types.
@@ -46,6 +49,7 @@ class Vocabulary:
             what = "256 bytes and specials" if kind == "bytes" else "specials and a word"
             raise UserError(f"vocab_size {vocab_size} is below {smallest}: {what}")
         options = {"vocab_size": vocab_size, "special_tokens": specials, "show_progress": False}
+        trainer: trainers.Trainer
         if kind == "words":
             trainer = trainers.WordLevelTrainer(**options)
             # counted as a word, the text's own <unk> would be given a second id
@@ -83,7 +87,7 @@ class Vocabulary:
         return self._tokenizer.get_vocab_size()
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> VocabularyKind:
         """Return "bytes", "bpe" or "words"."""
         if self.unknown is None:
             return "bytes"
@@ -168,7 +172,9 @@ def _check(tree: dict) -> None:
     `tokenizers` accepts many of them, and aborts, hangs or pads when it encodes a line.
     """
     model, types = tree["model"], tree["model"]["vocab"]
-    kind = "bytes" if model.get("unk_token") is None else "bpe" if "merges" in model else "words"
+    kind: VocabularyKind = "bytes"
+    if model.get("unk_token") is not None:
+        kind = "bpe" if "merges" in model else "words"
     tokenizer, specials = _empty(kind)
     ours = json.loads(tokenizer.to_str())
     for theirs, settings in ((tree, ours), (model, ours["model"])):
@@ -185,7 +191,7 @@ def _check(tree: dict) -> None:
             raise ValueError(f"the added token {added['content']} is no type of that id")
 
 
-def _empty(kind: str, **learned):
+def _empty(kind: VocabularyKind, **learned):
     """Return a tokenizer of a kind, and its special tokens; untrained unless merges are given."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 

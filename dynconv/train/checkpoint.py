@@ -63,7 +63,7 @@ class ValidationRecord(TypedDict):
 class CheckpointMeta(TypedDict):
     """The content of meta.json."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
     format: Literal["dynconv checkpoint 3"]
     update: NonNegativeInt
@@ -87,7 +87,7 @@ class CheckpointMeta(TypedDict):
 class OptimizerState(TypedDict):
     """An optimizer's state by parameter index; its hyper-parameters are taken from the recipe."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
     state: dict[int, dict[str, Any]]
 
@@ -250,7 +250,7 @@ class Checkpoints:
 
         check_not_deleted(self.run)
         path = self.directory / name
-        files = {"model.safetensors": save(named_weights(model))}
+        files: dict[str, bytes | memoryview] = {"model.safetensors": save(named_weights(model))}
         if state is not None:
             buffer = io.BytesIO()
             torch.save(state, buffer)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
-from dynconv.text import Batch, Examples, Excerpts, Pairs, batch_by_length
+from dynconv.text import Batch, Examples, batch_by_length
 from dynconv.train.distributed import Ranks
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ def prefetch(items: Iterator[T], depth: int = 2) -> Iterator[T]:
             waiting.append(worker.submit(next, items))
 
 
-def in_order(text: Pairs | Excerpts, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
+def in_order(text: Examples, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
     """Yield (indices, batch) over a text once; the budget is at least its longest item."""
     lengths = text.lengths(range(len(text)))
     for chosen in batch_by_length(lengths, max(budget, int(lengths.max()))):

@@ -79,8 +79,8 @@ class Ranks:
 
     def sum(self, *values: torch.Tensor | float) -> list[float]:
         """Return the sum of each value over all ranks."""
-        options = {"dtype": torch.float64, "device": self.device}
-        sums = torch.stack([torch.as_tensor(value, **options) for value in values])
+        double, device = torch.float64, self.device
+        sums = torch.stack([torch.as_tensor(v, dtype=double, device=device) for v in values])
         if self.size > 1:
             dist.all_reduce(sums, group=self.update_group)
         return sums.tolist()

@@ -29,7 +29,7 @@ TRACED_UPDATE = 10
 class Event(TypedDict):
     """The fields of a line of log.jsonl that are read back."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
     event: str
     update: NonNegativeInt

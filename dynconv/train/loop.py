@@ -10,12 +10,18 @@ from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import catch_signals, join_processes
 from dynconv.train.log import Log, SilentLog, open_log
+from dynconv.train.persistence import (
+    load_average,
+    prune,
+    save_average,
+    save_checkpoint,
+    save_validation,
+)
 from dynconv.train.run_directory import folder_lock
-from dynconv.train.save import load_average, prune, save_average, save_checkpoint, save_validation
 from dynconv.train.session import Session
 from dynconv.train.setup import explain_out_of_memory, open_session
 from dynconv.train.update import make_update
-from dynconv.train.validate import is_due, is_finished, preview, validate
+from dynconv.train.validate import preview, validate
 from dynconv.train.watch import Watch
 
 
@@ -48,14 +54,14 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
     )
     updates = prefetch(updates)
     while True:
-        if is_due(session) and not session.progress.validated:
+        if session.is_due and not session.progress.validated:
             validation = validate(session)
             log.event("valid", session.progress.updates, **validation._asdict())
             session.record(validation)
             save_validation(session)
             prune(session)
             log.validated(session.progress.updates, validation, preview(session))
-        if is_finished(session):
+        if session.is_finished:
             break
         data = next(updates)
         log.watch.lap("data")
@@ -63,7 +69,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
         if update is None:
             continue
         log.updated(session.progress.updates, update)
-        if is_due(session) or update.stop:  # before validating, which may take long
+        if session.is_due or update.stop:  # before validating, which may take long
             save_checkpoint(session)
             log.watch.lap("save")
         if update.stop:

@@ -8,6 +8,7 @@ from statistics import median
 import torch
 from torch import nn
 
+from dynconv.config.recipe import Precision
 from dynconv.tasks import Task
 from dynconv.text import Examples
 from dynconv.train.data import Place, iter_updates
@@ -21,7 +22,9 @@ TIMED_BATCHES = 5
 """batches that are timed in both precisions, after one to warm up"""
 
 
-def choose_precision(model: nn.Module, task: Task, examples: Examples, device: torch.device) -> str:
+def choose_precision(
+    model: nn.Module, task: Task, examples: Examples, device: torch.device
+) -> Precision:
     """Return "bfloat16" if it makes this model's updates faster, else "float32".
 
     On a GPU, bfloat16 is chosen if the hardware supports it. On a CPU, the first batches are timed
@@ -38,7 +41,7 @@ def choose_precision(model: nn.Module, task: Task, examples: Examples, device: t
         for precision, timed in seconds.items():
             start = time.perf_counter()
             loss_of = TokenLoss(model, task, precision)
-            sum(backward(loss_of, data, unscaled, single, Watch())).item()
+            torch.stack(backward(loss_of, data, unscaled, single, Watch())).sum().item()
             model.zero_grad()
             timed.append(time.perf_counter() - start)
     times = {precision: median(timed[1:]) for precision, timed in seconds.items()}

@@ -1,4 +1,4 @@
-"""The run directory: names of its files, its lock, and checks that a recipe or a text fits it.
+"""The run directory: its files, its lock, the record of its starts, and what must fit it.
 
 A run directory contains everything that is needed to resume, use or reproduce the run:
 
@@ -16,18 +16,38 @@ SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.train.trained`
 trial.json, ablation.json                   see `dynconv.lab.tune`, `dynconv.lab.ablate.run`
 """
 
+import json
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
-from dynconv.config import Recipe
+import torch
+from pydantic import ConfigDict
+from typing_extensions import TypedDict
+
+from dynconv.config import Recipe, dump_recipe
 from dynconv.config.load import MAY_CHANGE, differences, load_recipe
+from dynconv.config.recipe import Precision
+from dynconv.config.schema import PositiveInt, validate_json
 from dynconv.errors import UserError
-from dynconv.files import LOCK, MARK, is_claimed, locked, sha256
+from dynconv.files import (
+    LOCK,
+    MARK,
+    is_claimed,
+    locked,
+    path_inside,
+    read_json,
+    replace_text,
+    sha256,
+)
+from dynconv.machine import commit, device_name
 from dynconv.text import is_prepared
 from dynconv.text.prepared import VOCABULARY
+from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run
 
 RECIPE = "recipe.yaml"
@@ -106,7 +126,7 @@ def check_same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHA
     return recipe
 
 
-def with_precision(recipe: Recipe, precision: str) -> Recipe:
+def with_precision(recipe: Recipe, precision: Precision) -> Recipe:
     """Return the recipe with this train.precision."""
     return replace(recipe, train=replace(recipe.train, precision=precision))
 
@@ -124,3 +144,34 @@ def prepared_dir(run: Path, recipe: Recipe) -> Path:
     """Return the directory of the encoded text: the recipe's corpus, or the run's own copy."""
     corpus = Path(recipe.data.corpus)
     return corpus if is_prepared(corpus) else run / DATA
+
+
+def record_start(run: Path, recipe: Recipe, ranks: Ranks) -> None:
+    """Write recipe.yaml, and add this start to environment.json."""
+    replace_text(path_inside(run, RECIPE), dump_recipe(recipe))
+    path = path_inside(run, ENVIRONMENT)
+    start = {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
+        "commit": commit(),
+        "device": device_name(ranks.device),
+        "threads": torch.get_num_threads(),
+        "processes": ranks.size,
+    }
+    replace_text(path, json.dumps([*read_starts(run), start], indent=1))
+
+
+class StartRecord(TypedDict):
+    """The fields of an entry of environment.json that are read back."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    threads: PositiveInt
+
+
+def read_starts(run: Path) -> list[StartRecord]:
+    """Return the entries of environment.json; [] if it is missing or a power failure emptied it."""
+    path, remedy = run / ENVIRONMENT, "remove it; training does not need it"
+    if not path.exists() or not path.read_bytes().strip(b"\0"):
+        return []
+    return validate_json(list[StartRecord], read_json(path, remedy), path, remedy)

@@ -12,6 +12,7 @@ from dynconv.tasks import HeldOut, Task, Validation
 from dynconv.text import Examples, PreparedCorpus, Vocabularies
 from dynconv.train.data import Place
 from dynconv.train.distributed import Ranks
+from dynconv.train.schedule import ends_early
 
 
 class Progress(NamedTuple):
@@ -58,6 +59,18 @@ class Session:
     """the validations so far, which the schedule `plateau` and `patience` depend on"""
     skipped: int = 0
     """updates in a row that were skipped because loss or gradient was not finite"""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a checkpoint and a validation follow the last update."""
+        updates, config = self.progress.updates, self.recipe.train
+        return updates > 0 and (updates % config.validate_every == 0 or updates == config.updates)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether training ends here."""
+        config = self.recipe.train
+        return self.progress.updates >= config.updates or ends_early(config, self.history)
 
     def record(self, validation: Validation) -> None:
         """Add the validation that follows the updates so far."""

@@ -18,9 +18,8 @@ from dynconv.text import PreparedCorpus, Vocabularies, is_prepared, open_prepare
 from dynconv.text.prepared import foreign_files
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.distributed import Ranks
-from dynconv.train.environment import record_start
+from dynconv.train.persistence import restore
 from dynconv.train.precision import choose_precision
-from dynconv.train.resume import restore
 from dynconv.train.run_directory import (
     DATA,
     VOCABULARY,
@@ -28,6 +27,7 @@ from dynconv.train.run_directory import (
     check_vocabulary,
     is_run,
     prepared_dir,
+    record_start,
     with_precision,
 )
 from dynconv.train.session import Session
@@ -84,7 +84,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         optimizer=optimizer,
         scaler=scaler,
     )
-    ranks.on_rank_zero(lambda: record_start(session))
+    ranks.on_rank_zero(lambda: record_start(run, recipe, ranks))
     restore(session)
     session.loss_of = ranks.wrap(session.loss_of)  # broadcasts the weights of rank 0
     return session

@@ -4,10 +4,12 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
@@ -67,10 +69,10 @@ def make_update(
     optimizer.zero_grad(set_to_none=ranks.size == 1)
     losses = backward(session.loss_of, data, scaler, ranks, log.watch)
     scaler.unscale_(optimizer)
-    norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip or math.inf)
+    gradient = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip or math.inf)
     # the signal is summed in the same collective, so that all ranks stop after the same update
     loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending())
-    norm = norm.item()
+    norm = gradient.item()
     finite = math.isfinite(loss + norm)
     if finite:
         scaler.step(optimizer)
@@ -106,7 +108,7 @@ def backward(
         torch.manual_seed(seed)
         # gradients are exchanged once, in the backward pass of the last batch
         exchange = ranks.size == 1 or i == len(data.batches)
-        with nullcontext() if exchange else loss_of.no_sync():
+        with nullcontext() if exchange else cast(DistributedDataParallel, loss_of).no_sync():
             loss = loss_of(batch.to(ranks.device))
             watch.lap("forward")
             # DistributedDataParallel takes the mean over ranks, hence times their number

@@ -1,10 +1,9 @@
-"""Loss and score on the validation split, and whether training is finished."""
+"""Loss and score on the validation split."""
 
 import torch
 
 from dynconv.tasks import Validation
 from dynconv.train.data import in_order
-from dynconv.train.schedule import ends_early
 from dynconv.train.session import Session
 from dynconv.train.update import TokenLoss
 
@@ -48,15 +47,3 @@ def preview(session: Session) -> str:
     line = session.task.preview(session.model, session.valid, session.vocabularies)
     session.model.train()
     return line
-
-
-def is_due(session: Session) -> bool:
-    """Return whether a checkpoint and a validation follow the last update."""
-    updates, config = session.progress.updates, session.recipe.train
-    return updates > 0 and (updates % config.validate_every == 0 or updates == config.updates)
-
-
-def is_finished(session: Session) -> bool:
-    """Return whether training ends here."""
-    config = session.recipe.train
-    return session.progress.updates >= config.updates or ends_early(config, session.history)

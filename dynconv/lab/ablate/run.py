@@ -14,8 +14,7 @@ from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab.training import try_training
 from dynconv.text.corpus import corpus_dir, find_split
 from dynconv.train import load_model
-from dynconv.train.environment import read_starts
-from dynconv.train.run_directory import check_same_recipe, read_recipe
+from dynconv.train.run_directory import check_same_recipe, read_recipe, read_starts
 from dynconv.train.watch import Watch
 
 RESULTS = "ablation.json"

@@ -1,4 +1,4 @@
-"""Counts the instructions of a kernel's innermost loop, in the code that NVRTC compiled.
+"""Reads the instructions of a kernel's innermost loop, in the code that NVRTC compiled.
 
 NVIDIA's disassembler, nvdisasm, needs neither a GPU nor a driver.
 """
@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -19,18 +20,30 @@ PACKAGE = "nvidia-cuda-nvdisasm"
 
 SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+),.*$", re.MULTILINE)
 LABEL = re.compile(r"^\s*(\.L_x_\d+):", re.MULTILINE)
-INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?(.*?)\s*;")
-BRANCH = re.compile(r"BRA\b.*`\((\.L_x_\d+)\)")
-MULTIPLY_ADD = "FFMA", "DFMA", "HMMA"  # the last one of matrices
+INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
+PREDICATE = re.compile(r"^@!?U?P\w+ ")
+BRANCH = re.compile(r"\bBRA\b.*`\((\.L_x_\d+)\)")
 
 
 class Loop(NamedTuple):
-    """Counts what a warp is given to do in one turn of a loop."""
+    """Lists what a warp is given to do in one turn of a loop."""
 
-    instructions: int
-    multiply_adds: int
-    around: int
+    code: list[str]
+    around: int = 0
     """instructions of the kernel that are not in the loop"""
+
+    @property
+    def instructions(self) -> int:
+        return len(self.code)
+
+    @property
+    def multiply_adds(self) -> int:
+        return self.count("FFMA", "DFMA", "HMMA")  # the last one of matrices
+
+    def count(self, *opcodes: str) -> int:
+        """Count the instructions with one of these opcodes, whatever follows them."""
+        names = (PREDICATE.sub("", line).split()[0].split(".")[0] for line in self.code)
+        return sum(map(Counter(names).get, opcodes, [0] * len(opcodes)))
 
 
 def why_unavailable() -> str | None:
@@ -50,44 +63,56 @@ def find() -> str | None:
 
 
 def main_loops(compiled: Compiled) -> dict[str, Loop]:
-    """Return for each kernel the loop without a loop inside that has the most multiply-adds.
+    """Return the main loop of each kernel that has one: see `main_loop`."""
+    loops = {name: main_loop(code) for name, code in disassemble(compiled).items()}
+    return {name: loop for name, loop in loops.items() if loop}
 
-    Kernels without a loop are left out.
-    """
+
+def disassemble(compiled: Compiled) -> dict[str, str]:
+    """Return each kernel's code as nvdisasm writes it; UserError without nvdisasm."""
     if reason := why_unavailable():
         raise UserError(reason)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernels.cubin")
         path.write_bytes(compiled.cubin)
-        command = [find(), "-c", str(path)]
+        command = [str(find()), "-c", str(path)]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     _, *parts = SECTION.split(text)
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
-    loops = {name: innermost(sections[mangled]) for name, mangled in compiled.mangled.items()}
-    return {
-        name: max(found, key=lambda loop: loop.multiply_adds)
-        for name, found in loops.items()
-        if found
-    }
+    return {name: sections[mangled] for name, mangled in compiled.mangled.items()}
+
+
+def main_loop(section: str) -> Loop | None:
+    """Return the loop without a loop inside that has the most multiply-adds, or else additions."""
+
+    def arithmetic(loop: Loop) -> tuple[int, int]:
+        return loop.multiply_adds, loop.count("FADD", "DADD")
+
+    return max(innermost(section), key=arithmetic, default=None)
 
 
 def innermost(section: str) -> list[Loop]:
     """Return the loops of a kernel that have no loop inside, in the order of the code."""
-    code, labels = [], {}
+    code, labels = read(section)
+    spans = []
+    for end, instruction in enumerate(code):
+        match = BRANCH.search(instruction)
+        if match and labels[match[1]] <= end:
+            spans.append(range(labels[match[1]], end + 1))
+    return [
+        Loop(code[span.start : span.stop], len(code) - len(span))
+        for span in spans
+        if not any(inner != span and inner[0] in span and inner[-1] in span for inner in spans)
+    ]
+
+
+def read(section: str) -> tuple[list[str], dict[str, int]]:
+    """Return the instructions of a kernel, and the number of the one that follows each label."""
+    code: list[str] = []
+    labels = {}
     for line in section.splitlines():
         if match := LABEL.match(line):
             labels[match[1]] = len(code)
         elif match := INSTRUCTION.match(line):
-            code.append(match[1])
-    spans = []
-    for end, instruction in enumerate(code):
-        match = BRANCH.match(instruction)
-        if match and labels[match[1]] <= end:
-            spans.append(range(labels[match[1]], end + 1))
-    loops = []
-    for span in spans:
-        if not any(inner != span and inner[0] in span and inner[-1] in span for inner in spans):
-            body = code[span.start : span.stop]
-            products = sum(one.startswith(MULTIPLY_ADD) for one in body)
-            loops.append(Loop(len(body), products, len(code) - len(body)))
-    return loops
+            code.append(" ".join(match[1].split()))
+    return code, labels

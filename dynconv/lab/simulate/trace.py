@@ -27,6 +27,8 @@ CLANG = GCC.replace("trace-pc", "trace-pc,no-prune") + (
 SECTOR = 32  # bytes, the least that memory transfers
 WARP = 32  # threads
 WORD = 4  # bytes, as wide as a bank of shared memory
+BANKS = 32
+SECTORS_PER_CYCLE = 4  # that L1 delivers
 NEVER = 2**62
 SHARED, STATIC, BARRIER, BACK = -1, -2, -3, -4  # in place of an array's number
 
@@ -262,3 +264,25 @@ def array_traffic(a: np.ndarray) -> Traffic:
         requests=len(requests),
         sectors=0 if a["array"][0] == SHARED else int(different),
     )
+
+
+def request_cycles(accesses: np.ndarray) -> np.ndarray:
+    """Return for each request, in order, the cycles it occupies L1 and shared memory at least.
+
+    From L1 come 128 bytes in a cycle, four sectors. Of shared memory's 32 banks each delivers a
+    word in a cycle, to all threads that want it; word i is in bank i % 32. An access must lie in
+    one sector, or be of one word.
+    """
+    a = accesses
+    key = combine_keys(a["block"], a["thread"] // WARP, a["site"], a["nth"])
+    request = np.unique(key, return_inverse=True)[1]
+    shared = a["array"] == SHARED
+    bank = np.where(shared, a["index"] % BANKS, BANKS)
+    piece = np.where(shared, a["index"], a["offset"] // SECTOR)
+    pieces = piece.max(initial=0) + 1
+    different = np.unique((request * (BANKS + 1) + bank) * pieces + piece) // pieces
+    line, count = np.unique(different, return_counts=True)
+    cycles = np.zeros(request.max(initial=-1) + 1)
+    each = np.where(line % (BANKS + 1) < BANKS, count, np.maximum(count / SECTORS_PER_CYCLE, 1))
+    np.maximum.at(cycles, line // (BANKS + 1), each)
+    return cycles

@@ -30,7 +30,7 @@ def corpus_text(name: str, raw: Path | None, out: Path) -> dict[str, int]:
         if needed := find_corpus(name).needs:
             import_module(needed)  # if it is missing, the command says how to install it
         raw = unpack_corpus(name, raw)
-    return build_corpus(name, raw, out)
+    return build_corpus(name, raw or out, out)  # what was built before needs no raw files
 
 
 def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:

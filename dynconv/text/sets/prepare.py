@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from dynconv.config import ModelConfig
+from dynconv.config.recipe import VocabularyKind
 from dynconv.errors import UserError
 from dynconv.text.encode import prepare
 from dynconv.text.manifest import corpus_sides, read_manifest
@@ -16,7 +16,7 @@ def prepare_named(
     corpus: str,
     languages: Sequence[str] | None,
     vocab_size: Sequence[int] | None,
-    kind: Literal["bytes", "bpe", "words"] | None,
+    kind: VocabularyKind | None,
     *,
     raw: Path | None,
     reuse: Path | None,
@@ -56,12 +56,12 @@ def prepare_named(
     elif reused:
         size = reused.sizes
     prepared = prepare(str(text), source, target, size, out, kind, reuse)
-    sizes = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
+    shown = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
     tokens = f"{prepared.source_tokens:,} {source} and " if source else ""
     return (
         f"{out}: {prepared.pairs:,} lines, {tokens}{prepared.target_tokens:,} {target} tokens; "
         f"train with data.corpus={out} data.source={source or 'null'} data.target={target} "
-        f"data.vocabulary={prepared.kind} model.vocab_size={sizes}"
+        f"data.vocabulary={prepared.kind} model.vocab_size={shown}"
     )
 
 

@@ -1,0 +1,44 @@
+"""The base class of the models that translate."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from torch import Tensor, nn
+
+from dynconv.models.decoder import DecoderState
+
+
+class Translator(nn.Module, ABC):
+    """Maps source (B, S) and target tokens (B, T) to logits (B, T, V).
+
+    `encode` reads the source once. Given what it returns, the memory, `hidden_states` decodes all
+    positions of a target at once, and `start` and `step` decode some at a time.
+    """
+
+    max_positions: int | None = None
+    """maximum tokens of a source or a target, <eos> included; None: no limit"""
+    output: nn.Module
+    """maps hidden states to logits"""
+
+    @abstractmethod
+    def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> Any:
+        """Encode source (B, S) int64; pad_mask (B, S) bool is True at padding."""
+
+    @abstractmethod
+    def hidden_states(self, target: Tensor, memory: Any) -> Tensor:
+        """Return hidden states (B, T, C) after each prefix of target (B, T), all at once."""
+
+    @abstractmethod
+    def start(self, memory: Any) -> DecoderState:
+        """Return the state before the first target position."""
+
+    @abstractmethod
+    def step(self, tokens: Tensor, memory: Any, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        """Return logits (N, n, V) after n new tokens (N, n), and the next state.
+
+        N is B, or B x beam, where the hypotheses of a sentence are consecutive rows.
+        """
+
+    def forward(self, source: Tensor, target: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+        """Return logits (B, T, V) of the token after each prefix of `target`."""
+        return self.output(self.hidden_states(target, self.encode(source, pad_mask)))

@@ -1,0 +1,98 @@
+"""Checks the exercises on what came after: states that carry the past."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dynconv.teach.judge import judge
+
+SIZES = {"one word": (1, 1, 2, 3), "two sentences": (2, 7, 3, 4), "many words": (1, 40, 2, 2)}
+"""name: B, T, C and N"""
+
+
+def state_after(mine: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+    """mine(x, keep, write) is the state (B, C, N) after x (B, T, C); keep and write are (C, N)."""
+    cases = {f"{name}: B, T, C, N = {size}": prompt(*size) for name, size in SIZES.items()}
+    judge(mine, final_state, cases, state_faults, gradients=True)
+    print(f"right: the states after {len(cases)} prompts, with gradients")
+
+
+def prompt(B: int, T: int, C: int, N: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return random x, keep between 0.2 and 1, and write."""
+    g = torch.Generator().manual_seed(T)
+    keep = 0.2 + 0.8 * torch.rand(C, N, generator=g)
+    return torch.randn(B, T, C, generator=g), keep, torch.randn(C, N, generator=g)
+
+
+def final_state(x: Tensor, keep: Tensor, write: Tensor) -> Tensor:
+    """Run the recurrence word by word."""
+    z = x.new_zeros(len(x), *keep.shape)
+    for x_t in x.unbind(1):
+        z = keep * z + write * x_t.unsqueeze(-1)
+    return z
+
+
+def state_faults(x: Tensor, keep: Tensor, write: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield what common mistakes return."""
+    backwards = "the powers run backwards: the last word has not faded, the first one T - 1 times"
+    yield backwards, final_state(x.flip(1), keep, write)
+    yield "one power too many: the last word has not faded", final_state(x, keep, keep * write)
+    ones = torch.ones_like(keep)
+    yield "`write` scales each input on its way into the states", final_state(x, keep, ones)
+    yield "nothing fades: multiply by powers of `keep`", final_state(x, ones, write)
+
+
+class Chunk(NamedTuple):
+    """Outputs of a chunk (B, Q, R), and the state after it (B, R, R)."""
+
+    y: Tensor
+    Z: Tensor
+
+
+def gated_chunk(mine: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Chunk]) -> None:
+    """mine(Z, q, k, v, keep) is the outputs of a chunk and the next state, for factors (B, Q)."""
+    cases = {}
+    for name, (B, Q, R) in {"a chunk": (2, 8, 4), "one word": (1, 1, 3)}.items():
+        g = torch.Generator().manual_seed(Q)
+        Z, q, k, v = (torch.randn(B, n, R, generator=g) for n in (R, Q, Q, Q))
+        keep = 0.1 + 0.9 * torch.rand(B, Q, generator=g)
+        inputs = tuple(z.double() for z in (Z, q, k, v, keep))
+        cases[f"{name}: B, Q, R = {B, Q, R}"] = inputs
+    judge(mine, word_by_word, cases, chunk_faults)
+    print(f"right: outputs and states of {len(cases)} chunks")
+
+
+def word_by_word(Z: Tensor, q: Tensor, k: Tensor, v: Tensor, keep: Tensor) -> Chunk:
+    """Run Z = keep Z + k^T v, y = q Z."""
+    rows = []
+    for t in range(q.shape[1]):
+        Z = keep[:, t, None, None] * Z + k[:, t, :, None] * v[:, t, None]
+        rows.append((q[:, t, None] @ Z).squeeze(1))
+    return Chunk(torch.stack(rows, dim=1), Z)
+
+
+def chunk_faults(
+    Z: Tensor, q: Tensor, k: Tensor, v: Tensor, keep: Tensor
+) -> Iterator[tuple[str, Chunk]]:
+    """Yield what common mistakes return."""
+    right, zero = word_by_word(Z, q, k, v, keep), torch.zeros_like(Z)
+    alone = word_by_word(zero, q, k, v, keep)
+    yield "the old state is not read: it reaches every word of the chunk", right._replace(y=alone.y)
+    yield "the old state does not reach the next one", right._replace(Z=alone.Z)
+    whole = q @ Z
+    unfaded = "the old state fades at the first word of the chunk already, and at each one after it"
+    yield unfaded, right._replace(y=alone.y + whole)
+    late = torch.cat([torch.ones_like(keep[:, :1]), keep[:, :-1]], dim=1).cumprod(1)
+    one_late = "word t fades the old state by its own factor also: the product includes keep[:, t]"
+    yield one_late, right._replace(y=alone.y + late.unsqueeze(-1) * whole)
+    yield "nothing fades: use `keep`", word_by_word(Z, q, k, v, torch.ones_like(keep))
+    both = (q @ k.mT * ratios(keep)) @ v + keep.cumprod(1).unsqueeze(-1) * whole
+    yield "a word sees later ones: keep only s <= t", right._replace(y=both)
+
+
+def ratios(keep: Tensor) -> Tensor:
+    """Return product up to t by product up to s (B, Q, Q), above the diagonal also."""
+    clock = keep.log().cumsum(1)
+    return (clock.unsqueeze(2) - clock.unsqueeze(1)).exp()

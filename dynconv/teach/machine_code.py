@@ -1,0 +1,116 @@
+"""Records the machine code of the kernels that lessons write.
+
+`python -m dynconv.teach.machine_code` writes data/results/machine-code.json, which has the main
+loop of each kernel on sm_90. So lessons count instructions also where neither NVRTC nor nvdisasm
+is installed.
+"""
+
+import ast
+import hashlib
+import re
+
+import jupytext
+
+from dynconv.kernels.cuda import build
+from dynconv.lab import ledger
+from dynconv.lab.simulate import nvdisasm, nvrtc
+from dynconv.lab.simulate.nvdisasm import Loop
+from dynconv.teach.checkout import checkout, run_tool
+
+KERNELS = {
+    "18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"],
+    "19_lightconv_kernels": [
+        *("light_v1<float>", "light_v2<float>", "light_v3<float, 1>", "light_v3<float, 4>"),
+        "light_weight<float, 2, false>",
+    ],
+    "20_dynamicconv_kernels": [
+        *("softmax_thread", "softmax_warp", "softmax_four"),
+        *("dynamic_first", "dynamic_tile", "dynamic_fused", "weight_grad"),
+    ],
+    "21_talk_kernels": ["column_scan", "gather", "walk", "walk_ahead", "walk_back"],
+}
+"""by lesson"""
+HEADERS = {"20_dynamicconv_kernels": "softmaxconv.cu"}
+"""the file of the package that stands before a lesson's kernels, unless number.cuh"""
+CALLS = {
+    "softmax_four": ["softmax_of_four"],
+    "dynamic_tile": ["convolve"],
+    "dynamic_fused": ["softmax_of_four", "convolve"],
+    "weight_grad": ["convolve"],
+}
+"""functions that a kernel calls and that stand in strings of their own"""
+
+
+def source_of(lesson: str, kernel: str) -> str:
+    """Return the source of a kernel, after that of what it calls."""
+    strings = strings_of(lesson)
+    found = []
+    for name in [*CALLS.get(kernel, []), kernel.partition("<")[0]]:
+        defines = re.compile(rf"__(global|device)__ [^;{{]*\b{name}\(")
+        (source,) = {text for text in strings.values() if defines.search(text)}
+        found.append(source)
+    return "".join(found)
+
+
+def strings_of(lesson: str) -> dict[str, str]:
+    """Return the strings that a lesson's cells assign to names: "...", NAME, sums, and +=."""
+    strings: dict[str, str] = {}
+
+    def value(node: ast.expr) -> str | None:
+        match node:
+            case ast.Constant(str(text)):
+                return text
+            case ast.Name(name):
+                return strings.get(name)
+            case ast.BinOp(left, ast.Add(), right):
+                parts = value(left), value(right)
+                return None if None in parts else "".join(map(str, parts))
+        return None
+
+    for cell in jupytext.read(checkout() / "lessons" / f"{lesson}.md").cells:
+        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
+            match node:
+                case ast.Assign(targets, right) if (text := value(right)) is not None:
+                    strings |= {t.id: text for t in targets if isinstance(t, ast.Name)}
+                case ast.AugAssign(ast.Name(name), ast.Add(), right) if name in strings:
+                    strings[name] += value(right) or ""
+    return strings
+
+
+def digest(source: str) -> str:
+    """Return the sha256 of a source."""
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def measure(lesson: str, kernel: str) -> dict[str, object]:
+    """Compile a kernel for sm_90, and return its entry of the record."""
+    source = source_of(lesson, kernel)
+    compiled = nvrtc.resources(
+        build.code(HEADERS.get(lesson, "number.cuh")) + source, [kernel], "sm_90"
+    )
+    section = nvdisasm.disassemble(compiled)[kernel]
+    loop = nvdisasm.main_loop(section)
+    if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
+        code, _ = nvdisasm.read(section)
+        loop = Loop(code[: code.index("EXIT") + 1])
+    return {
+        "source": digest(source),
+        "registers": compiled.kernels[kernel].registers,
+        "spilled": compiled.kernels[kernel].spilled,
+        "instructions": loop.instructions,
+        "products": loop.multiply_adds,
+        "loop": loop.code,
+    }
+
+
+def main() -> None:
+    """Write the record."""
+    numbers = {k: measure(lesson, k) for lesson, kernels in KERNELS.items() for k in kernels}
+    what = "instructions in the main loop of each kernel of the lessons, for sm_90"
+    command = "python -m dynconv.teach.machine_code"
+    entry = ledger.entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})
+    ledger.write(ledger.output_path("machine-code", None), entry)
+
+
+if __name__ == "__main__":
+    run_tool(main)

@@ -1,0 +1,55 @@
+"""Right and wrong answers to the exercises on what came after."""
+
+import torch
+
+
+def by_powers(x, keep, write):
+    """The solution."""
+    T = x.shape[1]
+    powers = keep[:, :, None] ** torch.arange(T - 1, -1, -1)
+    return write * torch.einsum("btc,cnt->bcn", x, powers)
+
+
+def word_by_word(x, keep, write):
+    z = torch.zeros(len(x), *keep.shape, dtype=x.dtype)
+    for t in range(x.shape[1]):
+        z = z * keep + x[:, t, :, None] * write
+    return z
+
+
+def by_clock(Z, q, k, v, keep):
+    """The solution."""
+    clock = keep.log().cumsum(dim=1)
+    passed = (clock[:, :, None] - clock[:, None, :]).clamp(max=0)
+    y = (q @ k.mT * passed.exp().tril()) @ v + (q * clock.exp()[..., None]) @ Z
+    fading = (clock[:, -1:] - clock).exp()[..., None]
+    return y, clock[:, -1].exp()[:, None, None] * Z + (k * fading).mT @ v
+
+
+def chunk_of_words(Z, q, k, v, keep):
+    """Word by word; returns a list."""
+    rows = []
+    for t in range(q.shape[1]):
+        Z = keep[:, t, None, None] * Z + k[:, t].unsqueeze(2) @ v[:, t].unsqueeze(1)
+        rows.append(torch.einsum("br,brc->bc", q[:, t], Z))
+    return [torch.stack(rows, 1), Z]
+
+
+def first_of(Z, q, k, v, keep):
+    y, Z = by_clock(Z, q, k, v, keep)
+    return y
+
+
+RIGHT = {"state_after": [by_powers, word_by_word], "gated_chunk": [by_clock, chunk_of_words]}
+WRONG = {
+    "state_after": [
+        (lambda x, keep, write: by_powers(x, keep, write).transpose(1, 2), "of shape"),
+        (lambda x, keep, write: by_powers(x, keep, write).detach(), "gradient"),
+        (lambda x, keep, write: by_powers(x[:, 1:], keep, write), "values differ"),
+    ],
+    "gated_chunk": [
+        (first_of, "not \\(y, Z\\)"),
+        (lambda Z, q, k, v, keep: by_clock(Z, q, k, v, keep)[::-1], "y is a tensor of shape"),
+        (lambda Z, q, k, v, keep: by_clock(Z.mT, q, k, v, keep), "y differs"),
+    ],
+}
