@@ -99,6 +99,95 @@ def test_any_width(name, K):
     compare(name, F32, 1, 20, 33, 1, K)
 
 
+BANDS = ("light_conv", "dynamic_conv")
+"""the operators that have kernels for tensor cores"""
+
+
+@pytest.fixture
+def started(monkeypatch) -> list:
+    """The launches of a test."""
+    known = []
+
+    def start(launch, arguments):
+        known.append(launch)
+        launch_on_cpu(launch, arguments)
+
+    monkeypatch.setattr(kernels, "start", start)
+    return known
+
+
+def on_tensor_cores(started: list) -> set:
+    """The template arguments V and D of the kernels for tensor cores that were launched."""
+    return {launch.template[1:3] for launch in started if "_band" in launch.name}
+
+
+# D = 2, 3, 4 and 5 blocks, with the fewest and the most taps of each; V = 8 and 4
+@pytest.mark.parametrize("K", [8, 16, 17, 31, 32, 33, 48, 49, 64])
+@pytest.mark.parametrize("name", BANDS)
+def test_bands_of_any_width(name, K, started):
+    for B, T, H, R in ((2, 5, 1, 64), (1, 37, 3, 96), (1, 70, 2, 64)):
+        compare(name, HALF, B, T, H, R, K)
+    D = -(-K // 16) + 1
+    assert on_tensor_cores(started) == {(8, D), (4, D)}
+
+
+@pytest.mark.parametrize("name", BANDS)
+def test_bands_in_float16(name, started):
+    compare(name, F16, 2, 40, 2, 128, 31)
+    compare(name, F16, 1, 20, 3, 32, 15)
+    assert on_tensor_cores(started) == {(8, 3), (4, 2)}
+
+
+@pytest.mark.parametrize("pad", [0, 1, 14, 27])
+@pytest.mark.parametrize("name", BANDS)
+def test_bands_of_any_padding_and_strides(name, pad, started):
+    """Causal or looking ahead; rows that lie further apart, and begin anywhere in 16 bytes."""
+    torch.manual_seed(pad)
+    B, T, H, R, K = 2, 50, 2, 64, 28
+    (x, weight), g = case(name, B, T, H, R, K, HALF), torch.randn(B, T, H * R).to(HALF)
+    exact = [z.double().requires_grad_() for z in (x, weight)]
+    out = getattr(ops, name)(*exact, pad_left=pad, impl="shifted")
+    reference = out.detach(), *torch.autograd.grad(out, exact, g.double())
+    for offset, V in ((8, {8}), (4, {4}), (2, set())):
+
+        def apart(z: torch.Tensor, offset=offset) -> torch.Tensor:
+            wide = torch.randn(B, 2 * T, z.shape[2] + 16).to(HALF)[:, ::2, offset : offset - 16]
+            return wide.copy_(z)
+
+        started.clear()
+        actual = results_of(name, [apart(x), weight], K, apart(g), pad)
+        assert_exact(actual, reference, f"{name} {pad=} {offset=}")
+        assert {template[0] for template in on_tensor_cores(started)} == V
+
+
+@pytest.mark.parametrize("name", BANDS)
+def test_long_walks_along_bands(name, monkeypatch, started):
+    """Of eight tiles, and of those that are left at the end; blocks of several warps."""
+    monkeypatch.setattr(launches, "WALKS", 1)
+    monkeypatch.setattr(launches, "BLOCKS", 1)
+    for order in ("forward", 1):
+        in_order(order, monkeypatch)
+        compare(name, HALF, 1, 16 * 8 * 3 + 23, 1, 64, 31)
+    assert {launch.block for launch in started if "conv_band" in launch.name} == {(32, 4)}
+    sums = [launch for launch in started if launch.name.endswith("weight_grad_band")]
+    assert len(sums) >= 2 and {launch.block for launch in sums} == {(32, 4)}
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("name", BANDS)
+def test_infinities_and_nan_stay_near_their_windows_on_tensor_cores(name, bad):
+    """In their channel, up to 31 positions before those that they concern, and 15 after."""
+    for K, t in ((17, 90), (31, 97), (31, 96)):
+        x = torch.randn(1, 200, 64).to(HALF)
+        x[0, t, 7] = bad
+        weight = torch.ones((1, K) if name == "light_conv" else (1, 200, 1, K), dtype=HALF)
+        out = kernels.conv(x, weight, 2)[0]
+        first, last = t + 2 - K + 1, t + 2
+        assert not out[first : last + 1, 7].isfinite().any()
+        out[first - 31 : last + 16, 7] = 0
+        assert out.isfinite().all()
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_long_sentences_and_heads_of_several_rounds(name):
     compare(name, F32, 1, 700, 2, 6, 7)  # TaLK's long stretches, LightConv's walks
@@ -192,15 +281,16 @@ def test_no_sentences(name):
 def test_the_order_of_threads_changes_no_bit(name, monkeypatch):
     """It would if a barrier were missing; and two equal calls agree in every bit."""
     torch.manual_seed(0)
-    # R = 20 shares lanes; K = 63 in chunks for R = 1
+    # R = 20 shares lanes; K = 63 in chunks for R = 1; tensor cores for R = 32 in half precision
     results = []
     for order in ("forward", "backward", 1, 2, "forward"):
         in_order(order, monkeypatch)
         of_order = []
-        for B, T, H, R, K in [(2, 33, 3, 20, 7), (1, 20, 33, 1, 63), (1, 70, 2, 64, 31)]:
+        sizes = [(2, 33, 3, 20, 7), (1, 20, 33, 1, 63), (1, 70, 2, 64, 31), (1, 70, 2, 32, 31)]
+        for dtype, (B, T, H, R, K) in zip((F32, F32, F32, HALF), sizes, strict=True):
             torch.manual_seed(T)
-            inputs = case(name, B, T, H, R, K, F32)
-            of_order += results_of(name, inputs, K, torch.randn(B, T, H * R))
+            inputs = case(name, B, T, H, R, K, dtype)
+            of_order += results_of(name, inputs, K, torch.randn(B, T, H * R).to(dtype))
         results.append(of_order)
         monkeypatch.undo()
     for of_order in results[1:]:

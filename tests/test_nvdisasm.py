@@ -34,7 +34,8 @@ SECTION = """
 
 def test_the_loops_of_a_listing():
     loops = nvdisasm.innermost(SECTION)
-    assert [(loop.instructions, loop.multiply_adds) for loop in loops] == [(3, 1), (1, 0)]
+    counts = [(loop.instructions, loop.multiply_adds, loop.around) for loop in loops]
+    assert counts == [(3, 1, 4), (1, 0, 6)]
     assert nvdisasm.main_loop(SECTION) == loops[0] and loops[0].count("LDS", "FADD") == 1
 
 

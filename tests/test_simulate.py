@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from dynconv.kernels.cuda import build
 from dynconv.lab import simulate
 from dynconv.lab.simulate import CompileError, KernelFault, Module, simulator
 
@@ -56,6 +57,14 @@ def good() -> Module:
 @pytest.fixture(scope="module")
 def bad() -> Module:
     return Module(WRONG, re.findall(r"void (\w+)", WRONG))
+
+
+@pytest.fixture(scope="module")
+def tensor_cores() -> Module:
+    code = (Path(__file__).parent / "cuda/tensor_cores.cu").read_text("utf-8")
+    names = "product<bfloat16>", "product<float16>", "matrices"
+    names += "two_places", "some_lanes", "rows_of"
+    return Module(f'{build.code("number.cuh")}\n#line 1 "kernel.cu"\n{code}', names)
 
 
 def at(array: np.ndarray) -> np.uint64:
@@ -266,6 +275,73 @@ def test_a_module_is_usable_after_a_fault(bad, good):
         bad.get_function("fixed")((1,), (1,), (at(y), np.int32(0)))
         assert y[0] == 1
     test_block_sum(good, 96, "forward")
+
+
+def places() -> tuple:
+    """Row and column of each number in the fragments of mma.m16n8k16, by the PTX manual's formulas.
+
+    Section "Matrix Fragments for mma.m16n8k16 with floating point type": for lane and i of a_i, b_i
+    and c_i, with groupID = lane >> 2 and threadID_in_group = lane % 4.
+    """
+    group, thread = np.arange(32)[:, None] >> 2, np.arange(32)[:, None] % 4
+    i = np.arange(8)
+    first = (i < 2) | ((4 <= i) & (i < 6))
+    a = np.where(first, group, group + 8), thread * 2 + (i & 1) + np.where(i < 4, 0, 8)
+    i = np.arange(4)
+    b = thread * 2 + (i & 1) + np.where(i < 2, 0, 8), group + 0 * i
+    c = np.where(i < 2, group, group + 8), thread * 2 + (i & 1)
+    return a, b, c
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_product_of_fragments(tensor_cores, dtype, order):
+    """Of whole numbers, whose products and sums are exact."""
+    random = np.random.default_rng(0)
+    A, B, C = (random.integers(-99, 99, size) for size in ((16, 16), (16, 8), (16, 8)))
+
+    def words(matrix: np.ndarray, place: tuple) -> np.ndarray:
+        return torch.from_numpy(matrix[place]).to(dtype).view(torch.int16).numpy().view(np.uint32)
+
+    a, b, c = places()
+    for warps in (1, 2):  # in the second, with other numbers
+        left, right = [words(A, a)], [words(B, b)]
+        left, right = left + [words(-A, a)] * (warps - 1), right + [words(B, b)] * (warps - 1)
+        left, right, sums = map(np.concatenate, (left, right, [C[c].astype(np.float32)] * warps))
+        kernel = tensor_cores.get_function(f"product<{str(dtype)[6:]}>")
+        kernel((1,), (32 * warps,), (at(left), at(right), at(sums)), order=order)
+        np.testing.assert_array_equal(sums[:32], (C + A @ B)[c])
+        np.testing.assert_array_equal(sums[32:], (C - A @ B)[c] if warps == 2 else sums[:0])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_matrices_from_shared_memory(tensor_cores, order):
+    """Lane 8 m + i names row i of matrix m, and gets of each matrix a word of row lane / 4."""
+    numbers = np.arange(512, dtype=np.uint16)
+    start = np.random.default_rng(0).permutation(64)[:32].astype(np.int32) * 8
+    words = np.zeros((32, 4), np.uint32)
+    kernel = tensor_cores.get_function("matrices")
+    kernel((1,), (32,), (at(numbers), at(start), at(words)), shared_mem=1024, order=order)
+    rows = numbers.reshape(64, 8)[start // 8].reshape(4, 8, 8)  # matrix, row, column
+    group, thread = np.arange(32) >> 2, np.arange(32) % 4
+    expected = rows[:, group[:, None], 2 * thread[:, None] + np.arange(2)]  # matrix, lane, half
+    halves = words.view(np.uint16).reshape(32, 4, 2)
+    np.testing.assert_array_equal(halves, expected.transpose(1, 0, 2))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("name", "n", "block", "words"),
+    [
+        ("two_places", 9, 32, "must call the same function with the same mask, at the same place"),
+        ("some_lanes", 9, 32, "thread (9, 0, 0) has returned from the kernel"),
+        ("some_lanes", 64, 40, "calls mma_m16n8k16(), kernel.cu:31, in a warp of 8 lanes"),
+        ("rows_of", 9, 32, "(3, 0, 0) uses 16 bytes at once from byte 18 of"),
+        ("rows_of", 249, 32, "(3, 0, 0) uses bytes 498 to 513 of"),
+    ],
+)
+def test_what_tensor_cores_leave_undefined(tensor_cores, name, n, block, words, order):
+    assert words in fault(tensor_cores, name, n, block=(block,), shared_mem=512, order=order)
 
 
 X = np.zeros(4, np.float32)

@@ -3,9 +3,10 @@
 //     out[b, t, c] = sum_j weight[b, t, head(c), j] * x[b, t + j - pad, c]
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
-// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
-// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over taps at four a cycle.
-// `dynconv bench kernels --plan` has the rest.
+// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
+// zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
+// instructions of the loop over taps, or tiles, at four a cycle. Backward, tensor cores take two
+// launches, and both read g. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 3   float32   forward   19.5          1.0     3.6     1.4      25.4  not measured
@@ -14,12 +15,13 @@
 //   K = 3   bfloat16  backward  14.7          2.0     4.2     3.9      19.8  not measured
 //   K = 31  float32   forward   23.7         10.6    15.3    14.3      30.3  not measured
 //   K = 31  float32   backward  37.8         21.2    31.0    35.9      47.0  not measured
-//   K = 31  bfloat16  forward   11.8         10.6    11.8    16.5      21.9  not measured
-//   K = 31  bfloat16  backward  18.9         21.2    26.8    39.9      49.5  not measured
+//   K = 31  bfloat16  forward   11.8          2.0     4.2     4.5      16.4  not measured
+//   K = 31  bfloat16  backward  23.7          4.0    12.3    13.3      32.8  not measured
 
 #include "number.cuh"
 #include "window.cuh"
 #include "taps.cuh"
+#include "band.cuh"
 
 // v1. A thread makes one number of out, as in lightconv.cu. The R channels of a head each ask for
 // the same K weights: R times the bytes of `weight` go through the caches.
@@ -76,6 +78,43 @@ dynamic_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
   convolve<V>(x, out, weights, at, T, C, H, K, pad, G, chunk, x_batch, x_time);
 }
 
+// The bands of a walk, each from its tile's weights.
+template <typename Number, int D, bool TRANSPOSED>
+struct DynamicBand {
+  const Number* weight;  // of the sentence and the head
+  long long time_stride;
+  SharedPointer<Number> band;
+  int T, K, pad;
+
+  __device__ __forceinline__ void stage(int t) {
+    if constexpr (TRANSPOSED)
+      stage_transposed<D>(band, weight, time_stride, t - pad, T, K);
+    else
+      stage_band<D>(band, weight + t * time_stride, time_stride, 1, T - t, K);
+  }
+  __device__ __forceinline__ void block(unsigned (&a)[4], int d) const {
+    read_block<D>(a, band, d);
+  }
+};
+
+// The version for tensor cores; see band.cuh for its map, and `bands` in launches.py for when it is
+// in use. Block (32, n).
+template <typename Number, int V, int D, bool TRANSPOSED>
+__global__ void __launch_bounds__(128, 4 - TRANSPOSED - (D > 3))
+dynamic_conv_band(const Number* __restrict__ x, const Number* __restrict__ weight,
+                  Number* __restrict__ out, int T, int C, int H, int K, int pad, int walk,
+                  long long x_batch, long long x_time, long long w_batch, long long w_time) {
+  DYNAMIC_SHARED(Number, shared);
+  const Walk at(T, C, H, walk, 8 * V);
+  if (at.t >= T) return;
+  const auto band = shared + threadIdx.y * (BAND * PITCH<D>);
+  if (!TRANSPOSED) clear_band<D>(band);
+  DynamicBand<Number, D, TRANSPOSED> weights{weight + at.b * w_batch + at.h * K, w_time, band, T, K,
+                                             pad};
+  multiply_bands<V, D>(x + at.b * x_batch + at.c, out + (long long)at.b * T * C + at.c, weights, at,
+                       T, C, K, pad, x_time);
+}
+
 // v1 of the weights' gradient. A thread makes one number of it.
 template <typename Number>
 __global__ void dynamic_weight_grad_v1(const Number* g, const Number* x, Number* dweight, int B,
@@ -109,6 +148,35 @@ dynamic_weight_grad(const Number* __restrict__ g, const Number* __restrict__ x,
       const long long row = ((long long)at.b * T + at.t + a) * H + at.h + head;
       narrow(taps[tap_index<Number>(head, k, a, chunk)], dweight[row * K + first + k]);
     });
+  }
+}
+
+// The same on tensor cores, dweight[t + i][j] = P[i][i + j]; see correlate_band in band.cuh.
+template <typename Number, int V, int D>
+__global__ void __launch_bounds__(128, 4)
+dynamic_weight_grad_band(const Number* __restrict__ g, const Number* __restrict__ x,
+                         Number* __restrict__ dweight, int T, int C, int H, int K, int pad,
+                         int walk, long long g_batch, long long g_time, long long x_batch,
+                         long long x_time) {
+  DYNAMIC_SHARED(float, shared);
+  const Walk at(T, C, H, walk, C / H);
+  const auto products = shared + threadIdx.y * (BAND * PITCH<D>);
+  dweight += ((long long)at.b * T * H + at.h) * K;
+#pragma unroll 1
+  for (int t = at.t; t < at.end; t += BAND) {
+    float p[2 * D][4] = {};
+    correlate_band<V, D>(p, g + at.b * g_batch + at.c, x + at.b * x_batch + at.c, t, T, C / H, pad,
+                         g_time, x_time);
+    write_products<D>(p, products);
+#pragma unroll
+    for (int first = 0; first < BAND * (D - 1); first += 32) {
+      const int j = first + threadIdx.x;
+      Number* row = dweight + ((long long)t * H * K + j);
+#pragma unroll
+      for (int i = 0; i < BAND; ++i, row += H * K)
+        if (j < K && t + i < T)
+          row->bits = narrow_two<Number>(products[i * (PITCH<D> + 1) + j], 0);
+    }
   }
 }
 

@@ -10,6 +10,7 @@ Sizes: x is (B, T, C); heads H, taps K, channels per head R = C / H.
 import math
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ CUDA_TYPES = {
 }
 SHARED = 48 * 1024  # bytes of shared memory that a block may use on every GPU
 BLOCKS = 264  # two per multiprocessor of an H100
+WALKS = 2048  # that keep its warps busy
+TENSOR_CORES = 80  # sm_80 is the first architecture that multiplies matrices of bfloat16
 
 
 def constant_of(header: str, name: str) -> int:
@@ -37,6 +40,7 @@ def constant_of(header: str, name: str) -> int:
 
 
 TILE = constant_of("window.cuh", "TILE")  # positions of a warp
+BAND = constant_of("band.cuh", "BAND")  # positions of a tile for tensor cores
 VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")  # that a lane loads with one instruction
 
 
@@ -48,17 +52,28 @@ class Array(NamedTuple):
     dtype: torch.dtype
     alignment: int = VECTOR_BYTES
     """of its address in bytes: a power of two up to VECTOR_BYTES"""
+    architecture: int = 90
+    """of the device that it is on: 90 is sm_90, which a CPU simulates"""
 
 
 def array(x: Tensor) -> Array:
     """Describe a tensor for a plan."""
-    return Array(tuple(x.shape), x.stride(), x.dtype, math.gcd(x.data_ptr(), VECTOR_BYTES))
+    alignment = math.gcd(x.data_ptr(), VECTOR_BYTES)
+    described = Array(tuple(x.shape), x.stride(), x.dtype, alignment)
+    return described._replace(architecture=architecture(x.device)) if x.is_cuda else described
 
 
-def contiguous_array(shape: Sequence[int], dtype: torch.dtype) -> Array:
+@cache
+def architecture(device: torch.device) -> int:
+    """Return the architecture of a GPU: 90 for sm_90."""
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
+
+def contiguous_array(shape: Sequence[int], dtype: torch.dtype, architecture: int = 90) -> Array:
     """Describe a contiguous tensor, for example one that is not allocated yet."""
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    return Array(tuple(shape), tuple(strides), dtype)
+    return Array(tuple(shape), tuple(strides), dtype, architecture=architecture)
 
 
 def like(x: Array) -> Array:
@@ -181,6 +196,51 @@ class Warps(Grid):
         super().__init__(x, V, rows * -(-count // n) * groups, (32, n), n * shared)
 
 
+class Bands(Grid):
+    """Launches a kernel for tensor cores, whose warps each walk along tiles of BAND positions.
+
+    D      blocks of BAND rows of x that a tile meets
+    walk   tiles of a warp
+    walks  of all warps, those of different channels counted once
+    """
+
+    def __init__(self, x: Array, V: int, K: int, channels: int, number: torch.dtype):
+        """Choose the sizes of the grid.
+
+        channels  of a warp
+        number    the dtype of its band in shared memory
+        """
+        B, T, C = x.shape
+        self.D = -(-K // BAND) + 1
+        tiles, columns = -(-T // BAND), C // channels
+        # Long walks load fewer rows twice; short walks keep more warps busy.
+        self.walk = min(8, max(1, B * tiles * columns // WALKS))
+        walks, n = -(-tiles // self.walk), 4
+        self.walks = B * walks
+        while n > 1 and (n > walks or B * -(-walks // n) * columns < BLOCKS):
+            n //= 2
+        shared = n * BAND * (BAND * self.D + 8) * number.itemsize  # PITCH in band.cuh
+        super().__init__(x, V, B * -(-walks // n) * columns, (32, n), shared)
+
+
+def bands(H: int, K: int, *arrays: Array) -> Bands | None:
+    """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
+
+    The rule is: half precision, sm_80 or later, 8 to 64 taps, and heads of a multiple of 32
+    channels, of which a lane can load 4 or 8 at once. With fewer taps tensor cores would take more
+    instructions; with more, more registers than there are.
+    """
+    x = arrays[0]
+    R = x.shape[2] // H
+    V = vector(R // 8, 8, *arrays) if R % 8 == 0 else 1
+    half = x.dtype in (torch.float16, torch.bfloat16) and x.architecture >= TENSOR_CORES
+    if not (half and V >= 4 and TILE <= K <= 4 * BAND):
+        return None
+    if len(arrays) == 1:
+        return Bands(x, V, K, 8 * V, x.dtype)
+    return Bands(x, V, K, R, torch.float32)  # for the weights' gradient, of sums
+
+
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan out = weight * x; weight (H, K) or (B, T, H, K)."""
     return convolution(x, weight, pad_left, ("x", "weight", "out"), flipped=False)
@@ -199,30 +259,66 @@ def convolution(
     (_, T, C), (H, K) = x.shape, weight.shape[-2:]
     if len(weight.shape) == 2:
         source, kernel, of_weight = "lightconv.cu", "light_conv", []
-        warps = Warps([x], H, K, maximum=8, per_tap=1, fixed=1)
     else:
         source, kernel, of_weight = "dynamicconv.cu", "dynamic_conv", strides(weight)
-        warps = Warps([x], H, K, fixed=quad(x))
-    arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *strides(x), *of_weight
-    return LaunchPlan({names[-1]: like(x)}, (warps.launch(source, kernel, arguments, flipped),))
+    if grid := bands(H, K, x):
+        arguments = *names, T, C, H, K, pad, grid.walk, *strides(x), *of_weight
+        launch = grid.launch(source, f"{kernel}_band", arguments, grid.D, flipped)
+    else:
+        light = {"maximum": 8, "per_tap": 1, "fixed": 1}
+        warps = Warps([x], H, K, **({"fixed": quad(x)} if of_weight else light))
+        arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *strides(x), *of_weight
+        launch = warps.launch(source, kernel, arguments, flipped)
+    return LaunchPlan({names[-1]: like(x)}, (launch,))
 
 
 def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) -> LaunchPlan:
     """Plan dweight, of the given shape, from g and x."""
+    (_, T, C), (H, K) = x.shape, shape[-2:]
+    if grid := bands(H, K, g, x):
+        return band_grad_weight(grid, g, x, shape, pad_left)
     if len(shape) == 2:
         plan = light_gradients(g, x, shape, pad_left, with_input=False)
         assert plan is not None  # without dx the taps always fit
         return plan
-    (_, T, C), (H, K) = x.shape, shape[-2:]
     warps = Warps([g, x], H, K, fixed=quad(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
     launch = warps.launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
     return LaunchPlan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
 
 
+def band_grad_weight(
+    grid: Bands, g: Array, x: Array, shape: Sequence[int], pad_left: int
+) -> LaunchPlan:
+    """Plan dweight on tensor cores."""
+    (_, T, C), (H, K) = x.shape, shape[-2:]
+    sizes = T, C, H, K, pad_left, grid.walk, *strides(g, x)
+    outputs = {"dweight": contiguous_array(shape, x.dtype)}
+    if len(shape) == 4:
+        source, name = "dynamicconv.cu", "dynamic_weight_grad_band"
+        launch = grid.launch(source, name, ("g", "x", "dweight", *sizes), grid.D)
+        return LaunchPlan(outputs, (launch,))
+    name = "light_weight_grad_band"
+    launch = grid.launch("lightconv.cu", name, ("g", "x", "partial", *sizes), grid.D)
+    partial = contiguous_array((grid.walks, H * K), torch.float32)
+    return LaunchPlan(outputs, (launch, sum_rows(x, partial)), {"partial": partial})
+
+
+def sum_rows(x: Array, partial: Array) -> Launch:
+    """Plan the last step of LightConv's dweight: the sum of all walks' rows."""
+    walks, columns = partial.shape
+    template, arguments = (CUDA_TYPES[x.dtype],), ("partial", "dweight", np.int64(walks), columns)
+    return Launch("lightconv.cu", "sum_rows", template, -(-columns // 32), (32, 32), 0, arguments)
+
+
 def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan:
-    """Plan dx and dweight: in one pass over g and x if the taps fit into shared memory."""
-    if len(weight.shape) == 2:
+    """Plan dx and dweight.
+
+    That takes two launches on tensor cores, and otherwise one if the taps fit into shared memory.
+    """
+    if bands(*weight.shape[-2:], g, x):
+        together = None
+    elif len(weight.shape) == 2:
         together = light_gradients(g, x, weight.shape, pad_left, with_input=True)
     else:
         together = dynamic_gradients(g, x, weight, pad_left)
@@ -259,7 +355,7 @@ def light_gradients(
     G = lanes(C // H, vector(C // H, 4, g, x))  # columns of sums for each head
     count = B * -(-T // TILE)
     # Long walks write fewer partial sums; short walks keep more warps busy.
-    walk = min(16, max(1, count * -(-H * G // 32) // 2048))
+    walk = min(16, max(1, count * -(-H * G // 32) // WALKS))
     walks = -(-count // walk)
     warps = Warps([g, x], H, K, per_tap=G + 1, fixed=1, walks=walks)  # the sums and the tap itself
     if with_input and warps.chunk < K:
@@ -269,16 +365,14 @@ def light_gradients(
         "g", "x", weight, dx, "partial", B, T, C, H, K, K - 1 - pad_left, warps.chunk, walk,
         *strides(g, x),
     )  # fmt: skip
-    sums = "partial", "dweight", np.int64(walks), H * K
+    partial = contiguous_array((walks, H * K), accumulator(x.dtype))
     launches = (
         warps.launch("lightconv.cu", "light_conv_grad", arguments, G, with_input),
-        Launch("lightconv.cu", "sum_rows", (warps.cuda_type,), -(-H * K // 32), (32, 32), 0, sums),
+        sum_rows(x, partial),
     )
     outputs = {"dx": like(x)} if with_input else {}
     outputs["dweight"] = contiguous_array(shape, x.dtype)
-    return LaunchPlan(
-        outputs, launches, {"partial": contiguous_array((walks, H * K), accumulator(x.dtype))}
-    )
+    return LaunchPlan(outputs, launches, {"partial": partial})
 
 
 def conv_softmax(

@@ -5,18 +5,20 @@
 // x may have any batch and time strides, its channels lie side by side; out is contiguous.
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
-// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
-// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over taps at four a cycle.
-// `dynconv bench kernels --plan` has the rest.
+// that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
+// zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
+// instructions of the loop over taps, or tiles, at four a cycle. Backward, tensor cores take two
+// launches, and both read g. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 31  float32   forward   19.1         10.6     8.2    14.3      24.9  not measured
 //   K = 31  float32   backward  28.6         21.2    11.8    25.1      38.6  not measured
-//   K = 31  bfloat16  forward    9.5         10.6     4.7    16.3      21.7  not measured
-//   K = 31  bfloat16  backward  14.3         21.2     7.7    27.5      37.4  not measured
+//   K = 31  bfloat16  forward    9.5          2.0     2.6     2.7      13.7  not measured
+//   K = 31  bfloat16  backward  19.1          4.0     7.9     9.4      29.9  not measured
 
 #include "number.cuh"
 #include "window.cuh"
+#include "band.cuh"
 
 // v1. A thread makes one number of out. Neighbouring threads are neighbouring channels, so a warp
 // reads whole lines of x; but each number of x is asked for K times, and each tap once more for
@@ -89,6 +91,39 @@ light_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
   convolve<V>(x, out, weights, at, T, C, H, K, pad, G, chunk, x_batch, x_time);
 }
 
+// The band of a head is the same for all tiles: its blocks stay in registers.
+template <int D>
+struct LightBand {
+  unsigned a[D][4];
+
+  __device__ __forceinline__ void stage(int) {}
+  __device__ __forceinline__ void block(unsigned (&to)[4], int d) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = a[d][i];
+  }
+};
+
+// The version for tensor cores; see band.cuh for its map, and `bands` in launches.py for when it is
+// in use. Block (32, n): n warps, one above the other in time.
+template <typename Number, int V, int D, bool FLIPPED>
+__global__ void __launch_bounds__(128, D > 3 ? 3 : 4)
+light_conv_band(const Number* __restrict__ x, const Number* __restrict__ weight,
+                Number* __restrict__ out, int T, int C, int H, int K, int pad, int walk,
+                long long x_batch, long long x_time) {
+  DYNAMIC_SHARED(Number, shared);
+  const Walk at(T, C, H, walk, 8 * V);
+  if (at.t >= T) return;
+  const auto band = shared + threadIdx.y * (BAND * PITCH<D>);
+  clear_band<D>(band);
+  weight += at.h * K + (FLIPPED ? K - 1 : 0);
+  stage_band<D>(band, weight, 0, FLIPPED ? -1 : 1, BAND, K);
+  LightBand<D> weights;
+#pragma unroll
+  for (int d = 0; d < D; ++d) read_block<D>(weights.a[d], band, d);
+  multiply_bands<V, D>(x + at.b * x_batch + at.c, out + (long long)at.b * T * C + at.c, weights, at,
+                       T, C, K, pad, x_time);
+}
+
 // v1 of the kernel's gradient. A thread makes one number of it, dweight[h, j], alone.
 template <typename Number>
 __global__ void light_weight_grad_v1(const Number* g, const Number* x, Number* dweight, int B,
@@ -106,6 +141,32 @@ __global__ void light_weight_grad_v1(const Number* g, const Number* x, Number* d
         sum += widen(g[b * g_batch + t * g_time + c]) * widen(x[b * x_batch + s * x_time + c]);
     }
   narrow(sum, dweight[i]);
+}
+
+// dweight[j] = sum over tiles, and i in each, of P[i][i + j]; see correlate_band in band.cuh. A walk
+// writes a row of `partial` (walks, H, K), which sum_rows adds up.
+template <typename Number, int V, int D>
+__global__ void __launch_bounds__(128, 4)
+light_weight_grad_band(const Number* __restrict__ g, const Number* __restrict__ x,
+                       float* __restrict__ partial, int T, int C, int H, int K, int pad, int walk,
+                       long long g_batch, long long g_time, long long x_batch, long long x_time) {
+  DYNAMIC_SHARED(float, shared);
+  const Walk at(T, C, H, walk, C / H);
+  if (at.t >= T) return;
+  float p[2 * D][4] = {};
+#pragma unroll 1
+  for (int t = at.t; t < at.end; t += BAND)
+    correlate_band<V, D>(p, g + at.b * g_batch + at.c, x + at.b * x_batch + at.c, t, T, C / H, pad,
+                         g_time, x_time);
+  const auto products = shared + threadIdx.y * (BAND * PITCH<D>);
+  write_products<D>(p, products);
+  const int row = at.b * ((T + walk * BAND - 1) / (walk * BAND)) + at.t / (walk * BAND);
+  for (int j = threadIdx.x; j < K; j += 32) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < BAND; ++i) sum += products[i * (PITCH<D> + 1) + j];
+    partial[((long long)row * H + at.h) * K + j] = sum;
+  }
 }
 
 // Both gradients from one window over g, each of g and x read once and dx written once:

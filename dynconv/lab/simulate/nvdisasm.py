@@ -29,6 +29,8 @@ class Loop(NamedTuple):
     """Lists what a warp is given to do in one turn of a loop."""
 
     code: list[str]
+    around: int = 0
+    """instructions of the kernel that are not in the loop"""
 
     @property
     def instructions(self) -> int:
@@ -36,7 +38,7 @@ class Loop(NamedTuple):
 
     @property
     def multiply_adds(self) -> int:
-        return self.count("FFMA", "DFMA")
+        return self.count("FFMA", "DFMA", "HMMA")  # the last one of matrices
 
     def count(self, *opcodes: str) -> int:
         """Count the instructions with one of these opcodes, whatever follows them."""
@@ -98,7 +100,7 @@ def innermost(section: str) -> list[Loop]:
         if match and labels[match[1]] <= end:
             spans.append(range(labels[match[1]], end + 1))
     return [
-        Loop(code[span.start : span.stop])
+        Loop(code[span.start : span.stop], len(code) - len(span))
         for span in spans
         if not any(inner != span and inner[0] in span and inner[-1] in span for inner in spans)
     ]

@@ -218,9 +218,11 @@ static void wait(Worker& w) {
     wait(w);
 }
 
-// Offers a value to the lanes of `mask`; when all have come, returns what all offered.
+// Offers a value to the lanes of `mask`; when all have come, returns what all offered. With `finish`
+// they must come from one place, and the last to come calls it with all values.
 [[gnu::noinline]] static const uint64_t* exchange(const char* function, unsigned mask,
-                                                  uint64_t value, Where where) {
+                                                  uint64_t value, Where where,
+                                                  void (*finish)(uint64_t*) = nullptr) {
     Worker& w = *here;
     Thread& t = *w.current;
     const unsigned first = t.warp * kWarp, existing = w.threads - first;
@@ -238,12 +240,15 @@ static void wait(Worker& w) {
         for (unsigned rest = mask; rest; rest &= rest - 1) {
             const unsigned i = first + __builtin_ctz(rest);
             Thread* other = *to++ = &w.thread[i];
-            if (other->mask != mask || strcmp(other->waits_at, function))
+            if (other->mask != mask || strcmp(other->waits_at, function) ||
+                (finish && other->where.line != where.line))
                 fault("%s with mask %08x, but %s with mask %08x. The threads that a mask names "
-                      "must call the same function with the same mask",
-                      describe(t).text, mask, describe(*other).text, other->mask);
+                      "must call the same function with the same mask%s",
+                      describe(t).text, mask, describe(*other).text, other->mask,
+                      finish ? ", at the same place" : "");
             w.received[i] = w.offered[i];
         }
+        if (finish) finish(w.received + first);
         w.waiting[t.warp] &= ~mask;
         line_up(w, list, to - list);
     }
@@ -476,6 +481,63 @@ T shuffle(const char* function, unsigned mask, T value, int width, Where where, 
     return bits<T>(mask >> from & 1 ? values[from] : ~uint64_t(0));
 }
 
+// For the instructions that a whole warp executes at one place (.sync.aligned): each lane offers the
+// address of its part.
+template <class Part>
+void together(const char* function, Part& part, Where where, void (*finish)(uint64_t*)) {
+    Worker& w = *here;
+    const Thread& t = *w.current;
+    if (w.threads < (t.warp + 1) * kWarp)
+        fault("thread (%u, %u, %u) calls %s(), %s:%d, in a warp of %u lanes: it takes all 32",
+              t.index.x, t.index.y, t.index.z, function, where.file, where.line,
+              w.threads - t.warp * kWarp);
+    exchange(function, ~0u, (uint64_t)&part, where, finish);
+}
+
+struct Product {  // a lane's part of a matrix product: two numbers a word, the left one below
+    float* c;
+    const unsigned *a, *b;
+};
+
+// c += a b. Lane g * 4 + q has two neighbours in a row of a, q of eight, in each of its words: in
+// rows g, g + 8, g, g + 8, the last two words 8 columns further right. Of b it has two neighbours in
+// column g, the second word 8 rows further down, and of c two in rows g and g + 8.
+template <class Number>
+void multiply(uint64_t* parts) {
+    float a[16][16], b[16][8];
+    auto number = [](const unsigned* word, int i) {
+        return widen(Number{(unsigned short)(word[i / 2] >> i % 2 * 16)});
+    };
+    for (int lane = 0; lane < 32; ++lane) {
+        const Product& part = *(const Product*)parts[lane];
+        const int g = lane / 4, q = lane % 4 * 2;
+        for (int i = 0; i < 8; ++i) a[g + i / 2 % 2 * 8][q + i % 2 + i / 4 * 8] = number(part.a, i);
+        for (int i = 0; i < 4; ++i) b[q + i % 2 + i / 2 * 8][g] = number(part.b, i);
+    }
+    for (int lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            float& sum = ((const Product*)parts[lane])->c[i];
+            for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];  // in what order, is open
+        }
+}
+
+struct alignas(16) Row {  // of a matrix of 8 x 8 numbers of two bytes
+    unsigned word[4];
+};
+struct RowAndWords {
+    Row read;
+    unsigned* words;  // that the lane gets
+};
+
+// Lane 8 m + i has read row i of matrix m. Lane g * 4 + q gets of each matrix word q of row g.
+inline void spread(uint64_t* rows) {
+    for (int lane = 0; lane < 32; ++lane)
+        for (int m = 0; m < 4; ++m)
+            ((const RowAndWords*)rows[lane])->words[m] =
+                ((const RowAndWords*)rows[8 * m + lane / 4])->read.word[lane % 4];
+}
+
 template <class T>
 T change(T* target, auto how) {  // atomically; returns the old value
     T old, wanted;
@@ -588,6 +650,17 @@ inline int __any_sync(unsigned mask, int predicate, SIMULATED_FROM) {
 }
 inline int __all_sync(unsigned mask, int predicate, SIMULATED_FROM) {
     return __ballot_sync(mask, !predicate, file, line) == 0;
+}
+// mma.sync.aligned.m16n8k16.row.col, of 16-bit numbers, and ldmatrix.sync.aligned.m8n8.x4
+template <class Number>
+void mma_m16n8k16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], SIMULATED_FROM) {
+    simulated::Product part{c, a, b};
+    simulated::together("mma_m16n8k16", part, {file, line}, simulated::multiply<Number>);
+}
+template <class T>
+void ldmatrix_x4(unsigned (&words)[4], simulated::Shared<T> row, SIMULATED_FROM) {
+    simulated::RowAndWords part{*shared_cast<const simulated::Row>(row), words};
+    simulated::together("ldmatrix_x4", part, {file, line}, simulated::spread);
 }
 #undef SIMULATED_FROM
 

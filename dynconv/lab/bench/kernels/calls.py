@@ -28,9 +28,9 @@ def call_backward(kernels, case: Case, g, inputs: Sequence, seed=None, dropout: 
     return kernels.conv_backward(g, *inputs, case.K // 2)
 
 
-def list_launches(case: Case) -> dict[str, tuple[Launch, ...]]:
-    """Return what each direction launches."""
-    inputs = [contiguous_array(shape, dtype) for shape, dtype in case.inputs()]
+def list_launches(case: Case, architecture: int = 90) -> dict[str, tuple[Launch, ...]]:
+    """Return what each direction launches, on sm_90 or another architecture."""
+    inputs = [contiguous_array(*described, architecture) for described in case.inputs()]
     return {
         "forward": call_forward(launches, case, inputs).launches,
         "backward": call_backward(launches, case, inputs[0], inputs).launches,

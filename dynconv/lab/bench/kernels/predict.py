@@ -1,8 +1,7 @@
 """`dynconv bench kernels --plan`: floors, expected times and resources, without a GPU."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, product
 from math import inf
 from operator import itemgetter
 from pathlib import Path
@@ -10,7 +9,7 @@ from textwrap import fill
 
 from dynconv.errors import UserError
 from dynconv.kernels.cuda.build import code
-from dynconv.kernels.cuda.launches import TILE
+from dynconv.kernels.cuda.launches import BAND, TILE
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels import roofline
@@ -22,30 +21,49 @@ ARCHITECTURES = "sm_75", "sm_80", "sm_90"
 
 
 def resources(cases: Sequence[Case]) -> list[dict]:
-    """Return what every kernel that the cases launch needs on each architecture.
+    """Return what every kernel that the cases launch needs, on the architectures that launch it.
 
     Dynamic shared memory is that of the launch which takes the most. Instructions are those of the
-    loop over taps on sm_90, for TILE taps; None for other kernels, and without nvdisasm.
+    loop over taps on sm_90, for TILE taps, or of the loop over tiles, for one tile, and then those
+    around it; None for other kernels, and without nvdisasm.
     """
-    dynamic: dict[str, dict[str, int]] = defaultdict(dict)  # by source and kernel
-    products: dict[str, int] = {}  # that TILE taps take at least, by kernel
-    for case in cases:
-        for launch in chain(*list_launches(case).values()):
-            kernels = dynamic[launch.source]
-            kernels[launch.kernel] = max(launch.shared, kernels.get(launch.kernel, 0))
+    used: dict[str, dict[str, set[str]]] = {}  # by source and kernel
+    dynamic: dict[str, int] = {}  # by kernel
+    products: dict[str, tuple[int, int]] = {}  # by kernel: that its loop has at least, and tiles
+    for case, name in product(cases, ARCHITECTURES):
+        for launch in chain(*list_launches(case, int(name.removeprefix("sm_"))).values()):
+            kernel = launch.kernel
+            used.setdefault(launch.source, {}).setdefault(kernel, set()).add(name)
+            dynamic[kernel] = max(launch.shared, dynamic.get(kernel, 0))
             if launch.name in roofline.TILED:
-                products[launch.kernel] = TILE * TILE * launch.template[1]
+                products[kernel] = TILE * TILE * launch.template[1], 1
+            elif launch.name in roofline.BANDS:
+                _, V, D, *_ = launch.template
+                tiles = 1 if "weight_grad" in launch.name else D
+                products[kernel] = tiles * D * V, tiles  # in one turn of the loop
     rows = []
-    for source, kernels in dynamic.items():
-        compiled = [nvrtc.resources(code(source), list(kernels), a) for a in ARCHITECTURES]
-        loops = {} if nvdisasm.why_unavailable() else nvdisasm.main_loops(compiled[-1])
-        for kernel, shared in kernels.items():
-            pairs = zip(ARCHITECTURES, compiled, strict=True)
-            takes = {architecture: one.kernels[kernel]._asdict() for architecture, one in pairs}
-            row = {"source": source, "kernel": kernel, "takes": takes, "dynamic_shared": shared}
+    for source, kernels in used.items():
+        compiled = {
+            name: nvrtc.resources(
+                code(source), [one for one in kernels if name in kernels[one]], name
+            )
+            for name in ARCHITECTURES
+        }
+        loops = {} if nvdisasm.why_unavailable() else nvdisasm.main_loops(compiled["sm_90"])
+        for kernel, names in kernels.items():
+            takes = {
+                name: one.kernels[kernel]._asdict()
+                for name, one in compiled.items()
+                if name in names
+            }
+            row = {"source": source, "kernel": kernel, "takes": takes}
+            row |= {"dynamic_shared": dynamic[kernel], "instructions": None, "around": None}
+            least, tiles = products.get(kernel, (inf, 1))
             loop = loops.get(kernel)
-            taps = loop and loop.multiply_adds >= products.get(kernel, inf)
-            rows.append(row | {"instructions": loop.instructions if taps else None})
+            if loop and loop.multiply_adds >= least:
+                row["instructions"] = -(-loop.instructions // tiles)
+                row["around"] = loop.around if "_band<" in kernel else None
+            rows.append(row)
     return rows
 
 
@@ -61,12 +79,13 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     rows = [
         case.describe() | {"direction": direction} | limits
         for case in cases
-        for direction, limits in roofline.predict_case(case, tap_loops(kernels)).items()
+        for direction, limits in roofline.predict_case(case, counted(kernels)).items()
     ]
     numbers = {
         "assumed": {
             "copy_bytes_per_s": roofline.COPY,
             "float32_operations_per_s": roofline.FMA,
+            "tensor_core_operations_per_s": roofline.MMA,
             "multiprocessors": roofline.MULTIPROCESSORS,
             "clock_hz": roofline.CLOCK,
             "schedulers": roofline.SCHEDULERS,
@@ -85,18 +104,23 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     yield f"\nwritten to {output}"
 
 
-def tap_loops(kernels: Sequence[dict]) -> dict[str, int]:
-    """Return the instructions for TILE taps of the kernels for which they are known."""
-    return {row["kernel"]: row["instructions"] for row in kernels if row["instructions"]}
+def counted(kernels: Sequence[dict]) -> dict[str, roofline.Instructions]:
+    """Return the instructions of the kernels for which they are known."""
+    return {
+        row["kernel"]: roofline.Instructions(row["instructions"], row["around"] or 0)
+        for row in kernels
+        if row["instructions"]
+    }
 
 
 def floors_table(rows: Sequence[dict]) -> str:
     """Return a table per shape and dtype, with a line per operator, K and direction."""
     about = (
         f"Expected on an H200, not measured: {roofline.COPY / 1e12:g} TB/s copied, "
-        f"{roofline.FMA / 1e12:g} TFLOP/s, {roofline.MULTIPROCESSORS} multiprocessors with "
+        f"{roofline.FMA / 1e12:g} TFLOP/s, {roofline.MMA / 1e12:g} on tensor cores, "
+        f"{roofline.MULTIPROCESSORS} multiprocessors with "
         f"{roofline.CLOCK / 1e9:g} GHz. Microseconds that the bytes, the operations, the "
-        "pipeline to L1 and shared memory, and the issue of the loops over taps, "
+        "pipeline to L1 and shared memory, and the issue of the loops over taps or tiles, "
         f"{roofline.SCHEDULERS} instructions a cycle, take at least; which binds, the longest of "
         f"them; expected: that / {roofline.REACHED:g}, and {roofline.LAUNCH * 1e6:g} for each "
         "launch."
@@ -133,14 +157,16 @@ def resources_table(kernels: Sequence[dict]) -> str:
         f"Registers of a thread on {', '.join(ARCHITECTURES)}; bytes of a thread that are spilled, "
         "and of its stack, and bytes of shared memory of a block that the source declares, the "
         "most of the three; bytes of dynamic shared memory of the largest block; instructions of "
-        f"{ARCHITECTURES[-1]} for {TILE} taps."
+        f"{ARCHITECTURES[-1]} for {TILE} taps, or for a tile of {BAND} positions on tensor cores "
+        "and around the loop over tiles. - where an architecture takes another kernel."
     )
 
     def most(name: str) -> Callable[[dict], int]:
         return lambda row: max(used[name] for used in row["takes"].values())
 
     def registers(row: dict) -> str:
-        return " ".join(str(used["registers"]) for used in row["takes"].values())
+        takes = row["takes"]
+        return " ".join(str(takes[a]["registers"]) if a in takes else "-" for a in ARCHITECTURES)
 
     columns = [
         Column("registers", 12, registers),
@@ -148,6 +174,7 @@ def resources_table(kernels: Sequence[dict]) -> str:
         Column("stack", 7, most("stack")),
         Column("static", 8, most("shared")),
         Column("dynamic", 9, itemgetter("dynamic_shared")),
-        Column("taps", 7, itemgetter("instructions")),
+        Column("loop", 7, itemgetter("instructions")),
+        Column("around", 7, itemgetter("around")),
     ]
-    return "\n" + table(fill(about, WIDTH), itemgetter("kernel"), 44, columns, kernels)
+    return "\n" + table(fill(about, WIDTH), itemgetter("kernel"), 43, columns, kernels)

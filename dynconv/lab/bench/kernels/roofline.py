@@ -4,7 +4,7 @@ The rates are assumed to be those of an NVIDIA H200. From them follow floors, wh
 implementation can beat, and expected times, which a measurement may refute.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,13 +12,14 @@ from typing import NamedTuple
 import torch
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.launches import TILE, Launch, contiguous_array
+from dynconv.kernels.cuda.launches import BAND, TILE, Launch, contiguous_array
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels.calls import list_launches
 
 COPY = 4.3e12  # bytes per second, read and written
 FMA = 60e12  # operations a second on float32; half as many on float64
+MMA = 500e12  # operations a second of mma instructions in half precision, half the card's peak
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
 SCHEDULERS = 4  # of a multiprocessor; each issues an instruction of a warp per cycle
 LAUNCH = 2.5e-6  # seconds
@@ -60,6 +61,60 @@ TILED = {
 }
 
 
+BANDS = (
+    "light_conv_band", "dynamic_conv_band", "light_weight_grad_band", "dynamic_weight_grad_band",
+)  # fmt: skip
+"""kernels on tensor cores, whose warps walk along tiles of BAND positions"""
+
+
+class BandWalk(NamedTuple):
+    """Counts what the warps of a launch on tensor cores do."""
+
+    walks: int
+    tiles: int
+    """of all walks"""
+    grid: launches.Bands
+
+
+def band_walk(case: Case, launch: Launch) -> BandWalk:
+    """Count the walks and tiles of a launch on tensor cores."""
+    B, T, C, H = case.shape
+    x = contiguous_array((B, T, C), case.dtype)
+    of_weights = "weight_grad" in launch.name
+    grid = launches.bands(H, case.K, *[x] * (1 + of_weights))
+    columns = H if of_weights else C // (8 * grid.V)
+    return BandWalk(grid.walks * columns, B * -(-T // BAND) * columns, grid)
+
+
+def products(case: Case, launch: Launch) -> int:
+    """Return the operations of tensor cores, those with zeros included; 0 without tensor cores."""
+    if launch.name not in BANDS:
+        return 0
+    B, T, C, _ = case.shape
+    return B * -(-T // BAND) * C * 2 * BAND * BAND * band_walk(case, launch).grid.D
+
+
+def band_cycles(case: Case, launch: Launch) -> float:
+    """Return `cycles` of a launch on tensor cores."""
+    walks, tiles, grid = band_walk(case, launch)
+    dynamic, D = launch.name.startswith("dynamic"), grid.D
+    times = tiles if dynamic else walks  # that a band or its sums pass through shared memory
+    rows = BAND * -(-case.K // 32)  # of up to 32 weights; in memory on two lines every other time
+    if "weight_grad" in launch.name:
+        pieces = (1 + D) * BAND * (case.shape.C // case.shape.H) // (4 * grid.V)  # of 4 V channels
+        return tiles * pieces + times * (8 * D + rows * (2.5 if dynamic else 1))
+    if dynamic and launch.template[3]:
+        rows = BAND * D // 2  # two columns at a time
+    band = rows * (2.5 if dynamic else 2) + 4 * D  # written, and each block read in four phases
+    # A row of x, up to 128 bytes, is a line; of the output 64 bytes are written at a time.
+    return (tiles + walks * (D - 1)) * BAND + tiles * 2 * BAND + times * band
+
+
+def moved_again(case: Case, launched: Sequence[Launch]) -> int:
+    """Return the bytes beyond the minimum: dx and dweight on tensor cores each read g."""
+    return case.x_bytes if sum(launch.name in BANDS for launch in launched) > 1 else 0
+
+
 def cycles(case: Case, launch: Launch) -> float:
     """Return the cycles that L1 and shared memory spend on a launch, summed over its warps.
 
@@ -69,6 +124,8 @@ def cycles(case: Case, launch: Launch) -> float:
     R, reach = C // H, K // 2
     if launch.name in ("sum_rows", "talk_reach"):
         return 0  # what they read is small compared with x
+    if launch.name in BANDS:
+        return band_cycles(case, launch)
     V = launch.template[1]
     c = -(-32 * V * dtype.itemsize // 128)
     if case.operator == "talk_conv":
@@ -111,36 +168,55 @@ def walk(case: Case, launch: Launch) -> Walk:
     return Walk(len(tiles), taps, B * -(-H // h) * -(-R // (G * V)), h)
 
 
-def issued(case: Case, launch: Launch, instructions: Mapping[str, int]) -> float:
+class Instructions(NamedTuple):
+    """Counts the instructions of a compiled kernel."""
+
+    loop: int
+    """for TILE taps; on tensor cores for a tile, or for 8 V channels of one"""
+    around: int = 0
+    """around that loop, on tensor cores"""
+
+
+def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions]) -> float:
     """Return the instructions of the loop over taps, summed over warps; 0 where none are known.
 
-    instructions: of each kernel for TILE taps
+    On tensor cores of the loop over tiles, and what comes before and after it.
     """
     if launch.kernel not in instructions:
         return 0
+    loop, around = instructions[launch.kernel]
+    if launch.name in BANDS:
+        walks, tiles, grid = band_walk(case, launch)
+        if "weight_grad" in launch.name:  # a loop over 8 V channels, around it at most all the rest
+            return tiles * (loop * case.shape.C // case.shape.H // (8 * grid.V) + around)
+        return tiles * loop + walks * around
     _, taps, columns, _ = walk(case, launch)
-    return columns * taps * instructions[launch.kernel] / TILE
+    return columns * taps * loop / TILE
 
 
-def predict_case(case: Case, instructions: Mapping[str, int] = MappingProxyType({})) -> dict:
+def predict_case(
+    case: Case, instructions: Mapping[str, Instructions] = MappingProxyType({})
+) -> dict:
     """Return for each direction what it needs, and the times that follow.
 
     Bytes, operations and cycles; the microseconds that each takes at least (`us`); the floor of the
-    first two; the number of launches; and the expected time. With the instructions of the kernels'
-    loops for TILE taps, `us` has also the time to issue them.
+    first two; the number of launches; and the expected time. With the kernels' instructions, `us`
+    has also the time to issue them.
     """
-    fma = FMA / 2 if case.dtype == torch.float64 else FMA
-    rates, rows = (COPY, fma, MULTIPROCESSORS * CLOCK), {}
+    fma, rows = FMA / 2 if case.dtype == torch.float64 else FMA, {}
     for direction, launched in list_launches(case).items():
         total = sum(cycles(case, launch) for launch in launched)
         counts = minimum_bytes(case)[direction], operations(case)[direction], total
-        us = [count / rate * 1e6 for count, rate in zip(counts, rates, strict=True)]
+        done = sum(products(case, launch) for launch in launched)
+        moved = counts[0] + moved_again(case, launched)
+        seconds = moved / COPY, done / MMA or counts[1] / fma, total / (MULTIPROCESSORS * CLOCK)
+        us = [one * 1e6 for one in seconds]
         limits = dict(zip(("bytes", "operations", "shared"), us, strict=True))
         if issue := sum(issued(case, launch, instructions) for launch in launched):
             limits["issue"] = issue / (MULTIPROCESSORS * SCHEDULERS * CLOCK) * 1e6
         rows[direction] = dict(zip(("bytes", "operations", "cycles"), counts, strict=True)) | {
             "us": limits,
-            "floor_us": max(us[:2]),
+            "floor_us": max(counts[0] / COPY * 1e6, us[1]),
             "launches": len(launched),  # without PyTorch's own that draws DropConnect's seed
             "expected_us": max(limits.values()) / REACHED + len(launched) * LAUNCH * 1e6,
         }
