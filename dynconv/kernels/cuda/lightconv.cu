@@ -143,8 +143,8 @@ __global__ void light_weight_grad_v1(const Number* g, const Number* x, Number* d
   narrow(sum, dweight[i]);
 }
 
-// dweight[j] = sum over tiles, and i in each, of P[i][i + j]; see correlate_band in band.cuh. A walk
-// writes a row of `partial` (walks, H, K), which sum_rows adds up.
+// dweight[j] = sum over tiles, and i in each, of P[i][i + j]; see correlate_band in band.cuh. A
+// walk writes a row of `partial` (walks, H, K), which sum_rows adds up.
 template <typename Number, int V, int D>
 __global__ void __launch_bounds__(128, 4)
 light_weight_grad_band(const Number* __restrict__ g, const Number* __restrict__ x,
