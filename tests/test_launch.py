@@ -161,7 +161,7 @@ def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
     lines = LIMITS.findall(build.code(source))
     assert len(lines) >= 4
     record = ledger.read("kernels-plan")["numbers"]
-    rows, instructions = record["rows"], predict.counted(record["kernels"])
+    rows, instructions = record["rows"], predict.instruction_counts(record["kernels"])
     for K, dtype, direction, numbers in lines:
         case = Case(operator, int(K), getattr(torch, dtype), Shape(10, 1000, 1024, 16))
         named = case.describe() | {"direction": direction}
@@ -177,7 +177,7 @@ def test_the_limits_in_the_headers_are_those_of_the_record(source, operator):
 def test_no_loop_over_taps_grows(source):
     """As compiled, it has the record's instructions, up to what another compiler may add."""
     kernels = ledger.read("kernels-plan")["numbers"]["kernels"]
-    ceilings = predict.counted([row for row in kernels if row["source"] == source])
+    ceilings = predict.instruction_counts([row for row in kernels if row["source"] == source])
     assert len(ceilings) >= 4
     loops = nvdisasm.main_loops(nvrtc.resources(build.code(source), list(ceilings), "sm_90"))
     for name, (most, around) in ceilings.items():

@@ -79,7 +79,7 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     rows = [
         case.describe() | {"direction": direction} | limits
         for case in cases
-        for direction, limits in roofline.predict_case(case, counted(kernels)).items()
+        for direction, limits in roofline.predict_case(case, instruction_counts(kernels)).items()
     ]
     numbers = {
         "assumed": {
@@ -104,7 +104,7 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     yield f"\nwritten to {output}"
 
 
-def counted(kernels: Sequence[dict]) -> dict[str, roofline.Instructions]:
+def instruction_counts(kernels: Sequence[dict]) -> dict[str, roofline.Instructions]:
     """Return the instructions of the kernels for which they are known."""
     return {
         row["kernel"]: roofline.Instructions(row["instructions"], row["around"] or 0)
