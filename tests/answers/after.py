@@ -40,7 +40,24 @@ def first_of(Z, q, k, v, keep):
     return y
 
 
-RIGHT = {"state_after": [by_powers, word_by_word], "gated_chunk": [by_clock, chunk_of_words]}
+def layer_by_layer(stack, t, C):
+    """The solution."""
+    per_channel = 0
+    for mixer, size in stack:
+        if mixer == "attention":
+            per_channel += 2 * (t if size is None else min(t, size - 1))
+        elif mixer == "selective":
+            per_channel += size + 3
+        else:
+            per_channel += size - 1
+    return per_channel * C
+
+
+RIGHT = {
+    "state_after": [by_powers, word_by_word],
+    "gated_chunk": [by_clock, chunk_of_words],
+    "numbers_kept": [layer_by_layer, lambda *stack: torch.tensor(layer_by_layer(*stack))],
+}
 WRONG = {
     "state_after": [
         (lambda x, keep, write: by_powers(x, keep, write).transpose(1, 2), "of shape"),
@@ -51,5 +68,9 @@ WRONG = {
         (first_of, "not \\(y, Z\\)"),
         (lambda Z, q, k, v, keep: by_clock(Z, q, k, v, keep)[::-1], "y is a tensor of shape"),
         (lambda Z, q, k, v, keep: by_clock(Z.mT, q, k, v, keep), "y differs"),
+    ],
+    "numbers_kept": [
+        (lambda stack, t, C: 2 * len(stack) * t * C, "window of 9 .* mine 480, right 128"),
+        (lambda stack, t, C: layer_by_layer(stack[:2], t, C), "a hybrid"),
     ],
 }

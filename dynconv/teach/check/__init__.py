@@ -4,7 +4,7 @@ Each check takes the reader's function, `mine`, and its docstring says what `min
 """
 
 # ruff: noqa: F401  # the names that lessons call, one module for each part of the book
-from dynconv.teach.check.after import gated_chunk, state_after
+from dynconv.teach.check.after import gated_chunk, numbers_kept, state_after
 from dynconv.teach.check.beyond import adaptive_argmax, rouge_l, seeds_needed
 from dynconv.teach.check.convolutions import (
     depthwise,

@@ -96,3 +96,70 @@ def ratios(keep: Tensor) -> Tensor:
     """Return product up to t by product up to s (B, Q, Q), above the diagonal also."""
     clock = keep.log().cumsum(1)
     return (clock.unsqueeze(2) - clock.unsqueeze(1)).exp()
+
+
+Stack = list[tuple[str, int | None]]
+"""mixers from bottom to top, each with its window, width or number of states"""
+
+
+class Kept(NamedTuple):
+    """Counts the numbers that a stack keeps; other arguments than the defaults are mistakes."""
+
+    of_attention: int = 2
+    """vectors per word: a key and a value"""
+    own_word: int = 0
+    """1 if a window keeps also the word that leaves it next"""
+    unlimited: bool = False
+    """whether attention keeps all words in spite of its window"""
+    full_window: bool = False
+    """whether a window counts as full from the first word on"""
+    inputs: int = 3
+    """of the short convolution in front of the states"""
+    taps: int = 0
+    """added to the K - 1 inputs of a convolution"""
+    by_channel: bool = True
+
+    def __call__(self, stack: Stack, t: int, C: int) -> int:
+        """Return the numbers after t words."""
+        vectors = sum(self.vectors(mixer, size, t) for mixer, size in stack)
+        return vectors * (C if self.by_channel else 1)
+
+    def vectors(self, mixer: str, size: int | None, t: int) -> int:
+        """Return the numbers of a layer per channel."""
+        if mixer == "selective":
+            return size + self.inputs
+        if mixer != "attention":
+            return size - 1 + self.taps
+        if size is None or self.unlimited:
+            return self.of_attention * t
+        window = size - 1 + self.own_word
+        return self.of_attention * (window if self.full_window else min(t, window))
+
+
+KEPT_FAULTS = {
+    "attention keeps a key and a value of each word": Kept(of_attention=1),
+    "a window of K needs K - 1 words: the next one brings its own key and value": Kept(own_word=1),
+    "attention with a window forgets what has left it": Kept(unlimited=True),
+    "after t words, a window contains at most t": Kept(full_window=True),
+    "`selective` also keeps three inputs of its convolution": Kept(inputs=0),
+    "the convolution in front of the states keeps three inputs, one less than its taps": Kept(
+        inputs=4
+    ),
+    "a convolution of K taps keeps K - 1 inputs": Kept(taps=1),
+    "these are the numbers of one channel: multiply by C": Kept(by_channel=False),
+}
+
+
+def numbers_kept(mine: Callable[[Stack, int, int], int]) -> None:
+    """mine(stack, t, C) counts the numbers that the layers keep for a sentence after t words."""
+    attention, window = ("attention", None), ("attention", 9)
+    stacks: dict[str, tuple[Stack, int, int]] = {
+        "two layers of attention after 30 words": ([attention, attention], 30, 8),
+        "attention with a window of 9 after 30 words": ([window], 30, 8),
+        "attention with a window of 9 after 5 words": ([window], 5, 8),
+        "convolutions after 30 words": ([("light", 3), ("dynamic", 15)], 30, 8),
+        "selective states after 30 words": ([("selective", 16)], 30, 8),
+        "a hybrid after 1,000 words": ([("selective", 16)] * 7 + [attention, window], 1000, 64),
+    }
+    judge(mine, Kept(), stacks, KEPT_FAULTS)
+    print(f"right: {len(stacks)} stacks")
