@@ -180,6 +180,21 @@ def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
     assert "4 lines, the first of them line 3" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("rows", "batches"), [(0.5, 6), (3, 2), (100, 1)])
+def test_translate_fills_batches_up_to_the_limit(vocabularies, rows, batches):
+    sizes = []
+
+    def stepper(model, source, pad_mask):
+        sizes.append(source.shape)
+        return Incremental(model, source, pad_mask)
+
+    lines = ["ein und zwanzig"] * 6
+    length = len(vocabularies.source.encode(lines[:1])[0]) + 1  # with <eos>
+    config = DecodeConfig(beam=2, batch_tokens=int(rows * length), max_length=2)
+    translate(model_of("dynamic", 300), vocabularies, lines, config, stepper=stepper)
+    assert sizes == [(6 // batches, length)] * batches
+
+
 def test_length_limits_by_hand():
     model, mask = model_of("dynamic"), torch.arange(7) >= torch.tensor([[7], [2]])
     assert max_lengths(model, mask, None).tolist() == [24, 14]

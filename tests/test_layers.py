@@ -16,7 +16,7 @@ from dynconv.layers import (
     SelfAttention,
     TaLKConv,
 )
-from dynconv.models.mixers import MIXERS, build_mixer
+from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
 
 C, H = 12, 3
 CONFIG = ModelConfig(channels=C, heads=H, ffn=24, state=4)
@@ -129,8 +129,25 @@ def test_recurrent_layers_reach_every_position(name):
             assert differs == (changed == 0 or not causal)
 
 
+@pytest.mark.parametrize("heads", [0, 3])
+def test_retention_refuses_heads_that_do_not_divide(heads):
+    with pytest.raises(ValueError, match=f"{heads} heads do not divide 4 channels"):
+        Retention(4, heads)
+
+
+def test_one_head_of_retention_cannot_see_both_ways():
+    Retention(4, 1, causal=True)
+    with pytest.raises(ValueError, match="one direction only: give at least 2"):
+        Retention(4, 1)
+
+
+def test_a_mixer_with_an_unknown_size_key_is_refused():
+    with pytest.raises(ValueError, match="size_key 'kernel' is not known"):
+        register_mixer("new", size_key="kernel")
+
+
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", RECURRENT)
+@pytest.mark.parametrize("name", LAYERS)
 def test_padding_on_the_left_does_not_leak(name, causal):
     layer, x = layer_of(name, causal), tokens(9)
     pad_mask = torch.arange(9).expand(2, 9) < 3

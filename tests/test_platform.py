@@ -168,7 +168,7 @@ def test_too_little_memory_is_reported(error, reason, monkeypatch, capsys):
     assert cli.main(["data", "list"]) == 1
     line = capsys.readouterr().err
     assert line.startswith(f"dynconv: {reason}") and line.count("\n") == 1
-    assert "lower --beam or train.batch_tokens" in line
+    assert "lower --beam or the recipe's batch_tokens" in line
     assert memory_error(RuntimeError("sizes differ")) is None
 
 

@@ -47,7 +47,7 @@ COMMANDS = (
 )
 INTERRUPTED, PIPE_CLOSED = 130, 141  # as in shells: 128 plus the signal
 
-MEMORY_REMEDY = "lower --beam or train.batch_tokens, or use a smaller model or text"
+MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller model or text"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

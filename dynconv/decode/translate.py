@@ -61,7 +61,7 @@ def translate(
     model.eval()
     # a bar on terminals only
     with tqdm(total=len(full), unit=" sentences", disable=None, desc="translate") as bar:
-        batches = batch_by_length(lengths, max(config.batch_tokens, limit + 1))
+        batches = batch_by_length(lengths, max(config.batch_tokens, int(lengths.max(initial=0))))
         for batch in reversed(batches):  # longest first: memory fails early
             chosen = [full[i] for i in batch]
             source, pad_mask = (x.to(device) for x in pad([sources[i] for i in chosen], after=1))

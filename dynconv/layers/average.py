@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.kernels.dtypes import upcast
 from dynconv.layers.history import require_causal, select_rows
-from dynconv.layers.projection import linear
+from dynconv.layers.projection import linear, zero_padding
 
 
 class AverageState(NamedTuple):
@@ -43,7 +43,12 @@ class AverageAttention(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         if self.causal:
-            return self._gated(x, ops.cumulative_mean(x))
+            mean = ops.cumulative_mean(zero_padding(x, pad_mask))
+            if pad_mask is not None:  # of the real positions, of which there are fewer
+                positions = torch.arange(1, x.shape[1] + 1, device=x.device)
+                more = positions / (~pad_mask).cumsum(dim=1).clamp(min=1)
+                mean = mean * more.unsqueeze(-1).to(x.dtype)
+            return self._gated(x, mean)
         real = torch.ones_like(x[..., :1]) if pad_mask is None else (~pad_mask).unsqueeze(-1)
         mean = (x * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
         return self._gated(x, mean.to(x.dtype).expand_as(x))

@@ -11,6 +11,7 @@ from dynconv.kernels.dtypes import accumulator, upcast
 from dynconv.layers.direction import flip_rest
 from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear, zero_padding
+from dynconv.ops.checks import require_heads
 from dynconv.ops.retnet import retention_step
 
 
@@ -35,8 +36,9 @@ class Retention(nn.Module):
 
     def __init__(self, channels: int, heads: int, *, causal: bool = False):
         super().__init__()
-        if channels % heads:
-            raise ValueError(f"{heads} heads do not divide {channels} channels")
+        require_heads(heads, channels)
+        if heads == 1 and not causal:
+            raise ValueError("a single head of retention sees one direction only: give at least 2")
         self.heads, self.causal = heads, causal
         self.forwards = (heads if causal else heads - heads // 2) * (channels // heads)
         self.in_proj = linear(channels, 4 * channels, bias=False)

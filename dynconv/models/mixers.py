@@ -51,8 +51,10 @@ def register_mixer(
     options   entries of the model that `build` takes as keyword arguments, such as heads. A recipe
               that sets an entry which none of its mixers takes is refused.
 
-    Raises ValueError if the name is taken.
+    Raises ValueError if the name is taken, or there is no such size_key.
     """
+    if size_key not in (None, *SIZE_KEYS):
+        raise ValueError(f"size_key {quoted(size_key)} is not known; there are {SIZE_KEYS}")
     if name in MIXERS:
         raise ValueError(f"mixer {name} is already registered")
 

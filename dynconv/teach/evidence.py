@@ -1,5 +1,6 @@
 """Draws figures of data/results for README and book: `python -m dynconv.teach.evidence`."""
 
+from statistics import mean
 from typing import Any
 
 from matplotlib import pyplot as plt
@@ -22,12 +23,34 @@ def draw_curves(numbers: dict[str, Any]) -> plt.Figure:
     return figure
 
 
+def draw_recall(numbers: dict[str, Any]) -> plt.Figure:
+    """Draw the recalled share over the number of pairs, with a dot per seed, for each stack."""
+    figure, ax = plt.subplots(figsize=(5.0, 2.6))
+    stacks: dict[str, list[dict]] = {}
+    for result in numbers["results"]:
+        stacks.setdefault(result["stack"], []).append(result)
+    for stack, results in stacks.items():
+        lower, upper = stack.split("+")
+        color = style.COLORS.get(lower, "black")
+        pairs, line = [result["pairs"] for result in results], "-" if lower == upper else "--"
+        ax.plot(pairs, [mean(result["accuracy"]) for result in results], line, color=color)
+        for result in results:
+            shares = result["accuracy"]
+            ax.plot([result["pairs"]] * len(shares), shares, "o", ms=3, color=color, alpha=0.7)
+        ax.plot([], [], line, color=color, label=f"two of {lower}" if lower == upper else stack)
+    ax.set(xlabel="pairs to remember", ylabel="values recalled", ylim=(0, 1.05))
+    ax.set_xticks(sorted({result["pairs"] for result in numbers["results"]}))
+    figure.legend(frameon=False, loc="outside right upper")
+    return figure
+
+
 def main() -> None:
-    """Draw learning-curves.png."""
+    """Draw learning-curves.png and recall.png."""
     plt.switch_backend("agg")
     style.use()
-    figure = draw_curves(ledger.read("learning-curves")["numbers"])
-    style.save(figure, data_dir() / "results/learning-curves.png")
+    for name, draw in (("learning-curves", draw_curves), ("recall", draw_recall)):
+        figure = draw(ledger.read(name)["numbers"])
+        style.save(figure, data_dir() / f"results/{name}.png")
 
 
 if __name__ == "__main__":
