@@ -33,7 +33,9 @@ def max_lengths(
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
     else:
         limit = torch.full_like(lengths, max_length)
-    return limit if model.max_positions is None else limit.clamp(max=model.max_positions)
+    # with a stepper of its own, the model may be anything
+    positions: int | None = getattr(model, "max_positions", None)
+    return limit if positions is None else limit.clamp(max=positions)
 
 
 @torch.inference_mode()
