@@ -123,7 +123,8 @@ def test_no_row_repeats_what_its_base_says(name):
     for row in experiment.rows:
         bases = trees
         if row.recipe:
-            bases = [dict(flatten(merge_overlays([*base_overlays(row.recipe), experiment.changes])))]
+            overlays = [*base_overlays(row.recipe), experiment.changes]
+            bases = [dict(flatten(merge_overlays(overlays)))]
         for key, value in flatten(row.changes):
             assert any(tree.get(key) != value for tree in bases), (row.name, key)
         for key, value in flatten(row.laptop):
