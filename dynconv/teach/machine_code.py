@@ -16,6 +16,7 @@ from dynconv.lab import ledger
 from dynconv.lab.simulate import nvdisasm, nvrtc
 from dynconv.lab.simulate.nvdisasm import Loop
 from dynconv.teach.checkout import checkout, run_tool
+from dynconv.teach.launch import HEADER
 
 KERNELS = {
     "18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"],
@@ -31,7 +32,7 @@ KERNELS = {
 }
 """by lesson"""
 HEADERS = {"20_dynamicconv_kernels": "softmaxconv.cu"}
-"""the file of the package that stands before a lesson's kernels, unless number.cuh"""
+"""the file of the package that stands before a lesson's kernels, instead of HEADER"""
 CALLS = {
     "softmax_four": ["softmax_of_four"],
     "dynamic_tile": ["convolve"],
@@ -85,9 +86,7 @@ def digest(source: str) -> str:
 def measure(lesson: str, kernel: str) -> dict[str, object]:
     """Compile a kernel for sm_90, and return its entry of the record."""
     source = source_of(lesson, kernel)
-    compiled = nvrtc.resources(
-        build.code(HEADERS.get(lesson, "number.cuh")) + source, [kernel], "sm_90"
-    )
+    compiled = nvrtc.resources(build.code(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90")
     section = nvdisasm.disassemble(compiled)[kernel]
     loop = nvdisasm.main_loop(section)
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
