@@ -2,6 +2,7 @@
 
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 # The models are tiny. PyTorch reads this when it is loaded; commands and notebooks inherit it.
@@ -99,7 +100,7 @@ def gpu_record(config, stats: dict[str, list]) -> Path | None:
 @pytest.fixture(params=["chosen", "full"])
 def golden(request):
     """Numbers of the released code: first those of the repository, then all, where they are."""
-    from golden_cases import CHOSEN, FULL, Golden
+    from helpers.golden_cases import CHOSEN, FULL, Golden
 
     folder = {"chosen": CHOSEN, "full": FULL}[request.param]
     if not folder.is_dir():
@@ -110,7 +111,7 @@ def golden(request):
 @pytest.fixture(scope="module")
 def browser():
     """A Chromium; the test is skipped where there is none."""
-    from browser import chromium
+    from helpers.browser import chromium
 
     with chromium() as found:
         yield found
@@ -182,6 +183,17 @@ def prepared(corpus, tmp_path_factory):
     from dynconv.text import prepare
 
     return prepare(str(corpus), "de", "en", 300, tmp_path_factory.mktemp("text") / "prepared")
+
+
+@pytest.fixture
+def prepared_yaml(recipe, prepared, tmp_path) -> Path:
+    """The small recipe, on text that is prepared already."""
+    from dynconv.config import dump_recipe
+
+    path = tmp_path / "tiny.yaml"
+    data = replace(recipe.data, corpus=str(prepared.directory))
+    path.write_text(dump_recipe(replace(recipe, data=data)), encoding="utf-8")
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 // The book's translator in JavaScript: its byte-pair encoding, its encoder and decoder, and greedy
-// search. The weights are those that `dynconv export` writes; tests/test_export.py compares every
+// search. The weights are those that `dynconv export` writes; tests/lab/test_export.py compares every
 // token with PyTorch's. A vector is a Float32Array; a sequence is an array of vectors.
 
 const EOS = 1;

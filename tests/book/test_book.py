@@ -1,0 +1,148 @@
+"""The rendered book: built strictly, then each page opened in a browser without a network."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT
+from helpers.browser import watch
+
+TOC = yaml.safe_load((ROOT / "book/_toc.yml").read_text(encoding="utf-8"))
+PAGES = [TOC["root"]] + [
+    chapter["file"].removesuffix(".ipynb") for part in TOC["parts"] for chapter in part["chapters"]
+]
+LESSONS = [page for page in PAGES if page.startswith("lessons/")]
+DESK, PHONE = ({"width": width, "height": 900} for width in (1280, 390))
+HEAVY = 1_500_000
+"""bytes"""
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory) -> Path:
+    """The book, built as `make book` does; a warning is an error."""
+    out = tmp_path_factory.mktemp("book")
+    built = subprocess.run(
+        [sys.executable, "-m", "dynconv.teach.book", "--out", str(out)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    return out / "_build/html"
+
+
+def test_every_lesson_is_in_the_book():
+    lessons = {f"lessons/{path.stem}" for path in (ROOT / "lessons").glob("*.md")}
+    assert set(LESSONS) == lessons
+
+
+FAULTS = """() => ({
+    "formulas with errors": [...document.querySelectorAll("[data-mml-node=merror]")].map(
+        e => e.getAttribute("title") || e.textContent),
+    "formulas not rendered": [...document.querySelectorAll(".math")].filter(
+        e => !e.querySelector("mjx-container")).map(e => e.textContent.slice(0, 80)),
+    "tables not rendered": [...document.querySelectorAll("p")].filter(
+        e => /\\|[-—]+\\|/.test(e.textContent)).map(e => e.textContent.slice(0, 80)),
+    "images not loaded": [...document.images].filter(
+        i => i.complete && !i.naturalWidth).map(i => i.src),
+    "wider than the page": document.documentElement.scrollWidth > innerWidth
+        ? [document.documentElement.scrollWidth + " pixels"] : [],
+})"""
+
+
+def opened(browser, html, name, viewport=DESK):
+    """A page whose formulas are typeset, and what went wrong on the way."""
+    page = browser.new_page(viewport=viewport)
+    wrong = watch(page)
+    page.goto((html / f"{name}.html").as_uri())
+    page.wait_for_function("() => !document.querySelector('.math') || window.MathJax?.startup")
+    page.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
+    return page, wrong
+
+
+@pytest.fixture(scope="module")
+def page(request, html, browser):
+    """The page of the book that a test names, loaded once for all tests that name it."""
+    page, wrong = opened(browser, html, request.param, PHONE)
+    yield page, wrong
+    page.close()
+
+
+# Loading is what takes the time, so a page is loaded on the phone and then moved to the desk.
+@pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
+@pytest.mark.parametrize("page", PAGES, indirect=True)
+def test_a_page_has_no_faults_on_phone_and_desk(page, viewport):
+    page, wrong = page
+    page.set_viewport_size(viewport)
+    faults = {what: found for what, found in page.evaluate(FAULTS).items() if found}
+    assert not wrong and not faults
+
+
+@pytest.mark.parametrize("page", LESSONS, indirect=True)
+def test_solutions_are_shut_and_open(page):
+    page, _ = page
+    page.set_viewport_size(DESK)
+    solutions = page.locator(".solution.dropdown")
+    assert solutions.count() >= 3
+    for solution in solutions.all():
+        body = solution.locator("> :not(.admonition-title)").first
+        assert not body.is_visible()
+        solution.locator("button.toggle-button").click()
+        body.wait_for(state="visible", timeout=2000)
+
+
+def test_the_map_links_every_lesson_to_those_that_need_it(html):
+    text = (html / "book/index.html").read_text(encoding="utf-8")
+    boxes = dict(re.findall(r'<a class="lesson-(\d\d)" href="([^"]+)"><title>', text))
+    assert list(boxes) == [page[8:10] for page in LESSONS]
+    assert all((html / "book" / address).is_file() for address in boxes.values())
+    arrows = set(re.findall(r'class="arrow lesson-(\d\d) lesson-(\d\d)"', text))
+    assert {("01", "02"), ("04", "11"), ("11", "12"), ("24", "25")} <= arrows
+    assert ("04", "12") not in arrows  # lesson 11, which 12 needs, needs it
+    assert all(earlier < later for earlier, later in arrows)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_light(html, name):
+    """Its text and its images; the theme and MathJax are the same files for all pages."""
+    path = html / f"{name}.html"
+    text = path.read_text(encoding="utf-8")
+    images = set(re.findall(r'<img[^>]* src="([^":]+)"', text))
+    assert path.stat().st_size + sum((path.parent / i).stat().st_size for i in images) < HEAVY
+
+
+def test_a_page_shows_itself_in_a_second(html, browser):
+    """The longest, from disk; the best of three, since other tests may run beside this one."""
+    longest = max(PAGES, key=lambda name: (html / f"{name}.html").stat().st_size)
+    page, _ = opened(browser, html, longest)
+    times = []
+    for _ in range(3):
+        page.reload()
+        page.wait_for_timeout(100)
+        times.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]"))
+    page.close()
+    assert min(time["startTime"] for time in times) < 1000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_follows_the_readers_scheme(html, browser, scheme):
+    page, _ = opened(browser, html, PAGES[0])
+    page.emulate_media(color_scheme=scheme)
+    page.reload()
+    (colour,) = page.evaluate("[getComputedStyle(document.body).backgroundColor]")
+    page.close()
+    red, *_ = map(int, re.findall(r"\d+", colour))
+    assert (red > 128) == (scheme == "light")
+
+
+def test_search_finds_a_word(html, browser):
+    """Without a server; the excerpts under the links are what a browser refuses then."""
+    page = browser.new_page()
+    page.goto((html / "search.html").as_uri() + "?q=depthwise")
+    hit = page.locator("#search-results li a[href*=depthwise]").first
+    hit.wait_for(timeout=10_000)
+    assert "Dense, depthwise, separable" in hit.text_content()
+    page.close()

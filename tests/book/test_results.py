@@ -1,0 +1,81 @@
+"""The tables of results, of the book and of the README: their numbers are the recorded ones."""
+
+import re
+from statistics import mean
+
+import pytest
+from conftest import ROOT
+
+from dynconv.config import find_experiment, load_experiment
+from dynconv.lab import ledger
+from dynconv.lab.ablate.table import summary
+
+PAGE = (ROOT / "book/results.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TABLES = ("help-de-en-mixers", "austen-mixers", "synopsis-mixers")
+RECORDS = {name: ledger.read(f"ablate-{name}")["numbers"] for name in TABLES}
+
+
+def expected(name: str) -> dict[str, list[str]]:
+    """The cells of each recipe's line: parameters, its seeds, their mean, companions' means."""
+    found = {}
+    for row, record in zip(
+        load_experiment(find_experiment(name)).rows, RECORDS[name]["rows"], strict=True
+    ):
+        assert row.name == record["name"]
+        cells = [f"{record['parameters'] / 1e6:.2f} M"]
+        if record["mean"] is None:
+            found[row.recipe] = [*cells, "not measured"]
+            continue
+        cells += [", ".join(f"{score:.2f}" for score in record["scores"]), summary(record)]
+        if name != "help-de-en-mixers":
+            first, *others = record["metrics"][0]
+            cells += [f"{mean(each[key] for each in record['metrics']):.2f}" for key in others]
+        found[row.recipe] = cells
+    return found
+
+
+def lines(text: str) -> dict[str, list[str]]:
+    """The cells of each line of a table that begins with a recipe, by its name."""
+    rows = re.findall(r"^\| `([\w-]+)` \|(.*)\|$", text, re.MULTILINE)
+    found = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+    return {name: [cell for cell in cells if cell] for name, cells in found.items()}
+
+
+def test_every_run_of_the_tables_is_finished():
+    """Three seeds of each row."""
+    for record in RECORDS.values():
+        for row in record["rows"]:
+            assert sum(isinstance(score, float) for score in row["scores"]) == 3, row["name"]
+
+
+def test_the_books_tables_are_the_recorded_ones():
+    assert lines(PAGE) == {k: v for name in TABLES for k, v in expected(name).items()}
+
+
+def test_the_readmes_table_is_the_recorded_one():
+    assert lines(README) == expected("help-de-en-mixers")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_its_picture_is_on_the_page(name):
+    assert f"data/results/ablate-{name}.png" in PAGE
+    assert (ROOT / f"data/results/ablate-{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_summaries_are_better_than_the_first_words():
+    """The first 12 words: tests/score/test_score.py. Attention is worse, and the page says so."""
+    first = {"ROUGE-1": 34.2, "ROUGE-2": 15.7, "ROUGE-L": 29.5}
+    for row in RECORDS["synopsis-mixers"]["rows"]:
+        for found in row["metrics"]:
+            better = [found[metric] > score for metric, score in first.items()]
+            assert better == [row["name"] != "attention"] * 3
+
+
+@pytest.mark.parametrize("name, mixer", [("attention", "attention"), ("dynamic", "DynamicConv")])
+def test_the_search_is_the_recorded_one(name, mixer):
+    trials = ledger.read(f"tune-help-de-en-{name}")["numbers"]["rounds"][1]
+    scores = ", ".join(f"{t['score']:.1f}" for t in sorted(trials, key=lambda t: -t["score"]))
+    loss = min(trial["loss"] for trial in trials)
+    (row,) = re.findall(rf"^\| {mixer} \| rate .*$", PAGE, re.MULTILINE)
+    assert row.endswith(f"| {scores} | {loss:.2f} |")

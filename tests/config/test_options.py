@@ -1,0 +1,127 @@
+"""Numbers on the command line, and all values of all keys: accepted, or refused in one line."""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import fields
+
+import pytest
+from helpers.schema import KEYS, bounds
+
+from dynconv import cli
+from dynconv.config import load_recipe, schema
+from dynconv.config.experiment import Experiment, ExperimentRow, LaptopVersion
+from dynconv.config.schema import validate
+from dynconv.errors import UserError
+
+STRANGE = [
+    "-1",
+    "0",
+    "1e999",
+    "nan",
+    ".nan",
+    "-inf",
+    "-.inf",
+    "9" * 30,
+    "-" + "9" * 30,
+    "true",
+    "x",
+]
+STRANGE += ["", "1.5", "[1]", "{a: 1}", "'3'", "null", "1e400", "x" * 5000]
+
+
+def numeric(parser=None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """The commands, their options that are numbers, and the types of those."""
+    for action in (parser or cli.parser())._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, inner in action.choices.items():
+                yield from numeric(inner, (*words, name))
+        elif action.type in (int, float):
+            raise AssertionError(f"{words} {action.option_strings} has no bounds")
+        elif hasattr(action.type, "schema"):
+            yield words, action.option_strings[0], action.type.schema
+
+
+@pytest.mark.parametrize(("words", "option", "kind"), list(numeric()))
+def test_each_number_is_checked_before_anything_is_read(words, option, kind, capsys):
+    kind, limits = bounds(getattr(schema, kind))
+    high = [limits[key] for key in ("lt", "le") if key in limits]
+    beyond = [*STRANGE, *(f"{2 * limit:.0f}" for limit in high)]
+    if kind is float and limits.get("ge", 1) <= 0:
+        beyond.remove("0")
+    if kind is float:
+        beyond.remove("1.5" if limits.get("le", 2) >= 1.5 else "0")
+    for value in beyond:
+        if limits.get("ge", 0) < 0 and value == "-1" or limits.get("ge") == 0 and value == "0":
+            continue
+        names = ["x"] * (words[-1] not in ("ops", "kernels"))
+        assert cli.main([*words, *names, option, value]) == 2, value[:30]
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and len(error) < 320
+        assert f"argument {option}" in error and "must be a" in error
+
+
+def test_enough_options_take_numbers():
+    assert len(list(numeric())) > 20
+
+
+EXPERIMENTS = [
+    (each, field.name)
+    for each in (Experiment, LaptopVersion, ExperimentRow)
+    for field in fields(each)
+]
+
+
+@pytest.mark.parametrize(("recipe", "key", "kind"), KEYS)
+def test_every_value_of_every_key(recipe, key, kind):
+    for value in STRANGE:
+        try:
+            load_recipe(recipe, [f"{key}={value}"])
+        except UserError as error:
+            assert "\n" not in str(error) and len(str(error)) < 600
+            assert key.rpartition(".")[0] in str(error)
+
+
+@pytest.mark.parametrize(("section", "name"), EXPERIMENTS)
+def test_every_value_of_an_experiment(section, name):
+    for value in (7, 10**30, float("nan"), True, [1], {"a": 1}, {"a": {"b": []}}, "x" * 5000, None):
+        with pytest.raises(UserError) as error:
+            validate(section, {name: value}, "mine.yaml")
+        assert "\n" not in str(error.value) and len(str(error.value)) < 600
+
+
+def test_score_names_the_files(tmp_path, capsys):
+    for name, lines in (("mine", 3), ("theirs", 4)):
+        (tmp_path / name).write_text("a line\n" * lines)
+    assert cli.main(["score", str(tmp_path / "mine"), str(tmp_path / "theirs")]) == 2
+    error = capsys.readouterr().err
+    assert "mine has 3 lines but" in error and "theirs has 4" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["libreoffice-fr-en", "--raw", "x"], "--raw x has no effect"),
+        (["libreoffice-fr-en", "--languages", "fr", "--vocab-size", "9", "9"], "give one size"),
+    ],
+)
+def test_options_of_prepare_without_effect(options, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["data", "prepare", *options]) == 2
+    assert words in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_reused_vocabulary_of_another_kind(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    prepare = ["data", "prepare", "libreoffice-fr-en", "--vocab-size", "1000"]
+    assert cli.main(prepare) == 0
+    reuse = ["--reuse", "prepared/libreoffice-fr-en/vocabulary.json", "--out", "other"]
+    assert cli.main([*prepare[:3], *reuse, "--vocabulary", "words"]) == 2
+    assert "--vocabulary words has no effect" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("arguments", [["x" * 5000], ["data", "x" * 5000]])
+def test_an_unknown_command_is_one_line(arguments, capsys):
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and len(error) < 320

@@ -1,0 +1,145 @@
+"""ARCHITECTURE.md is true: its tree, its imports, its files, and its mixer, which is trained."""
+
+import ast
+import re
+import subprocess
+import sys
+import tokenize
+from argparse import ArgumentParser, _SubParsersAction
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from dynconv import cli
+
+TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+RINGS = [
+    {"ops", "kernels", "layers", "models"},
+    {"config", "text", "score", "decode", "tasks", "train"},
+    {"cli", "lab", "teach"},
+]
+
+
+def test_the_tree_is_the_package():
+    tree = TEXT.split("```")[1]
+    named = set(re.findall(r"^  (\w+)(?:/|\.py)", tree, re.MULTILINE))
+    there = {path.stem for path in (ROOT / "dynconv").iterdir() if not path.name.startswith("__")}
+    assert named == there - {"py"}  # py.typed tells type checkers that there are types
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:\w+/)+[\w.]+)`", TEXT))))
+def test_every_file_that_it_names_is_there(path):
+    assert (ROOT / path).exists() or (ROOT / "dynconv" / path).exists() or "NAME" in path
+
+
+def imports(path: Path) -> set[str]:
+    """Return the rooms of dynconv that a file imports anywhere in it, but for type checkers."""
+    rooms, tree = set(), ast.parse(path.read_text(encoding="utf-8"))
+    blocks = [node for node in tree.body if isinstance(node, ast.If)]
+    types = [block for block in blocks if ast.unparse(block.test) == "TYPE_CHECKING"]
+    skipped = {id(part) for block in types for part in ast.walk(block)}
+    for node in (node for node in ast.walk(tree) if id(node) not in skipped):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        rooms |= {name.split(".")[1] for name in names if name.startswith("dynconv.")}
+    return rooms
+
+
+@pytest.mark.parametrize("room", sorted(RINGS[0] | RINGS[1]))
+def test_imports_point_down(room):
+    inner = next(i for i, ring in enumerate(RINGS) if room in ring)
+    forbidden = set().union(*RINGS[inner + 1 :])
+    for path in (ROOT / "dynconv" / room).rglob("*.py"):
+        assert not imports(path) & forbidden, path
+
+
+def test_each_file_of_an_operator_begins_with_its_loop():
+    row = re.search(r"^\| (`ops/.*?`) \| .*its oracle", TEXT, re.MULTILINE)
+    for file in re.findall("`(.+?)`", row[1]):
+        body = ast.parse((ROOT / "dynconv" / file).read_text(encoding="utf-8")).body
+        names = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+        operator = names[-1]
+        names = [name for name in names if not name.endswith("_step")]  # what a loop may fold
+        assert next(name for name in names if name.startswith(operator)) == f"{operator}_loop", file
+
+
+def commands(parser: ArgumentParser, name: str) -> Iterator[str]:
+    """Yield the name of every command: `dynconv train`, `dynconv bench ops`."""
+    groups = [a for a in parser._actions if isinstance(a, _SubParsersAction)]
+    for word, sub in (item for group in groups for item in group.choices.items()):
+        yield from commands(sub, f"{name} {word}")
+    if not groups:
+        yield name
+
+
+def test_every_command_is_in_the_map():
+    assert set(re.findall(r"^\| `(dynconv [a-z ]+)` \|", TEXT, re.MULTILINE)) == set(
+        commands(cli.parser(), "dynconv")
+    )
+
+
+@pytest.mark.parametrize("room", sorted(set.union(*RINGS) - {"cli"}))
+def test_every_module_is_in_the_map(room):
+    """In the first column of its ring's table, by itself or by its folder."""
+    rows = re.findall(rf"^\| (`{room}/.*?`) \|", TEXT, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(.+?)`", row)}
+    folders = {name for name in named if name.endswith("/")}
+    package = ROOT / "dynconv"
+    paths = {
+        file.relative_to(package)
+        for file in (package / room).rglob("*.py")
+        if file.name != "__init__.py"
+    }
+    assert named - folders == {str(p) for p in paths if f"{p.parent}/" not in folders}
+    assert all((package / folder).is_dir() for folder in folders)
+
+
+def test_every_path_in_a_comment_or_docstring_exists():
+    """Paths as `tests/ops/test_ops.py`, from the root, the package, or the file's own folder.
+
+    Left out are placeholders (`lessons/NN_name.md`) and results, which a command may yet write.
+    """
+    folders = "|".join(sorted(set.union(*RINGS) | {"dynconv", "tests", "lessons", "data", "book"}))
+    kinds = "py|md|ipynb|ya?ml|json|cuh?|[ch]"
+    path = re.compile(rf"(?<![\w/.])(?:{folders})/(?:[\w.-]+/)*[\w.-]+\.(?:{kinds})\b")
+    missing = []
+    for file in (f for room in ("dynconv", "tests") for f in (ROOT / room).rglob("*.py")):
+        for name in path.findall(prose(file)):
+            places = (place / name for place in (ROOT, ROOT / "dynconv", file.parent))
+            if not re.search("NN|NAME|data/results/", name) and not any(map(Path.exists, places)):
+                missing.append(f"{file.relative_to(ROOT)}: {name}")
+    assert not missing
+
+
+def prose(file: Path) -> str:
+    """Return the comments and docstrings of a Python file."""
+    with tokenize.open(file) as lines:
+        tokens = tokenize.generate_tokens(lines.readline)
+        comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
+    statements = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    values = [node.value for node in statements if isinstance(node, ast.Expr)]
+    texts = [value.value for value in values if isinstance(value, ast.Constant)]
+    return "\n".join(comments + [text for text in texts if isinstance(text, str)])
+
+
+@pytest.mark.parametrize("name", ["errors", "files", "machine", "paths", "table"])
+def test_what_all_rings_use_imports_no_ring(name):
+    assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
+
+
+def test_the_mixer_of_the_how_to_trains(yaml, tmp_path):
+    program, run = tmp_path / "shift.py", tmp_path / "run"
+    program.write_text(TEXT.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    changes = ["model.encoder.mixer=shift", "model.decoder.mixer=shift", "train.updates=2"]
+    for arguments in (["train", yaml, *changes, "--run", run], ["evaluate", run]):
+        done = subprocess.run(
+            [sys.executable, program, *arguments], capture_output=True, text=True, cwd=ROOT
+        )
+        assert done.returncode == 0, done.stderr
+    assert "mixer: shift" in (run / "recipe.yaml").read_text(encoding="utf-8")

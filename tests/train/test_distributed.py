@@ -1,0 +1,207 @@
+"""Several processes train the model that one would train, and when one fails all end, in words."""
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from helpers.commands import TORCHRUN, command
+from helpers.training import weights
+
+from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.log import read_log
+
+
+def run(processes: int, *arguments, **more) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        command(processes, *arguments, **more), capture_output=True, text=True, timeout=120
+    )
+
+
+def said(done: subprocess.CompletedProcess) -> list[str]:
+    """The messages of dynconv among what torchrun prints."""
+    return [line for line in done.stderr.splitlines() if line.startswith("dynconv: ")]
+
+
+LONG = [
+    "train.updates=20",
+    "train.validate_every=10",
+    "model.dropout=0.1",
+    "model.weight_dropout=0.1",
+]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_n_ranks_train_the_model_of_one(prepared_yaml, tmp_path, size):
+    """Parameter by parameter, with accumulation, batches of any size, and dropout."""
+    for processes in (1, size):
+        accumulate = f"train.accumulate={2 * size // processes}"
+        folder = tmp_path / f"{processes}"
+        done = run(processes, prepared_yaml, *LONG, accumulate, "--run-dir", folder)
+        assert done.returncode == 0, done.stderr
+    one, many = weights(tmp_path / "1"), weights(tmp_path / f"{size}")
+    assert one.keys() == many.keys()
+    worst = max((one[name] - many[name]).abs().max().item() for name in one)
+    assert worst < 1e-6
+    logs = [read_log(tmp_path / name) for name in ("1", f"{size}")]
+    assert [e["update"] for e in logs[0]] == [e["update"] for e in logs[1]]
+    for a, b in zip(*logs, strict=True):
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-5)
+        assert a.get("score") == b.get("score")
+
+
+SCRIPT = """
+import os, sys
+rank = int(os.environ["RANK"])
+{body}
+from dynconv.cli import main
+sys.exit(main(["train", *sys.argv[1:], *more]))
+"""
+
+
+def run_script(tmp_path, body: str, *arguments, restarts=0) -> subprocess.CompletedProcess:
+    """The same command on 2 ranks, after some lines of Python that set `more` arguments."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(body=body), encoding="utf-8")
+    counts = ["--nproc-per-node=2", f"--max-restarts={restarts}"]
+    line = [*TORCHRUN, *counts, str(script), *map(str, arguments)]
+    start = time.monotonic()
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert time.monotonic() - start < 60
+    assert (done.returncode == 0) == bool(restarts)
+    return done
+
+
+def test_ranks_that_disagree_about_the_recipe(prepared_yaml, tmp_path):
+    body = 'more = [f"train.lr={1 + rank}e-3", f"train.accumulate={1 + rank}"]'
+    (line,) = said(run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "gloo"))
+    assert "process 1 (on " in line
+    assert "disagree: train.accumulate 2, not 1; train.lr 0.002, not 0.001" in line
+    assert not (tmp_path / "gloo").exists()
+
+
+def test_ranks_that_disagree_about_the_vocabulary(prepared_yaml, prepared, corpus, tmp_path):
+    from dynconv.text import prepare
+
+    turned = tmp_path / "turned"
+    turned.mkdir()
+    for file in corpus.iterdir():
+        (turned / file.name).write_text(file.read_text(encoding="utf-8").upper(), encoding="utf-8")
+    other = tmp_path / "there" / "prepared"
+    other.parent.mkdir()
+    prepare(str(turned), "de", "en", 300, other)
+    here = tmp_path / "here" / "prepared"
+    here.parent.mkdir()
+    here.symlink_to(prepared.directory)
+    # the same relative name on two machines with disks of their own
+    body = (
+        f'os.chdir("{tmp_path}/" + ("there" if rank else "here")); more = ["data.corpus=prepared"]'
+    )
+    (line,) = said(run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "run"))
+    assert "the text in prepared has another vocabulary" in line
+
+
+def test_a_machine_without_its_gpus(prepared_yaml, tmp_path):
+    body = """
+import torch
+from dynconv.train import distributed
+distributed.own_device = lambda *_: torch.device("cpu" if rank else "cuda:0")
+more = []
+"""
+    (line,) = said(run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "run"))
+    assert "disagree: one has cpu, the other cuda" in line
+
+
+def test_a_run_directory_that_is_not_shared(prepared_yaml, tmp_path):
+    body = f'os.chdir("{tmp_path}/" + str(rank)); more = ["--run-dir", "run"]'
+    for rank in range(2):
+        (tmp_path / f"{rank}").mkdir()
+    (line,) = said(run_script(tmp_path, body, prepared_yaml))
+    assert "run: this process does not see the run directory of process 0" in line
+
+
+def test_a_full_disk_stops_all_and_leaves_a_checkpoint(prepared_yaml, tmp_path):
+    body = """
+from dynconv.train import checkpoint
+def full(path, data):
+    if "000010" in str(path):
+        raise OSError(28, "No space left on device")
+    write(path, data)
+write, checkpoint.write_through = checkpoint.write_through, full
+more = []
+"""
+    (line,) = said(run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "run"))
+    assert "000010: cannot be written (No space left on device)" in line
+    assert weights(tmp_path / "run", "000005")
+
+
+EIGHTH = """
+import signal, time
+from dynconv.train import update
+def eighth(*arguments):
+    calls.append(1)
+    if rank == 1 and len(calls) == 8:
+        {what}
+    return backward(*arguments)
+calls, backward, update.backward = [], update.backward, eighth
+more = []
+"""
+"""what happens to rank 1 in its eighth update"""
+
+
+def test_a_hung_rank_stops_all(prepared_yaml, tmp_path):
+    # with its own handler of SIGTERM, torchrun would wait for 30 s
+    hang = "signal.signal(signal.SIGTERM, signal.SIG_DFL); time.sleep(1000)"
+    arguments = [prepared_yaml, "train.timeout=4", "--run-dir", tmp_path / "run"]
+    (line,) = said(run_script(tmp_path, EIGHTH.format(what=hang), *arguments))
+    assert "process 0 of 2 has lost another one, which died, hangs, or took longer" in line
+    assert "train.timeout (4 s)" in line
+    assert weights(tmp_path / "run", "000005")
+
+
+def test_torchrun_restarts_after_a_dead_rank(prepared_yaml, tmp_path):
+    die = "os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and os.kill(os.getpid(), signal.SIGKILL)"
+    body = EIGHTH.format(what=die)
+    done = run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "run", restarts=1)
+    assert "update 5 of 10; 2 processes on cpu" in done.stderr  # the second start
+    assert len(said(done)) == 1 and "lost another one" in said(done)[0]
+    assert run(2, prepared_yaml, "--run-dir", tmp_path / "whole").returncode == 0
+    ended, whole = weights(tmp_path / "run"), weights(tmp_path / "whole")
+    assert all(torch.equal(ended[name], whole[name]) for name in whole)
+
+
+def test_an_unreadable_corpus_is_one_message(prepared_yaml, prepared, tmp_path):
+    import shutil
+
+    broken = tmp_path / "broken"
+    shutil.copytree(prepared.directory, broken)
+    with (broken / "train.tokens").open("r+b") as file:
+        file.truncate(100)
+    done = run(2, prepared_yaml, f"data.corpus={broken}", "--run-dir", tmp_path / "run")
+    assert done.returncode != 0
+    (line,) = said(done)
+    assert str(broken / "train.tokens") in line
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sigterm_saves_and_ends(prepared_yaml, tmp_path, processes):
+    folder = tmp_path / "run"
+    line = command(processes, prepared_yaml, "train.updates=100000", "train.validate_every=100000")
+    going = subprocess.Popen([*line, "--run-dir", folder], stderr=subprocess.PIPE, text=True)
+    wait_for(folder / "log.jsonl", '"train"')
+    going.send_signal(signal.SIGTERM)
+    _, error = going.communicate(timeout=60)
+    assert going.returncode == (143 if processes == 1 else 1)  # torchrun's own code
+    saved = Checkpoints(folder).choose("last")
+    assert f"stopped at update {saved.meta['update']}, saved" in error
+    assert saved.meta["update"] >= 20
+    assert "Traceback" not in error or processes > 1  # torchrun prints its own
+
+
+def wait_for(path: Path, text: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not path.exists() or text not in path.read_text(encoding="utf-8"):
+        assert time.monotonic() < end, f"{text} does not appear in {path}"
+        time.sleep(0.02)
