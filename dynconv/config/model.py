@@ -101,7 +101,10 @@ class StackConfig:
 
 @checked_dataclass
 class MixerModelConfig:
-    """Contains the entries that the encoder-decoder and the language model share."""
+    """Contains the entries that the encoder-decoder and the language model share.
+
+    Those that a mixer may take are named by `OPTIONS` of `dynconv.models.mixers`, too.
+    """
 
     architecture: str = ""
     vocab_size: VocabSizes = 32768
@@ -130,12 +133,21 @@ class MixerModelConfig:
         if "heads" in self.used_options and self.channels % self.heads:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
 
+    @property
+    def stacks(self) -> tuple[StackConfig, ...]:
+        """Return the model's stacks, the encoder's first."""
+        raise NotImplementedError
 
-def used_options(*stacks: StackConfig) -> set[str]:
-    """Return the entries of a model that its blocks or some mixer of its stacks read."""
-    mixers = {mixer for stack in stacks for mixer, _ in stack.each_layer()}
-    blocks = {"ffn", "norm", "activation", "dropout"}
-    return blocks.union(*(find_mixer(mixer).options for mixer in mixers))
+    @property
+    def mixers(self) -> list[str]:
+        """Return the names of the model's mixers, each once, in the order of the alphabet."""
+        return sorted({mixer for stack in self.stacks for mixer, _ in stack.each_layer()})
+
+    @property
+    def used_options(self) -> set[str]:
+        """Return the options that blocks or mixers read."""
+        blocks = {"ffn", "norm", "activation", "dropout"}
+        return blocks.union(*(find_mixer(mixer).options for mixer in self.mixers))
 
 
 @checked_dataclass
@@ -160,9 +172,13 @@ class ModelConfig(MixerModelConfig):
         return per_side(self.vocab_size)
 
     @property
+    def stacks(self) -> tuple[StackConfig, ...]:
+        return self.encoder, self.decoder
+
+    @property
     def used_options(self) -> set[str]:
-        """Return the entries that blocks, mixers or source-target attention read."""
-        return {"heads", "attention_dropout", *used_options(self.encoder, self.decoder)}
+        """Return the options that blocks, mixers or source-target attention read."""
+        return {"heads", "attention_dropout", *super().used_options}
 
 
 @checked_dataclass
@@ -282,9 +298,8 @@ class LanguageModelConfig(MixerModelConfig):
             )
 
     @property
-    def used_options(self) -> set[str]:
-        """Return the entries that blocks or mixers read."""
-        return used_options(self.decoder)
+    def stacks(self) -> tuple[StackConfig, ...]:
+        return (self.decoder,)
 
     @property
     def edges(self) -> tuple[int, ...]:

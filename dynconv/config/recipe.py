@@ -23,7 +23,7 @@ from dynconv.config.schema import (
     real,
     whole,
 )
-from dynconv.models.mixers import MIXERS
+from dynconv.models.mixers import OPTIONS, find_mixer
 
 VocabularyKind = Literal["bytes", "bpe", "words"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
@@ -297,13 +297,20 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
         if model.positions == "none":
             unused["model.max_positions"] = "model.positions is none"
     else:
-        options = {option for mixer in MIXERS.values() for option in mixer.options}
-        for name in options - model.used_options:
-            unused[f"model.{name}"] = "no mixer of this model reads it"
-        language = isinstance(model, LanguageModelConfig)
-        stacks = [model.decoder] if language else [model.encoder, model.decoder]
-        mixers = {mixer for stack in stacks for mixer, _ in stack.each_layer()}
-        readers = {mixer for mixer in mixers if "normalize" in MIXERS[mixer].options}
-        if readers == {"talk"} and model.normalize not in ("softmax", "none"):
-            unused["model.normalize"] = "talk knows only softmax and none"
+        unused |= {f"model.{name}": why for name, why in find_unused_options(model).items()}
+    return unused
+
+
+def find_unused_options(model: ModelConfig | LanguageModelConfig) -> dict[str, str]:
+    """Return the options that no mixer reads, or whose value none of them knows, and why."""
+    unused = {name: "no mixer of this model reads it" for name in {*OPTIONS} - model.used_options}
+    for name in model.used_options:
+        readers = [mixer for mixer in model.mixers if name in find_mixer(mixer).options]
+        known = {mixer: find_mixer(mixer).options[name] for mixer in readers}
+        value = getattr(model, name)
+        if known and all(values and value not in values for values in known.values()):
+            unused[name] = "; ".join(
+                f"{mixer} knows only {' and '.join(map(str, values))}"
+                for mixer, values in known.items()
+            )
     return unused

@@ -7,8 +7,8 @@ that reading a recipe does not need PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dynconv.errors import nearest, quoted
 
@@ -21,8 +21,23 @@ SizeKey = Literal["width", "reach", "window"]
 SIZE_KEYS: tuple[SizeKey, ...] = ("width", "reach", "window")
 """the entries of a stack that give the size of a convolution's kernel, or of a window"""
 
+OPTIONS = (
+    "ffn",
+    "heads",
+    "state",
+    "glu",
+    "normalize",
+    "norm",
+    "activation",
+    "dropout",
+    "attention_dropout",
+    "weight_dropout",
+    "input_dropout",
+)
+"""the entries of a model that a mixer can take as options: fields of `MixerModelConfig`"""
+
 PROJECTED = ("glu", "weight_dropout", "input_dropout")
-"""the entries of a model that every `ProjectedMixer` takes as options"""
+"""the options of every `ProjectedMixer`"""
 
 
 class Mixer(NamedTuple):
@@ -30,14 +45,19 @@ class Mixer(NamedTuple):
 
     build: Callable[..., nn.Module]
     size_key: SizeKey | None
-    options: frozenset[str]
+    options: Mapping[str, tuple[Any, ...] | None]
+    """the entries of the model that it takes, each with the values that it knows; None: all"""
 
 
 MIXERS: dict[str, Mixer] = {}
 
 
 def register_mixer(
-    name: str, *, size_key: SizeKey | None = None, options: Iterable[str] = ()
+    name: str,
+    *,
+    size_key: SizeKey | None = None,
+    options: Iterable[str] = (),
+    values: Mapping[str, tuple[Any, ...]] | None = None,
 ) -> Callable[[Callable], Callable]:
     """Return a decorator that registers a function as the builder of a mixer.
 
@@ -48,18 +68,26 @@ def register_mixer(
     name      of the mixer in recipes
     size_key  the entry of the stack that gives the layer its size, or None. A width or reach is
               required; a window may be null. Widths and windows are odd.
-    options   entries of the model that `build` takes as keyword arguments, such as heads. A recipe
-              that sets an entry which none of its mixers takes is refused.
+    options   entries of the model that `build` takes as keyword arguments: some of `OPTIONS`. A
+              recipe that sets an entry which none of its mixers takes is refused.
+    values    more options, of which `build` knows only these values: {"normalize": ("none",)}. A
+              recipe that sets a value which none of its mixers knows is refused.
 
-    Raises ValueError if the name is taken, or there is no such size_key.
+    Raises ValueError if the name is taken, or there is no such size_key or option.
     """
+    known = {**dict.fromkeys(options), **(values or {})}
     if size_key not in (None, *SIZE_KEYS):
-        raise ValueError(f"size_key {quoted(size_key)} is not known; there are {SIZE_KEYS}")
+        there_are = nearest(size_key, SIZE_KEYS, "there are")
+        raise ValueError(f"mixer {name}: size_key {quoted(size_key)} is not known; {there_are}")
+    for option in known:
+        if option not in OPTIONS:
+            there_are = nearest(option, OPTIONS, "there are")
+            raise ValueError(f"mixer {name}: option {quoted(option)} is not known; {there_are}")
     if name in MIXERS:
         raise ValueError(f"mixer {name} is already registered")
 
     def register(build: Callable) -> Callable:
-        MIXERS[name] = Mixer(build, size_key, frozenset(options))
+        MIXERS[name] = Mixer(build, size_key, known)
         return build
 
     return register
@@ -116,7 +144,12 @@ def build_dynamic(channels, width, causal, heads, **options):
     return DynamicConv(channels, heads, width, causal=causal, **options)
 
 
-@register_mixer("talk", size_key="reach", options=["heads", "normalize", *PROJECTED])
+@register_mixer(
+    "talk",
+    size_key="reach",
+    options=["heads", *PROJECTED],
+    values={"normalize": ("softmax", "none")},
+)
 def build_talk(channels, reach, causal, heads, normalize, **options):
     from dynconv.layers import TaLKConv
 

@@ -1,11 +1,15 @@
 """Every mixer as a layer: causality, padding, `step` against `forward`, wrong arguments."""
 
+import re
+from dataclasses import fields
+
 import pytest
 import torch
 from torch.func import functional_call
 
 from dynconv import ops
 from dynconv.config import ModelConfig
+from dynconv.config.model import MixerModelConfig
 from dynconv.layers import (
     CrossAttention,
     DenseConv,
@@ -16,7 +20,7 @@ from dynconv.layers import (
     SelfAttention,
     TaLKConv,
 )
-from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
+from dynconv.models.mixers import MIXERS, OPTIONS, build_mixer, register_mixer
 
 C, H = 12, 3
 CONFIG = ModelConfig(channels=C, heads=H, ffn=24, state=4)
@@ -141,9 +145,24 @@ def test_one_head_of_retention_cannot_see_both_ways():
         Retention(4, 1)
 
 
-def test_a_mixer_with_an_unknown_size_key_is_refused():
-    with pytest.raises(ValueError, match="size_key 'kernel' is not known"):
-        register_mixer("new", size_key="kernel")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"size_key": "kernel"}, "mixer new: size_key 'kernel' is not known; there are width, re"),
+        ({"options": ["speed"]}, "mixer new: option 'speed' is not known; there are ffn, heads, "),
+        ({"options": ["haeds"]}, "did you mean heads?"),
+        ({"values": {"normalise": ("none",)}}, "did you mean normalize?"),
+    ],
+)
+def test_a_mixer_that_could_not_be_built_is_refused(arguments, words):
+    with pytest.raises(ValueError, match=re.escape(words)):
+        register_mixer("new", **arguments)
+    assert "new" not in MIXERS
+
+
+def test_options_are_the_entries_that_models_share():
+    shared = {field.name for field in fields(MixerModelConfig)}
+    assert {*OPTIONS} == shared - {"architecture", "vocab_size", "channels"}
 
 
 @pytest.mark.parametrize("causal", [False, True])
