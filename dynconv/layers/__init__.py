@@ -4,12 +4,13 @@
 padding. `step(x, state)` decodes with causal layers in eval mode: it takes the next n positions
 (N, n, C) of N sequences, and returns the outputs that `forward` would give there, and the next
 state. The state before the first position is None. No gradient flows through states, and layers
-that look ahead raise ValueError.
+that look ahead raise ValueError. `check_mixer` tries all of this on a layer of your own.
 """
 
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.layers.attention import CrossAttention, SelfAttention
 from dynconv.layers.average import AverageAttention
+from dynconv.layers.check import check_mixer
 from dynconv.layers.convolution import DenseConv, DepthwiseConv, DynamicConv, LightConv
 from dynconv.layers.retention import Retention
 from dynconv.layers.selective import Selective
@@ -30,4 +31,5 @@ __all__ = [
     "Selective",
     "SelfAttention",
     "TaLKConv",
+    "check_mixer",
 ]

@@ -4,6 +4,16 @@ import torch
 from torch import Tensor
 
 
+def forward_parts(parts: int, kind: str, causal: bool) -> int:
+    """Return how many of the heads or channels run from left to right: all if causal, else half.
+
+    Raises ValueError if none would be left for the other direction.
+    """
+    if parts == 1 and not causal:
+        raise ValueError(f"a single {kind[:-1]} sees one direction only: give at least 2 {kind}")
+    return parts if causal else parts - parts // 2
+
+
 def flip_rest(x: Tensor, kept: int) -> Tensor:
     """Return x (B, T, C) with all channels but the first `kept` reversed in time.
 

@@ -1,6 +1,7 @@
-"""Keeps the last inputs of a layer for decoding."""
+"""What layers share for decoding: states, their rows, and the history of a convolution."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +19,26 @@ def require_causal(layer: nn.Module, causal: bool) -> None:
         )
 
 
-def select_rows(state: Any, rows: Tensor) -> Any:
+State = TypeVar("State", bound=tuple)
+
+
+def select_rows(state: State, rows: Tensor) -> State:
     """Return a named tuple with these rows of each tensor; a row may appear several times."""
     return type(state)(*(None if part is None else part.index_select(0, rows) for part in state))
+
+
+def fold(
+    step: Callable[..., tuple[Tensor, Tensor]], state: Tensor, *inputs: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the outputs (N, n, ...) of a recurrence at n positions, and the state after them.
+
+    output, state = step(state, *inputs), for the inputs (N, ...) at one position after the other
+    """
+    outputs = []
+    for each in zip(*(part.unbind(1) for part in inputs), strict=True):
+        output, state = step(state, *each)
+        outputs.append(output)
+    return torch.stack(outputs, dim=1), state
 
 
 class Slots:

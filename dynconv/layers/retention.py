@@ -1,5 +1,6 @@
 """A layer of retention, linear attention that fades (Sun et al. 2023)."""
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -8,8 +9,8 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.kernels.dtypes import accumulator, upcast
-from dynconv.layers.direction import flip_rest
-from dynconv.layers.history import require_causal, select_rows
+from dynconv.layers.direction import flip_rest, forward_parts
+from dynconv.layers.history import fold, require_causal, select_rows
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.ops.checks import require_heads
 from dynconv.ops.retnet import retention_step
@@ -37,10 +38,8 @@ class Retention(nn.Module):
     def __init__(self, channels: int, heads: int, *, causal: bool = False):
         super().__init__()
         require_heads(heads, channels)
-        if heads == 1 and not causal:
-            raise ValueError("a single head of retention sees one direction only: give at least 2")
         self.heads, self.causal = heads, causal
-        self.forwards = (heads if causal else heads - heads // 2) * (channels // heads)
+        self.forwards = forward_parts(heads, "heads", causal) * (channels // heads)
         self.in_proj = linear(channels, 4 * channels, bias=False)
         self.out_proj = linear(channels, channels, bias=False)
 
@@ -66,13 +65,11 @@ class Retention(nn.Module):
         return self._output(flip_rest(y, self.forwards), g)
 
     def step(self, x: Tensor, state: RetentionState | None = None) -> tuple[Tensor, RetentionState]:
+        """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
         *qkv, g = self._project(x)
         gamma, R = self._gamma(x), x.shape[2] // self.heads
-        q, k, v = (upcast(z).unflatten(2, (self.heads, R)) for z in qkv)  # (N, n, H, R)
+        heads = (upcast(z).unflatten(2, (self.heads, R)) for z in qkv)  # (N, n, H, R)
         S = gamma.new_zeros(len(x), self.heads, R, R) if state is None else state.S
-        rows = []
-        for t in range(x.shape[1]):
-            row, S = retention_step(S, q[:, t], k[:, t], v[:, t], gamma)
-            rows.append(row.flatten(1))
-        return self._output(torch.stack(rows, dim=1).to(x.dtype), g), RetentionState(S)
+        y, S = fold(partial(retention_step, gamma=gamma), S, *heads)
+        return self._output(y.flatten(2).to(x.dtype), g), RetentionState(S)

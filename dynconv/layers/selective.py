@@ -1,6 +1,7 @@
 """A layer of selective state spaces, as in Mamba (Gu and Dao 2023)."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.kernels.dtypes import upcast
-from dynconv.layers.history import require_causal, select_rows
+from dynconv.layers.direction import forward_parts
+from dynconv.layers.history import fold, require_causal, select_rows
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.ops.selective import selective_step
 
@@ -82,7 +84,8 @@ class Selective(nn.Module):
     def __init__(self, channels: int, states: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
-        self.widths = [channels] if causal else [channels - channels // 2, channels // 2]
+        forwards = forward_parts(channels, "channels", causal)
+        self.widths = [forwards] if causal else [forwards, channels - forwards]
         self.in_proj = linear(channels, 2 * channels, bias=False)
         self.scans = nn.ModuleList(SelectiveScan(width, states) for width in self.widths)
         self.out_proj = linear(channels, channels, bias=False)
@@ -98,6 +101,7 @@ class Selective(nn.Module):
         return self.out_proj(F.silu(g) * y)
 
     def step(self, x: Tensor, state: SelectiveState | None = None) -> tuple[Tensor, SelectiveState]:
+        """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
         (scan,) = self.scans
         x, g = self.in_proj(x).chunk(2, dim=-1)
@@ -106,9 +110,6 @@ class Selective(nn.Module):
         u = scan.convolve(x)[:, WIDTH - 1 :]
         wide, dt, A, B, C = scan.coefficients(u)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
-        rows = []
-        for t in range(u.shape[1]):
-            row, h = selective_step(h, wide[:, t], dt[:, t], A, B[:, t], C[:, t])
-            rows.append(row)
-        y = torch.stack(rows, dim=1).to(x.dtype) + scan.D * u
+        y, h = fold(partial(selective_step, A=A), h, wide, dt, B, C)
+        y = y.to(x.dtype) + scan.D * u
         return self.out_proj(F.silu(g) * y), SelectiveState(h, x[:, 1 - WIDTH :])

@@ -1,6 +1,7 @@
 """A layer of diagonal state-space models, S4D (Gu et al. 2022)."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -9,8 +10,8 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.kernels.dtypes import upcast
-from dynconv.layers.direction import flip_rest
-from dynconv.layers.history import require_causal, select_rows
+from dynconv.layers.direction import flip_rest, forward_parts
+from dynconv.layers.history import fold, require_causal, select_rows
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.ops.ssm import discretize, ssm_step
 
@@ -25,7 +26,7 @@ class SSMState(NamedTuple):
 
 
 class SSM(nn.Module):
-    """Runs a state-space model over each channel, and mixes channels behind it.
+    """Runs a state-space model over each channel, and then mixes the channels.
 
         y = GLU(W gelu(ssm(x) + D x))
 
@@ -38,7 +39,7 @@ class SSM(nn.Module):
     def __init__(self, channels: int, states: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
-        self.forwards = channels if causal else channels - channels // 2
+        self.forwards = forward_parts(channels, "channels", causal)
         n = torch.arange(states).expand(channels, states)
         self.log_dt = nn.Parameter(torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)))
         self.log_decay = nn.Parameter(torch.full((channels, states), math.log(0.5)))
@@ -61,12 +62,10 @@ class SSM(nn.Module):
         return self._output(x, flip_rest(y, self.forwards))
 
     def step(self, x: Tensor, state: SSMState | None = None) -> tuple[Tensor, SSMState]:
+        """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
         dt, A, C = self._system()
         decay, Bbar = discretize(dt, A)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
-        rows = []
-        for x_t in upcast(x).unbind(1):
-            row, h = ssm_step(h, x_t, decay, Bbar, C)
-            rows.append(row)
-        return self._output(x, torch.stack(rows, dim=1).to(x.dtype)), SSMState(h)
+        y, h = fold(partial(ssm_step, decay=decay, Bbar=Bbar, C=C), h, upcast(x))
+        return self._output(x, y.to(x.dtype)), SSMState(h)

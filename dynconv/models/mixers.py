@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from dynconv.errors import nearest, quoted
+from dynconv.errors import UserError, nearest, quoted
 
 if TYPE_CHECKING:
     from torch import nn
@@ -103,10 +103,16 @@ def find_mixer(name: str) -> Mixer:
 def build_mixer(
     config: ModelConfig | LanguageModelConfig, name: str, size: int | None, *, causal: bool
 ) -> nn.Module:
-    """Build one layer's mixer; `size` is its width, reach or window."""
+    """Build one layer's mixer; `size` is its width, reach or window.
+
+    Raises UserError for settings that the layer refuses by ValueError.
+    """
     mixer = find_mixer(name)
     options = {option: getattr(config, option) for option in mixer.options}
-    return mixer.build(config.channels, size, causal, **options)
+    try:
+        return mixer.build(config.channels, size, causal, **options)
+    except ValueError as error:
+        raise UserError(f"mixer {name}: {error}") from error
 
 
 @register_mixer("attention", size_key="window", options=["heads", "attention_dropout"])

@@ -18,7 +18,7 @@ from dynconv.ops.checks import check_selective
 
 
 def selective_step(
-    h: Tensor, x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor
+    h: Tensor, x: Tensor, dt: Tensor, B: Tensor, C: Tensor, A: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Evaluate the equation at one position; return its output (batch, channels) and the state.
 
@@ -33,7 +33,7 @@ def selective_scan_loop(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) 
     """Evaluate the equation one position at a time: the oracle."""
     h, rows = A.new_zeros(x.shape[0], *A.shape), []
     for t in range(x.shape[1]):
-        row, h = selective_step(h, x[:, t], dt[:, t], A, B[:, t], C[:, t])
+        row, h = selective_step(h, x[:, t], dt[:, t], B[:, t], C[:, t], A)
         rows.append(row)
     return torch.stack(rows, dim=1)
 

@@ -1,7 +1,8 @@
-"""Every mixer as a layer: causality, padding, `step` against `forward`, wrong arguments."""
+"""Every mixer as a layer: what `check_mixer` checks, kernels, gradients, wrong arguments."""
 
 import re
 from dataclasses import fields
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.func import functional_call
 from dynconv import ops
 from dynconv.config import ModelConfig
 from dynconv.config.model import MixerModelConfig
+from dynconv.errors import UserError
 from dynconv.layers import (
     CrossAttention,
     DenseConv,
@@ -19,7 +21,10 @@ from dynconv.layers import (
     Retention,
     SelfAttention,
     TaLKConv,
+    check_mixer,
 )
+from dynconv.layers.history import select_rows
+from dynconv.layers.projection import zero_padding
 from dynconv.models.mixers import MIXERS, OPTIONS, build_mixer, register_mixer
 
 C, H = 12, 3
@@ -54,14 +59,62 @@ def tokens(T: int) -> torch.Tensor:
     return torch.randn(2, T, C, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("chunks", [[1] * 9, [4, 5], [2, 1, 6], [9]], ids=str)
 @pytest.mark.parametrize("name", LAYERS)
-def test_steps_equal_the_whole(name, chunks):
-    layer, x, state, parts = layer_of(name, True), tokens(9), None, []
-    for part in x.split(chunks, dim=1):
-        y, state = layer.step(part, state)
-        parts.append(y)
-    torch.testing.assert_close(torch.cat(parts, 1), layer(x))
+def test_every_layer_does_what_a_mixer_promises(name):
+    check_mixer(lambda causal: layer_of(name, causal), C)
+
+
+class Last(NamedTuple):
+    token: torch.Tensor
+
+    def select(self, rows):
+        return select_rows(self, rows)
+
+
+class FirstRow(Last):
+    def select(self, rows):
+        return Last(self.token[:1].expand(len(rows), 1, C))
+
+
+class Shift(torch.nn.Module):
+    """Returns the token before each position, with one fault."""
+
+    def __init__(self, causal, fault):
+        super().__init__()
+        self.causal, self.fault = causal, fault
+
+    def forward(self, x, pad_mask=None):
+        clear = zero_padding(x, pad_mask)
+        before = x if self.fault == "left" else clear
+        y = torch.cat([torch.zeros_like(x[:, :1]), before[:, :-1]], dim=1)
+        if self.fault == "right" and not self.causal:
+            y = y + x.sum(dim=1, keepdim=True)
+        if self.fault == "later" and self.causal:
+            y = y + clear.sum(dim=1, keepdim=True)
+        return y[..., 1:] if self.fault == "shape" else y
+
+    def step(self, x, state=None):
+        if state is None or self.fault == "step":
+            state = Last(torch.zeros_like(x[:, :1]))
+        y = torch.cat([state.token, x[:, :-1]], dim=1)
+        return y, (FirstRow if self.fault == "select" else Last)(x[:, -1:])
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("shape", r"causal=False: x \(2, 9, 12\) becomes \(2, 9, 11\)"),
+        ("left", "causal=False: real positions see padding on the left"),
+        ("right", "causal=False: real positions see padding on the right"),
+        ("later", "causal=True: positions see later ones"),
+        ("step", r"causal=True: steps of \[1, 1, 1.* are not forward"),
+        ("select", r"causal=True: a step after state\.select"),
+    ],
+)
+def test_a_broken_mixer_is_caught(fault, words):
+    check_mixer(lambda causal: Shift(causal, "none"), C)
+    with pytest.raises(AssertionError, match=f"^Shift with {words}"):
+        check_mixer(lambda causal: Shift(causal, fault), C)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -69,15 +122,6 @@ def test_only_causal_layers_step(name):
     layer = layer_of(name, False)
     with pytest.raises(ValueError, match=rf"^{type(layer).__name__}\.step .* causal=True"):
         layer.step(tokens(1))
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_states_select_rows(name):
-    """A row may continue from the state of any other row, and several rows from one state."""
-    layer, x, rows = layer_of(name, True), tokens(9), torch.tensor([1, 0, 0])
-    _, state = layer.step(x[:, :4])
-    y, _ = layer.step(x[rows, 4:], state.select(rows))
-    torch.testing.assert_close(y, layer(x)[rows, 4:])
 
 
 @pytest.mark.parametrize("name", sorted({*LAYERS} - {"attention"}))
@@ -99,27 +143,6 @@ def test_average_counts_beyond_256_in_bfloat16():
     torch.testing.assert_close(torch.cat(parts, 1), layer(x), rtol=0.02, atol=0.02)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_causal_layer_never_sees_the_future(name):
-    layer, x = layer_of(name, True), tokens(9)
-    later = x.clone()
-    later[:, 5:] += 1
-    torch.testing.assert_close(layer(x)[:, :5], layer(later)[:, :5], rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", LAYERS)
-def test_padding_does_not_leak(name, causal):
-    """Neither the content nor the amount of padding changes a real position."""
-    layer, x = layer_of(name, causal), tokens(9)
-    pad_mask = torch.arange(9).expand(2, 9) >= 6
-    other = x.clone()
-    other[:, 6:] = 7.0
-    short = layer(x[:, :6])
-    torch.testing.assert_close(layer(x, pad_mask)[:, :6], short)
-    torch.testing.assert_close(layer(other, pad_mask)[:, :6], short)
-
-
 @pytest.mark.parametrize("name", RECURRENT)
 def test_recurrent_layers_reach_every_position(name):
     """The last output depends on the first input, and in both directions also the reverse."""
@@ -139,10 +162,13 @@ def test_retention_refuses_heads_that_do_not_divide(heads):
         Retention(4, heads)
 
 
-def test_one_head_of_retention_cannot_see_both_ways():
-    Retention(4, 1, causal=True)
-    with pytest.raises(ValueError, match="one direction only: give at least 2"):
-        Retention(4, 1)
+@pytest.mark.parametrize("name", RECURRENT)
+def test_one_head_or_channel_cannot_see_both_ways(name):
+    config = ModelConfig(channels=1, heads=1, ffn=1, state=1)
+    build_mixer(config, name, None, causal=True)
+    words = f"mixer {name}: a single (head|channel) sees one direction only: give at least 2 "
+    with pytest.raises(UserError, match=words):
+        build_mixer(config, name, None, causal=False)
 
 
 @pytest.mark.parametrize(
@@ -163,14 +189,6 @@ def test_a_mixer_that_could_not_be_built_is_refused(arguments, words):
 def test_options_are_the_entries_that_models_share():
     shared = {field.name for field in fields(MixerModelConfig)}
     assert {*OPTIONS} == shared - {"architecture", "vocab_size", "channels"}
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", LAYERS)
-def test_padding_on_the_left_does_not_leak(name, causal):
-    layer, x = layer_of(name, causal), tokens(9)
-    pad_mask = torch.arange(9).expand(2, 9) < 3
-    torch.testing.assert_close(layer(x, pad_mask)[:, 3:], layer(x[:, 3:]))
 
 
 @pytest.mark.parametrize("causal", [False, True])

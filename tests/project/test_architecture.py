@@ -13,6 +13,8 @@ import pytest
 from conftest import ROOT
 
 from dynconv import cli
+from dynconv.layers import check_mixer
+from dynconv.models.mixers import MIXERS
 
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 RINGS = [
@@ -117,6 +119,25 @@ def test_every_path_in_a_comment_or_docstring_exists():
     assert not missing
 
 
+def test_every_name_in_a_docstring_exists():
+    """Names as `path_inside` or `ops.talk`: somewhere in the code or the strings of the package."""
+    known, named = {"tensor_split"}, set()  # PyTorch's
+    for file in (ROOT / "dynconv").rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        expressions = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        with tokenize.open(file) as lines:
+            tokens = tokenize.generate_tokens(lines.readline)
+            known |= {token.string for token in tokens if token.type == tokenize.NAME}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                if id(node) in expressions:
+                    names = re.findall(r"`([A-Za-z_][\w.]*)(?:\(\))?`", node.value)
+                    named |= {(name, file.name) for name in names}
+                else:
+                    known |= set(re.findall(r"\w+", node.value))
+    assert not {(name, file) for name, file in named if name.split(".")[-1] not in known}
+
+
 def prose(file: Path) -> str:
     """Return the comments and docstrings of a Python file."""
     with tokenize.open(file) as lines:
@@ -131,6 +152,16 @@ def prose(file: Path) -> str:
 @pytest.mark.parametrize("name", ["errors", "files", "machine", "paths", "table"])
 def test_what_all_rings_use_imports_no_ring(name):
     assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
+
+
+def test_the_check_of_the_how_to_passes_for_its_mixer():
+    names = {"__name__": "shift"}
+    exec(TEXT.split("```python\n")[1].split("```")[0], names)
+    try:
+        check = re.search(r"^5\. `dynconv\.layers\.(check_mixer\(.+?\))`", TEXT, re.MULTILINE)[1]
+        eval(check, {"check_mixer": check_mixer, **names})
+    finally:
+        del MIXERS["shift"]
 
 
 def test_the_mixer_of_the_how_to_trains(yaml, tmp_path):
