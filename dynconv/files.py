@@ -2,7 +2,7 @@
 
 Nothing that a user wrote is deleted or overwritten: dynconv replaces and deletes files only in
 directories that were new or empty when it marked them (`claim`). No link there can redirect a write
-to another place (`inside`), and unfinished files have their own folder (`scratch_folder`).
+to another place (`path_inside`), and unfinished files have their own folder (`scratch_folder`).
 """
 
 import errno

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from dynconv.errors import UserError, nearest, quoted
 from dynconv.paths import data_dir
+from dynconv.text.manifest import read_manifest
 
 OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open}
 
@@ -93,8 +94,6 @@ def corpus_dir(corpus: str) -> Path:
 
     Raises NotPrepared for a corpus of the manifest that is not prepared yet, else UserError.
     """
-    from dynconv.text.manifest import read_manifest  # which imports this module
-
     shipped = {file.parent.name: file.parent for file in sorted(data_dir().glob("*/train.*.xz"))}
     if corpus in shipped:
         return shipped[corpus]

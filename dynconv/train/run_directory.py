@@ -107,7 +107,9 @@ def read_recipe(run: Path) -> Recipe:
     try:
         return load_recipe(run / RECIPE)
     except UserError as error:
-        raise UserError(f"{error}; if another version made this run, name another --run") from None
+        raise UserError(
+            f"{error}; if another version made this run, or a program that adds mixers, use that"
+        ) from None
 
 
 def check_same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:

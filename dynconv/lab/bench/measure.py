@@ -128,7 +128,7 @@ def ratios(above: list[float], below: list[float]) -> list[float]:
 
 
 def spread(name: str, values: list[float]) -> dict:
-    """Return the median under `name`, and the minimum and maximum under `name_range`."""
+    """Return the median under `name`, and the minimum and maximum under "NAME_range"."""
     if not values:
         return {name: None, f"{name}_range": None}
     return {name: median(values), f"{name}_range": [min(values), max(values)]}
