@@ -3,7 +3,7 @@
 A file that dynconv reads back has a dataclass or TypedDict of its own: `validate_json` checks it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -106,31 +106,39 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
     """Return the most specific of pydantic's errors as `section.key value must be ...`."""
     errors = error.errors()
     problem = max(errors, key=lambda each: (each["type"] == "value_error", len(each["loc"])))
-    keys, known = [section] if section else [], []
-    for depth, part in enumerate(problem["loc"]):
-        origin, parts = get_origin(schema), get_args(schema)
-        if types := field_types(schema):
-            known = list(types)
-            part = known[part] if isinstance(part, int) else part  # a positional argument
-            schema = types.get(part)
-        elif origin is dict:
-            schema = parts[1]
-        elif origin in (list, tuple):
-            schema = parts[part] if origin is tuple and parts[-1] is not Ellipsis else parts[0]
-        else:  # what follows names the types that were tried; the shortest has the whole value
-            tried = [e for e in errors if e["loc"][:depth] == problem["loc"][:depth]]
-            given = min(tried, key=lambda each: len(each["loc"]))["input"]
-            break
-        keys.append(shorten(str(part)))
-    else:
-        given = problem["input"]
-    key, reason = ".".join(keys), problem["type"]
+    loc, reason = problem["loc"], problem["type"]
+    keys, wrong = locate(schema, loc)
+    key = ".".join([section, *keys] if section else keys)
     if reason == "unexpected_keyword_argument":
-        return f"unknown key {key}; {nearest(keys[-1], known, 'there are')}"
-    if reason == "value_error" or (reason == "missing" and isinstance(problem["loc"][-1], str)):
+        _, around = locate(schema, loc[:-1])
+        return f"unknown key {key}; {nearest(keys[-1], field_types(around), 'there are')}"
+    if reason == "value_error" or (reason == "missing" and isinstance(loc[-1], str)):
         message = shorten(problem["msg"].removeprefix("Value error, "), 400)
         return f"{key}: {message}" if key else message
-    return f"{key} {quoted(given)} must be {allowed_values(schema)}".lstrip()
+    tried = [each for each in errors if each["loc"][: len(keys)] == loc[: len(keys)]]
+    given = min(tried, key=lambda each: len(each["loc"]))["input"]  # the shortest has all of it
+    return f"{key} {quoted(given)} must be {allowed_values(wrong)}".lstrip()
+
+
+def locate(schema: Any, loc: Sequence[int | str]) -> tuple[list[str], Any]:
+    """Return the keys that lead to a place in a value, and the type there.
+
+    They end at a union: what follows in `loc` names the types that pydantic tried.
+    """
+    if not loc:
+        return [], schema
+    part, origin, parts = loc[0], get_origin(schema), get_args(schema)
+    if types := field_types(schema):
+        part = list(types)[part] if isinstance(part, int) else part  # a positional argument
+        inner = types.get(part)
+    elif origin is dict:
+        inner = parts[1]
+    elif origin in (list, tuple):
+        inner = parts[int(part)] if origin is tuple and parts[-1] is not Ellipsis else parts[0]
+    else:
+        return [], schema
+    keys, found = locate(inner, loc[1:])
+    return [shorten(str(part)), *keys], found
 
 
 def allowed_values(schema: Any) -> str:

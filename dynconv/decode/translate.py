@@ -39,7 +39,7 @@ def translate(
     from tqdm import tqdm
 
     sources = vocabularies.source.encode(list(lines))
-    words = config.replace_unknown and source_words(model, vocabularies, lines, sources)
+    words = source_words(model, vocabularies, lines, sources) if config.replace_unknown else None
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
     limit, key = max_source_length(model, config, max_source)
     sources = truncate(sources, limit, key)
@@ -69,15 +69,18 @@ def translate(
             if not all(hypotheses):
                 raise UserError(DIVERGED)
             outputs = [best.tokens for best, *_ in hypotheses]
-            if words:
+            if words is None:
+                texts = [vocabularies.target.decode(ids) for ids in outputs]
+            else:
                 attention = source_attention(cast(ConvS2S, model), source, pad_mask, outputs)
-            for row, (i, ids) in enumerate(zip(chosen, outputs, strict=True)):
-                if words:
-                    target, known = vocabularies.target.words(ids), words[i][: len(sources[i])]
-                    target = replace_unknown(target, known, attention[row], dictionary)
-                    results[i] = " ".join(target)
-                else:
-                    results[i] = vocabularies.target.decode(ids)
+                targets = map(vocabularies.target.words, outputs)
+                known = [words[i][: len(sources[i])] for i in chosen]
+                texts = [
+                    " ".join(replace_unknown(*row, dictionary))
+                    for row in zip(targets, known, attention, strict=True)
+                ]
+            for i, text in zip(chosen, texts, strict=True):
+                results[i] = text
             bar.update(len(chosen))
     return results
 

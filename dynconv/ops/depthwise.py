@@ -6,6 +6,8 @@ This is equation (4.2) of the book. The paper counts j from 1 and indexes x at
 i + j - ceil((k + 1) / 2). For odd k this is our t + j - k // 2, the centred window.
 """
 
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -47,9 +49,9 @@ def depthwise_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return F.conv1d(padded, weight.unsqueeze(1), groups=C).transpose(1, 2)  # (B, T, C)
 
 
-def channels_last_out(weight: Tensor, x: Tensor, K: int, pad_left: int) -> Tensor:
+def channels_last_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     """Convolve x as a one-row image in channels-last order, which needs no copy of (B, T, C)."""
-    pad = max(pad_left, K - 1 - pad_left)
+    pad = max(pad_left, weight.shape[1] - 1 - pad_left)
     image, filters = x.transpose(1, 2).unsqueeze(2), weight[:, None, None]  # (B, C, 1, T)
     out = F.conv2d(image, filters, padding=(0, pad), groups=x.shape[2]).squeeze(2)
     return out.narrow(2, pad - pad_left, x.shape[1]).transpose(1, 2)  # (B, T, C)
@@ -67,15 +69,15 @@ def channels_last_weight_grad(g: Tensor, x: Tensor, K: int, pad_left: int) -> Te
     return grad.to(g.dtype)
 
 
-def channels_last_x_grad(g: Tensor, weight: Tensor, K: int, pad_left: int) -> Tensor:
+def channels_last_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Convolve g with the reversed kernels."""
-    return channels_last_out(weight.flip(1), g, K, K - 1 - pad_left)
+    return channels_last_out(weight.flip(1), g, weight.shape[1] - 1 - pad_left)
 
 
 def depthwise_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Convolve in the memory order of x; saves only x and weight for the backward pass."""
-    maps = (channels_last_out, channels_last_weight_grad, channels_last_x_grad)
-    return differentiable(maps, weight, x, weight.shape[1], pad_left)
+    weight_grad = partial(channels_last_weight_grad, K=weight.shape[1])
+    return differentiable(channels_last_out, weight_grad, channels_last_x_grad, weight, x, pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {

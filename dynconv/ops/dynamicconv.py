@@ -6,6 +6,7 @@ This is equation (11.3) of the book. Neighbouring channels share a kernel: head(
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -83,8 +84,9 @@ def taps(T: int, K: int, pad_left: int) -> Iterator[tuple[int, slice, slice]]:
             yield j, t, slice(t.start + ahead, t.stop + ahead)
 
 
-def taps_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+def taps_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     """Compute out[t] += weight[t, j] x[s] for each tap j, with s = t + j - pad_left."""
+    H, K = weight.shape[2:]
     out = x.new_zeros(x.shape)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (out, x))  # (B, T, H, R)
     for j, t, s in taps(x.shape[1], K, pad_left):
@@ -104,8 +106,9 @@ def taps_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Ten
     return grad
 
 
-def taps_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+def taps_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Compute grad[s] += weight[t, j] g[t] for each tap j."""
+    H, K = weight.shape[2:]
     grad = g.new_zeros(g.shape)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, grad))  # (B, T, H, R)
     for j, t, s in taps(g.shape[1], K, pad_left):
@@ -115,8 +118,9 @@ def taps_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Ten
 
 def dynamic_conv_taps(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Add K shifted copies in place; saves only x and weight for the backward pass."""
-    maps = (taps_out, taps_weight_grad, taps_x_grad)
-    return differentiable(maps, weight, x, *weight.shape[2:], pad_left)
+    H, K = weight.shape[2:]
+    weight_grad = partial(taps_weight_grad, H=H, K=K)
+    return differentiable(taps_out, weight_grad, taps_x_grad, weight, x, pad_left)
 
 
 def bands(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, Tensor]]:
@@ -130,9 +134,9 @@ def bands(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, Tensor]
         yield t, s, band[:, :, : rows.shape[2], columns]
 
 
-def blocked_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+def blocked_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     """Return the product of the band and x."""
-    out = x.new_empty(x.shape)
+    H, out = weight.shape[2], x.new_empty(x.shape)
     rows, tokens = split_heads(out, H), split_heads(x, H)
     for t, s, band in bands(weight, pad_left):
         rows[:, :, t] = band @ tokens[:, :, s]
@@ -152,9 +156,9 @@ def blocked_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> 
     return grad
 
 
-def blocked_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+def blocked_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Return band^T g, summed where the windows of two blocks overlap."""
-    grad = g.new_zeros(g.shape)
+    H, grad = weight.shape[2], g.new_zeros(g.shape)
     rows, tokens = split_heads(g, H), split_heads(grad, H)
     for t, s, band in bands(weight, pad_left):
         tokens[:, :, s] += band.mT @ rows[:, :, t]
@@ -166,8 +170,9 @@ def dynamic_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 
     Saves only x and weight: the backward pass builds the blocks again.
     """
-    maps = (blocked_out, blocked_weight_grad, blocked_x_grad)
-    return differentiable(maps, weight, x, *weight.shape[2:], pad_left)
+    H, K = weight.shape[2:]
+    weight_grad = partial(blocked_weight_grad, H=H, K=K)
+    return differentiable(blocked_out, weight_grad, blocked_x_grad, weight, x, pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {

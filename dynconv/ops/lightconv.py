@@ -6,6 +6,7 @@ This is equation (6.1) of the book. Neighbouring channels share a kernel: head(c
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -64,9 +65,9 @@ def light_conv_conv1d(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return depthwise_conv_conv1d(x, kernel_of_channel(weight, x.shape[2]), pad_left)
 
 
-def light_out(weight: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+def light_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     """Return the convolution (B, T, C) of x with each head's kernel (H, K)."""
-    return channels_last_out(kernel_of_channel(weight, x.shape[2]), x, K, pad_left)
+    return channels_last_out(kernel_of_channel(weight, x.shape[2]), x, pad_left)
 
 
 def light_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
@@ -82,15 +83,16 @@ def light_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Te
     return diagonals(band, K).sum(1).to(g.dtype)  # (H, K)
 
 
-def light_x_grad(g: Tensor, weight: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+def light_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Return the gradient (B, T, C) of x: g convolved with the reversed kernels."""
-    return channels_last_x_grad(g, kernel_of_channel(weight, g.shape[2]), K, pad_left)
+    return channels_last_x_grad(g, kernel_of_channel(weight, g.shape[2]), pad_left)
 
 
 def light_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Convolve in the memory order of x; see `depthwise_conv_channels_last`."""
-    maps = (light_out, light_weight_grad, light_x_grad)
-    return differentiable(maps, weight, x, *weight.shape, pad_left)
+    H, K = weight.shape
+    weight_grad = partial(light_weight_grad, H=H, K=K)
+    return differentiable(light_out, weight_grad, light_x_grad, weight, x, pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {

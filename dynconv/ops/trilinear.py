@@ -12,38 +12,41 @@ class Trilinear(torch.autograd.Function):
         sum over t, j of g[t] * weight[t, j] * x[t + j - pad_left]
 
     The sum is linear in g, in weight and in x. Its derivative with respect to g is the convolution,
-    and its derivatives with respect to weight and x are the gradients. Each of these three maps is
+    and its derivatives with respect to weight and x are the gradients. Each of these three is
     therefore differentiated by the other two, to any order. `dynconv.kernels.schema` says
     the same for the compiled kernels.
     """
 
     @staticmethod
-    def forward(ctx, maps, sizes, index, *tensors):
-        """Return the derivative by tensors[index], which is None; `tensors` are g, weight and x."""
-        ctx.maps, ctx.sizes, ctx.index = maps, sizes, index
+    def forward(ctx, derivatives, pad_left, wanted, *tensors):
+        """Return the derivative by tensors[wanted], which is None, of g, weight and x."""
+        ctx.derivatives, ctx.pad_left, ctx.wanted = derivatives, pad_left, wanted
         ctx.save_for_backward(*tensors)
-        operands = [tensor for tensor in tensors if tensor is not None]
+        a, b = (tensor for tensor in tensors if tensor is not None)
         # Under autocast, forward and backward would compute in different dtypes.
-        with torch.autocast(operands[0].device.type, enabled=False):
-            return maps[index](*operands, *sizes)
+        with torch.autocast(a.device.type, enabled=False):
+            return derivatives[wanted](a, b, pad_left)
 
     @staticmethod
     def backward(ctx, cotangent):
         tensors = list(ctx.saved_tensors)
-        tensors[ctx.index] = cotangent
+        tensors[ctx.wanted] = cotangent
         grads = [None, None, None]
         for i in range(3):
             if ctx.needs_input_grad[3 + i]:
                 others = [None if k == i else tensor for k, tensor in enumerate(tensors)]
-                grads[i] = Trilinear.apply(ctx.maps, ctx.sizes, i, *others)
+                grads[i] = Trilinear.apply(ctx.derivatives, ctx.pad_left, i, *others)
         return None, None, None, *grads
 
 
-def differentiable(
-    maps: tuple[Callable[..., Tensor], ...], weight: Tensor, x: Tensor, *sizes: int
-) -> Tensor:
-    """Return maps[0](weight, x, *sizes), differentiated by the other two maps.
+Bilinear = Callable[[Tensor, Tensor, int], Tensor]
 
-    maps    out(weight, x, *sizes), weight_grad(g, x, *sizes), x_grad(g, weight, *sizes)
+
+def differentiable(
+    out: Bilinear, weight_grad: Bilinear, x_grad: Bilinear, weight: Tensor, x: Tensor, pad_left: int
+) -> Tensor:
+    """Return out(weight, x, pad_left), a convolution that the other two functions differentiate.
+
+    weight_grad(g, x, pad_left) and x_grad(g, weight, pad_left) return the gradients of its inputs.
     """
-    return Trilinear.apply(maps, sizes, 0, None, weight, x)
+    return Trilinear.apply((out, weight_grad, x_grad), pad_left, 0, None, weight, x)

@@ -1,7 +1,9 @@
 """ROUGE by the rouge-score library, and the lead baseline."""
 
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
+from typing import Any
 
 from dynconv.errors import UserError
 from dynconv.score.base import Score, check_pairs
@@ -46,25 +48,11 @@ def rouge(
 
     tokenizer = DefaultTokenizer(use_stemmer=stem)
     scorer = RougeScorer(list(KINDS), tokenizer=tokenizer)
-
-    def read(text: str) -> str:
-        text = text.encode()[:limit].decode(errors="ignore")
-        return text.replace(sentence_end, "\n")
-
-    def score(hypothesis: str, references: Sequence[str]) -> list[float]:
-        """Return the three values of one line."""
-        results = [scorer.score(reference, hypothesis) for reference in references]
-        words = [len(tokenizer.tokenize(reference)) for reference in references]
-        values = []
-        for kind in KINDS:
-            sizes = [max(n - 1, 0) if kind == "rouge2" else n for n in words]
-            hits = sum(r[kind].recall * n for r, n in zip(results, sizes, strict=True))
-            R = hits / max(sum(sizes), 1)
-            P = sum(r[kind].precision for r in results) / len(results)
-            values.append(R if recall else 2 * P * R / max(P + R, 1e-9))
-        return values
-
-    lines = [score(read(h), [*map(read, rs)]) for h, rs in zip(hypotheses, several, strict=True)]
+    read = partial(first_bytes, limit=limit, sentence_end=sentence_end)
+    lines = [
+        line_values(scorer, tokenizer, read(h), [read(r) for r in rs], recall)
+        for h, rs in zip(hypotheses, several, strict=True)
+    ]
     counts = {len(rs) for rs in several}
     signature = "|".join(
         [
@@ -77,6 +65,27 @@ def rouge(
     )
     means = [100 * sum(values) / len(lines) for values in zip(*lines, strict=True)]
     return [Score(name, m, signature) for name, m in zip(KINDS.values(), means, strict=True)]
+
+
+def first_bytes(text: str, limit: int | None, sentence_end: str) -> str:
+    """Return the first `limit` bytes of a text, with its sentences in lines of their own."""
+    return text.encode()[:limit].decode(errors="ignore").replace(sentence_end, "\n")
+
+
+def line_values(
+    scorer: Any, tokenizer: Any, hypothesis: str, references: Sequence[str], recall: bool
+) -> list[float]:
+    """Return recall or F-score of each kind for one line, 0 to 1, over all its references."""
+    results = [scorer.score(reference, hypothesis) for reference in references]
+    words = [len(tokenizer.tokenize(reference)) for reference in references]
+    values = []
+    for kind in KINDS:
+        sizes = [max(n - 1, 0) if kind == "rouge2" else n for n in words]
+        hits = sum(r[kind].recall * n for r, n in zip(results, sizes, strict=True))
+        R = hits / max(sum(sizes), 1)
+        P = sum(r[kind].precision for r in results) / len(results)
+        values.append(R if recall else 2 * P * R / max(P + R, 1e-9))
+    return values
 
 
 def lead(lines: Sequence[str], words: int) -> list[str]:
