@@ -7,7 +7,7 @@ from dynconv.errors import UserError
 from dynconv.files import replace_bytes
 
 # Chosen so that all pairs stay apart for normal, red-blind and green-blind sight, and so that the
-# seven differ in lightness, which is all that a grey print keeps.
+# first seven differ in lightness, which is all that a grey print keeps.
 COLORS = {
     "attention": "#5f5f5f",  # grey
     "depthwise": "#3e80e3",  # blue
@@ -16,6 +16,10 @@ COLORS = {
     "average": "#4e2700",  # brown
     "talk": "#852a88",  # purple
     "error": "#e4020b",  # red
+    "dense": "#2015f6",  # dark blue
+    "ssm": "#8fc479",  # green
+    "retention": "#45cdfc",  # sky blue
+    "selective": "#000000",  # black
 }
 
 

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from dynconv import ops
 from dynconv.errors import UserError
+from dynconv.models.mixers import MIXERS
 from dynconv.teach import book, draw_mixing, mixing_matrix, same, show, style
 from dynconv.teach import lessons as runner
 from dynconv.teach.checkout import run_tool
@@ -41,9 +42,9 @@ def test_drawn_mixing_matrix_prints_what_is_not_zero():
     assert axes.images[0].get_clim() == (0, 1)
 
 
-def test_style_names_a_colour_for_every_role():
-    roles = {"attention", "depthwise", "light", "dynamic", "average", "talk", "error"}
-    assert set(style.COLORS) == roles
+def test_style_names_a_colour_for_every_mixer_and_for_errors():
+    assert set(style.COLORS) == {*MIXERS, "error"}
+    assert len(set(style.COLORS.values())) == len(style.COLORS)
 
 
 def test_same_accepts_equal_functions(capsys):
