@@ -103,7 +103,7 @@ def native_kernels() -> str:
         )
     compiler = native.find_compiler()
     notes = [native.substitution(compiler)]
-    if not native.library(torch.float32).threaded():
+    if not native.load_library(torch.float32).threaded():
         notes.append("This compiler's OpenMP does not fit PyTorch's, so they run on one thread")
     return (
         "On a CPU, in float32, float64 and bfloat16, it chooses the C kernels (native), because "

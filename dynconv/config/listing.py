@@ -40,7 +40,7 @@ def list_recipes() -> str:
         group = corpus + (LAPTOP if corpus == recipe.data.corpus else "")
         groups.setdefault(group, []).extend(table_rows(name, recipe))
     blocks = sorted(groups.items(), key=lambda block: (block[0].endswith(LAPTOP), block[0]))
-    return "\n\n".join(f"{name}\n{table(rows)}" for name, rows in blocks)
+    return "\n\n".join(f"{name}\n{recipe_table(rows)}" for name, rows in blocks)
 
 
 def list_experiments() -> str:
@@ -49,7 +49,7 @@ def list_experiments() -> str:
     for name, experiment in load_experiments().items():
         where = ", at full size" if experiment.base and experiment.laptop is None else ""
         rows.append((name, f"{len(experiment.rows):2} rows", experiment.source + where))
-    return table(rows)
+    return recipe_table(rows)
 
 
 def table_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
@@ -68,7 +68,7 @@ def read_comment(path: Path) -> str:
     return " ".join(" ".join(line.removeprefix("#") for line in text[:end]).split())
 
 
-def table(rows: list[tuple[str, ...]]) -> str:
+def recipe_table(rows: list[tuple[str, ...]]) -> str:
     """Align columns; drop empty ones, and shorten the last to fit WIDTH."""
     *columns, last = zip(*rows, strict=True)
     starts = align(zip(*filter(any, columns), [""] * len(rows), strict=True))

@@ -29,7 +29,7 @@ from dynconv.models import build
 from dynconv.tasks import task_of
 from dynconv.text import PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.corpus import NotPrepared, corpus_dir
-from dynconv.train.data import Place, pools_of, stream
+from dynconv.train.data import Place, iter_batches, pools_of
 from dynconv.train.setup import check_text, prepare_corpus
 from dynconv.train.update import TokenLoss
 
@@ -137,7 +137,7 @@ def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
     check_text(corpus, recipe)
     config, batches = recipe.train, []
     text = task_of(recipe).training_examples(corpus)
-    for pairs, before, _ in stream(text, recipe.data.max_length, config, Place()):
+    for pairs, before, _ in iter_batches(text, recipe.data.max_length, config, Place()):
         if before >= Place(epoch=0, pool=1):
             break
         batches.append(pairs)

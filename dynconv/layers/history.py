@@ -42,10 +42,10 @@ def fold(
 
 
 class Slots:
-    """Fills a buffer (slots, rows, C), which several histories may share, slot by slot."""
+    """Fills a buffer (capacity, rows, C), which several histories may share, slot by slot."""
 
-    def __init__(self, start: Tensor, slots: int):
-        self.data = start.new_empty(slots, *start.shape[1:])
+    def __init__(self, start: Tensor, capacity: int):
+        self.data = start.new_empty(capacity, *start.shape[1:])
         self.data[: len(start)] = start
         self.filled = len(start)
 

@@ -37,7 +37,7 @@ class KernelLaunch(NamedTuple):
             kernel = simulated(self.source, self.name)
             kernel(self.grid, self.block, values, shared_mem=self.shared, order=order)
             return
-        kernel = compiled(self.source, self.name)
+        kernel = compile_kernel(self.source, self.name)
         stream = Stream(torch.cuda.current_stream().cuda_stream)
         with build.cupy().cuda.Stream.from_external(stream):
             kernel(self.grid, self.block, values, shared_mem=self.shared)
@@ -67,7 +67,7 @@ def simulated(source: str, name: str) -> simulate.Function:
 
 
 @cache
-def compiled(source: str, name: str):
+def compile_kernel(source: str, name: str):
     """Return the kernel, compiled for the current GPU."""
     code, options = build.code(HEADER) + source, ("-std=c++17",)
     module = build.cupy().RawModule(code=code, options=options, name_expressions=[name])

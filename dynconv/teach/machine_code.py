@@ -86,7 +86,9 @@ def digest(source: str) -> str:
 def measure(lesson: str, kernel: str) -> dict[str, object]:
     """Compile a kernel for sm_90, and return its entry of the record."""
     source = source_of(lesson, kernel)
-    compiled = nvrtc.resources(build.code(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90")
+    compiled = nvrtc.compile_program(
+        build.code(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
+    )
     section = nvdisasm.disassemble(compiled)[kernel]
     loop = nvdisasm.main_loop(section)
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit

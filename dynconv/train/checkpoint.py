@@ -124,13 +124,13 @@ class Checkpoint(NamedTuple):
         return self.path.parent.parent
 
     @property
-    def original(self) -> bool:
+    def has_own_name(self) -> bool:
         """Whether it has the name that training gave it, unlike a copy that a user made."""
         name = self.path.name
         return name == "average" or name.isdecimal() and int(name) == self.meta["update"]
 
     @property
-    def foreign(self) -> bool:
+    def has_foreign_files(self) -> bool:
         """Whether it contains files that training did not put there."""
         ours = {"meta.json", "model.safetensors", "state.pt"}
         names = set(os.listdir(self.path)) - ours
@@ -217,7 +217,7 @@ class Checkpoints:
         for path in self.paths:
             with suppress(UserError):
                 checkpoints.append(Checkpoint.open(path))
-        checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.original]
+        checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.has_own_name]
         return sorted(checkpoints, key=lambda c: (c.meta["update"], c.path.name))
 
     @property
@@ -284,7 +284,7 @@ class Checkpoints:
         numbered = [each for each in self.readable if each.path != self.average]
         with self.scratch() as scratch:
             for checkpoint in numbered:
-                if checkpoint.path not in kept_paths and not checkpoint.foreign:
+                if checkpoint.path not in kept_paths and not checkpoint.has_foreign_files:
                     os.replace(checkpoint.path, scratch / checkpoint.path.name)
 
     def has_average(self, updates: int) -> bool:
@@ -295,7 +295,7 @@ class Checkpoints:
     def discard_average(self) -> None:
         """Delete the average of a run that was shorter, unless a user has added files to it."""
         with suppress(UserError), self.scratch() as scratch:
-            if not Checkpoint.open(self.average).foreign:
+            if not Checkpoint.open(self.average).has_foreign_files:
                 os.replace(self.average, scratch / self.average.name)
 
     def find_intact(self) -> Checkpoint | None:
@@ -309,7 +309,7 @@ class Checkpoints:
         for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
             try:
                 checkpoint = Checkpoint.open(path)
-                if not checkpoint.original:
+                if not checkpoint.has_own_name:
                     continue
                 checkpoint.read_weights()
                 checkpoint.read_state()

@@ -52,7 +52,7 @@ def iter_updates(
     `config.accumulate` batches per update. So N ranks compute the same updates as one rank with N
     times `accumulate`. Dropout masks are seeded per batch for the same reason.
     """
-    batches = stream(examples, max_length, config, place)
+    batches = iter_batches(examples, max_length, config, place)
     while True:
         update = list(islice(batches, config.accumulate * ranks.size))
         own = [(chosen, before) for chosen, before, _ in update[ranks.rank :: ranks.size]]
@@ -69,7 +69,7 @@ def _seed(seed: int, place: Place) -> int:
     return int(np.random.SeedSequence((seed, *place)).generate_state(1)[0])
 
 
-def stream(
+def iter_batches(
     examples: Examples, max_length: int, config: TrainConfig, place: Place
 ) -> Iterator[tuple[np.ndarray, Place, Place]]:
     """Yield (indices of the pairs in a batch, place before it, place after it), forever.
@@ -123,7 +123,7 @@ def prefetch(items: Iterator[T], depth: int = 2) -> Iterator[T]:
             waiting.append(worker.submit(next, items))
 
 
-def in_order(text: Examples, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
+def iter_in_order(text: Examples, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
     """Yield (indices, batch) over a text once; the budget is at least its longest item."""
     lengths = text.lengths(range(len(text)))
     for chosen in batch_by_length(lengths, max(budget, int(lengths.max()))):

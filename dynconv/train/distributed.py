@@ -85,7 +85,7 @@ class Ranks:
             dist.all_reduce(sums, group=self.update_group)
         return sums.tolist()
 
-    def agree(self, value: T, difference: Callable[[T, T], str]) -> None:
+    def require_agreement(self, value: T, difference: Callable[[T, T], str]) -> None:
         """Raise UserError on every rank if the value of any rank differs from that of rank 0.
 
         `difference` describes how its second argument differs from the first.
@@ -123,7 +123,9 @@ def join_processes(timeout: float) -> Iterator[Ranks]:
             "gloo", store=store, rank=rank, world_size=size, timeout=LONG_TIMEOUT
         )
         ranks = Ranks(rank, size, local, device)
-        ranks.agree(device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}")
+        ranks.require_agreement(
+            device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}"
+        )
         yield replace(ranks, update_group=make_update_group(device, timeout))
     except Exception as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun sends it; report the error first

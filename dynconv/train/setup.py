@@ -54,7 +54,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     Raises UserError if the directory contains the run of another recipe or the text has changed;
     also, on every rank, if the recipe or the text of any rank differs from that of rank 0.
     """
-    ranks.agree(recipe, lambda ours, theirs: "; ".join(differences(theirs, ours, ())))
+    ranks.require_agreement(recipe, lambda ours, theirs: "; ".join(differences(theirs, ours, ())))
     if recipe.decode.dictionary:  # report a mistake in it before training, not after
         read_dictionary(Path(recipe.decode.dictionary))
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
@@ -133,7 +133,7 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
             "give a --run on a file system that all machines share"
         )
     corpus = open_prepared(prepared_dir(run, recipe), verify=ranks.local == 0)
-    ranks.agree(
+    ranks.require_agreement(
         corpus.files,
         lambda ours, theirs: (
             f"the text in {corpus.directory} has another "

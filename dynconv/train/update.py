@@ -82,7 +82,7 @@ def make_update(
         log.event("skip", session.progress.updates + 1, scale=scaler.get_scale())
         session.skipped += not overflow(loss, scaler)
         if session.skipped > config.skip:
-            stop_with_text(session, data, losses, loss, norm)
+            raise_not_finite(session, data, losses, loss, norm)
     scaler.update()
     log.watch.lap("optimizer")
     if not finite:
@@ -138,7 +138,7 @@ class NotFiniteError(UserError):
     """Reports that training diverged: a loss or a gradient is not finite."""
 
 
-def stop_with_text(
+def raise_not_finite(
     session: Session, data: UpdateBatches, losses: list[Tensor], loss: float, norm: float
 ) -> None:
     """Write this rank's share of a bad update as text; raise NotFiniteError."""

@@ -3,7 +3,7 @@
 import torch
 
 from dynconv.tasks import Validation
-from dynconv.train.data import in_order
+from dynconv.train.data import iter_in_order
 from dynconv.train.session import Session
 from dynconv.train.update import TokenLoss
 
@@ -19,7 +19,7 @@ def validate(session: Session) -> Validation:
     loss_of = TokenLoss(model, task)
     own = []  # (indices, loss, tokens, outputs) of each batch
     budget = session.recipe.train.batch_tokens
-    for number, (chosen, batch) in enumerate(in_order(valid.examples, budget)):
+    for number, (chosen, batch) in enumerate(iter_in_order(valid.examples, budget)):
         if number % ranks.size == ranks.rank:
             batch = batch.to(ranks.device)
             outputs = task.outputs(model, batch)

@@ -174,7 +174,7 @@ class TestWithACompiler:
         monkeypatch.setattr(native, "SOURCES", sources)
         machine(quick(tmp_path))
         assert native.why_unavailable() is None
-        assert not native.library(torch.float32).threaded()
+        assert not native.load_library(torch.float32).threaded()
         torch.testing.assert_close(
             ops.cumulative_mean(X, impl="native"), ops.cumulative_mean(X, impl="loop")
         )
@@ -219,7 +219,7 @@ class TestWithACompiler:
         def look(dtype=torch.float32):
             forget()
             with pytest.raises(native.NoKernels, match="only its name"):
-                native.library(dtype)
+                native.load_library(dtype)
             return len(names)
 
         monkeypatch.setattr(native, "build", build)

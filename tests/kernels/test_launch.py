@@ -77,7 +77,7 @@ def names_of(dtype: torch.dtype, R: int, architecture: int) -> dict[str, set[str
 def test_every_kernel_compiles_without_a_warning(dtype, R, architecture):
     """And without spilling registers."""
     for source, names in names_of(dtype, R, int(architecture.removeprefix("sm_"))).items():
-        compiled = nvrtc.resources(build.code(source), sorted(names), architecture)
+        compiled = nvrtc.compile_program(build.code(source), sorted(names), architecture)
         assert compiled.warnings == []
         for name, used in compiled.kernels.items():
             # A few values that are needed once per tile may be spilled.
@@ -179,7 +179,7 @@ def test_no_loop_over_taps_grows(source):
     kernels = ledger.read("kernels-plan")["numbers"]["kernels"]
     ceilings = predict.instruction_counts([row for row in kernels if row["source"] == source])
     assert len(ceilings) >= 4
-    loops = nvdisasm.main_loops(nvrtc.resources(build.code(source), list(ceilings), "sm_90"))
+    loops = nvdisasm.main_loops(nvrtc.compile_program(build.code(source), list(ceilings), "sm_90"))
     for name, (most, around) in ceilings.items():
         loop = loops[name]
         tiles = int(name.split(", ")[2]) if "conv_band<" in name else 1
@@ -205,7 +205,9 @@ def test_plans_have_the_sizes_of_the_headers():
     sizes = np.zeros(6, np.int32)
     kernel = simulate.Module(text, ["read"]).get_function("read")
     kernel((1,), (1,), [np.uint64(sizes.ctypes.data)])
-    quads = [launches.quad(contiguous_array((1, 1, 1), dtype)) for dtype in (HALF, F64)]
+    quads = [
+        launches.elements_per_load(contiguous_array((1, 1, 1), dtype)) for dtype in (HALF, F64)
+    ]
     band = launches.Bands(contiguous_array((1, 10, 64), HALF), 8, 31, 64, HALF).size[2]
     known = [launches.TILE, launches.VECTOR_BYTES, *quads, launches.BAND, band]
     assert sizes.tolist() == known
@@ -244,7 +246,7 @@ class Gpu:
                 compiler=SimpleNamespace(CompileException=self.CompileException),
             ),
         )
-        build.compiled.cache_clear()
+        build.compile_for_gpu.cache_clear()
         for module in (build, call):
             monkeypatch.setattr(module, "cupy", lambda: self.cupy)
         current = SimpleNamespace(cuda_stream=77)
@@ -273,7 +275,7 @@ def fresh_lookups():
 @pytest.fixture
 def gpu(monkeypatch):
     yield Gpu(monkeypatch)
-    build.compiled.cache_clear()
+    build.compile_for_gpu.cache_clear()
 
 
 class OnGpu(torch.Tensor):

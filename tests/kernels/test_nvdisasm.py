@@ -42,7 +42,7 @@ def test_the_loops_of_a_listing():
 @pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))
 @pytest.mark.skipif(bool(nvdisasm.why_unavailable()), reason=str(nvdisasm.why_unavailable()))
 def test_the_loop_with_the_most_multiply_adds():
-    compiled = nvrtc.resources(LOOPS, ["loops", "straight"], "sm_90")
+    compiled = nvrtc.compile_program(LOOPS, ["loops", "straight"], "sm_90")
     found = nvdisasm.main_loops(compiled)
     assert found["loops"].multiply_adds == 2 and 6 <= found["loops"].instructions < 30
     assert found.get("straight", Loop([])).multiply_adds == 0  # it ends in a jump to itself

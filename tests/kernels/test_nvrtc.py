@@ -57,7 +57,7 @@ def resources():
     """The function, where there is an NVRTC."""
     if reason := nvrtc.why_unavailable():
         pytest.skip(reason)
-    return nvrtc.resources
+    return nvrtc.compile_program
 
 
 def test_templates_and_shared_memory(resources):
@@ -118,13 +118,13 @@ def test_architectures(resources, number):
 )
 def test_what_does_not_compile(resources, code, name, architecture, words):
     """Including what would otherwise have zeros for resources, because it is not in the log."""
-    with pytest.raises(nvrtc.CompileError, match=f"(?s){words}"):
+    with pytest.raises(nvrtc.NvrtcError, match=f"(?s){words}"):
         resources(code, [name], architecture)
 
 
 def test_only_the_first_errors(resources):
     code = "".join(f"__global__ void f{i}(float* x) {{ x[0] = y{i}; }}\n" for i in range(8))
-    with pytest.raises(nvrtc.CompileError) as error:
+    with pytest.raises(nvrtc.NvrtcError) as error:
         resources(code, [])
     lines = str(error.value).splitlines()
     assert lines[4].startswith("kernel.cu(5): error") and lines[5:] == ["and 3 more errors"]
@@ -152,13 +152,13 @@ def test_the_program_is_always_destroyed(resources, code, name, monkeypatch):
     monkeypatch.setattr(nvrtc, "call_nvrtc", lambda *given: (calls.append(given[0]), call(*given)))
     try:
         resources(code, [name])
-    except nvrtc.CompileError:
+    except nvrtc.NvrtcError:
         assert (code, name) != (ONE, "one")
     assert calls[0] == "nvrtcCreateProgram" and calls.count("nvrtcDestroyProgram") == 1
 
 
 def test_return_codes_are_looked_at(resources):
-    with pytest.raises(nvrtc.CompileError, match="nvrtcDestroyProgram: NVRTC_ERROR_INVALID_PROG"):
+    with pytest.raises(nvrtc.NvrtcError, match="nvrtcDestroyProgram: NVRTC_ERROR_INVALID_PROG"):
         nvrtc.call_nvrtc("nvrtcDestroyProgram", ctypes.byref(ctypes.c_void_p()))
 
 
@@ -188,17 +188,19 @@ def test_older_log():
 
 
 def test_missing_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(nvrtc, "library", nvrtc.library.__wrapped__)  # not the one in the cache
+    monkeypatch.setattr(
+        nvrtc, "load_nvrtc", nvrtc.load_nvrtc.__wrapped__
+    )  # not the one in the cache
     monkeypatch.setattr(nvrtc, "find", lambda: ["libnowhere.so"])
     words = r"no NVRTC \(libnowhere.so: .*pip install nvidia-cuda-nvrtc'"
     assert re.match(words, nvrtc.why_unavailable())
     with pytest.raises(nvrtc.NoNvrtc, match=words):
-        nvrtc.resources(ONE, ["one"])
+        nvrtc.compile_program(ONE, ["one"])
 
 
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_missing_on_other_systems(monkeypatch, platform):
-    monkeypatch.setattr(nvrtc, "library", nvrtc.library.__wrapped__)
+    monkeypatch.setattr(nvrtc, "load_nvrtc", nvrtc.load_nvrtc.__wrapped__)
     monkeypatch.setattr(nvrtc.sys, "platform", platform)
     assert nvrtc.why_unavailable() == f"no NVRTC on {platform}: it is looked for on Linux only"
 

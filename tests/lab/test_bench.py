@@ -210,9 +210,11 @@ def test_short_calls_are_repeated_and_long_ones_are_not(monkeypatch):
 def test_memory_is_counted_beyond_the_inputs(capfd):
     x = torch.randn(1000, requires_grad=True)
     with torch.no_grad():
-        assert measure.peak_memory(lambda: x.exp()) == x.nbytes
-        assert measure.peak_memory(lambda: x.exp().exp()) == 2 * x.nbytes
-        assert measure.peak_memory(lambda: x.exp().exp().exp()) == 2 * x.nbytes  # the first is gone
+        assert measure.peak_allocation(lambda: x.exp()) == x.nbytes
+        assert measure.peak_allocation(lambda: x.exp().exp()) == 2 * x.nbytes
+        assert (
+            measure.peak_allocation(lambda: x.exp().exp().exp()) == 2 * x.nbytes
+        )  # the first is gone
     with measure.record_saved_tensors([x]) as kept:
         out = x.view(10, 100) * x.view(10, 100)
     assert kept == {}  # views of an input are the input
@@ -227,7 +229,7 @@ def test_t_by_t_matrices_are_most_of_the_memory(operator, impl, monkeypatch):
     shape = Shape(2, 512, 16, 2)
     *_, one = baselines.iter_implementations(shape, 5, choose_implementations([operator], [impl]))
     square = 4 * shape.B * shape.H * shape.T**2
-    assert measure.peak_memory(one.forward_backward) / square == pytest.approx(
+    assert measure.peak_allocation(one.forward_backward) / square == pytest.approx(
         baselines.MATRICES[impl], rel=0.2
     )
 
@@ -241,7 +243,7 @@ def test_numbers_have_three_digits_in_their_columns():
 def test_a_table_aligns_every_kind_of_value_and_wraps_notes():
     columns = [table.Column(key, 7, lambda row, key=key: row.get(key)) for key in "abc"]
     rows = [{"n": "x", "a": 1234, "b": 0.5, "c": "1/2"}, {"n": "y", "note": "because " * 20}]
-    blank, title, titles, first, second, *notes = table.table(
+    blank, title, titles, first, second, *notes = table.bench_table(
         "A title", lambda row: row["n"], 4, columns, rows
     ).splitlines()
     assert blank == "" and title == "A title" and titles == "          a      b      c"

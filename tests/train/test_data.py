@@ -10,7 +10,7 @@ import torch
 from dynconv.config import TrainConfig
 from dynconv.tasks import task_of
 from dynconv.train import data
-from dynconv.train.data import Place, iter_updates, pools_of, prefetch, stream
+from dynconv.train.data import Place, iter_batches, iter_updates, pools_of, prefetch
 from dynconv.train.distributed import Ranks
 
 CONFIG = TrainConfig(batch_tokens=400)
@@ -23,7 +23,7 @@ def share(rank: int, size: int) -> Ranks:
 def epoch(corpus, number: int, max_length: int = 256) -> list[int]:
     """The pairs of one epoch in the stream's order."""
     pairs = []
-    for chosen, before, _ in stream(corpus, max_length, CONFIG, Place(number)):
+    for chosen, before, _ in iter_batches(corpus, max_length, CONFIG, Place(number)):
         if before.epoch > number:
             return pairs
         pairs += chosen.tolist()
@@ -53,11 +53,11 @@ def test_a_pool_mixes_blocks_from_all_over(monkeypatch):
 
 
 def test_the_same_place_gives_the_same_batches(pairs, pooled):
-    seen = list(islice(stream(pairs, 256, CONFIG, Place()), 120))
+    seen = list(islice(iter_batches(pairs, 256, CONFIG, Place()), 120))
     assert seen[-1][1].epoch >= 1
     for skip in (0, 7, 33, 90):
         place = seen[skip - 1][2] if skip else Place()
-        again = islice(stream(pairs, 256, CONFIG, place), 30)
+        again = islice(iter_batches(pairs, 256, CONFIG, place), 30)
         for (chosen, *places), (same, *before) in zip(again, seen[skip:], strict=False):
             assert chosen.tolist() == same.tolist()
             assert places[1] == before[1]

@@ -46,7 +46,7 @@ class NoKernels(RuntimeError):
 def why_unavailable() -> str | None:
     """Return why the C kernels cannot run on this machine's CPU, or None if they can."""
     try:
-        library(torch.float32)
+        load_library(torch.float32)
     except NoKernels as reason:
         return str(reason)
     return None
@@ -73,7 +73,7 @@ def tests_passed_on(x: Tensor) -> bool:
 
 
 @cache
-def library(dtype: torch.dtype) -> ctypes.CDLL:
+def load_library(dtype: torch.dtype) -> ctypes.CDLL:
     """Load the kernels for this dtype, compiling them if needed; NoKernels if that fails."""
     compiler = find_compiler()
     if note := substitution(compiler):

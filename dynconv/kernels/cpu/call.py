@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dynconv.kernels.cpu.build import library
+from dynconv.kernels.cpu.build import load_library
 from dynconv.kernels.layout import NARROW, contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import implement
 
@@ -16,7 +16,7 @@ def run(name: str, dtype: torch.dtype, *arguments: Tensor | int | None) -> None:
     A tensor is passed as its address, None as a null pointer.
     """
     values = [z.data_ptr() if isinstance(z, Tensor) else z for z in arguments]
-    getattr(library(dtype), name)(*values, torch.get_num_threads())
+    getattr(load_library(dtype), name)(*values, torch.get_num_threads())
 
 
 def conv(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:

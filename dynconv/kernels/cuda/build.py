@@ -131,7 +131,7 @@ def code(source: str) -> str:
 
 
 @cache
-def compiled(source: str, kernel: str, device: int):
+def compile_for_gpu(source: str, kernel: str, device: int):
     """Return the kernel, compiled for the current GPU."""
     module = cupy().RawModule(code=code(source), options=("-std=c++17",), name_expressions=[kernel])
     return module.get_function(kernel)

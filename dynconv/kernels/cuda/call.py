@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.build import NoGpuKernels, compiled, cupy
+from dynconv.kernels.cuda.build import NoGpuKernels, compile_for_gpu, cupy
 from dynconv.kernels.cuda.launches import Launch, LaunchPlan, array
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import implement
@@ -86,7 +86,7 @@ def launch_on_gpu(launch: Launch, arguments: list) -> None:
     stream = gpu.Stream.from_external(Stream(torch.cuda.current_stream(device).cuda_stream))
     try:
         with gpu.Device(device.index), stream:
-            function = compiled(launch.source, launch.kernel, device.index)
+            function = compile_for_gpu(launch.source, launch.kernel, device.index)
             function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
     except (gpu.compiler.CompileException, RuntimeError) as error:  # CUDA's are RuntimeErrors
         remedy = "choose another impl, or see dynconv doctor"

@@ -117,7 +117,7 @@ def strides(*arrays: Array) -> list[np.int64]:
     return [np.int64(stride) for z in arrays for stride in z.strides[:2]]
 
 
-def vector(R: int, maximum: int, *arrays: Array) -> int:
+def vector_width(R: int, maximum: int, *arrays: Array) -> int:
     """Return V, the number of channels that one instruction loads: a power of two up to `maximum`.
 
     V divides R and all strides, and every array is aligned to V elements.
@@ -136,12 +136,12 @@ def power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def lanes(R: int, V: int) -> int:
+def lanes_per_head(R: int, V: int) -> int:
     """Return G, the number of lanes of a warp that share a head."""
     return min(32, power_of_two(-(-R // V)))
 
 
-def quad(x: Array) -> int:
+def elements_per_load(x: Array) -> int:
     """Return how many elements of x's accumulator dtype one load takes: QUAD in taps.cuh."""
     return VECTOR_BYTES // accumulator(x.dtype).itemsize
 
@@ -181,8 +181,8 @@ class Warps(Grid):
         """
         x = arrays[0]
         B, T, C = x.shape
-        V = vector(C // H, 4, *arrays)
-        self.G = lanes(C // H, V)
+        V = vector_width(C // H, 4, *arrays)
+        self.G = lanes_per_head(C // H, V)
         heads = 32 // self.G
         size = heads * accumulator(x.dtype).itemsize
         self.chunk = min(-(-K // TILE), (SHARED // size - fixed) // (per_tap * TILE)) * TILE
@@ -232,7 +232,7 @@ def bands(H: int, K: int, *arrays: Array) -> Bands | None:
     """
     x = arrays[0]
     R = x.shape[2] // H
-    V = vector(R // 8, 8, *arrays) if R % 8 == 0 else 1
+    V = vector_width(R // 8, 8, *arrays) if R % 8 == 0 else 1
     half = x.dtype in (torch.float16, torch.bfloat16) and x.architecture >= TENSOR_CORES
     if not (half and V >= 4 and TILE <= K <= 4 * BAND):
         return None
@@ -266,7 +266,7 @@ def convolution(
         launch = grid.launch(source, f"{kernel}_band", arguments, grid.D, flipped)
     else:
         light = {"maximum": 8, "per_tap": 1, "fixed": 1}
-        warps = Warps([x], H, K, **({"fixed": quad(x)} if of_weight else light))
+        warps = Warps([x], H, K, **({"fixed": elements_per_load(x)} if of_weight else light))
         arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *strides(x), *of_weight
         launch = warps.launch(source, kernel, arguments, flipped)
     return LaunchPlan({names[-1]: like(x)}, (launch,))
@@ -281,7 +281,7 @@ def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) ->
         plan = light_gradients(g, x, shape, pad_left, with_input=False)
         assert plan is not None  # without dx the taps always fit
         return plan
-    warps = Warps([g, x], H, K, fixed=quad(x))
+    warps = Warps([g, x], H, K, fixed=elements_per_load(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
     launch = warps.launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
     return LaunchPlan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
@@ -336,7 +336,7 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
 def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan | None:
     """Plan dx and dweight together; None when the taps do not fit into shared memory."""
     (_, T, C), (H, K) = x.shape, weight.shape[2:]
-    warps = Warps([g, x], H, K, per_tap=2 * TILE, fixed=2 * quad(x), more=K - 1)
+    warps = Warps([g, x], H, K, per_tap=2 * TILE, fixed=2 * elements_per_load(x), more=K - 1)
     if warps.chunk < K:
         return None
     arguments = (
@@ -352,7 +352,7 @@ def light_gradients(
 ) -> LaunchPlan | None:
     """Plan dweight, and dx if `with_input`; None if the taps then do not fit into shared memory."""
     (B, T, C), (H, K) = x.shape, shape
-    G = lanes(C // H, vector(C // H, 4, g, x))  # columns of sums for each head
+    G = lanes_per_head(C // H, vector_width(C // H, 4, g, x))  # columns of sums for each head
     count = B * -(-T // TILE)
     # Long walks write fewer partial sums; short walks keep more warps busy.
     walk = min(16, max(1, count * -(-H * G // 32) // WALKS))
@@ -380,7 +380,7 @@ def conv_softmax(
 ) -> LaunchPlan:
     """Plan DynamicConv of logits (B, T, H, K), with DropConnect if there is a seed int64 (1,)."""
     (_, T, C), (H, K) = x.shape, logits.shape[2:]
-    warps = Warps([x], H, K, fixed=quad(x) + 2 * TILE)
+    warps = Warps([x], H, K, fixed=elements_per_load(x) + 2 * TILE)
     arguments = (
         "x", "logits", seed and "seed", "out", T, C, H, K, pad_left, warps.G, warps.chunk,
         *dropconnect(dropout), *strides(x, logits),
@@ -396,8 +396,8 @@ def conv_softmax_backward(
     """Plan the gradients of x and of the logits."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
     source, dropped, mask = "softmaxconv.cu", seed and "seed", dropconnect(dropout)
-    for_logits = Warps([g, x], H, K, fixed=quad(x) + 3 * TILE)
-    for_input = Warps([g, x], H, K, fixed=quad(x))
+    for_logits = Warps([g, x], H, K, fixed=elements_per_load(x) + 3 * TILE)
+    for_input = Warps([g, x], H, K, fixed=elements_per_load(x))
     logits_grad = (
         "g", "x", "logits", dropped, "dlogits", "scales", T, C, H, K, pad_left,
         for_logits.chunk, *mask, *strides(g, x, logits),
@@ -439,7 +439,7 @@ def talk_backward(
     reach = "left", right and "right", "reach", T, H, max_left, max_right
     grad = (
         "g", "x", "left", right and "right", "reach", "dx", "dleft", right and "dright", T, C, H,
-        max_left, max_right, columns.ring, columns.stretch, lanes(C // H, columns.V),
+        max_left, max_right, columns.ring, columns.stretch, lanes_per_head(C // H, columns.V),
         *strides(g, x),
     )  # fmt: skip
     template, blocks = (CUDA_TYPES[left.dtype],), B * -(-H // 8)
@@ -465,7 +465,7 @@ class Columns(Grid):
         x = arrays[0]
         B, T, C = x.shape
         widest = power_of_two(max_left + max_right + 2)
-        V = vector(R, 2 if x.dtype.itemsize == 2 else 1, *arrays)
+        V = vector_width(R, 2 if x.dtype.itemsize == 2 else 1, *arrays)
         if ring_rows(V, x) < widest:
             V = 1
         column = V * accumulator(x.dtype).itemsize
@@ -487,7 +487,7 @@ def ring_rows(V: int, x: Array) -> int:
 def cumulative_mean(x: Array, backward: bool) -> LaunchPlan:
     """Plan the mean of all positions so far, or x's gradient from the gradient of the means."""
     B, T, C = x.shape
-    V = vector(C, 4, x)
+    V = vector_width(C, 4, x)
     threads = min(128, -(-C // (32 * V)) * 32)
     stretch = max(16, math.isqrt(T))  # about as many positions as there are pieces
     pieces = -(-T // stretch)

@@ -12,7 +12,7 @@ from dynconv.files import check_writable
 from dynconv.lab import ledger
 from dynconv.lab.ablate.plot import plot
 from dynconv.lab.ablate.run import Run
-from dynconv.lab.ablate.table import format_score, results, table
+from dynconv.lab.ablate.table import format_score, results, results_table
 from dynconv.train.run_directory import folder_lock
 
 
@@ -77,6 +77,6 @@ def ablate(
             write()
             score = format_score(run.results["score"])
             say(f"{run.directory.name}: {score}, {len(left) - number} to go")
-        say(table(write()))
+        say(results_table(write()))
     say(f"written to {output}, drawn in {drawing}")
     return None

@@ -69,7 +69,7 @@ def summary(row: dict[str, Any]) -> str:
     return f"{row['mean']:.2f}{spread}" + (f", {diverged} {DIVERGES}" if diverged else "")
 
 
-def table(entry: dict[str, Any]) -> str:
+def results_table(entry: dict[str, Any]) -> str:
     """Return a line per row: parameters, mean, each seed, mean seconds, the published score."""
     numbers, seeds = entry["numbers"], (f"seed {n}" for n in entry["seeds"])
     lines = [("", "parameters", "mean", *seeds, "s", "published")]

@@ -73,7 +73,7 @@ class CpuClock:
         """Measure the memory of a first call, which also warms up."""
         run.call = run.make()
         with record_saved_tensors(run.inputs) as saved:
-            run.peak = peak_memory(run.call)
+            run.peak = peak_allocation(run.call)
         run.saved = sum(saved.values())
 
     def seconds(self, call: Callable[[], object]) -> float:
@@ -150,7 +150,7 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-def peak_memory(call: Callable[[], object]) -> int:
+def peak_allocation(call: Callable[[], object]) -> int:
     """Return the peak bytes that one call allocates through PyTorch's CPU allocator.
 
     What libraries such as oneDNN allocate for themselves is not counted.

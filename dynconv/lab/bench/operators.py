@@ -10,7 +10,7 @@ from dynconv.lab import ledger
 from dynconv.lab.bench.baselines import choose_implementations, iter_implementations
 from dynconv.lab.bench.cases import Shape, parse_shape
 from dynconv.lab.bench.measure import CpuClock, measure, ratios, round_floats, spread
-from dynconv.lab.bench.table import Column, digits, table
+from dynconv.lab.bench.table import Column, bench_table, digits
 from dynconv.ops.registry import OPERATORS
 
 
@@ -121,7 +121,7 @@ def shape_table(shape: dict) -> str:
     ]
     title = f"B = {B}, T = {T}, C = {C}, H = {H}; x has {digits(shape['x_bytes'] / 1e6)} MB\n"
     title += f"{'':29}{'forward':>23}{'forward + backward':>23}{'memory':>18}"
-    return table(
+    return bench_table(
         title,
         lambda row: f"{row['operator']} {row['impl'] or ''}".strip(),
         29,

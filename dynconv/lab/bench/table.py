@@ -25,7 +25,7 @@ class Column(NamedTuple):
         return digits(value, self.width)
 
 
-def table(
+def bench_table(
     title: str,
     label: Callable[[dict], str],
     label_width: int,

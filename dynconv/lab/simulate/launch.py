@@ -15,13 +15,13 @@ def launch_on_cpu(launch: Launch, arguments: list) -> None:
     for z in arguments:
         if isinstance(z, Tensor) and z.device.type != "cpu":
             raise ValueError(f"a tensor is on {z.device}, the simulator runs on the CPU: .cpu()")
-    function = compiled(launch.source, launch.kernel)
+    function = compile_for_cpu(launch.source, launch.kernel)
     values = [convert(z) for z in arguments]
     function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
 
 
 @cache
-def compiled(source: str, kernel: str) -> Function:
+def compile_for_cpu(source: str, kernel: str) -> Function:
     """Return a kernel of the package, compiled for this CPU."""
     return Module(code(source), [kernel]).get_function(kernel)
 

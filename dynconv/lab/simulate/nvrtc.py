@@ -32,7 +32,7 @@ class NoNvrtc(RuntimeError):
     """NVRTC cannot run here; the message says why and what to install."""
 
 
-class CompileError(RuntimeError):
+class NvrtcError(RuntimeError):
     """NVRTC refuses the source; the message has the first errors: kernel.cu(12): error: ..."""
 
 
@@ -62,7 +62,7 @@ class Compiled(NamedTuple):
 def why_unavailable() -> str | None:
     """Return why NVRTC cannot run on this machine and what to install, or None if it can."""
     try:
-        library()
+        load_nvrtc()
     except NoNvrtc as reason:
         return str(reason)
     return None
@@ -75,7 +75,7 @@ def version() -> str:
     return f"{major.value}.{minor.value}"
 
 
-def resources(code: str, names: Sequence[str], architecture: str = "sm_80") -> Compiled:
+def compile_program(code: str, names: Sequence[str], architecture: str = "sm_80") -> Compiled:
     """Compile the code and read in the log what its kernels need.
 
     names:    name expressions, such as "light_conv<float, 4>"; a template is compiled for these
@@ -95,16 +95,16 @@ def resources(code: str, names: Sequence[str], architecture: str = "sm_80") -> C
         call_nvrtc("nvrtcDestroyProgram", ctypes.byref(program))
     kernels = parse(log)
     if missing := [name for name in names if lowered[name] not in kernels]:
-        raise CompileError(f"no resources of {', '.join(missing)} in the log for {architecture}")
+        raise NvrtcError(f"no resources of {', '.join(missing)} in the log for {architecture}")
     warnings = [line for line in log.splitlines() if WARNING.search(line)]
     return Compiled({name: kernels[lowered[name]] for name in names}, warnings, lowered, cubin)
 
 
 def run(program: ctypes.c_void_p, architecture: str) -> str:
-    """Compile the program and return its log; CompileError with the first errors."""
+    """Compile the program and return its log; NvrtcError with the first errors."""
     flags = options(architecture)
     array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
-    status = library().nvrtcCompileProgram(program, len(flags), array)
+    status = load_nvrtc().nvrtcCompileProgram(program, len(flags), array)
     size = ctypes.c_size_t()
     call_nvrtc("nvrtcGetProgramLogSize", program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value + 1)
@@ -121,7 +121,7 @@ def run(program: ctypes.c_void_p, architecture: str) -> str:
     if status == INVALID_OPTION:
         known = ", ".join(architectures())
         text.append(f"{architecture} was requested; NVRTC {version()} has {known}")
-    raise CompileError("\n".join(text))
+    raise NvrtcError("\n".join(text))
 
 
 def options(architecture: str) -> list[str]:
@@ -181,18 +181,18 @@ def architectures() -> list[str]:
 
 
 def call_nvrtc(name: str, *arguments) -> None:
-    """Call NVRTC's function of this name; CompileError if it does not return success."""
-    if status := getattr(library(), name)(*arguments):
-        raise CompileError(f"{name}: {result_name(status)}")
+    """Call NVRTC's function of this name; NvrtcError if it does not return success."""
+    if status := getattr(load_nvrtc(), name)(*arguments):
+        raise NvrtcError(f"{name}: {result_name(status)}")
 
 
 def result_name(status: int) -> str:
     """Return NVRTC's name for the status that a function returned."""
-    return library().nvrtcGetErrorString(status).decode()
+    return load_nvrtc().nvrtcGetErrorString(status).decode()
 
 
 @cache
-def library() -> ctypes.CDLL:
+def load_nvrtc() -> ctypes.CDLL:
     """Load NVRTC; NoNvrtc if there is none."""
     if sys.platform != "linux":
         raise NoNvrtc(f"no NVRTC on {sys.platform}: it is looked for on Linux only")

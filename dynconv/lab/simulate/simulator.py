@@ -117,8 +117,8 @@ class Function:
                      of a shuffle. A missing barrier gives different answers in different orders.
         workers:     CPU threads that run blocks in parallel; default: as many as PyTorch's
         """
-        grid = extent("grid", grid, MAX_BLOCKS)
-        block = extent("block", block, MAX_THREADS)
+        grid = launch_extent("grid", grid, MAX_BLOCKS)
+        block = launch_extent("block", block, MAX_THREADS)
         if prod(block) > 1024:
             raise KernelFault(f"a block of {prod(block)} threads: it may have 1024 at most")
         if not 0 <= shared_mem <= MAX_SHARED:
@@ -171,7 +171,9 @@ class Launch(ctypes.Structure):
     ]
 
 
-def extent(what: str, sizes: tuple[int, ...], limits: tuple[int, ...]) -> tuple[int, int, int]:
+def launch_extent(
+    what: str, sizes: tuple[int, ...], limits: tuple[int, ...]
+) -> tuple[int, int, int]:
     """Return the three sizes of a grid or block; KernelFault if one is out of range."""
     sizes = tuple(map(index, sizes))
     fits = all(1 <= n <= limit for n, limit in zip(sizes, limits, strict=False))

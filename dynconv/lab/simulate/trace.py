@@ -83,7 +83,7 @@ def trace(
     that is not among `args`. Static __shared__ arrays are recorded only on Linux; their offsets
     follow the dynamic shared memory.
     """
-    arrays = {i: extent(i, a) for i, a in enumerate(args) if not isinstance(a, np.generic)}
+    arrays = {i: array_extent(i, a) for i, a in enumerate(args) if not isinstance(a, np.generic)}
     values = [np.uint64(arrays[i][0]) if i in arrays else a for i, a in enumerate(args)]
     flags = GCC if toolchain()[2] == CHECKS[0].split() else CLANG
     source = f'#line 1 "trace.h"\n{HEADER.read_text("utf-8")}\n#line 1 "kernel.cu"\n{code}'
@@ -105,7 +105,7 @@ def trace(
     return accesses(raw[:length], arrays, shared_mem)
 
 
-def extent(i: int, array: np.ndarray | torch.Tensor) -> tuple[int, int, int]:
+def array_extent(i: int, array: np.ndarray | torch.Tensor) -> tuple[int, int, int]:
     """Return the address, bytes, and bytes per element of argument i; ValueError if strided."""
     if isinstance(array, torch.Tensor):
         if array.device.type != "cpu":
@@ -128,7 +128,7 @@ def accesses(
     raw     the records of trace.h
     arrays  the `extent` of each array, by its position in `args`
     """
-    step, phase = in_step(raw)
+    step, phase = in_lockstep(raw)
     real = raw["bytes"] > 0
     raw, step, phase = raw[real], step[real], phase[real]
     out = np.empty(len(raw), ACCESS)
@@ -154,7 +154,7 @@ def accesses(
     return out
 
 
-def in_step(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def in_lockstep(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the step and the phase of each record, with the threads of a block in lockstep.
 
     At each step, the threads whose next record is earliest in the source advance together. A jump

@@ -25,7 +25,7 @@ UNWRITTEN = {torch.float32: 0x7FCA_FE00, torch.float64: 0x7FF8_0000_0000_19C0}
 BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
 
 
-def compiled(
+def compile_answer(
     code: str, name: str, signature: str = "", before: str = "", after: str = ""
 ) -> simulate.Function:
     """Return kernel `name` of the CUDA source; raise `Wrong` with the compiler's first error.
@@ -148,7 +148,7 @@ def depthwise_kernel(code: str) -> None:
 
     x and out (B, C, T), weight (C, K): out[b, c, t] = sum_j weight[c, j] x[b, c, t + j - pad]
     """
-    kernel = compiled(code, "depthwise", SIGNATURE)
+    kernel = compile_answer(code, "depthwise", SIGNATURE)
     if kernel.parameters != PARAMETERS:
         raise Wrong(f"its parameters are not those of {SIGNATURE}")
     for (B, C, T, K, pad), blocks, threads in DEPTHWISE:
@@ -237,7 +237,7 @@ def weight_gradient_kernel(source: str) -> None:
     header = build.code("number.cuh")
     source = source.removeprefix(header) if isinstance(source, str) else source
     before = f'{header}#line 1 "your source"\n'
-    kernel = compiled(source, WEIGHT_TILE, before=before)
+    kernel = compile_answer(source, WEIGHT_TILE, before=before)
     for what, case in TILES.items():
         label = sizes(**dict(zip(("B", "T", "H", "R", "K", "pad", "N"), case, strict=True)))
         with labelled(f"{what} ({label})"):
@@ -290,7 +290,7 @@ def chunked_scan_kernel(source: str) -> None:
     x and sums (rows, T); block b, of a multiple of 32 threads, computes the prefix sums of row b:
     sums[b, t] = x[b, 0] + ... + x[b, t]. T may exceed the number of threads.
     """
-    kernel = compiled(source, "chunked_scan", after=SCAN_SIGNATURE)
+    kernel = compile_answer(source, "chunked_scan", after=SCAN_SIGNATURE)
     for T, threads in SCANS:
         # Sums of integers are exact in any order.
         x = torch.randint(1, 10, (3, T), generator=torch.Generator().manual_seed(T)).float()

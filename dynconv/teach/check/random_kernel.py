@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dynconv.teach.check.convolutions import check_factors, check_share
-from dynconv.teach.check.kernels import compiled
+from dynconv.teach.check.kernels import compile_answer
 from dynconv.teach.judge import Wrong, labelled
 
 CODE = """
@@ -34,7 +34,7 @@ def dropconnect_kernel(source: str) -> None:
 
     which returns 0 with probability p, else 1 / (1 - p), and depends only on its arguments.
     """
-    launch = compiled(source, "factors", after=CODE)
+    launch = compile_answer(source, "factors", after=CODE)
 
     def draw(seed, first=0, p=0.25, n=COUNT, block=256, stride=1, each=1):
         """Return the factors of the weights first + i * stride + k, for i < n and k < each."""

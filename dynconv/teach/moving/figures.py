@@ -145,10 +145,10 @@ class BlockTrace(InteractiveFigure):
             raise ValueError(f"accesses of blocks {blocks}: pass those of one block")
         self.rows = [(name, int(array < 0), length) for name, array, length in rows]
         self.halo = halo
-        self.steps = in_step(accesses, [array for _, array, _ in rows])
+        self.steps = list_steps(accesses, [array for _, array, _ in rows])
 
 
-def in_step(accesses: np.ndarray, arrays: Sequence[int]) -> list[list]:
+def list_steps(accesses: np.ndarray, arrays: Sequence[int]) -> list[list]:
     """Return what a block does to these arrays in each step, with all threads in lockstep.
 
     A step is: phase, row of the array, write, bytes, elements per access, and pairs of a thread and

@@ -75,7 +75,7 @@ def first_versions(
     return {"forward": forward} | ({"backward": backward} if whole else {})
 
 
-def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def torch_compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Compile a function with torch.compile, with gradients enabled as in training."""
     import torch._functorch.config
 

@@ -20,7 +20,7 @@ from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
 from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.kernels.predict import predict_cases
-from dynconv.lab.bench.table import WIDTH, Column, size, table
+from dynconv.lab.bench.table import WIDTH, Column, bench_table, size
 
 DTYPES = {dtype_name(dtype): dtype for dtype in CUDA_TYPES}
 OPERATORS = ["light_conv", "dynamic_conv", SEEDED, "talk_conv"]
@@ -132,7 +132,7 @@ def operator_table(rows: Sequence[dict]) -> str:
         Column("error", 9, error),
         Column("rounds", 7, itemgetter("rounds")),
     ]
-    return table(
+    return bench_table(
         f"{title}, {size(first)}",
         lambda row: f"{row['impl'] or row['operator']:15}{row['direction']}",
         24,

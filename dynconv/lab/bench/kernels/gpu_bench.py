@@ -14,9 +14,9 @@ from dynconv.lab.bench.cases import Case, Shape, attention, draw
 from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.kernels.baselines import (
     attention_backend,
-    compiled,
     eager_implementations,
     kernel_runs,
+    torch_compiled,
 )
 from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.measure import Measurement, first_line, measure, round_floats
@@ -118,7 +118,7 @@ class GpuBench:
         kind = case.operator, case.dtype
         if case.shape.T == COMPILED and "shifted" in functions and kind not in self.compiled:
             self.compiled.add(kind)
-            function = compiled(functions["shifted"])
+            function = torch_compiled(functions["shifted"])
             baseline = Implementation(case, "compiled", function, leaves, g)
             runs += [baseline.run(direction) for direction in DIRECTIONS]
         measure(runs, self.clock, self.rounds, f"{case.operator}, T = {case.shape.T:,}")

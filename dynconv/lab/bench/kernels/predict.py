@@ -14,13 +14,13 @@ from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.kernels.calls import list_launches
-from dynconv.lab.bench.table import WIDTH, Column, size, table
+from dynconv.lab.bench.table import WIDTH, Column, bench_table, size
 from dynconv.lab.simulate import nvdisasm, nvrtc
 
 ARCHITECTURES = "sm_75", "sm_80", "sm_90"
 
 
-def resources(cases: Sequence[Case]) -> list[dict]:
+def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     """Return what every kernel that the cases launch needs, on the architectures that launch it.
 
     Dynamic shared memory is that of the launch which takes the most. Instructions are those of the
@@ -44,7 +44,7 @@ def resources(cases: Sequence[Case]) -> list[dict]:
     rows = []
     for source, kernels in used.items():
         compiled = {
-            name: nvrtc.resources(
+            name: nvrtc.compile_program(
                 code(source), [one for one in kernels if name in kernels[one]], name
             )
             for name in ARCHITECTURES
@@ -75,7 +75,7 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     if reason := nvrtc.why_unavailable():
         raise UserError(f"the kernels cannot be compiled: {reason}")
     output = ledger.output_path("kernels-plan", output)
-    kernels = resources(cases)
+    kernels = kernel_resources(cases)
     rows = [
         case.describe() | {"direction": direction} | limits
         for case in cases
@@ -147,7 +147,9 @@ def floors_table(rows: Sequence[dict]) -> str:
     def label(row: dict) -> str:
         return f"{row['operator']:21}{row['K']:>3} {row['direction']}"
 
-    blocks = [table(title, label, 33, columns, list(block)) for title, block in groupby(rows, size)]
+    blocks = [
+        bench_table(title, label, 33, columns, list(block)) for title, block in groupby(rows, size)
+    ]
     return "\n".join([fill(about, WIDTH), *blocks])
 
 
@@ -177,4 +179,4 @@ def resources_table(kernels: Sequence[dict]) -> str:
         Column("loop", 7, itemgetter("instructions")),
         Column("around", 7, itemgetter("around")),
     ]
-    return "\n" + table(fill(about, WIDTH), itemgetter("kernel"), 43, columns, kernels)
+    return "\n" + bench_table(fill(about, WIDTH), itemgetter("kernel"), 43, columns, kernels)

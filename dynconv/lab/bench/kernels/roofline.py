@@ -159,7 +159,7 @@ def walk(case: Case, launch: Launch) -> Walk:
     """Count the tiles and taps of a launch of a kernel whose warps take tiles."""
     (B, T, C, H), K, V = case.shape, case.K, launch.template[1]
     R, reach = C // H, K // 2
-    G = launches.lanes(R, V)
+    G = launches.lanes_per_head(R, V)
     h = 32 // G
     begin = reach if launch.name == "dynamic_conv_grad" else 0  # its tiles begin before x
     tiles = [t for t in range(-begin, T, TILE) if t > -TILE]
