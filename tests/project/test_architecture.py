@@ -17,6 +17,7 @@ from dynconv.layers import check_mixer
 from dynconv.models.mixers import MIXERS
 
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+HOW_TO = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 RINGS = [
     {"ops", "kernels", "layers", "models"},
     {"config", "text", "score", "decode", "tasks", "train"},
@@ -31,7 +32,7 @@ def test_the_tree_is_the_package():
     assert named == there - {"py"}  # py.typed tells type checkers that there are types
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:\w+/)+[\w.]+)`", TEXT))))
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:\w+/)+[\w.]+)`", TEXT + HOW_TO))))
 def test_every_file_that_it_names_is_there(path):
     assert (ROOT / path).exists() or (ROOT / "dynconv" / path).exists() or "NAME" in path
 
