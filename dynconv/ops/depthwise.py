@@ -57,7 +57,7 @@ def channels_last_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     return out.narrow(2, pad - pad_left, x.shape[1]).transpose(1, 2)  # (B, T, C)
 
 
-def channels_last_weight_grad(g: Tensor, x: Tensor, K: int, pad_left: int) -> Tensor:
+def channels_last_weight_grad(g: Tensor, x: Tensor, pad_left: int, K: int) -> Tensor:
     """Sum each tap over as many positions as fit into the cache; conv2d is slower from K = 5."""
     padded = pad_time(x, K, pad_left)  # (B, T + K - 1, C)
     grad = g.new_zeros(x.shape[2], K, dtype=accumulator(g.dtype))

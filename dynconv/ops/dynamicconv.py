@@ -94,7 +94,7 @@ def taps_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     return out
 
 
-def taps_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+def taps_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Tensor:
     """Compute grad[t, j] = g[t] . x[s] per head, for as many t at once as fit into the cache."""
     grad = g.new_zeros(*g.shape[:2], H, K)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, x))  # (B, T, H, R)
@@ -143,7 +143,7 @@ def blocked_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     return out
 
 
-def blocked_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+def blocked_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Tensor:
     """Return the diagonals of g x^T."""
     grad = g.new_empty(*g.shape[:2], H, K)
     rows, tokens = split_heads(g, H), split_heads(x, H)

@@ -70,7 +70,7 @@ def light_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     return channels_last_out(kernel_of_channel(weight, x.shape[2]), x, pad_left)
 
 
-def light_weight_grad(g: Tensor, x: Tensor, H: int, K: int, pad_left: int) -> Tensor:
+def light_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Tensor:
     """Compute grad[j] = sum_t g[t] . x[s], where s = t + j - pad_left, in blocks of positions.
 
     The products g[t] . x[s] of a block form a matrix, and each tap is the sum of one diagonal.
