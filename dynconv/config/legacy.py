@@ -1,10 +1,27 @@
-"""Translates names and spellings of version 0.1."""
+"""Translates names and spellings of version 0.1, and settings that were renamed since."""
 
 import re
 
 from dynconv.config.experiment import Experiment
 from dynconv.config.tree import Tree, find_stacks, size_of_mixers
 from dynconv.models.mixers import SIZE_KEYS
+
+RENAMED = {
+    "data": {"max_tokens": "max_length"},
+    "train": {"average": "average_checkpoints", "keep": "keep_checkpoints", "skip": "max_skipped"},
+}
+"""the names of settings today, by section and old name"""
+
+
+def rename_settings(tree: Tree) -> Tree:
+    """Return a tree in which settings have their names of today, unless those are there, too."""
+    tree = dict(tree)
+    for section, names in RENAMED.items():
+        entries = tree.get(section)
+        if isinstance(entries, dict):
+            renamed = {old: new for old, new in names.items() if new not in entries}
+            tree[section] = {renamed.get(key, key): value for key, value in entries.items()}
+    return tree
 
 
 def find_renamed(name: str, experiments: dict[str, Experiment]) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from dynconv.config.experiment import Experiment, ExperimentRow
-from dynconv.config.legacy import find_renamed, split_kernels
+from dynconv.config.legacy import find_renamed, rename_settings, split_kernels
 from dynconv.config.model import MODELS, ModelConfig
 from dynconv.config.recipe import PublishedScore, Recipe, find_unused
 from dynconv.config.schema import validate
@@ -227,7 +227,9 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
     An inherited width, reach or window is dropped if no mixer of the stack uses it: for example,
     when attention replaces a convolution.
     """
-    tree = merge_overlays([*overlays.base, *overlays.own, parse_overrides(shared)])
+    overlays = Overlays(*([rename_settings(tree) for tree in trees] for trees in overlays))
+    overrides = rename_settings(parse_overrides(shared))
+    tree = merge_overlays([*overlays.base, *overlays.own, overrides])
     keys = {key for overlay in overlays.own for key, _ in flatten(overlay)}
     for stack, key in find_stacks(tree):
         for size in SIZE_KEYS:

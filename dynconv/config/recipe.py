@@ -85,13 +85,13 @@ class DataConfig:
     """tokens per training example of a language model; null: each line is an example"""
     max_source: PositiveInt = 1024
     """maximum tokens of a source; longer ones are truncated, with a warning when decoding"""
-    max_tokens: PositiveInt = 256
-    """pairs with a side longer than this, or than train.batch_tokens, are not trained on"""
+    max_length: PositiveInt = 256
+    """maximum tokens of a side; longer pairs, or than train.batch_tokens, are not trained on"""
 
     @property
-    def max_length(self) -> int:
+    def longest(self) -> int:
         """Return the maximum number of tokens of a training example."""
-        return self.block or self.max_tokens
+        return self.block or self.max_length
 
     def __post_init__(self) -> None:
         if self.block is not None and self.source is not None:
@@ -134,14 +134,14 @@ class TrainConfig:
     """updates between checkpoints; each checkpoint is validated"""
     patience: PositiveInt | None = None
     """validations without a better score before training stops; null: never"""
-    keep: PositiveInt = 5
+    keep_checkpoints: PositiveInt = 5
     """newest checkpoints that are kept in addition to the best"""
-    average: NonNegativeInt = 0
+    average_checkpoints: NonNegativeInt = 0
     """number of last checkpoints to average at the end of training; 0: none"""
     precision: Precision = "auto"
     """auto: times updates with bfloat16 autocast and in float32, and takes the faster; float16
     scales the loss, and halves the scale when a gradient overflows"""
-    skip: NonNegativeInt = 3
+    max_skipped: NonNegativeInt = 3
     """how many updates in a row may be skipped because loss or gradient is not finite; training
     stops at the next"""
     seed: NonNegativeInt = 1
@@ -156,8 +156,11 @@ class TrainConfig:
             raise ValueError(f"lr_start {self.lr_start} exceeds lr {self.lr}: lower it")
         if self.schedule != "inverse_sqrt" and self.lr_end > self.lr:
             raise ValueError(f"lr_end {self.lr_end} exceeds lr {self.lr}: lower it")
-        if self.average > self.keep:
-            raise ValueError(f"average {self.average} exceeds keep {self.keep}: raise keep")
+        if self.average_checkpoints > self.keep_checkpoints:
+            raise ValueError(
+                f"average_checkpoints {self.average_checkpoints} exceeds keep_checkpoints "
+                f"{self.keep_checkpoints}: raise keep_checkpoints"
+            )
 
 
 @checked_dataclass
@@ -245,9 +248,9 @@ class Recipe:
             )
         convs2s = isinstance(self.model, ConvS2SConfig)
         learned = convs2s and self.model.positions != "none"
-        if learned and self.data.max_tokens > self.model.max_positions:
+        if learned and self.data.max_length > self.model.max_positions:
             raise ValueError(
-                f"data.max_tokens {self.data.max_tokens} exceeds model.max_positions "
+                f"data.max_length {self.data.max_length} exceeds model.max_positions "
                 f"{self.model.max_positions}: lower the one or raise the other"
             )
         if self.decode.replace_unknown and not (convs2s and self.data.vocabulary == "words"):
@@ -288,7 +291,7 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
         unused["data.max_source"] = "a language model has no source"
         unused |= {f"decode.{name}": "a language model is not searched" for name in BEAM_OPTIONS}
         if data.block is not None:
-            unused["data.max_tokens"] = "the text is cut into blocks"
+            unused["data.max_length"] = "the text is cut into blocks"
         if model.bands is not None or not model.cutoffs:
             unused["model.factor"] = "it is for models with cutoffs and without bands"
     else:

@@ -81,7 +81,7 @@ def write_excerpt(data: DataConfig, directory: Path) -> None:
 
 def narrow(recipe: Recipe) -> Recipe:
     """Return the recipe with small values for whatever makes training slow."""
-    data = replace(recipe.data, block=recipe.data.block and 16, max_tokens=1000)
+    data = replace(recipe.data, block=recipe.data.block and 16, max_length=1000)
     config = replace(
         recipe.train,
         updates=UPDATES,
@@ -90,7 +90,7 @@ def narrow(recipe: Recipe) -> Recipe:
         accumulate=1,
         warmup=1,
         validate_every=UPDATES,
-        average=min(recipe.train.average, 1),
+        average_checkpoints=min(recipe.train.average_checkpoints, 1),
         precision="float32",
     )
     decode = replace(

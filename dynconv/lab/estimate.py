@@ -54,7 +54,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     """
     config = recipe.train
     epoch = measure_corpus(recipe)
-    usual, longest = recipe.data.block or USUAL_LENGTH, recipe.data.max_length
+    usual, longest = recipe.data.block or USUAL_LENGTH, recipe.data.longest
     lengths = (epoch.usual, epoch.longest) if epoch else (usual, longest)
     costs = batch_costs(recipe, config.batch_tokens, lengths)
     parameters, activations = costs[0].parameters, max(cost.bytes for cost in costs)
@@ -137,7 +137,7 @@ def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
     check_text(corpus, recipe)
     config, batches = recipe.train, []
     text = task_of(recipe).training_examples(corpus)
-    for pairs, before, _ in iter_batches(text, recipe.data.max_length, config, Place()):
+    for pairs, before, _ in iter_batches(text, recipe.data.longest, config, Place()):
         if before >= Place(epoch=0, pool=1):
             break
         batches.append(pairs)

@@ -90,7 +90,7 @@ def iter_batches(
                 raise UserError(
                     f"{examples.directory}: no usable pair in split train: "
                     f"all have more than {min(max_length, budget)} tokens "
-                    "(data.max_tokens, train.batch_tokens)"
+                    "(data.max_length, train.batch_tokens)"
                 )
             batches = batch_by_length(lengths, budget, (seed, epoch, pool), config.batch_sentences)
             for i in range(start, len(batches)):

@@ -50,7 +50,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
     """Make updates, with checkpoints and validations, until training is finished or interrupted."""
     config, place = session.recipe.train, session.progress.place
     updates = iter_updates(
-        session.examples, session.recipe.data.max_length, config, place, session.ranks
+        session.examples, session.recipe.data.longest, config, place, session.ranks
     )
     updates = prefetch(updates)
     while True:
@@ -76,7 +76,8 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")
             return Signals(pending() or SIGTERM)
-    if config.average and not Checkpoints(session.run).has_average(session.progress.updates):
+    checkpoints, done = Checkpoints(session.run), session.progress.updates
+    if config.average_checkpoints and not checkpoints.has_average(done):
         load_average(session)
         validation = validate(session)
         save_average(session, validation)

@@ -62,14 +62,14 @@ def save_validation(session: Session) -> None:
 
 
 def prune(session: Session) -> None:
-    """Delete the checkpoints that `train.keep` does not ask for."""
-    keep = session.recipe.train.keep
+    """Delete the checkpoints that `train.keep_checkpoints` does not ask for."""
+    keep = session.recipe.train.keep_checkpoints
     session.ranks.on_rank_zero(lambda: Checkpoints(session.run).prune(keep))
 
 
 def load_average(session: Session) -> None:
-    """Load the mean weights of the last train.average validated checkpoints into the model."""
-    count, checkpoints = session.recipe.train.average, Checkpoints(session.run)
+    """Load the mean weights of the last `train.average_checkpoints` that were validated."""
+    count, checkpoints = session.recipe.train.average_checkpoints, Checkpoints(session.run)
     newest = session.ranks.on_rank_zero(lambda: checkpoints.validated[-count:])
     load_weights(session.model, average_weights(newest), checkpoints.directory)
 
@@ -95,7 +95,7 @@ def restore(session: Session) -> None:
         checkpoint = checkpoints.find_intact()
         if checkpoint is None:
             return None
-        checkpoints.prune(config.keep)
+        checkpoints.prune(config.keep_checkpoints)
         return checkpoint, checkpoint.validations(config)
 
     newest = session.ranks.on_rank_zero(find)

@@ -56,7 +56,7 @@ def make_update(
     `pending` returns the signal that this process has received, or 0.
 
     Returns None when the loss or the gradient is not finite: then the weights stay as they are.
-    Raises UserError when that happens more than train.skip times in a row.
+    Raises UserError when that happens more than train.max_skipped times in a row.
     """
     config, ranks = session.recipe.train, session.ranks
     optimizer, scaler = session.optimizer, session.scaler
@@ -81,7 +81,7 @@ def make_update(
     else:
         log.event("skip", session.progress.updates + 1, scale=scaler.get_scale())
         session.skipped += not overflow(loss, scaler)
-        if session.skipped > config.skip:
+        if session.skipped > config.max_skipped:
             raise_not_finite(session, data, losses, loss, norm)
     scaler.update()
     log.watch.lap("optimizer")

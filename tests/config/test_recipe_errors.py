@@ -61,7 +61,7 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
             "{model: {vocab_size: 300}, train: {label_smoothing: 0.999}}",
             "train.label_smoothing 0.999 exceeds 299/300",
         ),
-        ("train: {average: 9}", "average 9 exceeds keep 5: raise keep"),
+        ("train: {average_checkpoints: 9}", "average_checkpoints 9 exceeds keep_checkpoints 5: "),
         ("decode: {beam: 0}", "decode.beam 0 must be a whole number at least 1"),
         ("train: [", "not readable YAML"),
         ("just words", "a recipe is a mapping"),
@@ -181,6 +181,24 @@ def test_the_old_spelling_of_a_stack_is_still_read(tmp_path):
     assert stack(new, *both) == stack(new, *reversed(both)) == StackConfig(2, "talk", reach=2)
     convs2s = loaded(tmp_path, "model: {architecture: convs2s, encoder: {kernel: 5}}")
     assert convs2s.model.encoder.width == 5
+
+
+def test_the_old_names_of_settings_are_still_read(tmp_path):
+    """In recipes, in what is built on them, and on the command line; the later one holds."""
+    old = "{data: {max_tokens: 9}, train: {skip: 1, keep: 2, average: 2}}"
+    recipe = loaded(tmp_path, old, "train.keep=3")
+    train = recipe.train
+    assert (train.max_skipped, train.keep_checkpoints, train.average_checkpoints) == (1, 3, 2)
+    assert recipe.data.max_length == 9
+    assert "keep:" not in dump_recipe(recipe)
+    mixed = loaded(tmp_path, "train: {keep_checkpoints: 7}", "train.keep=8")
+    assert mixed.train.keep_checkpoints == 8
+    with pytest.raises(UserError, match="unknown key train.keep; did you mean keep_checkpoints"):
+        loaded(tmp_path, "train: {keep: 7, keep_checkpoints: 7}")
+    path = tmp_path / "mine.yaml"
+    path.write_text("base: austen-dynamic\ndata: {max_tokens: 9}")
+    with pytest.raises(UserError, match="data.max_length 9 has no effect: the text is cut"):
+        load_recipe(path)
 
 
 def test_another_mixer_does_not_take_the_width_of_the_one_before():

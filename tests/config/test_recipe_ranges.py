@@ -89,7 +89,7 @@ UNREAD = [
     ("austen-dynamic", "model.attention_dropout=0.1", "no mixer of this model reads it"),
     ("austen-dynamic", "model.factor=2", "it is for models with cutoffs and without bands"),
     ("austen-dynamic", "data.max_source=9", "a language model has no source"),
-    ("austen-dynamic", "data.max_tokens=9", "the text is cut into blocks"),
+    ("austen-dynamic", "data.max_length=9", "the text is cut into blocks"),
     ("austen-dynamic", "decode.beam=9", "a language model is not searched"),
     ("help-de-en-dynamic", "decode.context=9", "only a language model reads it"),
 ]

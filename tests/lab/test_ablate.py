@@ -192,7 +192,7 @@ def test_killed_between_training_and_its_score(small, trained, monkeypatch):
 
 def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys):
     small.write([{"name": "wild", "changes": {"train": {"lr": 1e12, "warmup": 0}}}, *TWO])
-    assert small("--seeds", "2", "train.skip=0") == 0
+    assert small("--seeds", "2", "train.max_skipped=0") == 0
     wild, *others = small.found["numbers"]["rows"]
     assert wild["scores"] == ["diverges"] * 2
     assert wild["mean"] is None and wild["valid_loss"] == [None] * 2
@@ -201,7 +201,7 @@ def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys
     assert "wild-1: diverges, 5 to go" in text
     line = next(line for line in text.splitlines() if line.startswith("wild  "))
     assert line.split()[2:5] == ["diverges"] * 3
-    assert small("--seeds", "2", "train.skip=0") == 0
+    assert small("--seeds", "2", "train.max_skipped=0") == 0
     assert len(trained) == 6  # not tried again
 
 

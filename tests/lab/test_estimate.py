@@ -170,7 +170,7 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
 
 def test_too_long_pairs_are_left_out(recipe, tmp_path):
     corpus = prepare(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
-    short = replace(recipe, data=replace(recipe.data, max_tokens=20))
+    short = replace(recipe, data=replace(recipe.data, max_length=20))
     text = count_epoch(corpus, short)
     assert 0 < text.pairs < 400 and text.longest <= 20 < count_epoch(corpus, recipe).longest
 

@@ -94,7 +94,7 @@ def test_the_same_command_resumes_and_more_trials_go_on(search, trained, monkeyp
 
 def test_a_trial_that_diverges_is_the_worst(search, trained):
     search.write({"train.lr": [1e12, 1e-3]})
-    assert search("--trials", "6", "train.skip=0") == 0
+    assert search("--trials", "6", "train.max_skipped=0") == 0
     first, second = search.rounds
     diverged = [t for t in first if t["score"] is None]
     assert 0 < len(diverged) < 6

@@ -53,7 +53,7 @@ def spoil(monkeypatch, updates: set[int]) -> None:
 
 
 def test_a_bad_update_is_left_out_and_logged(recipe, tmp_path, monkeypatch):
-    spoil(monkeypatch, {4, 5, 7, 8})  # train.skip is 3 in a row
+    spoil(monkeypatch, {4, 5, 7, 8})  # train.max_skipped is 3 in a row
     assert train(recipe, tmp_path) is None
     events = read_log(tmp_path)
     assert [e["update"] for e in events if e["event"] == "skip"] == [4, 4, 5, 5]

@@ -69,7 +69,7 @@ def bench_train(
         resolved = read_recipe(run)  # its precision is decided
         corpus = open_prepared(prepared_dir(run, resolved), verify=False)
         text = task_of(resolved).training_examples(corpus)
-        all_updates = iter_updates(text, data.max_length, config, Place(), ranks)
+        all_updates = iter_updates(text, data.longest, config, Place(), ranks)
         measured = list(islice(all_updates, WARMUP_UPDATES, WARMUP_UPDATES + updates))
     precision = resolved.train.precision
     seconds = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in LAPS}
