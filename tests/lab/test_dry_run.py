@@ -47,4 +47,5 @@ def test_the_copy_keeps_every_switch():
 
 def test_a_recipe_that_cannot_train_is_not_passed(recipe):
     with pytest.raises(ValueError, match="loss nan"):
-        list(dry_run(replace(recipe, train=replace(recipe.train, lr=1e12, lr_start=1e12, skip=0))))
+        config = replace(recipe.train, lr=1e12, lr_start=1e12, max_skipped=0)
+        list(dry_run(replace(recipe, train=config)))

@@ -66,7 +66,7 @@ def die_at(step: int, patch) -> list[str]:
 
 
 def test_a_kill_at_every_step_of_every_save(recipe, prepared, tmp_path, monkeypatch, capsys):
-    few = replace(recipe.train, updates=6, validate_every=2, keep=1)
+    few = replace(recipe.train, updates=6, validate_every=2, keep_checkpoints=1)
     recipe = replace(recipe, train=few, data=replace(recipe.data, corpus=str(prepared.directory)))
     with monkeypatch.context() as patch:
         steps = die_at(0, patch)

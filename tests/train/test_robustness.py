@@ -67,7 +67,7 @@ def test_a_bad_update_is_left_out_and_logged(recipe, tmp_path, monkeypatch):
 def test_too_many_bad_updates_stop_and_show_their_text(recipe, corpus, tmp_path, monkeypatch):
     spoil(monkeypatch, set(range(7, 20)))
     with pytest.raises(UserError, match="loss nan, gradient norm nan at update 7.*not-finite") as e:
-        train(with_train(recipe, skip=2), tmp_path)
+        train(with_train(recipe, max_skipped=2), tmp_path)
     assert "\n" not in str(e.value)
     assert [e["event"] for e in read_log(tmp_path)].count("skip") == 3
     (batch,) = json.loads((tmp_path / "not-finite-000007-0.json").read_text(encoding="utf-8"))
@@ -85,7 +85,7 @@ def begin_with_scale(monkeypatch, scale: float) -> None:
 
 def test_float16_halves_its_scale_until_nothing_overflows(recipe, tmp_path, monkeypatch):
     begin_with_scale(monkeypatch, 2.0**24)
-    recipe = with_train(recipe, precision="float16", skip=0)
+    recipe = with_train(recipe, precision="float16", max_skipped=0)
     assert train(recipe, tmp_path) is None
     skips = [event["scale"] for event in read_log(tmp_path) if event["event"] == "skip"]
     last = Checkpoints(tmp_path).choose("last")
@@ -318,7 +318,7 @@ def test_a_users_own_data_stays(recipe, corpus, tmp_path):
 
 
 def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
-    recipe = with_train(recipe, average=2, updates=15)
+    recipe = with_train(recipe, average_checkpoints=2, updates=15)
     train(recipe, tmp_path / "whole")
     count, original = 0, update.backward
 

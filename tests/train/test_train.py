@@ -201,7 +201,7 @@ def test_a_run_directory_holds_what_reproduces_it(recipe, tmp_path):
 
 
 def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
-    config = replace(recipe.train, average=2)
+    config = replace(recipe.train, average_checkpoints=2)
     train(replace(recipe, train=config), tmp_path)
     a, b, mean = (weights(tmp_path, name) for name in ("000005", "000010", "average"))
     for name in mean:
@@ -212,7 +212,7 @@ def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
 
 def test_a_run_that_is_extended_has_a_new_average(recipe, tmp_path):
     for updates in (10, 15):
-        config = replace(recipe.train, average=2, updates=updates)
+        config = replace(recipe.train, average_checkpoints=2, updates=updates)
         train(replace(recipe, train=config), tmp_path)
         (tmp_path / "recipe.yaml").write_text(
             (tmp_path / "recipe.yaml").read_text().replace("updates: 10", "updates: 15")

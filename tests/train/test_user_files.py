@@ -144,7 +144,7 @@ def test_text_of_the_users_in_a_run_that_has_no_checkpoint_yet(recipe, tmp_path)
 
 def test_checkpoints_of_the_users(recipe, tmp_path):
     """Copies under other names, notes in one, and directories that are none of ours."""
-    run, more = tmp_path / "run", replace(recipe.train, keep=1)
+    run, more = tmp_path / "run", replace(recipe.train, keep_checkpoints=1)
     train(replace(recipe, train=more), run)
     folder = run / "checkpoints"
     for copy in ("keep", "2024"):

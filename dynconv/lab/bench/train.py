@@ -64,7 +64,7 @@ def bench_train(
             "validate_every": WARMUP_UPDATES + updates,
             "warmup": 0,
         }
-        config = replace(recipe.train, **short, average=0)
+        config = replace(recipe.train, **short, average_checkpoints=0)
         train(replace(recipe, data=data, train=config), run, watch)
         resolved = read_recipe(run)  # its precision is decided
         corpus = open_prepared(prepared_dir(run, resolved), verify=False)
