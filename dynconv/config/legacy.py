@@ -14,7 +14,7 @@ RENAMED = {
 
 
 def rename_settings(tree: Tree) -> Tree:
-    """Return a tree in which settings have their names of today, unless those are there, too."""
+    """Return a tree in which settings have today's names, unless it also has those."""
     tree = dict(tree)
     for section, names in RENAMED.items():
         entries = tree.get(section)

@@ -103,7 +103,7 @@ class StackConfig:
 class MixerModelConfig:
     """Contains the entries that the encoder-decoder and the language model share.
 
-    Those that a mixer may take are named by `OPTIONS` of `dynconv.models.mixers`, too.
+    Those that a mixer may take are `OPTIONS` of `dynconv.models.mixers`.
     """
 
     architecture: str = ""
@@ -115,11 +115,11 @@ class MixerModelConfig:
     heads: Dimension = 16
     """H, of every mixer and of source-target attention; must divide channels"""
     state: Dimension = 16
-    """of ssm and selective: states of each channel, complex in ssm"""
+    """states of each channel of ssm and selective, complex in ssm"""
     glu: Flag = True
     """gate the input projection of depthwise, light, dynamic and talk; the others have none"""
     normalize: Normalization = "softmax"
-    """of the kernels of light and dynamic; talk's sums are divided by their reach unless `none`"""
+    """how kernels of light and dynamic are normalised; talk's sums are divided by their reach unless `none`"""
     norm: Literal["pre", "post"] = "post"
     activation: Literal["relu", "swish"] = "relu"
     dropout: Probability = 0.1
@@ -293,7 +293,7 @@ class LanguageModelConfig(MixerModelConfig):
             raise ValueError(f"bands of width {self.widths}: each must be at least 1")
         if self.softmax_dropout and not self.cutoffs:
             raise ValueError(
-                f"softmax_dropout {self.softmax_dropout} acts on the bands behind cutoffs: "
+                f"softmax_dropout {self.softmax_dropout} acts on the bands after cutoffs: "
                 "give cutoffs, or softmax_dropout: 0"
             )
 

@@ -115,7 +115,7 @@ class TrainConfig:
     warmup: NonNegativeInt = 4000
     """updates in which the learning rate grows linearly from lr_start to lr"""
     schedule: Literal["inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
-    """after warm-up. inverse_sqrt: lr sqrt(warmup / u). cosine: half a cosine, which comes to
+    """after warm-up. inverse_sqrt: lr sqrt(warmup / u). cosine: half a cosine, which reaches
     lr_end after the last update. plateau: keep lr until a validation loss fails to improve, then
     divide it by ten after every validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7

@@ -91,7 +91,7 @@ class SearchSpace:
     settings: dict[str, Range | list[Any]]
     """by entry of the recipe: an interval, or a list of choices"""
     fractions: tuple[Fraction, ...] = (1.0,)
-    """of the recipe's updates, for which each round trains"""
+    """shares of the recipe's updates for which each round trains"""
     reduction_factor: whole(2) = 4
     """one trial in so many goes on to the next round"""
 

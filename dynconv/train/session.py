@@ -86,8 +86,8 @@ class UpdateStats(NamedTuple):
     tokens: int
     lr: float
     norm: float
-    """of the gradient, before clipping"""
+    """norm of the gradient before clipping"""
     scale: float
-    """of the loss in float16"""
+    """factor of the loss in float16"""
     stop: bool
     """whether any rank has received a signal to stop"""

@@ -212,7 +212,7 @@ def test_dropout_acts_only_in_training(name):
         ({"cutoffs": (20,), "bands": (512, 64)}, "bands begins with width 512: .* 1024"),
         ({"cutoffs": (20,), "factor": 2048}, r"bands of width \(1024, 0\): each must be"),
         ({"factor": 0}, "^factor 0 must be a whole number at least 1 "),
-        ({"softmax_dropout": 0.2}, "softmax_dropout 0.2 acts on the bands behind cutoffs"),
+        ({"softmax_dropout": 0.2}, "softmax_dropout 0.2 acts on the bands after cutoffs"),
     ],
 )
 def test_bad_configurations_are_named(changes, words):

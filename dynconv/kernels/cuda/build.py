@@ -77,7 +77,7 @@ def architecture(index: int | None) -> str:
 
 @constant
 def tested_architectures() -> dict[str, bool]:
-    """Return the architectures where `pytest -m gpu` has passed: True if with these sources.
+    """Return the architectures where `pytest -m gpu` has passed, and whether with these sources.
 
     It reads data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel, and raises
     UserError for a damaged file.

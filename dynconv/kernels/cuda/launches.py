@@ -51,9 +51,9 @@ class Array(NamedTuple):
     strides: tuple[int, ...]
     dtype: torch.dtype
     alignment: int = VECTOR_BYTES
-    """of its address in bytes: a power of two up to VECTOR_BYTES"""
+    """alignment of its address in bytes: a power of two up to VECTOR_BYTES"""
     architecture: int = 90
-    """of the device that it is on: 90 is sm_90, which a CPU simulates"""
+    """architecture of the device that it is on: 90 is sm_90, which a CPU simulates"""
 
 
 def array(x: Tensor) -> Array:

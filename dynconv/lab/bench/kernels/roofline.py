@@ -72,7 +72,7 @@ class BandWalk(NamedTuple):
 
     walks: int
     tiles: int
-    """of all walks"""
+    """tiles of all walks"""
     grid: launches.Bands
 
 
@@ -148,11 +148,11 @@ class Walk(NamedTuple):
 
     tiles: int
     taps: int
-    """of all tiles, those that meet a token"""
+    """taps of all tiles that meet a token"""
     columns: int
     """sentences times such channels"""
     heads: int
-    """of a warp"""
+    """heads of a warp"""
 
 
 def walk(case: Case, launch: Launch) -> Walk:
