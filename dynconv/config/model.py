@@ -119,7 +119,7 @@ class MixerModelConfig:
     glu: Flag = True
     """gate the input projection of depthwise, light, dynamic and talk; the others have none"""
     normalize: Normalization = "softmax"
-    """how kernels of light and dynamic are normalised; talk's sums are divided by their reach unless `none`"""
+    """how kernels of light and dynamic are normalised; talk divides by its reach unless `none`"""
     norm: Literal["pre", "post"] = "post"
     activation: Literal["relu", "swish"] = "relu"
     dropout: Probability = 0.1
