@@ -307,9 +307,9 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
 def find_unused_options(model: ModelConfig | LanguageModelConfig) -> dict[str, str]:
     """Return the options that no mixer reads, or whose value none of them knows, and why."""
     unused = {name: "no mixer of this model reads it" for name in {*OPTIONS} - model.used_options}
+    options = {mixer: find_mixer(mixer).options for mixer in model.mixers}
     for name in model.used_options:
-        readers = [mixer for mixer in model.mixers if name in find_mixer(mixer).options]
-        known = {mixer: find_mixer(mixer).options[name] for mixer in readers}
+        known = {mixer: taken[name] for mixer, taken in options.items() if name in taken}
         value = getattr(model, name)
         if known and all(values and value not in values for values in known.values()):
             unused[name] = "; ".join(

@@ -38,28 +38,30 @@ def check_forward(layer: nn.Module, x: Tensor, kind: str) -> None:
         pad_mask[:, real] = False
         for content in (x, x.masked_fill(pad_mask.unsqueeze(-1), 7.0)):
             padded = layer(content, pad_mask)[:, real]
-            same(padded, layer(x[:, real]), f"{kind}: real positions see padding on the {side}")
+            expect(padded, layer(x[:, real]), f"{kind}: real positions see padding on the {side}")
 
 
 def check_step(layer: nn.Module, x: Tensor, kind: str) -> None:
     """Check a causal layer: positions see no later one, and steps give what `forward` gives."""
     whole, later = layer(x), x.clone()
     later[:, 5:] += 1
-    same(layer(later)[:, :5], whole[:, :5], f"{kind}: positions see later ones")
+    expect(layer(later)[:, :5], whole[:, :5], f"{kind}: positions see later ones")
     for sizes in ([1] * 9, [4, 5], [2, 1, 6], [9]):
         state, parts = None, []
         for part in x.split(sizes, dim=1):
             y, state = layer.step(part, state)
             parts.append(y)
-        same(torch.cat(parts, 1), whole, f"{kind}: steps of {sizes} positions are not forward")
+        expect(torch.cat(parts, 1), whole, f"{kind}: steps of {sizes} positions are not forward")
     _, state = layer.step(x[:, :4])
     rows = torch.tensor([1, 0, 0])
     y, _ = layer.step(x[rows, 4:], state.select(rows))
-    same(y, whole[rows, 4:], f"{kind}: a step after state.select(rows) is not forward of the rows")
+    expect(y, whole[rows, 4:], f"{kind}: a step after state.select(rows) is not that of the rows")
 
 
-def same(found: Tensor, expected: Tensor, fault: str) -> None:
+def expect(found: Tensor, expected: Tensor, fault: str) -> None:
     """Raise AssertionError with the fault, in one line, if two tensors differ."""
+    if found.shape != expected.shape:
+        raise AssertionError(f"{fault}: shape {tuple(found.shape)}, not {tuple(expected.shape)}")
     difference = (found - expected).abs().max().item()
     if not difference <= 1e-6 * (1 + expected.abs().max().item()):
         raise AssertionError(f"{fault}: the difference is {difference:.2g}")
