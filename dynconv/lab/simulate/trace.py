@@ -126,7 +126,7 @@ def accesses(
     """Return the records of `trace`.
 
     raw     the records of trace.h
-    arrays  the `extent` of each array, by its position in `args`
+    arrays  the `array_extent` of each array, by its position in `args`
     """
     step, phase = in_lockstep(raw)
     real = raw["bytes"] > 0
