@@ -25,7 +25,7 @@ from dynconv.lab.estimate import (
     peak_bytes,
 )
 from dynconv.models import build
-from dynconv.tasks import Translation
+from dynconv.tasks import Translation, loss
 from dynconv.text import Batch, Vocabulary, batch_by_length, load_parallel, prepare
 from dynconv.train import data
 from dynconv.train.update import TokenLoss
@@ -78,7 +78,8 @@ def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, prec
         assert batch_cost(recipe, shape).bytes == pytest.approx(real, rel=0.01), shape
 
 
-def test_logits_are_counted(recipe):
+def test_logits_are_counted(recipe, monkeypatch):
+    """All at once, or chunk by chunk."""
     recipe = with_mixer(recipe, "dynamic", "bfloat16")
     larger = replace(recipe, model=replace(recipe.model, vocab_size=4000))
     shape = BatchShape(4, 100)
@@ -87,6 +88,11 @@ def test_logits_are_counted(recipe):
     assert more > 400 * 3900 * 4 * 2  # in float32, and their gradient
     with GpuMemoryMode("bfloat16"):
         assert larger_bytes == pytest.approx(allocated(larger, shape), rel=0.01)
+    monkeypatch.setattr(loss, "LOGITS", 50 * 4000)
+    chunked_bytes = batch_cost(larger, shape).bytes
+    assert chunked_bytes < larger_bytes - 350 * 4000 * 4 * 2
+    with GpuMemoryMode("bfloat16"):
+        assert chunked_bytes == pytest.approx(allocated(larger, shape), rel=0.01)
 
 
 def test_storages_count_once_and_until_they_end():
@@ -123,11 +129,13 @@ def test_flops_are_those_of_all_matrix_products(recipe):
     assert cost.flops == 3 * 2 * (3 * 7 * matrices + attention)
 
 
-def test_wmt16_has_the_parameters_of_table_1():
+def test_wmt16_has_the_parameters_of_table_1(monkeypatch):
     recipe = load_recipe("wmt16-en-de-dynamic")
     cost = batch_cost(recipe, BatchShape(119, 30))
     assert cost.parameters == 213_237_760
-    assert cost.bytes > 119 * 30 * 32768 * 4 * 2
+    monkeypatch.setattr(loss, "LOGITS", 119 * 30 * 32768)
+    whole = batch_cost(recipe, BatchShape(119, 30))
+    assert cost.bytes < whole.bytes - 119 * 30 * 32768 * 4 and cost.flops == whole.flops
 
 
 def test_a_language_model_with_an_adaptive_softmax():
