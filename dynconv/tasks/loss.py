@@ -55,8 +55,8 @@ class ChunkedLoss(torch.autograd.Function):
         x, W, V = autocast(hidden), autocast(weight), len(weight)
         other = smoothing / (V - 1)  # the smoothed target of all types but the correct one
         more = 1 - smoothing - other  # what the correct one has beyond that
-        gradients = [None if z is None else torch.zeros_like(z) for z in (hidden, weight, bias)]
-        dx, dW, db = gradients
+        dx, dW = torch.zeros_like(hidden), torch.zeros_like(weight)
+        db = None if bias is None else torch.zeros_like(bias)
         loss = hidden.new_zeros((), dtype=torch.float32)
         for h, dh, correct in zip(*(z.split(rows) for z in (x, dx, target)), strict=True):
             at = torch.arange(len(h), device=h.device), correct
@@ -70,7 +70,7 @@ class ChunkedLoss(torch.autograd.Function):
                 dW += g.t() @ h
                 if db is not None:
                     db += g.sum(0)
-        ctx.save_for_backward(*gradients)
+        ctx.save_for_backward(dx, dW, db)
         return loss
 
     @staticmethod
