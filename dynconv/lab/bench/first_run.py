@@ -1,4 +1,4 @@
-"""`dynconv bench first-run`: everything that a GPU is wanted for, step by step.
+"""`dynconv bench first-run`: all that only a GPU can show, step by step.
 
 Each step is a command that fits into ten minutes. It writes its output to FOLDER/STEP.log while it
 runs, and FOLDER/STEP.json when it ends. A step without a record that says it succeeded is run by
@@ -177,7 +177,7 @@ def run_step(step: Step, folder: Path) -> tuple[int, float]:
             process.wait()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            code = -signal.SIGALRM
+            code = 124  # as of `timeout`
     seconds = time.perf_counter() - start
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     entry["numbers"] = {"exit_status": code, "seconds": round(seconds, 1), "output": lines[-TAIL:]}
