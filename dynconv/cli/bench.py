@@ -1,5 +1,7 @@
 """`dynconv bench`: measure decoding, operators, CUDA kernels, training and recall."""
 
+from pathlib import Path
+
 from dynconv.cli.options import (
     add_command,
     add_decoding,
@@ -14,7 +16,7 @@ from dynconv.cli.options import (
 
 
 def add_parser(subparsers) -> None:
-    """Add `dynconv bench decode`, `ops`, `kernels`, `train` and `recall`."""
+    """Add `dynconv bench decode`, `ops`, `kernels`, `train`, `recall` and `first-run`."""
     bench = subparsers.add_parser(
         "bench", help="Measure decoding, operators, CUDA kernels, training or recall."
     )
@@ -104,6 +106,16 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--seeds", type=number("Repeats"), default=3, help="default: 3")
     add_output(parser, "data/results/recall.json")
 
+    parser = add_command(commands, "first-run", run_first)
+    parser.add_argument("--steps", type=positive, help="at most this many in this call")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="default: data/results/first-run-DEVICE; outside a checkout its name, in this "
+        "directory",
+    )
+
 
 def run_decode(options) -> None:
     """Compare decoding with and without incremental state, run alternately."""
@@ -171,3 +183,10 @@ def run_recall(options) -> None:
         output=options.output,
         say=say,
     )
+
+
+def run_first(options) -> int:
+    """Measure what a GPU is needed for, in steps below ten minutes; the next call goes on."""
+    from dynconv.lab.bench.first_run import first_run
+
+    return 1 if first_run(options.output, options.steps, say) else 0

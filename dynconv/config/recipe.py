@@ -110,6 +110,9 @@ class TrainConfig:
     """maximum sentences of a batch; null: as many as its tokens allow"""
     accumulate: whole(1, 10_000) = 1
     """batches per update and process"""
+    checkpoint_activations: Flag = False
+    """keep only the input of each block for the backward pass, which computes the rest again: less
+    memory for a third more work, and the same gradients bit for bit"""
     lr: NonNegative = 5e-4
     """the peak learning rate, at the end of warm-up"""
     warmup: NonNegativeInt = 4000

@@ -2,23 +2,24 @@
 
 To estimate the memory on one GPU, one batch runs forward and backward on fake tensors, which have
 shapes but no data, and we track what it allocates. This needs no GPU: the CPU operators run, and
-`GpuMemoryMode` corrects the three differences that matter. On a CPU the estimate equals what
+`gpu_memory` corrects the three differences that matter. On a CPU the estimate equals what
 PyTorch's profiler measures to the kilobyte; we have not compared it with a GPU's.
 """
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
@@ -192,12 +193,12 @@ def batch_costs(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> 
 def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
     """Run one batch forward and backward on fake tensors and return what it would cost.
 
-    Takes about a second and no memory, whatever the sizes. With a vast vocabulary and few tokens
+    Takes about two seconds and no memory, whatever the sizes. With a vast vocabulary and few tokens
     the result can be one V x C matrix too high: real gradients of a shared embedding are added in
     place, fake ones are not.
     """
     precision = assumed_precision(recipe)
-    with FakeTensorMode(), AllocationTracker() as live, GpuMemoryMode(precision):
+    with FakeTensorMode(), AllocationTracker() as live, gpu_memory(precision):
         model = build(recipe.model)
         # gradients exist in all but the first batch of an update, and with DDP even then
         for parameter in model.parameters():
@@ -206,10 +207,13 @@ def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
         loss_of = TokenLoss(model, task, precision)
         batch = task.unpadded_batch(torch.zeros(shape, dtype=torch.int64))
         before = live.peak = live.held
+        loss_of(batch).backward()
+        peak = live.peak
+        # a pass of its own, because the counter keeps alive what blocks compute a second time
         with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
             loss_of(batch).backward()
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    return BatchCost(shape, parameters, live.peak - before, counter.get_total_flops())
+    return BatchCost(shape, parameters, peak - before, counter.get_total_flops())
 
 
 def assumed_precision(recipe: Recipe) -> str:
@@ -269,28 +273,39 @@ ATTENTION_FLOPS = {
 """PyTorch counts the FLOPs of the attention kernels of GPUs, but not those of CPUs"""
 
 
-class GpuMemoryMode(TorchFunctionMode):
+@contextmanager
+def gpu_memory(precision: str) -> Iterator[None]:
     """Make dropout, softmax and attention on a CPU save for the backward pass what a GPU's save.
 
     Dropout saves one byte per entry on a GPU, but a floating-point factor on a CPU. Under autocast,
     softmax returns float32 on a GPU, but keeps its input's dtype on a CPU. Attention runs in the
     given precision on a GPU, and its dropout saves nothing, because the same mask is drawn again.
+
+    This replaces the functions: a TorchFunctionMode would end in the backward pass, where blocks
+    run again (train.checkpoint_activations).
     """
+    dtype = getattr(torch, precision)
+    plain_dropout, plain_attention = F.dropout, F.scaled_dot_product_attention
+    plain_softmax = Tensor.softmax
 
-    def __init__(self, precision: str):
-        super().__init__()
-        self.dtype = getattr(torch, precision)
+    def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if p > 0:
+            return torch.native_dropout(x, p, training)[0]
+        return plain_dropout(x, p, training, inplace)
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if func is F.dropout and kwargs["p"] > 0:
-            return torch.native_dropout(args[0], kwargs["p"], kwargs["training"])[0]
-        if func is F.scaled_dot_product_attention:
-            parts = [part.to(self.dtype) for part in args]
-            return func(*parts, **kwargs | {"dropout_p": 0.0})
-        if func is Tensor.softmax and torch.is_autocast_enabled("cpu"):
-            return func(args[0].float(), *args[1:], **kwargs)
-        return func(*args, **kwargs)
+    def attention(*parts: Tensor, **options) -> Tensor:
+        parts = [part.to(dtype) for part in parts]
+        return plain_attention(*parts, **options | {"dropout_p": 0.0})
+
+    def softmax(x: Tensor, *args, **kwargs) -> Tensor:
+        return plain_softmax(x.float() if torch.is_autocast_enabled("cpu") else x, *args, **kwargs)
+
+    with (
+        patch.object(F, "dropout", dropout),
+        patch.object(F, "scaled_dot_product_attention", attention),
+        patch.object(Tensor, "softmax", softmax),
+    ):
+        yield
 
 
 def largest_batch(recipe: Recipe, lengths: tuple[int, ...], room: float, used: int) -> str:

@@ -76,7 +76,12 @@ def write(output: Path, entry: dict[str, Any]) -> None:
 
 def read(name: str) -> dict[str, Any]:
     """Return the entry in data/results/NAME.json."""
-    return json.loads((data_dir() / f"results/{name}.json").read_text(encoding="utf-8"))
+    return load(data_dir() / f"results/{name}.json")
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Return the entry in a file."""
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def describe_origin(entry: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from dynconv.layers import CrossAttention
 from dynconv.layers.projection import linear
+from dynconv.models.recompute import Recomputable
 
 if TYPE_CHECKING:
     from dynconv.config import LanguageModelConfig, ModelConfig
@@ -55,7 +56,7 @@ class Residual(nn.Module):
         return self.after(x, sublayer(self.before(x)))
 
 
-class Block(nn.Module):
+class Block(Recomputable):
     """Applies a mixer, attention to the source if `cross` is given, and a feed-forward network.
 
     `source` are the arguments of `cross`: the source's keys and values, and its padding mask.

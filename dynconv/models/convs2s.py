@@ -17,13 +17,14 @@ from dynconv.layers.convs2s import (
 )
 from dynconv.layers.history import History
 from dynconv.models.decoder import DecoderState
+from dynconv.models.recompute import Recomputable
 from dynconv.models.translator import Translator
 
 if TYPE_CHECKING:
     from dynconv.config import ConvS2SConfig, ConvStackConfig
 
 
-class ConvBlock(nn.Module):
+class ConvBlock(Recomputable):
     """Combines a convolution, an optional attention and an optional residual connection.
 
     widths     channels of the stack's input and of all layers before this one
@@ -48,19 +49,41 @@ class ConvBlock(nn.Module):
         self.residual = residual
 
     def forward(
-        self, h: Tensor, outputs: list[Tensor], x: Tensor, memory: KeyedMemory | None
+        self,
+        y: Tensor,
+        before: Tensor,
+        x: Tensor,
+        memory: KeyedMemory | None,
+        pad_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the block's output for its convolution's output h, and the attention, if any.
+        """Return the block's output, and the attention, if any.
 
-        outputs  of the stack's input and of all blocks before: (h + the one `residual` back)
-                 sqrt(1/2)
-        x        the embeddings, which help to ask `memory`
+        y       output of the block before this one
+        before  output where the residual connection starts: (h + that) sqrt(1/2); else not read
+        x       the embeddings, which help to ask `memory`
         """
+        return self._after_conv(self.conv(y, pad_mask), before, x, memory)
+
+    def step(
+        self,
+        y: Tensor,
+        before: Tensor,
+        x: Tensor,
+        memory: KeyedMemory | None,
+        state: History | None,
+    ) -> tuple[tuple[Tensor, Tensor | None], History]:
+        """Return the same at new positions, and the next state of the convolution."""
+        h, state = self.conv.step(y, state)
+        return self._after_conv(h, before, x, memory), state
+
+    def _after_conv(
+        self, h: Tensor, before: Tensor, x: Tensor, memory: KeyedMemory | None
+    ) -> tuple[Tensor, Tensor | None]:
         weights = None
         if self.attention is not None:
             h, weights = self.attention(h, x, memory)
         if self.residual:
-            h = (h + self.shortcut(outputs[-self.residual])) * SQRT_HALF
+            h = (h + self.shortcut(before)) * SQRT_HALF
         return h, weights
 
 
@@ -107,12 +130,12 @@ class ConvStack(nn.Module):
         """
         outputs, attention, following = [self.enter(x)], [], []
         for i, block in enumerate(self.blocks):
+            y, before = outputs[-1], outputs[-block.residual]
             if states is None:
-                h = block.conv(outputs[-1], pad_mask)
+                h, weights = block(y, before, x, memory, pad_mask)
             else:
-                h, state = block.conv.step(outputs[-1], states[i])
+                (h, weights), state = block.step(y, before, x, memory, states[i])
                 following.append(state)
-            h, weights = block(h, outputs, x, memory)
             outputs.append(h)
             if weights is not None:
                 attention.append(weights)

@@ -17,7 +17,7 @@ class Translator(nn.Module, ABC):
 
     max_positions: int | None = None
     """maximum tokens of a source or a target, <eos> included; None: no limit"""
-    output: nn.Module
+    output: nn.Linear
     """maps hidden states to logits"""
 
     @abstractmethod

@@ -10,7 +10,9 @@ from torch import Tensor
 from dynconv.config import DataConfig
 from dynconv.decode import sample, surprisal
 from dynconv.models import LanguageModel
+from dynconv.models.embedding import LinearSoftmax
 from dynconv.score import perplexity
+from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import Evaluation, HeldOut, Task, Validation
 from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies, read_lines
 from dynconv.text.corpus import corpus_dir, find_split
@@ -28,7 +30,10 @@ class LanguageModeling(Task[LanguageModel]):
     def loss(self, model: LanguageModel, batch: Batch) -> Tensor:
         """Return the cross-entropy; the adaptive softmax does not support label smoothing."""
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
-        return model.nll(hidden[batch.real], batch.target).sum()
+        hidden, output = hidden[batch.real], model.output
+        if isinstance(output, LinearSoftmax):
+            return projected_loss(hidden, output, batch.target)
+        return output.nll(hidden, batch.target).sum()
 
     def training_examples(self, corpus: PreparedCorpus) -> Excerpts:
         return Excerpts.of(corpus, self.recipe.data.block)

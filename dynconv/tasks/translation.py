@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import count
 from textwrap import shorten
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.config import DataConfig
@@ -17,26 +16,13 @@ from dynconv.errors import UserError
 from dynconv.models import Translator
 from dynconv.score import compute_metric
 from dynconv.score.metric import RESAMPLES
+from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import Evaluation, HeldOut, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
 from dynconv.text.corpus import corpus_dir, find_split, stream_parallel
 
 EXAMPLES = 10
 """examples in an evaluation"""
-
-
-def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
-    """Return cross-entropy with smoothed targets, summed over N tokens (Vaswani et al. 2017, 5.4).
-
-    Equation (2.3) of the book.
-
-    logits (N, V), target (N,) int64. The correct type has probability 1 - smoothing and each of
-    the V - 1 others smoothing / (V - 1), as in later versions of fairseq; PyTorch and earlier
-    versions spread the smoothing over all V types, hence the factor.
-    """
-    V = logits.shape[-1]
-    smoothing = smoothing * V / (V - 1)
-    return F.cross_entropy(logits.float(), target, label_smoothing=smoothing, reduction="sum")
 
 
 class Translation(Task[Translator]):
@@ -53,8 +39,7 @@ class Translation(Task[Translator]):
         smoothing = self.recipe.train.label_smoothing if model.training else 0.0
         memory = model.encode(batch.source, batch.source_pad)
         hidden = model.hidden_states(batch.prefix, memory).flatten(0, 1)  # (B * T, C)
-        logits = model.output(hidden[batch.real])  # (N, V)
-        return label_smoothed_loss(logits, batch.target, smoothing)
+        return projected_loss(hidden[batch.real], model.output, batch.target, smoothing)
 
     @property
     def languages(self) -> tuple[str, str]:

@@ -42,9 +42,11 @@ def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not (reason := memory_error(error)):
             raise
+        config = recipe.train
         raise UserError(
-            f"{reason}: lower train.batch_tokens (now "
-            f"{recipe.train.batch_tokens}) and raise train.accumulate as much"
+            f"{reason}: lower train.batch_tokens (now {config.batch_tokens}) and raise "
+            "train.accumulate as much"
+            + (", or set train.checkpoint_activations=true" * (not config.checkpoint_activations))
         ) from None
 
 

@@ -15,6 +15,7 @@ from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
+from dynconv.models.recompute import recompute
 from dynconv.tasks import Task
 from dynconv.text import Batch, Vocabularies
 from dynconv.train.data import UpdateBatches
@@ -41,6 +42,7 @@ class TokenLoss(nn.Module):
     def __init__(self, model: nn.Module, task: Task, precision: str = "float32"):
         super().__init__()
         self.model, self.task, self.precision = model, task, precision
+        recompute(model, task.recipe.train.checkpoint_activations)
 
     def forward(self, batch: Batch) -> Tensor:
         dtype, device = DTYPES.get(self.precision), batch.prefix.device

@@ -16,16 +16,16 @@ from dynconv.lab.bench import measure
 from dynconv.lab.estimate import (
     AllocationTracker,
     BatchShape,
-    GpuMemoryMode,
     batch_cost,
     count_epoch,
     estimate_costs,
+    gpu_memory,
     hours,
     largest_batch,
     peak_bytes,
 )
 from dynconv.models import build
-from dynconv.tasks import Translation
+from dynconv.tasks import Translation, loss
 from dynconv.text import Batch, Vocabulary, batch_by_length, load_parallel, prepare
 from dynconv.train import data
 from dynconv.train.update import TokenLoss
@@ -60,14 +60,14 @@ def allocated(recipe: Recipe, shape: BatchShape) -> int:
 
 ALL = [(m, p) for m in ("dynamic", "light", "attention", "talk") for p in ("float32", "bfloat16")]
 # float16 has no C kernels: PyTorch's ways run, and TaLK's asks for a number
-LIKE_GPU = [(GpuMemoryMode, *each) for each in [*ALL, ("talk", "float16")]]
+LIKE_GPU = [(gpu_memory, *each) for each in [*ALL, ("talk", "float16")]]
 AS_IT_IS = [(nullcontext, "dynamic", "float32"), (nullcontext, "attention", "bfloat16")]
 
 
 @pytest.mark.parametrize(("like", "mixer", "precision"), LIKE_GPU + AS_IT_IS)
 def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, precision):
     recipe = with_mixer(recipe, mixer, precision)
-    monkeypatch.setattr(estimate, "GpuMemoryMode", like)
+    monkeypatch.setattr(estimate, "gpu_memory", like)
     shapes = [BatchShape(40, 10), BatchShape(4, 100)]
     if (mixer, precision) == ("dynamic", "float32"):
         shapes.append(BatchShape(1, 5))  # the new gradients are more than the activations
@@ -78,15 +78,37 @@ def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, prec
         assert batch_cost(recipe, shape).bytes == pytest.approx(real, rel=0.01), shape
 
 
-def test_logits_are_counted(recipe):
+def test_logits_are_counted(recipe, monkeypatch):
+    """All at once, or chunk by chunk."""
     recipe = with_mixer(recipe, "dynamic", "bfloat16")
     larger = replace(recipe, model=replace(recipe.model, vocab_size=4000))
     shape = BatchShape(4, 100)
     larger_bytes = batch_cost(larger, shape).bytes
     more = larger_bytes - batch_cost(recipe, shape).bytes
     assert more > 400 * 3900 * 4 * 2  # in float32, and their gradient
-    with GpuMemoryMode("bfloat16"):
+    with gpu_memory("bfloat16"):
         assert larger_bytes == pytest.approx(allocated(larger, shape), rel=0.01)
+    monkeypatch.setattr(loss, "LOGITS", 50 * 4000)
+    chunked_bytes = batch_cost(larger, shape).bytes
+    assert chunked_bytes < larger_bytes - 350 * 4000 * 4 * 2
+    with gpu_memory("bfloat16"):
+        assert chunked_bytes == pytest.approx(allocated(larger, shape), rel=0.01)
+
+
+@pytest.mark.parametrize("mixer", ["dynamic", "talk"])
+def test_recomputed_blocks_are_counted(recipe, mixer):
+    """Their memory, and the FLOPs of their second forward pass.
+
+    The batch is large, because on a CPU each block also keeps 5 kB to draw its numbers again.
+    """
+    kept = with_mixer(recipe, mixer, "bfloat16")
+    recomputed = replace(kept, train=replace(kept.train, checkpoint_activations=True))
+    shape = BatchShape(40, 100)
+    plain, ours = batch_cost(kept, shape), batch_cost(recomputed, shape)
+    with gpu_memory("bfloat16"):
+        assert ours.bytes == pytest.approx(allocated(recomputed, shape), rel=0.01)
+    assert ours.bytes < plain.bytes
+    assert plain.flops < ours.flops < plain.flops * 4 / 3
 
 
 def test_storages_count_once_and_until_they_end():
@@ -104,14 +126,14 @@ def test_storages_count_once_and_until_they_end():
 
 def test_dropout_and_softmax_keep_what_a_gpu_keeps():
     x = torch.randn(1000, requires_grad=True)
-    with GpuMemoryMode("float32"), measure.record_saved_tensors([x]) as kept:
+    with gpu_memory("float32"), measure.record_saved_tensors([x]) as kept:
         y = F.dropout(x, 0.1)
     assert sum(kept.values()) == 1000
     torch.testing.assert_close(y[y != 0], x[y != 0] / 0.9)
-    with GpuMemoryMode("bfloat16"), torch.autocast("cpu", torch.bfloat16):
+    with gpu_memory("bfloat16"), torch.autocast("cpu", torch.bfloat16):
         assert x.bfloat16().softmax(dim=0).dtype == torch.float32
         assert F.dropout(x, 0.0) is x
-    with GpuMemoryMode("float32"):
+    with gpu_memory("float32"):
         assert x.bfloat16().softmax(dim=0).dtype == torch.bfloat16
 
 
@@ -123,11 +145,13 @@ def test_flops_are_those_of_all_matrix_products(recipe):
     assert cost.flops == 3 * 2 * (3 * 7 * matrices + attention)
 
 
-def test_wmt16_has_the_parameters_of_table_1():
+def test_wmt16_has_the_parameters_of_table_1(monkeypatch):
     recipe = load_recipe("wmt16-en-de-dynamic")
     cost = batch_cost(recipe, BatchShape(119, 30))
     assert cost.parameters == 213_237_760
-    assert cost.bytes > 119 * 30 * 32768 * 4 * 2
+    monkeypatch.setattr(loss, "LOGITS", 119 * 30 * 32768)
+    whole = batch_cost(recipe, BatchShape(119, 30))
+    assert cost.bytes < whole.bytes - 119 * 30 * 32768 * 4 and cost.flops == whole.flops
 
 
 def test_a_language_model_with_an_adaptive_softmax():

@@ -1,0 +1,185 @@
+"""`dynconv bench first-run`: all that only a GPU can show, step by step.
+
+Each step is a command that fits into ten minutes. It writes its output to FOLDER/STEP.log while it
+runs, and FOLDER/STEP.json when it ends. A step without a record that says it succeeded is run by
+the next call, so calls may be as short as a GPU is lent for.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from dynconv.errors import UserError
+from dynconv.lab import ledger
+from dynconv.paths import data_dir, find_checkout
+
+LIMIT = 570.0
+"""seconds after which a step is ended"""
+TAIL = 40
+"""last lines of a step's output in its record"""
+RECIPE = "wmt16-en-de-dynamic"
+
+
+class Step(NamedTuple):
+    """One command, in whose arguments {folder} is the folder of the results."""
+
+    name: str
+    what: str
+    command: tuple[str, ...]
+
+
+def dynconv(arguments: str) -> tuple[str, ...]:
+    """Return the command line of `dynconv` with these arguments, in this Python."""
+    return (sys.executable, "-m", "dynconv", *shlex.split(arguments))
+
+
+def all_steps() -> list[Step]:
+    """Return the steps, the most telling first."""
+    pytest = (sys.executable, *shlex.split("-m pytest -o addopts= -p no:cacheprovider -q -m gpu"))
+    if find_spec("xdist"):
+        pytest += ("-n", str(min(12, os.cpu_count() or 1)), "--dist", "load")
+    kernels = "bench kernels --output {folder}/"
+    small = "--kernel-sizes 7 --dtypes float32 --rounds 1"
+    tool = ("compute-sanitizer", "--error-exitcode", "1", "--tool")
+    profile = shlex.split(
+        "ncu --clock-control none --launch-count 60 --kernel-name regex:conv|talk "
+        "--section SpeedOfLight --section SchedulerStats --section WarpStateStats "
+        "--section Occupancy --section MemoryWorkloadAnalysis"
+    )
+    steps = [
+        Step("doctor", "what is installed, and what auto chooses", dynconv("doctor")),
+        Step("tests", "the tests that need a GPU", pytest),
+        *(
+            Step(
+                f"kernels-{name}",
+                "the CUDA kernels, checked and timed",
+                dynconv(f"{kernels}kernels-{name}-rows.json --shapes {shape} --kernel-sizes 3,31"),
+            )
+            for name, shape in (("1000", "1000"), ("wmt", "112x32x1024x16"))
+        ),
+        *(
+            Step(
+                f"train-{tokens}x{batches}",
+                "where the time of an update goes, and its memory beside that of dynconv plan",
+                dynconv(
+                    f"bench train {RECIPE} train.batch_tokens={tokens} train.accumulate={batches} "
+                    f"--synthetic 40000 --updates 12 "
+                    f"--output {{folder}}/train-{tokens}x{batches}-numbers.json"
+                ),
+            )
+            for tokens, batches in ((3584, 16), (28672, 2), (57344, 1))
+        ),
+        Step(
+            "demo",
+            "the demo's recipe to its end",
+            dynconv("train help-de-en-dynamic --run runs/first-run"),
+        ),
+        Step("demo-bleu", "its test BLEU", dynconv("evaluate runs/first-run")),
+        *(
+            Step(
+                check,
+                f"{check} of the kernels",
+                (*tool, check, *dynconv(f"{kernels}{check}-rows.json --shapes {shape} {small}")),
+            )
+            for check, shape in (("racecheck", "1x40x128x2"), ("memcheck", "2x33x102x6"))
+        ),
+        Step(
+            "profile",
+            "the kernels under Nsight Compute; its times of the kernels are void",
+            (
+                *profile,
+                *dynconv(
+                    f"{kernels}profile-rows.json --shapes 1000 --kernel-sizes 31 --dtypes bfloat16 "
+                    "--rounds 1"
+                ),
+            ),
+        ),
+    ]
+    return steps if find_checkout() else [step for step in steps if step.name != "tests"]
+
+
+def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]) -> int:
+    """Run the steps that are left, `limit` at most; return how many have failed.
+
+    Raises UserError if there is no GPU.
+    """
+    if not torch.cuda.is_available():
+        raise UserError(
+            "no GPU here, which dynconv bench first-run measures; dynconv bench kernels --plan "
+            "tells without one what to expect"
+        )
+    if folder is None:
+        slug = re.sub("[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-")
+        results = data_dir() / "results"
+        folder = (results if results.is_dir() else Path()) / f"first-run-{slug}"
+    return run_steps(all_steps(), folder, limit, say)
+
+
+def run_steps(
+    steps: Sequence[Step], folder: Path, limit: int | None, say: Callable[[str], None]
+) -> int:
+    """Run the steps that have not succeeded yet, those that have failed last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    codes = {step.name: last_code(folder, step) for step in steps}
+    left = [step for step in steps if codes[step.name] != 0]
+    left.sort(key=lambda step: codes[step.name] is not None)
+    say(f"{len(steps) - len(left)} of {len(steps)} steps are done; results go to {folder}")
+    for step in left[:limit]:
+        if shutil.which(step.command[0]) is None:
+            say(f"{step.name}: left out, there is no {step.command[0]} here")
+            continue
+        code, seconds = run_step(step, folder)
+        codes[step.name] = code
+        say(f"{step.name}: {f'FAILED with {code}' if code else 'done'} in {seconds:.0f} s")
+    failed = [step.name for step in steps if codes[step.name]]
+    missing = [step.name for step in steps if codes[step.name] is None]
+    if failed or missing:
+        say(f"failed: {', '.join(failed) or 'none'}; not run: {', '.join(missing) or 'none'}")
+    return len(failed)
+
+
+def last_code(folder: Path, step: Step) -> int | None:
+    """Return the exit status of a step's last run, or None if it never came to its end."""
+    path = folder / f"{step.name}.json"
+    return ledger.load(path)["numbers"]["exit_status"] if path.exists() else None
+
+
+def run_step(step: Step, folder: Path) -> tuple[int, float]:
+    """Run one step and record it; return its exit status and seconds."""
+    command = [argument.format(folder=folder) for argument in step.command]
+    shown = shlex.join(["python" if part == sys.executable else part for part in command])
+    versions = {"cuda": torch.version.cuda or "none"}
+    entry = ledger.entry(step.what, shown, {}, versions=versions)
+    log, start = folder / f"{step.name}.log", time.perf_counter()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=find_checkout(),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(LIMIT)
+        except BaseException as error:  # its own processes end with it, also at ctrl-C
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            code = 124  # as of `timeout`
+    seconds = time.perf_counter() - start
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    entry["numbers"] = {"exit_status": code, "seconds": round(seconds, 1), "output": lines[-TAIL:]}
+    ledger.write(folder / f"{step.name}.json", entry)
+    return code, seconds

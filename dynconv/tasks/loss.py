@@ -1,0 +1,87 @@
+"""Cross-entropy with smoothed targets; of many tokens, chunk by chunk.
+
+The logits of N tokens over V types are the largest tensor in training: 28,672 x 32,768 take 3.8 GB
+in float32, and their gradient as much again. Beyond `LOGITS`, we go through the tokens in chunks
+and compute each chunk's loss and gradients before the next one's logits.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+LOGITS = 2**25
+"""most logits that exist at once, 134 MB in float32"""
+
+
+def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
+    """Return cross-entropy with smoothed targets, summed over N tokens (Vaswani et al. 2017, 5.4).
+
+    Equation (2.3) of the book.
+
+    logits (N, V), target (N,) int64. The correct type has probability 1 - smoothing and each of
+    the V - 1 others smoothing / (V - 1), as in later versions of fairseq; PyTorch and earlier
+    versions spread the smoothing over all V types, hence the factor.
+    """
+    V = logits.shape[-1]
+    smoothing = smoothing * V / (V - 1)
+    return F.cross_entropy(logits.float(), target, label_smoothing=smoothing, reduction="sum")
+
+
+def projected_loss(
+    hidden: Tensor, output: nn.Linear, target: Tensor, smoothing: float = 0.0
+) -> Tensor:
+    """Return the label-smoothed loss of hidden (N, C), whose logits are W hidden + b.
+
+    `output` has the weight W (V, C), and a bias b (V,) or None; target (N,) is int64.
+    """
+    weight, bias = output.weight, output.bias
+    rows = max(1, LOGITS // len(weight))
+    if len(hidden) <= rows:
+        return label_smoothed_loss(F.linear(hidden, weight, bias), target, smoothing)
+    return ChunkedLoss.apply(hidden, weight, bias, target, smoothing, rows)
+
+
+class ChunkedLoss(torch.autograd.Function):
+    """The same in chunks of rows, which computes gradients together with the loss.
+
+    The gradient of the loss with respect to the logits is softmax(logits) minus the smoothed
+    target. So those of hidden, W and b are known at once, up to the factor that the backward pass
+    brings, and the logits are not computed twice.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, target, smoothing, rows):
+        x, W, V = autocast(hidden), autocast(weight), len(weight)
+        other = smoothing / (V - 1)  # the smoothed target of all types but the correct one
+        more = 1 - smoothing - other  # what the correct one has beyond that
+        dx, dW = torch.zeros_like(hidden), torch.zeros_like(weight)
+        db = None if bias is None else torch.zeros_like(bias)
+        loss = hidden.new_zeros((), dtype=torch.float32)
+        for h, dh, correct in zip(*(z.split(rows) for z in (x, dx, target)), strict=True):
+            at = torch.arange(len(h), device=h.device), correct
+            log_p = F.linear(h, W, bias).log_softmax(1, dtype=torch.float32)
+            loss -= more * log_p[at].sum() + other * log_p.sum()
+            if any(ctx.needs_input_grad):
+                g = log_p.exp_().sub_(other)
+                g[at] -= more
+                g = g.to(W.dtype)
+                dh.copy_(g @ W)
+                dW += g.t() @ h
+                if db is not None:
+                    db += g.sum(0)
+        ctx.save_for_backward(dx, dW, db)
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, factor):
+        gradients = (None if z is None else z * factor for z in ctx.saved_tensors)
+        return *gradients, None, None, None
+
+
+def autocast(x: Tensor) -> Tensor:
+    """Return x in the dtype that a matrix product has under autocast, if that is on."""
+    device = x.device.type
+    on = torch.is_autocast_enabled(device)
+    return x.to(torch.get_autocast_dtype(device)) if on else x

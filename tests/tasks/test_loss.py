@@ -1,0 +1,106 @@
+"""The loss in chunks: equal to the loss of all logits at once, with a fraction of its memory."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from dynconv.config import ConvS2SConfig, ConvStackConfig, load_recipe
+from dynconv.lab.bench.measure import peak_memory
+from dynconv.models import build
+from dynconv.tasks import label_smoothed_loss, task_of
+from dynconv.tasks import loss as module
+from dynconv.tasks.loss import projected_loss
+from dynconv.text import collate
+from dynconv.train.update import TokenLoss
+
+N, C, V = 50, 8, 30
+
+
+def whole_loss(hidden, output, target, smoothing):
+    """The reference: all logits at once."""
+    logits = F.linear(hidden, output.weight, output.bias)
+    return label_smoothed_loss(logits, target, smoothing)
+
+
+def loss_and_gradients(loss_of, output, smoothing=0.1, dtype=None):
+    """Of the loss times 0.3, as the backward pass divides by the number of tokens."""
+    torch.manual_seed(0)
+    hidden, target = torch.randn(N, C, requires_grad=True), torch.randint(V, (N,))
+    with torch.autocast("cpu", dtype, enabled=dtype is not None):
+        loss = loss_of(hidden, output, target, smoothing)
+    assert loss.dtype == torch.float32
+    inputs = [hidden, *output.parameters()]
+    return [loss.detach(), *torch.autograd.grad(loss * 0.3, inputs)]
+
+
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 25])
+def test_chunks_give_the_loss_and_gradients_of_the_whole(monkeypatch, rows, bias, smoothing, dtype):
+    """Every number is a sum of at most 50 terms below 4. In another order its rounding errors,
+    2^-24 each, add up to less than 1e-5; in bfloat16, terms and sums have errors of 2^-8."""
+    output = nn.Linear(C, V, bias=bias)
+    whole = loss_and_gradients(whole_loss, output, smoothing, dtype)
+    monkeypatch.setattr(module, "LOGITS", rows * V)
+    chunked = loss_and_gradients(projected_loss, output, smoothing, dtype)
+    close = {"rtol": 1e-5, "atol": 1e-5} if dtype is None else {"rtol": 0.03, "atol": 0.03}
+    for ours, expected in zip(chunked, whole, strict=True):
+        torch.testing.assert_close(ours, expected, **close)
+
+
+def test_one_chunk_is_the_whole_bit_for_bit():
+    output = nn.Linear(C, V)
+    both = (loss_and_gradients(way, output) for way in (projected_loss, whole_loss))
+    assert all(torch.equal(ours, expected) for ours, expected in zip(*both, strict=True))
+
+
+def test_the_loss_alone_needs_no_gradients(monkeypatch):
+    output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
+    with torch.inference_mode():
+        expected = whole_loss(hidden, output, target, 0.1)
+        monkeypatch.setattr(module, "LOGITS", 7 * V)
+        torch.testing.assert_close(projected_loss(hidden, output, target, 0.1), expected)
+
+
+@pytest.mark.parametrize("architecture", ["seq2seq", "convs2s", "language-model"])
+def test_every_model_without_adaptive_softmax_learns_from_chunks(recipe, monkeypatch, architecture):
+    """Tied and weight-normalised outputs get their gradients, too."""
+    pairs = [([5, 6, 7], [8, 9]), ([5, 9], [7, 6, 5, 8])]
+    batch = collate(pairs)
+    if architecture == "convs2s":
+        stack = ConvStackConfig(layers=1, channels=8, width=3)
+        model = ConvS2SConfig(vocab_size=300, embedding=8, encoder=stack, decoder=stack)
+        recipe = replace(recipe, model=model)
+    elif architecture == "language-model":
+        small = ["model.vocab_size=300", "model.channels=8", "model.ffn=8", "model.dropout=0"]
+        recipe = load_recipe("austen-dynamic", small)
+    torch.manual_seed(0)
+    model = build(recipe.model)
+    loss_of = TokenLoss(model, task_of(recipe))
+
+    def gradients():
+        model.zero_grad()
+        torch.manual_seed(1)  # for dropout
+        loss_of(batch).backward()
+        return {name: p.grad for name, p in model.named_parameters()}
+
+    whole = gradients()
+    monkeypatch.setattr(module, "LOGITS", 2 * 300)
+    for name, chunked in gradients().items():
+        torch.testing.assert_close(chunked, whole[name], rtol=1e-4, atol=1e-5)
+
+
+def test_the_logits_of_all_tokens_never_exist(monkeypatch):
+    """The whole needs three numbers a logit at its peak, chunks no more than theirs."""
+    N, V = 1024, 1000
+    output, target = nn.Linear(4, V), torch.randint(V, (N,))
+    hidden = torch.randn(N, 4, requires_grad=True)
+    whole = peak_memory(lambda: projected_loss(hidden, output, target, 0.1).backward())
+    assert whole > 3 * 4 * N * V
+    monkeypatch.setattr(module, "LOGITS", 64 * V)
+    chunked = peak_memory(lambda: projected_loss(hidden, output, target, 0.1).backward())
+    assert chunked < 3 * 4 * 64 * V + 10 * 4 * (N + V) * 5
