@@ -7,7 +7,7 @@ import torch
 from conftest import sized_stack
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, load_recipe
-from dynconv.lab.bench.measure import peak_memory
+from dynconv.lab.bench.measure import peak_allocation
 from dynconv.models import build
 from dynconv.models.mixers import MIXERS
 from dynconv.tasks import task_of
@@ -67,5 +67,5 @@ def test_memory_falls(recipe):
     for wanted in (False, True):
         train = replace(recipe.train, checkpoint_activations=wanted)
         loss_of = TokenLoss(model, task_of(replace(recipe, train=train)))
-        peaks.append(peak_memory(lambda loss_of=loss_of: loss_of(batch).backward()))
+        peaks.append(peak_allocation(lambda loss_of=loss_of: loss_of(batch).backward()))
     assert peaks[1] < peaks[0] / 2

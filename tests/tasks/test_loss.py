@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, load_recipe
-from dynconv.lab.bench.measure import peak_memory
+from dynconv.lab.bench.measure import peak_allocation
 from dynconv.models import build
 from dynconv.tasks import label_smoothed_loss, task_of
 from dynconv.tasks import loss as module
@@ -99,8 +99,8 @@ def test_the_logits_of_all_tokens_never_exist(monkeypatch):
     N, V = 1024, 1000
     output, target = nn.Linear(4, V), torch.randint(V, (N,))
     hidden = torch.randn(N, 4, requires_grad=True)
-    whole = peak_memory(lambda: projected_loss(hidden, output, target, 0.1).backward())
+    whole = peak_allocation(lambda: projected_loss(hidden, output, target, 0.1).backward())
     assert whole > 3 * 4 * N * V
     monkeypatch.setattr(module, "LOGITS", 64 * V)
-    chunked = peak_memory(lambda: projected_loss(hidden, output, target, 0.1).backward())
+    chunked = peak_allocation(lambda: projected_loss(hidden, output, target, 0.1).backward())
     assert chunked < 3 * 4 * 64 * V + 10 * 4 * (N + V) * 5
