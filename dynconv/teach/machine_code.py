@@ -60,7 +60,7 @@ def source_of(lesson: str, kernel: str) -> str:
 
 
 def strings_of(lesson: str) -> dict[str, str]:
-    """Return the strings that a lesson's cells assign to names: "...", NAME, sums, .replace(), +=."""
+    """Return the strings that a lesson assigns to names: "...", NAME, sums, .replace(), +=."""
     strings: dict[str, str] = {}
 
     def value(node: ast.expr) -> str | None:
