@@ -21,7 +21,9 @@ def why_not_comparable() -> str | None:
 def test_strings_are_found_through_names_sums_and_replacements(monkeypatch, tmp_path):
     monkeypatch.setattr("dynconv.teach.machine_code.checkout", lambda: tmp_path)
     (tmp_path / "lessons").mkdir()
-    cell = '```{code-cell}\nA = "a"\nB = A + "b"\nC = A\nC += "c"\nD = B.replace("b", A)\nn = 1\n```\n'
+    cell = (
+        '```{code-cell}\nA = "a"\nB = A + "b"\nC = A\nC += "c"\nD = B.replace("b", A)\nn = 1\n```\n'
+    )
     (tmp_path / "lessons" / "00_try.md").write_text(cell)
     assert strings_of("00_try") == {"A": "a", "B": "ab", "C": "ac", "D": "aa"}
 
