@@ -1,8 +1,8 @@
 """Records the machine code of the kernels that lessons write.
 
 `python -m dynconv.teach.machine_code` writes data/results/machine-code.json, which has the main
-loop of each kernel on sm_90. So lessons count instructions also where neither NVRTC nor nvdisasm
-is installed.
+loop of each kernel on sm_90, and how many instructions there are in all. So lessons count
+instructions also where neither NVRTC nor nvdisasm is installed.
 """
 
 import ast
@@ -26,9 +26,12 @@ KERNELS = {
     ],
     "20_dynamicconv_kernels": [
         *("softmax_thread", "softmax_warp", "softmax_four"),
-        *("dynamic_first", "dynamic_tile", "dynamic_fused", "weight_grad"),
+        *("dynamic_first", "dynamic_tile", "dynamic_fused", "dynamic_dry", "weight_grad"),
     ],
-    "21_talk_kernels": ["column_scan", "gather", "walk", "walk_ahead", "walk_back"],
+    "21_talk_kernels": [
+        *("column_scan", "column_scan_restrict", "gather", "gather_once"),
+        *("walk", "walk_masked", "walk_ahead", "walk_back"),
+    ],
 }
 """by lesson"""
 HEADERS = {"20_dynamicconv_kernels": "softmaxconv.cu"}
@@ -37,24 +40,27 @@ CALLS = {
     "softmax_four": ["softmax_of_four"],
     "dynamic_tile": ["convolve"],
     "dynamic_fused": ["softmax_of_four", "convolve"],
+    "dynamic_dry": ["softmax_of_four", "convolve"],
     "weight_grad": ["convolve"],
 }
 """functions that a kernel calls and that stand in strings of their own"""
 
 
 def source_of(lesson: str, kernel: str) -> str:
-    """Return the source of a kernel, after that of what it calls."""
-    strings = strings_of(lesson)
+    """Return the source of a kernel, after that of what it calls.
+
+    Of strings that define the same function the first counts: later ones are faulty on purpose.
+    """
+    strings = strings_of(lesson).values()
     found = []
     for name in [*CALLS.get(kernel, []), kernel.partition("<")[0]]:
         defines = re.compile(rf"__(global|device)__ [^;{{]*\b{name}\(")
-        (source,) = {text for text in strings.values() if defines.search(text)}
-        found.append(source)
+        found.append(next(text for text in strings if defines.search(text)))
     return "".join(found)
 
 
 def strings_of(lesson: str) -> dict[str, str]:
-    """Return the strings that a lesson's cells assign to names: "...", NAME, sums, and +=."""
+    """Return the strings that a lesson assigns to names: "...", NAME, sums, .replace(), +=."""
     strings: dict[str, str] = {}
 
     def value(node: ast.expr) -> str | None:
@@ -66,6 +72,9 @@ def strings_of(lesson: str) -> dict[str, str]:
             case ast.BinOp(left, ast.Add(), right):
                 parts = value(left), value(right)
                 return None if None in parts else "".join(map(str, parts))
+            case ast.Call(ast.Attribute(of, "replace"), [old, new]):
+                parts = value(of), value(old), value(new)
+                return None if None in parts else str.replace(*map(str, parts))
         return None
 
     for cell in jupytext.read(checkout() / "lessons" / f"{lesson}.md").cells:
@@ -90,9 +99,9 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
         build.code(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
     )
     section = nvdisasm.disassemble(compiled)[kernel]
+    code, _ = nvdisasm.read(section)
     loop = nvdisasm.main_loop(section)
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
-        code, _ = nvdisasm.read(section)
         loop = Loop(code[: code.index("EXIT") + 1])
     return {
         "source": digest(source),
@@ -100,6 +109,7 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
         "spilled": compiled.kernels[kernel].spilled,
         "instructions": loop.instructions,
         "products": loop.multiply_adds,
+        "all": sum(line != "NOP" for line in code),  # NOPs fill up the last lines
         "loop": loop.code,
     }
 

@@ -18,12 +18,14 @@ def why_not_comparable() -> str | None:
     return None if nvrtc.version() == recorded else f"the record is of NVRTC {recorded}"
 
 
-def test_strings_are_found_through_names_and_sums(monkeypatch, tmp_path):
+def test_strings_are_found_through_names_sums_and_replacements(monkeypatch, tmp_path):
     monkeypatch.setattr("dynconv.teach.machine_code.checkout", lambda: tmp_path)
     (tmp_path / "lessons").mkdir()
-    cell = '```{code-cell}\nA = "a"\nB = A + "b"\nC = A\nC += "c"\nn = 1\n```\n'
+    cell = (
+        '```{code-cell}\nA = "a"\nB = A + "b"\nC = A\nC += "c"\nD = B.replace("b", A)\nn = 1\n```\n'
+    )
     (tmp_path / "lessons" / "00_try.md").write_text(cell)
-    assert strings_of("00_try") == {"A": "a", "B": "ab", "C": "ac"}
+    assert strings_of("00_try") == {"A": "a", "B": "ab", "C": "ac", "D": "aa"}
 
 
 @pytest.mark.parametrize(("lesson", "kernel"), PAIRS)
