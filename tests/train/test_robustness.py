@@ -338,7 +338,8 @@ def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "values", [{"patience": 0}, {"seed": -1}, {"clip": 0.0}, {"average": -1}, {"lr": math.nan}]
+    "values",
+    [{"patience": 0}, {"seed": -1}, {"clip": 0.0}, {"average_checkpoints": -1}, {"lr": math.nan}],
 )
 def test_values_that_would_spoil_a_run_later(recipe, values):
     with pytest.raises(ValueError, match=rf"^{next(iter(values))} .*(must be|should be)"):
