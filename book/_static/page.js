@@ -9,9 +9,6 @@ addEventListener("load", () => {
   const title = document.querySelector(".navbar-brand.logo")?.parentElement;
   title?.setAttribute("role", "navigation");
   title?.setAttribute("aria-label", "Title");
-  // What scrolls sideways can be reached by keyboard.
-  for (const box of document.querySelectorAll("div.cell_output:has(> img), figure.plot"))
-    if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
   // An empty corner of a table heads nothing.
   for (const header of document.querySelectorAll("th"))
     if (!header.textContent.trim()) {
