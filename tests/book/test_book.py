@@ -142,7 +142,7 @@ def test_a_page_shows_itself_in_a_second(html, browser):
 
 
 def test_plots_keep_their_labels_on_a_phone(html, browser):
-    """Six tenths of the size for which they were drawn; a link in them can be focused, and scrolls."""
+    """They shrink to six tenths, then scroll; the link around each can be focused."""
     page, _ = opened(browser, html, "lessons/14_prefix_sums", PHONE)
     plots = [plot for plot in page.locator("div.cell_output a img").all() if plot.is_visible()]
     assert len(plots) >= 3
