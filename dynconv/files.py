@@ -88,14 +88,19 @@ def is_claimed(directory: Path) -> bool:
     return (directory / MARK).is_file() and not (directory / MARK).is_symlink()
 
 
+def make_folder(directory: Path, remedy: str) -> None:
+    """Make a directory unless it exists; raise UserError with the remedy if a file has its name."""
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"{directory}: is a file, not a directory: {remedy}")
+    directory.mkdir(parents=True, exist_ok=True)
+
+
 def claim(directory: Path, remedy: str) -> None:
     """Mark a directory that dynconv may write to: a new, empty or already marked one.
 
     Raises UserError with the remedy for any other, because its content is the user's.
     """
-    if directory.exists() and not directory.is_dir():
-        raise UserError(f"{directory}: is a file, not a directory: {remedy}")
-    directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory, remedy)
     entries = sorted(set(os.listdir(directory)) - {LOCK})
     if is_claimed(directory):  # checked after listing, because another process may claim it now
         return

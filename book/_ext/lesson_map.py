@@ -10,8 +10,8 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 BOOK = Path(__file__).parents[1]
-WIDTH, HEIGHT = 124, 40  # of a box
-LEFT, ACROSS, DOWN = 108, 140, 74  # the first box, and from one to the next
+WIDTH, HEIGHT = 146, 40  # of a box
+LEFT, ACROSS, DOWN = 118, 160, 74  # the first box, and from one to the next
 
 
 def read_parts() -> list[tuple[str, list[str]]]:

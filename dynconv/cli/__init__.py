@@ -8,6 +8,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from dynconv import __version__
 from dynconv.cli import (
@@ -28,7 +29,7 @@ from dynconv.cli import (
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import tune_cpu
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
-from dynconv.errors import UserError, memory_error, shorten
+from dynconv.errors import UserError, memory_error, nearest, quoted, shorten
 
 COMMANDS = (
     doctor,
@@ -129,6 +130,15 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options) -> None:
         super().__init__(exit_on_error=False, **options)
+
+    def error(self, message) -> NoReturn:
+        super().error(f"{message}: {self.prog} --help")
+
+    def _check_value(self, action, value) -> None:
+        """Refuse what is no choice, with the nearest in place of all of them."""
+        if action.choices is not None and value not in action.choices:
+            near = nearest(str(value), map(str, action.choices), "choose from")
+            raise argparse.ArgumentError(action, f"no choice: {quoted(value)}; {near}")
 
     def _print_message(self, message, file=None) -> None:
         print(message, end="", file=file or sys.stderr)

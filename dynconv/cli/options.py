@@ -42,7 +42,7 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
 
 def add_overrides(parser: argparse.ArgumentParser, help: str) -> None:
     """Add the positional arguments key=value."""
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help=help)
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help=help)
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:

@@ -22,6 +22,9 @@ COLORS = {
     "selective": "#000000",  # black
 }
 
+SHARP = 220
+"""Pixels per inch of a picture in a file: twice `figure.dpi`, for screens that show them."""
+
 
 def use() -> None:
     """Set matplotlib's defaults; the first cell of a lesson calls it.

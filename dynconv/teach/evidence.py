@@ -24,23 +24,23 @@ def draw_curves(numbers: dict[str, Any]) -> plt.Figure:
 
 
 def draw_recall(numbers: dict[str, Any]) -> plt.Figure:
-    """Draw the recalled share over the number of pairs, with a dot per seed, for each stack."""
-    figure, ax = plt.subplots(figsize=(5.0, 2.6))
+    """Draw the recalled share over the number of pairs: a panel per stack, a dot per seed."""
     stacks: dict[str, list[dict]] = {}
     for result in numbers["results"]:
         stacks.setdefault(result["stack"], []).append(result)
-    for stack, results in stacks.items():
+    figure, axes = plt.subplots(2, 4, figsize=(6.4, 3.2), sharex=True, sharey=True)
+    for ax, (stack, results) in zip(axes.flat, stacks.items(), strict=True):
         lower, upper = stack.split("+")
         color = style.COLORS.get(lower, "black")
-        pairs, line = [result["pairs"] for result in results], "-" if lower == upper else "--"
-        ax.plot(pairs, [mean(result["accuracy"]) for result in results], line, color=color)
+        pairs = [result["pairs"] for result in results]
+        ax.plot(pairs, [mean(result["accuracy"]) for result in results], color=color)
         for result in results:
             shares = result["accuracy"]
             ax.plot([result["pairs"]] * len(shares), shares, "o", ms=3, color=color, alpha=0.7)
-        ax.plot([], [], line, color=color, label=f"two of {lower}" if lower == upper else stack)
-    ax.set(xlabel="pairs to remember", ylabel="values recalled", ylim=(0, 1.05))
-    ax.set_xticks(sorted({result["pairs"] for result in numbers["results"]}))
-    figure.legend(frameon=False, loc="outside right upper")
+        ax.set_title(f"two of {lower}" if lower == upper else stack)
+    ax.set(ylim=(0, 1.05), xticks=sorted({result["pairs"] for result in numbers["results"]}))
+    figure.supxlabel("pairs to remember", fontsize=9)
+    figure.supylabel("values recalled", fontsize=9)
     return figure
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     style.use()
     for name, draw in (("learning-curves", draw_curves), ("recall", draw_recall)):
         figure = draw(ledger.read(name)["numbers"])
-        style.save(figure, data_dir() / f"results/{name}.png")
+        style.save(figure, data_dir() / f"results/{name}.png", dpi=style.SHARP)
 
 
 if __name__ == "__main__":

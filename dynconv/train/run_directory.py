@@ -39,6 +39,7 @@ from dynconv.files import (
     MARK,
     is_claimed,
     locked,
+    make_folder,
     path_inside,
     read_json,
     replace_text,
@@ -89,7 +90,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     Creates the folder if necessary, and deletes it again if training fails before writing to it.
     """
     made = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "name another --run")
     message = f"{folder}: another process is training in it"
     try:
         with locked(folder / LOCK, message, "end it, or name another --run"):

@@ -48,6 +48,20 @@ FAULTS = """() => ({
         e => /\\|[-—]+\\|/.test(e.textContent)).map(e => e.textContent.slice(0, 80)),
     "images not loaded": [...document.images].filter(
         i => i.complete && !i.naturalWidth).map(i => i.src),
+    "ids given twice": [...document.querySelectorAll("article [id]")].map(e => e.id).filter(
+        (id, place, all) => all.indexOf(id) < place),
+    "images without words": [...document.images].filter(
+        i => !i.alt.includes(" ")).map(i => i.src),
+    "controls without a name": [...document.querySelectorAll("article :is(input, select)")].filter(
+        e => e.type != "hidden" && !e.labels.length && !e.ariaLabel && !e.title).map(
+        e => e.outerHTML.slice(0, 80)),
+    "pictures not sharp": [...document.querySelectorAll("article img")].filter(
+        i => i.naturalWidth < 1.8 * i.width && !i.src.endsWith(".svg")).map(i => i.src),
+    "text out of its box": [...document.querySelectorAll(".lesson-map a")].filter(a => {
+        const box = a.querySelector("rect").getBoundingClientRect();
+        return [...a.querySelectorAll("text")].some(
+            t => t.getBoundingClientRect().right > box.right);
+    }).map(a => a.textContent),
     "wider than the page": document.documentElement.scrollWidth > innerWidth
         ? [document.documentElement.scrollWidth + " pixels"] : [],
 })"""
@@ -125,6 +139,30 @@ def test_a_page_shows_itself_in_a_second(html, browser):
         times.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]"))
     page.close()
     assert min(time["startTime"] for time in times) < 1000
+
+
+def test_plots_keep_their_labels_on_a_phone(html, browser):
+    """They shrink to six tenths, then scroll; the link around each can be focused."""
+    page, _ = opened(browser, html, "lessons/14_prefix_sums", PHONE)
+    plots = [plot for plot in page.locator("div.cell_output a img").all() if plot.is_visible()]
+    assert len(plots) >= 3
+    for plot in plots:
+        drawn = float(re.search(r"width: (\d+)px", plot.get_attribute("style"))[1])
+        assert plot.bounding_box()["width"] > 0.59 * drawn
+    page.close()
+
+
+def test_a_caption_is_as_dark_as_the_text(html, browser):
+    page, _ = opened(browser, html, "book/results")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        caption, text = page.evaluate(
+            """() => ["figcaption .caption-text", "article"].map(place => {
+                const {color, fontWeight} = getComputedStyle(document.querySelector(place));
+                return color + " " + fontWeight; })"""
+        )
+        assert caption == text
+    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -186,6 +186,8 @@ train orphan.yaml --run r | nowhere
 train unknown.yaml --run r | train
 train one --run r | one
 train empty --run r data.corpus=nowhere | nowhere
+train tiny.yaml --run r =3 | write it as key=value
+train tiny.yaml --run one | one: is a file, not a directory: name another --run
 train tiny.yaml --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r data.corpus=one | one
 train tiny.yaml --run r data.corpus=directory | directory
@@ -241,6 +243,10 @@ bench decode language-run | language model
 
 PARSED = """
 nothing | nothing
+trian | did you mean train?
+bench op | did you mean ops?
+data prepare text --vocabulary byte | did you mean bytes?
+train | are required: recipe: dynconv train --help
 translate | RUN
 translate tiny-run --beam 0 | 0
 translate tiny-run --beam -1 | --beam

@@ -35,7 +35,7 @@ def plot(results: dict[str, Any], output: Path) -> None:
         ax.grid(axis="y", lw=0.3)
         ax.set_title(results["source"])
         ax.set_xlabel(textwrap.fill(results["metric"], 90), fontsize=7)
-        style.save(figure, output)
+        style.save(figure, output, dpi=style.SHARP)
         plt.close(figure)
 
 
