@@ -24,12 +24,12 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
             for p in layer.parameters():
                 p += 0.3 * torch.randn(p.shape, dtype=torch.float64, generator=draw)
             kind = f"{type(layer).__name__} with causal={causal}"
-            check_forward(layer, x, kind)
+            check_padding(layer, x, kind)
             if causal:
-                check_step(layer, x, kind)
+                check_causal(layer, x, kind)
 
 
-def check_forward(layer: nn.Module, x: Tensor, kind: str) -> None:
+def check_padding(layer: nn.Module, x: Tensor, kind: str) -> None:
     """Check that what stands at padding, and how much of it there is, changes no real position."""
     if layer(x).shape != x.shape:
         raise AssertionError(f"{kind}: x {tuple(x.shape)} becomes {tuple(layer(x).shape)}")
@@ -41,7 +41,7 @@ def check_forward(layer: nn.Module, x: Tensor, kind: str) -> None:
             expect(padded, layer(x[:, real]), f"{kind}: real positions see padding on the {side}")
 
 
-def check_step(layer: nn.Module, x: Tensor, kind: str) -> None:
+def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
     """Check a causal layer: positions see no later one, and steps give what `forward` gives."""
     whole, later = layer(x), x.clone()
     later[:, 5:] += 1

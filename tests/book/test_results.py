@@ -72,7 +72,15 @@ def test_summaries_are_better_than_the_first_words():
             assert better == [row["name"] != "attention"] * 3
 
 
-@pytest.mark.parametrize("name, mixer", [("attention", "attention"), ("dynamic", "DynamicConv")])
+@pytest.mark.parametrize(
+    "name, mixer",
+    [
+        ("attention", "attention"),
+        ("light", "LightConv"),
+        ("dynamic", "DynamicConv"),
+        ("talk", "TaLK"),
+    ],
+)
 def test_the_search_is_the_recorded_one(name, mixer):
     trials = ledger.read(f"tune-help-de-en-{name}")["numbers"]["rounds"][1]
     scores = ", ".join(f"{t['score']:.1f}" for t in sorted(trials, key=lambda t: -t["score"]))
