@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from axe_playwright_python.sync_playwright import Axe
 from conftest import ROOT
 from helpers.browser import watch
 
@@ -15,6 +16,8 @@ PAGES = [TOC["root"]] + [
     chapter["file"].removesuffix(".ipynb") for part in TOC["parts"] for chapter in part["chapters"]
 ]
 LESSONS = [page for page in PAGES if page.startswith("lessons/")]
+ACCESSIBLE = [PAGES[0], "book/results", *LESSONS[::5], LESSONS[-1]]
+"""pages of each kind, ten in all"""
 DESK, PHONE = ({"width": width, "height": 900} for width in (1280, 390))
 HEAVY = 1_500_000
 """bytes"""
@@ -150,6 +153,17 @@ def test_plots_keep_their_labels_on_a_phone(html, browser):
         drawn = float(re.search(r"width: (\d+)px", plot.get_attribute("style"))[1])
         assert plot.bounding_box()["width"] > 0.59 * drawn
     page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ACCESSIBLE)
+def test_axe_finds_no_violation(html, browser, name, scheme):
+    page, _ = opened(browser, html, name)
+    page.emulate_media(color_scheme=scheme)
+    page.reload()
+    found = Axe().run(page).response["violations"]
+    page.close()
+    assert not [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]
 
 
 def test_a_caption_is_as_dark_as_the_text(html, browser):
