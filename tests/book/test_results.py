@@ -72,18 +72,26 @@ def test_summaries_are_better_than_the_first_words():
             assert better == [row["name"] != "attention"] * 3
 
 
-@pytest.mark.parametrize(
-    "name, mixer",
-    [
-        ("attention", "attention"),
-        ("light", "LightConv"),
-        ("dynamic", "DynamicConv"),
-        ("talk", "TaLK"),
-    ],
-)
+TITLES = {"attention": "attention", "light": "LightConv", "dynamic": "DynamicConv", "talk": "TaLK"}
+
+
+@pytest.mark.parametrize("name, mixer", TITLES.items())
 def test_the_search_is_the_recorded_one(name, mixer):
     trials = ledger.read(f"tune-help-de-en-{name}")["numbers"]["rounds"][1]
     scores = ", ".join(f"{t['score']:.1f}" for t in sorted(trials, key=lambda t: -t["score"]))
     loss = min(trial["loss"] for trial in trials)
     (row,) = re.findall(rf"^\| {mixer} \| rate .*$", PAGE, re.MULTILINE)
     assert row.endswith(f"| {scores} | {loss:.2f} |")
+
+
+def test_the_tuned_scores_are_the_recorded_ones():
+    rows = ledger.read("ablate-help-de-en-tuned")["numbers"]["rows"]
+    score = {row["name"]: row["mean"] for row in rows}
+    shipped = {row["name"]: row["mean"] for row in RECORDS["help-de-en-mixers"]["rows"]}
+    text = " ".join(PAGE.split())
+    for name, title in TITLES.items():
+        assert f"{score[name]:.1f} with {title}" in text
+        assert score[name] < shipped[name]
+    leads = [score[name] - score["attention"] for name in ("talk", "dynamic", "light")]
+    first, second, third = (f"{lead:.1f}" for lead in leads)
+    assert f"{first}, {second} and {third} on the test split" in " ".join(README.split())
