@@ -94,6 +94,7 @@ def page(request, html, browser):
 def test_a_page_has_no_faults_on_phone_and_desk(page, viewport):
     page, wrong = page
     page.set_viewport_size(viewport)
+    page.wait_for_function("() => !document.getAnimations().length")  # the sidebar slides
     faults = {what: found for what, found in page.evaluate(FAULTS).items() if found}
     assert not wrong and not faults
 
