@@ -70,9 +70,9 @@ FAULTS = """() => ({
 })"""
 
 
-def opened(browser, html, name, viewport=DESK):
+def opened(browser, html, name, viewport=DESK, scheme="light"):
     """A page whose formulas are typeset, and what went wrong on the way."""
-    page = browser.new_page(viewport=viewport)
+    page = browser.new_page(viewport=viewport, color_scheme=scheme)
     wrong = watch(page)
     page.goto((html / f"{name}.html").as_uri())
     page.add_style_tag(content="* { transition: none !important }")  # the sidebar slides
@@ -159,9 +159,7 @@ def test_plots_keep_their_labels_on_a_phone(html, browser):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ACCESSIBLE)
 def test_axe_finds_no_violation(html, browser, name, scheme):
-    page, _ = opened(browser, html, name)
-    page.emulate_media(color_scheme=scheme)
-    page.reload()
+    page, _ = opened(browser, html, name, scheme=scheme)
     found = Axe().run(page).response["violations"]
     page.close()
     assert not [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]
