@@ -177,6 +177,22 @@ def yaml(recipe, tmp_path) -> Path:
     return path
 
 
+@pytest.fixture
+def trained(monkeypatch) -> list[str]:
+    """The runs that training has been called for, in order."""
+    from dynconv.lab import training
+    from dynconv.train import train
+
+    calls = []
+
+    def counting(recipe, directory, watch, **more):
+        calls.append(directory.name)
+        return train(recipe, directory, watch, **more)
+
+    monkeypatch.setattr(training, "train", counting)
+    return calls
+
+
 @pytest.fixture(scope="session")
 def prepared(corpus, tmp_path_factory):
     """The same text, prepared for training."""

@@ -32,7 +32,7 @@ from dynconv.lab import ledger, training
 from dynconv.lab.ablate import run, table
 from dynconv.models import build
 from dynconv.tasks import Evaluation
-from dynconv.train import TrainedModel, setup, train
+from dynconv.train import TrainedModel, setup
 
 ATTENTION = {"mixer": "attention"}
 TWO = [
@@ -77,19 +77,6 @@ def small(yaml, tmp_path):
     made = Small()
     made.write()
     return made
-
-
-@pytest.fixture
-def trained(monkeypatch) -> list[str]:
-    """The runs that training has been called for, in order."""
-    calls = []
-
-    def counting(recipe, directory, watch, **more):
-        calls.append(directory.name)
-        return train(recipe, directory, watch, **more)
-
-    monkeypatch.setattr(training, "train", counting)
-    return calls
 
 
 def test_two_rows_and_two_seeds(small, trained, capsys):

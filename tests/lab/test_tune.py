@@ -10,8 +10,7 @@ from helpers.commands import fails
 from helpers.training import stop_after
 
 from dynconv import cli
-from dynconv.lab import training, tune
-from dynconv.train import train
+from dynconv.lab import tune
 
 SPACE = {"train.lr": {"low": 1e-3, "high": 1e-2, "log": True}, "model.dropout": [0.0, 0.1]}
 SHORT = "train.updates=8", "train.warmup=0"
@@ -43,19 +42,6 @@ def search(yaml, tmp_path):
     made = Search()
     made.write()
     return made
-
-
-@pytest.fixture
-def trained(monkeypatch) -> list[str]:
-    """The runs that training has been called for, in order."""
-    calls = []
-
-    def counting(recipe, directory, watch, **more):
-        calls.append(directory.name)
-        return train(recipe, directory, watch, **more)
-
-    monkeypatch.setattr(training, "train", counting)
-    return calls
 
 
 def test_the_best_of_the_first_round_train_for_longer(search, trained, capsys):

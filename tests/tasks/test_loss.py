@@ -68,7 +68,7 @@ def test_the_loss_alone_needs_no_gradients(monkeypatch):
 
 @pytest.mark.parametrize("architecture", ["seq2seq", "convs2s", "language-model"])
 def test_every_model_without_adaptive_softmax_learns_from_chunks(recipe, monkeypatch, architecture):
-    """Tied and weight-normalised outputs get their gradients, too."""
+    """Tied and weight-normalised outputs also get their gradients."""
     pairs = [([5, 6, 7], [8, 9]), ([5, 9], [7, 6, 5, 8])]
     batch = collate(pairs)
     if architecture == "convs2s":

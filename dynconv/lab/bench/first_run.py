@@ -71,7 +71,7 @@ def all_steps() -> list[Step]:
         *(
             Step(
                 f"train-{tokens}x{batches}",
-                "where the time of an update goes, and its memory beside that of dynconv plan",
+                "where the time of an update goes",
                 dynconv(
                     f"bench train {RECIPE} train.batch_tokens={tokens} train.accumulate={batches} "
                     f"--synthetic 40000 --updates 12 "
