@@ -182,6 +182,15 @@ def test_the_time_left_is_estimated(monkeypatch):
     assert format_seconds(3723) == "1:02:03"
 
 
+@pytest.fixture
+def heard():
+    """ctrl-C raises KeyboardInterrupt, also in a job in the background, which begins without."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_a_second_signal_has_its_ordinary_effect():
     with catch_signals() as received:
         assert received() == 0
