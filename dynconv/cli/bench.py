@@ -1,4 +1,4 @@
-"""`dynconv bench`: measure decoding, operators, CUDA kernels, training and recall."""
+"""`dynconv bench`: measure decoding, operators, CUDA kernels, launches, training and recall."""
 
 from pathlib import Path
 
@@ -16,9 +16,9 @@ from dynconv.cli.options import (
 
 
 def add_parser(subparsers) -> None:
-    """Add `dynconv bench decode`, `ops`, `kernels`, `train`, `recall` and `first-run`."""
+    """Add `dynconv bench decode`, `ops`, `kernels`, `host`, `train`, `recall` and `first-run`."""
     bench = subparsers.add_parser(
-        "bench", help="Measure decoding, operators, CUDA kernels, training or recall."
+        "bench", help="Measure decoding, operators, CUDA kernels, launches, training or recall."
     )
     commands = bench.add_subparsers(required=True, metavar="WHAT")
 
@@ -68,6 +68,10 @@ def add_parser(subparsers) -> None:
         help="without a GPU: predict lower bounds and resources of the kernels",
     )
     add_output(parser, "data/results/kernels-DEVICE.json, kernels-plan.json with --plan")
+
+    parser = add_command(commands, "host", run_host)
+    parser.add_argument("--rounds", type=number("Repeats"), default=9, help="default: 9")
+    add_output(parser, "data/results/bench-host.json")
 
     parser = add_command(commands, "train", run_training)
     add_recipe(parser)
@@ -160,6 +164,13 @@ def run_kernels(options) -> int:
         say=say,
     )
     return 1 if wrong else 0
+
+
+def run_host(options) -> None:
+    """Time what the CPU does to launch an operator's CUDA kernels, without a GPU."""
+    from dynconv.lab.bench.host import bench_host
+
+    print(bench_host(options.rounds, options.output))
 
 
 def run_training(options) -> None:

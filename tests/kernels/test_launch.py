@@ -225,6 +225,7 @@ class Gpu:
     def __init__(self, monkeypatch):
         self.events, self.launched, self.compiled, self.failure = [], [], [], None
         self.capturing = False
+        gpu = self
 
         @contextmanager
         def inside(*what):
@@ -235,18 +236,26 @@ class Gpu:
             self.compiled.append(options)
             return SimpleNamespace(get_function=lambda name: partial(self.run, name))
 
-        def stream(stream):
-            return inside("stream", stream.__cuda_stream__())
+        class FakeStream:
+            def __init__(self, stream):
+                self.stream = stream
+
+            def __enter__(self):
+                gpu.events.append(("enter", ("stream", self.stream.__cuda_stream__())))
+
+            def __exit__(self, *error):
+                pass
 
         self.cupy = SimpleNamespace(
             RawModule=compile_,
             cuda=SimpleNamespace(
-                Stream=SimpleNamespace(from_external=stream),
+                Stream=SimpleNamespace(from_external=FakeStream),
                 Device=partial(inside, "device"),
                 compiler=SimpleNamespace(CompileException=self.CompileException),
             ),
         )
-        build.compile_for_gpu.cache_clear()
+        for cached in (build.compile_for_gpu, call.cupy_stream):
+            cached.cache_clear()
         for module in (build, call):
             monkeypatch.setattr(module, "cupy", lambda: self.cupy)
         current = SimpleNamespace(cuda_stream=77)
@@ -275,7 +284,8 @@ def fresh_lookups():
 @pytest.fixture
 def gpu(monkeypatch):
     yield Gpu(monkeypatch)
-    build.compile_for_gpu.cache_clear()
+    for cached in (build.compile_for_gpu, call.cupy_stream):
+        cached.cache_clear()
 
 
 class OnGpu(torch.Tensor):
@@ -324,6 +334,30 @@ def test_what_the_gpu_refuses_is_reported(gpu, kind):
     gpu.capturing = True
     with pytest.raises(build.NoGpuKernels, match="call it once before the graph is captured"):
         call.launch_on_gpu(launch, [OnGpu(0)])
+
+
+def test_a_plan_is_made_once_for_each_shape_and_dtype():
+    planned, launched = [], []
+
+    def cumulative_mean(x, backward):
+        planned.append((*x.shape, x.dtype, backward))
+        return launches.cumulative_mean(x, backward)
+
+    kernels = call.Kernels(lambda launch, arguments: launched.append((launch.kernel, arguments)))
+    run = partial(call.operator(cumulative_mean), kernels)
+    first, second = (torch.rand(2, 3, 8) for _ in range(2))
+    for x in (first, second, first.double(), second[:, :2], first):
+        out = run(x, False)
+        assert out.shape == x.shape and out.dtype == x.dtype
+        kernel, (source, sums, result, *sizes) = launched[-1]
+        assert kernel.startswith("cumulative_mean<" + launches.CUDA_TYPES[x.dtype])
+        assert source is x and result is out and sums.shape == (2, 1, 8)
+        assert sizes == [x.shape[1], 8, 16, *x.stride()[:2]]
+        assert all(isinstance(size, np.generic) for size in sizes)
+    run(first, True)
+    assert len(planned) == 4 and planned[-1] == (2, 3, 8, F32, True)
+    shape_is_a_list = call.Kernels(lambda *_: None).conv_grad_weight(first, first, [2, 3], 1)
+    assert shape_is_a_list.shape == (2, 3)
 
 
 def test_a_size_beyond_32_bits_is_refused():

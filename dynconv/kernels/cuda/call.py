@@ -1,6 +1,7 @@
 """Runs plans: allocates their outputs and launches their kernels, on a GPU through CuPy."""
 
 from collections.abc import Callable
+from functools import cache, lru_cache
 from inspect import signature
 
 import numpy as np
@@ -25,18 +26,31 @@ LAYOUTS = {
 """functions that bring each argument into the memory layout that plans expect"""
 
 
+PLANS = 4096  # that each operator keeps: a batch of another length needs another plan
+
+
 def operator(planned: Callable[..., LaunchPlan]) -> Callable:
     """Return a method of Kernels that runs the plan that `planned` makes, and returns its outputs.
 
-    The method takes a Tensor for each Array that `planned` takes.
+    The method takes a Tensor for each Array that `planned` takes. Plans are cached, because making
+    one costs the CPU more than running it.
     """
     names = tuple(signature(planned).parameters)
 
+    @lru_cache(PLANS)
+    def plan(*arguments) -> LaunchPlan:
+        made = planned(*arguments)
+        return made._replace(launches=tuple(map(convert_numbers, made.launches)))
+
     def method(self, *arguments):
-        given = dict(zip(names, arguments, strict=True))
-        tensors = {name: LAYOUTS[name](z) for name, z in given.items() if isinstance(z, Tensor)}
-        arrays = {name: array(z) for name, z in tensors.items()}
-        return self.run(planned(**given | arrays), tensors)
+        tensors, described = {}, []
+        for name, z in zip(names, arguments, strict=True):
+            if isinstance(z, Tensor):
+                tensors[name] = z = LAYOUTS[name](z)
+                described.append(array(z))
+            else:
+                described.append(tuple(z) if isinstance(z, list) else z)  # a list has no hash
+        return self.run(plan(*described), tensors)
 
     method.__name__ = planned.__name__
     return method
@@ -83,9 +97,9 @@ def launch_on_gpu(launch: Launch, arguments: list) -> None:
     device = next(z.device for z in arguments if isinstance(z, Tensor))
     values = tuple(map(convert, arguments))
     gpu = cupy().cuda
-    stream = gpu.Stream.from_external(Stream(torch.cuda.current_stream(device).cuda_stream))
     try:
-        with gpu.Device(device.index), stream:
+        address = torch.cuda.current_stream(device).cuda_stream
+        with gpu.Device(device.index), cupy_stream(address, device.index):
             function = compile_for_gpu(launch.source, launch.kernel, device.index)
             function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
     except (gpu.compiler.CompileException, RuntimeError) as error:  # CUDA's are RuntimeErrors
@@ -105,6 +119,21 @@ class Stream:
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.address
+
+
+@cache
+def cupy_stream(address: int, device: int):
+    """Return CuPy's object for a stream of PyTorch, which never destroys one.
+
+    The default stream has the same address on every device.
+    """
+    return cupy().cuda.Stream.from_external(Stream(address))
+
+
+def convert_numbers(launch: Launch) -> Launch:
+    """Convert the launch's arguments to what the kernel expects, except the names of arrays."""
+    converted = (z if isinstance(z, str) else convert(z) for z in launch.arguments)
+    return launch._replace(arguments=tuple(converted))
 
 
 def convert(argument) -> np.generic:

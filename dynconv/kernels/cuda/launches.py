@@ -10,7 +10,7 @@ Sizes: x is (B, T, C); heads H, taps K, channels per head R = C / H.
 import math
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,8 +100,14 @@ class Launch(NamedTuple):
     @property
     def kernel(self) -> str:
         """Return the kernel's name expression, such as "light_conv<float, 4, false>"."""
-        parts = [str(z).lower() if isinstance(z, bool) else str(z) for z in self.template]
-        return f"{self.name}<{', '.join(parts)}>"
+        return name_expression(self.name, *self.template)
+
+
+@lru_cache(1024, typed=True)  # True and 1 are different templates
+def name_expression(name: str, *template: str | int | bool) -> str:
+    """Return the C++ expression of an instantiated template."""
+    parts = [str(z).lower() if isinstance(z, bool) else str(z) for z in template]
+    return f"{name}<{', '.join(parts)}>"
 
 
 class LaunchPlan(NamedTuple):
