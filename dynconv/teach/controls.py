@@ -1,0 +1,187 @@
+"""Runs the controls of lessons 12 and 13 that take minutes, with the lessons' own code.
+
+`python -m dynconv.teach.controls` writes data/results/controls-normalizers.json and
+data/results/controls-averaging.json. With the directory of a trained TaLK translator, it writes
+data/results/controls-talk.json instead, for lesson 14.
+"""
+
+import ast
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import torch
+from torch import Tensor, nn
+
+from dynconv.lab import ledger
+from dynconv.layers import DynamicConv, TaLKConv
+from dynconv.paths import data_dir
+from dynconv.teach.checkout import checkout, run_tool
+from dynconv.text import load_parallel
+from dynconv.train.trained import load_model
+
+COMMAND = "python -m dynconv.teach.controls"
+TALK = f"""dynconv train help-de-en-tuned:talk train.precision=bfloat16 train.seed=2 --run runs/talk
+{COMMAND} runs/talk"""
+DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+LOUD = ("none", "sigmoid", "tanh", "power2", "abs", "abs_l2")
+SIDES = (
+    ("DynamicConv", "DynamicConv"),
+    ("DynamicConv", "average"),
+    ("average", "DynamicConv"),
+    ("nothing", "DynamicConv"),
+)
+
+
+def definitions(lesson: str, *values: str) -> dict[str, Any]:
+    """Return what the cells of a lesson import and define, and its `values`, by name."""
+    names: dict[str, Any] = {"__name__": lesson}
+    for cell in jupytext.read(checkout() / "lessons" / f"{lesson}.md").cells:
+        if cell.cell_type != "code" or "solution" in cell.metadata.get("tags", []):
+            continue
+        for node in ast.parse(cell.source).body:
+            assigned = set()
+            if isinstance(node, ast.Assign):
+                targets = (name for target in node.targets for name in ast.walk(target))
+                assigned = {name.id for name in targets if isinstance(name, ast.Name)}
+            if isinstance(node, DEFINITIONS) or assigned & {*values}:
+                exec(compile(ast.Module([node], []), lesson, "exec"), names)
+    return names
+
+
+class Released(DynamicConv):
+    """DynamicConv with scores that start as in the Python class of fairseq."""
+
+    def __init__(self, *sizes: int, **options: Any) -> None:
+        super().__init__(*sizes, **options)
+        self.kernel_proj.reset_parameters()  # uniform, up to 1 / sqrt(C)
+
+
+def normalizers() -> dict[str, Any]:
+    """Return bits per letter of the models of lesson 12 under other settings."""
+    names = definitions("12_normalizers", "TEN", "training")
+    ten, times, fit, fresh = (names[name] for name in ("TEN", "times", "fit", "fresh"))
+
+    def bits(f: Callable[[Tensor], Tensor], **settings: Any) -> float:
+        return round(names["bits_on_validation"](fit(f, **settings)), 3)
+
+    loud = {kind: ten[kind] for kind in LOUD}
+    quiet = {kind: times(0.1, f) for kind, f in loud.items()}
+    numbers: dict[str, Any] = {
+        "rates": {str(lr): {k: bits(f, lr=lr) for k, f in ten.items()} for lr in (0.003, 0.03)},
+        "mixers off, 200 steps": bits(times(0, ten["softmax"]), steps=200),
+        "times 0.1, 200 steps": {kind: bits(f, steps=200) for kind, f in quiet.items()},
+        "200 steps": {kind: bits(f, steps=200) for kind, f in loud.items()},
+        "quiet start": {
+            kind: [bits(f, start=0.1, seed=seed) for seed in range(3 if kind == "abs" else 1)]
+            for kind, f in loud.items()
+        },
+        "pre-norm, softmax": bits(ten["softmax"], norm="pre"),
+    }
+    names["DynamicConv"] = Released
+    numbers["default weights"] = {
+        kind: {
+            "ratio": round(fresh(f)[0].mean().item(), 3),
+            "bits": [bits(f, seed=seed) for seed in range(2)],
+        }
+        for kind, f in ten.items()
+    }
+    return numbers
+
+
+def averaging() -> dict[str, Any]:
+    """Return the vowels that lesson 13's models restore when decoders attend to the source."""
+    names = definitions("13_averaging", "training")
+
+    Restorer: Any = names["Restorer"]
+
+    class Attending(Restorer):
+        """A Restorer whose decoder reads its own position of the source and attends to all."""
+
+        def __init__(self, encoder: str, decoder: str, C: int = 32) -> None:
+            super().__init__(encoder, decoder, C)
+            self.norm, self.memory_norm = nn.LayerNorm(C), nn.LayerNorm(C)
+            self.attend = nn.MultiheadAttention(C, 4, batch_first=True)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            place, decoder = self.place.weight, self.decoder
+            memory = self.embed(ids.masked_fill(names["is_vowel"](ids), 27)) + place
+            if self.encoder is not None:
+                memory = self.encoder(memory)
+            before = nn.functional.pad(ids[:, :-1], (1, 0), value=28)
+            x = self.embed(before) + place + memory
+            x = x + decoder.mixer(decoder.norm(x))
+            keys = self.memory_norm(memory)
+            x = x + self.attend(self.norm(x), keys, keys, need_weights=False)[0]
+            return self.predict(x + decoder.network(x))
+
+    names["Restorer"] = Attending
+    return {
+        f"{encoder} -> {decoder}": [
+            round(names["restored"](encoder, decoder, seed, steps=800), 3) for seed in range(2)
+        ]
+        for encoder, decoder in SIDES
+    }
+
+
+def drift(run: Path) -> dict[str, Any]:
+    """Return, for what each TaLK layer of an encoder sums, quantiles of |mean| / deviation."""
+    trained = load_model(run)
+    summed: dict[str, list[Tensor]] = {}
+
+    def watch(name: str, layer: TaLKConv) -> None:
+        mix, summed[name] = layer._mix, []
+
+        def watched(x: Tensor) -> Tensor:
+            words = x.detach().float().flatten(0, 1)
+            summed[name].append(words[words.abs().sum(1) > 0])  # without padding
+            return mix(x)
+
+        layer._mix = watched
+
+    for name, layer in trained.model.encoder.named_modules():
+        if isinstance(layer, TaLKConv):
+            watch(name, layer)
+    lines = load_parallel("libreoffice-de-en", "de", "en", "test").source[:100]
+    trained.task.translate(trained.model, trained.vocabularies, lines)
+    numbers = {}
+    for name, parts in summed.items():
+        words = torch.cat(parts)
+        share = (words.mean(0).abs() / words.std(0)).double()
+        numbers[name] = {str(q): round(share.quantile(q).item(), 2) for q in (0.1, 0.5, 0.9)}
+    return numbers
+
+
+RECORDS = {
+    "controls-normalizers": (
+        "Bits per letter of lesson 12's models, other settings",
+        [0, 1, 2],
+        normalizers,
+    ),
+    "controls-averaging": (
+        "Share of vowels restored by lesson 13's models whose decoders attend, in 800 steps",
+        [0, 1],
+        averaging,
+    ),
+}
+
+
+def main() -> None:
+    """Run the controls and record them."""
+    torch.set_num_threads(1)  # enough for models as small as these
+    if run := sys.argv[1:]:
+        what = "How far TaLK's channels drift: |mean| / deviation, quantiles over 192 channels"
+        entry = ledger.entry(what, TALK, {}, seeds=[2])
+        entry["numbers"] = drift(Path(run[0]))
+        ledger.write(data_dir() / "results/controls-talk.json", entry)
+        return
+    for name, (what, seeds, controls) in RECORDS.items():
+        entry = ledger.entry(what, COMMAND, {}, seeds=seeds)
+        entry["numbers"] = controls()
+        ledger.write(data_dir() / f"results/{name}.json", entry)
+
+
+if __name__ == "__main__":
+    run_tool(main)
