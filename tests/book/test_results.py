@@ -95,3 +95,15 @@ def test_the_tuned_scores_are_the_recorded_ones():
     leads = [score[name] - score["attention"] for name in ("talk", "dynamic", "light")]
     first, second, third = (f"{lead:.1f}" for lead in leads)
     assert f"{first}, {second} and {third} on the test split" in " ".join(README.split())
+
+
+def test_the_control_with_windows_is_the_recorded_one():
+    (row,) = ledger.read("ablate-help-de-en-window")["numbers"]["rows"]
+    mean = {row["name"]: row["mean"] for row in RECORDS["help-de-en-mixers"]["rows"]}
+    gain, gap = row["mean"] - mean["attention"], mean["dynamic"] - mean["attention"]
+    assert 0.75 < gain / gap < 0.85, "four fifths"
+    text = " ".join(PAGE.split())
+    one, other = (f"{score:.1f}" for score in row["scores"])
+    assert f"scores {one} and {other} BLEU on the test split, {row['mean']:.1f} on average" in text
+    assert f"attention {gain:.1f} BLEU better" in text
+    assert f"it scores {row['mean']:.1f} (two seeds), four fifths" in " ".join(README.split())
