@@ -43,10 +43,10 @@ class NoKernels(RuntimeError):
 
 
 @constant
-def why_unavailable() -> str | None:
-    """Return why the C kernels cannot run on this machine's CPU, or None if they can."""
+def why_unavailable(dtype: torch.dtype = torch.float32) -> str | None:
+    """Return why this dtype's C kernels cannot run on this machine's CPU, or None if they can."""
     try:
-        load_library(torch.float32)
+        load_library(dtype)
     except NoKernels as reason:
         return str(reason)
     return None
@@ -54,7 +54,7 @@ def why_unavailable() -> str | None:
 
 def supports(x: Tensor) -> bool:
     """Return whether C kernels can run on x, on its device, in its dtype, on this machine."""
-    return x.device.type == "cpu" and x.dtype in DEFINES and why_unavailable() is None
+    return x.device.type == "cpu" and x.dtype in DEFINES and why_unavailable(x.dtype) is None
 
 
 def why_unsupported(x: Tensor) -> str:
@@ -64,11 +64,11 @@ def why_unsupported(x: Tensor) -> str:
     if x.dtype not in DEFINES:
         names = ", ".join(dtype_name(dtype) for dtype in DEFINES)
         return f"x is {x.dtype}, the C kernels take {names}: cast it, or choose another impl"
-    return str(why_unavailable())
+    return str(why_unavailable(x.dtype))
 
 
 def tests_passed_on(x: Tensor) -> bool:
-    """Return True: each library is tested on this machine when it is built (`find_fault`)."""
+    """Return True: a library is used only if its mean was right when it was built."""
     return True
 
 
