@@ -190,6 +190,11 @@ def test_rouge_of_nothing_is_0():
     assert values(["", "a b"], [["a b"], ["", "..."]], recall=True) == [0, 0, 0]
 
 
+def test_rouge_names_a_line_without_reference():
+    with pytest.raises(UserError, match="^line 2 has no reference: "):
+        rouge(["a", "b"], [["a"], []], stem=False)
+
+
 def test_lead():
     assert lead(["one  two three", "", "four"], 2) == ["one two", "", "four"]
 
