@@ -86,7 +86,8 @@ class DataConfig:
     max_source: PositiveInt = 1024
     """maximum tokens of a source; longer ones are truncated, with a warning when decoding"""
     max_length: PositiveInt = 256
-    """maximum tokens of a side; longer pairs, or than train.batch_tokens, are not trained on"""
+    """maximum tokens of a side. Training leaves out pairs with a side that has more than this or
+    than train.batch_tokens, and reports how many"""
 
     @property
     def longest(self) -> int:
@@ -118,9 +119,9 @@ class TrainConfig:
     warmup: NonNegativeInt = 4000
     """updates in which the learning rate grows linearly from lr_start to lr"""
     schedule: Literal["inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
-    """after warm-up. inverse_sqrt: lr sqrt(warmup / u). cosine: half a cosine, which reaches
-    lr_end after the last update. plateau: keep lr until a validation loss fails to improve, then
-    divide it by ten after every validation; stop below lr_end"""
+    """after warm-up. inverse_sqrt: lr sqrt(warmup / u), or lr / sqrt(u) if warmup is 0. cosine:
+    half a cosine, which reaches lr_end after the last update. plateau: keep lr until a validation
+    loss fails to improve, then divide it by ten after every validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7
     lr_end: NonNegative = 1e-7
     """the final rate of cosine, and the rate at which plateau stops"""

@@ -75,7 +75,7 @@ def iter_batches(
     """Yield (indices of the pairs in a batch, place before it, place after it), forever.
 
     The same seed and place give the same batches. Pairs with a side longer than `max_length` or
-    config.batch_tokens are left out; raises UserError if that leaves none.
+    config.batch_tokens are left out (see `count_too_long`); raises UserError if that leaves none.
     """
     epoch, first, start = place
     seed, budget = config.seed, config.batch_tokens
@@ -97,6 +97,13 @@ def iter_batches(
                 yield indices[batches[i]], Place(epoch, pool, i), Place(epoch, pool, i + 1)
             start = 0
         epoch, first = epoch + 1, 0
+
+
+def count_too_long(examples: Examples, limit: int) -> int:
+    """Count the pairs with a side of more than `limit` tokens."""
+    pairs = len(examples)
+    pools = (np.arange(start, min(start + POOL, pairs)) for start in range(0, pairs, POOL))
+    return sum(int((examples.lengths(pool).max(1) > limit).sum()) for pool in pools)
 
 
 def pools_of(pairs: int, seed: int, epoch: int) -> list[np.ndarray]:

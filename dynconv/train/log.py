@@ -179,6 +179,12 @@ def open_log(session: Session, watch: Watch) -> Iterator[Log | SilentLog]:
             f"update {session.progress.updates} of {config.updates}; {ranks.size} "
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
         )
+        if session.too_long:
+            limit = min(session.recipe.data.longest, config.batch_tokens)
+            log.say(
+                f"{session.too_long:,} of {len(session.examples):,} {session.task.unit} are left "
+                f"out: a side has more than {limit} tokens (data.max_length, train.batch_tokens)"
+            )
         watch.lap("start")
         try:
             yield log

@@ -31,7 +31,8 @@ def train(
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
     Under torchrun this process is one of several, which share the work. Returns the signal (ctrl-C
-    or SIGTERM) that ended training early, after saving; None when it is finished. Raises UserError
+    or SIGTERM) that ended training early, after saving; None when it is finished. Outside the main
+    thread of a program, signals are not caught. Raises UserError
     for mistakes that a user can fix. `watch` measures where time is spent. `prepared` is the
     directory of the recipe's encoded corpus; a new run copies it instead of encoding the corpus
     again.

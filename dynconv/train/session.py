@@ -47,6 +47,8 @@ class Session:
     corpus: PreparedCorpus
     examples: Examples
     """what the task trains on"""
+    too_long: int
+    """examples that training leaves out, beyond data.max_length or train.batch_tokens"""
     valid: HeldOut
     model: nn.Module
     loss_of: nn.Module

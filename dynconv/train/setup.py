@@ -17,6 +17,7 @@ from dynconv.tasks import HeldOut, task_of
 from dynconv.text import PreparedCorpus, Vocabularies, is_prepared, open_prepared, prepare
 from dynconv.text.prepared import foreign_files
 from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
 from dynconv.train.persistence import restore
 from dynconv.train.precision import choose_precision
@@ -65,6 +66,8 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     vocabularies = Vocabularies.load(run / VOCABULARY)
     valid = task.held_out(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
+    longest = min(recipe.data.longest, recipe.train.batch_tokens)
+    too_long = ranks.on_rank_zero(lambda: count_too_long(examples, longest))
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(ranks.device)
     check_lengths(valid, model.max_positions)
@@ -80,13 +83,14 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         vocabularies=vocabularies,
         corpus=corpus,
         examples=examples,
+        too_long=too_long,
         valid=valid,
         model=model,
         loss_of=TokenLoss(model, task, recipe.train.precision),
         optimizer=optimizer,
         scaler=scaler,
     )
-    ranks.on_rank_zero(lambda: record_start(run, recipe, ranks))
+    ranks.on_rank_zero(lambda: record_start(session))
     restore(session)
     session.loss_of = ranks.wrap(session.loss_of)  # broadcasts the weights of rank 0
     return session

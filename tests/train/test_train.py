@@ -3,6 +3,7 @@
 import json
 import math
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.models.mixers import MIXERS
 from dynconv.tasks import Translation, Validation, label_smoothed_loss
-from dynconv.text import collate
+from dynconv.text import Pairs, collate, open_prepared
 from dynconv.train import learning_rate, load_model, train
 from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.data import Place, UpdateBatches, iter_updates
@@ -68,6 +69,12 @@ def test_schedule_golden(golden, name):
 def test_schedule_without_warm_up_starts_at_the_peak(schedule):
     config = TrainConfig(warmup=0, schedule=schedule)
     assert learning_rate(config, 0) == config.lr
+
+
+def test_an_inverse_square_root_without_warm_up_begins_at_once():
+    config = TrainConfig(warmup=0, lr=0.5)
+    rates = [learning_rate(config, done) for done in (0, 1, 4, 100)]
+    assert rates == pytest.approx([0.5, 0.5, 0.25, 0.05])
 
 
 def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
@@ -159,6 +166,30 @@ def test_a_signal_between_validations_saves(recipe, tmp_path, monkeypatch, numbe
     monkeypatch.undo()
     assert train(recipe, tmp_path) is None
     assert Checkpoints(tmp_path).choose("last").meta["update"] == 10
+
+
+def test_a_program_can_train_in_a_thread(recipe, tmp_path):
+    """Only the main thread can catch signals."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(train, recipe, tmp_path).result() is None
+    assert Checkpoints(tmp_path).choose("last").meta["update"] == 10
+
+
+@pytest.mark.parametrize(("max_length", "batch_tokens"), [(20, 400), (256, 20), (256, 400)])
+def test_pairs_that_are_too_long_are_reported(recipe, tmp_path, capsys, max_length, batch_tokens):
+    recipe = replace(
+        recipe,
+        data=replace(recipe.data, max_length=max_length),
+        train=replace(recipe.train, batch_tokens=batch_tokens, updates=2),
+    )
+    train(recipe, tmp_path)
+    pairs = Pairs.of(open_prepared(tmp_path / "data", verify=False))
+    long = int((pairs.lengths(range(400)).max(1) > min(max_length, batch_tokens)).sum())
+    assert (long > 0) == (min(max_length, batch_tokens) == 20)
+    said = f"{long} of 400 pairs are left out: a side has more than 20 tokens (data.max_length, "
+    assert (said in capsys.readouterr().err) == (long > 0)
+    (start,) = json.loads((tmp_path / "environment.json").read_text())
+    assert (start["examples"], start["too_long"]) == (400, long)
 
 
 def test_events_of_lost_updates_are_dropped(recipe, tmp_path, monkeypatch):
