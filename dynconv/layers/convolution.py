@@ -10,20 +10,15 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.layers.history import History, require_causal
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
-from dynconv.ops.checks import require_heads
+from dynconv.ops.checks import require_heads, require_odd
 from dynconv.ops.lightconv import same_kernel
+from dynconv.ops.normalize import check_normalization
 from dynconv.ops.shapes import pad_time
-
-
-def require_odd(kernel_size: int) -> None:
-    """Raise ValueError unless a kernel has an odd number of taps."""
-    if kernel_size < 1 or kernel_size % 2 == 0:
-        raise ValueError(f"kernel size {kernel_size} must be odd and positive")
 
 
 def left_padding(kernel_size: int, causal: bool) -> int:
     """Return how many zeros precede position 0: K - 1 if causal, else K // 2. K must be odd."""
-    require_odd(kernel_size)
+    require_odd("kernel size", kernel_size)
     return kernel_size - 1 if causal else kernel_size // 2
 
 
@@ -59,7 +54,7 @@ class DenseConv(WindowConv):
     """Convolves with C x C x K weights, without projections (Wu et al., Table 3, "CNN")."""
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
-        require_odd(kernel_size)
+        require_odd("kernel size", kernel_size)
         conv = nn.Conv1d(channels, channels, kernel_size)
         nn.init.xavier_uniform_(conv.weight)
         nn.init.zeros_(conv.bias)
@@ -80,10 +75,20 @@ class LightConv(ProjectedMixer):
         *,
         causal: bool = False,
         normalize: str = "softmax",
-        **options: float,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
     ):
         require_heads(heads, channels)
-        super().__init__(channels, kernel_size - 1, causal=causal, **options)
+        check_normalization(normalize)
+        super().__init__(
+            channels,
+            kernel_size - 1,
+            causal=causal,
+            glu=glu,
+            weight_dropout=weight_dropout,
+            input_dropout=input_dropout,
+        )
         self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
         self.out_proj = linear(channels, channels)
@@ -103,9 +108,25 @@ class LightConv(ProjectedMixer):
 class DepthwiseConv(LightConv):
     """Convolves each channel with its own kernel, not normalised (Wu et al., Table 3)."""
 
-    def __init__(self, channels: int, kernel_size: int, *, causal: bool = False, **options: float):
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: int,
+        *,
+        causal: bool = False,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
+    ):
         super().__init__(
-            channels, channels, kernel_size, causal=causal, normalize="none", **options
+            channels,
+            channels,
+            kernel_size,
+            causal=causal,
+            normalize="none",
+            glu=glu,
+            weight_dropout=weight_dropout,
+            input_dropout=input_dropout,
         )
 
     def _mix(self, x: Tensor) -> Tensor:
@@ -128,10 +149,20 @@ class DynamicConv(ProjectedMixer):
         *,
         causal: bool = False,
         normalize: str = "softmax",
-        **options: float,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
     ):
         require_heads(heads, channels)
-        super().__init__(channels, kernel_size - 1, causal=causal, **options)
+        check_normalization(normalize)
+        super().__init__(
+            channels,
+            kernel_size - 1,
+            causal=causal,
+            glu=glu,
+            weight_dropout=weight_dropout,
+            input_dropout=input_dropout,
+        )
         self.heads, self.kernel_size = heads, kernel_size
         self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)

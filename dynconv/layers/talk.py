@@ -28,10 +28,19 @@ class TaLKConv(ProjectedMixer):
         max_right: int,
         *,
         normalize: bool = True,
-        **options: float,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
     ):
         require_heads(heads, channels)
-        super().__init__(channels, max_left, causal=max_right == 0, **options)
+        super().__init__(
+            channels,
+            max_left,
+            causal=max_right == 0,
+            glu=glu,
+            weight_dropout=weight_dropout,
+            input_dropout=input_dropout,
+        )
         self.max_left, self.max_right, self.normalize = max_left, max_right, normalize
         self.offset_proj = linear(channels, heads if self.causal else 2 * heads)
         self.out_proj = linear(channels, channels)

@@ -12,6 +12,12 @@ def require_heads(heads: int, channels: int) -> None:
         raise ValueError(f"{heads} heads do not divide {channels} channels")
 
 
+def require_odd(name: str, size: int) -> None:
+    """Raise ValueError unless a size is odd and positive."""
+    if size < 1 or size % 2 == 0:
+        raise ValueError(f"{name} {size} must be odd and positive")
+
+
 def require_floating(name: str, tensor: Tensor) -> None:
     """Raise TypeError unless the tensor is real and floating-point."""
     if not tensor.is_floating_point():
