@@ -22,7 +22,7 @@ from dynconv.config import (
 )
 from dynconv.models import count_parameters
 from dynconv.tasks import task_of
-from dynconv.text.corpus import NotPrepared, corpus_dir, find_split, stream_lines
+from dynconv.text.corpus import NotPreparedError, corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train
 from dynconv.train.log import read_log
 
@@ -61,7 +61,7 @@ def corpus_status(corpus: str) -> str:
     """Return where a recipe's corpus is, or how to get it; UserError if it is unknown."""
     try:
         return str(corpus_dir(corpus))
-    except NotPrepared as error:
+    except NotPreparedError as error:
         return str(error)
 
 

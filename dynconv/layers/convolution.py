@@ -102,7 +102,7 @@ class LightConv(ProjectedMixer):
         return ops.light_conv(x, self.kernel(x.dtype), pad_left=self.pad_left)
 
     def _mix_last(self, x: Tensor, history: History) -> Tensor:
-        return history.mix(same_kernel(x, self.kernel(x.dtype)))
+        return history.convolve(same_kernel(x, self.kernel(x.dtype)))
 
 
 class DepthwiseConv(LightConv):
@@ -182,4 +182,4 @@ class DynamicConv(ProjectedMixer):
         return ops.dynamic_conv(x, kernel, pad_left=self.pad_left)
 
     def _mix_last(self, x: Tensor, history: History) -> Tensor:
-        return history.mix(ops.normalize_kernel(self.logits(x), self.normalize).to(x.dtype))
+        return history.convolve(ops.normalize_kernel(self.logits(x), self.normalize).to(x.dtype))

@@ -61,7 +61,7 @@ class TaLKConv(ProjectedMixer):
         behind = torch.arange(self.max_left, -1, -1, device=x.device)
         reach = self._offsets(x).unsqueeze(-1) * self.max_left  # (N, n, H, 1)
         share = (1 - behind + reach).clamp(0, 1) / (self.max_left + 1)  # (N, n, H, max_left + 1)
-        return self._scaled(history.mix(share.to(x.dtype)))
+        return self._scaled(history.convolve(share.to(x.dtype)))
 
     def _scaled(self, y: Tensor) -> Tensor:
         return y if self.normalize else y * (self.max_left + self.max_right + 1)

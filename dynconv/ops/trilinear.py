@@ -44,7 +44,7 @@ class Trilinear(torch.autograd.Function):
 Bilinear = Callable[[Tensor, Tensor, int], Tensor]
 
 
-def differentiable(
+def trilinear_conv(
     out: Bilinear, weight_grad: Bilinear, x_grad: Bilinear, weight: Tensor, x: Tensor, pad_left: int
 ) -> Tensor:
     """Return out(weight, x, pad_left), a convolution that the other two functions differentiate.

@@ -24,7 +24,7 @@ Row = tuple[str, ...]
 """one line of each side of a corpus"""
 
 
-class NotPrepared(UserError):
+class NotPreparedError(UserError):
     """Raised for a corpus of the manifest that `dynconv data` can fetch and prepare."""
 
 
@@ -92,7 +92,7 @@ def decode_utf8(file: BinaryIO, name: str) -> Iterator[str]:
 def corpus_dir(corpus: str) -> Path:
     """Return the directory of a corpus, given its path or the name of a shipped one.
 
-    Raises NotPrepared for a corpus of the manifest that is not prepared yet, else UserError.
+    Raises NotPreparedError for a corpus of the manifest that is not prepared yet, else UserError.
     """
     shipped = {file.parent.name: file.parent for file in sorted(data_dir().glob("*/train.*.xz"))}
     if corpus in shipped:
@@ -101,7 +101,7 @@ def corpus_dir(corpus: str) -> Path:
         return Path(corpus)
     others = [name for name in read_manifest() if name not in shipped]
     if any(f"{Path(corpus).name}-".startswith(f"{name}-") for name in others):
-        raise NotPrepared(
+        raise NotPreparedError(
             f"no directory {corpus}; dynconv data fetch and dynconv data prepare make "
             f"prepared/{Path(corpus).name}, as the head of the recipe, or of its base, says"
         )

@@ -18,7 +18,7 @@ from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import LOG, TENSORBOARD, TRACE, check_not_deleted
 from dynconv.train.session import Session, UpdateStats
-from dynconv.train.watch import Watch, format_seconds
+from dynconv.train.stopwatch import Stopwatch, format_seconds
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
@@ -67,7 +67,7 @@ def read_log(run: Path) -> list[Event]:
 class Log:
     """Writes the reports of rank 0. Resuming does not depend on them."""
 
-    def __init__(self, session: Session, watch: Watch, trace: Callable[[], None]):
+    def __init__(self, session: Session, watch: Stopwatch, trace: Callable[[], None]):
         """Drop the events after the session's progress, which belong to updates that were lost."""
         from torch.utils.tensorboard import SummaryWriter
         from tqdm import tqdm
@@ -154,7 +154,7 @@ class Log:
 class SilentLog:
     """Replaces the log on the other ranks: writes nothing, but waits while rank 0 traces."""
 
-    def __init__(self, watch: Watch, trace: Callable[[], None]):
+    def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
         self.watch, self._trace = watch, trace
 
     def updated(self, done: int, update: UpdateStats) -> None:
@@ -170,7 +170,7 @@ class SilentLog:
 
 
 @contextmanager
-def open_log(session: Session, watch: Watch) -> Iterator[Log | SilentLog]:
+def open_log(session: Session, watch: Stopwatch) -> Iterator[Log | SilentLog]:
     """Yield the log of this rank, and close it at the end."""
     ranks, config = session.ranks, session.recipe.train
     with tracing(session.run, session.recipe.profile, ranks) as trace:

@@ -229,11 +229,11 @@ class TestWithACompiler:
 
         def build(compiler, dtype, path):
             names.add(path.name)
-            raise native.NoKernels("only its name is wanted")
+            raise native.NoKernelsError("only its name is wanted")
 
         def look(dtype=torch.float32):
             forget()
-            with pytest.raises(native.NoKernels, match="only its name"):
+            with pytest.raises(native.NoKernelsError, match="only its name"):
                 native.load_library(dtype)
             return len(names)
 

@@ -11,7 +11,7 @@ from dynconv import paths
 from dynconv.errors import UserError
 from dynconv.paths import data_dir, raw_dir
 from dynconv.text.corpus import (
-    NotPrepared,
+    NotPreparedError,
     corpus_dir,
     find_split,
     load_parallel,
@@ -126,11 +126,11 @@ def test_what_is_not_prepared_names_the_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("iwslt14-de-en", "prepared/iwslt14-de-en", "prepared/wmt14-en-de-words"):
         words = f"no directory {name}; dynconv data fetch .* make prepared/{Path(name).name}, "
-        with pytest.raises(NotPrepared, match=words):
+        with pytest.raises(NotPreparedError, match=words):
             corpus_dir(name)
     with pytest.raises(UserError, match=r"did you mean prepared/iwslt14-de-en\?") as error:
         corpus_dir("prepared/iwslt14-de-enn")
-    assert not isinstance(error.value, NotPrepared)
+    assert not isinstance(error.value, NotPreparedError)
 
 
 def test_corpus_dir_by_name_and_by_path(tmp_path):

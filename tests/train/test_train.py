@@ -21,13 +21,13 @@ from dynconv.tasks import Translation, Validation, label_smoothed_loss
 from dynconv.text import Pairs, collate, open_prepared
 from dynconv.train import learning_rate, load_model, train
 from dynconv.train.checkpoint import Checkpoint, Checkpoints
-from dynconv.train.data import Place, UpdateBatches, iter_updates
+from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.log import read_log
 from dynconv.train.precision import choose_precision
 from dynconv.train.schedule import ends_early
+from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import TokenLoss, backward, make_optimizer
-from dynconv.train.watch import Watch
 
 
 def test_label_smoothing_by_hand():
@@ -82,15 +82,15 @@ def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
     ends = np.cumsum(sizes)
     batches = [collate(pairs[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
     tokens = sum(len(batch.target) for batch in batches)
-    return UpdateBatches(batches, [], [0] * len(batches), tokens, Place())
+    return UpdateBatches(batches, [], [0] * len(batches), tokens, DataPosition())
 
 
 def update(model, work: UpdateBatches, precision: str = "float32") -> float:
     """Put the gradients into the model; the mean loss per token."""
     model.zero_grad()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    loss_of = TokenLoss(model, Translation(Recipe()), precision)
-    losses = backward(loss_of, work, scaler, Ranks(), Watch())
+    loss_module = TokenLoss(model, Translation(Recipe()), precision)
+    losses = backward(loss_module, work, scaler, Ranks(), Stopwatch())
     return sum(losses).item() / work.tokens
 
 
@@ -120,11 +120,11 @@ def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
 
 def test_padding_does_not_reach_the_loss(recipe):
     model = build(recipe.model).eval()
-    loss_of = TokenLoss(model, Translation(recipe))
+    loss_module = TokenLoss(model, Translation(recipe))
     short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
     with torch.no_grad():
-        apart = [loss_of(collate([pair])).item() for pair in (short, long)]
-        assert loss_of(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)
+        apart = [loss_module(collate([pair])).item() for pair in (short, long)]
+        assert loss_module(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -133,7 +133,7 @@ def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
     stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 7))
     torch.manual_seed(0)
     model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
-    work = next(iter_updates(pairs, 256, recipe.train, Place(), Ranks()))
+    work = next(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()))
     exact = torch.cat([g.flatten() for g in gradients(model, work)])
     rough = torch.cat([g.flatten() for g in gradients(model, work, precision)])
     assert not torch.equal(exact, rough)
@@ -308,7 +308,9 @@ def test_nesterov_gradient_by_hand():
 
 def test_a_batch_has_no_more_sentences_than_asked(pairs, recipe):
     config = replace(recipe.train, batch_sentences=3)
-    update = next(iter_updates(pairs, 256, config, Place(), Ranks(device=torch.device("cpu"))))
+    update = next(
+        iter_updates(pairs, 256, config, DataPosition(), Ranks(device=torch.device("cpu")))
+    )
     assert len(update.batches[0].source) == 3
 
 
@@ -374,8 +376,8 @@ def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen
 
     from dynconv.train import precision as module
 
-    def backward(loss_of, *_):
-        sleep(0.05 if loss_of.precision == slow else 0.001)
+    def backward(loss_module, *_):
+        sleep(0.05 if loss_module.precision == slow else 0.001)
         return [torch.zeros(())]
 
     monkeypatch.setattr(module, "backward", backward)
@@ -385,4 +387,4 @@ def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen
 
 def test_pairs_that_cannot_be_used_are_reported(pairs, recipe):
     with pytest.raises(UserError, match="no usable pair in split train: all have more than 2"):
-        next(iter_updates(pairs, 2, recipe.train, Place(), Ranks()))
+        next(iter_updates(pairs, 2, recipe.train, DataPosition(), Ranks()))
