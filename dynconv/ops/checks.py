@@ -1,4 +1,7 @@
-"""Checks the arguments of the operators: their shapes, dtypes and devices, but not their values."""
+"""Checks the arguments of the operators: their shapes, dtypes and devices, but not their values.
+
+`require_*` tests one condition, `check_*` all arguments of an operator.
+"""
 
 import torch
 from torch import Tensor

@@ -116,10 +116,15 @@ def find_split(directory: Path, name: str) -> Path:
     for each in names:
         if (directory / each).is_file():
             return directory / each
-    suffix = name.partition(".")[2]
-    there = {file.name.partition(".")[0] for file in directory.glob(f"*.{suffix}*")}
-    splits = f"; there are the splits {', '.join(sorted(there))}" if there else ""
-    raise UserError(f"{directory}: no {names[0]}, {names[1]} or {names[2]} there{splits}")
+    split, _, suffix = name.partition(".")
+    splits = sorted({file.name.partition(".")[0] for file in directory.glob(f"*.{suffix}*")})
+    others = sorted(file.name for file in directory.glob(f"{split}.*"))
+    hint = ""
+    if splits:
+        hint = f"; there are the splits {', '.join(splits)}"
+    elif others:
+        hint = f"; there are {', '.join(others)}: name the suffixes by data.source and data.target"
+    raise UserError(f"{directory}: no {names[0]}, {names[1]} or {names[2]} there{hint}")
 
 
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:

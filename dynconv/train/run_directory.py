@@ -109,7 +109,7 @@ def read_recipe(run: Path) -> Recipe:
         return load_recipe(run / RECIPE)
     except UserError as error:
         raise UserError(
-            f"{error}; if another version made this run, or a program that adds mixers, use that"
+            f"{error} (if another version made this run, or a program that adds mixers, use that)"
         ) from None
 
 

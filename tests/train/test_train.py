@@ -11,42 +11,24 @@ import pytest
 import torch
 from conftest import sized_stack
 from helpers.schema import bounds
-from helpers.training import stop_after
+from helpers.training import stop_after, weights
 
 from dynconv.config import Recipe, TrainConfig
+from dynconv.config.recipe import SCHEDULES
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.models.mixers import MIXERS
-from dynconv.tasks import Translation, Validation, label_smoothed_loss
+from dynconv.tasks import Translation, Validation
 from dynconv.text import Pairs, collate, open_prepared
 from dynconv.train import learning_rate, load_model, train
-from dynconv.train.checkpoint import Checkpoint, Checkpoints
+from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.log import read_log
 from dynconv.train.precision import choose_precision
-from dynconv.train.schedule import ends_early
+from dynconv.train.schedule import RATES, ends_early
 from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import TokenLoss, backward, make_optimizer
-
-
-def test_label_smoothing_by_hand():
-    logits = torch.tensor([[0.0, 0.0, math.log(2.0)]])  # probabilities 1/4, 1/4, 1/2
-    loss = label_smoothed_loss(logits, torch.tensor([2]), 0.1)
-    expected = 0.9 * math.log(2) + 0.05 * math.log(4) * 2
-    assert loss.item() == pytest.approx(expected)
-
-
-def test_label_smoothing_golden(golden):
-    _, meta, case = golden.case("label_smoothed_nll")
-    logits = torch.tensor(case["logits"], requires_grad=True)
-    target = torch.tensor(case["target"])
-    real = target != meta["ignore_index"]
-    loss = label_smoothed_loss(logits[real].double(), target[real], meta["epsilon"])
-    loss.backward()
-    # the loss itself is float32 by design
-    torch.testing.assert_close(loss.item(), float(case["loss"]), rtol=1e-6, atol=0)
-    torch.testing.assert_close(logits.grad, torch.tensor(case["grad_logits"]), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["inverse_sqrt_iwslt", "cosine_wmt16ende", "cosine_wmt14enfr"])
@@ -71,6 +53,10 @@ def test_schedule_without_warm_up_starts_at_the_peak(schedule):
     assert learning_rate(config, 0) == config.lr
 
 
+def test_every_schedule_of_a_recipe_has_its_function():
+    assert RATES.keys() == SCHEDULES.keys()
+
+
 def test_an_inverse_square_root_without_warm_up_begins_at_once():
     config = TrainConfig(warmup=0, lr=0.5)
     rates = [learning_rate(config, done) for done in (0, 1, 4, 100)]
@@ -85,7 +71,7 @@ def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
     return UpdateBatches(batches, [], [0] * len(batches), tokens, DataPosition())
 
 
-def update(model, work: UpdateBatches, precision: str = "float32") -> float:
+def mean_loss(model, work: UpdateBatches, precision: str = "float32") -> float:
     """Put the gradients into the model; the mean loss per token."""
     model.zero_grad()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
@@ -95,18 +81,8 @@ def update(model, work: UpdateBatches, precision: str = "float32") -> float:
 
 
 def gradients(model, work: UpdateBatches, precision: str = "float32") -> list[torch.Tensor]:
-    update(model, work, precision)
+    mean_loss(model, work, precision)
     return [p.grad for p in model.parameters()]
-
-
-def test_the_loss_is_smoothed_only_in_train_mode(recipe):
-    """Validation and the search for the best checkpoint compare the plain cross-entropy."""
-    model, batch = build(replace(recipe.model, dropout=0.0)), collate([([5, 6], [7, 8])])
-    plain = replace(recipe, train=replace(recipe.train, label_smoothing=0.0))
-    smoothed, exact = (TokenLoss(model, Translation(each)) for each in (recipe, plain))
-    assert smoothed(batch).item() != pytest.approx(exact(batch).item(), rel=1e-4)
-    model.eval()
-    assert smoothed(batch).item() == exact(batch).item()
 
 
 def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
@@ -116,15 +92,6 @@ def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
     parts = gradients(model, one_update(pairs, [1, 2]))
     for a, b in zip(joined, parts, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)  # the loss is float32
-
-
-def test_padding_does_not_reach_the_loss(recipe):
-    model = build(recipe.model).eval()
-    loss_module = TokenLoss(model, Translation(recipe))
-    short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
-    with torch.no_grad():
-        apart = [loss_module(collate([pair])).item() for pair in (short, long)]
-        assert loss_module(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
@@ -138,10 +105,6 @@ def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
     rough = torch.cat([g.flatten() for g in gradients(model, work, precision)])
     assert not torch.equal(exact, rough)
     assert torch.cosine_similarity(exact, rough, dim=0) > 0.99  # bfloat16 keeps 8 bits
-
-
-def weights(run, name) -> dict:
-    return Checkpoint.open(run / "checkpoints" / name).read_weights()
 
 
 def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):

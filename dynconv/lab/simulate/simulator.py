@@ -35,7 +35,7 @@ CHECKS = (
     "-fsanitize=array-bounds -Wframe-larger-than=131072 -Werror=frame-larger-than",
 )
 PROBE = "__global__ void probe(int* x) { __syncthreads(); x[threadIdx.x] = threadIdx.x + 1; }"
-MAX_SHARED = 232448  # bytes a block, of compute capability 9.0
+MAX_SHARED = 232448  # bytes per block, of compute capability 9.0
 MAX_BLOCKS = (2**31 - 1, 65535, 65535)
 MAX_THREADS = (1024, 1024, 64)
 ORDERS = {"forward": -1, "backward": -2}
@@ -122,7 +122,7 @@ class Function:
         if prod(block) > 1024:
             raise KernelFault(f"a block of {prod(block)} threads: it may have 1024 at most")
         if not 0 <= shared_mem <= MAX_SHARED:
-            raise KernelFault(f"shared_mem={shared_mem}: 0 to {MAX_SHARED} bytes a block")
+            raise KernelFault(f"shared_mem={shared_mem}: 0 to {MAX_SHARED} bytes per block")
         seed = ORDERS[order] if order in ORDERS else order
         if seed is order and (isinstance(order, str) or order < 0):
             raise ValueError(f"order={order!r}: 'forward', 'backward', or a seed from 0 on")
