@@ -56,7 +56,6 @@ def translate(
     lengths = np.array([(len(sources[i]) + 1, 0) for i in full])
     results = [""] * len(lines)
     device = next(model.parameters()).device
-    model.eval()
     # a bar on terminals only
     with tqdm(total=len(full), unit=" sentences", disable=None, desc="translate") as bar:
         batches = batch_by_length(lengths, max(config.batch_tokens, int(lengths.max(initial=0))))

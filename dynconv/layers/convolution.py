@@ -81,14 +81,8 @@ class LightConv(ProjectedMixer):
     ):
         require_heads(heads, channels)
         check_normalization(normalize)
-        super().__init__(
-            channels,
-            kernel_size - 1,
-            causal=causal,
-            glu=glu,
-            weight_dropout=weight_dropout,
-            input_dropout=input_dropout,
-        )
+        past = kernel_size - 1
+        super().__init__(channels, past, causal, glu, weight_dropout, input_dropout)
         self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
         self.out_proj = linear(channels, channels)
@@ -118,15 +112,9 @@ class DepthwiseConv(LightConv):
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
     ):
+        options = {"glu": glu, "weight_dropout": weight_dropout, "input_dropout": input_dropout}
         super().__init__(
-            channels,
-            channels,
-            kernel_size,
-            causal=causal,
-            normalize="none",
-            glu=glu,
-            weight_dropout=weight_dropout,
-            input_dropout=input_dropout,
+            channels, channels, kernel_size, causal=causal, normalize="none", **options
         )
 
     def _mix(self, x: Tensor) -> Tensor:
@@ -155,14 +143,8 @@ class DynamicConv(ProjectedMixer):
     ):
         require_heads(heads, channels)
         check_normalization(normalize)
-        super().__init__(
-            channels,
-            kernel_size - 1,
-            causal=causal,
-            glu=glu,
-            weight_dropout=weight_dropout,
-            input_dropout=input_dropout,
-        )
+        past = kernel_size - 1
+        super().__init__(channels, past, causal, glu, weight_dropout, input_dropout)
         self.heads, self.kernel_size = heads, kernel_size
         self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)

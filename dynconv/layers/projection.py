@@ -57,7 +57,6 @@ class ProjectedMixer(nn.Module):
         self,
         channels: int,
         past: int,
-        *,
         causal: bool,
         glu: bool,
         weight_dropout: float,

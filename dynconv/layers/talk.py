@@ -33,14 +33,8 @@ class TaLKConv(ProjectedMixer):
         input_dropout: float = 0.0,
     ):
         require_heads(heads, channels)
-        super().__init__(
-            channels,
-            max_left,
-            causal=max_right == 0,
-            glu=glu,
-            weight_dropout=weight_dropout,
-            input_dropout=input_dropout,
-        )
+        causal = max_right == 0
+        super().__init__(channels, max_left, causal, glu, weight_dropout, input_dropout)
         self.max_left, self.max_right, self.normalize = max_left, max_right, normalize
         self.offset_proj = linear(channels, heads if self.causal else 2 * heads)
         self.out_proj = linear(channels, channels)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
@@ -153,6 +154,13 @@ def test_pairs_that_are_too_long_are_reported(recipe, tmp_path, capsys, max_leng
     assert (said in capsys.readouterr().err) == (long > 0)
     (start,) = json.loads((tmp_path / "environment.json").read_text())
     assert (start["examples"], start["too_long"]) == (400, long)
+
+
+def test_a_finished_run_has_no_time_left(recipe, tmp_path, capsys):
+    """Also if its last validation is not a multiple of train.validate_every."""
+    train(replace(recipe, train=replace(recipe.train, updates=13, validate_every=11)), tmp_path)
+    early, last = re.findall("^update 1[13]: .*", capsys.readouterr().err, re.MULTILINE)
+    assert early.endswith(" left") and not last.endswith(" left")
 
 
 def test_events_of_lost_updates_are_dropped(recipe, tmp_path, monkeypatch):
