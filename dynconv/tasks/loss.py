@@ -83,5 +83,5 @@ class ChunkedLoss(torch.autograd.Function):
 def autocast(x: Tensor) -> Tensor:
     """Return x in the dtype that a matrix product has under autocast, if that is on."""
     device = x.device.type
-    on = torch.is_autocast_enabled(device)
+    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return x.to(torch.get_autocast_dtype(device)) if on else x

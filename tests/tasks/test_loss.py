@@ -78,6 +78,13 @@ def test_one_chunk_is_the_whole_bit_for_bit():
     assert all(torch.equal(ours, expected) for ours, expected in zip(*both, strict=True))
 
 
+def test_chunks_work_on_a_device_without_autocast(monkeypatch):
+    monkeypatch.setattr(module, "LOGITS", 7 * V)
+    with torch.device("meta"):
+        output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
+    assert projected_loss(hidden, output, target, 0.1).shape == ()
+
+
 def test_the_loss_alone_needs_no_gradients(monkeypatch):
     output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
     with torch.inference_mode():
