@@ -148,7 +148,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the parsed options' `run` is the function to call."""
     top = Parser(
         prog="dynconv",
-        description="Convolutions that compete with self-attention: train, try, score.",
+        description="Train, evaluate and benchmark convolutional alternatives to self-attention.",
     )
     top.add_argument("--version", action="version", version=f"dynconv {__version__}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -22,7 +22,7 @@ from dynconv.config import (
     TrainConfig,
     dump_recipe,
 )
-from dynconv.text import prepare
+from dynconv.text import prepare_corpus
 from dynconv.train import train
 
 
@@ -46,7 +46,7 @@ def workplace(tmp_path_factory, corpus):
     for name, recipe in {"tiny": tiny, "language": language}.items():
         (folder / f"{name}.yaml").write_text(dump_recipe(recipe))
         train(recipe, folder / f"{name}-run")
-    prepare(str(corpus), "de", "en", 300, folder / "prepared")
+    prepare_corpus(str(corpus), "de", "en", 300, folder / "prepared")
     (folder / "directory").mkdir()
     files = {
         "empty": b"",
