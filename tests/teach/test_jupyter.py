@@ -77,6 +77,8 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     page.goto(f"{lab}/lab/workspaces/read/tree/{LESSON}.ipynb")
     wait(page, IDLE)
     page.wait_for_selector("a[data-label=gu2023mamba]")
+    page.wait_for_selector(".jp-CodeCell [data-language=python]")  # as the kernel says
+    page.wait_for_timeout(1000)
     links = page.locator("a[data-label]")
     texts = links.all_text_contents()
     assert "Four ways to mix a sentence" in texts  # {ref}
