@@ -44,6 +44,14 @@
       box.style.display = ["", "End of Exercise"].includes(box.textContent.trim()) ? "none" : "";
   };
 
+  // JupyterLab shows no trace of a hidden figure where the code is hidden as well.
+  const showFolded = () => {
+    for (const text of document.querySelectorAll(".jp-OutputPlaceholder .jp-PlaceholderText")) {
+      if (!text.textContent.startsWith("<Figure")) continue;
+      text.closest(".jp-Cell-outputWrapper").style.setProperty("display", "flex", "important");
+    }
+  };
+
   // A kernel that connects writes its language into the notebook. A reader has changed nothing then.
   const watched = new WeakSet();
   const keepClean = panel => {
@@ -77,6 +85,7 @@
         requestAnimationFrame(() => {
           waiting = false;
           resolve(app);
+          showFolded();
           for (const panel of app.shell.widgets("main")) keepClean(panel);
         });
       }).observe(document.body, {childList: true, subtree: true, characterData: true});

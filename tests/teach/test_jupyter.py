@@ -30,7 +30,11 @@ def folder(tmp_path):
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     nbformat.write(notebook, tmp_path / f"{LESSON}.ipynb")
-    other = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("The other lesson")])
+    figure = nbformat.v4.new_output("display_data", {"text/plain": "<Figure size 1x1>"})
+    folded = {"jupyter": {"source_hidden": True, "outputs_hidden": True}}
+    text = nbformat.v4.new_markdown_cell("The other lesson")
+    cell = nbformat.v4.new_code_cell("plot()", metadata=folded, outputs=[figure])
+    other = nbformat.v4.new_notebook(cells=[text, cell])
     nbformat.write(other, tmp_path / f"{OTHER}.ipynb")
     return tmp_path
 
@@ -94,6 +98,7 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     assert files == [f"{OTHER}.ipynb", f"{LESSON}.ipynb"]
     page.locator("a[data-label=lesson-how]").first.click()
     page.wait_for_selector(":text('The other lesson')")
+    page.wait_for_selector(".jp-OutputPlaceholder:has-text('<Figure')")  # visible, and folded
     page.close()
 
 
