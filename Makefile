@@ -33,8 +33,7 @@ serve: book
 	.venv/bin/python -m http.server --bind 127.0.0.1 --directory book/_build/html
 
 lab: .venv
-	.venv/bin/jupyter trust lessons/*.ipynb # so that moving figures show before the first run
-	.venv/bin/jupyter lab lessons
+	.venv/bin/python book/_lab/lab.py
 
 lessons: .venv
 	.venv/bin/python -m dynconv.teach.lessons run

@@ -15,6 +15,13 @@ class UserError(ValueError):
     """
 
 
+class DivergedError(UserError):
+    """Reports a model whose outputs are not finite."""
+
+    def __init__(self) -> None:
+        super().__init__("the model's outputs are not finite: it has diverged in training")
+
+
 MAX_QUOTED = 100
 """maximum number of characters of a quoted value"""
 

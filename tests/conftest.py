@@ -196,9 +196,11 @@ def trained(monkeypatch) -> list[str]:
 @pytest.fixture(scope="session")
 def prepared(corpus, tmp_path_factory):
     """The same text, prepared for training."""
-    from dynconv.text import prepare
+    from dynconv.text import prepare_corpus
 
-    return prepare(str(corpus), "de", "en", 300, tmp_path_factory.mktemp("text") / "prepared")
+    return prepare_corpus(
+        str(corpus), "de", "en", 300, tmp_path_factory.mktemp("text") / "prepared"
+    )
 
 
 @pytest.fixture

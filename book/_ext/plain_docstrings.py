@@ -2,6 +2,8 @@
 
 import re
 
+FOREIGN = ("Define the computation performed at every call.", "Alias for field number ")
+"""How docstrings begin that PyTorch and Python give to what has none."""
 COLUMNS = re.compile(r"^\s|\S\s{2,}\S", re.MULTILINE)
 
 
@@ -10,6 +12,8 @@ def to_markup(app, what, name, object, options, lines):
 
     A paragraph whose lines are indented or stand in columns keeps its form; code stays code.
     """
+    if lines and lines[0].startswith(FOREIGN):
+        lines.clear()
     paragraphs = "\n".join(lines).strip().split("\n\n")
     lines[:] = "\n\n".join(map(convert, paragraphs)).split("\n")
 

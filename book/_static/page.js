@@ -1,4 +1,4 @@
-// What the theme leaves to be desired for screen readers.
+// What the theme leaves to be desired for screen readers and phones.
 addEventListener("load", () => {
   // A name must contain the text that is seen; without a label the text, or else the title, is the name.
   for (const element of document.querySelectorAll("summary[aria-label], button[aria-label]")) {
@@ -16,4 +16,14 @@ addEventListener("load", () => {
       cell.className = header.className;
       header.replaceWith(cell);
     }
+  // On a phone the drawing of a moving figure keeps labels of 9 pixels and scrolls; its controls stay.
+  for (const {shadowRoot} of document.querySelectorAll(".text_html > *")) {
+    const drawing = shadowRoot?.querySelector("svg"), frame = document.createElement("div");
+    if (!drawing) continue;
+    drawing.replaceWith(frame);
+    frame.append(drawing);
+    frame.style.overflowX = "auto";
+    drawing.style.minWidth = `${0.75 * drawing.viewBox.baseVal.width}px`;
+    if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0;
+  }
 });

@@ -103,9 +103,21 @@ def execute(arguments: Sequence[str] | None) -> int:
     if hasattr(options, "overrides"):  # argparse takes no positional that follows an option
         options.overrides += [text for text in rest if not text.startswith("-")]
         rest = [text for text in rest if text.startswith("-")]
+        refuse_repeated(options.overrides)
     if rest:
         top.error(f"unrecognized arguments: {shorten(' '.join(rest))}")
     return options.run(options) or 0
+
+
+def refuse_repeated(overrides: Sequence[str]) -> None:
+    """Raise UserError if two overrides replace the same entry."""
+    first: dict[str, str] = {}
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key in first:
+            twice = f"{shorten(first[key])} and {shorten(override)}"
+            raise UserError(f"{twice} replace the same entry: keep one")
+        first[key] = override
 
 
 def join_negative(arguments: Sequence[str]) -> list[str]:
@@ -148,7 +160,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of all commands; the parsed options' `run` is the function to call."""
     top = Parser(
         prog="dynconv",
-        description="Convolutions that compete with self-attention: train, try, score.",
+        description="Train, evaluate and benchmark convolutional alternatives to self-attention.",
     )
     top.add_argument("--version", action="version", version=f"dynconv {__version__}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -197,7 +197,7 @@ def run_recall(options) -> None:
 
 
 def run_first(options) -> int:
-    """Measure what a GPU is needed for, in steps below ten minutes; the next call goes on."""
+    """Run all measurements that need a GPU, in steps of under ten minutes; repeat to continue."""
     from dynconv.lab.bench.first_run import first_run
 
     return 1 if first_run(options.output, options.steps, say) else 0

@@ -83,6 +83,9 @@ def run_prepare(options) -> None:
         if len(values) > 2:
             option, given = name.replace("_", "-"), " ".join(map(str, values))
             raise UserError(f"--{option} {given}: one value, or two, not more")
+    if options.languages and len({*options.languages}) < len(options.languages):
+        given = " ".join(options.languages)
+        raise UserError(f"--languages {given}: name two languages, or one for a language model")
     print(
         prepare_named(
             options.corpus,

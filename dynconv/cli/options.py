@@ -40,9 +40,9 @@ def add_recipe(parser: argparse.ArgumentParser) -> None:
     add_overrides(parser, "replace an entry: train.lr=5e-4")
 
 
-def add_overrides(parser: argparse.ArgumentParser, help: str) -> None:
+def add_overrides(parser: argparse.ArgumentParser, help_text: str) -> None:
     """Add the positional arguments key=value."""
-    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help=help)
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help=help_text)
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:

@@ -117,7 +117,7 @@ class MixerModelConfig:
     state: Dimension = 16
     """states of each channel of ssm and selective, complex in ssm"""
     glu: Flag = True
-    """gate the input projection of depthwise, light, dynamic and talk; the others have none"""
+    """gate the input projection of depthwise, light, dynamic and talk, which no other mixer has"""
     normalize: Normalization = "softmax"
     """how kernels of light and dynamic are normalised; talk divides by its reach unless `none`"""
     norm: Literal["pre", "post"] = "post"

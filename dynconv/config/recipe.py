@@ -1,5 +1,6 @@
 """The sections of a recipe, and the checks that they fit together."""
 
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 from dynconv.config.model import (
@@ -69,6 +70,14 @@ OPTIMIZERS = {
 }
 
 
+SCHEDULES: dict[str, tuple[str, ...]] = {
+    "inverse_sqrt": (),
+    "cosine": ("lr_end",),
+    "plateau": ("lr_end",),
+}
+"""the schedules of the learning rate (`dynconv.train.schedule`), each with its own settings"""
+
+
 @checked_dataclass
 class DataConfig:
     """Describes the text: pairs of lines, or lines for a language model."""
@@ -86,7 +95,8 @@ class DataConfig:
     max_source: PositiveInt = 1024
     """maximum tokens of a source; longer ones are truncated, with a warning when decoding"""
     max_length: PositiveInt = 256
-    """maximum tokens of a side; longer pairs, or than train.batch_tokens, are not trained on"""
+    """maximum tokens of a side. Training leaves out pairs with a side that has more than this or
+    than train.batch_tokens, and reports how many"""
 
     @property
     def longest(self) -> int:
@@ -117,10 +127,10 @@ class TrainConfig:
     """the peak learning rate, at the end of warm-up"""
     warmup: NonNegativeInt = 4000
     """updates in which the learning rate grows linearly from lr_start to lr"""
-    schedule: Literal["inverse_sqrt", "cosine", "plateau"] = "inverse_sqrt"
-    """after warm-up. inverse_sqrt: lr sqrt(warmup / u). cosine: half a cosine, which reaches
-    lr_end after the last update. plateau: keep lr until a validation loss fails to improve, then
-    divide it by ten after every validation; stop below lr_end"""
+    schedule: Literal[*SCHEDULES] = "inverse_sqrt"
+    """after warm-up. inverse_sqrt: lr sqrt(warmup / u), or lr / sqrt(u) if warmup is 0. cosine:
+    half a cosine, which reaches lr_end after the last update. plateau: keep lr until a validation
+    loss fails to improve, then divide it by ten after every validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7
     lr_end: NonNegative = 1e-7
     """the final rate of cosine, and the rate at which plateau stops"""
@@ -157,7 +167,7 @@ class TrainConfig:
             raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
         if self.warmup and self.lr_start > self.lr:
             raise ValueError(f"lr_start {self.lr_start} exceeds lr {self.lr}: lower it")
-        if self.schedule != "inverse_sqrt" and self.lr_end > self.lr:
+        if "lr_end" in SCHEDULES[self.schedule] and self.lr_end > self.lr:
             raise ValueError(f"lr_end {self.lr_end} exceeds lr {self.lr}: lower it")
         if self.average_checkpoints > self.keep_checkpoints:
             raise ValueError(
@@ -279,15 +289,16 @@ BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_re
 def find_unused(recipe: Recipe) -> dict[str, str]:
     """Return the entries that have no effect in this recipe, each with the reason."""
     data, model, train = recipe.data, recipe.model, recipe.train
-    used = OPTIMIZERS[train.optimizer].options
+    options = {name: optimizer.options for name, optimizer in OPTIMIZERS.items()}
     unused = {
-        f"train.{option}": f"optimizer {train.optimizer} does not use it"
-        for optimizer in OPTIMIZERS.values()
-        for option in optimizer.options
-        if option not in used
+        f"train.{option}": f"{kind} {chosen} does not use it"
+        for kind, chosen, known in (
+            ("optimizer", train.optimizer, options),
+            ("schedule", train.schedule, SCHEDULES),
+        )
+        for option in chain(*known.values())
+        if option not in known[chosen]
     }
-    if train.schedule == "inverse_sqrt":
-        unused["train.lr_end"] = "schedule inverse_sqrt has no final rate"
     if train.warmup == 0:
         unused["train.lr_start"] = "warmup is 0"
     if isinstance(model, LanguageModelConfig):

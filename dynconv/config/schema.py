@@ -53,9 +53,9 @@ Beam = whole(1, 1000)
 Repeats = whole(1, 1000)
 Threads = whole(1, 1024)
 Count = whole(0, 2**62)
-"""of tokens or bytes, of which there may be more than MAX_INT"""
+"""a count of tokens or bytes, which may exceed MAX_INT"""
 Number = Annotated[float, Field(strict=True)]
-"""that was measured, so it may be infinite or NaN"""
+"""a measured value, which may be infinite or NaN"""
 Positive = real(gt=0, le=1e12)
 NonNegative = real(ge=0, le=1e12)
 Probability = real(ge=0, lt=1)

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from dynconv.decode.translate import DIVERGED
-from dynconv.errors import UserError
+from dynconv.errors import DivergedError, UserError
 from dynconv.models import LanguageModel
 from dynconv.text import EOS, PAD
 
@@ -72,10 +71,10 @@ def next_probabilities(
                  together (Holtzman et al. 2020)
 
     They apply in this order, each to what the one before leaves. Padding is never drawn. Raises
-    UserError for NaN.
+    DivergedError for NaN.
     """
     if logp.isnan().any():
-        raise UserError(DIVERGED)
+        raise DivergedError
     logp = logp.float().index_fill(1, torch.tensor([PAD], device=logp.device), -torch.inf)
     if temperature == 0:
         return torch.zeros_like(logp).scatter_(1, logp.argmax(1, keepdim=True), 1.0)

@@ -45,7 +45,7 @@ def greedy(
 ) -> list[list[int]]:
     """Return each row's greedy translation as ids: the most likely token at every step.
 
-    source (B, S) int64; pad_mask (B, S) bool, True is padding.
+    source (B, S) int64; pad_mask (B, S) bool, True is padding. Leaves the model in eval mode.
     """
     stepper = Incremental(model, source, pad_mask)
     results: list[list[int]] = [[] for _ in source]
@@ -101,8 +101,10 @@ def beam_search(
 
     source (B, S) int64; pad_mask (B, S) bool, True is padding. max_length counts <eos>, min_length
     does not. Unless `stepwise`, the score compares only finished hypotheses: see `Beams` and
-    `StepwiseBeams`.
+    `StepwiseBeams`. Leaves the model in eval mode. Raises ValueError for a beam below 1.
     """
+    if beam < 1:
+        raise ValueError(f"beam {beam} must be at least 1")
     constraints = [*constraints, at_least(min_length)]
     step = stepper(model, source, pad_mask)
     limit = max_lengths(model, pad_mask, max_length, min_length)

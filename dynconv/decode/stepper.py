@@ -1,7 +1,7 @@
 """Runs a decoder step by step: given the newest token of each row, returns the next logits.
 
 There are N = B x beam rows, with the hypotheses of a sentence next to each other; they share the B
-rows of the encoder's output. `keep` selects and reorders rows.
+rows of the encoder's output. `keep` selects and reorders rows. The model is left in eval mode.
 """
 
 import torch
@@ -14,7 +14,7 @@ class Recompute:
     """Runs the decoder over the whole prefix at each step: the oracle, O(T^2) positions."""
 
     def __init__(self, model: Translator, source: Tensor, pad_mask: Tensor):
-        self.model = model
+        self.model = model.eval()
         self.memory = model.encode(source, pad_mask)
         self.prefix = source.new_empty(len(source), 0)
 
@@ -33,7 +33,7 @@ class Incremental:
     """Keeps the state that each mixer needs: for a convolution its last K - 1 inputs."""
 
     def __init__(self, model: Translator, source: Tensor, pad_mask: Tensor):
-        self.model = model
+        self.model = model.eval()
         self.memory = model.encode(source, pad_mask)
         self.state = model.start(self.memory)
 

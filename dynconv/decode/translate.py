@@ -15,11 +15,9 @@ from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import Incremental
 from dynconv.decode.unknown import read_dictionary, replace_unknown
-from dynconv.errors import UserError
+from dynconv.errors import DivergedError, UserError
 from dynconv.models import ConvS2S, Translator
 from dynconv.text import Vocabularies, batch_by_length, pad
-
-DIVERGED = "the model's outputs are not finite: it has diverged in training"
 
 
 def translate(
@@ -58,7 +56,6 @@ def translate(
     lengths = np.array([(len(sources[i]) + 1, 0) for i in full])
     results = [""] * len(lines)
     device = next(model.parameters()).device
-    model.eval()
     # a bar on terminals only
     with tqdm(total=len(full), unit=" sentences", disable=None, desc="translate") as bar:
         batches = batch_by_length(lengths, max(config.batch_tokens, int(lengths.max(initial=0))))
@@ -67,7 +64,7 @@ def translate(
             source, pad_mask = (x.to(device) for x in pad([sources[i] for i in chosen], after=1))
             hypotheses = search(source, pad_mask)
             if not all(hypotheses):
-                raise UserError(DIVERGED)
+                raise DivergedError
             outputs = [best.tokens for best, *_ in hypotheses]
             if words is None:
                 texts = [vocabularies.target.decode(ids) for ids in outputs]

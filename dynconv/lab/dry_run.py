@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,7 +22,8 @@ from dynconv.config import (
 )
 from dynconv.models import count_parameters
 from dynconv.tasks import task_of
-from dynconv.text.corpus import NotPrepared, corpus_dir, find_split, stream_lines
+from dynconv.text import is_prepared
+from dynconv.text.corpus import NotPreparedError, corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train
 from dynconv.train.log import read_log
 
@@ -40,7 +41,7 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
         yield f"published      {row.source}, {row.row}: {row.value} ({row.metric}){size}"
     parameters = count_parameters(recipe.model)
     yield f"parameters     {parameters:,}: {4 * parameters / 1e9:.2f} GB of float32"
-    yield f"text           {corpus_status(recipe.data.corpus)}"
+    yield f"text           {corpus_status(recipe.data)}"
     shipped = task_of(recipe).shipped_data()
     with TemporaryDirectory() as folder:
         text, run = Path(folder) / "text", Path(folder) / "run"
@@ -57,12 +58,19 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
     yield f"scored         {evaluation.summary}; {evaluation.scores[0]}"
 
 
-def corpus_status(corpus: str) -> str:
-    """Return where a recipe's corpus is, or how to get it; UserError if it is unknown."""
+def corpus_status(data: DataConfig) -> str:
+    """Return where a recipe's corpus is, or how to get it.
+
+    Raises UserError if it is unknown, or lacks the text that training reads.
+    """
     try:
-        return str(corpus_dir(corpus))
-    except NotPrepared as error:
+        directory = corpus_dir(data.corpus)
+    except NotPreparedError as error:
         return str(error)
+    if not is_prepared(directory):
+        for split, suffix in product(("train", "valid"), filter(None, (data.source, data.target))):
+            find_split(directory, f"{split}.{suffix}")
+    return str(directory)
 
 
 def write_excerpt(data: DataConfig, directory: Path) -> None:

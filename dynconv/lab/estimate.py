@@ -27,11 +27,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from dynconv.config import Recipe
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.models import build
+from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
 from dynconv.text import PreparedCorpus, is_prepared, open_prepared
-from dynconv.text.corpus import NotPrepared, corpus_dir
-from dynconv.train.data import Place, iter_batches, pools_of
-from dynconv.train.setup import check_text, prepare_corpus
+from dynconv.text.corpus import NotPreparedError, corpus_dir
+from dynconv.train.data import DataPosition, iter_batches, pools_of
+from dynconv.train.setup import check_text, prepare_recipe_corpus
 from dynconv.train.update import TokenLoss
 
 GB = 1e9
@@ -125,12 +126,12 @@ def measure_corpus(recipe: Recipe) -> EpochSize | None:
     data = recipe.data
     try:
         directory = corpus_dir(data.corpus)
-    except NotPrepared:
+    except NotPreparedError:
         return None
     if is_prepared(directory):
         return count_epoch(open_prepared(directory, verify=False), recipe)
     with TemporaryDirectory() as folder:
-        return count_epoch(prepare_corpus(recipe, Path(folder) / "prepared"), recipe)
+        return count_epoch(prepare_recipe_corpus(recipe, Path(folder) / "prepared"), recipe)
 
 
 def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
@@ -138,8 +139,8 @@ def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
     check_text(corpus, recipe)
     config, batches = recipe.train, []
     text = task_of(recipe).training_examples(corpus)
-    for pairs, before, _ in iter_batches(text, recipe.data.longest, config, Place()):
-        if before >= Place(epoch=0, pool=1):
+    for pairs, before, _ in iter_batches(text, recipe.data.longest, config, DataPosition()):
+        if before >= DataPosition(epoch=0, pool=1):
             break
         batches.append(pairs)
     lengths = text.lengths(np.concatenate(batches))
@@ -200,18 +201,19 @@ def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
     precision = assumed_precision(recipe)
     with FakeTensorMode(), AllocationTracker() as live, gpu_memory(precision):
         model = build(recipe.model)
+        set_activation_checkpointing(model, recipe.train.checkpoint_activations)
         # gradients exist in all but the first batch of an update, and with DDP even then
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         task = task_of(recipe)
-        loss_of = TokenLoss(model, task, precision)
+        loss_module = TokenLoss(model, task, precision)
         batch = task.unpadded_batch(torch.zeros(shape, dtype=torch.int64))
         before = live.peak = live.held
-        loss_of(batch).backward()
+        loss_module(batch).backward()
         peak = live.peak
         # a pass of its own, because the counter keeps alive what blocks compute a second time
         with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
-            loss_of(batch).backward()
+            loss_module(batch).backward()
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return BatchCost(shape, parameters, peak - before, counter.get_total_flops())
 

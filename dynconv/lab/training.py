@@ -7,13 +7,13 @@ from signal import Signals
 from dynconv.config import Recipe
 from dynconv.text import is_prepared
 from dynconv.train import train
-from dynconv.train.setup import prepare_corpus
+from dynconv.train.setup import prepare_recipe_corpus
+from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import NotFiniteError
-from dynconv.train.watch import Watch
 
 
 def try_training(
-    recipe: Recipe, run: Path, watch: Watch | None = None
+    recipe: Recipe, run: Path, watch: Stopwatch | None = None
 ) -> tuple[Signals | None, bool]:
     """Start or resume training; return the signal that interrupted it, and whether it diverged.
 
@@ -37,5 +37,5 @@ def shared_corpus(recipe: Recipe, folder: Path) -> Path | None:
     name = hashlib.sha256(repr((kind, recipe.model.vocab_size)).encode()).hexdigest()
     prepared = folder / f"text-{name[:8]}"
     if not is_prepared(prepared):
-        prepare_corpus(recipe, prepared)
+        prepare_recipe_corpus(recipe, prepared)
     return prepared

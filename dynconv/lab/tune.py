@@ -93,7 +93,7 @@ class SearchSpace:
     fractions: tuple[Fraction, ...] = (1.0,)
     """shares of the recipe's updates for which each round trains"""
     reduction_factor: whole(2) = 4
-    """one trial in so many goes on to the next round"""
+    """1 / reduction_factor of the trials in a round continue in the next"""
 
 
 def load_space(name: str) -> SearchSpace:
@@ -115,7 +115,7 @@ def tune(
     output: Path | None,
     say: Callable[[str], None],
 ) -> Signals | None:
-    """Search, and record each trial. The same command resumes; with more trials it goes on.
+    """Search, and record each trial. The same command resumes; more trials continue the search.
 
     name       the recipe, as `load_recipe` takes it
     overrides  key=value, for every trial

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
 from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear
-from dynconv.ops.checks import require_heads
+from dynconv.ops.checks import require_heads, require_odd
 from dynconv.ops.shapes import split_heads
 
 
@@ -33,7 +34,7 @@ def attend(
     dropout  probability with which an attention weight is dropped
     """
     dtype = value.dtype
-    with torch.autocast(query.device.type, enabled=False):
+    with without_autocast(query):
         if query.device.type == "cpu":
             # In bfloat16 the backward pass is up to eight times slower than in float32.
             query, key, value = upcast(query), upcast(key), upcast(value)
@@ -66,7 +67,7 @@ class KVCache(NamedTuple):
 
 
 class SelfAttention(nn.Module):
-    """Attends to the whole sentence, or to a window of `window` positions.
+    """Attends to the whole sentence, or to a window of `window` positions, an odd number.
 
     The window is centred on the position, or ends there in a causal layer. Decoding keeps the keys
     and values of the window, or of all positions so far.
@@ -83,6 +84,8 @@ class SelfAttention(nn.Module):
     ):
         super().__init__()
         require_heads(heads, channels)
+        if window is not None:
+            require_odd("window", window)
         self.heads, self.window, self.causal = heads, window, causal
         self.in_proj = linear(channels, 3 * channels)
         self.out_proj = linear(channels, channels)

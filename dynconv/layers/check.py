@@ -1,6 +1,7 @@
 """Tries what a mixer promises: steps give what `forward` gives, and none sees padding or later."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -14,23 +15,38 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
     Padding at either end changes no real position; in a causal layer no position sees a later one,
     `step` returns what `forward` does, in chunks of any size, and `select` takes rows of a state.
     Layers are tried in float64, after noise has been added to their parameters, because most leaks
-    are multiples of a bias, which often starts as zero.
+    are multiples of a bias, which often starts as zero; and `forward` also under autocast, because
+    training may run in bfloat16.
     """
     draw = torch.Generator().manual_seed(1)
     x = torch.randn(2, 9, channels, dtype=torch.float64, generator=draw)
     for causal in (False, True):
         layer = build(causal).double().eval()
-        with torch.no_grad():
+        kind = f"{type(layer).__name__} with causal={causal}"
+        with torch.no_grad(), named_errors(kind):
             for p in layer.parameters():
                 p += 0.3 * torch.randn(p.shape, dtype=torch.float64, generator=draw)
-            kind = f"{type(layer).__name__} with causal={causal}"
             check_padding(layer, x, kind)
             if causal:
                 check_causal(layer, x, kind)
+        with named_errors(f"{kind}: under autocast"), torch.autocast("cpu", torch.bfloat16):
+            layer.float()(x.float())
+
+
+@contextmanager
+def named_errors(fault: str) -> Iterator[None]:
+    """Turn an error of the layer itself into an AssertionError of one line, after `fault`."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        first = str(error).partition("\n")[0]
+        raise AssertionError(f"{fault}: {type(error).__name__}: {first}") from error
 
 
 def check_padding(layer: nn.Module, x: Tensor, kind: str) -> None:
-    """Check that what stands at padding, and how much of it there is, changes no real position."""
+    """Check that neither the content nor the amount of padding affects real positions."""
     if layer(x).shape != x.shape:
         raise AssertionError(f"{kind}: x {tuple(x.shape)} becomes {tuple(layer(x).shape)}")
     for side, real in {"right": slice(0, 6), "left": slice(3, None)}.items():
@@ -50,6 +66,12 @@ def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
         state, parts = None, []
         for part in x.split(sizes, dim=1):
             y, state = layer.step(part, state)
+            if isinstance(state, Tensor) or not hasattr(state, "select"):
+                name = type(state).__name__
+                raise AssertionError(
+                    f"{kind}: the state, a {name}, has no select(rows): return a NamedTuple "
+                    "whose `select` calls select_rows of dynconv.layers.history"
+                )
             parts.append(y)
         expect(torch.cat(parts, 1), whole, f"{kind}: steps of {sizes} positions are not forward")
     _, state = layer.step(x[:, :4])

@@ -10,20 +10,15 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.layers.history import History, require_causal
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
-from dynconv.ops.checks import require_heads
+from dynconv.ops.checks import require_heads, require_odd
 from dynconv.ops.lightconv import same_kernel
+from dynconv.ops.normalize import check_normalization
 from dynconv.ops.shapes import pad_time
-
-
-def require_odd(kernel_size: int) -> None:
-    """Raise ValueError unless a kernel has an odd number of taps."""
-    if kernel_size < 1 or kernel_size % 2 == 0:
-        raise ValueError(f"kernel size {kernel_size} must be odd and positive")
 
 
 def left_padding(kernel_size: int, causal: bool) -> int:
     """Return how many zeros precede position 0: K - 1 if causal, else K // 2. K must be odd."""
-    require_odd(kernel_size)
+    require_odd("kernel size", kernel_size)
     return kernel_size - 1 if causal else kernel_size // 2
 
 
@@ -59,7 +54,7 @@ class DenseConv(WindowConv):
     """Convolves with C x C x K weights, without projections (Wu et al., Table 3, "CNN")."""
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
-        require_odd(kernel_size)
+        require_odd("kernel size", kernel_size)
         conv = nn.Conv1d(channels, channels, kernel_size)
         nn.init.xavier_uniform_(conv.weight)
         nn.init.zeros_(conv.bias)
@@ -80,10 +75,14 @@ class LightConv(ProjectedMixer):
         *,
         causal: bool = False,
         normalize: str = "softmax",
-        **options: float,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
     ):
         require_heads(heads, channels)
-        super().__init__(channels, kernel_size - 1, causal=causal, **options)
+        check_normalization(normalize)
+        past = kernel_size - 1
+        super().__init__(channels, past, causal, glu, weight_dropout, input_dropout)
         self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
         self.out_proj = linear(channels, channels)
@@ -97,13 +96,23 @@ class LightConv(ProjectedMixer):
         return ops.light_conv(x, self.kernel(x.dtype), pad_left=self.pad_left)
 
     def _mix_last(self, x: Tensor, history: History) -> Tensor:
-        return history.mix(same_kernel(x, self.kernel(x.dtype)))
+        return history.convolve(same_kernel(x, self.kernel(x.dtype)))
 
 
 class DepthwiseConv(LightConv):
     """Convolves each channel with its own kernel, not normalised (Wu et al., Table 3)."""
 
-    def __init__(self, channels: int, kernel_size: int, *, causal: bool = False, **options: float):
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: int,
+        *,
+        causal: bool = False,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
+    ):
+        options = {"glu": glu, "weight_dropout": weight_dropout, "input_dropout": input_dropout}
         super().__init__(
             channels, channels, kernel_size, causal=causal, normalize="none", **options
         )
@@ -128,10 +137,14 @@ class DynamicConv(ProjectedMixer):
         *,
         causal: bool = False,
         normalize: str = "softmax",
-        **options: float,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
     ):
         require_heads(heads, channels)
-        super().__init__(channels, kernel_size - 1, causal=causal, **options)
+        check_normalization(normalize)
+        past = kernel_size - 1
+        super().__init__(channels, past, causal, glu, weight_dropout, input_dropout)
         self.heads, self.kernel_size = heads, kernel_size
         self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)
@@ -151,4 +164,4 @@ class DynamicConv(ProjectedMixer):
         return ops.dynamic_conv(x, kernel, pad_left=self.pad_left)
 
     def _mix_last(self, x: Tensor, history: History) -> Tensor:
-        return history.mix(ops.normalize_kernel(self.logits(x), self.normalize).to(x.dtype))
+        return history.convolve(ops.normalize_kernel(self.logits(x), self.normalize).to(x.dtype))

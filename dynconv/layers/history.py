@@ -6,8 +6,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from dynconv.ops.dynamicconv import window_mix
-from dynconv.ops.step import step_mix
+from dynconv.ops.dynamicconv import conv_windows
+from dynconv.ops.step import conv_step
 
 
 def require_causal(layer: nn.Module, causal: bool) -> None:
@@ -27,7 +27,7 @@ def select_rows(state: State, rows: Tensor) -> State:
     return type(state)(*(None if part is None else part.index_select(0, rows) for part in state))
 
 
-def fold(
+def run_steps(
     step: Callable[..., tuple[Tensor, Tensor]], state: Tensor, *inputs: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the outputs (N, n, ...) of a recurrence at n positions, and the state after them.
@@ -96,11 +96,11 @@ class History:
         at = self.at[:, end - size :]
         return self.slots.data[torch.arange(end - size, end, device=at.device), at]
 
-    def mix(self, weight: Tensor) -> Tensor:
+    def convolve(self, weight: Tensor) -> Tensor:
         """Convolve at the last n positions: weight (N, n, H, K) gives (N, n, C)."""
         n, K = weight.shape[1], weight.shape[3]
         if n > 1:
-            return window_mix(self.window(K - 1 + n), weight)
+            return conv_windows(self.window(K - 1 + n), weight)
         end = self.at.shape[1]
         past, at = self.slots.data[end - K : end], self.at[:, end - K :]
-        return step_mix(past, at, weight[:, 0]).unsqueeze(1)
+        return conv_step(past, at, weight[:, 0]).unsqueeze(1)

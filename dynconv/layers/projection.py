@@ -57,11 +57,10 @@ class ProjectedMixer(nn.Module):
         self,
         channels: int,
         past: int,
-        *,
         causal: bool,
-        glu: bool = False,
-        weight_dropout: float = 0.0,
-        input_dropout: float = 0.0,
+        glu: bool,
+        weight_dropout: float,
+        input_dropout: float,
     ):
         super().__init__()
         self.past, self.causal, self.weight_dropout = past, causal, weight_dropout

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.kernels.dtypes import accumulator, upcast
 from dynconv.layers.direction import flip_rest, forward_parts
-from dynconv.layers.history import fold, require_causal, select_rows
+from dynconv.layers.history import require_causal, run_steps, select_rows
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.ops.checks import require_heads
 from dynconv.ops.retnet import retention_step
@@ -71,5 +71,5 @@ class Retention(nn.Module):
         gamma, R = self._gamma(x), x.shape[2] // self.heads
         heads = (upcast(z).unflatten(2, (self.heads, R)) for z in qkv)  # (N, n, H, R)
         S = gamma.new_zeros(len(x), self.heads, R, R) if state is None else state.S
-        y, S = fold(partial(retention_step, gamma=gamma), S, *heads)
+        y, S = run_steps(partial(retention_step, gamma=gamma), S, *heads)
         return self._output(y.flatten(2).to(x.dtype), g), RetentionState(S)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.kernels.dtypes import upcast
 from dynconv.layers.direction import forward_parts
-from dynconv.layers.history import fold, require_causal, select_rows
+from dynconv.layers.history import require_causal, run_steps, select_rows
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.ops.selective import selective_step
 
@@ -110,6 +110,6 @@ class Selective(nn.Module):
         u = scan.convolve(x)[:, WIDTH - 1 :]
         wide, dt, A, B, C = scan.coefficients(u)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
-        y, h = fold(partial(selective_step, A=A), h, wide, dt, B, C)
+        y, h = run_steps(partial(selective_step, A=A), h, wide, dt, B, C)
         y = y.to(x.dtype) + scan.D * u
         return self.out_proj(F.silu(g) * y), SelectiveState(h, x[:, 1 - WIDTH :])

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.kernels.dtypes import upcast
 from dynconv.layers.direction import flip_rest, forward_parts
-from dynconv.layers.history import fold, require_causal, select_rows
+from dynconv.layers.history import require_causal, run_steps, select_rows
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.ops.ssm import discretize, ssm_step
 
@@ -67,5 +67,5 @@ class SSM(nn.Module):
         dt, A, C = self._system()
         decay, Bbar = discretize(dt, A)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
-        y, h = fold(partial(ssm_step, decay=decay, Bbar=Bbar, C=C), h, upcast(x))
+        y, h = run_steps(partial(ssm_step, decay=decay, Bbar=Bbar, C=C), h, upcast(x))
         return self._output(x, y.to(x.dtype)), SSMState(h)

@@ -28,10 +28,13 @@ class TaLKConv(ProjectedMixer):
         max_right: int,
         *,
         normalize: bool = True,
-        **options: float,
+        glu: bool = False,
+        weight_dropout: float = 0.0,
+        input_dropout: float = 0.0,
     ):
         require_heads(heads, channels)
-        super().__init__(channels, max_left, causal=max_right == 0, **options)
+        causal = max_right == 0
+        super().__init__(channels, max_left, causal, glu, weight_dropout, input_dropout)
         self.max_left, self.max_right, self.normalize = max_left, max_right, normalize
         self.offset_proj = linear(channels, heads if self.causal else 2 * heads)
         self.out_proj = linear(channels, channels)
@@ -52,7 +55,7 @@ class TaLKConv(ProjectedMixer):
         behind = torch.arange(self.max_left, -1, -1, device=x.device)
         reach = self._offsets(x).unsqueeze(-1) * self.max_left  # (N, n, H, 1)
         share = (1 - behind + reach).clamp(0, 1) / (self.max_left + 1)  # (N, n, H, max_left + 1)
-        return self._scaled(history.mix(share.to(x.dtype)))
+        return self._scaled(history.convolve(share.to(x.dtype)))
 
     def _scaled(self, y: Tensor) -> Tensor:
         return y if self.normalize else y * (self.max_left + self.max_right + 1)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dynconv.layers import CrossAttention
 from dynconv.layers.projection import linear
-from dynconv.models.recompute import Recomputable
+from dynconv.models.activation_checkpointing import Recomputable
 
 if TYPE_CHECKING:
     from dynconv.config import LanguageModelConfig, ModelConfig

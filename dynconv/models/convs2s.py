@@ -16,8 +16,8 @@ from dynconv.layers.convs2s import (
     normalised_linear,
 )
 from dynconv.layers.history import History
+from dynconv.models.activation_checkpointing import Recomputable
 from dynconv.models.decoder import DecoderState
-from dynconv.models.recompute import Recomputable
 from dynconv.models.translator import Translator
 
 if TYPE_CHECKING:

@@ -1,4 +1,8 @@
-"""The operators as functions. The file of each begins with its oracle, a loop."""
+"""The operators as functions. The file of each begins with its oracle, a loop.
+
+A file is not named after its function (`retnet.py` has `retention`), because the function would
+hide the module.
+"""
 
 from dynconv.ops.average import cumulative_mean
 from dynconv.ops.depthwise import depthwise_conv

@@ -26,10 +26,10 @@ def cumulative_mean_loop(x: Tensor) -> Tensor:
 def cumulative_mean_sum(x: Tensor) -> Tensor:
     """Divide a running sum in at least float32 by the number of its terms."""
     total = upcast(x).cumsum(dim=1)
-    return (total / count(total)).to(x.dtype)
+    return (total / prefix_lengths(total)).to(x.dtype)
 
 
-def count(x: Tensor) -> Tensor:
+def prefix_lengths(x: Tensor) -> Tensor:
     """Return 1, 2, ... T as (T, 1): how many positions each mean covers."""
     return torch.arange(1, x.shape[1] + 1, device=x.device, dtype=x.dtype)[:, None]
 
@@ -59,7 +59,7 @@ class RunningSum(torch.autograd.Function):
 def cumulative_mean_blocked(x: Tensor) -> Tensor:
     """Compute the running sum in blocks; saves nothing for the backward pass."""
     total = RunningSum.apply(upcast(x))
-    return (total / count(total)).to(x.dtype)
+    return (total / prefix_lengths(total)).to(x.dtype)
 
 
 def cumulative_mean_kernel(x: Tensor) -> Tensor:

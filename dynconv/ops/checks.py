@@ -1,4 +1,7 @@
-"""Checks the arguments of the operators: their shapes, dtypes and devices, but not their values."""
+"""Checks the arguments of the operators: their shapes, dtypes and devices, but not their values.
+
+`require_*` tests one condition, `check_*` all arguments of an operator.
+"""
 
 import torch
 from torch import Tensor
@@ -10,6 +13,12 @@ def require_heads(heads: int, channels: int) -> None:
     """Raise ValueError unless `heads` divides `channels`."""
     if heads < 1 or channels % heads:
         raise ValueError(f"{heads} heads do not divide {channels} channels")
+
+
+def require_odd(name: str, size: int) -> None:
+    """Raise ValueError unless a size is odd and positive."""
+    if size < 1 or size % 2 == 0:
+        raise ValueError(f"{name} {size} must be odd and positive")
 
 
 def require_floating(name: str, tensor: Tensor) -> None:

@@ -18,7 +18,7 @@ from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.shapes import pad_time
-from dynconv.ops.trilinear import differentiable
+from dynconv.ops.trilinear import trilinear_conv
 
 
 def depthwise_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -77,7 +77,7 @@ def channels_last_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 def depthwise_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Convolve in the memory order of x; saves only x and weight for the backward pass."""
     weight_grad = partial(channels_last_weight_grad, K=weight.shape[1])
-    return differentiable(channels_last_out, weight_grad, channels_last_x_grad, weight, x, pad_left)
+    return trilinear_conv(channels_last_out, weight_grad, channels_last_x_grad, weight, x, pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {

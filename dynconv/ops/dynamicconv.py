@@ -17,7 +17,7 @@ from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import BLOCK, blocks, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.shapes import pad_time, split_heads
-from dynconv.ops.trilinear import differentiable
+from dynconv.ops.trilinear import trilinear_conv
 
 
 def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -36,7 +36,7 @@ def dynamic_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return torch.stack(rows, dim=1)
 
 
-def window_mix(window: Tensor, weight: Tensor) -> Tensor:
+def conv_windows(window: Tensor, weight: Tensor) -> Tensor:
     """Compute out[b, t] = sum_j weight[b, t, :, j] window[b, t + j] of a padded sequence.
 
     window (B, T + K - 1, C), weight (B, T, H, K); returns (B, T, C).
@@ -48,7 +48,7 @@ def window_mix(window: Tensor, weight: Tensor) -> Tensor:
 
 def dynamic_conv_unfold(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """View all windows as (B, T, C, K), and multiply a small matrix per position and head."""
-    return window_mix(pad_time(x, weight.shape[-1], pad_left), weight)
+    return conv_windows(pad_time(x, weight.shape[-1], pad_left), weight)
 
 
 def dynamic_conv_band(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -120,10 +120,10 @@ def dynamic_conv_taps(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Add K shifted copies in place; saves only x and weight for the backward pass."""
     H, K = weight.shape[2:]
     weight_grad = partial(taps_weight_grad, H=H, K=K)
-    return differentiable(taps_out, weight_grad, taps_x_grad, weight, x, pad_left)
+    return trilinear_conv(taps_out, weight_grad, taps_x_grad, weight, x, pad_left)
 
 
-def bands(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, Tensor]]:
+def band_blocks(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield the positions t of each block, its tokens s, and its part (B, H, t, s) of the band."""
     B, T, H, K = weight.shape
     S = min(BLOCK, T)
@@ -138,7 +138,7 @@ def blocked_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     """Return the product of the band and x."""
     H, out = weight.shape[2], x.new_empty(x.shape)
     rows, tokens = split_heads(out, H), split_heads(x, H)
-    for t, s, band in bands(weight, pad_left):
+    for t, s, band in band_blocks(weight, pad_left):
         rows[:, :, t] = band @ tokens[:, :, s]
     return out
 
@@ -160,7 +160,7 @@ def blocked_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Return band^T g, summed where the windows of two blocks overlap."""
     H, grad = weight.shape[2], g.new_zeros(g.shape)
     rows, tokens = split_heads(g, H), split_heads(grad, H)
-    for t, s, band in bands(weight, pad_left):
+    for t, s, band in band_blocks(weight, pad_left):
         tokens[:, :, s] += band.mT @ rows[:, :, t]
     return grad
 
@@ -172,7 +172,7 @@ def dynamic_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """
     H, K = weight.shape[2:]
     weight_grad = partial(blocked_weight_grad, H=H, K=K)
-    return differentiable(blocked_out, weight_grad, blocked_x_grad, weight, x, pad_left)
+    return trilinear_conv(blocked_out, weight_grad, blocked_x_grad, weight, x, pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {

@@ -23,7 +23,7 @@ from dynconv.ops.dynamicconv import (
     dynamic_conv_shifted,
     dynamic_conv_unfold,
 )
-from dynconv.ops.trilinear import differentiable
+from dynconv.ops.trilinear import trilinear_conv
 
 
 def light_conv_loop(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
@@ -92,7 +92,7 @@ def light_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor
     """Convolve in the memory order of x; see `depthwise_conv_channels_last`."""
     H, K = weight.shape
     weight_grad = partial(light_weight_grad, H=H, K=K)
-    return differentiable(light_out, weight_grad, light_x_grad, weight, x, pad_left)
+    return trilinear_conv(light_out, weight_grad, light_x_grad, weight, x, pad_left)
 
 
 IMPLEMENTATIONS: Implementations = {

@@ -49,13 +49,18 @@ NORMALIZATIONS: dict[Normalization, Callable[[Tensor], Tensor]] = {
 }
 
 
+def check_normalization(kind: str) -> None:
+    """Raise ValueError unless `kind` is a row of the table above."""
+    if kind not in NORMALIZATIONS:
+        raise ValueError(f"no normalisation {kind!r}: choose one of {', '.join(NORMALIZATIONS)}")
+
+
 def normalize_kernel(weight: Tensor, kind: Normalization = "softmax") -> Tensor:
     """Normalise (..., K) over the last dimension; `kind` is a row of the table above.
 
     The result has the shape and dtype of weight. Raises ValueError for an unknown kind, TypeError
     for integer or complex weights.
     """
-    if kind not in NORMALIZATIONS:
-        raise ValueError(f"no normalisation {kind!r}: choose one of {', '.join(NORMALIZATIONS)}")
+    check_normalization(kind)
     require_floating("weight", weight)
     return NORMALIZATIONS[kind](weight)

@@ -14,6 +14,7 @@ The paper also rotates q and k by an angle that grows with the position; this fu
 import torch
 from torch import Tensor
 
+from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
 from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.checks import check_retention
@@ -85,7 +86,7 @@ def retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor, *, impl: str = "au
     """
     check_retention(q, k, v, gamma)
     implementation = choose("retention", IMPLEMENTATIONS, impl, q, q.shape[1])
-    with torch.autocast(q.device.type, enabled=False):
+    with without_autocast(q):
         heads = (split_heads(upcast(z), len(gamma)) for z in (q, k, v))
         out = implementation(*heads, gamma)  # (B, H, T, R)
     return out.transpose(1, 2).flatten(2).to(q.dtype)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
 from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.checks import check_selective
@@ -126,6 +127,6 @@ def selective_scan(
     """
     check_selective(x, dt, A, B, C)
     implementation = choose("selective_scan", IMPLEMENTATIONS, impl, x, x.shape[1])
-    with torch.autocast(x.device.type, enabled=False):
+    with without_autocast(x):
         out = implementation(upcast(x), upcast(dt), A, upcast(B), upcast(C))
     return out.to(x.dtype)

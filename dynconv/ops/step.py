@@ -11,7 +11,7 @@ from dynconv.kernels.cpu import build as native
 from dynconv.kernels.layout import NARROW
 
 
-def step_mix_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+def conv_step_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     """Evaluate the equation one row and one tap at a time: the oracle."""
     rows = []
     for n in range(len(at)):
@@ -22,7 +22,7 @@ def step_mix_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     return torch.stack(rows)
 
 
-def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+def conv_step_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     """Gather each row's window, then multiply a vector by a matrix per row and head."""
     K = weight.shape[2]
     window = past[torch.arange(K, device=at.device), at]  # (N, K, C)
@@ -30,7 +30,7 @@ def step_mix_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     return torch.einsum("nhk,nkhr->nhr", weight, heads).flatten(1)  # (N, C)
 
 
-def step_mix(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+def conv_step(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     """Return the next output of each row; not differentiable.
 
     past      (K, M, C)  the last K slots, oldest first
@@ -40,4 +40,4 @@ def step_mix(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     """
     if native.supports(past) and past.shape[2] >= NARROW * weight.shape[1]:
         return torch_ops.step(past, at, weight)
-    return step_mix_gather(past, at, weight)
+    return conv_step_gather(past, at, weight)

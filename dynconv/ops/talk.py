@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dynconv.kernels import torch_ops
+from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
 from dynconv.ops.auto import Implementations, choose
 from dynconv.ops.blocked import blocks
@@ -119,9 +120,9 @@ def talk_conv_table(
 def reach(distance: Tensor, limit: int) -> int:
     """Return how far windows reach: `limit`, or further if offsets exceed 1.
 
-    torch.compile sees no values, so in compiled code offsets must not exceed 1.
+    torch.compile and the meta device see no values, so there offsets must not exceed 1.
     """
-    if torch.compiler.is_compiling() or distance.numel() == 0:
+    if torch.compiler.is_compiling() or distance.is_meta or distance.numel() == 0:
         return limit
     return max(limit, math.ceil(distance.nan_to_num().max().item()))
 
@@ -153,7 +154,7 @@ class TalkBlocked(torch.autograd.Function):
         H, K = left.shape[2], max_left + max_right + 1
         to_left, to_right = (d.transpose(1, 2) for d in edges(left, right, max_left, max_right))
         rows, tokens = split_heads(out, H), split_heads(x, H)
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
             for t, s, share in window_weights(to_left, to_right, max_left, max_right):
                 rows[:, :, t] = (share @ tokens[:, :, s].to(share.dtype)).div_(K)
         return out
@@ -169,7 +170,7 @@ class TalkBlocked(torch.autograd.Function):
         grad = x.new_zeros(x.shape, dtype=to_left.dtype)
         grad_left, grad_right = torch.empty_like(to_left), torch.empty_like(to_right)  # (B, H, T)
         rows, tokens, summed = (split_heads(z, H) for z in (g, x, grad))
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
             for t, s, share in window_weights(to_left, to_right, max_left, max_right):
                 row = rows[:, :, t].to(share.dtype) / K
                 summed[:, :, s] += share.mT @ row

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from dynconv.kernels.autocast import without_autocast
+
 
 class Trilinear(torch.autograd.Function):
     """Computes a convolution and its gradients as derivatives of one sum:
@@ -24,7 +26,7 @@ class Trilinear(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         a, b = (tensor for tensor in tensors if tensor is not None)
         # Under autocast, forward and backward would compute in different dtypes.
-        with torch.autocast(a.device.type, enabled=False):
+        with without_autocast(a):
             return derivatives[wanted](a, b, pad_left)
 
     @staticmethod
@@ -42,7 +44,7 @@ class Trilinear(torch.autograd.Function):
 Bilinear = Callable[[Tensor, Tensor, int], Tensor]
 
 
-def differentiable(
+def trilinear_conv(
     out: Bilinear, weight_grad: Bilinear, x_grad: Bilinear, weight: Tensor, x: Tensor, pad_left: int
 ) -> Tensor:
     """Return out(weight, x, pad_left), a convolution that the other two functions differentiate.

@@ -1,6 +1,7 @@
 """The metric that a recipe names, and the report of `dynconv score`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from dynconv.score.base import Score
@@ -33,26 +34,46 @@ def compute_metric(
 
     Raises ValueError for another metric.
     """
-    pair: Any = hypotheses, references
-    if metric in ("rouge", "rouge-75"):
-        duc: dict[str, Any] = {"recall": True, "limit": 75} if metric == "rouge-75" else {}
-        three = compute_rouge(*pair, stem=True, sentence_end=" .", **duc)
-        mean = sum(score.value for score in three) / len(three)
-        return [Score("ROUGE mean", mean, three[0].signature), *three]
-    if metric == "bleu-detokenized":
-        from sacremoses import MosesDetokenizer
-
-        join = MosesDetokenizer(language).detokenize
-        pair = [[join(line.split()) for line in side] for side in pair]
-    if metric in ("bleu", "bleu-detokenized"):
-        return [bleu(*pair, bootstrap=bootstrap), chrf(*pair, bootstrap=bootstrap)]
-    if metric not in ("bleu-tokenized", "bleu-split"):
+    if metric not in METRICS:
         raise ValueError(f"no metric {metric!r}")
-    plain = bleu(*pair, bootstrap=bootstrap)
-    scores = [bleu(*pair, tokenized=True, bootstrap=bootstrap), plain]
-    if metric == "bleu-split":
-        scores.insert(0, bleu(*pair, compound_split=True, bootstrap=bootstrap))
-    return scores
+    return METRICS[metric]((hypotheses, references), language, bootstrap)
+
+
+def plain_bleu(pair: Any, language: str, bootstrap: int) -> list[Score]:
+    return [bleu(*pair, bootstrap=bootstrap), chrf(*pair, bootstrap=bootstrap)]
+
+
+def detokenized_bleu(pair: Any, language: str, bootstrap: int) -> list[Score]:
+    from sacremoses import MosesDetokenizer
+
+    join = MosesDetokenizer(language).detokenize
+    return plain_bleu([[join(line.split()) for line in side] for side in pair], language, bootstrap)
+
+
+def tokenized_bleu(pair: Any, language: str, bootstrap: int) -> list[Score]:
+    return [bleu(*pair, tokenized=True, bootstrap=bootstrap), bleu(*pair, bootstrap=bootstrap)]
+
+
+def split_bleu(pair: Any, language: str, bootstrap: int) -> list[Score]:
+    split = bleu(*pair, compound_split=True, bootstrap=bootstrap)
+    return [split, *tokenized_bleu(pair, language, bootstrap)]
+
+
+def mean_rouge(pair: Any, language: str, bootstrap: int, **options: Any) -> list[Score]:
+    three = compute_rouge(*pair, stem=True, sentence_end=" .", **options)
+    mean = sum(score.value for score in three) / len(three)
+    return [Score("ROUGE mean", mean, three[0].signature), *three]
+
+
+METRICS: dict[str, Callable[..., list[Score]]] = {
+    "bleu": plain_bleu,
+    "bleu-tokenized": tokenized_bleu,
+    "bleu-split": split_bleu,
+    "bleu-detokenized": detokenized_bleu,
+    "rouge": mean_rouge,
+    "rouge-75": partial(mean_rouge, recall=True, limit=75),
+}
+"""the functions of `compute_metric`, by the names in `dynconv.config.recipe`"""
 
 
 def report(

@@ -38,6 +38,8 @@ def rouge(
     check_pairs(hypotheses, references)
     several = [[r] if isinstance(r, str) else r for r in references]
     for number, texts in enumerate(zip(hypotheses, several, strict=True), 1):
+        if not texts[1]:
+            raise UserError(f"line {number} has no reference: give it one, or leave the line out")
         words = max(len(text.encode()[:limit].split()) for text in (texts[0], *texts[1]))
         if words > LONGEST:
             raise UserError(

@@ -13,7 +13,7 @@ from dynconv.models import LanguageModel
 from dynconv.models.embedding import LinearSoftmax
 from dynconv.score import perplexity
 from dynconv.tasks.loss import projected_loss
-from dynconv.tasks.task import Evaluation, HeldOut, Task, Validation
+from dynconv.tasks.task import EncodedSplit, Evaluation, Task, Validation
 from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies, read_lines
 from dynconv.text.corpus import corpus_dir, find_split
 
@@ -44,17 +44,19 @@ class LanguageModeling(Task[LanguageModel]):
     def shipped_data(self) -> DataConfig:
         return replace(self.recipe.data, corpus="jane-austen", source=None, target="txt")
 
-    def held_out(self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str) -> HeldOut:
+    def encode_split(
+        self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
+    ) -> EncodedSplit:
         directory = corpus.directory
         lines = read_lines(find_split(directory, f"{split}.{corpus.target}"))
         text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block)
-        return HeldOut(text, [], corpus.target)
+        return EncodedSplit(text, [], corpus.target)
 
-    def outputs(self, model: LanguageModel, batch: Batch) -> list[list[int]]:
+    def greedy_outputs(self, model: LanguageModel, batch: Batch) -> list[list[int]]:
         return []
 
     def validate(
-        self, loss: float, outputs: list[list[int]], valid: HeldOut, vocabularies: Vocabularies
+        self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         return Validation(loss, -loss, "perplexity")
 

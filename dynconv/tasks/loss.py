@@ -17,7 +17,7 @@ LOGITS = 2**25
 def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
     """Return cross-entropy with smoothed targets, summed over N tokens (Vaswani et al. 2017, 5.4).
 
-    Equation (2.3) of the book.
+    Equation (2.3) of the book, computed in float32 for logits of any dtype.
 
     logits (N, V), target (N,) int64. The correct type has probability 1 - smoothing and each of
     the V - 1 others smoothing / (V - 1), as in later versions of fairseq; PyTorch and earlier
@@ -83,5 +83,5 @@ class ChunkedLoss(torch.autograd.Function):
 def autocast(x: Tensor) -> Tensor:
     """Return x in the dtype that a matrix product has under autocast, if that is on."""
     device = x.device.type
-    on = torch.is_autocast_enabled(device)
+    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return x.to(torch.get_autocast_dtype(device)) if on else x

@@ -16,7 +16,7 @@ from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 M = TypeVar("M", bound=nn.Module)
 
 
-class HeldOut(NamedTuple):
+class EncodedSplit(NamedTuple):
     """A split to validate on, in memory."""
 
     examples: Examples
@@ -105,20 +105,22 @@ class Task(ABC, Generic[M]):
         """Return the recipe's `data`, with a shipped corpus of the same kind of text."""
 
     @abstractmethod
-    def held_out(self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str) -> HeldOut:
+    def encode_split(
+        self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
+    ) -> EncodedSplit:
         """Read and encode a split of a prepared corpus; UserError if no example is usable."""
 
     @abstractmethod
-    def outputs(self, model: M, batch: Batch) -> list[list[int]]:
+    def greedy_outputs(self, model: M, batch: Batch) -> list[list[int]]:
         """Return the greedy output for each row of a batch, as ids; empty for a language model."""
 
     @abstractmethod
     def validate(
-        self, loss: float, outputs: list[list[int]], valid: HeldOut, vocabularies: Vocabularies
+        self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         """Score the outputs for the whole split; `loss` is in nats per token."""
 
-    def preview(self, model: M, valid: HeldOut, vocabularies: Vocabularies) -> str:
+    def preview(self, model: M, valid: EncodedSplit, vocabularies: Vocabularies) -> str:
         """Return the model's output for one example, in one line; "" for a language model."""
         return ""
 

@@ -17,7 +17,7 @@ from dynconv.models import Translator
 from dynconv.score import compute_metric
 from dynconv.score.metric import RESAMPLES
 from dynconv.tasks.loss import projected_loss
-from dynconv.tasks.task import Evaluation, HeldOut, Task, TranslationExample, Validation
+from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
 from dynconv.text.corpus import corpus_dir, find_split, stream_parallel
 
@@ -60,7 +60,9 @@ class Translation(Task[Translator]):
             corpus, source, target = "debian-descriptions", "paragraph", "synopsis"
         return replace(self.recipe.data, corpus=corpus, source=source, target=target)
 
-    def held_out(self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str) -> HeldOut:
+    def encode_split(
+        self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
+    ) -> EncodedSplit:
         """Read the pairs without a blank side; sources are cut to data.max_source tokens."""
         directory, max_source = corpus.directory, self.recipe.data.max_source
         text = load_parallel(str(directory), *self.languages, split)
@@ -70,22 +72,22 @@ class Translation(Task[Translator]):
         if not kept:
             raise UserError(f"{directory}: no pair in split {split} without a blank side")
         pairs = Pairs.from_ids((s, t) for s, t, _ in kept)
-        return HeldOut(pairs, [line for _, _, line in kept], corpus.target)
+        return EncodedSplit(pairs, [line for _, _, line in kept], corpus.target)
 
-    def outputs(self, model: Translator, batch: Batch) -> list[list[int]]:
+    def greedy_outputs(self, model: Translator, batch: Batch) -> list[list[int]]:
         return greedy(model, batch.source, batch.source_pad)
 
     def validate(
-        self, loss: float, outputs: list[list[int]], valid: HeldOut, vocabularies: Vocabularies
+        self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         hypotheses = [vocabularies.target.decode(ids) for ids in outputs]
         score = compute_metric(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
         return Validation(loss, score.value, score.metric)
 
-    def preview(self, model: Translator, valid: HeldOut, vocabularies: Vocabularies) -> str:
+    def preview(self, model: Translator, valid: EncodedSplit, vocabularies: Vocabularies) -> str:
         batch = valid.examples.batch([0]).to(next(model.parameters()).device)
         source = vocabularies.source.decode(batch.source[0].tolist())
-        output = vocabularies.target.decode(self.outputs(model, batch)[0])
+        output = vocabularies.target.decode(self.greedy_outputs(model, batch)[0])
         return f"{shorten(source, 100)} -> {shorten(output, 100)}"
 
     def translate(

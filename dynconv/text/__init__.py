@@ -7,7 +7,7 @@ from dynconv import import_lazily
 if TYPE_CHECKING:
     from dynconv.text.batching import Batch, batch_by_length, collate, pad
     from dynconv.text.corpus import ParallelText, load_parallel, read_lines
-    from dynconv.text.encode import prepare
+    from dynconv.text.encode import prepare_corpus
     from dynconv.text.examples import Examples, Excerpts, Pairs
     from dynconv.text.prepared import PreparedCorpus, is_prepared, open_prepared
     from dynconv.text.vocabulary import EOS, PAD, UNK, Vocabularies, Vocabulary
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "PreparedCorpus",
     "Vocabularies", "Vocabulary", "batch_by_length", "collate", "is_prepared", "load_parallel",
-    "open_prepared", "pad", "prepare", "read_lines",
+    "open_prepared", "pad", "prepare_corpus", "read_lines",
 ]  # fmt: skip
 # Listing the corpora imports this package, and does not load PyTorch.
 __getattr__ = import_lazily(
@@ -23,7 +23,7 @@ __getattr__ = import_lazily(
     {
         "batching": ["Batch", "batch_by_length", "collate", "pad"],
         "corpus": ["ParallelText", "load_parallel", "read_lines"],
-        "encode": ["prepare"],
+        "encode": ["prepare_corpus"],
         "examples": ["Examples", "Excerpts", "Pairs"],
         "prepared": ["PreparedCorpus", "is_prepared", "open_prepared"],
         "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],

@@ -24,7 +24,7 @@ Row = tuple[str, ...]
 """one line of each side of a corpus"""
 
 
-class NotPrepared(UserError):
+class NotPreparedError(UserError):
     """Raised for a corpus of the manifest that `dynconv data` can fetch and prepare."""
 
 
@@ -92,7 +92,7 @@ def decode_utf8(file: BinaryIO, name: str) -> Iterator[str]:
 def corpus_dir(corpus: str) -> Path:
     """Return the directory of a corpus, given its path or the name of a shipped one.
 
-    Raises NotPrepared for a corpus of the manifest that is not prepared yet, else UserError.
+    Raises NotPreparedError for a corpus of the manifest that is not prepared yet, else UserError.
     """
     shipped = {file.parent.name: file.parent for file in sorted(data_dir().glob("*/train.*.xz"))}
     if corpus in shipped:
@@ -101,7 +101,7 @@ def corpus_dir(corpus: str) -> Path:
         return Path(corpus)
     others = [name for name in read_manifest() if name not in shipped]
     if any(f"{Path(corpus).name}-".startswith(f"{name}-") for name in others):
-        raise NotPrepared(
+        raise NotPreparedError(
             f"no directory {corpus}; dynconv data fetch and dynconv data prepare make "
             f"prepared/{Path(corpus).name}, as the head of the recipe, or of its base, says"
         )
@@ -116,10 +116,15 @@ def find_split(directory: Path, name: str) -> Path:
     for each in names:
         if (directory / each).is_file():
             return directory / each
-    suffix = name.partition(".")[2]
-    there = {file.name.partition(".")[0] for file in directory.glob(f"*.{suffix}*")}
-    splits = f"; there are the splits {', '.join(sorted(there))}" if there else ""
-    raise UserError(f"{directory}: no {names[0]}, {names[1]} or {names[2]} there{splits}")
+    split, _, suffix = name.partition(".")
+    splits = sorted({file.name.partition(".")[0] for file in directory.glob(f"*.{suffix}*")})
+    others = sorted(file.name for file in directory.glob(f"{split}.*"))
+    hint = ""
+    if splits:
+        hint = f"; there are the splits {', '.join(splits)}"
+    elif others:
+        hint = f"; there are {', '.join(others)}: name the suffixes by data.source and data.target"
+    raise UserError(f"{directory}: no {names[0]}, {names[1]} or {names[2]} there{hint}")
 
 
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:

@@ -22,7 +22,7 @@ PROBE = 10_000
 """pairs from which the number of long words is estimated"""
 LONG_WORD = 30
 """Words of more characters are long. Most of them are unique, and the learner keeps all in memory.
-Text without spaces, such as Chinese, should be segmented first, or given a `vocabulary`"""
+Text without spaces, such as Chinese, should be segmented first, or given a vocabulary to `reuse`"""
 LONG_BYTES = 4_000_000
 """maximum bytes of long words from which the vocabulary is learned, to bound memory"""
 CHUNK = 1 << 20
@@ -31,14 +31,14 @@ MAX_UINT16_TYPES = 1 << 16
 """maximum number of types for ids of two bytes"""
 
 
-def prepare(
+def prepare_corpus(
     corpus: str,
     source: str | None,
     target: str,
     vocab_size: int | tuple[int, int],
     out: Path,
     kind: VocabularyKind = "bytes",
-    vocabulary: Path | None = None,
+    reuse: Path | None = None,
 ) -> PreparedCorpus:
     """Encode the training split of a corpus into a new directory, in bounded memory.
 
@@ -47,7 +47,7 @@ def prepare(
     vocab_size      number of types: one for a joint vocabulary, or a pair for source and target
     out             the new directory; it is created under a temporary name, and renamed at the end
     kind            kind of vocabulary, see `dynconv.text.vocabulary`
-    vocabulary      a vocabulary file to use instead of learning one; its size is vocab_size
+    reuse           a vocabulary file to use instead of learning one; its size is vocab_size
 
     Raises UserError if `out` exists, the text cannot be read or has no usable pair, the vocabulary
     has another size, or the disk cannot be written.
@@ -58,10 +58,10 @@ def prepare(
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out}: something else is there: give another --out")
     splits = _find_splits(corpus_dir(corpus), source, target)
-    given = vocabulary and Vocabularies.load(vocabulary)
+    given = reuse and Vocabularies.load(reuse)
     if given and given.sizes != vocab_size:
         sizes = f"{given.sizes} types, not vocab_size {vocab_size}"
-        raise UserError(f"{vocabulary}: {sizes}: give that number")
+        raise UserError(f"{reuse}: {sizes}: give that number")
     with disk_errors(out), scratch_folder(out.with_name(f".{out.name}.part")) as folder:
         (scratch := folder / out.name).mkdir()
         # Counting also finds every error in the text, before the vocabulary is learned.

@@ -92,7 +92,7 @@ def is_prepared(directory: Path) -> bool:
 
 
 def foreign_files(directory: Path) -> list[str]:
-    """Return the names in a directory that `prepare` would not have written."""
+    """Return the names in a directory that `prepare_corpus` would not have written."""
     names = sorted(os.listdir(directory))
     if not is_prepared(directory):
         return names or [""]

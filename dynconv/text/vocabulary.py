@@ -4,7 +4,7 @@ There are three kinds. The first ids of each are <pad>, <eos>, which also starts
 except in the kind bytes, <unk>.
 
 bytes  byte-pair encoding of the bytes of any text. Decoding restores the text, except that Unicode
-       is composed (NFC)
+       is composed (NFC), a space at the start is dropped, and a line break becomes a space
 bpe    byte-pair encoding of the characters of words between spaces, as in the papers (Sennrich et
        al. 2016), for tokenised text. A character that training text does not contain is <unk>
 words  the most frequent words between spaces; any other is <unk>
@@ -110,8 +110,11 @@ class Vocabulary:
         kept = [i for i in ids if i >= len(SPECIALS)]
         if self.kind == "bytes":
             return self._tokenizer.decode(kept).removeprefix(" ").replace("\n", " ")
-        text = " ".join(self.words(kept))
-        return f"{text} ".replace("@@ ", "").rstrip(" ") if self.kind == "bpe" else text
+        types = [self._tokenizer.id_to_token(i) for i in kept]
+        if self.kind == "words":
+            return " ".join(types)
+        pieces = (f"{piece.removesuffix(END)} " if ends_word(piece) else piece for piece in types)
+        return "".join(pieces).rstrip(" ")
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """Return the type of each id; in the kind bpe `@@` marks pieces that do not end a word."""
@@ -121,9 +124,12 @@ class Vocabulary:
 
 def mark_piece(piece: str) -> str:
     """Return a piece of the kind bpe as it is shown: with `@@` unless it ends a word."""
-    if piece in (*SPECIALS, "<unk>"):
-        return piece
-    return piece.removesuffix(END) if piece.endswith(END) else f"{piece}@@"
+    return piece.removesuffix(END) if ends_word(piece) else f"{piece}@@"
+
+
+def ends_word(piece: str) -> bool:
+    """Return whether a piece of the kind bpe is the last one of a word, as special types are."""
+    return piece.endswith(END) or piece in (*SPECIALS, "<unk>")
 
 
 class Vocabularies(NamedTuple):

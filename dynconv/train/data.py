@@ -21,7 +21,7 @@ PAIRS_PER_READ = 1 << 10
 """a larger corpus is read in blocks of this many consecutive pairs, which is faster on disks"""
 
 
-class Place(NamedTuple):
+class DataPosition(NamedTuple):
     """A position in the stream of batches: after the first `batch` batches of a pool."""
 
     epoch: int = 0
@@ -39,12 +39,12 @@ class UpdateBatches(NamedTuple):
     """for the dropout masks of each batch"""
     tokens: int
     """target tokens of this update on all ranks together"""
-    place: Place
+    place: DataPosition
     """where to resume after it"""
 
 
 def iter_updates(
-    examples: Examples, max_length: int, config: TrainConfig, place: Place, ranks: Ranks
+    examples: Examples, max_length: int, config: TrainConfig, place: DataPosition, ranks: Ranks
 ) -> Iterator[UpdateBatches]:
     """Yield the batches of one optimizer update at a time, forever, starting at `place`.
 
@@ -65,17 +65,17 @@ def iter_updates(
         )
 
 
-def _seed(seed: int, place: Place) -> int:
+def _seed(seed: int, place: DataPosition) -> int:
     return int(np.random.SeedSequence((seed, *place)).generate_state(1)[0])
 
 
 def iter_batches(
-    examples: Examples, max_length: int, config: TrainConfig, place: Place
-) -> Iterator[tuple[np.ndarray, Place, Place]]:
+    examples: Examples, max_length: int, config: TrainConfig, place: DataPosition
+) -> Iterator[tuple[np.ndarray, DataPosition, DataPosition]]:
     """Yield (indices of the pairs in a batch, place before it, place after it), forever.
 
     The same seed and place give the same batches. Pairs with a side longer than `max_length` or
-    config.batch_tokens are left out; raises UserError if that leaves none.
+    config.batch_tokens are left out (see `count_too_long`); raises UserError if that leaves none.
     """
     epoch, first, start = place
     seed, budget = config.seed, config.batch_tokens
@@ -94,9 +94,17 @@ def iter_batches(
                 )
             batches = batch_by_length(lengths, budget, (seed, epoch, pool), config.batch_sentences)
             for i in range(start, len(batches)):
-                yield indices[batches[i]], Place(epoch, pool, i), Place(epoch, pool, i + 1)
+                before, after = (DataPosition(epoch, pool, n) for n in (i, i + 1))
+                yield indices[batches[i]], before, after
             start = 0
         epoch, first = epoch + 1, 0
+
+
+def count_too_long(examples: Examples, limit: int) -> int:
+    """Count the pairs with a side of more than `limit` tokens."""
+    pairs = len(examples)
+    pools = (np.arange(start, min(start + POOL, pairs)) for start in range(0, pairs, POOL))
+    return sum(int((examples.lengths(pool).max(1) > limit).sum()) for pool in pools)
 
 
 def pools_of(pairs: int, seed: int, epoch: int) -> list[np.ndarray]:

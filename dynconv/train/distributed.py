@@ -4,6 +4,7 @@ import hashlib
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -196,8 +197,11 @@ def catch_signals() -> Iterator[Callable[[], int]]:
     """Defer ctrl-C and SIGTERM; yield a function that returns the signal received, or 0.
 
     A second signal has its usual effect, except under torchrun, which forwards the ctrl-C that the
-    terminal has already sent to all processes.
+    terminal has already sent to all processes. Only the main thread can defer signals.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: 0
+        return
     received = 0
 
     def handler(number: int, _) -> None:

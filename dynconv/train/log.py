@@ -18,7 +18,7 @@ from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import LOG, TENSORBOARD, TRACE, check_not_deleted
 from dynconv.train.session import Session, UpdateStats
-from dynconv.train.watch import Watch, format_seconds
+from dynconv.train.stopwatch import Stopwatch, format_seconds
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
@@ -67,7 +67,7 @@ def read_log(run: Path) -> list[Event]:
 class Log:
     """Writes the reports of rank 0. Resuming does not depend on them."""
 
-    def __init__(self, session: Session, watch: Watch, trace: Callable[[], None]):
+    def __init__(self, session: Session, watch: Stopwatch, trace: Callable[[], None]):
         """Drop the events after the session's progress, which belong to updates that were lost."""
         from torch.utils.tensorboard import SummaryWriter
         from tqdm import tqdm
@@ -138,6 +138,8 @@ class Log:
     def _left(self, done: int) -> float | None:
         """Return the seconds until the last validation, or None if it is too early to tell."""
         updates, every = self._config.updates, self._config.validate_every
+        if done == updates:
+            return 0.0
         return self.watch.seconds_left(updates - done, -(-updates // every) - done // every)
 
     def say(self, text: str) -> None:
@@ -154,7 +156,7 @@ class Log:
 class SilentLog:
     """Replaces the log on the other ranks: writes nothing, but waits while rank 0 traces."""
 
-    def __init__(self, watch: Watch, trace: Callable[[], None]):
+    def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
         self.watch, self._trace = watch, trace
 
     def updated(self, done: int, update: UpdateStats) -> None:
@@ -170,7 +172,7 @@ class SilentLog:
 
 
 @contextmanager
-def open_log(session: Session, watch: Watch) -> Iterator[Log | SilentLog]:
+def open_log(session: Session, watch: Stopwatch) -> Iterator[Log | SilentLog]:
     """Yield the log of this rank, and close it at the end."""
     ranks, config = session.ranks, session.recipe.train
     with tracing(session.run, session.recipe.profile, ranks) as trace:
@@ -179,6 +181,12 @@ def open_log(session: Session, watch: Watch) -> Iterator[Log | SilentLog]:
             f"update {session.progress.updates} of {config.updates}; {ranks.size} "
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
         )
+        if session.too_long:
+            limit = min(session.recipe.data.longest, config.batch_tokens)
+            log.say(
+                f"{session.too_long:,} of {len(session.examples):,} {session.task.unit} are left "
+                f"out: a side has more than {limit} tokens (data.max_length, train.batch_tokens)"
+            )
         watch.lap("start")
         try:
             yield log

@@ -10,28 +10,29 @@ from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import catch_signals, join_processes
 from dynconv.train.log import Log, SilentLog, open_log
-from dynconv.train.persistence import (
-    load_average,
+from dynconv.train.run_directory import folder_lock
+from dynconv.train.save_restore import (
+    load_averaged_weights,
     prune,
     save_average,
     save_checkpoint,
     save_validation,
 )
-from dynconv.train.run_directory import folder_lock
 from dynconv.train.session import Session
 from dynconv.train.setup import explain_out_of_memory, open_session
+from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import make_update
 from dynconv.train.validate import preview, validate
-from dynconv.train.watch import Watch
 
 
 def train(
-    recipe: Recipe, run: Path, watch: Watch | None = None, *, prepared: Path | None = None
+    recipe: Recipe, run: Path, watch: Stopwatch | None = None, *, prepared: Path | None = None
 ) -> Signals | None:
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
     Under torchrun this process is one of several, which share the work. Returns the signal (ctrl-C
-    or SIGTERM) that ended training early, after saving; None when it is finished. Raises UserError
+    or SIGTERM) that ended training early, after saving; None when it is finished. Outside the main
+    thread of a program, signals are not caught. Raises UserError
     for mistakes that a user can fix. `watch` measures where time is spent. `prepared` is the
     directory of the recipe's encoded corpus; a new run copies it instead of encoding the corpus
     again.
@@ -42,7 +43,7 @@ def train(
         explain_out_of_memory(recipe),
     ):
         session = open_session(recipe, run, ranks, prepared)
-        with catch_signals() as pending, open_log(session, watch or Watch()) as log:
+        with catch_signals() as pending, open_log(session, watch or Stopwatch()) as log:
             return loop(session, pending, log)
 
 
@@ -54,7 +55,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
     )
     updates = prefetch(updates)
     while True:
-        if session.is_due and not session.progress.validated:
+        if session.checkpoint_is_due and not session.progress.validated:
             validation = validate(session)
             log.event("valid", session.progress.updates, **validation._asdict())
             session.record(validation)
@@ -69,7 +70,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
         if update is None:
             continue
         log.updated(session.progress.updates, update)
-        if session.is_due or update.stop:  # before validating, which may take long
+        if session.checkpoint_is_due or update.stop:  # before validating, which may take long
             save_checkpoint(session)
             log.watch.lap("save")
         if update.stop:
@@ -78,7 +79,7 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
             return Signals(pending() or SIGTERM)
     checkpoints, done = Checkpoints(session.run), session.progress.updates
     if config.average_checkpoints and not checkpoints.has_average(done):
-        load_average(session)
+        load_averaged_weights(session)
         validation = validate(session)
         save_average(session, validation)
         log.event("average", session.progress.updates, **validation._asdict())

@@ -11,10 +11,10 @@ from torch import nn
 from dynconv.config.recipe import Precision
 from dynconv.tasks import Task
 from dynconv.text import Examples
-from dynconv.train.data import Place, iter_updates
+from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
+from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import TokenLoss, backward
-from dynconv.train.watch import Watch
 
 SPEEDUP = 1.1
 """bfloat16 is chosen when it makes an update at least this many times faster"""
@@ -36,12 +36,12 @@ def choose_precision(
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     single, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
     config = replace(task.recipe.train, accumulate=1)
-    updates = iter_updates(examples, task.recipe.data.longest, config, Place(), single)
+    updates = iter_updates(examples, task.recipe.data.longest, config, DataPosition(), single)
     for data in islice(updates, 1 + TIMED_BATCHES):
         for precision, timed in seconds.items():
             start = time.perf_counter()
-            loss_of = TokenLoss(model, task, precision)
-            torch.stack(backward(loss_of, data, unscaled, single, Watch())).sum().item()
+            loss_module = TokenLoss(model, task, precision)
+            torch.stack(backward(loss_module, data, unscaled, single, Stopwatch())).sum().item()
             model.zero_grad()
             timed.append(time.perf_counter() - start)
     times = {precision: median(timed[1:]) for precision, timed in seconds.items()}

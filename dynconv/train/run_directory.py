@@ -48,8 +48,8 @@ from dynconv.files import (
 from dynconv.machine import commit, device_name
 from dynconv.text import is_prepared
 from dynconv.text.prepared import VOCABULARY
-from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run
+from dynconv.train.session import Session
 
 RECIPE = "recipe.yaml"
 DATA = "data"
@@ -109,7 +109,7 @@ def read_recipe(run: Path) -> Recipe:
         return load_recipe(run / RECIPE)
     except UserError as error:
         raise UserError(
-            f"{error}; if another version made this run, or a program that adds mixers, use that"
+            f"{error} (if another version made this run, or a program that adds mixers, use that)"
         ) from None
 
 
@@ -149,9 +149,10 @@ def prepared_dir(run: Path, recipe: Recipe) -> Path:
     return corpus if is_prepared(corpus) else run / DATA
 
 
-def record_start(run: Path, recipe: Recipe, ranks: Ranks) -> None:
+def record_start(session: Session) -> None:
     """Write recipe.yaml, and add this start to environment.json."""
-    replace_text(path_inside(run, RECIPE), dump_recipe(recipe))
+    run, ranks = session.run, session.ranks
+    replace_text(path_inside(run, RECIPE), dump_recipe(session.recipe))
     path = path_inside(run, ENVIRONMENT)
     start = {
         "python": platform.python_version(),
@@ -160,6 +161,8 @@ def record_start(run: Path, recipe: Recipe, ranks: Ranks) -> None:
         "device": device_name(ranks.device),
         "threads": torch.get_num_threads(),
         "processes": ranks.size,
+        "examples": len(session.examples),
+        "too_long": session.too_long,
     }
     replace_text(path, json.dumps([*read_starts(run), start], indent=1))
 

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from dynconv.config import Recipe
-from dynconv.tasks import HeldOut, Task, Validation
+from dynconv.tasks import EncodedSplit, Task, Validation
 from dynconv.text import Examples, PreparedCorpus, Vocabularies
-from dynconv.train.data import Place
+from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
 from dynconv.train.schedule import ends_early
 
@@ -19,7 +19,7 @@ class Progress(NamedTuple):
     """How far training has come."""
 
     updates: int = 0
-    place: Place = Place()
+    place: DataPosition = DataPosition()
     """in the data"""
     validated: bool = False
     """whether the validation that follows these updates is done"""
@@ -47,9 +47,11 @@ class Session:
     corpus: PreparedCorpus
     examples: Examples
     """what the task trains on"""
-    valid: HeldOut
+    too_long: int
+    """examples that training leaves out, beyond data.max_length or train.batch_tokens"""
+    valid: EncodedSplit
     model: nn.Module
-    loss_of: nn.Module
+    loss_module: nn.Module
     """the model's loss of a batch; under torchrun it also averages the gradients over ranks"""
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
@@ -61,7 +63,7 @@ class Session:
     """updates in a row that were skipped because loss or gradient was not finite"""
 
     @property
-    def is_due(self) -> bool:
+    def checkpoint_is_due(self) -> bool:
         """Whether a checkpoint and a validation follow the last update."""
         updates, config = self.progress.updates, self.recipe.train
         return updates > 0 and (updates % config.validate_every == 0 or updates == config.updates)

@@ -13,12 +13,13 @@ from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError, memory_error
 from dynconv.files import claim, path_inside, replace_bytes, scratch_folder
 from dynconv.models import build
-from dynconv.tasks import HeldOut, task_of
-from dynconv.text import PreparedCorpus, Vocabularies, is_prepared, open_prepared, prepare
+from dynconv.models.activation_checkpointing import set_activation_checkpointing
+from dynconv.tasks import EncodedSplit, task_of
+from dynconv.text import PreparedCorpus, Vocabularies, is_prepared, open_prepared, prepare_corpus
 from dynconv.text.prepared import foreign_files
 from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
-from dynconv.train.persistence import restore
 from dynconv.train.precision import choose_precision
 from dynconv.train.run_directory import (
     DATA,
@@ -30,6 +31,7 @@ from dynconv.train.run_directory import (
     record_start,
     with_precision,
 )
+from dynconv.train.save_restore import restore
 from dynconv.train.session import Session
 from dynconv.train.update import TokenLoss, make_optimizer
 
@@ -63,10 +65,13 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     corpus = open_corpus(run, recipe, ranks)
     task = task_of(recipe)
     vocabularies = Vocabularies.load(run / VOCABULARY)
-    valid = task.held_out(corpus, vocabularies, "valid")
+    valid = task.encode_split(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
+    longest = min(recipe.data.longest, recipe.train.batch_tokens)
+    too_long = ranks.on_rank_zero(lambda: count_too_long(examples, longest))
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(ranks.device)
+    set_activation_checkpointing(model, recipe.train.checkpoint_activations)
     check_lengths(valid, model.max_positions)
     if recipe.train.precision == "auto":
         choice = ranks.on_rank_zero(lambda: choose_precision(model, task, examples, ranks.device))
@@ -80,15 +85,16 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         vocabularies=vocabularies,
         corpus=corpus,
         examples=examples,
+        too_long=too_long,
         valid=valid,
         model=model,
-        loss_of=TokenLoss(model, task, recipe.train.precision),
+        loss_module=TokenLoss(model, task, recipe.train.precision),
         optimizer=optimizer,
         scaler=scaler,
     )
-    ranks.on_rank_zero(lambda: record_start(run, recipe, ranks))
+    ranks.on_rank_zero(lambda: record_start(session))
     restore(session)
-    session.loss_of = ranks.wrap(session.loss_of)  # broadcasts the weights of rank 0
+    session.loss_module = ranks.wrap(session.loss_module)  # broadcasts the weights of rank 0
     return session
 
 
@@ -110,7 +116,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
                     raise UserError(f"{text / others[0]}: not made by dynconv: name another --run")
                 path_inside(run, DATA).rename(scratch / "old")
             if prepared is None:
-                prepare_corpus(recipe, path_inside(run, DATA))
+                prepare_recipe_corpus(recipe, path_inside(run, DATA))
             else:
                 shutil.copytree(prepared, scratch / "new")
                 (scratch / "new").rename(path_inside(run, DATA))
@@ -120,11 +126,11 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     return recipe
 
 
-def prepare_corpus(recipe: Recipe, out: Path) -> PreparedCorpus:
+def prepare_recipe_corpus(recipe: Recipe, out: Path) -> PreparedCorpus:
     """Encode the text of the recipe's corpus into a directory."""
     data = recipe.data
     size = recipe.model.vocab_size
-    return prepare(data.corpus, data.source, data.target, size, out, data.vocabulary)
+    return prepare_corpus(data.corpus, data.source, data.target, size, out, data.vocabulary)
 
 
 def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
@@ -162,7 +168,7 @@ def check_text(corpus: PreparedCorpus, recipe: Recipe) -> None:
             )
 
 
-def check_lengths(valid: HeldOut, max_positions: int | None) -> None:
+def check_lengths(valid: EncodedSplit, max_positions: int | None) -> None:
     """Raise UserError if a validation example exceeds `max_positions`; None means no limit."""
     longest = int(valid.examples.lengths(range(len(valid.examples))).max())
     if max_positions is not None and longest > max_positions:

@@ -15,7 +15,6 @@ from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
-from dynconv.models.recompute import recompute
 from dynconv.tasks import Task
 from dynconv.text import Batch, Vocabularies
 from dynconv.train.data import UpdateBatches
@@ -24,7 +23,7 @@ from dynconv.train.log import Log, SilentLog
 from dynconv.train.run_directory import NOT_FINITE, RECIPE
 from dynconv.train.schedule import learning_rate
 from dynconv.train.session import Progress, Session, UpdateStats
-from dynconv.train.watch import Watch
+from dynconv.train.stopwatch import Stopwatch
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """autocast's dtype by train.precision; float32 runs without autocast"""
@@ -42,7 +41,6 @@ class TokenLoss(nn.Module):
     def __init__(self, model: nn.Module, task: Task, precision: str = "float32"):
         super().__init__()
         self.model, self.task, self.precision = model, task, precision
-        recompute(model, task.recipe.train.checkpoint_activations)
 
     def forward(self, batch: Batch) -> Tensor:
         dtype, device = DTYPES.get(self.precision), batch.prefix.device
@@ -69,7 +67,7 @@ def make_update(
         group["lr"] = lr
     # with several ranks, gradients stay in the buckets that DDP exchanges
     optimizer.zero_grad(set_to_none=ranks.size == 1)
-    losses = backward(session.loss_of, data, scaler, ranks, log.watch)
+    losses = backward(session.loss_module, data, scaler, ranks, log.watch)
     scaler.unscale_(optimizer)
     gradient = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip or math.inf)
     # the signal is summed in the same collective, so that all ranks stop after the same update
@@ -93,25 +91,25 @@ def make_update(
 
 
 def backward(
-    loss_of: nn.Module,
+    loss_module: nn.Module,
     data: UpdateBatches,
     scaler: torch.amp.GradScaler,
     ranks: Ranks,
-    watch: Watch,
+    watch: Stopwatch,
 ) -> list[Tensor]:
     """Add to the gradients those of the mean loss per token over one update of all ranks.
 
     The loss is a sum over tokens, divided once by the number of tokens of the whole update, so that
-    many small batches on many ranks give the gradient of one large batch. `loss_of` is a TokenLoss
-    that `ranks` has wrapped. Returns the losses of this rank's batches.
+    many small batches on many ranks give the gradient of one large batch. `loss_module` is a
+    TokenLoss that `ranks` has wrapped. Returns the losses of this rank's batches.
     """
     losses = []
     for i, (batch, seed) in enumerate(zip(data.batches, data.seeds, strict=True), 1):
         torch.manual_seed(seed)
         # gradients are exchanged once, in the backward pass of the last batch
         exchange = ranks.size == 1 or i == len(data.batches)
-        with nullcontext() if exchange else cast(DistributedDataParallel, loss_of).no_sync():
-            loss = loss_of(batch.to(ranks.device))
+        with nullcontext() if exchange else cast(DistributedDataParallel, loss_module).no_sync():
+            loss = loss_module(batch.to(ranks.device))
             watch.lap("forward")
             # DistributedDataParallel takes the mean over ranks, hence times their number
             scaler.scale(loss * (ranks.size / data.tokens)).backward()

@@ -16,14 +16,14 @@ def validate(session: Session) -> Validation:
     """
     model, task, valid, ranks = session.model, session.task, session.valid, session.ranks
     model.eval()
-    loss_of = TokenLoss(model, task)
+    loss_module = TokenLoss(model, task)
     own = []  # (indices, loss, tokens, outputs) of each batch
     budget = session.recipe.train.batch_tokens
     for number, (chosen, batch) in enumerate(iter_in_order(valid.examples, budget)):
         if number % ranks.size == ranks.rank:
             batch = batch.to(ranks.device)
-            outputs = task.outputs(model, batch)
-            own.append((chosen, loss_of(batch).item(), len(batch.target), outputs))
+            outputs = task.greedy_outputs(model, batch)
+            own.append((chosen, loss_module(batch).item(), len(batch.target), outputs))
     model.train()
     parts = [part for parts in ranks.gather(own) for part in parts]
     return ranks.on_rank_zero(lambda: score_parts(session, parts))

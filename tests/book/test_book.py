@@ -123,6 +123,13 @@ def test_the_map_links_every_lesson_to_those_that_need_it(html):
     assert all(earlier < later for earlier, later in arrows)
 
 
+def test_the_package_speaks_for_itself(html):
+    """Neither PyTorch's docstring of forward nor Python's of a named tuple's field."""
+    text = (html / "book/api.html").read_text(encoding="utf-8")
+    assert "forward" in text
+    assert "performed at every call" not in text and "Alias for field" not in text
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_light(html, name):
     """Its text and its images; the theme and MathJax are the same files for all pages."""
@@ -145,14 +152,39 @@ def test_a_page_shows_itself_in_a_second(html, browser):
     assert min(time["startTime"] for time in times) < 1000
 
 
-def test_plots_keep_their_labels_on_a_phone(html, browser):
-    """They shrink to six tenths, then scroll; the link around each can be focused."""
-    page, _ = opened(browser, html, "lessons/14_prefix_sums", PHONE)
-    plots = [plot for plot in page.locator("div.cell_output a img").all() if plot.is_visible()]
-    assert len(plots) >= 3
-    for plot in plots:
-        drawn = float(re.search(r"width: (\d+)px", plot.get_attribute("style"))[1])
-        assert plot.bounding_box()["width"] > 0.59 * drawn
+PLOTS = """() => [...document.querySelectorAll("article img")].filter(i => i.checkVisibility()).map(
+    i => i.getBoundingClientRect().width / parseFloat(i.style.width))"""
+LABELS = """() => [...document.querySelectorAll(".text_html > *")].flatMap(
+    figure => [...(figure.shadowRoot?.querySelectorAll("svg text") ?? [])]).map(
+    t => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a)"""
+
+
+@pytest.mark.parametrize("name", ["book/index", "book/results", "lessons/04_depthwise"])
+def test_labels_can_be_read_on_a_phone(html, browser, name):
+    """A plot shrinks to .85, where 7 points are 9 pixels; a moving figure to .75 of 12 pixels."""
+    page, _ = opened(browser, html, name, PHONE)
+    plots = page.evaluate(PLOTS)
+    assert plots and min(plots) > 0.84
+    labels = page.evaluate(LABELS)
+    assert min(labels, default=9) > 8.9 and bool(labels) == name.startswith("lessons")
+    page.close()
+
+
+NAMES = """() => [...document.querySelectorAll("td:first-child code .pre")].map(
+    name => name.getClientRects().length)"""
+BARS = """() => [...document.querySelectorAll("details.hide > summary")].map(
+    bar => bar.getBoundingClientRect().height)"""
+ANCHORS = "() => [...document.querySelectorAll('a.headerlink')].map(a => a.checkVisibility())"
+
+
+def test_names_bars_and_headings_on_a_phone(html, browser):
+    """A name in a table takes one line, a finger hits a bar, and no heading a second line for #."""
+    page, _ = opened(browser, html, "book/results", PHONE)
+    assert {*page.evaluate(NAMES)} == {1}
+    page.close()
+    page, _ = opened(browser, html, "lessons/25_bleu", PHONE)
+    assert min(page.evaluate(BARS)) > 36
+    assert not any(page.evaluate(ANCHORS))
     page.close()
 
 

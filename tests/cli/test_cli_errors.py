@@ -22,7 +22,7 @@ from dynconv.config import (
     TrainConfig,
     dump_recipe,
 )
-from dynconv.text import prepare
+from dynconv.text import prepare_corpus
 from dynconv.train import train
 
 
@@ -46,7 +46,7 @@ def workplace(tmp_path_factory, corpus):
     for name, recipe in {"tiny": tiny, "language": language}.items():
         (folder / f"{name}.yaml").write_text(dump_recipe(recipe))
         train(recipe, folder / f"{name}-run")
-    prepare(str(corpus), "de", "en", 300, folder / "prepared")
+    prepare_corpus(str(corpus), "de", "en", 300, folder / "prepared")
     (folder / "directory").mkdir()
     files = {
         "empty": b"",
@@ -187,6 +187,7 @@ train unknown.yaml --run r | train
 train one --run r | one
 train empty --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r =3 | write it as key=value
+train tiny.yaml train.lr=1e-3 --run r train.lr=2e-3 | train.lr=1e-3 and train.lr=2e-3
 train tiny.yaml --run one | one: is a file, not a directory: name another --run
 train tiny.yaml --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r data.corpus=one | one
@@ -226,6 +227,7 @@ data prepare text | languages
 data prepare directory --languages de en --out out | train.de
 data prepare text --languages de xx --out out | train.xx
 data prepare text --languages a b c --out out | a b c
+data prepare text --languages de de --out out | --languages de de
 data prepare text --languages de en --vocab-size 1 2 3 --out out | 1 2 3
 data prepare text --languages de en --vocab-size 5 --out out | 5
 data prepare text --languages de en --vocab-size 99999 --out out | 99999

@@ -180,6 +180,21 @@ class TestWithACompiler:
         )
         assert "does not fit PyTorch's, so they run on one thread." in said()
 
+    def test_a_compiler_that_fails_for_one_dtype_serves_the_others(self, machine, tmp_path):
+        command = native.find_compiler()[0]
+        lines = f'case "$*" in *-DBF16*) exit 1;; esac; exec {command} "$@" -O0'
+        machine(script(tmp_path, lines))
+        assert native.supports(X) and not native.supports(X.bfloat16())
+        narrow = X.bfloat16(), WEIGHT.bfloat16()
+        torch.testing.assert_close(
+            ops.light_conv(*narrow, pad_left=2).float(),
+            ops.light_conv(X, WEIGHT, pad_left=2),
+            rtol=0.05,
+            atol=0.05,
+        )
+        with pytest.raises(ValueError, match="impl='native' cannot run: .*/compiler cannot build"):
+            ops.light_conv(*narrow, pad_left=2, impl="native")
+
     @pytest.mark.skipif(not shutil.which("clang"), reason="there is no clang")
     def test_clang(self, machine):
         machine("clang")
@@ -214,11 +229,11 @@ class TestWithACompiler:
 
         def build(compiler, dtype, path):
             names.add(path.name)
-            raise native.NoKernels("only its name is wanted")
+            raise native.NoKernelsError("only its name is wanted")
 
         def look(dtype=torch.float32):
             forget()
-            with pytest.raises(native.NoKernels, match="only its name"):
+            with pytest.raises(native.NoKernelsError, match="only its name"):
                 native.load_library(dtype)
             return len(names)
 

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterator
 from dataclasses import fields
+from typing import get_args
 
 import pytest
 from helpers.schema import KEYS, bounds
@@ -10,6 +11,7 @@ from helpers.schema import KEYS, bounds
 from dynconv import cli
 from dynconv.config import load_recipe, schema
 from dynconv.config.experiment import Experiment, ExperimentRow, LaptopVersion
+from dynconv.config.recipe import VocabularyKind
 from dynconv.config.schema import validate
 from dynconv.errors import UserError
 
@@ -108,6 +110,11 @@ def test_options_of_prepare_without_effect(options, words, capsys, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     assert cli.main(["data", "prepare", *options]) == 2
     assert words in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_data_prepare_offers_every_kind_of_vocabulary(capsys):
+    assert cli.main(["data", "prepare", "libreoffice-fr-en", "--vocabulary", "zzz"]) == 2
+    assert f"choose from {', '.join(get_args(VocabularyKind))}" in capsys.readouterr().err
 
 
 def test_a_reused_vocabulary_of_another_kind(capsys, tmp_path, monkeypatch):

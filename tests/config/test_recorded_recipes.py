@@ -70,7 +70,9 @@ def count_parameters(recipe: Recipe) -> int:
 
 
 def test_every_recorded_recipe_is_still_there():
-    assert sorted(recipe_names()) == sorted(n for r in RECORD["recipes"] for n in names_today(r))
+    recorded = sorted(n for r in RECORD["recipes"] for n in names_today(r))
+    remedy = "add a recipe with the parameters that `dynconv train NAME --dry-run` prints"
+    assert sorted(recipe_names()) == recorded, f"recorded_recipes.json: {remedy}"
     assert set(ablation_rows()) == set(RECORD["ablations"])
 
 

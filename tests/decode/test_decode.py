@@ -180,6 +180,24 @@ def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
     assert "4 lines, the first of them line 3" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("search", [greedy, beam_search, stepwise])
+def test_every_search_decodes_in_eval_mode(search, sources):
+    """Dropout must not decide, whatever mode the model was in."""
+    model = model_of("dynamic")
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    expected = search(model, *sources)
+    assert search(model.train(), *sources) == expected
+    assert not model.training
+
+
+@pytest.mark.parametrize("search", [beam_search, stepwise])
+def test_a_beam_of_none_is_refused(search, sources):
+    with pytest.raises(ValueError, match="^beam 0 must be at least 1"):
+        search(model_of("dynamic"), *sources, beam=0)
+
+
 @pytest.mark.parametrize(("rows", "batches"), [(0.5, 6), (3, 2), (100, 1)])
 def test_translate_fills_batches_up_to_the_limit(vocabularies, rows, batches):
     sizes = []

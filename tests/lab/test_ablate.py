@@ -124,12 +124,12 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
 
 def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, trained, monkeypatch):
     """Also after a first row with another vocabulary."""
-    prepared, prepare_corpus = [], training.prepare_corpus
+    prepared, prepare_recipe_corpus = [], training.prepare_recipe_corpus
     for module in (training, setup):
         monkeypatch.setattr(
             module,
-            "prepare_corpus",
-            lambda *given: prepared.append(given) or prepare_corpus(*given),
+            "prepare_recipe_corpus",
+            lambda *given: prepared.append(given) or prepare_recipe_corpus(*given),
         )
     small.write([{"name": "other", "changes": {"model": {"vocab_size": 290}}}, *TWO])
     assert small("--seeds", "1") == 0
@@ -163,7 +163,7 @@ def test_killed_between_training_and_its_score(small, trained, monkeypatch):
     def die(*_) -> None:
         raise SystemExit  # which no code of ours catches, like a kill
 
-    for killed, seconds in (("evaluate", True), ("Watch", False)):
+    for killed, seconds in (("evaluate", True), ("Stopwatch", False)):
         small.folder = small.folder.with_name(killed)
         with monkeypatch.context() as patch, pytest.raises(SystemExit):
             if killed == "evaluate":

@@ -9,7 +9,7 @@ import torch
 
 from dynconv import cli
 from dynconv.lab.bench import train as module
-from dynconv.train.data import Place, iter_updates
+from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.update import DTYPES
 
@@ -47,7 +47,7 @@ def test_a_language_model_trains_on_random_words_without_a_source(tmp_path, monk
 
 def test_the_arithmetic_is_that_of_the_matrix_products(recipe, pairs):
     """Forward and backward: three products of as many operations, 2 a weight and position."""
-    some = list(islice(iter_updates(pairs, 256, recipe.train, Place(), Ranks()), 2))
+    some = list(islice(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()), 2))
     counted = module.flops(recipe, some, Ranks())
     wider = replace(recipe, model=replace(recipe.model, ffn=2 * recipe.model.ffn))
     C, F = recipe.model.channels, recipe.model.ffn

@@ -7,6 +7,7 @@ import pytest
 from dynconv import cli
 from dynconv.config import load_recipe
 from dynconv.config.listing import recipe_names
+from dynconv.errors import UserError
 from dynconv.lab.dry_run import dry_run, narrow
 
 SHIPPED = recipe_names()
@@ -36,6 +37,16 @@ def test_a_misspelt_corpus_is_not_passed(command, capsys):
     assert cli.main([name, "help-de-en-dynamic", "data.corpus=libreofice-de-en", *options]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "did you mean libreoffice-de-en?" in error
+
+
+@pytest.mark.parametrize("missing", ["train.de", "valid.en"])
+def test_a_text_without_a_side_is_not_passed(recipe, corpus, tmp_path, missing):
+    for file in corpus.iterdir():
+        if file.name != missing:
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    data = replace(recipe.data, corpus=str(tmp_path))
+    with pytest.raises(UserError, match=f"no {missing}, {missing}.xz or {missing}.gz there"):
+        list(dry_run(replace(recipe, data=data)))
 
 
 def test_the_copy_keeps_every_switch():

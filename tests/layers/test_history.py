@@ -6,7 +6,7 @@ import torch
 from dynconv.kernels.cpu import build as native
 from dynconv.layers import DynamicConv, TaLKConv
 from dynconv.layers.history import History
-from dynconv.ops.step import step_mix, step_mix_gather, step_mix_loop
+from dynconv.ops.step import conv_step, conv_step_gather, conv_step_loop
 
 SIZE, C = 4, 6
 
@@ -49,7 +49,7 @@ def test_two_futures_of_one_state_do_not_meet():
 def test_the_gathered_windows_equal_the_loop():
     past, at = torch.randn(5, 9, 6).double(), torch.randint(9, (7, 5))
     weight = torch.randn(7, 2, 5).double()
-    torch.testing.assert_close(step_mix_gather(past, at, weight), step_mix_loop(past, at, weight))
+    torch.testing.assert_close(conv_step_gather(past, at, weight), conv_step_loop(past, at, weight))
 
 
 @pytest.mark.parametrize("R", [1, 8, 20, 64, 70, 200])
@@ -61,10 +61,10 @@ def test_native_step_equals_the_gathered_windows(dtype, R):
     past = torch.randn(K, N + 2, H * R, dtype=dtype)
     at = torch.randint(N + 2, (N, K))
     weight = torch.randn(N, H, K, dtype=dtype)
-    expected = step_mix_gather(past.double(), at, weight.double())
+    expected = conv_step_gather(past.double(), at, weight.double())
     limit = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 8e-3}[dtype]
     torch.testing.assert_close(
-        step_mix(past, at, weight).double(), expected, rtol=limit, atol=limit
+        conv_step(past, at, weight).double(), expected, rtol=limit, atol=limit
     )
 
 

@@ -64,6 +64,37 @@ def test_every_layer_does_what_a_mixer_promises(name):
     check_mixer(lambda causal: layer_of(name, causal), C)
 
 
+@pytest.mark.parametrize("T", [5, 50, 300])
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_runs_on_a_device_without_autocast(name, T):
+    """The meta device is one; each T takes another way through the operators."""
+    layer = layer_of(name, False).to("meta")
+    assert layer(tokens(T).to("meta")).shape == (2, T, C)
+
+
+@pytest.mark.parametrize("size", [0, 2, -3])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (lambda size, causal: SelfAttention(C, H, size, causal=causal), "window"),
+        (lambda size, causal: DynamicConv(C, H, size, causal=causal), "kernel size"),
+        (lambda size, causal: LightConv(C, H, size, causal=causal), "kernel size"),
+        (lambda size, causal: DepthwiseConv(C, size, causal=causal), "kernel size"),
+        (lambda size, causal: DenseConv(C, size, causal=causal), "kernel size"),
+    ],
+)
+def test_windows_and_kernels_are_odd(layer, words, size, causal):
+    with pytest.raises(ValueError, match=f"^{words} {size} must be odd and positive"):
+        layer(size, causal)
+
+
+@pytest.mark.parametrize("layer", [LightConv, DynamicConv])
+def test_an_unknown_normalisation_is_refused_when_the_layer_is_built(layer):
+    with pytest.raises(ValueError, match="^no normalisation 'softmux': choose one of softmax, "):
+        layer(C, H, 3, normalize="softmux")
+
+
 class Last(NamedTuple):
     token: torch.Tensor
 
@@ -82,6 +113,11 @@ class Shift(torch.nn.Module):
     def __init__(self, causal, fault):
         super().__init__()
         self.causal, self.fault = causal, fault
+        if fault == "no step":
+            self.step = None
+        if fault == "autocast":
+            self.weight = torch.nn.Parameter(torch.ones(C, 1))
+            self.linear = torch.nn.Linear(C, C)
 
     def forward(self, x, pad_mask=None):
         clear = zero_padding(x, pad_mask)
@@ -91,13 +127,18 @@ class Shift(torch.nn.Module):
             y = y + x.sum(dim=1, keepdim=True)
         if self.fault == "later" and self.causal:
             y = y + clear.sum(dim=1, keepdim=True)
+        if self.fault == "autocast":  # the result of the linear layer is in bfloat16
+            y = y + 0 * ops.depthwise_conv(self.linear(y), self.weight, pad_left=0)
         return y[..., 1:] if self.fault == "shape" else y
 
     def step(self, x, state=None):
         if state is None or self.fault == "step":
             state = Last(torch.zeros_like(x[:, :1]))
         y = torch.cat([state.token, x[:, :-1]], dim=1)
-        return y, (FirstRow if self.fault == "select" else Last)(x[:, -1:])
+        last = x[:, -1:]
+        if self.fault in ("tensor", "list"):
+            return y, last if self.fault == "tensor" else [last]
+        return y, (FirstRow if self.fault == "select" else Last)(last)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +150,13 @@ class Shift(torch.nn.Module):
         ("later", "causal=True: positions see later ones"),
         ("step", r"causal=True: steps of \[1, 1, 1.* are not forward"),
         ("select", r"causal=True: a step after state\.select"),
+        ("no step", "causal=True: TypeError: 'NoneType' object is not callable$"),
+        ("tensor", r"causal=True: the state, a Tensor, has no select\(rows\): return a NamedTuple"),
+        ("list", r"causal=True: the state, a list, has no select\(rows\): return a NamedTuple"),
+        (
+            "autocast",
+            "causal=False: under autocast: TypeError: x is torch.bfloat16, weight to",
+        ),
     ],
 )
 def test_a_broken_mixer_is_caught(fault, words):

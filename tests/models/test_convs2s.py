@@ -338,9 +338,9 @@ def test_each_parameter_learns_and_padding_changes_no_loss():
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
     pairs = [([3, 4, 5, 6], [5, 6]), ([7], [8, 9, 10, 4]), ([8, 3], [6])]
-    loss_of = TokenLoss(model, Translation(Recipe()))
-    together = loss_of(collate(pairs))
-    close(together, sum(loss_of(collate([pair])) for pair in pairs))
+    loss_module = TokenLoss(model, Translation(Recipe()))
+    together = loss_module(collate(pairs))
+    close(together, sum(loss_module(collate([pair])) for pair in pairs))
     together.backward()
     assert all(p.grad.abs().max() > 0 for p in model.parameters())
 

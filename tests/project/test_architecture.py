@@ -99,7 +99,8 @@ def test_every_module_is_in_the_map(room):
         for file in (package / room).rglob("*.py")
         if file.name != "__init__.py"
     }
-    assert named - folders == {str(p) for p in paths if f"{p.parent}/" not in folders}
+    listed = {str(p) for p in paths if f"{p.parent}/" not in folders}
+    assert named - folders == listed, "ARCHITECTURE.md has a row per module"
     assert all((package / folder).is_dir() for folder in folders)
 
 

@@ -1,12 +1,15 @@
 """Scores: values computed by hand, every flag, every error, and known scores of real outputs."""
 
 import json
+from typing import get_args
 
 import pytest
 from conftest import ROOT
 
+from dynconv.config.recipe import Metric
 from dynconv.errors import UserError
 from dynconv.score import bleu, chrf, report, rouge, split_compounds
+from dynconv.score import metric as module
 from dynconv.score.rouge import lead
 from dynconv.text import load_parallel
 
@@ -188,6 +191,15 @@ def test_rouge_l_of_sentences():
 def test_rouge_of_nothing_is_0():
     assert values(["", "a b"], ["a b", "a b"]) == pytest.approx([50] * 3)
     assert values(["", "a b"], [["a b"], ["", "..."]], recall=True) == [0, 0, 0]
+
+
+def test_rouge_names_a_line_without_reference():
+    with pytest.raises(UserError, match="^line 2 has no reference: "):
+        rouge(["a", "b"], [["a"], []], stem=False)
+
+
+def test_every_metric_of_a_recipe_has_its_function():
+    assert {*module.METRICS, "perplexity"} == {*get_args(Metric)}
 
 
 def test_lead():

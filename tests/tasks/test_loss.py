@@ -1,5 +1,6 @@
-"""The loss in chunks: equal to the loss of all logits at once, with a fraction of its memory."""
+"""The loss: by hand, against released code, and in chunks equal to that of all logits at once."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 from dynconv.config import ConvS2SConfig, ConvStackConfig, load_recipe
 from dynconv.lab.bench.measure import peak_allocation
 from dynconv.models import build
-from dynconv.tasks import label_smoothed_loss, task_of
+from dynconv.tasks import Translation, label_smoothed_loss, task_of
 from dynconv.tasks import loss as module
 from dynconv.tasks.loss import projected_loss
 from dynconv.text import collate
@@ -36,6 +37,25 @@ def loss_and_gradients(loss_of, output, smoothing=0.1, dtype=None):
     return [loss.detach(), *torch.autograd.grad(loss * 0.3, inputs)]
 
 
+def test_label_smoothing_by_hand():
+    logits = torch.tensor([[0.0, 0.0, math.log(2.0)]])  # probabilities 1/4, 1/4, 1/2
+    loss = label_smoothed_loss(logits, torch.tensor([2]), 0.1)
+    expected = 0.9 * math.log(2) + 0.05 * math.log(4) * 2
+    assert loss.item() == pytest.approx(expected)
+
+
+def test_label_smoothing_golden(golden):
+    _, meta, case = golden.case("label_smoothed_nll")
+    logits = torch.tensor(case["logits"], requires_grad=True)
+    target = torch.tensor(case["target"])
+    real = target != meta["ignore_index"]
+    loss = label_smoothed_loss(logits[real].double(), target[real], meta["epsilon"])
+    loss.backward()
+    # the loss itself is float32 by design
+    torch.testing.assert_close(loss.item(), float(case["loss"]), rtol=1e-6, atol=0)
+    torch.testing.assert_close(logits.grad, torch.tensor(case["grad_logits"]), rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("bias", [False, True])
@@ -56,6 +76,13 @@ def test_one_chunk_is_the_whole_bit_for_bit():
     output = nn.Linear(C, V)
     both = (loss_and_gradients(way, output) for way in (projected_loss, whole_loss))
     assert all(torch.equal(ours, expected) for ours, expected in zip(*both, strict=True))
+
+
+def test_chunks_work_on_a_device_without_autocast(monkeypatch):
+    monkeypatch.setattr(module, "LOGITS", 7 * V)
+    with torch.device("meta"):
+        output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
+    assert projected_loss(hidden, output, target, 0.1).shape == ()
 
 
 def test_the_loss_alone_needs_no_gradients(monkeypatch):
@@ -104,3 +131,22 @@ def test_the_logits_of_all_tokens_never_exist(monkeypatch):
     monkeypatch.setattr(module, "LOGITS", 64 * V)
     chunked = peak_allocation(lambda: projected_loss(hidden, output, target, 0.1).backward())
     assert chunked < 3 * 4 * 64 * V + 10 * 4 * (N + V) * 5
+
+
+def test_the_loss_is_smoothed_only_in_train_mode(recipe):
+    """Validation and the search for the best checkpoint compare the plain cross-entropy."""
+    model, batch = build(replace(recipe.model, dropout=0.0)), collate([([5, 6], [7, 8])])
+    plain = replace(recipe, train=replace(recipe.train, label_smoothing=0.0))
+    smoothed, exact = (TokenLoss(model, Translation(each)) for each in (recipe, plain))
+    assert smoothed(batch).item() != pytest.approx(exact(batch).item(), rel=1e-4)
+    model.eval()
+    assert smoothed(batch).item() == exact(batch).item()
+
+
+def test_padding_does_not_reach_the_loss(recipe):
+    model = build(recipe.model).eval()
+    loss_module = TokenLoss(model, Translation(recipe))
+    short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
+    with torch.no_grad():
+        apart = [loss_module(collate([pair])).item() for pair in (short, long)]
+        assert loss_module(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)

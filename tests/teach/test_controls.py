@@ -1,4 +1,9 @@
-"""The controls of lessons 12 and 13: they use the lessons' code, and their records are complete."""
+"""The controls of lessons 12, 13 and 32: code and records of the first two, and an exact fit."""
+
+from fractions import Fraction
+from itertools import combinations
+from math import isqrt
+from operator import mul
 
 from dynconv.lab import ledger
 from dynconv.teach.controls import LOUD, SIDES, definitions
@@ -21,3 +26,34 @@ def test_lesson_13_still_defines_what_its_controls_use():
     assert [*alone] == ["800 steps", "2,400 steps", "mean of 63, 200 steps"]
     longer = ledger.read("controls-averaging-long")["numbers"]
     assert longer.keys() < record.keys()
+
+
+def test_what_positive_factors_could_do_in_lesson_32():
+    """63 exponentials fitted to a spike, in integers of 800 bits: least error and weights."""
+    bits, count = 800, 63
+    columns = [
+        [(count - 1 + i) ** j * 2**bits // (2 * count - 2) ** j for j in range(160)]
+        for i in range(count)
+    ]
+
+    def dot(a, b):
+        return sum(map(mul, a, b)) >> bits
+
+    basis = []
+    for column in columns:
+        for _ in range(2):  # twice: once leaves the basis not orthogonal enough
+            for q in basis:
+                share = dot(q, column)
+                column = [x - (share * y >> bits) for x, y in zip(column, q, strict=True)]
+            length = isqrt(dot(column, column) << bits)
+            column = [(x << bits) // length for x in column]
+        basis.append(column)
+    assert abs(sum(dot(a, b) for a, b in combinations(basis, 2))) < 2 ** (bits // 2)
+    along = [Fraction(q[40], 2**bits) for q in basis]
+    assert round(float(1 - sum(share**2 for share in along)), 2) == 0.64
+    weights = [Fraction(0)] * count
+    for i in reversed(range(count)):
+        row = [Fraction(dot(basis[i], column), 2**bits) for column in columns[i:]]
+        rest = along[i] - sum(map(mul, row[1:], weights[i + 1 :]))
+        weights[i] = Fraction(round(rest / row[0] * 2**bits), 2**bits)
+    assert max(map(abs, weights)) > 10**49

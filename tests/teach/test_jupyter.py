@@ -1,4 +1,4 @@
-"""A lesson in a real JupyterLab: opened in a browser, run from top to bottom, saved as a pair."""
+"""A lesson in a real JupyterLab, as `make lab` opens it: read, run from top to bottom, saved."""
 
 import os
 import shutil
@@ -12,10 +12,11 @@ import nbformat
 import pytest
 from conftest import ROOT
 
-LESSON = "04_depthwise"
+LESSON, OTHER = "04_depthwise", "00_how"
 # Not the circle in the toolbar, which says idle before there is a kernel, too.
 IDLE = "#jp-main-statusbar :text('| Idle')"
 SAVED = ".lm-DockPanel-tabBar .jp-mod-current:not(.jp-mod-dirty)"
+MODIFIED = ".lm-DockPanel-tabBar .jp-mod-dirty"
 WRONG = ".jp-Dialog-content, [data-mime-type$=stderr]:has-text('Traceback')"
 
 
@@ -29,6 +30,12 @@ def folder(tmp_path):
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     nbformat.write(notebook, tmp_path / f"{LESSON}.ipynb")
+    figure = nbformat.v4.new_output("display_data", {"text/plain": "<Figure size 1x1>"})
+    folded = {"jupyter": {"source_hidden": True, "outputs_hidden": True}}
+    text = nbformat.v4.new_markdown_cell("The other lesson")
+    cell = nbformat.v4.new_code_cell("plot()", metadata=folded, outputs=[figure])
+    other = nbformat.v4.new_notebook(cells=[text, cell])
+    nbformat.write(other, tmp_path / f"{OTHER}.ipynb")
     return tmp_path
 
 
@@ -38,14 +45,14 @@ def lab(folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    options = [f"--port={port}", "--no-browser", f"--ServerApp.root_dir={folder}", "--allow-root"]
-    options += ["--IdentityProvider.token=", "--LabApp.news_url=None", "--ServerApp.port_retries=0"]
+    options = [f"--port={port}", "--no-browser", "--allow-root", "--IdentityProvider.token="]
+    options += ["--ServerApp.port_retries=0", f"--folder={folder}"]
     home = {
         "JUPYTER_CONFIG_DIR": str(folder / ".config"),
         "JUPYTER_DATA_DIR": str(folder / ".data"),
     }
     address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "jupyterlab", *options]
+    command = [sys.executable, ROOT / "book/_lab/lab.py", *options]
     server = subprocess.Popen(command, env=os.environ | home)
     try:
         for _ in range(300):
@@ -66,6 +73,33 @@ def wait(page, state):
     page.wait_for_selector(f"{state}, {WRONG}", state="attached")
     wrong = page.locator(WRONG).all_text_contents()
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_lesson_reads_as_in_the_book(lab, browser):
+    page = browser.new_page(viewport={"width": 1400, "height": 12_000})
+    page.set_default_timeout(120_000)
+    page.goto(f"{lab}/lab/workspaces/read/tree/{LESSON}.ipynb")
+    wait(page, IDLE)
+    page.wait_for_selector("a[data-label=gu2023mamba]")
+    page.wait_for_selector(".jp-CodeCell [data-language=python]")  # as the kernel says
+    page.wait_for_timeout(1000)
+    links = page.locator("a[data-label]")
+    texts = links.all_text_contents()
+    assert "Four ways to mix a sentence" in texts  # {ref}
+    assert {"Wu et al. [2019]", "Howard et al., 2017", "Gu and Dao [2023]"} <= {*texts}  # {cite}
+    assert page.locator("a[data-label=wu2019pay]").get_attribute("href").startswith("https://")
+    raw = page.locator("[title$='Not Found']")
+    assert raw.count() == links.count() and not any(r.is_visible() for r in raw.all())
+    ends = page.locator("aside:has-text('End of Exercise')").all()
+    assert ends and not any(end.is_visible() for end in ends)
+    assert page.locator(MODIFIED).count() == 0
+    assert page.locator(".Toastify__toast").count() == 0  # news
+    files = page.locator(".jp-DirListing-itemText").all_text_contents()
+    assert files == [f"{OTHER}.ipynb", f"{LESSON}.ipynb"]
+    page.locator("a[data-label=lesson-how]").first.click()
+    page.wait_for_selector(":text('The other lesson')")
+    page.wait_for_selector(".jp-OutputPlaceholder:has-text('<Figure')")  # visible, and folded
+    page.close()
 
 
 def test_run_all_and_save(folder, lab, browser):

@@ -17,7 +17,7 @@ import pytest
 from dynconv.errors import UserError
 from dynconv.text import Pairs, encode
 from dynconv.text.corpus import load_parallel, stream_parallel
-from dynconv.text.encode import prepare
+from dynconv.text.encode import prepare_corpus
 from dynconv.text.prepared import is_prepared, open_prepared
 from dynconv.text.vocabulary import Vocabularies, Vocabulary
 
@@ -42,7 +42,7 @@ def bpe(tmp_path) -> Path:
 @pytest.fixture
 def out(corpus, tmp_path) -> Path:
     """A prepared corpus."""
-    return prepare(str(corpus), "de", "en", TYPES, tmp_path / "out").directory
+    return prepare_corpus(str(corpus), "de", "en", TYPES, tmp_path / "out").directory
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
     text = load_parallel(str(corpus), "de", "en", "train")
     text.source[0], text.target[7], text.source[399], text.target[399] = "", " \t", "", ""
     folder = write(tmp_path / "gaps", "train", *text)
-    found = prepare(str(folder), "de", "en", TYPES, tmp_path / "out")
+    found = prepare_corpus(str(folder), "de", "en", TYPES, tmp_path / "out")
     bpe = Vocabulary.learn([*text.source, *text.target], TYPES)
     pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
     expected = [(s, t) for s, t in pairs if s and t]
@@ -72,7 +72,7 @@ def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
 def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
     text = load_parallel("libreoffice-de-en", "de", "en", "test")
     folder = write(tmp_path / "text", "train", *text)
-    found = prepare(str(folder), "de", "en", 1000, tmp_path / "out")
+    found = prepare_corpus(str(folder), "de", "en", 1000, tmp_path / "out")
     joint = Vocabulary.learn([*text.source, *text.target], 1000)
     Vocabularies(joint, joint).save(tmp_path / "in-memory.json")
     same = (tmp_path / "in-memory.json").read_bytes()
@@ -84,7 +84,7 @@ def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, learned, monke
     monkeypatch.setattr(encode, "SAMPLE", sample)
     numbers = [str(i) for i in range(400)]
     folder = write(tmp_path / "text", "train", numbers, numbers)
-    prepare(str(folder), "de", "en", 270, tmp_path / "out")
+    prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out")
     assert learned[::2] == learned[1::2]  # source and target of a pair
     chosen = np.array([-1, *map(int, learned[::2])])
     assert len(chosen) == 1 + sample
@@ -96,7 +96,7 @@ def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, learned, monk
     monkeypatch.setattr(encode, "LONG_BYTES", 50 * 93)
     lines = [chr(0x4E00 + i) * 31 for i in range(400)]  # 93 bytes
     folder = write(tmp_path / "text", "train", lines, ["short"] * 400)
-    prepare(str(folder), "de", "en", 270, tmp_path / "out")
+    prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out")
     assert len(learned) == 2 * 50
     assert learned[-2] == lines[-1]
 
@@ -133,7 +133,7 @@ def test_lengths_count_eos(out):
 def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, monkeypatch):
     assert np.iinfo(np.uint16).max == encode.MAX_UINT16_TYPES - 1
     monkeypatch.setattr(encode, "MAX_UINT16_TYPES", TYPES - 1)
-    wide = prepare(str(corpus), "de", "en", TYPES, tmp_path / "wide")
+    wide = prepare_corpus(str(corpus), "de", "en", TYPES, tmp_path / "wide")
     narrow = open_prepared(out, verify=False)
     assert (narrow.tokens.dtype, wide.tokens.dtype) == (np.uint16, np.uint32)
     sizes = [found.files["train.tokens"]["bytes"] for found in (narrow, wide)]
@@ -142,11 +142,11 @@ def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, mo
 
 
 def test_given_vocabulary(corpus, tmp_path, bpe):
-    found = prepare(str(corpus), "de", "en", 270, tmp_path / "out", vocabulary=bpe)
+    found = prepare_corpus(str(corpus), "de", "en", 270, tmp_path / "out", reuse=bpe)
     text = load_parallel(str(corpus), "de", "en", "train")
     assert Pairs.of(found)[3][0].tolist() == Vocabularies.load(bpe).target.encode(text.source)[3]
     with pytest.raises(UserError, match=r"given\.json: 270 types, not vocab_size 300"):
-        prepare(str(corpus), "de", "en", 300, tmp_path / "other", vocabulary=bpe)
+        prepare_corpus(str(corpus), "de", "en", 300, tmp_path / "other", reuse=bpe)
 
 
 def test_other_splits_stay_text(corpus, tmp_path):
@@ -156,9 +156,9 @@ def test_other_splits_stay_text(corpus, tmp_path):
         (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
     (folder / "test.de.gz").unlink()
     with pytest.raises(UserError, match=r"no test\.de, test\.de\.xz or test\.de\.gz there"):
-        prepare(str(folder), "de", "en", TYPES, tmp_path / "out")
+        prepare_corpus(str(folder), "de", "en", TYPES, tmp_path / "out")
     (folder / "test.en.gz").unlink()
-    out = prepare(str(folder), "de", "en", TYPES, tmp_path / "out").directory
+    out = prepare_corpus(str(folder), "de", "en", TYPES, tmp_path / "out").directory
     assert not list(out.glob("test.*"))
     assert (out / "valid.de").read_bytes() == (corpus / "valid.de").read_bytes()
     there = load_parallel(str(out), "de", "en", "valid")
@@ -174,7 +174,7 @@ def test_different_numbers_of_lines(tmp_path, counts):
     with pytest.raises(UserError, match=expected):
         list(stream_parallel(*paths))
     with pytest.raises(UserError, match=expected):
-        prepare(str(tmp_path), "de", "en", TYPES, tmp_path / "out")
+        prepare_corpus(str(tmp_path), "de", "en", TYPES, tmp_path / "out")
     assert not list(tmp_path.glob("out*"))
 
 
@@ -188,27 +188,27 @@ def test_truncated_text(corpus, tmp_path, split):
     (folder / f"{split}.en.gz").write_bytes(data[: len(data) // 2])
     path.unlink()
     with pytest.raises(UserError, match=rf"{split}\.en\.gz: truncated or corrupt \.gz file"):
-        prepare(str(folder), "de", "en", TYPES, tmp_path / "out")
+        prepare_corpus(str(folder), "de", "en", TYPES, tmp_path / "out")
     assert not list(tmp_path.glob("out*"))
 
 
 def test_a_training_split_of_blank_pairs(tmp_path, bpe):
     folder = write(tmp_path / "text", "train", ["", "a"], ["b", " "])
     with pytest.raises(UserError, match="no usable pair in split train"):
-        prepare(str(folder), "de", "en", 270, tmp_path / "out", vocabulary=bpe)
+        prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out", reuse=bpe)
     assert not list(tmp_path.glob("out*"))
 
 
 def test_what_is_already_there_stays(corpus, out, tmp_path):
     with pytest.raises(UserError, match="a prepared corpus is there: remove it, or give another"):
-        prepare(str(corpus), "de", "en", TYPES, out)
+        prepare_corpus(str(corpus), "de", "en", TYPES, out)
     with pytest.raises(UserError, match="something else is there: give another --out"):
-        prepare(str(corpus), "de", "en", TYPES, corpus)
+        prepare_corpus(str(corpus), "de", "en", TYPES, corpus)
     with pytest.raises(UserError, match="something else is there: give another --out"):
-        prepare(str(corpus), "de", "en", TYPES, out / "vocabulary.json")
+        prepare_corpus(str(corpus), "de", "en", TYPES, out / "vocabulary.json")
     assert is_prepared(out) and not is_prepared(corpus)
     (tmp_path / "empty").mkdir()
-    assert is_prepared(prepare(str(corpus), "de", "en", TYPES, tmp_path / "empty").directory)
+    assert is_prepared(prepare_corpus(str(corpus), "de", "en", TYPES, tmp_path / "empty").directory)
 
 
 KILL = """
@@ -225,7 +225,7 @@ def killed(bpe, lines):
         os.kill(os.getpid(), signal.SIGKILL)
     return original(bpe, lines)
 Vocabulary.encode = killed
-encode.prepare(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
+encode.prepare_corpus(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
 """
 
 
@@ -236,7 +236,7 @@ def test_after_a_kill_it_is_prepared_again(corpus, tmp_path):
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert (tmp_path / ".out.part" / "out" / "train.tokens").exists() and not out.exists()
     (tmp_path / ".out.part" / "out" / "left").touch()
-    prepare(str(corpus), "de", "en", TYPES, out)
+    prepare_corpus(str(corpus), "de", "en", TYPES, out)
     assert open_prepared(out, verify=True).pairs == 400
     assert not (out / "left").exists() and not (tmp_path / ".out.part").exists()
 
@@ -247,7 +247,7 @@ def test_a_full_disk(corpus, tmp_path, room):
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))  # writing beyond it fails
     try:
         with pytest.raises(UserError, match=r"out: cannot be written \(File too large"):
-            prepare(str(corpus), "de", "en", TYPES, tmp_path / "out")
+            prepare_corpus(str(corpus), "de", "en", TYPES, tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(tmp_path.glob("out*"))
@@ -323,7 +323,7 @@ def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, mo
     for name, times in {"warm-up": 1, "small": 5, "large": 30}.items():
         folder = write(tmp_path / name, "train", text.source * times, text.target * times)
         out = tmp_path / f"{name}-out"
-        peaks.append(traced(lambda: prepare(str(folder), "de", "en", 270, out, vocabulary=bpe)))  # noqa: B023
+        peaks.append(traced(lambda: prepare_corpus(str(folder), "de", "en", 270, out, reuse=bpe)))  # noqa: B023
     assert max(sizes) < 20_000 + 500  # what `tokenizers` gets at a time: tracemalloc misses it
     assert peaks[2] < 1.2 * peaks[1]
 
@@ -338,7 +338,7 @@ def test_opening_takes_no_memory(out):
 
 
 def test_a_vocabulary_of_each_side(tmp_path, corpus):
-    found = prepare(str(corpus), "de", "en", (280, 270), tmp_path / "out")
+    found = prepare_corpus(str(corpus), "de", "en", (280, 270), tmp_path / "out")
     assert found.vocab_size == found.vocabularies().sizes == (280, 270)
     text = load_parallel(str(corpus), "de", "en", "train")
     source, target = found.vocabularies()
@@ -347,7 +347,7 @@ def test_a_vocabulary_of_each_side(tmp_path, corpus):
     with pytest.raises(
         UserError, match=r"train.de: .*give \d+ as --vocab-size, .*; train.en: .*give \d+ as"
     ):
-        prepare(str(corpus), "de", "en", (999, 998), tmp_path / "other", "words")
+        prepare_corpus(str(corpus), "de", "en", (999, 998), tmp_path / "other", "words")
 
 
 def test_further_references_come_along(tmp_path, corpus):
@@ -355,7 +355,7 @@ def test_further_references_come_along(tmp_path, corpus):
     shutil.copytree(corpus, folder)
     (folder / "test.en1").write_text("x\n" * 20)
     (folder / "test.en2.gz").write_bytes(gzip.compress(b"x\n" * 20))
-    found = prepare(str(folder), "de", "en", 270, tmp_path / "out")
+    found = prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out")
     for name in ("test.en1", "test.en2"):
         assert (found.directory / name).read_text() == "x\n" * 20
         assert name in found.files

@@ -21,7 +21,7 @@ from dynconv.config import (
 )
 from dynconv.config.schema import field_types
 from dynconv.lab.ablate.run import Run
-from dynconv.text import open_prepared, prepare
+from dynconv.text import open_prepared, prepare_corpus
 from dynconv.train import loop, train
 from dynconv.train.checkpoint import CheckpointMeta
 
@@ -345,7 +345,7 @@ def test_a_relative_corpus_that_means_another_text_elsewhere(
     arguments = ["data.corpus=text"]
     if kind == "prepared":
         for folder in (here, there):
-            prepare(str(folder / "text"), "de", "en", 300, folder / "prepared")
+            prepare_corpus(str(folder / "text"), "de", "en", 300, folder / "prepared")
         arguments = ["data.corpus=prepared"]
     monkeypatch.chdir(here)
     assert cli.main(["train", recipe, *arguments, "train.updates=1", "--run", "run"]) == 0

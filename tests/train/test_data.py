@@ -10,7 +10,7 @@ import torch
 from dynconv.config import TrainConfig
 from dynconv.tasks import task_of
 from dynconv.train import data
-from dynconv.train.data import Place, iter_batches, iter_updates, pools_of, prefetch
+from dynconv.train.data import DataPosition, iter_batches, iter_updates, pools_of, prefetch
 from dynconv.train.distributed import Ranks
 
 CONFIG = TrainConfig(batch_tokens=400)
@@ -23,7 +23,7 @@ def share(rank: int, size: int) -> Ranks:
 def epoch(corpus, number: int, max_length: int = 256) -> list[int]:
     """The pairs of one epoch in the stream's order."""
     pairs = []
-    for chosen, before, _ in iter_batches(corpus, max_length, CONFIG, Place(number)):
+    for chosen, before, _ in iter_batches(corpus, max_length, CONFIG, DataPosition(number)):
         if before.epoch > number:
             return pairs
         pairs += chosen.tolist()
@@ -53,10 +53,10 @@ def test_a_pool_mixes_blocks_from_all_over(monkeypatch):
 
 
 def test_the_same_place_gives_the_same_batches(pairs, pooled):
-    seen = list(islice(iter_batches(pairs, 256, CONFIG, Place()), 120))
+    seen = list(islice(iter_batches(pairs, 256, CONFIG, DataPosition()), 120))
     assert seen[-1][1].epoch >= 1
     for skip in (0, 7, 33, 90):
-        place = seen[skip - 1][2] if skip else Place()
+        place = seen[skip - 1][2] if skip else DataPosition()
         again = islice(iter_batches(pairs, 256, CONFIG, place), 30)
         for (chosen, *places), (same, *before) in zip(again, seen[skip:], strict=False):
             assert chosen.tolist() == same.tolist()
@@ -80,15 +80,17 @@ def test_long_sources_are_cut(prepared, pairs, recipe):
     batch = text.batch([0, 1, 2])
     assert batch.source[:, :4].tolist() == [pairs[i][0][:4].tolist() for i in range(3)]
     assert all((text[i][1] == pairs[i][1]).all() for i in range(3))
-    valid = task.held_out(prepared, prepared.vocabularies(), "valid")
+    valid = task.encode_split(prepared, prepared.vocabularies(), "valid")
     assert {len(source) for source, _ in valid.examples} == {4}
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_ranks_share_what_one_would_do_with_more_accumulation(pairs, recipe, size):
     few = replace(recipe.train, accumulate=2)
-    alone = iter_updates(pairs, 256, replace(few, accumulate=2 * size), Place(), share(0, 1))
-    shares = [iter_updates(pairs, 256, few, Place(), share(rank, size)) for rank in range(size)]
+    alone = iter_updates(pairs, 256, replace(few, accumulate=2 * size), DataPosition(), share(0, 1))
+    shares = [
+        iter_updates(pairs, 256, few, DataPosition(), share(rank, size)) for rank in range(size)
+    ]
     for _ in range(30):  # more than one epoch
         whole, parts = next(alone), [next(part) for part in shares]
         chosen = [c.tolist() for turn in zip(*(p.chosen for p in parts), strict=True) for c in turn]

@@ -83,7 +83,7 @@ def test_ranks_that_disagree_about_the_recipe(prepared_yaml, tmp_path):
 
 
 def test_ranks_that_disagree_about_the_vocabulary(prepared_yaml, prepared, corpus, tmp_path):
-    from dynconv.text import prepare
+    from dynconv.text import prepare_corpus
 
     turned = tmp_path / "turned"
     turned.mkdir()
@@ -91,7 +91,7 @@ def test_ranks_that_disagree_about_the_vocabulary(prepared_yaml, prepared, corpu
         (turned / file.name).write_text(file.read_text(encoding="utf-8").upper(), encoding="utf-8")
     other = tmp_path / "there" / "prepared"
     other.parent.mkdir()
-    prepare(str(turned), "de", "en", 300, other)
+    prepare_corpus(str(turned), "de", "en", 300, other)
     here = tmp_path / "here" / "prepared"
     here.parent.mkdir()
     here.symlink_to(prepared.directory)

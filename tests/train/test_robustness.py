@@ -18,12 +18,12 @@ from dynconv.models import build
 from dynconv.tasks import Translation
 from dynconv.train import distributed, log, loop, train, update, watch
 from dynconv.train.checkpoint import Checkpoints
-from dynconv.train.data import Place, iter_updates
+from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks, catch_signals
 from dynconv.train.log import read_log
 from dynconv.train.run_directory import folder_lock
+from dynconv.train.stopwatch import WARMUP_UPDATES, Stopwatch, format_seconds
 from dynconv.train.update import DTYPES, TokenLoss, backward
-from dynconv.train.watch import WARMUP_UPDATES, Watch, format_seconds
 
 
 @pytest.fixture
@@ -40,13 +40,13 @@ def spoil(monkeypatch, updates: set[int]) -> None:
     """Make the loss of these updates, counted from 1, not a number."""
     original, count = update.backward, 0
 
-    def backward(loss_of, *more):
+    def backward(loss_module, *more):
         nonlocal count
         count += 1
-        losses = original(loss_of, *more)
+        losses = original(loss_module, *more)
         if count in updates:
             losses[0] = losses[0] * math.nan
-            next(loss_of.parameters()).grad.fill_(math.nan)
+            next(loss_module.parameters()).grad.fill_(math.nan)
         return losses
 
     monkeypatch.setattr(update, "backward", backward)
@@ -159,7 +159,7 @@ def test_the_time_left_is_estimated(monkeypatch):
     """0.1 s for data and 0.9 s for an update, ten slow ones first; 8 s a validation, 2 s a save."""
     now = 0.0
     monkeypatch.setattr(watch.time, "perf_counter", lambda: now)
-    clock = Watch()
+    clock = Stopwatch()
 
     def lap(name: str, seconds: float) -> None:
         nonlocal now
@@ -251,8 +251,8 @@ def test_gradients_are_exchanged_only_with_the_last_batch(recipe, pairs):
             return self.weight * len(batch.target)
 
     model, two = Wrapped(), Ranks(0, 2, device=torch.device("cpu"))
-    work = next(iter_updates(pairs, 256, replace(recipe.train, accumulate=3), Place(), two))
-    losses = backward(model, work, torch.amp.GradScaler("cpu", enabled=False), two, Watch())
+    work = next(iter_updates(pairs, 256, replace(recipe.train, accumulate=3), DataPosition(), two))
+    losses = backward(model, work, torch.amp.GradScaler("cpu", enabled=False), two, Stopwatch())
     others = [("forward", True), ("backward", True)] * 2
     assert model.calls == [*others, ("forward", False), ("backward", False)]
     # the mean over 2 ranks is taken by DistributedDataParallel
@@ -264,13 +264,13 @@ def test_gradients_are_exchanged_only_with_the_last_batch(recipe, pairs):
 def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(recipe, pairs, mixer, precision):
     stack = replace(recipe.model.encoder, mixer=mixer, width=3 if mixer == "dynamic" else None)
     model = build(replace(recipe.model, encoder=stack))
-    loss_of = TokenLoss(model, Translation(recipe), precision)
-    norms = [part for part in loss_of.modules() if isinstance(part, torch.nn.LayerNorm)]
+    loss_module = TokenLoss(model, Translation(recipe), precision)
+    norms = [part for part in loss_module.modules() if isinstance(part, torch.nn.LayerNorm)]
     seen = []
     for norm in norms:
         norm.register_forward_hook(lambda _, given, out: seen.append((given[0].dtype, out.dtype)))
-    work = next(iter_updates(pairs, 256, recipe.train, Place(), Ranks()))
-    assert loss_of(work.batches[0]).dtype == torch.float32
+    work = next(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()))
+    assert loss_module(work.batches[0]).dtype == torch.float32
     assert len(seen) == len(norms) == 7
     assert set(seen) == {(torch.float32, torch.float32)}
     scores = torch.randn(50, 31, generator=torch.Generator().manual_seed(0)).to(DTYPES[precision])
@@ -298,7 +298,7 @@ def test_a_kill_in_a_validation_loses_nothing(recipe, tmp_path, monkeypatch):
 
 
 def test_another_text_under_a_checkpoint_is_refused(recipe, prepared, corpus, tmp_path):
-    from dynconv.text import prepare
+    from dynconv.text import prepare_corpus
 
     text = tmp_path / "text"
     shutil.copytree(prepared.directory, text)
@@ -310,7 +310,7 @@ def test_another_text_under_a_checkpoint_is_refused(recipe, prepared, corpus, tm
     for side in ("de", "en"):
         lines = (corpus / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
         (fewer / f"train.{side}").write_text("".join(lines[:300]), encoding="utf-8")
-    prepare(str(fewer), "de", "en", 300, text, vocabulary=prepared.directory / "vocabulary.json")
+    prepare_corpus(str(fewer), "de", "en", 300, text, reuse=prepared.directory / "vocabulary.json")
     with pytest.raises(UserError, match="text: not the text with which .*000010 was trained"):
         train(recipe, tmp_path / "run")
 

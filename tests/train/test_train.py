@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 
 import numpy as np
@@ -10,42 +12,24 @@ import pytest
 import torch
 from conftest import sized_stack
 from helpers.schema import bounds
-from helpers.training import stop_after
+from helpers.training import stop_after, weights
 
 from dynconv.config import Recipe, TrainConfig
+from dynconv.config.recipe import SCHEDULES
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.models.mixers import MIXERS
-from dynconv.tasks import Translation, Validation, label_smoothed_loss
-from dynconv.text import collate
+from dynconv.tasks import Translation, Validation
+from dynconv.text import Pairs, collate, open_prepared
 from dynconv.train import learning_rate, load_model, train
-from dynconv.train.checkpoint import Checkpoint, Checkpoints
-from dynconv.train.data import Place, UpdateBatches, iter_updates
+from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.log import read_log
 from dynconv.train.precision import choose_precision
-from dynconv.train.schedule import ends_early
+from dynconv.train.schedule import RATES, ends_early
+from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import TokenLoss, backward, make_optimizer
-from dynconv.train.watch import Watch
-
-
-def test_label_smoothing_by_hand():
-    logits = torch.tensor([[0.0, 0.0, math.log(2.0)]])  # probabilities 1/4, 1/4, 1/2
-    loss = label_smoothed_loss(logits, torch.tensor([2]), 0.1)
-    expected = 0.9 * math.log(2) + 0.05 * math.log(4) * 2
-    assert loss.item() == pytest.approx(expected)
-
-
-def test_label_smoothing_golden(golden):
-    _, meta, case = golden.case("label_smoothed_nll")
-    logits = torch.tensor(case["logits"], requires_grad=True)
-    target = torch.tensor(case["target"])
-    real = target != meta["ignore_index"]
-    loss = label_smoothed_loss(logits[real].double(), target[real], meta["epsilon"])
-    loss.backward()
-    # the loss itself is float32 by design
-    torch.testing.assert_close(loss.item(), float(case["loss"]), rtol=1e-6, atol=0)
-    torch.testing.assert_close(logits.grad, torch.tensor(case["grad_logits"]), rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["inverse_sqrt_iwslt", "cosine_wmt16ende", "cosine_wmt14enfr"])
@@ -70,36 +54,36 @@ def test_schedule_without_warm_up_starts_at_the_peak(schedule):
     assert learning_rate(config, 0) == config.lr
 
 
+def test_every_schedule_of_a_recipe_has_its_function():
+    assert RATES.keys() == SCHEDULES.keys()
+
+
+def test_an_inverse_square_root_without_warm_up_begins_at_once():
+    config = TrainConfig(warmup=0, lr=0.5)
+    rates = [learning_rate(config, done) for done in (0, 1, 4, 100)]
+    assert rates == pytest.approx([0.5, 0.5, 0.25, 0.05])
+
+
 def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
     """An update of these pairs, in batches of these sizes."""
     ends = np.cumsum(sizes)
     batches = [collate(pairs[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
     tokens = sum(len(batch.target) for batch in batches)
-    return UpdateBatches(batches, [], [0] * len(batches), tokens, Place())
+    return UpdateBatches(batches, [], [0] * len(batches), tokens, DataPosition())
 
 
-def update(model, work: UpdateBatches, precision: str = "float32") -> float:
+def mean_loss(model, work: UpdateBatches, precision: str = "float32") -> float:
     """Put the gradients into the model; the mean loss per token."""
     model.zero_grad()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    loss_of = TokenLoss(model, Translation(Recipe()), precision)
-    losses = backward(loss_of, work, scaler, Ranks(), Watch())
+    loss_module = TokenLoss(model, Translation(Recipe()), precision)
+    losses = backward(loss_module, work, scaler, Ranks(), Stopwatch())
     return sum(losses).item() / work.tokens
 
 
 def gradients(model, work: UpdateBatches, precision: str = "float32") -> list[torch.Tensor]:
-    update(model, work, precision)
+    mean_loss(model, work, precision)
     return [p.grad for p in model.parameters()]
-
-
-def test_the_loss_is_smoothed_only_in_train_mode(recipe):
-    """Validation and the search for the best checkpoint compare the plain cross-entropy."""
-    model, batch = build(replace(recipe.model, dropout=0.0)), collate([([5, 6], [7, 8])])
-    plain = replace(recipe, train=replace(recipe.train, label_smoothing=0.0))
-    smoothed, exact = (TokenLoss(model, Translation(each)) for each in (recipe, plain))
-    assert smoothed(batch).item() != pytest.approx(exact(batch).item(), rel=1e-4)
-    model.eval()
-    assert smoothed(batch).item() == exact(batch).item()
 
 
 def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
@@ -111,30 +95,17 @@ def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)  # the loss is float32
 
 
-def test_padding_does_not_reach_the_loss(recipe):
-    model = build(recipe.model).eval()
-    loss_of = TokenLoss(model, Translation(recipe))
-    short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
-    with torch.no_grad():
-        apart = [loss_of(collate([pair])).item() for pair in (short, long)]
-        assert loss_of(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)
-
-
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
     stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 7))
     torch.manual_seed(0)
     model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
-    work = next(iter_updates(pairs, 256, recipe.train, Place(), Ranks()))
+    work = next(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()))
     exact = torch.cat([g.flatten() for g in gradients(model, work)])
     rough = torch.cat([g.flatten() for g in gradients(model, work, precision)])
     assert not torch.equal(exact, rough)
     assert torch.cosine_similarity(exact, rough, dim=0) > 0.99  # bfloat16 keeps 8 bits
-
-
-def weights(run, name) -> dict:
-    return Checkpoint.open(run / "checkpoints" / name).read_weights()
 
 
 def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
@@ -159,6 +130,37 @@ def test_a_signal_between_validations_saves(recipe, tmp_path, monkeypatch, numbe
     monkeypatch.undo()
     assert train(recipe, tmp_path) is None
     assert Checkpoints(tmp_path).choose("last").meta["update"] == 10
+
+
+def test_a_program_can_train_in_a_thread(recipe, tmp_path):
+    """Only the main thread can catch signals."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(train, recipe, tmp_path).result() is None
+    assert Checkpoints(tmp_path).choose("last").meta["update"] == 10
+
+
+@pytest.mark.parametrize(("max_length", "batch_tokens"), [(20, 400), (256, 20), (256, 400)])
+def test_pairs_that_are_too_long_are_reported(recipe, tmp_path, capsys, max_length, batch_tokens):
+    recipe = replace(
+        recipe,
+        data=replace(recipe.data, max_length=max_length),
+        train=replace(recipe.train, batch_tokens=batch_tokens, updates=2),
+    )
+    train(recipe, tmp_path)
+    pairs = Pairs.of(open_prepared(tmp_path / "data", verify=False))
+    long = int((pairs.lengths(range(400)).max(1) > min(max_length, batch_tokens)).sum())
+    assert (long > 0) == (min(max_length, batch_tokens) == 20)
+    said = f"{long} of 400 pairs are left out: a side has more than 20 tokens (data.max_length, "
+    assert (said in capsys.readouterr().err) == (long > 0)
+    (start,) = json.loads((tmp_path / "environment.json").read_text())
+    assert (start["examples"], start["too_long"]) == (400, long)
+
+
+def test_a_finished_run_has_no_time_left(recipe, tmp_path, capsys):
+    """Also if its last validation is not a multiple of train.validate_every."""
+    train(replace(recipe, train=replace(recipe.train, updates=13, validate_every=11)), tmp_path)
+    early, last = re.findall("^update 1[13]: .*", capsys.readouterr().err, re.MULTILINE)
+    assert early.endswith(" left") and not last.endswith(" left")
 
 
 def test_events_of_lost_updates_are_dropped(recipe, tmp_path, monkeypatch):
@@ -277,7 +279,9 @@ def test_nesterov_gradient_by_hand():
 
 def test_a_batch_has_no_more_sentences_than_asked(pairs, recipe):
     config = replace(recipe.train, batch_sentences=3)
-    update = next(iter_updates(pairs, 256, config, Place(), Ranks(device=torch.device("cpu"))))
+    update = next(
+        iter_updates(pairs, 256, config, DataPosition(), Ranks(device=torch.device("cpu")))
+    )
     assert len(update.batches[0].source) == 3
 
 
@@ -343,8 +347,8 @@ def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen
 
     from dynconv.train import precision as module
 
-    def backward(loss_of, *_):
-        sleep(0.05 if loss_of.precision == slow else 0.001)
+    def backward(loss_module, *_):
+        sleep(0.05 if loss_module.precision == slow else 0.001)
         return [torch.zeros(())]
 
     monkeypatch.setattr(module, "backward", backward)
@@ -354,4 +358,4 @@ def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen
 
 def test_pairs_that_cannot_be_used_are_reported(pairs, recipe):
     with pytest.raises(UserError, match="no usable pair in split train: all have more than 2"):
-        next(iter_updates(pairs, 2, recipe.train, Place(), Ranks()))
+        next(iter_updates(pairs, 2, recipe.train, DataPosition(), Ranks()))

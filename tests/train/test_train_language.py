@@ -11,7 +11,7 @@ from dynconv import cli
 from dynconv.config import DataConfig, LanguageModelConfig, Recipe, StackConfig, dump_recipe
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
-from dynconv.text import EOS, Excerpts, Vocabulary, prepare
+from dynconv.text import EOS, Excerpts, Vocabulary, prepare_corpus
 from dynconv.train import load_model, train
 from dynconv.train.log import read_log
 
@@ -54,7 +54,7 @@ def language(recipe, text, request) -> Recipe:
 
 def written(lines: list[str], folder) -> Excerpts:
     (folder / "train.txt").write_text("".join(f"{line}\n" for line in lines))
-    return prepare(str(folder), None, "txt", WORDS, folder / "prepared", "words")
+    return prepare_corpus(str(folder), None, "txt", WORDS, folder / "prepared", "words")
 
 
 def test_lines_and_blocks_predict_every_token_once(tmp_path):

@@ -38,23 +38,23 @@ SIGNATURES = {
 }
 
 
-class NoKernels(RuntimeError):
+class NoKernelsError(RuntimeError):
     """Reports why the C kernels cannot run here, and what to install."""
 
 
 @constant
-def why_unavailable() -> str | None:
-    """Return why the C kernels cannot run on this machine's CPU, or None if they can."""
+def why_unavailable(dtype: torch.dtype = torch.float32) -> str | None:
+    """Return why this dtype's C kernels cannot run on this machine's CPU, or None if they can."""
     try:
-        load_library(torch.float32)
-    except NoKernels as reason:
+        load_library(dtype)
+    except NoKernelsError as reason:
         return str(reason)
     return None
 
 
 def supports(x: Tensor) -> bool:
     """Return whether C kernels can run on x, on its device, in its dtype, on this machine."""
-    return x.device.type == "cpu" and x.dtype in DEFINES and why_unavailable() is None
+    return x.device.type == "cpu" and x.dtype in DEFINES and why_unavailable(x.dtype) is None
 
 
 def why_unsupported(x: Tensor) -> str:
@@ -64,17 +64,17 @@ def why_unsupported(x: Tensor) -> str:
     if x.dtype not in DEFINES:
         names = ", ".join(dtype_name(dtype) for dtype in DEFINES)
         return f"x is {x.dtype}, the C kernels take {names}: cast it, or choose another impl"
-    return str(why_unavailable())
+    return str(why_unavailable(x.dtype))
 
 
 def tests_passed_on(x: Tensor) -> bool:
-    """Return True: each library is tested on this machine when it is built (`find_fault`)."""
+    """Return True: a library is used only if its mean was right when it was built."""
     return True
 
 
 @cache
 def load_library(dtype: torch.dtype) -> ctypes.CDLL:
-    """Load the kernels for this dtype, compiling them if needed; NoKernels if that fails."""
+    """Load the kernels for this dtype, compiling them if needed; NoKernelsError if that fails."""
     compiler = find_compiler()
     if note := substitution(compiler):
         warnings.warn(note, stacklevel=1)
@@ -83,12 +83,12 @@ def load_library(dtype: torch.dtype) -> ctypes.CDLL:
         dtype_name(dtype),
         [*sources, *compiler, str(FLAGS), DEFINES[dtype]],
         lambda path: build(compiler, dtype, path),
-        lambda reason: NoKernels(f"no C kernels in {reason}"),
+        lambda reason: NoKernelsError(f"no C kernels in {reason}"),
     )
     try:
         return load(path)
     except OSError as error:  # for example from a disk that is mounted noexec
-        raise NoKernels(f"no C kernels: {error}") from error
+        raise NoKernelsError(f"no C kernels: {error}") from error
 
 
 def load(path: Path) -> ctypes.CDLL:
@@ -102,12 +102,12 @@ def load(path: Path) -> ctypes.CDLL:
 
 
 def find_compiler() -> list[str]:
-    """Return the C compiler's path, followed by the arguments in `CC`; NoKernels if none exists."""
+    """Return the C compiler's path and the arguments in `CC`; NoKernelsError if none exists."""
     commands = [command for command in (command_in("CC"), ["cc"], ["gcc"], ["clang"]) if command]
     if found := installed(commands):
         return found[0]
     tried = ", ".join(name for name, *_ in commands)
-    raise NoKernels(
+    raise NoKernelsError(
         f"no C compiler ({tried}): install one, for instance with "
         "'apt install gcc' or 'conda install gcc', for impl='native'"
     )
@@ -141,7 +141,7 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
         if not (errors := errors or find_fault(linked, dtype)):
             os.replace(linked, path)
             return
-    raise NoKernels(f"{shlex.join(compiler)} cannot build the C kernels: {errors[0]}")
+    raise NoKernelsError(f"{shlex.join(compiler)} cannot build the C kernels: {errors[0]}")
 
 
 def find_fault(path: Path, dtype: torch.dtype) -> list[str]:

@@ -15,7 +15,7 @@ from dynconv.lab.training import try_training
 from dynconv.text.corpus import corpus_dir, find_split
 from dynconv.train import load_model
 from dynconv.train.run_directory import check_same_recipe, read_recipe, read_starts
-from dynconv.train.watch import Watch
+from dynconv.train.stopwatch import Stopwatch
 
 RESULTS = "ablation.json"
 DIVERGES = "diverges"
@@ -72,7 +72,7 @@ class Run(NamedTuple):
 
     def finish(self) -> Signals | None:
         """Start or resume training, then score; return the signal that interrupted it, if any."""
-        results, watch = self.results, Watch()
+        results, watch = self.results, Stopwatch()
         signal, diverged = try_training(self.recipe, self.directory, watch)
         if diverged:
             results["score"] = DIVERGES

@@ -117,7 +117,7 @@ def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]
     if not torch.cuda.is_available():
         raise UserError(
             "no GPU here, which dynconv bench first-run measures; dynconv bench kernels --plan "
-            "tells without one what to expect"
+            "predicts its numbers without one"
         )
     if folder is None:
         slug = re.sub("[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-")

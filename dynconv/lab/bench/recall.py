@@ -1,9 +1,9 @@
 """`dynconv bench recall`: how many key-value pairs a stack of mixers can look up.
 
 Multi-query associative recall (Arora et al. 2023): a sequence lists D pairs of a key and a value,
-then each key again in random order, and the model says which value belongs to it. What is asked for
-stands at no fixed distance, so a kernel that depends on the position, or on the query alone, cannot
-point to it.
+then each key again in random order, and the model says which value belongs to it. The pair in
+question is at no fixed distance, so a kernel that depends on the position, or on the query alone,
+cannot point to it.
 """
 
 import shlex

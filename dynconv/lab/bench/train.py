@@ -16,14 +16,15 @@ from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
 from dynconv.machine import peak_memory
 from dynconv.models import build
+from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
 from dynconv.text import open_prepared
 from dynconv.train import train
-from dynconv.train.data import Place, UpdateBatches, iter_updates
+from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import prepared_dir, read_recipe
+from dynconv.train.stopwatch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Stopwatch
 from dynconv.train.update import DTYPES, TokenLoss, backward
-from dynconv.train.watch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Watch
 
 COUNTED = 5  # updates whose FLOPs are counted
 SIDE = 4096  # of the square matrices whose product shows the device's peak
@@ -51,7 +52,7 @@ def bench_train(
     what = "training by one process: seconds of each part of an update, and its arithmetic"
     entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
     ranks = Ranks()
-    watch = Watch(torch.cuda.synchronize if ranks.device.type == "cuda" else lambda: None)
+    watch = Stopwatch(torch.cuda.synchronize if ranks.device.type == "cuda" else lambda: None)
     with TemporaryDirectory() as directory:
         run = Path(directory) / "run"
         data = recipe.data
@@ -69,7 +70,7 @@ def bench_train(
         resolved = read_recipe(run)  # its precision is decided
         corpus = open_prepared(prepared_dir(run, resolved), verify=False)
         text = task_of(resolved).training_examples(corpus)
-        all_updates = iter_updates(text, data.longest, config, Place(), ranks)
+        all_updates = iter_updates(text, data.longest, config, DataPosition(), ranks)
         measured = list(islice(all_updates, WARMUP_UPDATES, WARMUP_UPDATES + updates))
     precision = resolved.train.precision
     seconds = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in LAPS}
@@ -103,11 +104,12 @@ def bench_train(
 def flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int:
     """Count the FLOPs of the matrix products in these updates; all others are few in comparison."""
     model = build(recipe.model).to(ranks.device)
-    loss_of = TokenLoss(model, task_of(recipe), recipe.train.precision)
+    set_activation_checkpointing(model, recipe.train.checkpoint_activations)
+    loss_module = TokenLoss(model, task_of(recipe), recipe.train.precision)
     unscaled = torch.amp.GradScaler(ranks.device.type, enabled=False)
     with FlopCounterMode(display=False) as counter:
         for update in updates:
-            backward(loss_of, update, unscaled, ranks, Watch())
+            backward(loss_module, update, unscaled, ranks, Stopwatch())
     return counter.get_total_flops()
 
 

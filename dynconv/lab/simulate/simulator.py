@@ -35,7 +35,7 @@ CHECKS = (
     "-fsanitize=array-bounds -Wframe-larger-than=131072 -Werror=frame-larger-than",
 )
 PROBE = "__global__ void probe(int* x) { __syncthreads(); x[threadIdx.x] = threadIdx.x + 1; }"
-MAX_SHARED = 232448  # bytes a block, of compute capability 9.0
+MAX_SHARED = 232448  # bytes per block, of compute capability 9.0
 MAX_BLOCKS = (2**31 - 1, 65535, 65535)
 MAX_THREADS = (1024, 1024, 64)
 ORDERS = {"forward": -1, "backward": -2}
@@ -51,7 +51,7 @@ class CompileError(RuntimeError):
     """Quotes the compiler's first error, with line numbers of the kernel's source."""
 
 
-class NoSimulator(RuntimeError):
+class NoSimulatorError(RuntimeError):
     """Kernels cannot be simulated here; the message says why and what to install."""
 
 
@@ -60,7 +60,7 @@ def why_unavailable() -> str | None:
     """Return why kernels cannot be simulated on this machine, or None if they can."""
     try:
         toolchain()
-    except NoSimulator as reason:
+    except NoSimulatorError as reason:
         return str(reason)
     return None
 
@@ -122,7 +122,7 @@ class Function:
         if prod(block) > 1024:
             raise KernelFault(f"a block of {prod(block)} threads: it may have 1024 at most")
         if not 0 <= shared_mem <= MAX_SHARED:
-            raise KernelFault(f"shared_mem={shared_mem}: 0 to {MAX_SHARED} bytes a block")
+            raise KernelFault(f"shared_mem={shared_mem}: 0 to {MAX_SHARED} bytes per block")
         seed = ORDERS[order] if order in ORDERS else order
         if seed is order and (isinstance(order, str) or order < 0):
             raise ValueError(f"order={order!r}: 'forward', 'backward', or a seed from 0 on")
@@ -186,7 +186,7 @@ def launch_extent(
 def toolchain() -> tuple[list[str], list[str], list[str]]:
     """Return a working compiler, and the flags for processor and checks that it accepts."""
     if os.name != "posix":
-        raise NoSimulator("kernels are simulated only on Linux and macOS; on Windows use WSL")
+        raise NoSimulatorError("kernels are simulated only on Linux and macOS; on Windows use WSL")
     named = command_in("CXX")
     commands = [named] if named else [["c++"], ["g++"], ["clang++"]]
     reason = f"no C++ compiler ({', '.join(map(shlex.join, commands))})"
@@ -204,7 +204,7 @@ def toolchain() -> tuple[list[str], list[str], list[str]]:
             if out.tolist() == [1, 2]:
                 return tools
             reason = f"what {shlex.join(compiler)} builds gives wrong answers"
-    raise NoSimulator(
+    raise NoSimulatorError(
         f"CUDA kernels cannot be simulated, {reason}: install a C++ compiler, for instance with "
         "'apt install g++' or 'conda install gxx'"
     )

@@ -200,7 +200,7 @@ def depthwise_faults(x: Tensor, weight: Tensor, pad: int) -> Iterator:
     own = "every channel has its own K weights"
     yield own, depthwise(x, weight[:1].expand(C, K), pad)
     turned = depthwise(x.view(B, T, C).mT, weight, pad).mT.reshape(B, C, T)
-    yield "x is (B, C, T): time lies side by side", turned
+    yield "x is (B, C, T): time is the contiguous axis", turned
 
 
 def explain_ends(out: Tensor, right: Tensor, x: Tensor, weight: Tensor, pad: int) -> str:
@@ -316,7 +316,7 @@ def scan_faults(x: Tensor, threads: int) -> Iterator:
     before = right - x  # the sum of all that come before a number
     t = torch.arange(x.shape[1])
     chunk, warp = t // threads * threads, t // 32 * 32
-    yield "it holds the tokens before t; x[t] belongs to it, too", before
+    yield "it sums the tokens before t, but x[t] also belongs to it", before
     anew = (
         f"the sum begins anew with each chunk of {threads}: it lacks the carry of those before it"
     )

@@ -87,9 +87,9 @@ def box_faults(image: Tensor, boxes: Tensor) -> Iterator:
     yield "the last row belongs to the box", corners(padded, top, left, low, last + 1)
     yield "the last column belongs to the box", corners(padded, top, left, low + 1, last)
     short = corners(padded, top, left, low, last) + padded[low + 1, last + 1] - padded[low, last]
-    yield "a strip, too, ends with the last row or column of the box", short
+    yield "strips also end with the last row or column of the box", short
     behind = corners(F.pad(table, (0, 1, 0, 1)), *whole)
-    yield "the zeros stand before the table, not behind it", behind
+    yield "the table is padded with zeros at its start, not at its end", behind
     for dim in (0, 1):
         along = F.pad(image.cumsum(dim=dim), (1, 0, 1, 0))
         why = f"the table is summed along dim {dim} only: along dim {1 - dim}, too"

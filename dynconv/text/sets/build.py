@@ -18,7 +18,7 @@ from dynconv.errors import UserError, quoted
 from dynconv.files import MARK, claim, disk_errors, locked
 from dynconv.text.fetch import unpack_corpus
 from dynconv.text.manifest import CorpusEntry, find_corpus
-from dynconv.text.sets.steps import MissingRawFile
+from dynconv.text.sets.steps import MissingRawFileError
 
 
 def corpus_text(name: str, raw: Path | None, out: Path) -> dict[str, int]:
@@ -59,7 +59,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
                         _write(entry, raw, part)
                         os.replace(part, out)
                         (out / MARK).unlink()
-        except MissingRawFile as error:
+        except MissingRawFileError as error:
             raise UserError(f"{error}: {_remedy(entry, raw)}") from None
     counts = json.loads(record.read_text(encoding="utf-8"))
     for split, expected in entry.sentences.items():
@@ -77,7 +77,7 @@ def _write(entry: CorpusEntry, raw: Path, part: Path) -> None:
     claim(part, "move it elsewhere, or give another --out")
     counts = validate(dict[str, Count], build(raw, part), f"{entry.build} must return line counts")
     if not any(counts.values()):
-        raise MissingRawFile(f"{raw}: its files contain no usable line")
+        raise MissingRawFileError(f"{raw}: its files contain no usable line")
     shutil.rmtree(part / "stages", ignore_errors=True)
     (part / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dynconv.text.corpus import stream_lines
-from dynconv.text.sets.steps import MissingRawFile, find_raw, write_splits
+from dynconv.text.sets.steps import MissingRawFileError, find_raw, write_splits
 
 
 def billion_word(raw: Path, out: Path) -> dict[str, int]:
@@ -14,7 +14,9 @@ def billion_word(raw: Path, out: Path) -> dict[str, int]:
     """
     train = sorted(raw.rglob("training-monolingual.tokenized.shuffled/news.en-*-of-00100"))
     if not train:
-        raise MissingRawFile(f"{raw}: no training-monolingual.tokenized.shuffled/news.en-* there")
+        raise MissingRawFileError(
+            f"{raw}: no training-monolingual.tokenized.shuffled/news.en-* there"
+        )
     test, valid = (find_raw(raw, f"news.en.heldout-0000{shard}-of-00050") for shard in (0, 1))
     return _copy(out, {"train": train, "valid": [valid], "test": [test]})
 

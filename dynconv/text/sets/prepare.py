@@ -6,7 +6,7 @@ from pathlib import Path
 from dynconv.config import ModelConfig
 from dynconv.config.recipe import VocabularyKind
 from dynconv.errors import UserError
-from dynconv.text.encode import prepare
+from dynconv.text.encode import prepare_corpus
 from dynconv.text.manifest import corpus_sides, read_manifest
 from dynconv.text.sets.build import corpus_text
 from dynconv.text.vocabulary import Vocabularies
@@ -55,7 +55,7 @@ def prepare_named(
         size = (of_source, of_target) if of_source else of_target
     elif reused:
         size = reused.sizes
-    prepared = prepare(str(text), source, target, size, out, kind, reuse)
+    prepared = prepare_corpus(str(text), source, target, size, out, kind, reuse)
     shown = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
     tokens = f"{prepared.source_tokens:,} {source} and " if source else ""
     return (

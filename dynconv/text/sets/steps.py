@@ -27,14 +27,14 @@ Side = tuple[Path, str]
 """the raw file of one side, and its language"""
 
 
-class MissingRawFile(UserError):
+class MissingRawFileError(UserError):
     """A raw file is missing; `build_corpus` adds where to get it."""
 
 
 def find_raw(raw: Path, name: str) -> Path:
     """Find the one file of this name (or end of a path, or pattern) below `raw`, plain or .gz.
 
-    Raises MissingRawFile, which names the same file of another language pair if there is one.
+    Raises MissingRawFileError, which names the same file of another language pair if there is one.
     """
     for suffix in ("", ".gz"):
         matches = sorted(path for path in raw.rglob(name + suffix) if path.is_file())
@@ -45,7 +45,7 @@ def find_raw(raw: Path, name: str) -> Path:
     pattern = LANGUAGE.sub(lambda code: "??-??" if code[1] else "??", name)
     similar = next((path for path in sorted(raw.rglob(pattern)) if path.is_file()), None)
     hint = f" (there is {similar.name}: another language pair?)" if similar else ""
-    raise MissingRawFile(f"{raw}: no {name} there{hint}")
+    raise MissingRawFileError(f"{raw}: no {name} there{hint}")
 
 
 def find_sides(raw: Path, name: str, languages: Iterable[str]) -> list[Side]:

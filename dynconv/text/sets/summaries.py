@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import tokenize
-from dynconv.text.sets.steps import MissingRawFile, find_raw, parallel_map, write_splits
+from dynconv.text.sets.steps import MissingRawFileError, find_raw, parallel_map, write_splits
 
 SIDES = ("article", "summary")
 LISTS = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt"}
@@ -26,7 +26,7 @@ def cnn_dailymail(raw: Path, out: Path) -> dict[str, int]:
     lists = {split: find_raw(raw, name) for split, name in LISTS.items()}
     folders = sorted(path for path in raw.rglob("stories") if path.is_dir())
     if len(folders) != 2:
-        raise MissingRawFile(
+        raise MissingRawFileError(
             f"{raw}: {len(folders)} folders named stories, not CNN's and Daily Mail's"
         )
     read = partial(_story, folders=folders)
@@ -69,7 +69,7 @@ def _story(url: str, folders: list[Path]) -> Row:
     name = sha1(url.strip().encode()).hexdigest() + ".story"
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
     if path is None:
-        raise MissingRawFile(
+        raise MissingRawFileError(
             f"{folders[0]} and {folders[1]}: no {name} there, the story of {url.strip()}"
         )
     article, *highlights = "\n".join(map(str.strip, stream_lines(path))).split("@highlight")

@@ -235,7 +235,7 @@ WRONG = {
         (strided("weight[c * K", "weight[0 * K"), "every channel has its own K weights"),
         (strided("weight[c * K + j]", "weight[j * C + c]"), r"; weight is \(C, K\): the taps"),
         (strided("c = i / T % C", "c = i / T"), r"out\[1, 0, 0\] is NaN"),
-        (strided(*CHANNELS_LAST), "time lies side by side"),
+        (strided(*CHANNELS_LAST), "time is the contiguous axis"),
         (strided("= (long long)gridDim.x * blockDim.x", "= gridDim.x"), "right, but .* 330"),
         (strided("= (long long)gridDim.x * blockDim.x", "= blockDim.x"), "right, but .* 330"),
         (strided(*SYNCED), r"kernel.cu:\d+, but thread .* has returned"),

@@ -20,7 +20,7 @@ from dynconv.train.checkpoint import (
     load_weights,
     shape_and_dtype,
 )
-from dynconv.train.data import Place
+from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import CHECKPOINTS, check_vocabulary
 from dynconv.train.session import Progress, Session
@@ -67,7 +67,7 @@ def prune(session: Session) -> None:
     session.ranks.on_rank_zero(lambda: Checkpoints(session.run).prune(keep))
 
 
-def load_average(session: Session) -> None:
+def load_averaged_weights(session: Session) -> None:
     """Load the mean weights of the last `train.average_checkpoints` that were validated."""
     count, checkpoints = session.recipe.train.average_checkpoints, Checkpoints(session.run)
     newest = session.ranks.on_rank_zero(lambda: checkpoints.validated[-count:])
@@ -111,7 +111,7 @@ def restore(session: Session) -> None:
     check_resumable(checkpoint, config, session.ranks)
     load_weights(session.model, checkpoint.read_weights(), checkpoint.path)
     load_state(session, checkpoint)
-    place, validated = Place(*checkpoint.meta["place"]), checkpoint.validation is not None
+    place, validated = DataPosition(*checkpoint.meta["place"]), checkpoint.validation is not None
     session.progress = Progress(checkpoint.meta["update"], place, validated)
 
 

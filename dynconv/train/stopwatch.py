@@ -11,7 +11,7 @@ LAPS = ("data", *COMPUTE_LAPS, "log")
 """the laps of every update"""
 
 
-class Watch:
+class Stopwatch:
     """Times the training loop: `lap(name)` adds the time since the previous lap to that name."""
 
     def __init__(self, finish: Callable[[], object] = lambda: None):

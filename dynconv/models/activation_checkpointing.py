@@ -21,8 +21,8 @@ class Recomputable(nn.Module):
         return super().__call__(*args, **kwargs)
 
 
-def recompute(model: nn.Module, wanted: bool) -> None:
+def set_activation_checkpointing(model: nn.Module, enabled: bool) -> None:
     """Let every block of a model keep only its inputs for the backward pass, or all it needs."""
     for module in model.modules():
         if isinstance(module, Recomputable):
-            module.recomputed = wanted
+            module.recomputed = enabled

@@ -9,6 +9,7 @@ from conftest import sized_stack
 from dynconv.config import ConvS2SConfig, ConvStackConfig, load_recipe
 from dynconv.lab.bench.measure import peak_allocation
 from dynconv.models import build
+from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.models.mixers import MIXERS
 from dynconv.tasks import task_of
 from dynconv.text import collate
@@ -19,9 +20,9 @@ PAIRS = [(list(range(4, 24)), list(range(5, 25))), (list(range(6, 18)), list(ran
 
 
 def loss_and_gradients(recipe, wanted: bool, precision: str = "float32") -> list[torch.Tensor]:
-    recipe = replace(recipe, train=replace(recipe.train, checkpoint_activations=wanted))
     torch.manual_seed(0)
     model = build(recipe.model)
+    set_activation_checkpointing(model, wanted)
     loss = TokenLoss(model, task_of(recipe), precision)(collate(PAIRS))
     loss.backward()
     after = torch.rand(3)  # the generator has come as far
@@ -64,8 +65,8 @@ def test_memory_falls(recipe):
     model = build(replace(recipe.model, encoder=stack, decoder=stack))
     batch = collate([([4] * 100, [5] * 100)] * 4)
     peaks = []
+    loss_module = TokenLoss(model, task_of(recipe))
     for wanted in (False, True):
-        train = replace(recipe.train, checkpoint_activations=wanted)
-        loss_of = TokenLoss(model, task_of(replace(recipe, train=train)))
-        peaks.append(peak_allocation(lambda loss_of=loss_of: loss_of(batch).backward()))
+        set_activation_checkpointing(model, wanted)
+        peaks.append(peak_allocation(lambda: loss_module(batch).backward()))
     assert peaks[1] < peaks[0] / 2

@@ -1,0 +1,109 @@
+"""Open the lessons in JupyterLab, with links to the other lessons and to the papers.
+
+python book/_lab/lab.py [--folder DIR] [OPTION ...]      options of `jupyter lab`, as --no-browser
+
+JupyterLab renders a lesson without knowing the other lessons and the bibliography. An extension,
+which is written into book/_build/lab, tells it their titles, and authors and years.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "dynconv-lessons"
+SCRIPT = "static/lessons.js"
+LABEL = re.compile(r"^\((?P<label>[\w-]+)\)=\n#+ (?P<title>.*)$", re.MULTILINE)
+EXERCISE = re.compile(r"^```\{exercise(?:-start)?\}.*\n:label: (?P<label>[\w-]+)$", re.MULTILINE)
+SETTINGS = {
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}
+}
+"""Those of JupyterLab, unless a user has chosen others."""
+UNLISTED = ["*.md", "*.toml", "__pycache__"]
+"""Of a pair, a reader opens the notebook."""
+
+
+def main() -> None:
+    """Trust the notebooks, write the extension, and become JupyterLab."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=ROOT / "lessons", help="of the notebooks")
+    arguments, options = parser.parse_known_args()
+    made = ROOT / "book/_build/lab"
+    write_extension(made / "extensions")
+    (made / "settings").mkdir(exist_ok=True)
+    (made / "settings/overrides.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
+    jupyter = [sys.executable, "-m", "jupyter"]
+    # so that moving figures show before the first run
+    notebooks = sorted(map(str, arguments.folder.glob("*.ipynb")))
+    subprocess.run([*jupyter, "trust", *notebooks], check=True, stdout=subprocess.DEVNULL)
+    settings = [
+        f"--LabApp.extra_labextensions_path={made / 'extensions'}",
+        f"--LabApp.app_settings_dir={made / 'settings'}",
+        f"--ContentsManager.hide_globs={UNLISTED}",
+    ]
+    os.execv(sys.executable, [*jupyter, "lab", str(arguments.folder), *settings, *options])
+
+
+def write_extension(extensions: Path) -> None:
+    """Write the extension of JupyterLab into the folder `extensions`, with what it knows."""
+    folder = extensions / NAME
+    (folder / "static").mkdir(parents=True, exist_ok=True)
+    build = {"load": SCRIPT, "extension": "./extension"}
+    package = {
+        "name": NAME,
+        "version": "1.0.0",
+        "jupyterlab": {"extension": True, "_build": build},
+    }
+    (folder / "package.json").write_text(json.dumps(package), encoding="utf-8")
+    known = json.dumps({"references": find_references(), "papers": find_papers()})
+    code = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
+    (folder / SCRIPT).write_text(f"const KNOWN = {known};\n{code}", encoding="utf-8")
+
+
+def find_references() -> dict[str, dict[str, str]]:
+    """Return the text of every label of a page, and the notebook that it is in, if any."""
+    found = {}
+    for page in sorted([*ROOT.glob("lessons/*.md"), *ROOT.glob("book/*.md")]):
+        text = page.read_text(encoding="utf-8")
+        place = {"notebook": f"{page.stem}.ipynb"} if page.parent.name == "lessons" else {}
+        for match in LABEL.finditer(text):
+            found[match["label"]] = {"text": match["title"], **place}
+        for number, match in enumerate(EXERCISE.finditer(text), 1):
+            found[match["label"]] = {"text": f"Exercise {number}", **place}
+    return found
+
+
+def find_papers() -> dict[str, dict[str, str]]:
+    """Return authors, year, title and address of every work in the bibliography."""
+    try:
+        from pybtex.database import parse_file
+    except ModuleNotFoundError:
+        sys.exit("pybtex is missing: pip install 'dynconv[book]'")
+    papers = {}
+    for key, entry in parse_file(str(ROOT / "book/references.bib")).entries.items():
+        names = [name.render_as("text") for name in map(last_name, entry.persons["author"])]
+        many = len(names) > 2 or names[-1] == "others"
+        authors = f"{names[0]} et al." if many else " and ".join(names)
+        fields = entry.fields
+        papers[key] = {
+            "authors": authors,
+            "year": fields["year"],
+            "title": re.sub(r"[{}]", "", fields["title"]),
+            "address": fields.get("url", ""),
+        }
+    return papers
+
+
+def last_name(person):
+    """Return a person's last name as pybtex's rich text, with its prelast part (van, de)."""
+    from pybtex.richtext import Text
+
+    return Text(" ").join([*person.rich_prelast_names, *person.rich_last_names])
+
+
+if __name__ == "__main__":
+    main()
