@@ -1,8 +1,8 @@
 """Runs the controls of lessons 12 and 13 that take minutes, with the lessons' own code.
 
-`python -m dynconv.teach.controls` writes data/results/controls-normalizers.json and
-data/results/controls-averaging.json. With the directory of a trained TaLK translator, it writes
-data/results/controls-talk.json instead, for lesson 14.
+`python -m dynconv.teach.controls` writes data/results/controls-normalizers.json and three records
+that begin with data/results/controls-averaging. With the directory of a trained TaLK translator,
+it writes data/results/controls-talk.json instead, for lesson 14.
 """
 
 import ast
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dynconv.lab import ledger
-from dynconv.layers import DynamicConv, TaLKConv
+from dynconv.layers import DynamicConv, LightConv, TaLKConv
 from dynconv.paths import data_dir
 from dynconv.teach.checkout import checkout, run_tool
 from dynconv.text import load_parallel
@@ -91,7 +91,7 @@ def normalizers() -> dict[str, Any]:
     return numbers
 
 
-def averaging() -> dict[str, Any]:
+def averaging(steps: int = 800, seeds: int = 2, sides: Any = SIDES) -> dict[str, Any]:
     """Return the vowels that lesson 13's models restore when decoders attend to the source."""
     names = definitions("13_averaging", "training")
 
@@ -120,10 +120,33 @@ def averaging() -> dict[str, Any]:
     names["Restorer"] = Attending
     return {
         f"{encoder} -> {decoder}": [
-            round(names["restored"](encoder, decoder, seed, steps=800), 3) for seed in range(2)
+            round(names["restored"](encoder, decoder, seed, steps=steps), 3)
+            for seed in range(seeds)
         ]
-        for encoder, decoder in SIDES
+        for encoder, decoder in sides
     }
+
+
+def averaging_long() -> dict[str, Any]:
+    """Return what they restore after three times as many steps, one seed each."""
+    return averaging(2400, 1, (SIDES[0], *SIDES[2:]))
+
+
+def averaging_alone() -> dict[str, Any]:
+    """Return the vowels restored without attention: no encoder, and a mean of all letters."""
+    names = definitions("13_averaging", "training")
+
+    def share(encoder: str, steps: int, seed: int) -> float:
+        return round(names["restored"](encoder, "DynamicConv", seed, steps=steps), 3)
+
+    numbers = {
+        "800 steps": [share("nothing", 800, 0), share("nothing", 800, 1)],
+        "2,400 steps": [share("nothing", 2400, 0)],
+    }
+    # 63 taps reach all 32 letters from everywhere
+    names["LightConv"] = lambda channels, heads, _: LightConv(channels, heads, 63)
+    numbers["mean of 63, 200 steps"] = [share("mean of 3", 200, seed) for seed in range(2)]
+    return numbers
 
 
 def drift(run: Path) -> dict[str, Any]:
@@ -164,6 +187,16 @@ RECORDS = {
         "Share of vowels restored by lesson 13's models whose decoders attend, in 800 steps",
         [0, 1],
         averaging,
+    ),
+    "controls-averaging-alone": (
+        "Share of vowels restored by lesson 13's models without attention, other settings",
+        [0, 1],
+        averaging_alone,
+    ),
+    "controls-averaging-long": (
+        "Share of vowels restored by lesson 13's models whose decoders attend, in 2,400 steps",
+        [0],
+        averaging_long,
     ),
 }
 

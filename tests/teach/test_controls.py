@@ -22,6 +22,10 @@ def test_lesson_13_still_defines_what_its_controls_use():
     assert {"Restorer", "restored", "is_vowel", "training", "validation"} <= names.keys()
     record = ledger.read("controls-averaging")["numbers"]
     assert [*record] == [f"{encoder} -> {decoder}" for encoder, decoder in SIDES]
+    alone = ledger.read("controls-averaging-alone")["numbers"]
+    assert [*alone] == ["800 steps", "2,400 steps", "mean of 63, 200 steps"]
+    longer = ledger.read("controls-averaging-long")["numbers"]
+    assert longer.keys() < record.keys()
 
 
 def test_what_positive_factors_could_do_in_lesson_32():
