@@ -54,8 +54,8 @@ MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller mod
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    The code is 0 for success, 2 for a user error, 128 + n after signal n, and 1 for an error of the
-    system (a full disk) or if `bench kernels` finds a wrong kernel.
+    The code is 0 for success, 2 for a UserError (also for a file that cannot be written), 128 + n
+    after signal n, and 1 if stdout cannot be written or if `bench kernels` finds a wrong kernel.
     """
     tune_cpu()
     try:

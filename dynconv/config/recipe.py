@@ -152,8 +152,9 @@ class TrainConfig:
     average_checkpoints: NonNegativeInt = 0
     """number of last checkpoints to average at the end of training; 0: none"""
     precision: Precision = "auto"
-    """auto: times updates with bfloat16 autocast and in float32, and takes the faster; float16
-    scales the loss, and halves the scale when a gradient overflows"""
+    """auto: bfloat16 autocast on a GPU that supports it, and on a CPU if it makes timed updates at
+    least 1.1 times as fast; otherwise float32. float16 scales the loss, and halves the scale when
+    a gradient overflows"""
     max_skipped: NonNegativeInt = 3
     """how many updates in a row may be skipped because loss or gradient is not finite; training
     stops at the next"""

@@ -18,7 +18,7 @@ from dynconv import cli
 from dynconv.config import load_recipe
 from dynconv.decode import greedy
 from dynconv.lab import export
-from dynconv.lab.export import REGISTER, dequantize, pack_vocabulary, quantize
+from dynconv.lab.export import REGISTER, dequantize, greedy_bleu, pack_vocabulary, quantize
 from dynconv.models import build
 from dynconv.text import EOS, load_parallel, pad, prepare_corpus
 from dynconv.train import load_model, train
@@ -172,6 +172,14 @@ def test_a_model_that_the_page_cannot_run_is_refused(model, reason, tiny, tmp_pa
     error = capsys.readouterr().err
     assert reason in error and error.count("\n") == 1
     assert not (tmp_path / "x.js").exists()
+
+
+def test_the_exported_score_is_bleu_whatever_the_recipe_scores(tiny):
+    trained = load_model(tiny())
+    decode = replace(trained.recipe.decode, no_repeat=2)
+    other = replace(trained.recipe, metric="rouge", decode=decode)
+    scores = [greedy_bleu(trained._replace(recipe=recipe)) for recipe in (trained.recipe, other)]
+    assert scores[0] == scores[1]
 
 
 def test_other_mistakes_are_reported_in_one_line(tiny, tmp_path, capsys, monkeypatch):
