@@ -330,7 +330,7 @@ WRONG = {
         (scan(CARRY, "carry = 0;\n    " + CARRY), "T = 100|T = 200, .*last chunk alone"),
         (scan(TOTALS, ""), "T = 100, .*a warp lacks the totals"),
         (scan(TOTALS, "if (warp) v += totals[warp - 1];"), "T = 1000, .*the warp before it alone"),
-        (scan("sums[t] = carry + v", "sums[t] = carry + v - x[t]"), r"T = 1, .*x\[t\] also belongs"),
+        (scan("sums[t] = carry + v", "sums[t] = carry + v - x[t]"), r"T = 1, .*x\[t\] also"),
         (scan("if (t < T) sums", "sums"), r"is written, but sums has|in the order"),
         (scan(FIRST_BARRIER, "totals[warp] = v;"), r"__syncthreads\(\) is missing"),
         (
