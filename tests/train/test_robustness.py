@@ -16,7 +16,7 @@ import torch
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Translation
-from dynconv.train import distributed, log, loop, train, update, watch
+from dynconv.train import distributed, log, loop, stopwatch, train, update
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks, catch_signals
@@ -158,7 +158,7 @@ def test_what_a_line_of_the_log_tells(recipe, tmp_path):
 def test_the_time_left_is_estimated(monkeypatch):
     """0.1 s for data and 0.9 s for an update, ten slow ones first; 8 s a validation, 2 s a save."""
     now = 0.0
-    monkeypatch.setattr(watch.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: now)
     clock = Stopwatch()
 
     def lap(name: str, seconds: float) -> None:
