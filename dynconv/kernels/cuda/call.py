@@ -26,7 +26,8 @@ LAYOUTS = {
 """functions that bring each argument into the memory layout that plans expect"""
 
 
-PLANS = 4096  # that each operator keeps: a batch of another length needs another plan
+PLANS = 4096
+"""plans that each operator keeps; a batch of another length needs another plan"""
 
 
 def operator(planned: Callable[..., LaunchPlan]) -> Callable:
