@@ -17,7 +17,7 @@ LOGITS = 2**25
 def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
     """Return cross-entropy with smoothed targets, summed over N tokens (Vaswani et al. 2017, 5.4).
 
-    Equation (2.3) of the book, computed in float32 for logits of any dtype.
+    Equation (2.4) of the book, computed in float32 for logits of any dtype.
 
     logits (N, V), target (N,) int64. The correct type has probability 1 - smoothing and each of
     the V - 1 others smoothing / (V - 1), as in later versions of fairseq; PyTorch and earlier
