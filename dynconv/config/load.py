@@ -224,8 +224,8 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
     where   begins an error message
     shared  overrides for several recipes, which may have no effect in this one
 
-    An inherited width, reach or window is dropped if no mixer of the stack uses it: for example,
-    when attention replaces a convolution.
+    An inherited kernel_size, reach or window is dropped if no mixer of the stack uses it: for
+    example, when attention replaces a convolution.
     """
     overlays = Overlays(*([rename_settings(tree) for tree in trees] for trees in overlays))
     overrides = rename_settings(parse_overrides(shared))

@@ -56,15 +56,15 @@ def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
 class StackConfig:
     """Describes the mixers of the encoder or the decoder, bottom to top.
 
-    A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a `width`,
-    the other mixers none. A list has one entry per layer, null where a layer takes no such size;
-    a single number is for all layers that take it.
+    A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a
+    `kernel_size`, the other mixers none. A list has one entry per layer, null where a layer takes
+    no such size; a single number is for all layers that take it.
     """
 
     layers: Layers = 6
     mixer: MixerName | tuple[MixerName, ...] = "dynamic"
     """one for all layers, or one per layer (`dynconv.models.mixers`)"""
-    width: PerLayer = None
+    kernel_size: PerLayer = None
     """K, the taps of a convolution's kernel, odd"""
     reach: PerLayer = None
     """how far TaLK's windows may extend, to the left, and in an encoder to the right"""
@@ -91,7 +91,7 @@ class StackConfig:
         return [(mixer, find_mixer(mixer).size_key) for mixer in mixers]
 
     def each_layer(self) -> list[tuple[str, int | None]]:
-        """Return (mixer, size) of every layer, bottom to top: its width, reach or window."""
+        """Return (mixer, size) of every layer, bottom to top: its kernel_size, reach or window."""
         sizes = {name: per_layer(name, getattr(self, name), self.layers) for name in SIZE_KEYS}
         return [
             (mixer, sizes[takes][i] if takes else None)
@@ -114,7 +114,7 @@ class MixerModelConfig:
     """d_ff, the width inside the feed-forward module"""
     heads: Dimension = 16
     """H, of every mixer and of source-target attention; must divide channels"""
-    state: Dimension = 16
+    state_size: Dimension = 16
     """states of each channel of ssm and selective, complex in ssm"""
     glu: Flag = True
     """gate the input projection of depthwise, light, dynamic and talk, which no other mixer has"""
@@ -188,7 +188,7 @@ class ConvStackConfig:
     layers: Layers = 20
     channels: Dimension | tuple[Dimension, ...] = 512
     """hidden units, of all layers or of each"""
-    width: Dimension | tuple[Dimension, ...] = 3
+    kernel_size: Dimension | tuple[Dimension, ...] = 3
     """K, the taps of the convolution's kernel, of all layers or of each"""
     residual: NonNegativeInt | tuple[NonNegativeInt, ...] = 1
     """how many layers before, of all layers or of each, the residual connection starts: 1 is the
@@ -200,8 +200,8 @@ class ConvStackConfig:
                 raise ValueError(f"residual {residual} of layer {depth} must be 0 to {depth}")
 
     def each_layer(self) -> list[tuple[int, int, int]]:
-        """Return (channels, width, residual) of every layer, bottom to top."""
-        names = ("channels", "width", "residual")
+        """Return (channels, kernel_size, residual) of every layer, bottom to top."""
+        names = ("channels", "kernel_size", "residual")
         lists = (per_layer(name, getattr(self, name), self.layers) for name in names)
         return list(zip(*lists, strict=True))
 

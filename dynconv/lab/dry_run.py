@@ -89,7 +89,7 @@ def write_excerpt(data: DataConfig, directory: Path) -> None:
 
 def narrow(recipe: Recipe) -> Recipe:
     """Return the recipe with small values for whatever makes training slow."""
-    data = replace(recipe.data, block=recipe.data.block and 16, max_length=1000)
+    data = replace(recipe.data, block_size=recipe.data.block_size and 16, max_length=1000)
     config = replace(
         recipe.train,
         updates=UPDATES,
@@ -105,7 +105,7 @@ def narrow(recipe: Recipe) -> Recipe:
         recipe.decode,
         min_length=min(recipe.decode.min_length, 4),
         max_length=12,
-        context=min(recipe.decode.context, 16),
+        context_window=min(recipe.decode.context_window, 16),
         dictionary=None,
     )
     model = narrow_model(recipe.model)

@@ -69,7 +69,7 @@ def make_update(
     optimizer.zero_grad(set_to_none=ranks.size == 1)
     losses = backward(session.loss_module, data, scaler, ranks, log.watch)
     scaler.unscale_(optimizer)
-    gradient = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip or math.inf)
+    gradient = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # the signal is summed in the same collective, so that all ranks stop after the same update
     loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending())
     norm = gradient.item()

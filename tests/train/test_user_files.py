@@ -201,8 +201,8 @@ model:
   channels: 16
   ffn: 16
   heads: 2
-  encoder: {{layers: 1, mixer: dynamic, width: 3}}
-  decoder: {{layers: 1, mixer: dynamic, width: 3}}
+  encoder: {{layers: 1, mixer: dynamic, kernel_size: 3}}
+  decoder: {{layers: 1, mixer: dynamic, kernel_size: 3}}
 train: {{updates: 10, batch_tokens: 400, warmup: 2, validate_every: 5, precision: float32,
   keep_checkpoints: 1}}
 decode: {{beam: 2}}
