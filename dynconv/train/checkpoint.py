@@ -7,8 +7,8 @@
                                             checksums of the other two
 
 The learning rate is a function of the update and of those scores, and the random numbers of a batch
-are a function of the seed and its place, so a checkpoint is all that resuming needs. It is written
-before its validation, which may take long; afterwards the scores are added to meta.json.
+are a function of the seed and its place, so a checkpoint is all that resuming needs. A thread
+writes it while its weights are validated; afterwards the scores are added to meta.json.
 
 Reading a checkpoint executes no code from it: safetensors files contain only tensors, and state.pt
 is read with `weights_only=True`.

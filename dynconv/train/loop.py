@@ -1,6 +1,7 @@
 """The training loop."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from signal import SIGTERM, Signals
@@ -12,6 +13,7 @@ from dynconv.train.distributed import catch_signals, join_processes
 from dynconv.train.log import Log, SilentLog, open_log
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.save_restore import (
+    finish_saving,
     load_averaged_weights,
     prune,
     save_average,
@@ -43,12 +45,21 @@ def train(
         explain_out_of_memory(recipe),
     ):
         session = open_session(recipe, run, ranks, prepared)
-        with catch_signals() as pending, open_log(session, watch or Stopwatch()) as log:
-            return loop(session, pending, log)
+        with (
+            catch_signals() as pending,
+            open_log(session, watch or Stopwatch()) as log,
+            ThreadPoolExecutor(1) as writer,
+        ):
+            return loop(session, pending, log, writer)
 
 
-def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> Signals | None:
-    """Make updates, with checkpoints and validations, until training is finished or interrupted."""
+def loop(
+    session: Session, pending: Callable[[], int], log: Log | SilentLog, writer: Executor
+) -> Signals | None:
+    """Make updates, with checkpoints and validations, until training is finished or interrupted.
+
+    `writer` writes each checkpoint while the same weights are validated.
+    """
     config, place = session.recipe.train, session.progress.place
     updates = iter_updates(
         session.examples, session.recipe.data.longest, config, place, session.ranks
@@ -58,6 +69,9 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
         if session.checkpoint_is_due and not session.progress.validated:
             validation = validate(session)
             log.event("valid", session.progress.updates, **validation._asdict())
+            log.watch.lap("validate")
+            finish_saving(session)
+            log.watch.lap("save")
             session.record(validation)
             save_validation(session)
             prune(session)
@@ -71,9 +85,9 @@ def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> 
             continue
         log.updated(session.progress.updates, update)
         if session.checkpoint_is_due or update.stop:  # before validating, which may take long
-            save_checkpoint(session)
-            log.watch.lap("save")
+            save_checkpoint(session, writer)
         if update.stop:
+            finish_saving(session)
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")
             return Signals(pending() or SIGTERM)

@@ -5,6 +5,7 @@ Rank 0 writes and the others wait. What is restored must fit the recipe, the tex
 
 import json
 import os
+from concurrent.futures import Executor
 
 from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
@@ -26,8 +27,11 @@ from dynconv.train.run_directory import CHECKPOINTS, check_vocabulary
 from dynconv.train.session import Progress, Session
 
 
-def save_checkpoint(session: Session) -> None:
-    """Save a checkpoint that has no scores yet."""
+def save_checkpoint(session: Session, writer: Executor) -> None:
+    """Start to save a checkpoint that has no scores yet, in a thread of rank 0.
+
+    The weights must not change before `finish_saving`.
+    """
     progress, files = session.progress, session.corpus.files
     meta = {
         "update": progress.updates,
@@ -46,7 +50,13 @@ def save_checkpoint(session: Session) -> None:
         state = {"optimizer": optimizer, "scaler": scaler}
         Checkpoints(session.run).write(progress.name, session.model, state, meta)
 
-    session.ranks.on_rank_zero(write)
+    if session.ranks.is_rank_zero:
+        session.saving = writer.submit(write)
+
+
+def finish_saving(session: Session) -> None:
+    """Wait until the checkpoint is on the disk; raise UserError if it could not be written."""
+    session.ranks.on_rank_zero(session.saving.result if session.saving else lambda: None)
 
 
 def save_validation(session: Session) -> None:

@@ -1,5 +1,6 @@
 """The state of a training run, which the other modules of this package read and change."""
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -59,6 +60,8 @@ class Session:
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""
+    saving: Future[None] | None = None
+    """the checkpoint that a thread is writing or has written"""
     skipped: int = 0
     """updates in a row that were skipped because loss or gradient was not finite"""
 

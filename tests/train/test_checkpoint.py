@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 import shutil
+import threading
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ import torch
 from dynconv.errors import UserError
 from dynconv.files import claim
 from dynconv.models import build
-from dynconv.train import checkpoint, load_model, train
+from dynconv.train import checkpoint, load_model, loop, train
 from dynconv.train.checkpoint import FORMAT, Checkpoint, Checkpoints
 
 
@@ -129,6 +130,24 @@ def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
     assert [c.path for c in Checkpoints(tmp_path).readable] == [first.path]
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000001"]
     Checkpoints(tmp_path).write("000002", model, {}, meta(2))  # the disk has room
+
+
+def test_a_checkpoint_is_written_while_its_weights_are_validated(recipe, tmp_path, monkeypatch):
+    validating = threading.Event()
+    validate, write = loop.validate, Checkpoints.write
+
+    def validate_and_tell(session):
+        validating.set()
+        return validate(session)
+
+    def write_later(*args):
+        assert validating.wait(timeout=20), "the validation waits for the checkpoint"
+        return write(*args)
+
+    monkeypatch.setattr(loop, "validate", validate_and_tell)
+    monkeypatch.setattr(Checkpoints, "write", write_later)
+    train(recipe, tmp_path / "run")
+    assert Checkpoints(tmp_path / "run").choose("last").validation
 
 
 @pytest.mark.parametrize("written", [1.0, 0.5])
