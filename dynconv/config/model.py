@@ -76,13 +76,13 @@ class StackConfig:
         for name in SIZE_KEYS:
             value = getattr(self, name)
             sizes = per_layer(name, value, self.layers)
-            listed = isinstance(value, tuple) or all(takes != name for _, takes in mixers)
-            for (mixer, takes), size in zip(mixers, sizes, strict=True):
-                if size is not None and takes != name and listed:
+            listed = isinstance(value, tuple) or all(size_key != name for _, size_key in mixers)
+            for (mixer, size_key), size in zip(mixers, sizes, strict=True):
+                if size is not None and size_key != name and listed:
                     raise ValueError(f"{name} {size} has no effect: mixer {mixer} takes none")
-                if takes == name and size is None and name != "window":
+                if size_key == name and size is None and name != "window":
                     raise ValueError(f"mixer {mixer} needs a {name}: give one, or one per layer")
-                if takes == name and name != "reach" and size is not None and size % 2 == 0:
+                if size_key == name and name != "reach" and size is not None and size % 2 == 0:
                     raise ValueError(f"{name} {size} of mixer {mixer} must be odd")
 
     def _mixers(self) -> list[tuple[str, str | None]]:
@@ -94,8 +94,8 @@ class StackConfig:
         """Return (mixer, size) of every layer, bottom to top: its kernel_size, reach or window."""
         sizes = {name: per_layer(name, getattr(self, name), self.layers) for name in SIZE_KEYS}
         return [
-            (mixer, sizes[takes][i] if takes else None)
-            for i, (mixer, takes) in enumerate(self._mixers())
+            (mixer, sizes[size_key][i] if size_key else None)
+            for i, (mixer, size_key) in enumerate(self._mixers())
         ]
 
 

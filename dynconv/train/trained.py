@@ -14,12 +14,12 @@ from dynconv.models import build
 from dynconv.tasks import Evaluation, Task, task_of
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
+from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import Checkpoint, Checkpoints, load_weights
 from dynconv.train.distributed import default_device
 from dynconv.train.run_directory import (
     DATA,
     RECIPE,
-    VOCABULARY,
     check_vocabulary,
     outputs_name,
     read_recipe,
@@ -70,7 +70,7 @@ class TrainedModel(NamedTuple):
         directory = corpus_dir(corpus)
         if is_prepared(directory):
             files = open_prepared(directory, verify=False).files
-            if files["train.tokens"]["sha256"] != self.checkpoint.meta["text"]:
+            if files[TOKENS]["sha256"] != self.checkpoint.meta["text"]:
                 raise UserError(
                     f"{directory.absolute()}: not the text with which {self.checkpoint.path} was "
                     "trained: call dynconv from the directory to which the recipe's data.corpus is "

@@ -125,7 +125,7 @@ def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
 def test_a_signal_between_validations_saves(recipe, tmp_path, monkeypatch, number):
     stop_after(3, monkeypatch, number)
     assert train(recipe, tmp_path) == number
-    (saved,) = Checkpoints(tmp_path).readable
+    (saved,) = Checkpoints(tmp_path).list_readable()
     assert saved.meta["update"] == 3 and saved.meta["score"] is None
     monkeypatch.undo()
     assert train(recipe, tmp_path) is None
