@@ -44,7 +44,6 @@ def report() -> str:
     import torch
 
     from dynconv import ops
-    from dynconv.ops.auto import RULES
     from dynconv.ops.registry import OPERATORS
 
     lines = [
@@ -68,8 +67,8 @@ def report() -> str:
     layout |= {"break_on_hyphens": False, "break_long_words": False}  # paths stay whole
     for text in (native_kernels(), cuda_kernels(), rest):
         lines += textwrap.wrap(text, **layout)
-    for name in OPERATORS:
-        rules = ", else ".join(str(rule) for rule in RULES[name])
+    for name, operator in OPERATORS.items():
+        rules = ", else ".join(map(str, operator.rules))
         lines.append(f"    {name:<21}{rules}")
     lines += ["", "What impl=... accepts here besides auto"]
     lines += [f"    {name:<21}{', '.join(ops.implementations(name))}" for name in OPERATORS]

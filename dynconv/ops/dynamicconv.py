@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import torch_ops
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import BLOCK, blocks, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.shapes import pad_time, split_heads
@@ -175,16 +175,20 @@ def dynamic_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return trilinear_conv(blocked_out, weight_grad, blocked_x_grad, weight, x, pad_left)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": dynamic_conv_loop,
-    "unfold": dynamic_conv_unfold,
-    "band": dynamic_conv_band,
-    "shifted": dynamic_conv_shifted,
-    "taps": dynamic_conv_taps,
-    "blocked": dynamic_conv_blocked,
-    "native": torch_ops.conv,
-    "cuda": torch_ops.conv,
-}
+OPERATOR = Operator(
+    "dynamic_conv",
+    {
+        "loop": dynamic_conv_loop,
+        "unfold": dynamic_conv_unfold,
+        "band": dynamic_conv_band,
+        "shifted": dynamic_conv_shifted,
+        "taps": dynamic_conv_taps,
+        "blocked": dynamic_conv_blocked,
+        "native": torch_ops.conv,
+        "cuda": torch_ops.conv,
+    },
+    (Rule("taps", max_K=3, min_T=11), Rule("band", max_T=64), Rule("blocked")),
+)
 
 
 def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") -> Tensor:
@@ -198,5 +202,5 @@ def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto"
     Raises the errors of `light_conv`, and ValueError when x and weight differ in B or T.
     """
     check_conv(x, weight, pad_left, "BTHK")
-    implementation = choose("dynamic_conv", IMPLEMENTATIONS, impl, x, weight.shape[3])
+    implementation = OPERATOR.choose(impl, x, weight.shape[3])
     return implementation(x, weight, pad_left)

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_selective
 
 
@@ -105,11 +105,15 @@ def selective_scan_in_place(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tens
     return Scan.apply(x, dt, A, B, C)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": selective_scan_loop,
-    "doubling": selective_scan_doubling,
-    "in_place": selective_scan_in_place,
-}
+OPERATOR = Operator(
+    "selective_scan",
+    {
+        "loop": selective_scan_loop,
+        "doubling": selective_scan_doubling,
+        "in_place": selective_scan_in_place,
+    },
+    (Rule("in_place"),),
+)
 
 
 def selective_scan(
@@ -126,7 +130,7 @@ def selective_scan(
     that do not fit, and when `impl` is unknown; TypeError for mixed dtypes.
     """
     check_selective(x, dt, A, B, C)
-    implementation = choose("selective_scan", IMPLEMENTATIONS, impl, x, x.shape[1])
+    implementation = OPERATOR.choose(impl, x, x.shape[1])
     with without_autocast(x):
         out = implementation(upcast(x), upcast(dt), A, upcast(B), upcast(C))
     return out.to(x.dtype)

@@ -23,7 +23,7 @@ from torch.autograd.function import once_differentiable
 from dynconv.kernels import torch_ops
 from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
 from dynconv.ops.shapes import split_heads
@@ -203,14 +203,18 @@ def talk_conv_blocked(
     return TalkBlocked.apply(x, left, right, max_left, max_right)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": talk_conv_loop,
-    "window": talk_conv_window,
-    "table": talk_conv_table,
-    "blocked": talk_conv_blocked,
-    "native": torch_ops.talk,
-    "cuda": torch_ops.talk,
-}
+OPERATOR = Operator(
+    "talk_conv",
+    {
+        "loop": talk_conv_loop,
+        "window": talk_conv_window,
+        "table": talk_conv_table,
+        "blocked": talk_conv_blocked,
+        "native": torch_ops.talk,
+        "cuda": torch_ops.talk,
+    },
+    (Rule("window", max_T=10), Rule("blocked")),
+)
 
 
 def talk_conv(
@@ -235,5 +239,5 @@ def talk_conv(
     """
     check_talk(x, left, right, max_left, max_right)
     K = max_left + max_right + 1
-    implementation = choose("talk_conv", IMPLEMENTATIONS, impl, x, K)
+    implementation = OPERATOR.choose(impl, x, K)
     return implementation(x, left, right, max_left, max_right)
