@@ -276,7 +276,7 @@ class LanguageModelConfig(MixerModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(a >= b for a, b in pairwise(self.edges)):
+        if any(a >= b for a, b in pairwise(self.band_edges)):
             raise ValueError(
                 f"cutoffs {self.cutoffs} must grow, within vocab_size {self.vocab_size}"
             )
@@ -302,7 +302,7 @@ class LanguageModelConfig(MixerModelConfig):
         return (self.decoder,)
 
     @property
-    def edges(self) -> tuple[int, ...]:
+    def band_edges(self) -> tuple[int, ...]:
         """Return 0, the first type of the second, third ... band, and vocab_size."""
         return 0, *self.cutoffs, self.vocab_size
 

@@ -99,9 +99,10 @@ def taps_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Ten
     grad = g.new_zeros(*g.shape[:2], H, K)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, x))  # (B, T, H, R)
     for j, t, s in taps(x.shape[1], K, pad_left):
-        sides = grad[:, t, :, j], rows[:, t], tokens[:, s]
-        parts = (side.split(positions_in_cache(x), dim=1) for side in sides)
-        for part, a, b in zip(*parts, strict=True):
+        size = positions_in_cache(x)
+        parts = grad[:, t, :, j].split(size, dim=1)
+        pairs = zip(rows[:, t].split(size, dim=1), tokens[:, s].split(size, dim=1), strict=True)
+        for part, (a, b) in zip(parts, pairs, strict=True):
             torch.sum(a * b, dim=-1, out=part)  # (B, t, H)
     return grad
 

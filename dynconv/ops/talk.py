@@ -117,7 +117,7 @@ def talk_conv_table(
     return ((upto - before) / (max_left + max_right + 1)).to(x.dtype)
 
 
-def reach(distance: Tensor, limit: int) -> int:
+def actual_reach(distance: Tensor, limit: int) -> int:
     """Return how far windows reach: `limit`, or further if offsets exceed 1.
 
     torch.compile and the meta device see no values, so there offsets must not exceed 1.
@@ -134,7 +134,7 @@ def window_weights(
 
     A weight is the fraction of token s that the window of position t includes; see `blocks`.
     """
-    before, after = reach(to_left, max_left), reach(to_right, max_right)
+    before, after = actual_reach(to_left, max_left), actual_reach(to_right, max_right)
     for t, s, _ in blocks(to_left.shape[2], before + 1 + after, before):
         tokens = torch.arange(s.start, s.stop, device=to_left.device)
         ahead = tokens - torch.arange(t.start, t.stop, device=to_left.device)[:, None]  # s - t

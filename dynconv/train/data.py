@@ -84,23 +84,26 @@ def iter_batches(
     epoch, first, start = position
     seed, budget = config.seed, config.batch_tokens
     while True:
-        pools = pools_of(len(examples), seed, epoch)
+        pools, usable = pools_of(len(examples), seed, epoch), first > 0
         for pool in range(first, len(pools)):
             indices = np.concatenate([np.arange(*block) for block in pools[pool]])
             lengths = examples.lengths(indices)
             fit = lengths.max(1) <= min(max_length, budget)
             indices, lengths = indices[fit], lengths[fit]
             if not len(indices):
-                raise UserError(
-                    f"{examples.directory}: no usable pair in split train: "
-                    f"all have more than {min(max_length, budget)} tokens "
-                    "(data.max_length, train.batch_tokens)"
-                )
+                continue
+            usable = True
             batches = batch_by_length(lengths, budget, (seed, epoch, pool), config.batch_sentences)
             for i in range(start, len(batches)):
                 before, after = (DataPosition(epoch, pool, n) for n in (i, i + 1))
                 yield indices[batches[i]], before, after
             start = 0
+        if not usable:
+            raise UserError(
+                f"{examples.directory}: no usable example in split train: "
+                f"all have more than {min(max_length, budget)} tokens "
+                "(data.max_length, train.batch_tokens)"
+            )
         epoch, first = epoch + 1, 0
 
 

@@ -44,6 +44,6 @@ def score_parts(session: Session, parts: list[tuple]) -> Validation:
 def preview(session: Session) -> str:
     """Return an example of what the model can do so far, in a line; empty if the task has none."""
     session.model.eval()
-    line = session.task.preview(session.model, session.valid, session.vocabularies)
+    line = session.task.preview(session.model, session.vocabularies, session.valid)
     session.model.train()
     return line

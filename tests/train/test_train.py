@@ -357,5 +357,5 @@ def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen
 
 
 def test_pairs_that_cannot_be_used_are_reported(pairs, recipe):
-    with pytest.raises(UserError, match="no usable pair in split train: all have more than 2"):
+    with pytest.raises(UserError, match="no usable example in split train: all have more than 2"):
         next(iter_updates(pairs, 2, recipe.train, DataPosition(), Ranks()))
