@@ -18,6 +18,7 @@ from dynconv.config.schema import (
     whole,
 )
 from dynconv.models.mixers import SIZE_KEYS, find_mixer
+from dynconv.names import Normalization
 
 Layers = whole(1, 1000)
 PerLayer = Dimension | None | tuple[Dimension | None, ...]
@@ -32,10 +33,6 @@ def known_mixer(name: str) -> str:
 
 
 MixerName = Annotated[str, AfterValidator(known_mixer)]
-Normalization = Literal[
-    "softmax", "none", "sigmoid", "tanh", "l1", "l2", "power2", "abs", "abs_l1", "abs_l2"
-]
-"""the rows of Table 6 of Wu et al. 2019 (`dynconv.ops.normalize_kernel`)"""
 
 
 def per_layer(name: str, value: Any, layers: int) -> tuple:
@@ -103,7 +100,7 @@ class StackConfig:
 class MixerModelConfig:
     """Contains the entries that the encoder-decoder and the language model share.
 
-    Those that a mixer may take are `OPTIONS` of `dynconv.models.mixers`.
+    A mixer takes those that `dynconv.models.mixers` registers for it.
     """
 
     architecture: str = ""
@@ -115,19 +112,19 @@ class MixerModelConfig:
     heads: Dimension = 16
     """H, of every mixer and of source-target attention; must divide channels"""
     state_size: Dimension = 16
-    """states of each channel of ssm and selective, complex in ssm"""
+    """states of each channel in a state-space model"""
     glu: Flag = True
-    """gate the input projection of depthwise, light, dynamic and talk, which no other mixer has"""
+    """gate the input projection"""
     normalize: Normalization = "softmax"
-    """how kernels of light and dynamic are normalised; talk divides by its reach unless `none`"""
+    """how a kernel is normalised, or whether a sum over a window is divided by its reach"""
     norm: Literal["pre", "post"] = "post"
     activation: Literal["relu", "swish"] = "relu"
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.0
     weight_dropout: Probability = 0.0
-    """DropConnect on normalised kernel weights; dropout on TaLK's offsets"""
+    """DropConnect on normalised kernel weights, or dropout on the offsets of windows"""
     input_dropout: Probability = 0.0
-    """before a convolution's input projection"""
+    """dropout before the input projection"""
 
     def __post_init__(self) -> None:
         if "heads" in self.used_options and self.channels % self.heads:
@@ -135,17 +132,17 @@ class MixerModelConfig:
 
     @property
     def stacks(self) -> tuple[StackConfig, ...]:
-        """Return the model's stacks, the encoder's first."""
+        """The model's stacks, the encoder's first."""
         raise NotImplementedError
 
     @property
     def mixers(self) -> list[str]:
-        """Return the names of the model's mixers, each once, in the order of the alphabet."""
+        """The names of the model's mixers, each once, in the order of the alphabet."""
         return sorted({mixer for stack in self.stacks for mixer, _ in stack.each_layer()})
 
     @property
     def used_options(self) -> set[str]:
-        """Return the options that blocks or mixers read."""
+        """The options that blocks or mixers read."""
         blocks = {"ffn", "norm", "activation", "dropout"}
         return blocks.union(*(find_mixer(mixer).options for mixer in self.mixers))
 
@@ -168,7 +165,7 @@ class ModelConfig(MixerModelConfig):
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
-        """Return the number of types of source and target."""
+        """The number of types of source and target."""
         return per_side(self.vocab_size)
 
     @property
@@ -177,7 +174,7 @@ class ModelConfig(MixerModelConfig):
 
     @property
     def used_options(self) -> set[str]:
-        """Return the options that blocks, mixers or source-target attention read."""
+        """The options that blocks, mixers or source-target attention read."""
         return {"heads", "attention_dropout", *super().used_options}
 
 
@@ -233,17 +230,17 @@ class ConvS2SConfig:
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
-        """Return the number of types of source and target."""
+        """The number of types of source and target."""
         return per_side(self.vocab_size)
 
     @property
     def attends(self) -> tuple[bool, ...]:
-        """Return whether each layer of the decoder attends, bottom to top."""
+        """Whether each layer of the decoder attends, bottom to top."""
         return per_layer("attention", self.attention, self.decoder.layers)
 
     @property
     def output_width(self) -> int:
-        """Return the width of the input to the last linear layer."""
+        """The width of the input to the last linear layer."""
         return self.embedding if self.output is None else self.output
 
 
@@ -303,12 +300,12 @@ class LanguageModelConfig(MixerModelConfig):
 
     @property
     def band_edges(self) -> tuple[int, ...]:
-        """Return 0, the first type of the second, third ... band, and vocab_size."""
+        """0, the first type of the second, third ... band, and vocab_size."""
         return 0, *self.cutoffs, self.vocab_size
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Return the width of each band's embeddings, the most frequent types first."""
+        """The width of each band's embeddings, the most frequent types first."""
         if self.bands is not None:
             return self.bands
         return tuple(self.channels // self.factor**i for i in range(len(self.cutoffs) + 1))

@@ -4,8 +4,8 @@
     out[b, t, c]  = sum_n C[b, t, n] h[b, t, c, n],   h[b, -1] = 0
 
 B and C keep the names of the paper here, although elsewhere they are sizes. Every token sets its
-own dt, B and C: with a large dt the state forgets and takes the token in, with a dt of 0 it passes
-the token by. A is real and negative.
+own dt, B and C: with a large dt the token overwrites the state, with a dt of 0 the state ignores
+it. A is real and negative.
 """
 
 import torch
@@ -123,7 +123,7 @@ def selective_scan(
 
     x, dt     (batch, T, channels)  real; dt is not negative
     A         (channels, N)         negative, so that states fade
-    B, C      (batch, T, N)         what writes to the N states of each channel, and what reads them
+    B, C      (batch, T, N)         input and output weights of the N states of each channel
     returns   (batch, T, channels)  causal, differentiable in all five
 
     A has the precision of sums: float32, or float64 for a float64 x. Raises ValueError for shapes

@@ -27,12 +27,12 @@ class Perplexity(NamedTuple):
 
     @property
     def per_token(self) -> float:
-        """Return exp(nats / tokens)."""
+        """exp(nats / tokens)."""
         return bounded_exp(self.nats / self.tokens)
 
     @property
     def per_word(self) -> float:
-        """Return exp(nats / words)."""
+        """exp(nats / words)."""
         return bounded_exp(self.nats / self.words)
 
     def records(self) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ class Validation(NamedTuple):
 
     @property
     def quality(self) -> tuple[float, float]:
-        """Return a key that orders validations: by score, then by lower loss; NaN is worst."""
+        """A key that orders validations: by score, then by lower loss; NaN is worst."""
         if math.isnan(self.loss) or math.isnan(self.score):
             return -math.inf, -math.inf
         return self.score, -self.loss

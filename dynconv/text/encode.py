@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dynconv.config.recipe import VocabularyKind
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
+from dynconv.names import VocabularyKind
 from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
 from dynconv.text.prepared import (
     BOUNDS,

@@ -21,10 +21,10 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from dynconv.config.model import per_side
-from dynconv.config.recipe import VocabularyKind
 from dynconv.config.schema import Count, PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
+from dynconv.names import VocabularyKind
 from dynconv.text.vocabulary import Vocabularies
 
 FORMAT = "dynconv prepared corpus 2"
@@ -70,12 +70,12 @@ class PreparedCorpus:
 
     @cached_property
     def tokens(self) -> np.ndarray:
-        """Return the ids in train.tokens as a memory-mapped array."""
+        """The ids in train.tokens as a memory-mapped array."""
         return _memory_map(self.directory / TOKENS, self.dtype)
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """Return the offsets in train.bounds as a memory-mapped array."""
+        """The offsets in train.bounds as a memory-mapped array."""
         return _memory_map(self.directory / BOUNDS, "int64")
 
     def vocabularies(self) -> Vocabularies:

@@ -32,12 +32,16 @@ def train(
 ) -> Signals | None:
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
-    Under torchrun this process is one of several, which share the work. Returns the signal (ctrl-C
-    or SIGTERM) that ended training early, after saving; None when it is finished. Outside the main
-    thread of a program, signals are not caught. Raises UserError
-    for mistakes that a user can fix. `watch` measures where time is spent. `prepared` is the
-    directory of the recipe's encoded corpus; a new run copies it instead of encoding the corpus
-    again.
+    Under torchrun this process is one of several, which share the work.
+
+    run       the run directory
+    watch     measures where time is spent
+    prepared  directory of the recipe's encoded corpus: a new run copies it instead of encoding the
+              corpus again
+
+    Returns the signal (ctrl-C or SIGTERM) that ended training early, after saving; None when it is
+    finished. Outside the main thread of a program, signals are not caught. Raises UserError for
+    mistakes that a user can fix.
     """
     with (
         join_processes(recipe.train.timeout) as ranks,

@@ -29,7 +29,6 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.config.load import MAY_CHANGE, differences, load_recipe
-from dynconv.config.recipe import Precision
 from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import (
@@ -41,6 +40,7 @@ from dynconv.files import (
     read_json,
     sha256,
 )
+from dynconv.names import Precision
 from dynconv.text import is_prepared
 from dynconv.text.prepared import VOCABULARY
 from dynconv.train.legacy import is_unmarked_run
