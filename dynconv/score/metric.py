@@ -55,8 +55,9 @@ def detokenized_bleu(
     from sacremoses import MosesDetokenizer
 
     join = MosesDetokenizer(language).detokenize
-    joined = [[join(line.split()) for line in side] for side in (hypotheses, references)]
-    return plain_bleu(*joined, language, bootstrap)
+    hypotheses = [join(line.split()) for line in hypotheses]
+    references = [join(line.split()) for line in references]
+    return plain_bleu(hypotheses, references, language, bootstrap)
 
 
 def tokenized_bleu(

@@ -11,7 +11,7 @@ from torch import nn
 from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.files import check_writable, path_inside, replace_text
-from dynconv.models import build
+from dynconv.models import LanguageModel, Translator, build
 from dynconv.tasks import Evaluation, LanguageModeling, Task, Translation, task_of
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
@@ -42,13 +42,13 @@ class TrainedModel(NamedTuple):
 
     def translate(self, lines: Sequence[str], **options: Any) -> list[str]:
         """Return one translation per line; `Translation.translate` has the options."""
-        task = cast(Translation, self.task)
-        return task.translate(self.model, self.vocabularies, lines, **options)
+        task, model = cast(Translation, self.task), cast(Translator, self.model)
+        return task.translate(model, self.vocabularies, lines, **options)
 
     def continue_text(self, text: str, **options: Any) -> list[str]:
         """Return sampled continuations of a text; `dynconv.decode.sample` has the options."""
-        task = cast(LanguageModeling, self.task)
-        return task.continue_text(self.model, self.vocabularies, text, **options)
+        task, model = cast(LanguageModeling, self.task), cast(LanguageModel, self.model)
+        return task.continue_text(model, self.vocabularies, text, **options)
 
     def evaluate(self, split: str, corpus: str | None = None) -> Evaluation:
         """Score the model on a split of its corpus, or of another text in the same languages.
