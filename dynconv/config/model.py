@@ -66,7 +66,8 @@ class StackConfig:
     reach: PerLayer = None
     """how far TaLK's windows may extend, to the left, and in an encoder to the right"""
     window: PerLayer = None
-    """positions that attention sees around its own, odd; null: all of them"""
+    """positions that attention sees, its own included: centred in an encoder, the last ones in a
+    decoder; odd; null: all of them"""
 
     def __post_init__(self) -> None:
         mixers = self._mixers()
