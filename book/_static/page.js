@@ -16,10 +16,11 @@ addEventListener("load", () => {
       cell.className = header.className;
       header.replaceWith(cell);
     }
-  // On a phone numbers and names stay on a line, and prose in a table gets a width to be read in.
+  // On a phone numbers stay on a line, and prose in a table gets a width to be read in.
   for (const cell of document.querySelectorAll(".bd-content td")) {
-    const letters = cell.textContent.trim().length;
-    if (!cell.querySelector("br, mjx-container")) cell.classList.add(letters < 24 ? "short" : "long");
+    const text = cell.textContent.trim();
+    if (/^[-−+±×\d.,:%\s]+( [a-zA-Z]{1,2})?$/.test(text)) cell.classList.add("number");
+    else if (text.length > 40) cell.classList.add("prose");
   }
   // On a phone the drawing of a moving figure keeps labels of 9 pixels and scrolls; its controls stay.
   for (const {shadowRoot} of document.querySelectorAll(".text_html > *")) {
