@@ -53,22 +53,29 @@
       box.style.display = ["", "End of Exercise"].includes(box.textContent.trim()) ? "none" : "";
   };
 
-  // The box of a solution folds what follows it, text and cells, up to the solution's end.
+  // The box of a solution folds what follows it, text and cells, up to the solution's end. The text
+  // says where that is, because a cell that is hidden is not rendered.
   const folded = new WeakMap();
   const foldSolutions = panel => {
     let inside = false, shut = false;
     for (const cell of panel.content?.widgets ?? []) {
-      const boxes = cell.node.querySelectorAll(".myst-exercise");
-      for (const block of boxes[0]?.parentElement.children ?? [])
-        if (block.matches(".myst-exercise")) {
-          inside = block.matches("details");
-          shut = inside && !block.open;
-        } else block.style.display = shut ? "none" : "";
-      const hidden = !boxes.length && shut;
-      if (boxes.length || (!inside && !folded.has(cell)) || folded.get(cell) === hidden) continue;
-      folded.set(cell, hidden);
-      cell.setHidden(hidden);
-      if (inside && cell.model.type === "code") cell.inputHidden = cell.outputHidden = hidden;
+      const text = cell.model.type === "markdown" ? cell.model.sharedModel.getSource() : "";
+      const start = text.lastIndexOf("{solution-start}"), end = text.lastIndexOf("{solution-end}");
+      if (start >= 0 || end >= 0) {
+        let above = shut;
+        const boxes = cell.node.querySelectorAll(".myst-exercise");
+        for (const block of boxes[0]?.parentElement.children ?? [])
+          if (block.matches(".myst-exercise")) above = false;
+          else block.style.display = above ? "none" : "";
+        inside = start > end;
+        shut = inside && ![...boxes].at(-1)?.open;
+      } else if (inside && folded.get(cell) !== shut) {
+        folded.set(cell, shut);
+        cell.setHidden(shut);
+        if (cell.model.type !== "code") continue;
+        cell.syncCollapse = false; // or it would write this into the notebook
+        cell.inputHidden = cell.outputHidden = shut;
+      }
     }
   };
 

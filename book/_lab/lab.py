@@ -53,7 +53,10 @@ def places(folder: Path) -> list[str]:
     folder = folder.resolve()
     if not (folder.parent / "book").is_dir():
         return [str(folder)]
-    return [f"--ServerApp.root_dir={folder.parent}", f"--ServerApp.preferred_dir={folder}"]
+    return [
+        f"--ServerApp.root_dir={folder.parent}",
+        f"--ContentsManager.preferred_dir={folder.name}",
+    ]
 
 
 def write_extension(extensions: Path) -> None:
