@@ -39,7 +39,7 @@ def folder(tmp_path):
     folded = {"jupyter": {"source_hidden": True, "outputs_hidden": True}}
     text = nbformat.v4.new_markdown_cell("The other lesson, and {ref}`appendix-errata`")
     cell = nbformat.v4.new_code_cell("plot()", metadata=folded, outputs=[figure])
-    other = nbformat.v4.new_notebook(cells=[text, cell])
+    other = nbformat.v4.new_notebook(cells=[text, cell], metadata=notebook.metadata)
     nbformat.write(other, lessons / f"{OTHER}.ipynb")
     return lessons
 
