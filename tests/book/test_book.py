@@ -59,7 +59,8 @@ FAULTS = """() => ({
         e => e.type != "hidden" && !e.labels.length && !e.ariaLabel && !e.title).map(
         e => e.outerHTML.slice(0, 80)),
     "pictures not sharp": [...document.querySelectorAll("article img")].filter(
-        i => i.checkVisibility() && i.naturalWidth < 1.8 * i.width && !i.src.endsWith(".svg")).map(i => i.src),
+        i => i.checkVisibility() && i.naturalWidth < 1.8 * i.width
+            && !i.src.endsWith(".svg")).map(i => i.src),
     "text out of its box": [...document.querySelectorAll(".lesson-map a")].filter(a => {
         const box = a.querySelector("rect").getBoundingClientRect();
         return [...a.querySelectorAll("text")].some(
