@@ -91,7 +91,7 @@ train.updates=null train.updates=[] train.updates=99999999999999999999999999
 train.lr=-1 train.lr=fast train.lr=.nan train.lr=.inf train.lr=true train.lr=[1]
 train.warmup=-1 train.warmup=7 train.schedule=linear train.optimizer=sgd
 train.betas=[1,2] train.betas=0.9 train.betas=[0.9] train.eps=-1 train.weight_decay=-1
-train.label_smoothing=1 train.label_smoothing=-0.5 train.label_smoothing=.nan train.clip=0
+train.label_smoothing=1 train.label_smoothing=-0.5 train.label_smoothing=.nan train.clip_norm=0
 train.batch_tokens=0 train.batch_sentences=0 train.accumulate=0 train.validate_every=0
 train.patience=0 train.keep_checkpoints=0 train.average_checkpoints=-1
 train.average_checkpoints=9 train.precision=int8 train.max_skipped=-1
@@ -99,10 +99,10 @@ train.seed=-1 train.seed=99999999999999999999 train.timeout=0
 model.vocab_size=0 model.vocab_size=-5 model.vocab_size=[300] model.channels=0
 model.channels=-16 model.channels=17 model.ffn=0 model.ffn=big model.heads=0 model.heads=5
 model.dropout=1 model.dropout=-0.1 model.architecture=rnn model.norm=batch
-model.encoder.layers=0 model.encoder.mixer=lstm model.encoder.width=0 model.encoder.width=[3,5]
-data.block=5 data.vocabulary=letters data.max_source=0 data.max_length=0 data.corpus=3
+model.encoder.layers=0 model.encoder.mixer=lstm model.encoder.kernel_size=0 model.encoder.kernel_size=[3,5]
+data.block_size=5 data.vocabulary=letters data.max_source=0 data.max_length=0 data.corpus=3
 decode.beam=0 decode.lenpen=.nan decode.lenpen=x decode.min_length=-1 decode.max_length=0
-decode.no_repeat=-1 decode.context=-5 decode.batch_tokens=0 decode.dictionary=one
+decode.no_repeat_ngram_size=-1 decode.context_window=-5 decode.batch_tokens=0 decode.dictionary=one
 metric=accuracy profile=maybe profile=1
 trian.lr=1 train.lrr=1 train.lr.x=1 lr=1
 """.split()

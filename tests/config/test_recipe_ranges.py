@@ -91,7 +91,7 @@ UNREAD = [
     ("austen-dynamic", "data.max_source=9", "a language model has no source"),
     ("austen-dynamic", "data.max_length=9", "the text is cut into blocks"),
     ("austen-dynamic", "decode.beam=9", "a language model is not searched"),
-    ("help-de-en-dynamic", "decode.context=9", "only a language model reads it"),
+    ("help-de-en-dynamic", "decode.context_window=9", "only a language model reads it"),
 ]
 
 

@@ -117,7 +117,7 @@ def test_long_names_are_not_repeated():
         ("help-de-en-dynamic", "train.updates=" + "1" * 5000),
         ("help-de-en-dynamic", "model.architecture=" + "x" * 5000),
         ("help-de-en-dynamic", "model.encoder.mixer=" + "x" * 5000),
-        ("help-de-en-dynamic", "model.encoder.width=[" + "3," * 5000 + "]"),
+        ("help-de-en-dynamic", "model.encoder.kernel_size=[" + "3," * 5000 + "]"),
     ):
         with pytest.raises(UserError) as error:
             load_recipe(recipe, [override])

@@ -199,7 +199,7 @@ def test_generate_repeats_its_samples_with_a_seed(language, tmp_path, capsys):
     assert texts[0] == "".join(f"{text}\n" for text in found)
     assert all(text.startswith("twenty one") for text in found)
     lines = [text.count("\n") for text in found]
-    assert (max(lines) == 0) if language.data.block is None else True
+    assert (max(lines) == 0) if language.data.block_size is None else True
 
 
 def test_blocks_go_on_beyond_a_line(language, tmp_path):
@@ -211,7 +211,7 @@ def test_blocks_go_on_beyond_a_line(language, tmp_path):
     options = {"samples": 20, "max_tokens": 30}
     found = continued(trained, "two\nthree", **options)
     assert all(text.startswith("two\nthree") for text in found)
-    assert any(text.count("\n") > 1 for text in found) == (language.data.block is not None)
+    assert any(text.count("\n") > 1 for text in found) == (language.data.block_size is not None)
 
 
 @pytest.mark.parametrize("option", ["--beam", "--lenpen"])

@@ -357,7 +357,7 @@ def test_the_rows_say_what_their_names_say():
     for side, name in (("encoder", "convs2s-table7"), ("decoder", "convs2s-table8")):
         for row in SHIPPED[name].rows:
             stack = getattr(model(name, row.name), side)
-            assert row.row == f"k={stack.width}, {stack.layers} {side} layers"
+            assert row.row == f"k={stack.kernel_size}, {stack.layers} {side} layers"
             assert isinstance(model(name, row.name), ConvS2SConfig)
     rows = SHIPPED["wu2019-table6"].rows
     kinds = [model("wu2019-table6", row.name).normalize for row in rows]

@@ -113,9 +113,9 @@ def test_settings_that_the_recipe_refuses_are_reported_before_a_trial(
 
 
 def test_choices_are_passed_on_exactly(search):
-    search.write({"train.clip": [None], "train.lr": [0.00012345]})
+    search.write({"train.clip_norm": [None], "train.lr": [0.00012345]})
     assert search("--trials", "1") == 0
-    assert search.rounds[0][0]["settings"] == ["train.clip=null", "train.lr=0.00012345"]
+    assert search.rounds[0][0]["settings"] == ["train.clip_norm=null", "train.lr=0.00012345"]
 
 
 def test_a_setting_is_given_or_searched(search, capsys):

@@ -99,7 +99,7 @@ def test_every_model_without_adaptive_softmax_learns_from_chunks(recipe, monkeyp
     pairs = [([5, 6, 7], [8, 9]), ([5, 9], [7, 6, 5, 8])]
     batch = collate(pairs)
     if architecture == "convs2s":
-        stack = ConvStackConfig(layers=1, channels=8, width=3)
+        stack = ConvStackConfig(layers=1, channels=8, kernel_size=3)
         model = ConvS2SConfig(vocab_size=300, embedding=8, encoder=stack, decoder=stack)
         recipe = replace(recipe, model=model)
     elif architecture == "language-model":
