@@ -25,12 +25,7 @@ from dynconv.config.schema import (
     whole,
 )
 from dynconv.models.mixers import OPTIONS, find_mixer
-
-VocabularyKind = Literal["bytes", "bpe", "words"]
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
-Metric = Literal[
-    "bleu", "bleu-tokenized", "bleu-split", "bleu-detokenized", "rouge", "rouge-75", "perplexity"
-]
+from dynconv.names import Metric, Precision, VocabularyKind
 
 
 class Optimizer(NamedTuple):
@@ -100,7 +95,7 @@ class DataConfig:
 
     @property
     def longest(self) -> int:
-        """Return the maximum number of tokens of a training example."""
+        """The maximum number of tokens of a training example."""
         return self.block_size or self.max_length
 
     def __post_init__(self) -> None:

@@ -31,7 +31,8 @@ CHANNELS = 32
 TYPES = 300
 UPDATES = 2
 LINES = {"train": 200, "valid": 8, "test": 8}
-WORDS = 16  # maximum per line to decode: an untrained model generates up to the limit
+WORDS = 16
+"""maximum words of a line to decode, because an untrained model generates up to the limit"""
 
 
 def dry_run(recipe: Recipe) -> Iterator[str]:

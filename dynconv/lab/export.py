@@ -187,5 +187,5 @@ def greedy_bleu(trained: TrainedModel) -> float:
     decode = replace(recipe.decode, beam=1, no_repeat_ngram_size=0, min_length=0)
     greedy = replace(recipe, data=data, decode=decode, metric="bleu")
     task = trained._replace(recipe=greedy).task
-    evaluation = task.evaluate(trained.model, trained.vocabularies, "test", "")
+    evaluation = task.evaluate(trained.model, trained.vocabularies, "test")
     return round(evaluation.scores[0].value, 2)

@@ -65,7 +65,7 @@ class SelectiveScan(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """Return y (B, T, channels) for x (B, T, channels), which is zero at padding."""
-        u = zero_padding(self.convolve(x), pad_mask)  # after a word, the convolution is not zero
+        u = zero_padding(self.convolve(x), pad_mask)  # padding just after a word sees it
         y = ops.selective_scan(*self.coefficients(u))
         return y.to(x.dtype) + self.D * u
 

@@ -1,4 +1,4 @@
-"""Registers the mixers that recipes can name. No other file lists them.
+"""Registers the mixers that recipes can name.
 
 The schema of recipes and `dynconv.models.build` both read this table. A program can add a mixer
 with `register_mixer` before it reads a recipe. Layers are imported only when a mixer is built, so

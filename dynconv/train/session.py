@@ -20,13 +20,13 @@ class Progress(NamedTuple):
     """How far training has come."""
 
     updates: int = 0
-    place: DataPosition = DataPosition()
+    position: DataPosition = DataPosition()
     """in the data"""
     validated: bool = False
     """whether the validation that follows these updates is done"""
 
     @property
-    def name(self) -> str:
+    def checkpoint_name(self) -> str:
         """The name of the checkpoint that is saved here."""
         return f"{self.updates:06d}"
 

@@ -179,7 +179,7 @@ def language(recipe, corpus, request):
 
 def continued(trained, text, **options):
     """Continue a text by a trained language model."""
-    return trained.task.continue_text(trained.model, trained.vocabularies, text, **options)
+    return trained.continue_text(text, **options)
 
 
 def test_generate_repeats_its_samples_with_a_seed(language, tmp_path, capsys):

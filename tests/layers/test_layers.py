@@ -222,7 +222,10 @@ def test_one_head_or_channel_cannot_see_both_ways(name):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"size_key": "kernel"}, "mixer new: size_key 'kernel' is not known; did you mean kernel_size"),
+        (
+            {"size_key": "kernel"},
+            "mixer new: size_key 'kernel' is not known; did you mean kernel_size",
+        ),
         ({"options": ["speed"]}, "mixer new: option 'speed' is not known; there are ffn, heads, "),
         ({"options": ["haeds"]}, "did you mean heads?"),
         ({"values": {"normalise": ("none",)}}, "did you mean normalize?"),
