@@ -1,4 +1,4 @@
-# make demo      train a small DynamicConv on German-English text, translate, score: ten minutes
+# make demo      train a small DynamicConv on German-English text, translate, score: seven minutes
 # make test      check everything, one process per core
 # make book      the lessons as pages, in book/_build/html; make serve shows them;
 #                LINKS=--links checks the addresses in them instead
@@ -53,6 +53,6 @@ student: .venv
 	.venv/bin/pip install -q -c constraints.txt -e '.[lessons,test,nvrtc]'
 	touch $@
 
-# runs/ stays: what took training to make is not rubbish.
+# runs/ stays, because making it again takes training.
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache book/_build student dist

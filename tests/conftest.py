@@ -162,7 +162,7 @@ def recipe(corpus) -> Recipe:
 
 
 def sized_stack(layers: int, mixer: str, size=None) -> StackConfig:
-    """A stack of one mixer, whose width, reach or window is `size`, if it takes any."""
+    """A stack of one mixer, whose kernel_size, reach or window is `size`, if it takes any."""
     kind = find_mixer(mixer).size_key
     return StackConfig(layers, mixer, **({kind: size} if kind else {}))
 

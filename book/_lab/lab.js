@@ -18,20 +18,23 @@
       if (paper.address) Object.assign(made, {href: paper.address, target: "_blank", rel: "noopener"});
     } else if (reference) {
       made.textContent = reference.text;
-      if (reference.notebook) open(app, made, reference.notebook);
+      if (reference.notebook || reference.page) open(app, made, reference);
     } else return;
     missing.hidden = true;
     missing.style.display = "none";
     missing.after(made);
   };
 
-  const open = (app, made, notebook) => {
+  // A lesson opens beside this one; a page of the book, which has no code, as text to read.
+  const open = (app, made, {notebook, page}) => {
     const here = app.shell.currentWidget?.context?.path ?? "";
-    const path = here.slice(0, here.lastIndexOf("/") + 1) + notebook;
+    const folder = here.slice(0, here.lastIndexOf("/") + 1);
+    if (page && !folder) return; // the book is outside what this server shows
+    const path = page ? folder.replace(/[^/]+\/$/, "") + page : folder + notebook;
     made.href = location.href.replace(/\/tree\/.*|[?#].*/, "") + "/tree/" + path;
     made.onclick = event => {
       event.preventDefault();
-      app.commands.execute("docmanager:open", {path});
+      app.commands.execute("docmanager:open", page ? {path, factory: "Markdown Preview"} : {path});
     };
   };
 
@@ -39,9 +42,41 @@
     for (const missing of document.querySelectorAll(MISSING)) link(app, missing);
     for (const made of document.querySelectorAll("a[data-label]"))
       if (!made.previousElementSibling?.matches(MISSING)) made.remove();
+    // A box that goes on over cells says so; its title need not.
+    for (const title of document.querySelectorAll(".myst-exercise-title")) {
+      const texts = document.createTreeWalker(title, NodeFilter.SHOW_TEXT);
+      const first = texts.nextNode();
+      if (first?.data.startsWith("Start of ")) first.data = first.data.slice(9);
+    }
     // What ends an exercise or a solution in the text is an empty box here.
     for (const box of document.querySelectorAll(".myst-exercise"))
       box.style.display = ["", "End of Exercise"].includes(box.textContent.trim()) ? "none" : "";
+  };
+
+  // The box of a solution folds what follows it, text and cells, up to the solution's end. The text
+  // says where that is, because a cell that is hidden is not rendered.
+  const folded = new WeakMap();
+  const foldSolutions = panel => {
+    let inside = false, shut = false;
+    for (const cell of panel.content?.widgets ?? []) {
+      const text = cell.model.type === "markdown" ? cell.model.sharedModel.getSource() : "";
+      const start = text.lastIndexOf("{solution-start}"), end = text.lastIndexOf("{solution-end}");
+      if (start >= 0 || end >= 0) {
+        let above = shut;
+        const boxes = cell.node.querySelectorAll(".myst-exercise");
+        for (const block of boxes[0]?.parentElement.children ?? [])
+          if (block.matches(".myst-exercise")) above = false;
+          else block.style.display = above ? "none" : "";
+        inside = start > end;
+        shut = inside && ![...boxes].at(-1)?.open;
+      } else if (inside && folded.get(cell) !== shut) {
+        folded.set(cell, shut);
+        cell.setHidden(shut);
+        if (cell.model.type !== "code") continue;
+        cell.syncCollapse = false; // or it would write this into the notebook
+        cell.inputHidden = cell.outputHidden = shut;
+      }
+    }
   };
 
   // JupyterLab shows no trace of a hidden figure where the code is hidden as well.
@@ -79,16 +114,22 @@
     autoStart: true,
     activate: app => {
       let waiting = false;
-      new MutationObserver(() => {
+      const update = () => {
         if (waiting) return;
         waiting = true;
         requestAnimationFrame(() => {
           waiting = false;
           resolve(app);
           showFolded();
-          for (const panel of app.shell.widgets("main")) keepClean(panel);
+          for (const panel of app.shell.widgets("main")) {
+            keepClean(panel);
+            foldSolutions(panel);
+          }
         });
-      }).observe(document.body, {childList: true, subtree: true, characterData: true});
+      };
+      const everything = {childList: true, subtree: true, characterData: true};
+      new MutationObserver(update).observe(document.body, everything);
+      document.addEventListener("toggle", update, true);
     },
   };
 

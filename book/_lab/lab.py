@@ -45,7 +45,18 @@ def main() -> None:
         f"--LabApp.app_settings_dir={made / 'settings'}",
         f"--ContentsManager.hide_globs={UNLISTED}",
     ]
-    os.execv(sys.executable, [*jupyter, "lab", str(arguments.folder), *settings, *options])
+    os.execv(sys.executable, [*jupyter, "lab", *places(arguments.folder), *settings, *options])
+
+
+def places(folder: Path) -> list[str]:
+    """Return the options of the folder that opens; where book/ is beside it, its pages open too."""
+    folder = folder.resolve()
+    if not (folder.parent / "book").is_dir():
+        return [str(folder)]
+    return [
+        f"--ServerApp.root_dir={folder.parent}",
+        f"--ContentsManager.preferred_dir={folder.name}",
+    ]
 
 
 def write_extension(extensions: Path) -> None:
@@ -65,11 +76,12 @@ def write_extension(extensions: Path) -> None:
 
 
 def find_references() -> dict[str, dict[str, str]]:
-    """Return the text of every label of a page, and the notebook that it is in, if any."""
+    """Return the text of every label, and the notebook or the page of the book that it is in."""
     found = {}
     for page in sorted([*ROOT.glob("lessons/*.md"), *ROOT.glob("book/*.md")]):
         text = page.read_text(encoding="utf-8")
-        place = {"notebook": f"{page.stem}.ipynb"} if page.parent.name == "lessons" else {}
+        lesson = page.parent.name == "lessons"
+        place = {"notebook": f"{page.stem}.ipynb"} if lesson else {"page": f"book/{page.name}"}
         for match in LABEL.finditer(text):
             found[match["label"]] = {"text": match["title"], **place}
         for number, match in enumerate(EXERCISE.finditer(text), 1):

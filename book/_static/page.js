@@ -16,13 +16,21 @@ addEventListener("load", () => {
       cell.className = header.className;
       header.replaceWith(cell);
     }
+  // On a phone numbers stay on a line, and prose in a table gets a width to be read in.
+  for (const cell of document.querySelectorAll(".bd-content td")) {
+    const text = cell.textContent.trim();
+    if (/^[-−+±×\d.,:%\s]+( [a-zA-Z]{1,2})?$/.test(text)) cell.classList.add("number");
+    else if (text.length > 40) cell.classList.add("prose");
+  }
   // On a phone the drawing of a moving figure keeps labels of 9 pixels and scrolls; its controls stay.
   for (const {shadowRoot} of document.querySelectorAll(".text_html > *")) {
     const drawing = shadowRoot?.querySelector("svg"), frame = document.createElement("div");
     if (!drawing) continue;
     drawing.replaceWith(frame);
     frame.append(drawing);
+    frame.className = "sideways";
     frame.style.overflowX = "auto";
+    shadowRoot.append(document.querySelector("link[href*='page.css']").cloneNode());
     drawing.style.minWidth = `${0.75 * drawing.viewBox.baseVal.width}px`;
     if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0;
   }

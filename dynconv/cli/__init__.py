@@ -46,7 +46,8 @@ COMMANDS = (
     score,
     bench,
 )
-INTERRUPTED, PIPE_CLOSED = 130, 141  # as in shells: 128 plus the signal
+INTERRUPTED, PIPE_CLOSED = 130, 141
+"""exit codes as in shells, 128 plus the signal"""
 
 MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller model or text"
 

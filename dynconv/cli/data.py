@@ -1,8 +1,10 @@
 """`dynconv data`: list, fetch and prepare corpora."""
 
 from pathlib import Path
+from typing import get_args
 
 from dynconv.cli.options import add_command, number
+from dynconv.names import VocabularyKind
 
 
 def add_parser(subparsers) -> None:
@@ -45,7 +47,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--vocabulary",
-        choices=("bytes", "bpe", "words"),
+        choices=get_args(VocabularyKind),
         help="byte-pair encoding of any text (bytes) or of tokenised words (bpe), or "
         "whole words (default: that of --reuse, else bytes)",
     )

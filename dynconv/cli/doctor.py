@@ -44,7 +44,6 @@ def report() -> str:
     import torch
 
     from dynconv import ops
-    from dynconv.ops.auto import RULES
     from dynconv.ops.registry import OPERATORS
 
     lines = [
@@ -68,8 +67,8 @@ def report() -> str:
     layout |= {"break_on_hyphens": False, "break_long_words": False}  # paths stay whole
     for text in (native_kernels(), cuda_kernels(), rest):
         lines += textwrap.wrap(text, **layout)
-    for name in OPERATORS:
-        rules = ", else ".join(str(rule) for rule in RULES[name])
+    for name, operator in OPERATORS.items():
+        rules = ", else ".join(map(str, operator.rules))
         lines.append(f"    {name:<21}{rules}")
     lines += ["", "What impl=... accepts here besides auto"]
     lines += [f"    {name:<21}{', '.join(ops.implementations(name))}" for name in OPERATORS]
@@ -123,24 +122,24 @@ def cuda_kernels() -> str:
     tested = cuda.tested_architectures()
     passed = ", ".join(name for name, current in tested.items() if current)
     stale = ", ".join(name for name, current in tested.items() if not current)
-    said = (
+    status = (
         "On a GPU it chooses the CUDA kernels (cuda) only on architectures where their tests have "
         f"passed: {passed or 'none so far; `pytest -m gpu` runs them'}."
     )
     if stale:
-        said += f" On {stale} they passed for older sources: run `pytest -m gpu` again."
+        status += f" On {stale} they passed for older sources: run `pytest -m gpu` again."
     if reason := cuda.why_unavailable():
-        return f"{said} The CUDA kernels (impl='cuda') cannot run here: {reason}."
+        return f"{status} The CUDA kernels (impl='cuda') cannot run here: {reason}."
     start = time.perf_counter()
     try:
         x = torch.ones(1, 1, 4, device="cuda")
         ops.light_conv(x, torch.ones(1, 1, device="cuda"), pad_left=0, impl="cuda").sum().item()
     except RuntimeError as error:
-        return f"{said} The CUDA kernels (impl='cuda') fail here: {error}."
+        return f"{status} The CUDA kernels (impl='cuda') fail here: {error}."
     seconds = time.perf_counter() - start
     chosen = "so it chooses them" if cuda.tests_passed_on(x) else "so ask for them with impl='cuda'"
     return (
-        f"{said} This GPU is {cuda.architecture(x.device.index)}, {chosen}. They can run here in "
+        f"{status} This GPU is {cuda.architecture(x.device.index)}, {chosen}. They can run here in "
         f"float32, float64, float16 and bfloat16. CuPy compiled the first one in {seconds:.1f} s; "
         "it keeps them in ~/.cupy/kernel_cache."
     )

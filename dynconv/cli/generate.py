@@ -51,6 +51,5 @@ def run(options) -> None:
     write_utf8()
     names = ("samples", "max_tokens", "temperature", "top_k", "top_p", "seed")
     sampling = {name: getattr(options, name) for name in names}
-    model, vocabularies = trained.model, trained.vocabularies
-    for text in trained.task.continue_text(model, vocabularies, options.prompt, **sampling):
+    for text in trained.continue_text(options.prompt, **sampling):
         say(text)

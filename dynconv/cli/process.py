@@ -4,7 +4,8 @@ import ctypes
 import os
 import sys
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""parameters of mallopt, as in malloc.h"""
 
 
 def tune_cpu() -> None:

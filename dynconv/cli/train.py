@@ -47,10 +47,11 @@ def run(options) -> int:
         return 0
     from dynconv.train import train
 
-    run = options.directory or Path("runs") / run_name(options.recipe)
-    signal = train(recipe, run)
+    directory = options.directory or Path("runs") / run_name(options.recipe)
+    signal = train(recipe, directory)
     if signal is not None:
         return 128 + signal
     if os.environ.get("RANK", "0") == "0":
-        print(f"run directory: {run} (curves: dynconv plot {run}, or tensorboard --logdir {run})")
+        curves = f"dynconv plot {directory}, or tensorboard --logdir {directory}"
+        print(f"run directory: {directory} (curves: {curves})")
     return 0

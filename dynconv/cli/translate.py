@@ -32,7 +32,7 @@ def run(options) -> None:
         lines = list(decode_utf8(sys.stdin.buffer, "standard input"))
     else:
         lines = read_lines(Path(options.input), may_be_empty=True)
-    translations = trained.task.translate(trained.model, trained.vocabularies, lines)
+    translations = trained.translate(lines)
     text = "".join(f"{line}\n" for line in translations)
     if options.output == "-":
         write_utf8()

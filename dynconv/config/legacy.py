@@ -7,21 +7,32 @@ from dynconv.config.tree import Tree, find_stacks, size_of_mixers
 from dynconv.models.mixers import SIZE_KEYS
 
 RENAMED = {
-    "data": {"max_tokens": "max_length"},
-    "train": {"average": "average_checkpoints", "keep": "keep_checkpoints", "skip": "max_skipped"},
+    "data": {"max_tokens": "max_length", "block": "block_size"},
+    "model": {"state": "state_size"},
+    "model.encoder": {"width": "kernel_size"},
+    "model.decoder": {"width": "kernel_size"},
+    "train": {
+        "average": "average_checkpoints",
+        "clip": "clip_norm",
+        "keep": "keep_checkpoints",
+        "skip": "max_skipped",
+    },
+    "decode": {"context": "context_window", "no_repeat": "no_repeat_ngram_size"},
 }
 """the names of settings today, by section and old name"""
 
 
-def rename_settings(tree: Tree) -> Tree:
-    """Return a tree in which settings have today's names, unless it also has those."""
-    tree = dict(tree)
-    for section, names in RENAMED.items():
-        entries = tree.get(section)
-        if isinstance(entries, dict):
-            renamed = {old: new for old, new in names.items() if new not in entries}
-            tree[section] = {renamed.get(key, key): value for key, value in entries.items()}
-    return tree
+def rename_settings(tree: Tree, section: str = "") -> Tree:
+    """Return a section in which settings have today's names, unless it also has those."""
+    names = RENAMED.get(section, {})
+    renamed = {old: new for old, new in names.items() if new not in tree}
+    prefix = f"{section}." if section else ""
+    return {
+        renamed.get(key, key): rename_settings(value, f"{prefix}{key}")
+        if isinstance(value, dict)
+        else value
+        for key, value in tree.items()
+    }
 
 
 def find_renamed(name: str, experiments: dict[str, Experiment]) -> str | None:
@@ -39,11 +50,11 @@ def find_renamed(name: str, experiments: dict[str, Experiment]) -> str | None:
 
 
 def split_kernels(tree: Tree) -> None:
-    """Replace the entry `kernel` of a stack by the width, reach or window that its mixers use."""
+    """Replace the entry `kernel` of a stack by the size that its mixers take (`SIZE_KEYS`)."""
     for stack, _ in find_stacks(tree):
         if "kernel" in stack:
             kernel = stack.pop("kernel")
             if tree["model"].get("architecture") == "convs2s":
-                stack["width"] = kernel
+                stack["kernel_size"] = kernel
             else:
                 stack |= {size: size_of_mixers(stack, size, kernel) for size in SIZE_KEYS}

@@ -224,8 +224,8 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
     where   begins an error message
     shared  overrides for several recipes, which may have no effect in this one
 
-    An inherited width, reach or window is dropped if no mixer of the stack uses it: for example,
-    when attention replaces a convolution.
+    An inherited kernel_size, reach or window is dropped if no mixer of the stack uses it: for
+    example, when attention replaces a convolution.
     """
     overlays = Overlays(*([rename_settings(tree) for tree in trees] for trees in overlays))
     overrides = rename_settings(parse_overrides(shared))
@@ -285,11 +285,11 @@ MAY_CHANGE = ("published", "decode.", "profile", "train.accumulate", "train.time
 """entries that may change when a run is resumed; `accumulate` only with the number of processes"""
 
 
-def differences(ours: Recipe, theirs: Recipe, free: tuple[str, ...] = MAY_CHANGE) -> list[str]:
+def differences(recipe: Recipe, other: Recipe, free: tuple[str, ...] = MAY_CHANGE) -> list[str]:
     """Return the entries that differ, as `train.lr 0.001, not 0.0005`.
 
     free  beginnings of keys that are not compared
     """
-    a, b = (dict(flatten(asdict(recipe))) for recipe in (ours, theirs))
+    a, b = (dict(flatten(asdict(each))) for each in (recipe, other))
     both = ((k, a.get(k), b.get(k)) for k in a | b if not k.startswith(free))
     return [f"{k} {here}, not {there}" for k, here, there in both if here != there]

@@ -18,6 +18,7 @@ from dynconv.config.schema import (
     whole,
 )
 from dynconv.models.mixers import SIZE_KEYS, find_mixer
+from dynconv.names import Normalization
 
 Layers = whole(1, 1000)
 PerLayer = Dimension | None | tuple[Dimension | None, ...]
@@ -32,10 +33,6 @@ def known_mixer(name: str) -> str:
 
 
 MixerName = Annotated[str, AfterValidator(known_mixer)]
-Normalization = Literal[
-    "softmax", "none", "sigmoid", "tanh", "l1", "l2", "power2", "abs", "abs_l1", "abs_l2"
-]
-"""the rows of Table 6 of Wu et al. 2019 (`dynconv.ops.normalize_kernel`)"""
 
 
 def per_layer(name: str, value: Any, layers: int) -> tuple:
@@ -56,33 +53,34 @@ def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
 class StackConfig:
     """Describes the mixers of the encoder or the decoder, bottom to top.
 
-    A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a `width`,
-    the other mixers none. A list has one entry per layer, null where a layer takes no such size;
-    a single number is for all layers that take it.
+    A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a
+    `kernel_size`, the other mixers none. A list has one entry per layer, null where a layer takes
+    no such size; a single number is for all layers that take it.
     """
 
     layers: Layers = 6
     mixer: MixerName | tuple[MixerName, ...] = "dynamic"
     """one for all layers, or one per layer (`dynconv.models.mixers`)"""
-    width: PerLayer = None
+    kernel_size: PerLayer = None
     """K, the taps of a convolution's kernel, odd"""
     reach: PerLayer = None
     """how far TaLK's windows may extend, to the left, and in an encoder to the right"""
     window: PerLayer = None
-    """positions that attention sees around its own, odd; null: all of them"""
+    """positions that attention sees, its own included: centred in an encoder, the last ones in a
+    decoder; odd; null: all of them"""
 
     def __post_init__(self) -> None:
         mixers = self._mixers()
         for name in SIZE_KEYS:
             value = getattr(self, name)
             sizes = per_layer(name, value, self.layers)
-            listed = isinstance(value, tuple) or all(takes != name for _, takes in mixers)
-            for (mixer, takes), size in zip(mixers, sizes, strict=True):
-                if size is not None and takes != name and listed:
+            listed = isinstance(value, tuple) or all(size_key != name for _, size_key in mixers)
+            for (mixer, size_key), size in zip(mixers, sizes, strict=True):
+                if size is not None and size_key != name and listed:
                     raise ValueError(f"{name} {size} has no effect: mixer {mixer} takes none")
-                if takes == name and size is None and name != "window":
+                if size_key == name and size is None and name != "window":
                     raise ValueError(f"mixer {mixer} needs a {name}: give one, or one per layer")
-                if takes == name and name != "reach" and size is not None and size % 2 == 0:
+                if size_key == name and name != "reach" and size is not None and size % 2 == 0:
                     raise ValueError(f"{name} {size} of mixer {mixer} must be odd")
 
     def _mixers(self) -> list[tuple[str, str | None]]:
@@ -91,11 +89,11 @@ class StackConfig:
         return [(mixer, find_mixer(mixer).size_key) for mixer in mixers]
 
     def each_layer(self) -> list[tuple[str, int | None]]:
-        """Return (mixer, size) of every layer, bottom to top: its width, reach or window."""
+        """Return (mixer, size) of every layer, bottom to top: its kernel_size, reach or window."""
         sizes = {name: per_layer(name, getattr(self, name), self.layers) for name in SIZE_KEYS}
         return [
-            (mixer, sizes[takes][i] if takes else None)
-            for i, (mixer, takes) in enumerate(self._mixers())
+            (mixer, sizes[size_key][i] if size_key else None)
+            for i, (mixer, size_key) in enumerate(self._mixers())
         ]
 
 
@@ -103,7 +101,7 @@ class StackConfig:
 class MixerModelConfig:
     """Contains the entries that the encoder-decoder and the language model share.
 
-    Those that a mixer may take are `OPTIONS` of `dynconv.models.mixers`.
+    A mixer takes those that `dynconv.models.mixers` registers for it.
     """
 
     architecture: str = ""
@@ -114,20 +112,20 @@ class MixerModelConfig:
     """d_ff, the width inside the feed-forward module"""
     heads: Dimension = 16
     """H, of every mixer and of source-target attention; must divide channels"""
-    state: Dimension = 16
-    """states of each channel of ssm and selective, complex in ssm"""
+    state_size: Dimension = 16
+    """states of each channel in a state-space model"""
     glu: Flag = True
-    """gate the input projection of depthwise, light, dynamic and talk, which no other mixer has"""
+    """gate the input projection"""
     normalize: Normalization = "softmax"
-    """how kernels of light and dynamic are normalised; talk divides by its reach unless `none`"""
+    """how a kernel is normalised, or whether a sum over a window is divided by its reach"""
     norm: Literal["pre", "post"] = "post"
     activation: Literal["relu", "swish"] = "relu"
     dropout: Probability = 0.1
     attention_dropout: Probability = 0.0
     weight_dropout: Probability = 0.0
-    """DropConnect on normalised kernel weights; dropout on TaLK's offsets"""
+    """DropConnect on normalised kernel weights, or dropout on the offsets of windows"""
     input_dropout: Probability = 0.0
-    """before a convolution's input projection"""
+    """dropout before the input projection"""
 
     def __post_init__(self) -> None:
         if "heads" in self.used_options and self.channels % self.heads:
@@ -135,17 +133,17 @@ class MixerModelConfig:
 
     @property
     def stacks(self) -> tuple[StackConfig, ...]:
-        """Return the model's stacks, the encoder's first."""
+        """The model's stacks, the encoder's first."""
         raise NotImplementedError
 
     @property
     def mixers(self) -> list[str]:
-        """Return the names of the model's mixers, each once, in the order of the alphabet."""
+        """The names of the model's mixers, each once, in the order of the alphabet."""
         return sorted({mixer for stack in self.stacks for mixer, _ in stack.each_layer()})
 
     @property
     def used_options(self) -> set[str]:
-        """Return the options that blocks or mixers read."""
+        """The options that blocks or mixers read."""
         blocks = {"ffn", "norm", "activation", "dropout"}
         return blocks.union(*(find_mixer(mixer).options for mixer in self.mixers))
 
@@ -168,7 +166,7 @@ class ModelConfig(MixerModelConfig):
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
-        """Return the number of types of source and target."""
+        """The number of types of source and target."""
         return per_side(self.vocab_size)
 
     @property
@@ -177,7 +175,7 @@ class ModelConfig(MixerModelConfig):
 
     @property
     def used_options(self) -> set[str]:
-        """Return the options that blocks, mixers or source-target attention read."""
+        """The options that blocks, mixers or source-target attention read."""
         return {"heads", "attention_dropout", *super().used_options}
 
 
@@ -188,7 +186,7 @@ class ConvStackConfig:
     layers: Layers = 20
     channels: Dimension | tuple[Dimension, ...] = 512
     """hidden units, of all layers or of each"""
-    width: Dimension | tuple[Dimension, ...] = 3
+    kernel_size: Dimension | tuple[Dimension, ...] = 3
     """K, the taps of the convolution's kernel, of all layers or of each"""
     residual: NonNegativeInt | tuple[NonNegativeInt, ...] = 1
     """how many layers before, of all layers or of each, the residual connection starts: 1 is the
@@ -200,8 +198,8 @@ class ConvStackConfig:
                 raise ValueError(f"residual {residual} of layer {depth} must be 0 to {depth}")
 
     def each_layer(self) -> list[tuple[int, int, int]]:
-        """Return (channels, width, residual) of every layer, bottom to top."""
-        names = ("channels", "width", "residual")
+        """Return (channels, kernel_size, residual) of every layer, bottom to top."""
+        names = ("channels", "kernel_size", "residual")
         lists = (per_layer(name, getattr(self, name), self.layers) for name in names)
         return list(zip(*lists, strict=True))
 
@@ -233,17 +231,17 @@ class ConvS2SConfig:
 
     @property
     def vocab_sizes(self) -> tuple[int, int]:
-        """Return the number of types of source and target."""
+        """The number of types of source and target."""
         return per_side(self.vocab_size)
 
     @property
     def attends(self) -> tuple[bool, ...]:
-        """Return whether each layer of the decoder attends, bottom to top."""
+        """Whether each layer of the decoder attends, bottom to top."""
         return per_layer("attention", self.attention, self.decoder.layers)
 
     @property
     def output_width(self) -> int:
-        """Return the width of the input to the last linear layer."""
+        """The width of the input to the last linear layer."""
         return self.embedding if self.output is None else self.output
 
 
@@ -276,7 +274,7 @@ class LanguageModelConfig(MixerModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(a >= b for a, b in pairwise(self.edges)):
+        if any(a >= b for a, b in pairwise(self.band_edges)):
             raise ValueError(
                 f"cutoffs {self.cutoffs} must grow, within vocab_size {self.vocab_size}"
             )
@@ -302,13 +300,13 @@ class LanguageModelConfig(MixerModelConfig):
         return (self.decoder,)
 
     @property
-    def edges(self) -> tuple[int, ...]:
-        """Return 0, the first type of the second, third ... band, and vocab_size."""
+    def band_edges(self) -> tuple[int, ...]:
+        """0, the first type of the second, third ... band, and vocab_size."""
         return 0, *self.cutoffs, self.vocab_size
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Return the width of each band's embeddings, the most frequent types first."""
+        """The width of each band's embeddings, the most frequent types first."""
         if self.bands is not None:
             return self.bands
         return tuple(self.channels // self.factor**i for i in range(len(self.cutoffs) + 1))

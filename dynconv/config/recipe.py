@@ -25,12 +25,7 @@ from dynconv.config.schema import (
     whole,
 )
 from dynconv.models.mixers import OPTIONS, find_mixer
-
-VocabularyKind = Literal["bytes", "bpe", "words"]
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
-Metric = Literal[
-    "bleu", "bleu-tokenized", "bleu-split", "bleu-detokenized", "rouge", "rouge-75", "perplexity"
-]
+from dynconv.names import Metric, Precision, VocabularyKind
 
 
 class Optimizer(NamedTuple):
@@ -90,7 +85,7 @@ class DataConfig:
     vocabulary: VocabularyKind = "bytes"
     """bytes: byte-level BPE of raw text. bpe: BPE of text that is already split into words, as in
     the papers. words: whole words; rare ones become <unk>"""
-    block: PositiveInt | None = None
+    block_size: PositiveInt | None = None
     """tokens per training example of a language model; null: each line is an example"""
     max_source: PositiveInt = 1024
     """maximum tokens of a source; longer ones are truncated, with a warning when decoding"""
@@ -100,12 +95,14 @@ class DataConfig:
 
     @property
     def longest(self) -> int:
-        """Return the maximum number of tokens of a training example."""
-        return self.block or self.max_length
+        """The maximum number of tokens of a training example."""
+        return self.block_size or self.max_length
 
     def __post_init__(self) -> None:
-        if self.block is not None and self.source is not None:
-            raise ValueError(f"block {self.block} is for language models, which have source: null")
+        if self.block_size is not None and self.source is not None:
+            raise ValueError(
+                f"block_size {self.block_size} is for language models, which have source: null"
+            )
 
 
 @checked_dataclass
@@ -141,7 +138,7 @@ class TrainConfig:
     eps: NonNegative = 1e-8
     weight_decay: NonNegative = 0.0
     label_smoothing: Probability = 0.1
-    clip: Positive | None = None
+    clip_norm: Positive | None = None
     """maximum gradient norm, for the mean loss per token; null: no clipping"""
     validate_every: PositiveInt = 1000
     """updates between checkpoints; each checkpoint is validated"""
@@ -192,13 +189,13 @@ class DecodeConfig:
     max_length: Dimension | None = None
     """maximum tokens of an output, with <eos>; null: twice the source's plus ten, but at least
     min_length plus <eos>. The model's number of positions limits either"""
-    no_repeat: NonNegativeInt = 0
+    no_repeat_ngram_size: NonNegativeInt = 0
     """no n-gram of this size may occur twice in an output; 3: trigram blocking; 0: no limit"""
     replace_unknown: Flag = False
     """replace <unk> by the source word with the highest attention, or by its dictionary entry"""
     dictionary: str | None = None
     """for replace_unknown: a file with lines `source word <tab> target word`"""
-    context: NonNegativeInt = 0
+    context_window: NonNegativeInt = 0
     """tokens of context that a language model sees before each block that is scored"""
     batch_tokens: PositiveInt = 4096
     """maximum source tokens of a batch, padding included"""
@@ -254,11 +251,11 @@ class Recipe:
                 "metric perplexity is for language models, and they have no other; "
                 f"model.architecture is {self.model.architecture}, metric {self.metric}"
             )
-        block, limit = self.data.block, self.train.batch_tokens
+        block, limit = self.data.block_size, self.train.batch_tokens
         if block is not None and block > limit:
             raise ValueError(
-                f"data.block {block} exceeds train.batch_tokens {limit}: lower the one or raise "
-                "the other"
+                f"data.block_size {block} exceeds train.batch_tokens {limit}: lower the one or "
+                "raise the other"
             )
         convs2s = isinstance(self.model, ConvS2SConfig)
         learned = convs2s and self.model.positions != "none"
@@ -283,7 +280,14 @@ class Recipe:
             )
 
 
-BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat")
+BEAM_OPTIONS = (
+    "beam",
+    "lenpen",
+    "stepwise",
+    "min_length",
+    "max_length",
+    "no_repeat_ngram_size",
+)
 """entries of `decode` for beam search"""
 
 
@@ -305,12 +309,12 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
     if isinstance(model, LanguageModelConfig):
         unused["data.max_source"] = "a language model has no source"
         unused |= {f"decode.{name}": "a language model is not searched" for name in BEAM_OPTIONS}
-        if data.block is not None:
+        if data.block_size is not None:
             unused["data.max_length"] = "the text is cut into blocks"
         if model.bands is not None or not model.cutoffs:
             unused["model.factor"] = "it is for models with cutoffs and without bands"
     else:
-        unused["decode.context"] = "only a language model reads it"
+        unused["decode.context_window"] = "only a language model reads it"
     if isinstance(model, ConvS2SConfig):
         if model.positions == "none":
             unused["model.max_positions"] = "model.positions is none"

@@ -58,7 +58,7 @@ def find_stacks(tree: Tree) -> list[tuple[Tree, str]]:
 def size_of_mixers(stack: Tree, size: str, value: Any) -> Any:
     """Return `value`, one size or one per layer, with None for layers whose mixer has none.
 
-    size  width, reach or window
+    size  kernel_size, reach or window
     """
 
     def takes(mixer: Any) -> bool:

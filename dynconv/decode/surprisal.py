@@ -33,18 +33,18 @@ def surprisal(
     stream = np.append(EOS, np.asarray(tokens))
     N = len(stream) - 1  # token i, stream[i + 1], is predicted from stream[: i + 1]
     cuts = np.flatnonzero(stream == EOS) if block is None else np.arange(0, N, block)
-    edges = np.union1d(cuts, N)
-    start, end = edges[:-1], edges[1:]
+    bounds = np.union1d(cuts, N)
+    start, end = bounds[:-1], bounds[1:]
     first = np.maximum(start - context, 0)  # of what it reads
     lengths = np.stack([end - first] * 2, axis=1)
     nats = np.empty(N)
     device = next(model.parameters()).device
     model.eval()
-    for chosen in batch_by_length(lengths, max(batch_tokens, int(lengths.max(initial=0)))):
-        ids, padding = pad([stream[first[i] : end[i] + 1] for i in chosen])
-        unscored = torch.from_numpy((start - first)[chosen])
+    for windows in batch_by_length(lengths, max(batch_tokens, int(lengths.max(initial=0)))):
+        ids, padding = pad([stream[first[i] : end[i] + 1] for i in windows])
+        unscored = torch.from_numpy((start - first)[windows])
         scored = ~padding[:, 1:] & (torch.arange(ids.shape[1] - 1) >= unscored[:, None])
         hidden = model.hidden_states(ids[:, :-1].to(device))[scored.to(device)]
-        where = np.concatenate([np.arange(start[i], end[i]) for i in chosen])
+        where = np.concatenate([np.arange(start[i], end[i]) for i in windows])
         nats[where] = model.nll(hidden, ids[:, 1:][scored].to(device)).double().cpu().numpy()
     return nats

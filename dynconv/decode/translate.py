@@ -41,6 +41,7 @@ def translate(
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
     limit, key = max_source_length(model, config, max_source)
     sources = truncate(sources, limit, key)
+    size = config.no_repeat_ngram_size
     search = partial(
         beam_search,
         model,
@@ -49,7 +50,7 @@ def translate(
         stepwise=config.stepwise,
         min_length=config.min_length,
         max_length=config.max_length,
-        constraints=[no_repeat(config.no_repeat)] if config.no_repeat else (),
+        constraints=[no_repeat(size)] if size else (),
         stepper=stepper,
     )
     full = [i for i, ids in enumerate(sources) if ids]

@@ -31,7 +31,8 @@ CHANNELS = 32
 TYPES = 300
 UPDATES = 2
 LINES = {"train": 200, "valid": 8, "test": 8}
-WORDS = 16  # maximum per line to decode: an untrained model generates up to the limit
+WORDS = 16
+"""maximum words of a line to decode, because an untrained model generates up to the limit"""
 
 
 def dry_run(recipe: Recipe) -> Iterator[str]:
@@ -89,7 +90,7 @@ def write_excerpt(data: DataConfig, directory: Path) -> None:
 
 def narrow(recipe: Recipe) -> Recipe:
     """Return the recipe with small values for whatever makes training slow."""
-    data = replace(recipe.data, block=recipe.data.block and 16, max_length=1000)
+    data = replace(recipe.data, block_size=recipe.data.block_size and 16, max_length=1000)
     config = replace(
         recipe.train,
         updates=UPDATES,
@@ -105,7 +106,7 @@ def narrow(recipe: Recipe) -> Recipe:
         recipe.decode,
         min_length=min(recipe.decode.min_length, 4),
         max_length=12,
-        context=min(recipe.decode.context, 16),
+        context_window=min(recipe.decode.context_window, 16),
         dictionary=None,
     )
     model = narrow_model(recipe.model)

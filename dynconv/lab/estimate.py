@@ -36,12 +36,15 @@ from dynconv.train.setup import check_text, prepare_recipe_corpus
 from dynconv.train.update import TokenLoss
 
 GB = 1e9
-RESERVED = 0.1  # share of a GPU's memory for fragmentation, the CUDA context and libraries
+RESERVED = 0.1
+"""share of a GPU's memory for fragmentation, the CUDA context and libraries"""
 TAIL_SHARE = 1 / 8
 """share of the tokens in each tail band of an adaptive softmax; by Zipf's law the two tail bands of
 WikiText-103 have 9% and 12%"""
-USUAL_LENGTH = 30  # tokens assumed per sentence when the corpus is not here
-MULTIPLE = 64  # proposed batch sizes are multiples of this many tokens
+USUAL_LENGTH = 30
+"""tokens assumed per sentence when the corpus is not here"""
+MULTIPLE = 64
+"""proposed batch sizes are multiples of this many tokens"""
 NOT_HERE = "not known: the corpus is not here (dynconv data prepare)"
 
 
@@ -56,7 +59,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     """
     config = recipe.train
     epoch = measure_corpus(recipe)
-    usual, longest = recipe.data.block or USUAL_LENGTH, recipe.data.longest
+    usual, longest = recipe.data.block_size or USUAL_LENGTH, recipe.data.longest
     lengths = (epoch.usual, epoch.longest) if epoch else (usual, longest)
     costs = batch_costs(recipe, config.batch_tokens, lengths)
     parameters, activations = costs[0].parameters, max(cost.bytes for cost in costs)

@@ -184,8 +184,8 @@ def greedy_bleu(trained: TrainedModel) -> float:
     """Return the test split's BLEU by greedy search, as the page decodes."""
     recipe = trained.recipe
     data = replace(recipe.data, corpus=str(trained.text_directory()))
-    decode = replace(recipe.decode, beam=1, no_repeat=0, min_length=0)
+    decode = replace(recipe.decode, beam=1, no_repeat_ngram_size=0, min_length=0)
     greedy = replace(recipe, data=data, decode=decode, metric="bleu")
     task = trained._replace(recipe=greedy).task
-    evaluation = task.evaluate(trained.model, trained.vocabularies, "test", "")
+    evaluation = task.evaluate(trained.model, trained.vocabularies, "test")
     return round(evaluation.scores[0].value, 2)

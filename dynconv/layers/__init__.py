@@ -13,12 +13,12 @@ from dynconv.layers.average import AverageAttention
 from dynconv.layers.check import check_mixer
 from dynconv.layers.convolution import DenseConv, DepthwiseConv, DynamicConv, LightConv
 from dynconv.layers.retention import Retention
-from dynconv.layers.selective import Selective
-from dynconv.layers.ssm import SSM
+from dynconv.layers.selective import SelectiveSSM
+from dynconv.layers.ssm import S4D
 from dynconv.layers.talk import TaLKConv
 
 __all__ = [
-    "SSM",
+    "S4D",
     "AdaptiveEmbedding",
     "AdaptiveSoftmax",
     "AverageAttention",
@@ -28,7 +28,7 @@ __all__ = [
     "DynamicConv",
     "LightConv",
     "Retention",
-    "Selective",
+    "SelectiveSSM",
     "SelfAttention",
     "TaLKConv",
     "check_mixer",

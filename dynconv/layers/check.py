@@ -1,4 +1,7 @@
-"""Tries what a mixer promises: steps give what `forward` gives, and none sees padding or later."""
+"""Checks the contract of a mixer: `step` agrees with `forward`, and no position sees padding.
+
+Nor does a position of a causal layer see a later one.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -112,9 +112,15 @@ class DepthwiseConv(LightConv):
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
     ):
-        options = {"glu": glu, "weight_dropout": weight_dropout, "input_dropout": input_dropout}
         super().__init__(
-            channels, channels, kernel_size, causal=causal, normalize="none", **options
+            channels,
+            channels,
+            kernel_size,
+            causal=causal,
+            normalize="none",
+            glu=glu,
+            weight_dropout=weight_dropout,
+            input_dropout=input_dropout,
         )
 
     def _mix(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What layers share for decoding: states, their rows, and the history of a convolution."""
+"""Decoding states: their rows, steps one by one, and the input history of a convolution."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -15,7 +15,7 @@ from dynconv.layers.history import require_causal, run_steps, select_rows
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.ops.selective import selective_step
 
-WIDTH = 4
+KERNEL_SIZE = 4
 """taps of the short convolution, as in Mamba"""
 
 
@@ -42,8 +42,8 @@ class SelectiveScan(nn.Module):
         super().__init__()
         rank = math.ceil(channels / 16)
         self.sizes = (rank, states, states)
-        bound = WIDTH**-0.5
-        self.kernel = nn.Parameter(torch.empty(channels, WIDTH).uniform_(-bound, bound))
+        bound = KERNEL_SIZE**-0.5
+        self.kernel = nn.Parameter(torch.empty(channels, KERNEL_SIZE).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(channels))
         self.parameter_proj = linear(channels, sum(self.sizes), bias=False)
         self.dt_proj = linear(rank, channels)
@@ -54,7 +54,7 @@ class SelectiveScan(nn.Module):
 
     def convolve(self, x: Tensor) -> Tensor:
         """Return u (B, T, channels) for x (B, T, channels)."""
-        y = ops.depthwise_conv(x, self.kernel.to(x.dtype), pad_left=WIDTH - 1)
+        y = ops.depthwise_conv(x, self.kernel.to(x.dtype), pad_left=KERNEL_SIZE - 1)
         return F.silu(y + self.bias)
 
     def coefficients(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -65,12 +65,12 @@ class SelectiveScan(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """Return y (B, T, channels) for x (B, T, channels), which is zero at padding."""
-        u = zero_padding(self.convolve(x), pad_mask)  # after a word, the convolution is not zero
+        u = zero_padding(self.convolve(x), pad_mask)  # padding just after a word sees it
         y = ops.selective_scan(*self.coefficients(u))
         return y.to(x.dtype) + self.D * u
 
 
-class Selective(nn.Module):
+class SelectiveSSM(nn.Module):
     """Projects the input, scans it, and multiplies by a gate, as Mamba's block does.
 
         x, g = W x;  y = W_o (silu(g) * scan(x))
@@ -105,11 +105,11 @@ class Selective(nn.Module):
         require_causal(self, self.causal)
         (scan,) = self.scans
         x, g = self.in_proj(x).chunk(2, dim=-1)
-        past = x.new_zeros(len(x), WIDTH - 1, x.shape[2]) if state is None else state.past
+        past = x.new_zeros(len(x), KERNEL_SIZE - 1, x.shape[2]) if state is None else state.past
         x = torch.cat([past, x], dim=1)
-        u = scan.convolve(x)[:, WIDTH - 1 :]
+        u = scan.convolve(x)[:, KERNEL_SIZE - 1 :]
         wide, dt, A, B, C = scan.coefficients(u)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
         y, h = run_steps(partial(selective_step, A=A), h, wide, dt, B, C)
         y = y.to(x.dtype) + scan.D * u
-        return self.out_proj(F.silu(g) * y), SelectiveState(h, x[:, 1 - WIDTH :])
+        return self.out_proj(F.silu(g) * y), SelectiveState(h, x[:, 1 - KERNEL_SIZE :])

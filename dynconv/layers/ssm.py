@@ -16,16 +16,16 @@ from dynconv.layers.projection import linear, zero_padding
 from dynconv.ops.ssm import discretize, ssm_step
 
 
-class SSMState(NamedTuple):
+class S4DState(NamedTuple):
     """Keeps the complex states (N, C, states) after the last position."""
 
     h: Tensor
 
-    def select(self, rows: Tensor) -> "SSMState":
+    def select(self, rows: Tensor) -> "S4DState":
         return select_rows(self, rows)
 
 
-class SSM(nn.Module):
+class S4D(nn.Module):
     """Runs a state-space model over each channel, and then mixes the channels.
 
         y = GLU(W gelu(ssm(x) + D x))
@@ -61,11 +61,11 @@ class SSM(nn.Module):
         y = ops.diagonal_ssm(flip_rest(x, self.forwards), *self._system())
         return self._output(x, flip_rest(y, self.forwards))
 
-    def step(self, x: Tensor, state: SSMState | None = None) -> tuple[Tensor, SSMState]:
+    def step(self, x: Tensor, state: S4DState | None = None) -> tuple[Tensor, S4DState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
         dt, A, C = self._system()
         decay, Bbar = discretize(dt, A)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
         y, h = run_steps(partial(ssm_step, decay=decay, Bbar=Bbar, C=C), h, upcast(x))
-        return self._output(x, y.to(x.dtype)), SSMState(h)
+        return self._output(x, y.to(x.dtype)), S4DState(h)

@@ -60,7 +60,7 @@ class ConvBlock(Recomputable):
 
         y       output of the block before this one
         before  output where the residual connection starts: (h + that) sqrt(1/2); else not read
-        x       the embeddings, which help to ask `memory`
+        x       the target embeddings, which are added to the query of the attention
         """
         return self._after_conv(self.conv(y, pad_mask), before, x, memory)
 
@@ -72,7 +72,7 @@ class ConvBlock(Recomputable):
         memory: KeyedMemory | None,
         state: History | None,
     ) -> tuple[tuple[Tensor, Tensor | None], History]:
-        """Return the same at new positions, and the next state of the convolution."""
+        """Return output and attention at new positions, and the next state of the convolution."""
         h, state = self.conv.step(y, state)
         return self._after_conv(h, before, x, memory), state
 

@@ -1,4 +1,4 @@
-"""How tokens become vectors, and hidden states probabilities of tokens."""
+"""Token embeddings, position embeddings, and the output softmax."""
 
 from __future__ import annotations
 

@@ -27,10 +27,14 @@ class LanguageModel(nn.Module):
         self.config = config
         V, C, tied = config.vocab_size, config.channels, config.embeddings == "tied"
         if config.cutoffs:
-            bands = C, config.edges, config.widths
-            self.embedding = AdaptiveEmbedding(*bands)
+            edges, widths = config.band_edges, config.widths
+            self.embedding = AdaptiveEmbedding(C, edges, widths)
             self.output = AdaptiveSoftmax(
-                *bands, dropout=config.softmax_dropout, tied=self.embedding if tied else None
+                C,
+                edges,
+                widths,
+                dropout=config.softmax_dropout,
+                tied=self.embedding if tied else None,
             )
         else:
             self.embedding = token_embedding(V, C)

@@ -1,4 +1,4 @@
-"""Registers the mixers that recipes can name. No other file lists them.
+"""Registers the mixers that recipes can name.
 
 The schema of recipes and `dynconv.models.build` both read this table. A program can add a mixer
 with `register_mixer` before it reads a recipe. Layers are imported only when a mixer is built, so
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from dynconv.config import LanguageModelConfig, ModelConfig
 
-SizeKey = Literal["width", "reach", "window"]
-SIZE_KEYS: tuple[SizeKey, ...] = ("width", "reach", "window")
+SizeKey = Literal["kernel_size", "reach", "window"]
+SIZE_KEYS: tuple[SizeKey, ...] = ("kernel_size", "reach", "window")
 """the entries of a stack that give the size of a convolution's kernel, or of a window"""
 
 OPTIONS = (
     "ffn",
     "heads",
-    "state",
+    "state_size",
     "glu",
     "normalize",
     "norm",
@@ -66,8 +66,8 @@ def register_mixer(
     also has a method `step(x, state)`, as described in `dynconv.layers`.
 
     name      of the mixer in recipes
-    size_key  the entry of the stack that gives the layer its size, or None. A width or reach is
-              required; a window may be null. Widths and windows are odd.
+    size_key  the entry of the stack that gives the layer its size, or None. A kernel_size or
+              reach is required; a window may be null. Kernel sizes and windows are odd.
     options   entries of the model that `build` takes as keyword arguments: some of `OPTIONS`. A
               recipe that sets an entry which none of its mixers takes is refused.
     values    more options, of which `build` knows only these values: {"normalize": ("none",)}. A
@@ -103,7 +103,7 @@ def find_mixer(name: str) -> Mixer:
 def build_mixer(
     config: ModelConfig | LanguageModelConfig, name: str, size: int | None, *, causal: bool
 ) -> nn.Module:
-    """Build one layer's mixer; `size` is its width, reach or window.
+    """Build one layer's mixer; `size` is its kernel_size, reach or window.
 
     Raises UserError for settings that the layer refuses by ValueError.
     """
@@ -122,32 +122,32 @@ def build_attention(channels, window, causal, heads, attention_dropout):
     return SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
 
 
-@register_mixer("dense", size_key="width")
-def build_dense(channels, width, causal):
+@register_mixer("dense", size_key="kernel_size")
+def build_dense(channels, kernel_size, causal):
     from dynconv.layers import DenseConv
 
-    return DenseConv(channels, width, causal=causal)
+    return DenseConv(channels, kernel_size, causal=causal)
 
 
-@register_mixer("depthwise", size_key="width", options=PROJECTED)
-def build_depthwise(channels, width, causal, **options):
+@register_mixer("depthwise", size_key="kernel_size", options=PROJECTED)
+def build_depthwise(channels, kernel_size, causal, **options):
     from dynconv.layers import DepthwiseConv
 
-    return DepthwiseConv(channels, width, causal=causal, **options)
+    return DepthwiseConv(channels, kernel_size, causal=causal, **options)
 
 
-@register_mixer("light", size_key="width", options=["heads", "normalize", *PROJECTED])
-def build_light(channels, width, causal, heads, **options):
+@register_mixer("light", size_key="kernel_size", options=["heads", "normalize", *PROJECTED])
+def build_light(channels, kernel_size, causal, heads, **options):
     from dynconv.layers import LightConv
 
-    return LightConv(channels, heads, width, causal=causal, **options)
+    return LightConv(channels, heads, kernel_size, causal=causal, **options)
 
 
-@register_mixer("dynamic", size_key="width", options=["heads", "normalize", *PROJECTED])
-def build_dynamic(channels, width, causal, heads, **options):
+@register_mixer("dynamic", size_key="kernel_size", options=["heads", "normalize", *PROJECTED])
+def build_dynamic(channels, kernel_size, causal, heads, **options):
     from dynconv.layers import DynamicConv
 
-    return DynamicConv(channels, heads, width, causal=causal, **options)
+    return DynamicConv(channels, heads, kernel_size, causal=causal, **options)
 
 
 @register_mixer(
@@ -170,11 +170,11 @@ def build_average(channels, size, causal, ffn):
     return AverageAttention(channels, ffn, causal=causal)
 
 
-@register_mixer("ssm", options=["state"])
-def build_ssm(channels, size, causal, state):
-    from dynconv.layers import SSM
+@register_mixer("ssm", options=["state_size"])
+def build_ssm(channels, size, causal, state_size):
+    from dynconv.layers import S4D
 
-    return SSM(channels, state, causal=causal)
+    return S4D(channels, state_size, causal=causal)
 
 
 @register_mixer("retention", options=["heads"])
@@ -184,8 +184,8 @@ def build_retention(channels, size, causal, heads):
     return Retention(channels, heads, causal=causal)
 
 
-@register_mixer("selective", options=["state"])
-def build_selective(channels, size, causal, state):
-    from dynconv.layers import Selective
+@register_mixer("selective", options=["state_size"])
+def build_selective(channels, size, causal, state_size):
+    from dynconv.layers import SelectiveSSM
 
-    return Selective(channels, state, causal=causal)
+    return SelectiveSSM(channels, state_size, causal=causal)

@@ -1,7 +1,7 @@
 """The operators as functions. The file of each begins with its oracle, a loop.
 
-A file is not named after its function (`retnet.py` has `retention`), because the function would
-hide the module.
+Here no file is named after its function (`retnet.py` has `retention`): the function would hide the
+module, from which tests and lessons import the implementations.
 """
 
 from dynconv.ops.average import cumulative_mean

@@ -6,9 +6,9 @@ prefers the C kernels: they were the fastest at nearly every shape in data/resul
 channels-last convolution is up to a third faster forward, and a tenth with backward.) On a GPU it
 uses the CUDA kernels only on architectures where their tests have passed.
 
-Without kernels, `RULES` choose among the PyTorch functions by the number of positions T and of taps
-K. They come from measurements on a CPU with one thread, at B = 10, C = 1,024, H = 16, K in (3, 31),
-T in (10, 100, 1,000), and at B = 100, T = 32, C = 512, H = 4.
+Without kernels, the rules of an operator choose among its PyTorch functions by the number of
+positions T and of taps K. They come from measurements on a CPU with one thread, at B = 10,
+C = 1,024, H = 16, K in (3, 31), T in (10, 100, 1,000), and at B = 100, T = 32, C = 512, H = 4.
 """
 
 import sys
@@ -58,43 +58,33 @@ class Rule(NamedTuple):
         return f"{self.impl} if {' and '.join(given)}" if given else self.impl
 
 
-RULES: dict[str, tuple[Rule, ...]] = {
-    "depthwise_conv": (Rule("channels_last"),),
-    "light_conv": (Rule("band", max_T=10), Rule("channels_last")),
-    "dynamic_conv": (Rule("taps", max_K=3, min_T=11), Rule("band", max_T=64), Rule("blocked")),
-    "dynamic_conv_softmax": (Rule("separate"),),
-    "talk_conv": (Rule("window", max_T=10), Rule("blocked")),
-    "cumulative_mean": (Rule("blocked"),),
-    "diagonal_ssm": (Rule("direct", max_T=256), Rule("fft")),
-    "retention": (Rule("parallel", max_T=64), Rule("chunked")),
-    "selective_scan": (Rule("in_place"),),
-}
-"""the PyTorch implementation of each operator: the first rule that allows T and K"""
+class Operator(NamedTuple):
+    """Describes an operator: how it can be computed, and how "auto" chooses among these ways."""
 
-Implementations = dict[str, Callable[..., Tensor]]
-"""the functions that compute an operator, by the names that `impl` takes"""
+    name: str
+    """of its function in `dynconv.ops`"""
+    implementations: dict[str, Callable[..., Tensor]]
+    """the functions that compute it, by the names that `impl` takes"""
+    rules: tuple[Rule, ...]
+    """without kernels, "auto" takes the first that allows T and K"""
 
+    def choose(self, impl: str, x: Tensor, K: int) -> Callable[..., Tensor]:
+        """Return the implementation that `impl` names, for x (B, T, C) and K taps.
 
-def choose(
-    operator: str, implementations: Implementations, impl: str, x: Tensor, K: int
-) -> Callable[..., Tensor]:
-    """Return the implementation that `impl` names, for x (B, T, C) and K taps.
+        Raises ValueError for an unknown name, and for kernels that cannot run on x.
+        """
+        if impl == "auto":
+            impl = self.choose_auto(x, K)
+        if impl not in self.implementations:
+            names = ", ".join(["auto", *self.implementations])
+            raise ValueError(f"no implementation {impl!r} here: choose one of {names}")
+        if impl in BACKENDS and not BACKENDS[impl].supports(x):
+            raise ValueError(f"impl={impl!r} cannot run: {BACKENDS[impl].why_unsupported(x)}")
+        return self.implementations[impl]
 
-    Raises ValueError for an unknown name, and for kernels that cannot run on x.
-    """
-    if impl == "auto":
-        impl = choose_auto(operator, implementations, x, K)
-    if impl not in implementations:
-        names = ", ".join(["auto", *implementations])
-        raise ValueError(f"no implementation {impl!r} here: choose one of {names}")
-    if impl in BACKENDS and not BACKENDS[impl].supports(x):
-        raise ValueError(f"impl={impl!r} cannot run: {BACKENDS[impl].why_unsupported(x)}")
-    return implementations[impl]
-
-
-def choose_auto(operator: str, implementations: Implementations, x: Tensor, K: int) -> str:
-    """Return the name of the implementation that "auto" stands for."""
-    for name, backend in BACKENDS.items():
-        if name in implementations and backend.supports(x) and backend.tests_passed_on(x):
-            return name
-    return next(rule.impl for rule in RULES[operator] if rule.allows(x.shape[1], K))
+    def choose_auto(self, x: Tensor, K: int) -> str:
+        """Return the name of the implementation that "auto" stands for."""
+        for name, backend in BACKENDS.items():
+            if name in self.implementations and backend.supports(x) and backend.tests_passed_on(x):
+                return name
+        return next(rule.impl for rule in self.rules if rule.allows(x.shape[1], K))

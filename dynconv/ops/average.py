@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dynconv.kernels import torch_ops
 from dynconv.kernels.dtypes import upcast
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_sequence
 
 
@@ -67,13 +67,17 @@ def cumulative_mean_kernel(x: Tensor) -> Tensor:
     return torch_ops.cumulative_mean(x, False)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": cumulative_mean_loop,
-    "sum": cumulative_mean_sum,
-    "blocked": cumulative_mean_blocked,
-    "native": cumulative_mean_kernel,
-    "cuda": cumulative_mean_kernel,
-}
+OPERATOR = Operator(
+    "cumulative_mean",
+    {
+        "loop": cumulative_mean_loop,
+        "sum": cumulative_mean_sum,
+        "blocked": cumulative_mean_blocked,
+        "native": cumulative_mean_kernel,
+        "cuda": cumulative_mean_kernel,
+    },
+    (Rule("blocked"),),
+)
 
 
 def cumulative_mean(x: Tensor, *, impl: str = "auto") -> Tensor:
@@ -82,4 +86,4 @@ def cumulative_mean(x: Tensor, *, impl: str = "auto") -> Tensor:
     Differentiable in x. Raises ValueError when `impl` is unknown or cannot run.
     """
     check_sequence(x)
-    return choose("cumulative_mean", IMPLEMENTATIONS, impl, x, 1)(x)
+    return OPERATOR.choose(impl, x, 1)(x)

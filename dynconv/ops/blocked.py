@@ -10,7 +10,8 @@ def positions_in_cache(x: Tensor) -> int:
     return max(1, 2**18 // max(1, x.shape[0] * x.shape[2]))
 
 
-BLOCK = 32  # positions: larger blocks multiply more zeros, smaller ones are slow to multiply
+BLOCK = 32
+"""positions of a block: larger ones multiply more zeros, smaller ones are slow to multiply"""
 
 
 def blocks(T: int, K: int, pad_left: int) -> Iterator[tuple[slice, slice, slice]]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dynconv.kernels import torch_ops
 from dynconv.kernels.dtypes import accumulator
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.shapes import pad_time
@@ -80,14 +80,18 @@ def depthwise_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Te
     return trilinear_conv(channels_last_out, weight_grad, channels_last_x_grad, weight, x, pad_left)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": depthwise_conv_loop,
-    "shifted": depthwise_conv_shifted,
-    "conv1d": depthwise_conv_conv1d,
-    "channels_last": depthwise_conv_channels_last,
-    "native": torch_ops.conv,
-    "cuda": torch_ops.conv,
-}
+OPERATOR = Operator(
+    "depthwise_conv",
+    {
+        "loop": depthwise_conv_loop,
+        "shifted": depthwise_conv_shifted,
+        "conv1d": depthwise_conv_conv1d,
+        "channels_last": depthwise_conv_channels_last,
+        "native": torch_ops.conv,
+        "cuda": torch_ops.conv,
+    },
+    (Rule("channels_last"),),
+)
 
 
 def depthwise_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") -> Tensor:
@@ -102,5 +106,5 @@ def depthwise_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "aut
     run; TypeError for mixed dtypes.
     """
     check_conv(x, weight, pad_left, "CK")
-    implementation = choose("depthwise_conv", IMPLEMENTATIONS, impl, x, weight.shape[1])
+    implementation = OPERATOR.choose(impl, x, weight.shape[1])
     return implementation(x, weight, pad_left)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import torch_ops
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import BLOCK, blocks, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.shapes import pad_time, split_heads
@@ -99,9 +99,10 @@ def taps_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> Ten
     grad = g.new_zeros(*g.shape[:2], H, K)
     rows, tokens = (z.unflatten(2, (H, -1)) for z in (g, x))  # (B, T, H, R)
     for j, t, s in taps(x.shape[1], K, pad_left):
-        sides = grad[:, t, :, j], rows[:, t], tokens[:, s]
-        parts = (side.split(positions_in_cache(x), dim=1) for side in sides)
-        for part, a, b in zip(*parts, strict=True):
+        size = positions_in_cache(x)
+        parts = grad[:, t, :, j].split(size, dim=1)
+        pairs = zip(rows[:, t].split(size, dim=1), tokens[:, s].split(size, dim=1), strict=True)
+        for part, (a, b) in zip(parts, pairs, strict=True):
             torch.sum(a * b, dim=-1, out=part)  # (B, t, H)
     return grad
 
@@ -175,16 +176,20 @@ def dynamic_conv_blocked(x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return trilinear_conv(blocked_out, weight_grad, blocked_x_grad, weight, x, pad_left)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": dynamic_conv_loop,
-    "unfold": dynamic_conv_unfold,
-    "band": dynamic_conv_band,
-    "shifted": dynamic_conv_shifted,
-    "taps": dynamic_conv_taps,
-    "blocked": dynamic_conv_blocked,
-    "native": torch_ops.conv,
-    "cuda": torch_ops.conv,
-}
+OPERATOR = Operator(
+    "dynamic_conv",
+    {
+        "loop": dynamic_conv_loop,
+        "unfold": dynamic_conv_unfold,
+        "band": dynamic_conv_band,
+        "shifted": dynamic_conv_shifted,
+        "taps": dynamic_conv_taps,
+        "blocked": dynamic_conv_blocked,
+        "native": torch_ops.conv,
+        "cuda": torch_ops.conv,
+    },
+    (Rule("taps", max_K=3, min_T=11), Rule("band", max_T=64), Rule("blocked")),
+)
 
 
 def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") -> Tensor:
@@ -198,5 +203,5 @@ def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto"
     Raises the errors of `light_conv`, and ValueError when x and weight differ in B or T.
     """
     check_conv(x, weight, pad_left, "BTHK")
-    implementation = choose("dynamic_conv", IMPLEMENTATIONS, impl, x, weight.shape[3])
+    implementation = OPERATOR.choose(impl, x, weight.shape[3])
     return implementation(x, weight, pad_left)

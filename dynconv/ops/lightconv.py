@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dynconv.kernels import torch_ops
 from dynconv.kernels.dtypes import accumulator
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import BLOCK, blocks, diagonals
 from dynconv.ops.checks import check_conv
 from dynconv.ops.depthwise import channels_last_out, channels_last_x_grad, depthwise_conv_conv1d
@@ -95,17 +95,21 @@ def light_conv_channels_last(x: Tensor, weight: Tensor, pad_left: int) -> Tensor
     return trilinear_conv(light_out, weight_grad, light_x_grad, weight, x, pad_left)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": light_conv_loop,
-    "unfold": by_dynamic_conv(dynamic_conv_unfold),
-    "band": by_dynamic_conv(dynamic_conv_band),
-    "shifted": by_dynamic_conv(dynamic_conv_shifted),
-    "blocked": by_dynamic_conv(dynamic_conv_blocked),
-    "conv1d": light_conv_conv1d,
-    "channels_last": light_conv_channels_last,
-    "native": torch_ops.conv,
-    "cuda": torch_ops.conv,
-}
+OPERATOR = Operator(
+    "light_conv",
+    {
+        "loop": light_conv_loop,
+        "unfold": by_dynamic_conv(dynamic_conv_unfold),
+        "band": by_dynamic_conv(dynamic_conv_band),
+        "shifted": by_dynamic_conv(dynamic_conv_shifted),
+        "blocked": by_dynamic_conv(dynamic_conv_blocked),
+        "conv1d": light_conv_conv1d,
+        "channels_last": light_conv_channels_last,
+        "native": torch_ops.conv,
+        "cuda": torch_ops.conv,
+    },
+    (Rule("band", max_T=10), Rule("channels_last")),
+)
 
 
 def light_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") -> Tensor:
@@ -119,5 +123,5 @@ def light_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") 
     Raises the errors of `depthwise_conv`, and ValueError when H does not divide C.
     """
     check_conv(x, weight, pad_left, "HK")
-    implementation = choose("light_conv", IMPLEMENTATIONS, impl, x, weight.shape[1])
+    implementation = OPERATOR.choose(impl, x, weight.shape[1])
     return implementation(x, weight, pad_left)

@@ -14,18 +14,13 @@
 eps = 1e-6 keeps a kernel of zeros at zero. The softmax is equation (7.1) of the book.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from dynconv.names import Normalization
 from dynconv.ops.checks import require_floating
-
-if TYPE_CHECKING:
-    from dynconv.config.model import Normalization
 
 
 def norm(w: Tensor, order: int) -> Tensor:

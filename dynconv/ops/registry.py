@@ -1,4 +1,4 @@
-"""Lists the operators and the implementations of each."""
+"""Lists the operators, and the implementations of each that can run on this machine."""
 
 from dynconv.ops import (
     average,
@@ -13,17 +13,18 @@ from dynconv.ops import (
 )
 from dynconv.ops.auto import BACKENDS
 
-OPERATORS = {
-    "depthwise_conv": depthwise.IMPLEMENTATIONS,
-    "light_conv": lightconv.IMPLEMENTATIONS,
-    "dynamic_conv": dynamicconv.IMPLEMENTATIONS,
-    "dynamic_conv_softmax": softmaxconv.IMPLEMENTATIONS,
-    "talk_conv": talk.IMPLEMENTATIONS,
-    "cumulative_mean": average.IMPLEMENTATIONS,
-    "diagonal_ssm": ssm.IMPLEMENTATIONS,
-    "retention": retnet.IMPLEMENTATIONS,
-    "selective_scan": selective.IMPLEMENTATIONS,
-}
+MODULES = (
+    depthwise,
+    lightconv,
+    dynamicconv,
+    softmaxconv,
+    talk,
+    average,
+    ssm,
+    retnet,
+    selective,
+)
+OPERATORS = {module.OPERATOR.name: module.OPERATOR for module in MODULES}
 
 
 def implementations(operator: str) -> list[str]:
@@ -32,6 +33,6 @@ def implementations(operator: str) -> list[str]:
         raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
     return [
         name
-        for name in OPERATORS[operator]
+        for name in OPERATORS[operator].implementations
         if name not in BACKENDS or not BACKENDS[name].why_unavailable()
     ]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_retention
 from dynconv.ops.shapes import split_heads
 
@@ -67,11 +67,15 @@ def retention_chunked(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> Tensor:
     return torch.cat(outs, dim=2)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": retention_loop,
-    "parallel": retention_parallel,
-    "chunked": retention_chunked,
-}
+OPERATOR = Operator(
+    "retention",
+    {
+        "loop": retention_loop,
+        "parallel": retention_parallel,
+        "chunked": retention_chunked,
+    },
+    (Rule("parallel", max_T=64), Rule("chunked")),
+)
 
 
 def retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor, *, impl: str = "auto") -> Tensor:
@@ -85,7 +89,7 @@ def retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor, *, impl: str = "au
     shapes that do not fit, and when `impl` is unknown; TypeError for mixed dtypes.
     """
     check_retention(q, k, v, gamma)
-    implementation = choose("retention", IMPLEMENTATIONS, impl, q, q.shape[1])
+    implementation = OPERATOR.choose(impl, q, q.shape[1])
     with without_autocast(q):
         heads = (split_heads(upcast(z), len(gamma)) for z in (q, k, v))
         out = implementation(*heads, gamma)  # (B, H, T, R)

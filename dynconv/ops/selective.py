@@ -4,8 +4,8 @@
     out[b, t, c]  = sum_n C[b, t, n] h[b, t, c, n],   h[b, -1] = 0
 
 B and C keep the names of the paper here, although elsewhere they are sizes. Every token sets its
-own dt, B and C: with a large dt the state forgets and takes the token in, with a dt of 0 it passes
-the token by. A is real and negative.
+own dt, B and C: with a large dt the token overwrites the state, with a dt of 0 the state ignores
+it. A is real and negative.
 """
 
 import torch
@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_selective
 
 
@@ -105,11 +105,15 @@ def selective_scan_in_place(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tens
     return Scan.apply(x, dt, A, B, C)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": selective_scan_loop,
-    "doubling": selective_scan_doubling,
-    "in_place": selective_scan_in_place,
-}
+OPERATOR = Operator(
+    "selective_scan",
+    {
+        "loop": selective_scan_loop,
+        "doubling": selective_scan_doubling,
+        "in_place": selective_scan_in_place,
+    },
+    (Rule("in_place"),),
+)
 
 
 def selective_scan(
@@ -119,14 +123,14 @@ def selective_scan(
 
     x, dt     (batch, T, channels)  real; dt is not negative
     A         (channels, N)         negative, so that states fade
-    B, C      (batch, T, N)         what writes to the N states of each channel, and what reads them
+    B, C      (batch, T, N)         input and output weights of the N states of each channel
     returns   (batch, T, channels)  causal, differentiable in all five
 
     A has the precision of sums: float32, or float64 for a float64 x. Raises ValueError for shapes
     that do not fit, and when `impl` is unknown; TypeError for mixed dtypes.
     """
     check_selective(x, dt, A, B, C)
-    implementation = choose("selective_scan", IMPLEMENTATIONS, impl, x, x.shape[1])
+    implementation = OPERATOR.choose(impl, x, x.shape[1])
     with without_autocast(x):
         out = implementation(upcast(x), upcast(dt), A, upcast(B), upcast(C))
     return out.to(x.dtype)

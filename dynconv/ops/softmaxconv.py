@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import torch_ops
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import dynamic_conv
 from dynconv.ops.normalize import normalize_kernel
@@ -55,10 +55,14 @@ def dynamic_conv_softmax_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout:
     return torch_ops.conv_softmax(x, logits, seed, dropout, pad_left)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "separate": dynamic_conv_softmax_separate,
-    "cuda": dynamic_conv_softmax_cuda,
-}
+OPERATOR = Operator(
+    "dynamic_conv_softmax",
+    {
+        "separate": dynamic_conv_softmax_separate,
+        "cuda": dynamic_conv_softmax_cuda,
+    },
+    (Rule("separate"),),
+)
 
 
 def dynamic_conv_softmax(
@@ -79,5 +83,5 @@ def dynamic_conv_softmax(
     check_conv(x, logits, pad_left, "BTHK", "logits")
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout {dropout} lies outside [0, 1)")
-    implementation = choose("dynamic_conv_softmax", IMPLEMENTATIONS, impl, x, logits.shape[3])
+    implementation = OPERATOR.choose(impl, x, logits.shape[3])
     return implementation(x, logits, pad_left, dropout)

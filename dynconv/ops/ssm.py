@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels.dtypes import upcast
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_ssm
 from dynconv.ops.depthwise import depthwise_conv
 
@@ -78,11 +78,15 @@ def diagonal_ssm_direct(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
     return depthwise_conv(upcast(x), kernel, pad_left=T - 1).to(x.dtype)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": diagonal_ssm_loop,
-    "direct": diagonal_ssm_direct,
-    "fft": diagonal_ssm_fft,
-}
+OPERATOR = Operator(
+    "diagonal_ssm",
+    {
+        "loop": diagonal_ssm_loop,
+        "direct": diagonal_ssm_direct,
+        "fft": diagonal_ssm_fft,
+    },
+    (Rule("direct", max_T=256), Rule("fft")),
+)
 
 
 def diagonal_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor, *, impl: str = "auto") -> Tensor:
@@ -99,4 +103,4 @@ def diagonal_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor, *, impl: str = "au
     for other dtypes.
     """
     check_ssm(x, dt, A, C)
-    return choose("diagonal_ssm", IMPLEMENTATIONS, impl, x, x.shape[1])(x, dt, A, C)
+    return OPERATOR.choose(impl, x, x.shape[1])(x, dt, A, C)

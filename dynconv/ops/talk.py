@@ -23,13 +23,13 @@ from torch.autograd.function import once_differentiable
 from dynconv.kernels import torch_ops
 from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
-from dynconv.ops.auto import Implementations, choose
+from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
 from dynconv.ops.shapes import split_heads
 
 
-def edges(
+def edge_distances(
     left: Tensor, right: Tensor | None, max_left: int, max_right: int
 ) -> tuple[Tensor, Tensor]:
     """Return the distances (B, T, H) from each position to its window's edges.
@@ -59,7 +59,7 @@ def talk_conv_loop(
     """Evaluate the equation one output position and one token at a time: the oracle."""
     T, C = x.shape[1:]
     R = C // left.shape[2]
-    to_left, to_right = edges(left, right, max_left, max_right)
+    to_left, to_right = edge_distances(left, right, max_left, max_right)
     rows = []
     for t in range(T):
         row = torch.zeros_like(x[:, t])
@@ -77,7 +77,7 @@ def talk_conv_window(
 ) -> Tensor:
     """Build each head's weights as a T x T matrix, then multiply x by it."""
     T, C = x.shape[1:]
-    to_left, to_right = edges(left, right, max_left, max_right)
+    to_left, to_right = edge_distances(left, right, max_left, max_right)
     t = torch.arange(T, device=x.device, dtype=to_left.dtype)
     ahead = t - t[:, None]  # (T, T): s - t
     inside_left = (1 + ahead + to_left.transpose(1, 2).unsqueeze(-1)).clamp(0, 1)  # (B, H, T, T)
@@ -101,7 +101,8 @@ def talk_conv_table(
     table = F.pad(table, (0, 0, 1, 0))  # (B, T + 1, C): table[:, i] sums the first i tokens
     R = C // left.shape[2]
     to_left, to_right = (
-        distance.repeat_interleave(R, dim=2) for distance in edges(left, right, max_left, max_right)
+        distance.repeat_interleave(R, dim=2)
+        for distance in edge_distances(left, right, max_left, max_right)
     )  # (B, T, C)
     t = torch.arange(T, device=x.device)[:, None]  # (T, 1)
 
@@ -117,7 +118,7 @@ def talk_conv_table(
     return ((upto - before) / (max_left + max_right + 1)).to(x.dtype)
 
 
-def reach(distance: Tensor, limit: int) -> int:
+def actual_reach(distance: Tensor, limit: int) -> int:
     """Return how far windows reach: `limit`, or further if offsets exceed 1.
 
     torch.compile and the meta device see no values, so there offsets must not exceed 1.
@@ -134,7 +135,7 @@ def window_weights(
 
     A weight is the fraction of token s that the window of position t includes; see `blocks`.
     """
-    before, after = reach(to_left, max_left), reach(to_right, max_right)
+    before, after = actual_reach(to_left, max_left), actual_reach(to_right, max_right)
     for t, s, _ in blocks(to_left.shape[2], before + 1 + after, before):
         tokens = torch.arange(s.start, s.stop, device=to_left.device)
         ahead = tokens - torch.arange(t.start, t.stop, device=to_left.device)[:, None]  # s - t
@@ -152,7 +153,9 @@ class TalkBlocked(torch.autograd.Function):
         ctx.reach = max_left, max_right
         out = x.new_empty(x.shape)
         H, K = left.shape[2], max_left + max_right + 1
-        to_left, to_right = (d.transpose(1, 2) for d in edges(left, right, max_left, max_right))
+        to_left, to_right = (
+            d.transpose(1, 2) for d in edge_distances(left, right, max_left, max_right)
+        )
         rows, tokens = split_heads(out, H), split_heads(x, H)
         with without_autocast(x):
             for t, s, share in window_weights(to_left, to_right, max_left, max_right):
@@ -166,7 +169,9 @@ class TalkBlocked(torch.autograd.Function):
         x, left, right = ctx.saved_tensors
         max_left, max_right = ctx.reach
         H, K = left.shape[2], max_left + max_right + 1
-        to_left, to_right = (d.transpose(1, 2) for d in edges(left, right, max_left, max_right))
+        to_left, to_right = (
+            d.transpose(1, 2) for d in edge_distances(left, right, max_left, max_right)
+        )
         grad = x.new_zeros(x.shape, dtype=to_left.dtype)
         grad_left, grad_right = torch.empty_like(to_left), torch.empty_like(to_right)  # (B, H, T)
         rows, tokens, summed = (split_heads(z, H) for z in (g, x, grad))
@@ -203,14 +208,18 @@ def talk_conv_blocked(
     return TalkBlocked.apply(x, left, right, max_left, max_right)
 
 
-IMPLEMENTATIONS: Implementations = {
-    "loop": talk_conv_loop,
-    "window": talk_conv_window,
-    "table": talk_conv_table,
-    "blocked": talk_conv_blocked,
-    "native": torch_ops.talk,
-    "cuda": torch_ops.talk,
-}
+OPERATOR = Operator(
+    "talk_conv",
+    {
+        "loop": talk_conv_loop,
+        "window": talk_conv_window,
+        "table": talk_conv_table,
+        "blocked": talk_conv_blocked,
+        "native": torch_ops.talk,
+        "cuda": torch_ops.talk,
+    },
+    (Rule("window", max_T=10), Rule("blocked")),
+)
 
 
 def talk_conv(
@@ -235,5 +244,5 @@ def talk_conv(
     """
     check_talk(x, left, right, max_left, max_right)
     K = max_left + max_right + 1
-    implementation = choose("talk_conv", IMPLEMENTATIONS, impl, x, K)
+    implementation = OPERATOR.choose(impl, x, K)
     return implementation(x, left, right, max_left, max_right)

@@ -1,7 +1,7 @@
 """The result of a metric, and the check of its input."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dynconv.errors import UserError
 
@@ -18,6 +18,10 @@ class Score(NamedTuple):
     """the 95% interval, if it was computed"""
     detail: str = ""
     """of BLEU: its n-gram precisions, brevity penalty and lengths"""
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the score as an entry of SPLIT.scores.json."""
+        return [self._asdict()]
 
     def __str__(self) -> str:
         interval = "" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]"

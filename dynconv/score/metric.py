@@ -8,7 +8,8 @@ from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf
 from dynconv.score.rouge import rouge as compute_rouge
 
-RESAMPLES = 1000  # sacreBLEU's own default
+RESAMPLES = 1000
+"""of a bootstrap, as is sacreBLEU's default"""
 
 
 def compute_metric(
@@ -36,31 +37,49 @@ def compute_metric(
     """
     if metric not in METRICS:
         raise ValueError(f"no metric {metric!r}")
-    return METRICS[metric]((hypotheses, references), language, bootstrap)
+    return METRICS[metric](hypotheses, references, language, bootstrap)
 
 
-def plain_bleu(pair: Any, language: str, bootstrap: int) -> list[Score]:
-    return [bleu(*pair, bootstrap=bootstrap), chrf(*pair, bootstrap=bootstrap)]
+def plain_bleu(
+    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int
+) -> list[Score]:
+    return [
+        bleu(hypotheses, references, bootstrap=bootstrap),
+        chrf(hypotheses, references, bootstrap=bootstrap),
+    ]
 
 
-def detokenized_bleu(pair: Any, language: str, bootstrap: int) -> list[Score]:
+def detokenized_bleu(
+    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int
+) -> list[Score]:
     from sacremoses import MosesDetokenizer
 
     join = MosesDetokenizer(language).detokenize
-    return plain_bleu([[join(line.split()) for line in side] for side in pair], language, bootstrap)
+    hypotheses = [join(line.split()) for line in hypotheses]
+    references = [join(line.split()) for line in references]
+    return plain_bleu(hypotheses, references, language, bootstrap)
 
 
-def tokenized_bleu(pair: Any, language: str, bootstrap: int) -> list[Score]:
-    return [bleu(*pair, tokenized=True, bootstrap=bootstrap), bleu(*pair, bootstrap=bootstrap)]
+def tokenized_bleu(
+    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int
+) -> list[Score]:
+    return [
+        bleu(hypotheses, references, tokenized=True, bootstrap=bootstrap),
+        bleu(hypotheses, references, bootstrap=bootstrap),
+    ]
 
 
-def split_bleu(pair: Any, language: str, bootstrap: int) -> list[Score]:
-    split = bleu(*pair, compound_split=True, bootstrap=bootstrap)
-    return [split, *tokenized_bleu(pair, language, bootstrap)]
+def split_bleu(
+    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int
+) -> list[Score]:
+    split = bleu(hypotheses, references, compound_split=True, bootstrap=bootstrap)
+    return [split, *tokenized_bleu(hypotheses, references, language, bootstrap)]
 
 
-def mean_rouge(pair: Any, language: str, bootstrap: int, **options: Any) -> list[Score]:
-    three = compute_rouge(*pair, stem=True, sentence_end=" .", **options)
+def mean_rouge(
+    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int, **options: Any
+) -> list[Score]:
+    three = compute_rouge(hypotheses, references, stem=True, sentence_end=" .", **options)
     mean = sum(score.value for score in three) / len(three)
     return [Score("ROUGE mean", mean, three[0].signature), *three]
 
@@ -91,7 +110,7 @@ def report(
     in the papers. `lowercase` applies to every BLEU, not to chrF. Below each BLEU are its n-gram
     precisions, brevity penalty and lengths.
     """
-    pair: Any = hypotheses, references
+    pair = hypotheses, references
     options: dict[str, Any] = {"lowercase": lowercase, "bootstrap": RESAMPLES}
     scores = [bleu(*pair, **options)]
     if tokenized:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,13 +27,20 @@ class Perplexity(NamedTuple):
 
     @property
     def per_token(self) -> float:
-        """Return exp(nats / tokens)."""
+        """exp(nats / tokens)."""
         return bounded_exp(self.nats / self.tokens)
 
     @property
     def per_word(self) -> float:
-        """Return exp(nats / words)."""
+        """exp(nats / words)."""
         return bounded_exp(self.nats / self.words)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return both perplexities as entries of SPLIT.scores.json."""
+        return [
+            {"metric": "perplexity per word", "value": self.per_word},
+            {"metric": "perplexity per token", "value": self.per_token},
+        ]
 
     def __str__(self) -> str:
         return (

@@ -23,6 +23,6 @@ __all__ = [
 
 def task_of(recipe: Recipe) -> Task:
     """Return the task of a recipe. Summarisation is a translation task."""
-    return (LanguageModeling if isinstance(recipe.model, LanguageModelConfig) else Translation)(
-        recipe
-    )
+    if isinstance(recipe.model, LanguageModelConfig):
+        return LanguageModeling(recipe)
+    return Translation(recipe)

@@ -36,7 +36,7 @@ class LanguageModeling(Task[LanguageModel]):
         return output.nll(hidden, batch.target).sum()
 
     def training_examples(self, corpus: PreparedCorpus) -> Excerpts:
-        return Excerpts.of(corpus, self.recipe.data.block)
+        return Excerpts.of(corpus, self.recipe.data.block_size)
 
     def unpadded_batch(self, ids: Tensor) -> Batch:
         return Batch.unpadded(ids[:, :0], ids)
@@ -49,7 +49,7 @@ class LanguageModeling(Task[LanguageModel]):
     ) -> EncodedSplit:
         directory = corpus.directory
         lines = read_lines(find_split(directory, f"{split}.{corpus.target}"))
-        text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block)
+        text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block_size)
         return EncodedSplit(text, [], corpus.target)
 
     def greedy_outputs(self, model: LanguageModel, batch: Batch) -> list[list[int]]:
@@ -70,39 +70,29 @@ class LanguageModeling(Task[LanguageModel]):
         """
         first, *later = vocabularies.target.encode(text.split("\n"))
         prompt = [*first, *(token for line in later for token in (EOS, *line))]
-        end = EOS if self.recipe.data.block is None else None
+        end = EOS if self.recipe.data.block_size is None else None
         continuations = sample(model, prompt, end=end, **options)
         return [decode_lines(vocabularies, [*prompt, *ids]) for ids in continuations]
 
-    def evaluate(
-        self, model: LanguageModel, vocabularies: Vocabularies, split: str, checkpoint: str
-    ) -> Evaluation:
+    def evaluate(self, model: LanguageModel, vocabularies: Vocabularies, split: str) -> Evaluation:
         data, config = self.recipe.data, self.recipe.decode
         directory, vocabulary = corpus_dir(data.corpus), vocabularies.target
         lines = read_lines(find_split(directory, f"{split}.{data.target}"))
-        tokens = Excerpts.encode(lines, vocabulary, data.block).tokens[1:]
+        tokens = Excerpts.encode(lines, vocabulary, data.block_size).tokens[1:]
         start = time.perf_counter()
-        windows = {"block": data.block, "context": config.context}
-        nats = surprisal(model, tokens, **windows, batch_tokens=config.batch_tokens)
+        block, context = data.block_size, config.context_window
+        nats = surprisal(
+            model, tokens, block=block, context=context, batch_tokens=config.batch_tokens
+        )
         result = perplexity(nats, lines, int((tokens == vocabulary.unknown).sum()))
         seconds = time.perf_counter() - start
         return Evaluation(
-            split,
-            f"{len(lines):,} lines of split {split} in {seconds:.0f} s, "
-            f"{describe_windows(**windows)}, checkpoint {checkpoint}",
-            [result],
-            {
-                "corpus": data.corpus,
-                "split": split,
-                "checkpoint": checkpoint,
-                "seconds": round(seconds, 1),
-                **windows,
-                **result._asdict(),
-                "scores": [
-                    {"metric": "perplexity per word", "value": result.per_word},
-                    {"metric": "perplexity per token", "value": result.per_token},
-                ],
-            },
+            split=split,
+            scored=f"{len(lines):,} lines",
+            seconds=seconds,
+            settings={"block": block, "context": context, **result._asdict()},
+            settings_in_words=describe_windows(block, context),
+            scores=[result],
         )
 
 

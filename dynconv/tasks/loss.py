@@ -1,4 +1,4 @@
-"""Cross-entropy with smoothed targets; of many tokens, chunk by chunk.
+"""Label-smoothed cross-entropy, computed in chunks where all logits would take too much memory.
 
 The logits of N tokens over V types are the largest tensor in training: 28,672 x 32,768 take 3.8 GB
 in float32, and their gradient as much again. Beyond `LOGITS`, we go through the tokens in chunks
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 LOGITS = 2**25
-"""most logits that exist at once, 134 MB in float32"""
+"""maximum number of logits in memory at once, 134 MB in float32"""
 
 
 def label_smoothed_loss(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
@@ -43,7 +43,7 @@ def projected_loss(
 
 
 class ChunkedLoss(torch.autograd.Function):
-    """The same in chunks of rows, which computes gradients together with the loss.
+    """Computes the label-smoothed loss in chunks of rows, and the gradients together with it.
 
     The gradient of the loss with respect to the logits is softmax(logits) minus the smoothed
     target. So those of hidden, W and b are known at once, up to the factor that the backward pass

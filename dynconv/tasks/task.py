@@ -38,7 +38,7 @@ class Validation(NamedTuple):
 
     @property
     def quality(self) -> tuple[float, float]:
-        """Return a key that orders validations: by score, then by lower loss; NaN is worst."""
+        """A key that orders validations: by score, then by lower loss; NaN is worst."""
         if math.isnan(self.loss) or math.isnan(self.score):
             return -math.inf, -math.inf
         return self.score, -self.loss
@@ -60,18 +60,43 @@ class TranslationExample(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The result of evaluating a run on a split of its corpus."""
+    """The result of evaluating a model on a split of a text."""
 
     split: str
-    summary: str
-    """what was scored, how long it took, and the settings, in one line"""
+    scored: str
+    """what was scored, in words: 1,000 sentences"""
+    seconds: float
+    settings: dict[str, Any]
+    """those of decoding or scoring, as SPLIT.scores.json records them"""
+    settings_in_words: str
     scores: Sequence[Score | Perplexity]
     """the first is the recipe's metric; `str` formats each as one line"""
-    numbers: dict[str, Any]
-    """what SPLIT.scores.json records"""
     outputs: list[str] = field(default_factory=list)
     """one line per source line; empty for a language model"""
     examples: list[TranslationExample] = field(default_factory=list)
+    corpus: str = ""
+    checkpoint: str = ""
+    """the names of both, which `TrainedModel.evaluate` adds"""
+
+    @property
+    def summary(self) -> str:
+        """What was scored, how long it took, and the settings, in one line."""
+        return (
+            f"{self.scored} of split {self.split} in {self.seconds:.0f} s: "
+            f"{self.settings_in_words}, checkpoint {self.checkpoint}"
+        )
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The content of SPLIT.scores.json."""
+        return {
+            "corpus": self.corpus,
+            "split": self.split,
+            "checkpoint": self.checkpoint,
+            **self.settings,
+            "seconds": round(self.seconds, 1),
+            "scores": [record for score in self.scores for record in score.records()],
+        }
 
 
 class Task(ABC, Generic[M]):
@@ -120,12 +145,10 @@ class Task(ABC, Generic[M]):
     ) -> Validation:
         """Score the outputs for the whole split; `loss` is in nats per token."""
 
-    def preview(self, model: M, valid: EncodedSplit, vocabularies: Vocabularies) -> str:
+    def preview(self, model: M, vocabularies: Vocabularies, valid: EncodedSplit) -> str:
         """Return the model's output for one example, in one line; "" for a language model."""
         return ""
 
     @abstractmethod
-    def evaluate(
-        self, model: M, vocabularies: Vocabularies, split: str, checkpoint: str
-    ) -> Evaluation:
-        """Score a model on a split of the recipe's corpus; `checkpoint` is named in the record."""
+    def evaluate(self, model: M, vocabularies: Vocabularies, split: str) -> Evaluation:
+        """Score a model on a split of the recipe's corpus."""

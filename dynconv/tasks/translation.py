@@ -2,9 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from itertools import count
 from textwrap import shorten
 
 from torch import Tensor
@@ -19,7 +17,7 @@ from dynconv.score.metric import RESAMPLES
 from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
-from dynconv.text.corpus import corpus_dir, find_split, stream_parallel
+from dynconv.text.corpus import corpus_dir, find_split, split_path, stream_parallel
 
 EXAMPLES = 10
 """examples in an evaluation"""
@@ -84,7 +82,7 @@ class Translation(Task[Translator]):
         score = compute_metric(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
         return Validation(loss, score.value, score.metric)
 
-    def preview(self, model: Translator, valid: EncodedSplit, vocabularies: Vocabularies) -> str:
+    def preview(self, model: Translator, vocabularies: Vocabularies, valid: EncodedSplit) -> str:
         batch = valid.examples.batch([0]).to(next(model.parameters()).device)
         source = vocabularies.source.decode(batch.source[0].tolist())
         output = vocabularies.target.decode(self.greedy_outputs(model, batch)[0])
@@ -98,13 +96,16 @@ class Translation(Task[Translator]):
         stepper: Callable = Incremental,
     ) -> list[str]:
         """Translate each line with the recipe's `decode` settings; a blank line stays blank."""
-        data, config = self.recipe.data, self.recipe.decode
-        limit = {"max_source": data.max_source}
-        return translate(model, vocabularies, lines, config, **limit, stepper=stepper)
+        return translate(
+            model,
+            vocabularies,
+            lines,
+            self.recipe.decode,
+            max_source=self.recipe.data.max_source,
+            stepper=stepper,
+        )
 
-    def evaluate(
-        self, model: Translator, vocabularies: Vocabularies, split: str, checkpoint: str
-    ) -> Evaluation:
+    def evaluate(self, model: Translator, vocabularies: Vocabularies, split: str) -> Evaluation:
         recipe = self.recipe
         data, config = recipe.data, recipe.decode
         text = load_parallel(data.corpus, *self.languages, split)
@@ -119,29 +120,23 @@ class Translation(Task[Translator]):
         shown = min(EXAMPLES, len(outputs))  # evenly spread over the split
         examples = [n * len(outputs) // shown for n in range(shown)]
         return Evaluation(
-            split,
-            f"{len(outputs):,} sentences of split {split} in {seconds:.0f} s: beam {config.beam}, "
-            f"length penalty {config.lenpen:g}, checkpoint {checkpoint}",
-            scores,
-            {
-                "corpus": data.corpus,
-                "split": split,
-                "checkpoint": checkpoint,
-                "beam": config.beam,
-                "lenpen": config.lenpen,
-                "sentences": len(outputs),
-                "seconds": round(seconds, 1),
-                "scores": [score._asdict() for score in scores],
-            },
-            outputs,
-            [TranslationExample(text.source[i], outputs[i], text.target[i]) for i in examples],
+            split=split,
+            scored=f"{len(outputs):,} sentences",
+            seconds=seconds,
+            settings={"beam": config.beam, "lenpen": config.lenpen, "sentences": len(outputs)},
+            settings_in_words=f"beam {config.beam}, length penalty {config.lenpen:g}",
+            scores=scores,
+            outputs=outputs,
+            examples=[
+                TranslationExample(text.source[i], outputs[i], text.target[i]) for i in examples
+            ],
         )
 
 
 def all_references(corpus: str, target: str, split: str) -> list[tuple[str, ...]]:
     """Return the references of each line, from test.summary, test.summary1, test.summary2 ..."""
-    files = [find_split(corpus_dir(corpus), f"{split}.{target}")]
-    with suppress(UserError):  # the first that is missing
-        for number in count(1):
-            files.append(find_split(corpus_dir(corpus), f"{split}.{target}{number}"))
+    directory, name = corpus_dir(corpus), f"{split}.{target}"
+    files = [find_split(directory, name)]
+    while (file := split_path(directory, f"{name}{len(files)}")) is not None:
+        files.append(file)
     return list(stream_parallel(*files))

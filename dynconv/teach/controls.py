@@ -168,7 +168,7 @@ def drift(run: Path) -> dict[str, Any]:
         if isinstance(layer, TaLKConv):
             watch(name, layer)
     lines = load_parallel("libreoffice-de-en", "de", "en", "test").source[:100]
-    trained.task.translate(trained.model, trained.vocabularies, lines)
+    trained.translate(lines)
     numbers = {}
     for name, parts in summed.items():
         words = torch.cat(parts)

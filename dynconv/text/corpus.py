@@ -111,11 +111,12 @@ def corpus_dir(corpus: str) -> Path:
 
 
 def find_split(directory: Path, name: str) -> Path:
-    """Return the file `name` ("train.de") in a directory, or NAME.xz, or NAME.gz."""
-    names = [name, *(name + suffix for suffix in OPENERS)]
-    for each in names:
-        if (directory / each).is_file():
-            return directory / each
+    """Return the file `name` ("train.de") in a directory, or NAME.xz, or NAME.gz.
+
+    Raises UserError when there is none.
+    """
+    if (path := split_path(directory, name)) is not None:
+        return path
     split, _, suffix = name.partition(".")
     splits = sorted({file.name.partition(".")[0] for file in directory.glob(f"*.{suffix}*")})
     others = sorted(file.name for file in directory.glob(f"{split}.*"))
@@ -124,7 +125,14 @@ def find_split(directory: Path, name: str) -> Path:
         hint = f"; there are the splits {', '.join(splits)}"
     elif others:
         hint = f"; there are {', '.join(others)}: name the suffixes by data.source and data.target"
+    names = [name, *(name + suffix for suffix in OPENERS)]
     raise UserError(f"{directory}: no {names[0]}, {names[1]} or {names[2]} there{hint}")
+
+
+def split_path(directory: Path, name: str) -> Path | None:
+    """Return the file `name` in a directory, or NAME.xz, or NAME.gz; None when there is none."""
+    paths = (directory / f"{name}{suffix}" for suffix in ("", *OPENERS))
+    return next(filter(Path.is_file, paths), None)
 
 
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:

@@ -9,11 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from dynconv.config.recipe import VocabularyKind
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
+from dynconv.names import VocabularyKind
 from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
-from dynconv.text.prepared import FORMAT, VOCABULARY, PreparedCorpus, is_prepared, open_prepared
+from dynconv.text.prepared import (
+    BOUNDS,
+    FORMAT,
+    TOKENS,
+    VOCABULARY,
+    PreparedCorpus,
+    is_prepared,
+    open_prepared,
+)
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
 SAMPLE = 500_000
@@ -180,7 +188,7 @@ def _write_ids(
     eos = [EOS] if len(vocabularies) == 1 else []  # separates the lines of a language model
     id_type = np.dtype(dtype).newbyteorder("<")
     count, end, side_tokens = 0, 0, np.zeros(len(vocabularies), np.int64)
-    paths = scratch / "train.tokens", scratch / "train.bounds"
+    paths = scratch / TOKENS, scratch / BOUNDS
     with paths[0].open("wb") as tokens, paths[1].open("wb") as bounds:
         tokens.write(np.array(eos, id_type).data)
         bounds.write(np.zeros(1, "<i8").data)

@@ -26,13 +26,13 @@ class CorpusFile:
 
     @property
     def stem(self) -> str:
-        """Return the name without the suffix of an archive; for other files, the name itself."""
+        """The name without the suffix of an archive; for other files, the name itself."""
         ends = (end for end in ARCHIVES if self.name.endswith(end))
         return self.name.removesuffix(next(ends, ""))
 
     @property
     def checksums(self) -> dict[str, str]:
-        """Return the known checksums in hexadecimal digits, by algorithm."""
+        """The known checksums in hexadecimal digits, by algorithm."""
         return {kind: digits for kind in ("sha256", "md5") if (digits := getattr(self, kind))}
 
     def find(self, directory: Path) -> Path | None:
@@ -77,12 +77,12 @@ class CorpusEntry:
 
     @property
     def shipped(self) -> bool:
-        """Return whether its text comes with dynconv, so that nothing is fetched or built."""
+        """Whether its text comes with dynconv, so that nothing is fetched or built."""
         return not self.build
 
     @property
     def directory(self) -> Path:
-        """Return the directory of its files, which may not have been fetched yet."""
+        """The directory of its files, which may not have been fetched yet."""
         return (data_dir() if self.shipped else raw_dir()) / self.name
 
     @property

@@ -21,14 +21,16 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from dynconv.config.model import per_side
-from dynconv.config.recipe import VocabularyKind
 from dynconv.config.schema import Count, PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
+from dynconv.names import VocabularyKind
 from dynconv.text.vocabulary import Vocabularies
 
 FORMAT = "dynconv prepared corpus 2"
 VOCABULARY = "vocabulary.json"
+TOKENS = "train.tokens"
+BOUNDS = "train.bounds"
 CHUNK = 1 << 20
 """sides of pairs that are checked at a time; even"""
 
@@ -68,13 +70,13 @@ class PreparedCorpus:
 
     @cached_property
     def tokens(self) -> np.ndarray:
-        """Return the ids in train.tokens as a memory-mapped array."""
-        return _memory_map(self.directory / "train.tokens", self.dtype)
+        """The ids in train.tokens as a memory-mapped array."""
+        return _memory_map(self.directory / TOKENS, self.dtype)
 
     @cached_property
     def bounds(self) -> np.ndarray:
-        """Return the offsets in train.bounds as a memory-mapped array."""
-        return _memory_map(self.directory / "train.bounds", "int64")
+        """The offsets in train.bounds as a memory-mapped array."""
+        return _memory_map(self.directory / BOUNDS, "int64")
 
     def vocabularies(self) -> Vocabularies:
         """Load the vocabularies of the corpus."""
@@ -96,7 +98,7 @@ def foreign_files(directory: Path) -> list[str]:
     names = sorted(os.listdir(directory))
     if not is_prepared(directory):
         return names or [""]
-    ours = {"prepared.json", VOCABULARY, "train.tokens", "train.bounds"}
+    ours = {"prepared.json", VOCABULARY, TOKENS, BOUNDS}
     return [name for name in names if name not in ours and not name.startswith(("valid.", "test."))]
 
 
@@ -138,8 +140,8 @@ def check_counts(corpus: PreparedCorpus) -> None:
     tokens = corpus.source_tokens + corpus.target_tokens
     tokens += corpus.pairs + 1 if sides == 1 else 0  # an <eos> of each line, and one before all
     expected = {
-        "train.tokens": np.dtype(corpus.dtype).itemsize * tokens,
-        "train.bounds": 8 * (sides * corpus.pairs + 1),
+        TOKENS: np.dtype(corpus.dtype).itemsize * tokens,
+        BOUNDS: 8 * (sides * corpus.pairs + 1),
         VOCABULARY: sizes.get(VOCABULARY, 0),
     }
     for name, size in expected.items():
@@ -159,11 +161,11 @@ def check_ids(corpus: PreparedCorpus) -> None:
     for start in range(0, len(bounds) - 1, CHUNK):
         cuts = bounds[start : start + CHUNK + 1]
         if cuts[0] < 0 or cuts[-1] > len(tokens) or (np.diff(cuts) <= 0).any():
-            problem = "train.bounds: not increasing offsets into train.tokens"
+            problem = f"{BOUNDS}: not increasing offsets into {TOKENS}"
             break
         largest = np.maximum.reduceat(tokens[cuts[0] : cuts[-1]], cuts[:-1] - cuts[0])
         for side in range(sides):
             if (found := int(largest[side::sides].max())) >= sizes[side]:
-                problem = f"train.tokens: has id {found}, beyond vocab_size {corpus.vocab_size}"
+                problem = f"{TOKENS}: has id {found}, beyond vocab_size {corpus.vocab_size}"
     if problem:
         raise UserError(f"{corpus.directory}/{problem}: prepare it again")

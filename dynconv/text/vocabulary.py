@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from dynconv.config.recipe import VocabularyKind
 from dynconv.errors import UserError
+from dynconv.names import VocabularyKind
 
 PAD, EOS, UNK = 0, 1, 2
 SPECIALS = ["<pad>", "<eos>"]
@@ -95,7 +95,7 @@ class Vocabulary:
 
     @property
     def unknown(self) -> int | None:
-        """Return the id of <unk>; None for the kind bytes, which can spell everything."""
+        """The id of <unk>; None for the kind bytes, which can spell everything."""
         return self._tokenizer.token_to_id("<unk>")
 
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
@@ -140,7 +140,7 @@ class Vocabularies(NamedTuple):
 
     @property
     def sizes(self) -> int | tuple[int, int]:
-        """Return the value of `model.vocab_size`: one number if joint, else one per side."""
+        """The value of `model.vocab_size`: one number if joint, else one per side."""
         joint = self.source is self.target
         return len(self.target) if joint else (len(self.source), len(self.target))
 

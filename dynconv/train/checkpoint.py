@@ -2,13 +2,13 @@
 
     checkpoints/000500/model.safetensors    the weights, by name
                        state.pt             optimizer and gradient scaler: tensors and numbers
-                       meta.json            update, place in the data, scores, those of all earlier
-                                            validations, hashes of vocabulary and text, and the
-                                            checksums of the other two
+                       meta.json            update, position in the data, scores, those of all
+                                            earlier validations, hashes of vocabulary and text,
+                                            and the checksums of the other two
 
 The learning rate is a function of the update and of those scores, and the random numbers of a batch
-are a function of the seed and its place, so a checkpoint is all that resuming needs. It is written
-before its validation, which may take long; afterwards the scores are added to meta.json.
+are a function of the seed and its position, so a checkpoint is all that resuming needs. A thread
+writes it while its weights are validated; afterwards the scores are added to meta.json.
 
 Reading a checkpoint executes no code from it: safetensors files contain only tensors, and state.pt
 is read with `weights_only=True`.
@@ -45,8 +45,7 @@ from dynconv.files import (
 from dynconv.kernels.dtypes import dtype_name
 from dynconv.tasks import Validation
 from dynconv.train.legacy import history_in_log
-from dynconv.train.log import read_log
-from dynconv.train.run_directory import CHECKPOINTS, LOG, check_not_deleted
+from dynconv.train.run_directory import CHECKPOINTS, LOG, check_not_deleted, read_log
 
 FORMAT = "dynconv checkpoint 3"
 RESTORE = "restore the file, or remove this checkpoint"
@@ -201,29 +200,26 @@ class Checkpoints:
         self.run, self.directory = run, run / CHECKPOINTS
         self.average = self.directory / "average"
 
-    @property
-    def paths(self) -> list[Path]:
-        """The directories of all checkpoints that training left, readable or not."""
+    def list_paths(self) -> list[Path]:
+        """Return the directories of all checkpoints that training left, readable or not."""
         paths = (file.parent for file in self.directory.glob("*/meta.json"))
         return [path for path in paths if path.name.isdecimal() or path == self.average]
 
-    @property
-    def readable(self) -> list[Checkpoint]:
-        """The readable checkpoints, oldest first; the average comes after those it averages.
+    def list_readable(self) -> list[Checkpoint]:
+        """Return the readable checkpoints, oldest first; the average comes after those it averages.
 
         Leaves out checkpoints with a damaged meta.json and copies that a user made.
         """
         checkpoints = []
-        for path in self.paths:
+        for path in self.list_paths():
             with suppress(UserError):
                 checkpoints.append(Checkpoint.open(path))
         checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.has_own_name]
         return sorted(checkpoints, key=lambda c: (c.meta["update"], c.path.name))
 
-    @property
-    def validated(self) -> list[Checkpoint]:
-        """The checkpoints that have scores, oldest first, without the average."""
-        return [c for c in self.readable if c.validation and c.path.name.isdecimal()]
+    def list_validated(self) -> list[Checkpoint]:
+        """Return the checkpoints that have scores, oldest first, without the average."""
+        return [c for c in self.list_readable() if c.validation and c.path.name.isdecimal()]
 
     def choose(self, which: str) -> Checkpoint:
         """Return the `best` on the validation split, the `last`, or one by its name (`000500`).
@@ -232,7 +228,7 @@ class Checkpoints:
         """
         if which not in ("best", "last"):
             return Checkpoint.open(self.directory / which)
-        checkpoints = self.readable
+        checkpoints = self.list_readable()
         if not checkpoints:
             raise UserError(f"{self.run}: no checkpoint in it yet")
         if which == "best":
@@ -279,9 +275,9 @@ class Checkpoints:
 
         Deletes only checkpoints that training wrote, and none to which a user has added files.
         """
-        kept = [self.choose("last"), self.choose("best"), *self.validated[-keep:]]
+        kept = [self.choose("last"), self.choose("best"), *self.list_validated()[-keep:]]
         kept_paths = {checkpoint.path for checkpoint in kept}
-        numbered = [each for each in self.readable if each.path != self.average]
+        numbered = [each for each in self.list_readable() if each.path != self.average]
         with self.scratch() as scratch:
             for checkpoint in numbered:
                 if checkpoint.path not in kept_paths and not checkpoint.has_foreign_files:
@@ -289,7 +285,7 @@ class Checkpoints:
 
     def has_average(self, updates: int) -> bool:
         """Return whether the average was made from a run of this many updates."""
-        averages = (c for c in self.readable if c.path == self.average)
+        averages = (c for c in self.list_readable() if c.path == self.average)
         return any(average.meta["update"] == updates for average in averages)
 
     def discard_average(self) -> None:
@@ -304,7 +300,7 @@ class Checkpoints:
         Reports damaged checkpoints and falls back to an older one. Raises UserError if all of
         them are damaged.
         """
-        paths = [path for path in self.paths if path != self.average]
+        paths = [path for path in self.list_paths() if path != self.average]
         damaged = []
         for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
             try:

@@ -1,4 +1,4 @@
-"""Yields the batches of training and validation: in order, from any place, for each rank."""
+"""Yields the batches of training and validation: in order, from any position, for each rank."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -33,70 +33,77 @@ class UpdateBatches(NamedTuple):
     """The batches that one rank processes in one update."""
 
     batches: list[Batch]
-    chosen: list[np.ndarray]
+    indices: list[np.ndarray]
     """the indices of the pairs in each batch"""
     seeds: list[int]
     """for the dropout masks of each batch"""
     tokens: int
     """target tokens of this update on all ranks together"""
-    place: DataPosition
+    position: DataPosition
     """where to resume after it"""
 
 
 def iter_updates(
-    examples: Examples, max_length: int, config: TrainConfig, place: DataPosition, ranks: Ranks
+    examples: Examples,
+    max_length: int,
+    config: TrainConfig,
+    position: DataPosition,
+    ranks: Ranks,
 ) -> Iterator[UpdateBatches]:
-    """Yield the batches of one optimizer update at a time, forever, starting at `place`.
+    """Yield the batches of one optimizer update at a time, forever, starting at `position`.
 
     Every rank iterates over the same stream of batches and keeps its own share of it,
     `config.accumulate` batches per update. So N ranks compute the same updates as one rank with N
     times `accumulate`. Dropout masks are seeded per batch for the same reason.
     """
-    batches = iter_batches(examples, max_length, config, place)
+    batches = iter_batches(examples, max_length, config, position)
     while True:
         update = list(islice(batches, config.accumulate * ranks.size))
-        own = [(chosen, before) for chosen, before, _ in update[ranks.rank :: ranks.size]]
+        own = [(indices, before) for indices, before, _ in update[ranks.rank :: ranks.size]]
         yield UpdateBatches(
-            batches=[examples.batch(chosen) for chosen, _ in own],
-            chosen=[chosen for chosen, _ in own],
+            batches=[examples.batch(indices) for indices, _ in own],
+            indices=[indices for indices, _ in own],
             seeds=[_seed(config.seed, before) for _, before in own],
-            tokens=sum(int(examples.lengths(chosen)[:, 1].sum()) for chosen, _, _ in update),
-            place=update[-1][2],
+            tokens=sum(int(examples.lengths(indices)[:, 1].sum()) for indices, _, _ in update),
+            position=update[-1][2],
         )
 
 
-def _seed(seed: int, place: DataPosition) -> int:
-    return int(np.random.SeedSequence((seed, *place)).generate_state(1)[0])
+def _seed(seed: int, position: DataPosition) -> int:
+    return int(np.random.SeedSequence((seed, *position)).generate_state(1)[0])
 
 
 def iter_batches(
-    examples: Examples, max_length: int, config: TrainConfig, place: DataPosition
+    examples: Examples, max_length: int, config: TrainConfig, position: DataPosition
 ) -> Iterator[tuple[np.ndarray, DataPosition, DataPosition]]:
-    """Yield (indices of the pairs in a batch, place before it, place after it), forever.
+    """Yield (indices of the pairs in a batch, position before it, position after it), forever.
 
-    The same seed and place give the same batches. Pairs with a side longer than `max_length` or
+    The same seed and position give the same batches. Pairs with a side longer than `max_length` or
     config.batch_tokens are left out (see `count_too_long`); raises UserError if that leaves none.
     """
-    epoch, first, start = place
+    epoch, first, start = position
     seed, budget = config.seed, config.batch_tokens
     while True:
-        pools = pools_of(len(examples), seed, epoch)
+        pools, usable = pools_of(len(examples), seed, epoch), first > 0
         for pool in range(first, len(pools)):
             indices = np.concatenate([np.arange(*block) for block in pools[pool]])
             lengths = examples.lengths(indices)
             fit = lengths.max(1) <= min(max_length, budget)
             indices, lengths = indices[fit], lengths[fit]
             if not len(indices):
-                raise UserError(
-                    f"{examples.directory}: no usable pair in split train: "
-                    f"all have more than {min(max_length, budget)} tokens "
-                    "(data.max_length, train.batch_tokens)"
-                )
+                continue
+            usable = True
             batches = batch_by_length(lengths, budget, (seed, epoch, pool), config.batch_sentences)
             for i in range(start, len(batches)):
                 before, after = (DataPosition(epoch, pool, n) for n in (i, i + 1))
                 yield indices[batches[i]], before, after
             start = 0
+        if not usable:
+            raise UserError(
+                f"{examples.directory}: no usable example in split train: "
+                f"all have more than {min(max_length, budget)} tokens "
+                "(data.max_length, train.batch_tokens)"
+            )
         epoch, first = epoch + 1, 0
 
 
@@ -134,5 +141,5 @@ def prefetch(items: Iterator[T], depth: int = 2) -> Iterator[T]:
 def iter_in_order(text: Examples, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
     """Yield (indices, batch) over a text once; the budget is at least its longest item."""
     lengths = text.lengths(range(len(text)))
-    for chosen in batch_by_length(lengths, max(budget, int(lengths.max()))):
-        yield chosen, text.batch(chosen)
+    for indices in batch_by_length(lengths, max(budget, int(lengths.max()))):
+        yield indices, text.batch(indices)

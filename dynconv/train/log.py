@@ -5,18 +5,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import NotRequired
 
-from pydantic import ConfigDict
-from typing_extensions import TypedDict
-
-from dynconv.config.schema import NonNegativeInt, Number, validate_json
-from dynconv.errors import UserError
 from dynconv.files import disk_errors, path_inside, replace_text
 from dynconv.machine import peak_memory
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
-from dynconv.train.run_directory import LOG, TENSORBOARD, TRACE, check_not_deleted
+from dynconv.train.run_directory import LOG, TENSORBOARD, TRACE, check_not_deleted, read_log
 from dynconv.train.session import Session, UpdateStats
 from dynconv.train.stopwatch import Stopwatch, format_seconds
 
@@ -24,44 +18,6 @@ LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
 TRACED_UPDATE = 10
 """the update of this start that `profile: true` traces"""
-
-
-class Event(TypedDict):
-    """The fields of a line of log.jsonl that are read back."""
-
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
-
-    event: str
-    update: NonNegativeInt
-    loss: NotRequired[Number]
-    score: NotRequired[Number]
-    metric: NotRequired[str]
-    lr: NotRequired[Number]
-    norm: NotRequired[Number]
-    tokens_per_s: NotRequired[Number]
-
-
-def read_log(run: Path) -> list[Event]:
-    """Return the events of a run in order, without lines that a crash left half written.
-
-    Raises UserError for a line of JSON that is not an event.
-    """
-    path = run / LOG
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; is {run} a run directory?") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    events = []
-    for number, line in enumerate(lines, 1):
-        try:
-            tree = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        where, remedy = f"{path}, line {number}", "remove it; training does not need it"
-        events.append(validate_json(Event, tree, where, remedy))
-    return events
 
 
 class Log:
@@ -98,7 +54,7 @@ class Log:
             if isinstance(value, int | float):
                 self._board.add_scalar(f"{kind}/{name}", value, update)
 
-    def updated(self, done: int, update: UpdateStats) -> None:
+    def report_update(self, done: int, update: UpdateStats) -> None:
         """Report update number `done` on the bar, and every LOG_EVERY updates in the log."""
         self.watch.update()
         self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
@@ -125,15 +81,15 @@ class Log:
         self._trace()
         self.watch.lap("log")
 
-    def validated(self, done: int, validation: Validation, preview: str) -> None:
+    def report_validation(self, done: int, validation: Validation, example: str) -> None:
         """Report a validation that has been recorded, with an example."""
         self.watch.lap("validate")
         self.watch.validations += 1
         left = self._left(done)
         time_left = f", {format_seconds(left)} left" if left else ""  # unknown, or finished
         self.say(f"update {done}: {validation}{time_left}")
-        if preview:
-            self.say(f"    {preview}")
+        if example:
+            self.say(f"    {example}")
 
     def _left(self, done: int) -> float | None:
         """Return the seconds until the last validation, or None if it is too early to tell."""
@@ -159,12 +115,12 @@ class SilentLog:
     def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
         self.watch, self._trace = watch, trace
 
-    def updated(self, done: int, update: UpdateStats) -> None:
+    def report_update(self, done: int, update: UpdateStats) -> None:
         self._trace()
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None: ...
 
-    def validated(self, done: int, validation: Validation, preview: str) -> None: ...
+    def report_validation(self, done: int, validation: Validation, example: str) -> None: ...
 
     def say(self, text: str) -> None: ...
 

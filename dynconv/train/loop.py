@@ -1,6 +1,7 @@
 """The training loop."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from signal import SIGTERM, Signals
@@ -12,6 +13,7 @@ from dynconv.train.distributed import catch_signals, join_processes
 from dynconv.train.log import Log, SilentLog, open_log
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.save_restore import (
+    finish_saving,
     load_averaged_weights,
     prune,
     save_average,
@@ -30,12 +32,16 @@ def train(
 ) -> Signals | None:
     """Train by a recipe in a run directory, from its newest intact checkpoint if it has one.
 
-    Under torchrun this process is one of several, which share the work. Returns the signal (ctrl-C
-    or SIGTERM) that ended training early, after saving; None when it is finished. Outside the main
-    thread of a program, signals are not caught. Raises UserError
-    for mistakes that a user can fix. `watch` measures where time is spent. `prepared` is the
-    directory of the recipe's encoded corpus; a new run copies it instead of encoding the corpus
-    again.
+    Under torchrun this process is one of several, which share the work.
+
+    run       the run directory
+    watch     measures where time is spent
+    prepared  directory of the recipe's encoded corpus: a new run copies it instead of encoding the
+              corpus again
+
+    Returns the signal (ctrl-C or SIGTERM) that ended training early, after saving; None when it is
+    finished. Outside the main thread of a program, signals are not caught. Raises UserError for
+    mistakes that a user can fix.
     """
     with (
         join_processes(recipe.train.timeout) as ranks,
@@ -43,40 +49,60 @@ def train(
         explain_out_of_memory(recipe),
     ):
         session = open_session(recipe, run, ranks, prepared)
-        with catch_signals() as pending, open_log(session, watch or Stopwatch()) as log:
-            return loop(session, pending, log)
+        with (
+            catch_signals() as pending_signal,
+            open_log(session, watch or Stopwatch()) as log,
+            ThreadPoolExecutor(1) as writer,
+        ):
+            return loop(session, pending_signal, log, writer)
 
 
-def loop(session: Session, pending: Callable[[], int], log: Log | SilentLog) -> Signals | None:
-    """Make updates, with checkpoints and validations, until training is finished or interrupted."""
-    config, place = session.recipe.train, session.progress.place
+def loop(
+    session: Session,
+    pending_signal: Callable[[], int],
+    log: Log | SilentLog,
+    writer: Executor,
+) -> Signals | None:
+    """Make updates, with checkpoints and validations, until training is finished or interrupted.
+
+    `writer` writes each checkpoint while the same weights are validated.
+    """
+    config = session.recipe.train
     updates = iter_updates(
-        session.examples, session.recipe.data.longest, config, place, session.ranks
+        session.examples,
+        session.recipe.data.longest,
+        config,
+        session.progress.position,
+        session.ranks,
     )
     updates = prefetch(updates)
     while True:
         if session.checkpoint_is_due and not session.progress.validated:
             validation = validate(session)
             log.event("valid", session.progress.updates, **validation._asdict())
+            log.watch.lap("validate")
+            finish_saving(session)
+            log.watch.lap("save")
             session.record(validation)
             save_validation(session)
             prune(session)
-            log.validated(session.progress.updates, validation, preview(session))
+            example = preview(session) if session.ranks.is_rank_zero else ""
+            log.report_validation(session.progress.updates, validation, example)
         if session.is_finished:
             break
         data = next(updates)
         log.watch.lap("data")
-        update = make_update(session, data, pending, log)
+        update = make_update(session, data, pending_signal, log)
         if update is None:
             continue
-        log.updated(session.progress.updates, update)
+        log.report_update(session.progress.updates, update)
         if session.checkpoint_is_due or update.stop:  # before validating, which may take long
-            save_checkpoint(session)
-            log.watch.lap("save")
+            save_checkpoint(session, writer)
         if update.stop:
+            finish_saving(session)
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")
-            return Signals(pending() or SIGTERM)
+            return Signals(pending_signal() or SIGTERM)
     checkpoints, done = Checkpoints(session.run), session.progress.updates
     if config.average_checkpoints and not checkpoints.has_average(done):
         load_averaged_weights(session)

@@ -1,4 +1,4 @@
-"""The run directory: its files, its lock, the record of its starts, and what must fit it.
+"""The run directory: its files, its lock, its records, and what must fit it.
 
 A run directory contains everything that is needed to resume, use or reproduce the run:
 
@@ -18,21 +18,18 @@ trial.json, ablation.json                   see `dynconv.lab.tune`, `dynconv.lab
 
 import json
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
+from typing import NotRequired
 
-import torch
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
-from dynconv.config import Recipe, dump_recipe
+from dynconv.config import Recipe
 from dynconv.config.load import MAY_CHANGE, differences, load_recipe
-from dynconv.config.recipe import Precision
-from dynconv.config.schema import PositiveInt, validate_json
+from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import (
     LOCK,
@@ -40,16 +37,13 @@ from dynconv.files import (
     is_claimed,
     locked,
     make_folder,
-    path_inside,
     read_json,
-    replace_text,
     sha256,
 )
-from dynconv.machine import commit, device_name
+from dynconv.names import Precision
 from dynconv.text import is_prepared
 from dynconv.text.prepared import VOCABULARY
 from dynconv.train.legacy import is_unmarked_run
-from dynconv.train.session import Session
 
 RECIPE = "recipe.yaml"
 DATA = "data"
@@ -149,24 +143,6 @@ def prepared_dir(run: Path, recipe: Recipe) -> Path:
     return corpus if is_prepared(corpus) else run / DATA
 
 
-def record_start(session: Session) -> None:
-    """Write recipe.yaml, and add this start to environment.json."""
-    run, ranks = session.run, session.ranks
-    replace_text(path_inside(run, RECIPE), dump_recipe(session.recipe))
-    path = path_inside(run, ENVIRONMENT)
-    start = {
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
-        "commit": commit(),
-        "device": device_name(ranks.device),
-        "threads": torch.get_num_threads(),
-        "processes": ranks.size,
-        "examples": len(session.examples),
-        "too_long": session.too_long,
-    }
-    replace_text(path, json.dumps([*read_starts(run), start], indent=1))
-
-
 class StartRecord(TypedDict):
     """The fields of an entry of environment.json that are read back."""
 
@@ -181,3 +157,41 @@ def read_starts(run: Path) -> list[StartRecord]:
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
     return validate_json(list[StartRecord], read_json(path, remedy), path, remedy)
+
+
+class Event(TypedDict):
+    """The fields of a line of log.jsonl that are read back."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
+
+    event: str
+    update: NonNegativeInt
+    loss: NotRequired[Number]
+    score: NotRequired[Number]
+    metric: NotRequired[str]
+    lr: NotRequired[Number]
+    norm: NotRequired[Number]
+    tokens_per_s: NotRequired[Number]
+
+
+def read_log(run: Path) -> list[Event]:
+    """Return the events of a run in order, without lines that a crash left half written.
+
+    Raises UserError for a line of JSON that is not an event.
+    """
+    path = run / LOG
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; is {run} a run directory?") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+    events = []
+    for number, line in enumerate(lines, 1):
+        try:
+            tree = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        where, remedy = f"{path}, line {number}", "remove it; training does not need it"
+        events.append(validate_json(Event, tree, where, remedy))
+    return events

@@ -5,13 +5,14 @@ Rank 0 writes and the others wait. What is restored must fit the recipe, the tex
 
 import json
 import os
+from concurrent.futures import Executor
 
 from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Validation
-from dynconv.text.prepared import VOCABULARY
+from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import (
     RESTORE,
     Checkpoint,
@@ -26,34 +27,43 @@ from dynconv.train.run_directory import CHECKPOINTS, check_vocabulary
 from dynconv.train.session import Progress, Session
 
 
-def save_checkpoint(session: Session) -> None:
-    """Save a checkpoint that has no scores yet."""
+def save_checkpoint(session: Session, writer: Executor) -> None:
+    """Start to save a checkpoint that has no scores yet, in a thread of rank 0.
+
+    The weights must not change before `finish_saving`.
+    """
     progress, files = session.progress, session.corpus.files
     meta = {
         "update": progress.updates,
-        "place": progress.place,
+        "place": progress.position,
         "batches": session.recipe.train.accumulate * session.ranks.size,
         "device": session.ranks.device.type,
         "loss": None,
         "score": None,
         "history": [validation._asdict() for validation in session.history],
         "vocabulary": files[VOCABULARY]["sha256"],
-        "text": files["train.tokens"]["sha256"],  # a place means nothing in another text
+        "text": files[TOKENS]["sha256"],  # a position means nothing in another text
     }
 
     def write() -> None:
         optimizer, scaler = session.optimizer.state_dict(), session.scaler.state_dict()
         state = {"optimizer": optimizer, "scaler": scaler}
-        Checkpoints(session.run).write(progress.name, session.model, state, meta)
+        Checkpoints(session.run).write(progress.checkpoint_name, session.model, state, meta)
 
-    session.ranks.on_rank_zero(write)
+    if session.ranks.is_rank_zero:
+        session.saving = writer.submit(write)
+
+
+def finish_saving(session: Session) -> None:
+    """Wait until the checkpoint is on the disk; raise UserError if it could not be written."""
+    session.ranks.on_rank_zero(session.saving.result if session.saving else lambda: None)
 
 
 def save_validation(session: Session) -> None:
     """Add the newest validation to the newest checkpoint."""
 
     def write() -> None:
-        checkpoint = Checkpoints(session.run).choose(session.progress.name)
+        checkpoint = Checkpoints(session.run).choose(session.progress.checkpoint_name)
         meta = checkpoint.meta | session.history[-1]._asdict()
         path = path_inside(session.run, CHECKPOINTS, checkpoint.path.name, "meta.json")
         replace_text(path, json.dumps(meta, indent=1))
@@ -70,7 +80,7 @@ def prune(session: Session) -> None:
 def load_averaged_weights(session: Session) -> None:
     """Load the mean weights of the last `train.average_checkpoints` that were validated."""
     count, checkpoints = session.recipe.train.average_checkpoints, Checkpoints(session.run)
-    newest = session.ranks.on_rank_zero(lambda: checkpoints.validated[-count:])
+    newest = session.ranks.on_rank_zero(lambda: checkpoints.list_validated()[-count:])
     load_weights(session.model, average_weights(newest), checkpoints.directory)
 
 
@@ -104,15 +114,18 @@ def restore(session: Session) -> None:
     checkpoint, session.history = newest
     check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], session.run)
     corpus = session.corpus
-    if checkpoint.meta["text"] != corpus.files["train.tokens"]["sha256"]:
+    if checkpoint.meta["text"] != corpus.files[TOKENS]["sha256"]:
         raise UserError(
             f"{corpus.directory}: not the text with which {checkpoint.path} was trained"
         )
     check_resumable(checkpoint, config, session.ranks)
     load_weights(session.model, checkpoint.read_weights(), checkpoint.path)
     load_state(session, checkpoint)
-    place, validated = DataPosition(*checkpoint.meta["place"]), checkpoint.validation is not None
-    session.progress = Progress(checkpoint.meta["update"], place, validated)
+    session.progress = Progress(
+        updates=checkpoint.meta["update"],
+        position=DataPosition(*checkpoint.meta["place"]),
+        validated=checkpoint.validation is not None,
+    )
 
 
 def load_state(session: Session, checkpoint: Checkpoint) -> None:

@@ -1,5 +1,6 @@
 """The state of a training run, which the other modules of this package read and change."""
 
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +20,13 @@ class Progress(NamedTuple):
     """How far training has come."""
 
     updates: int = 0
-    place: DataPosition = DataPosition()
+    position: DataPosition = DataPosition()
     """in the data"""
     validated: bool = False
     """whether the validation that follows these updates is done"""
 
     @property
-    def name(self) -> str:
+    def checkpoint_name(self) -> str:
         """The name of the checkpoint that is saved here."""
         return f"{self.updates:06d}"
 
@@ -59,6 +60,8 @@ class Session:
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""
+    saving: Future[None] | None = None
+    """the checkpoint that a thread is writing or has written"""
     skipped: int = 0
     """updates in a row that were skipped because loss or gradient was not finite"""
 

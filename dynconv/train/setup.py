@@ -1,34 +1,39 @@
 """Prepares a run directory and everything else that training needs before its first update."""
 
+import json
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 
 import torch
 
-from dynconv.config import Recipe
+from dynconv.config import Recipe, dump_recipe
 from dynconv.config.load import differences
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError, memory_error
-from dynconv.files import claim, path_inside, replace_bytes, scratch_folder
+from dynconv.files import claim, path_inside, replace_bytes, replace_text, scratch_folder
+from dynconv.machine import commit, device_name
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
 from dynconv.text import PreparedCorpus, Vocabularies, is_prepared, open_prepared, prepare_corpus
-from dynconv.text.prepared import foreign_files
+from dynconv.text.prepared import VOCABULARY, foreign_files
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
 from dynconv.train.precision import choose_precision
 from dynconv.train.run_directory import (
     DATA,
-    VOCABULARY,
+    ENVIRONMENT,
+    RECIPE,
     check_same_recipe,
     check_vocabulary,
     is_run,
     prepared_dir,
-    record_start,
+    read_starts,
     with_precision,
 )
 from dynconv.train.save_restore import restore
@@ -106,7 +111,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     """
     if not is_run(run):
         claim(run, "name another --run")
-    if Checkpoints(run).paths:
+    if Checkpoints(run).list_paths():
         return check_same_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if not is_prepared(Path(recipe.data.corpus)):
@@ -145,7 +150,7 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
         corpus.files,
         lambda ours, theirs: (
             f"the text in {corpus.directory} has another "
-            f"{'vocabulary' if ours['vocabulary.json'] != theirs['vocabulary.json'] else 'content'}"
+            f"{'vocabulary' if ours[VOCABULARY] != theirs[VOCABULARY] else 'content'}"
         ),
     )
     check_vocabulary(corpus.directory, corpus.files[VOCABULARY]["sha256"], run)
@@ -176,3 +181,21 @@ def check_lengths(valid: EncodedSplit, max_positions: int | None) -> None:
             f"split valid has a line of {longest} tokens, <eos> included, and model.max_positions "
             f"is {max_positions}: raise it, or shorten the line"
         )
+
+
+def record_start(session: Session) -> None:
+    """Write recipe.yaml, and add this start to environment.json."""
+    run, ranks = session.run, session.ranks
+    replace_text(path_inside(run, RECIPE), dump_recipe(session.recipe))
+    path = path_inside(run, ENVIRONMENT)
+    start = {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
+        "commit": commit(),
+        "device": device_name(ranks.device),
+        "threads": torch.get_num_threads(),
+        "processes": ranks.size,
+        "examples": len(session.examples),
+        "too_long": session.too_long,
+    }
+    replace_text(path, json.dumps([*read_starts(run), start], indent=1))

@@ -38,7 +38,7 @@ class Stopwatch:
 
     @property
     def training_seconds(self) -> float:
-        """Return the seconds of updates, data and log, without validations and checkpoints."""
+        """The seconds of updates, data and log, without validations and checkpoints."""
         return sum(self.seconds[name] for name in LAPS)
 
     def seconds_left(self, updates: int, validations: int) -> float | None:
@@ -54,7 +54,7 @@ class Stopwatch:
 
     @property
     def overhead(self) -> float:
-        """Return the time of data, log and checkpoints as a fraction of that of the updates."""
+        """The time of data, log and checkpoints as a fraction of that of the updates."""
         added = sum(self.seconds[name] for name in ("data", "log", "save"))
         return added / sum(self.seconds[name] for name in COMPUTE_LAPS)
 

@@ -1,25 +1,26 @@
 """Loads a trained model from a run directory, and evaluates it."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from torch import nn
 
 from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.files import check_writable, path_inside, replace_text
-from dynconv.models import build
-from dynconv.tasks import Evaluation, Task, task_of
+from dynconv.models import LanguageModel, Translator, build
+from dynconv.tasks import Evaluation, LanguageModeling, Task, Translation, task_of
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
+from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import Checkpoint, Checkpoints, load_weights
 from dynconv.train.distributed import default_device
 from dynconv.train.run_directory import (
     DATA,
     RECIPE,
-    VOCABULARY,
     check_vocabulary,
     outputs_name,
     read_recipe,
@@ -39,19 +40,31 @@ class TrainedModel(NamedTuple):
     def task(self) -> Task:
         return task_of(self.recipe)
 
+    def translate(self, lines: Sequence[str], **options: Any) -> list[str]:
+        """Return one translation per line; `Translation.translate` has the options."""
+        task, model = cast(Translation, self.task), cast(Translator, self.model)
+        return task.translate(model, self.vocabularies, lines, **options)
+
+    def continue_text(self, text: str, **options: Any) -> list[str]:
+        """Return sampled continuations of a text; `dynconv.decode.sample` has the options."""
+        task, model = cast(LanguageModeling, self.task), cast(LanguageModel, self.model)
+        return task.continue_text(model, self.vocabularies, text, **options)
+
     def evaluate(self, split: str, corpus: str | None = None) -> Evaluation:
         """Score the model on a split of its corpus, or of another text in the same languages.
 
         Writes RUN/SPLIT.scores.json and, for a translator, RUN/SPLIT.hypotheses.txt.
         """
-        recipe, run, name = self.recipe, self.checkpoint.run, self.checkpoint.path.name
+        recipe, run = self.recipe, self.checkpoint.run
         text = corpus or str(self.text_directory())
         recipe = replace(recipe, data=replace(recipe.data, corpus=text))
         for file in (scores_name(split), outputs_name(split)):
             check_writable(path_inside(run, file))
-        evaluation = task_of(recipe).evaluate(self.model, self.vocabularies, split, name)
-        named = {"corpus": corpus or self.recipe.data.corpus}
-        evaluation = replace(evaluation, numbers=evaluation.numbers | named)
+        evaluation = replace(
+            task_of(recipe).evaluate(self.model, self.vocabularies, split),
+            corpus=corpus or self.recipe.data.corpus,
+            checkpoint=self.checkpoint.path.name,
+        )
         if evaluation.outputs:
             text = "".join(f"{line}\n" for line in evaluation.outputs)
             replace_text(path_inside(run, outputs_name(split)), text)
@@ -70,7 +83,7 @@ class TrainedModel(NamedTuple):
         directory = corpus_dir(corpus)
         if is_prepared(directory):
             files = open_prepared(directory, verify=False).files
-            if files["train.tokens"]["sha256"] != self.checkpoint.meta["text"]:
+            if files[TOKENS]["sha256"] != self.checkpoint.meta["text"]:
                 raise UserError(
                     f"{directory.absolute()}: not the text with which {self.checkpoint.path} was "
                     "trained: call dynconv from the directory to which the recipe's data.corpus is "

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import cast
+from typing import NoReturn, cast
 
 import numpy as np
 import torch
@@ -49,11 +49,14 @@ class TokenLoss(nn.Module):
 
 
 def make_update(
-    session: Session, data: UpdateBatches, pending: Callable[[], int], log: Log | SilentLog
+    session: Session,
+    data: UpdateBatches,
+    pending_signal: Callable[[], int],
+    log: Log | SilentLog,
 ) -> UpdateStats | None:
     """Change the weights by one step of the optimizer.
 
-    `pending` returns the signal that this process has received, or 0.
+    `pending_signal` returns the signal that this process has received, or 0.
 
     Returns None when the loss or the gradient is not finite: then the weights stay as they are.
     Raises UserError when that happens more than train.max_skipped times in a row.
@@ -69,14 +72,14 @@ def make_update(
     optimizer.zero_grad(set_to_none=ranks.size == 1)
     losses = backward(session.loss_module, data, scaler, ranks, log.watch)
     scaler.unscale_(optimizer)
-    gradient = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip or math.inf)
+    gradient = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # the signal is summed in the same collective, so that all ranks stop after the same update
-    loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending())
+    loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending_signal())
     norm = gradient.item()
     finite = math.isfinite(loss + norm)
     if finite:
         scaler.step(optimizer)
-        session.progress = Progress(session.progress.updates + 1, data.place)
+        session.progress = Progress(session.progress.updates + 1, data.position)
         session.skipped = 0
     else:
         log.event("skip", session.progress.updates + 1, scale=scaler.get_scale())
@@ -140,7 +143,7 @@ class NotFiniteError(UserError):
 
 def raise_not_finite(
     session: Session, data: UpdateBatches, losses: list[Tensor], loss: float, norm: float
-) -> None:
+) -> NoReturn:
     """Write this rank's share of a bad update as text; raise NotFiniteError."""
     run, update = session.run, session.progress.updates + 1
     batches = [
@@ -148,10 +151,10 @@ def raise_not_finite(
             "loss": str(loss.item()),  # JSON has no nan
             "pairs": [
                 {"pair": int(i), **as_text(session.examples[i], session.vocabularies)}
-                for i in chosen
+                for i in indices
             ],
         }
-        for loss, chosen in zip(losses, data.chosen, strict=True)
+        for loss, indices in zip(losses, data.indices, strict=True)
     ]
     path = path_inside(run, NOT_FINITE.format(update=update, rank=session.ranks.rank))
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))

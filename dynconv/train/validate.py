@@ -19,11 +19,11 @@ def validate(session: Session) -> Validation:
     loss_module = TokenLoss(model, task)
     own = []  # (indices, loss, tokens, outputs) of each batch
     budget = session.recipe.train.batch_tokens
-    for number, (chosen, batch) in enumerate(iter_in_order(valid.examples, budget)):
+    for number, (indices, batch) in enumerate(iter_in_order(valid.examples, budget)):
         if number % ranks.size == ranks.rank:
             batch = batch.to(ranks.device)
             outputs = task.greedy_outputs(model, batch)
-            own.append((chosen, loss_module(batch).item(), len(batch.target), outputs))
+            own.append((indices, loss_module(batch).item(), len(batch.target), outputs))
     model.train()
     parts = [part for parts in ranks.gather(own) for part in parts]
     return ranks.on_rank_zero(lambda: score_parts(session, parts))
@@ -34,8 +34,8 @@ def score_parts(session: Session, parts: list[tuple]) -> Validation:
     parts.sort(key=lambda part: part[0][0])
     loss = sum(part[1] for part in parts) / sum(part[2] for part in parts)
     outputs: list[list[int]] = [[] for _ in range(len(session.valid.examples))]
-    for chosen, _, _, rows in parts:
-        for i, ids in zip(chosen, rows, strict=False):
+    for indices, _, _, rows in parts:
+        for i, ids in zip(indices, rows, strict=False):
             outputs[i] = ids
     return session.task.validate(loss, outputs, session.valid, session.vocabularies)
 
@@ -44,6 +44,6 @@ def score_parts(session: Session, parts: list[tuple]) -> Validation:
 def preview(session: Session) -> str:
     """Return an example of what the model can do so far, in a line; empty if the task has none."""
     session.model.eval()
-    line = session.task.preview(session.model, session.valid, session.vocabularies)
+    line = session.task.preview(session.model, session.vocabularies, session.valid)
     session.model.train()
     return line

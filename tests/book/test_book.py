@@ -59,7 +59,8 @@ FAULTS = """() => ({
         e => e.type != "hidden" && !e.labels.length && !e.ariaLabel && !e.title).map(
         e => e.outerHTML.slice(0, 80)),
     "pictures not sharp": [...document.querySelectorAll("article img")].filter(
-        i => i.naturalWidth < 1.8 * i.width && !i.src.endsWith(".svg")).map(i => i.src),
+        i => i.checkVisibility() && i.naturalWidth < 1.8 * i.width
+            && !i.src.endsWith(".svg")).map(i => i.src),
     "text out of its box": [...document.querySelectorAll(".lesson-map a")].filter(a => {
         const box = a.querySelector("rect").getBoundingClientRect();
         return [...a.querySelectorAll("text")].some(
@@ -136,6 +137,7 @@ def test_a_page_is_light(html, name):
     path = html / f"{name}.html"
     text = path.read_text(encoding="utf-8")
     images = set(re.findall(r'<img[^>]* src="([^":]+)"', text))
+    images = {image for image in images if "/dark/" not in image}  # instead of the others
     assert path.stat().st_size + sum((path.parent / i).stat().st_size for i in images) < HEAVY
 
 
@@ -167,6 +169,66 @@ def test_labels_can_be_read_on_a_phone(html, browser, name):
     assert plots and min(plots) > 0.84
     labels = page.evaluate(LABELS)
     assert min(labels, default=9) > 8.9 and bool(labels) == name.startswith("lessons")
+    page.close()
+
+
+SHADES = """async () => {
+    const roots = [document.querySelector("article")];
+    for (const {shadowRoot} of document.querySelectorAll(".text_html > *"))
+        if (shadowRoot) roots.push(shadowRoot);
+    const wide = roots.flatMap(root => [...root.querySelectorAll("*")]).filter(e =>
+        e.scrollWidth > e.clientWidth + 1 && e.checkVisibility()
+        && ["auto", "scroll"].includes(getComputedStyle(e).overflowX));
+    const found = [];
+    for (const element of wide) {
+        const shades = [];
+        for (const place of [0, element.scrollWidth]) {
+            element.scrollLeft = place;
+            for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
+            const style = getComputedStyle(element);
+            shades.push(style.getPropertyValue("--left") + style.getPropertyValue("--right"));
+        }
+        found.push([element.tagName.toLowerCase(), ...shades]);
+    }
+    return found;
+}"""
+
+
+@pytest.mark.parametrize("name", ["book/results", "lessons/04_depthwise"])
+def test_an_edge_is_shaded_while_there_is_more_behind_it(html, browser, name):
+    """Of figures, tables, code and moving figures: the right one at first, then the left."""
+    page, _ = opened(browser, html, name, PHONE)
+    shades = page.evaluate(SHADES)
+    assert {"figure" if name == "book/results" else "pre", "div"} <= {tag for tag, *_ in shades}
+    assert {(first, last) for _, first, last in shades} == {("01", "10")}
+    page.close()
+
+
+PICTURES = """() => [...document.querySelectorAll("article img")].filter(
+    i => i.checkVisibility()).map(i => i.className)"""
+
+
+@pytest.mark.parametrize("name", ["book/results", "lessons/04_depthwise"])
+def test_each_scheme_shows_its_own_pictures(html, browser, name):
+    seen = {}
+    for scheme in ("light", "dark"):
+        page, wrong = opened(browser, html, name, scheme=scheme)
+        seen[scheme] = page.evaluate(PICTURES)
+        assert {*seen[scheme]} == {f"only-{scheme}"} and not wrong
+        page.close()
+    assert len(seen["light"]) == len(seen["dark"])
+
+
+CUT = """() => [...document.querySelectorAll("article pre")].filter(
+    e => e.checkVisibility() && e.scrollWidth > e.clientWidth && !e.closest(".admonition")
+    && Math.max(...e.textContent.split("\\n").map(line => line.length)) <= 88).length"""
+
+
+@pytest.mark.parametrize("name", ["lessons/34_which", "book/api"])
+def test_code_of_88_columns_is_not_cut(html, browser, name):
+    page, _ = opened(browser, html, name)
+    assert page.locator("article pre").count() > 10
+    assert page.evaluate(CUT) == 0
     page.close()
 
 

@@ -28,11 +28,11 @@ def test_an_empty_recipe_is_the_defaults(tmp_path):
 
 
 def test_values_and_overrides(tmp_path):
-    text = "model: {encoder: {layers: 2, mixer: [dynamic, attention], width: [3, null]}}"
-    recipe = loaded(tmp_path, text, "train.lr=5e-4", "train.clip=null", "data.corpus=here")
+    text = "model: {encoder: {layers: 2, mixer: [dynamic, attention], kernel_size: [3, null]}}"
+    recipe = loaded(tmp_path, text, "train.lr=5e-4", "train.clip_norm=null", "data.corpus=here")
     assert recipe.model.encoder.each_layer() == [("dynamic", 3), ("attention", None)]
     assert recipe.train.lr == 5e-4  # YAML 1.1 would read 5e-4 as text
-    assert recipe.train.clip is None
+    assert recipe.train.clip_norm is None
     assert recipe.data.corpus == "here"
 
 
@@ -47,10 +47,16 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
     [
         ("trian: {}", "unknown key trian; did you mean train?"),
         ("train: {lerning_rate: 1}", "unknown key train.lerning_rate"),
-        ("model: {encoder: {widths: 3}}", "model.encoder.widths; did you mean width?"),
+        (
+            "model: {encoder: {kernel_sizes: 3}}",
+            "model.encoder.kernel_sizes; did you mean kernel_size?",
+        ),
         ("model: {heads: 3}", "model: 3 heads do not divide 1024 channels"),
         ("model: {encoder: {mixer: dynamics}}", "model.encoder.mixer"),
-        ("model: {encoder: {layers: 2, width: [3]}}", "width lists 1 entries for 2 layers"),
+        (
+            "model: {encoder: {layers: 2, kernel_size: [3]}}",
+            "kernel_size lists 1 entries for 2 layers",
+        ),
         ("train: {updates: many}", "train.updates 'many'"),
         ("train: {updates: 10, warmup: 20}", "warmup 20 must be within the 10 updates"),
         ("train: {updates: 0}", "train.updates 0 must be a whole number at least 1"),
@@ -107,7 +113,7 @@ train: {batch_tokens: 400, label_smoothing: 0.0}
 BASE = """
 published: [{source: A, row: B, value: "1", metric: C}]
 train: {lr: 1e-3, updates: 9, warmup: 3}
-model: {encoder: {layers: 2, mixer: light, width: [3, 5]}, glu: false}
+model: {encoder: {layers: 2, mixer: light, kernel_size: [3, 5]}, glu: false}
 """
 
 
@@ -140,8 +146,8 @@ def test_a_recipe_upon_another(tmp_path):
             "replace_unknown needs the attention of model.architecture convs2s",
         ),
         (
-            LANGUAGE + "data: {source: null, block: 500}",
-            "data.block 500 exceeds train.batch_tokens",
+            LANGUAGE + "data: {source: null, block_size: 500}",
+            "data.block_size 500 exceeds train.batch_tokens",
         ),
     ],
 )
@@ -175,12 +181,12 @@ def test_the_old_spelling_of_a_stack_is_still_read(tmp_path):
     mixers = ("light", "talk", "attention")
     assert mixed == StackConfig(3, mixers, (3, None, None), (None, 2, None))
     assert mixed.each_layer() == [("light", 3), ("talk", 2), ("attention", None)]
-    new = "layers: 2, mixer: light, width: 5"
+    new = "layers: 2, mixer: light, kernel_size: 5"
     assert stack(new, "model.encoder.kernel=3") == StackConfig(2, "light", 3)
     both = "model.encoder.kernel=2", "model.encoder.mixer=talk"
     assert stack(new, *both) == stack(new, *reversed(both)) == StackConfig(2, "talk", reach=2)
     convs2s = loaded(tmp_path, "model: {architecture: convs2s, encoder: {kernel: 5}}")
-    assert convs2s.model.encoder.width == 5
+    assert convs2s.model.encoder.kernel_size == 5
 
 
 def test_the_old_names_of_settings_are_still_read(tmp_path):
@@ -195,21 +201,30 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     assert mixed.train.keep_checkpoints == 8
     with pytest.raises(UserError, match="unknown key train.keep; "):
         loaded(tmp_path, "train: {keep: 7, keep_checkpoints: 7}")
+    old = "{train: {clip: 0.5}, decode: {no_repeat: 3}, model: {encoder: {width: 5}}}"
+    recipe = loaded(tmp_path, old, "model.decoder.width=[3, 5, 7, 9, 11, 13]")
+    assert (recipe.train.clip_norm, recipe.decode.no_repeat_ngram_size) == (0.5, 3)
+    assert (recipe.model.encoder.kernel_size, recipe.model.decoder.kernel_size[-1]) == (5, 13)
+    assert load_recipe("help-de-en-ssm", ["model.state=8"]).model.state_size == 8
+    language = load_recipe("austen-dynamic", ["data.block=64", "decode.context=9"])
+    assert (language.data.block_size, language.decode.context_window) == (64, 9)
+    with pytest.raises(UserError, match="kernel_size 5 has no effect: mixer attention takes none"):
+        load_recipe("help-de-en-attention", ["model.encoder.width=5"])
     path = tmp_path / "mine.yaml"
     path.write_text("base: austen-dynamic\ndata: {max_tokens: 9}")
     with pytest.raises(UserError, match="data.max_length 9 has no effect: the text is cut"):
         load_recipe(path)
 
 
-def test_another_mixer_does_not_take_the_width_of_the_one_before():
-    """Attention in place of a convolution is full attention, not windows of its width."""
+def test_another_mixer_does_not_take_the_kernel_size_of_the_one_before():
+    """Attention in place of a convolution is full attention, not windows of its kernel size."""
     attends = [f"model.{side}.mixer=attention" for side in ("encoder", "decoder")]
     model = load_recipe("help-de-en-dynamic", attends).model
     assert model.encoder == StackConfig(3, "attention") == model.decoder
     assert model == load_recipe("help-de-en-attention").model
     with pytest.raises(UserError, match="model.encoder: mixer talk needs a reach"):
         load_recipe("help-de-en-dynamic", ["model.encoder.mixer=talk"])
-    with pytest.raises(UserError, match="width 5 has no effect: mixer attention takes none"):
-        load_recipe("help-de-en-dynamic", [attends[0], "model.encoder.width=5"])
+    with pytest.raises(UserError, match="kernel_size 5 has no effect: mixer attention takes none"):
+        load_recipe("help-de-en-dynamic", [attends[0], "model.encoder.kernel_size=5"])
     one = load_recipe("help-de-en-dynamic", ["model.encoder.mixer=[dynamic, attention, light]"])
-    assert one.model.encoder.width == (3, None, 15)
+    assert one.model.encoder.kernel_size == (3, None, 15)

@@ -256,7 +256,12 @@ def test_translate_cuts_a_source_to_the_positions_of_the_model(vocabularies, six
 
 @pytest.mark.parametrize(
     "change",
-    [{"min_length": 30}, {"max_length": 3}, {"no_repeat": 1}, {"stepwise": True, "lenpen": 2.0}],
+    [
+        {"min_length": 30},
+        {"max_length": 3},
+        {"no_repeat_ngram_size": 1},
+        {"stepwise": True, "lenpen": 2.0},
+    ],
     ids=str,
 )
 def test_translate_obeys_the_recipe(vocabularies, change):
@@ -268,7 +273,7 @@ def test_translate_obeys_the_recipe(vocabularies, change):
         translate(model, vocabularies, lines, DecodeConfig(beam=3, **c)) for c in ({}, change)
     )
     options = {"beam": 3, **change}
-    if n := options.pop("no_repeat", 0):
+    if n := options.pop("no_repeat_ngram_size", 0):
         options["constraints"] = [no_repeat(n)]
     found = beam_search(model, *pad(vocabularies.source.encode(lines), after=1), **options)
     assert changed == [vocabularies.target.decode(h[0].tokens) for h in found]

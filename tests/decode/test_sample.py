@@ -172,14 +172,14 @@ def language(recipe, corpus, request):
     model = LanguageModelConfig(
         vocab_size=300, channels=32, ffn=32, heads=2, decoder=StackConfig(1, "dynamic", 3)
     )
-    data = replace(recipe.data, source=None, target="en", block=request.param)
+    data = replace(recipe.data, source=None, target="en", block_size=request.param)
     config = replace(recipe.train, label_smoothing=0.0)
     return replace(recipe, data=data, model=model, train=config, metric="perplexity")
 
 
 def continued(trained, text, **options):
     """Continue a text by a trained language model."""
-    return trained.task.continue_text(trained.model, trained.vocabularies, text, **options)
+    return trained.continue_text(text, **options)
 
 
 def test_generate_repeats_its_samples_with_a_seed(language, tmp_path, capsys):

@@ -11,7 +11,7 @@ CONVS = ("depthwise_conv", "light_conv", "dynamic_conv")
 
 
 def operators_with(impl: str) -> list[str]:
-    return [name for name, known in OPERATORS.items() if impl in known]
+    return [name for name, known in OPERATORS.items() if impl in known.implementations]
 
 
 # Independent of the kernels, exact in float64, and quicker than the loop

@@ -23,7 +23,6 @@ from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.kernels import predict, roofline
 from dynconv.lab.simulate import nvdisasm, nvrtc
 from dynconv.layers import DynamicConv
-from dynconv.ops import auto
 from dynconv.ops.registry import OPERATORS
 
 F32, F64, F16, HALF = torch.float32, torch.float64, torch.float16, torch.bfloat16
@@ -420,15 +419,15 @@ def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypa
     capability = {0: (9, 0), 1: (8, 0)}
     monkeypatch.setattr(torch.cuda, "get_device_capability", capability.__getitem__)
     x = SimpleNamespace(device=torch.device("cuda", 0), dtype=HALF, shape=(1, 100, 8))
-    assert auto.choose_auto(operator, OPERATORS[operator], x, 3) == "cuda"
+    assert OPERATORS[operator].choose_auto(x, 3) == "cuda"
     x.device = torch.device("cuda", 1)  # another architecture, on which nothing was tested
-    fallback = auto.choose_auto(operator, OPERATORS[operator], x, 3)
+    fallback = OPERATORS[operator].choose_auto(x, 3)
     assert fallback not in ("cuda", "native")
     monkeypatch.setattr(build, "tested_architectures", lambda: {"sm_80": True})
-    assert auto.choose_auto(operator, OPERATORS[operator], x, 3) == "cuda"
+    assert OPERATORS[operator].choose_auto(x, 3) == "cuda"
     assert build.supports(x)  # so impl="cuda" may be requested anywhere
     x.dtype = torch.complex64
-    assert auto.choose_auto(operator, OPERATORS[operator], x, 3) == fallback
+    assert OPERATORS[operator].choose_auto(x, 3) == fallback
 
 
 def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):

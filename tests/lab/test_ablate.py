@@ -31,6 +31,7 @@ from dynconv.errors import UserError
 from dynconv.lab import ledger, training
 from dynconv.lab.ablate import run, table
 from dynconv.models import build
+from dynconv.score import Perplexity
 from dynconv.tasks import Evaluation
 from dynconv.train import TrainedModel, setup
 
@@ -227,10 +228,8 @@ def test_a_run_without_a_finite_loss_has_diverged(what, small, monkeypatch):
         return trained._replace(checkpoint=trained.checkpoint._replace(meta=meta))
 
     if what == "score":
-        numbers = {"scores": [{"metric": "perplexity per word", "value": math.inf}]}
-        monkeypatch.setattr(
-            TrainedModel, "evaluate", lambda *_: Evaluation("test", "", [], numbers)
-        )
+        endless = Evaluation("test", "", 0.0, {}, "", [Perplexity(math.inf, tokens=1, words=1)])
+        monkeypatch.setattr(TrainedModel, "evaluate", lambda *_: endless)
     else:
         monkeypatch.setattr(run, "load_model", spoilt)
         monkeypatch.setattr(TrainedModel, "evaluate", None)  # it is not decoded

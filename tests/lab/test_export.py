@@ -176,7 +176,7 @@ def test_a_model_that_the_page_cannot_run_is_refused(model, reason, tiny, tmp_pa
 
 def test_the_exported_score_is_bleu_whatever_the_recipe_scores(tiny):
     trained = load_model(tiny())
-    decode = replace(trained.recipe.decode, no_repeat=2)
+    decode = replace(trained.recipe.decode, no_repeat_ngram_size=2)
     other = replace(trained.recipe, metric="rouge", decode=decode)
     scores = [greedy_bleu(trained._replace(recipe=recipe)) for recipe in (trained.recipe, other)]
     assert scores[0] == scores[1]

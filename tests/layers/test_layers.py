@@ -28,8 +28,8 @@ from dynconv.layers.projection import zero_padding
 from dynconv.models.mixers import MIXERS, OPTIONS, build_mixer, register_mixer
 
 C, H = 12, 3
-CONFIG = ModelConfig(channels=C, heads=H, ffn=24, state=4)
-SIZES = {"width": 5, "reach": 4, "window": None, None: None}
+CONFIG = ModelConfig(channels=C, heads=H, ffn=24, state_size=4)
+SIZES = {"kernel_size": 5, "reach": 4, "window": None, None: None}
 VARIANTS = {
     "window": lambda causal: SelfAttention(C, H, 5, causal=causal),
     "dynamic1": lambda causal: DynamicConv(C, H, 1, causal=causal),
@@ -212,7 +212,7 @@ def test_retention_refuses_heads_that_do_not_divide(heads):
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_one_head_or_channel_cannot_see_both_ways(name):
-    config = ModelConfig(channels=1, heads=1, ffn=1, state=1)
+    config = ModelConfig(channels=1, heads=1, ffn=1, state_size=1)
     build_mixer(config, name, None, causal=True)
     words = f"mixer {name}: a single (head|channel) sees one direction only: give at least 2 "
     with pytest.raises(UserError, match=words):
@@ -222,7 +222,10 @@ def test_one_head_or_channel_cannot_see_both_ways(name):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"size_key": "kernel"}, "mixer new: size_key 'kernel' is not known; there are width, re"),
+        (
+            {"size_key": "kernel"},
+            "mixer new: size_key 'kernel' is not known; did you mean kernel_size",
+        ),
         ({"options": ["speed"]}, "mixer new: option 'speed' is not known; there are ffn, heads, "),
         ({"options": ["haeds"]}, "did you mean heads?"),
         ({"values": {"normalise": ("none",)}}, "did you mean normalize?"),

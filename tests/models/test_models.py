@@ -87,11 +87,14 @@ def test_embedding_matrices(embeddings, matrices):
     ("make", "words"),
     [
         (lambda: ModelConfig(channels=10, heads=4), "4 heads do not divide 10 channels"),
-        (lambda: StackConfig(3, "light", (3, 7)), "width lists 2 entries for 3 layers"),
-        (lambda: StackConfig(3, "light"), "mixer light needs a width"),
-        (lambda: StackConfig(3, "light", 4), "width 4 of mixer light must be odd"),
+        (lambda: StackConfig(3, "light", (3, 7)), "kernel_size lists 2 entries for 3 layers"),
+        (lambda: StackConfig(3, "light"), "mixer light needs a kernel_size"),
+        (lambda: StackConfig(3, "light", 4), "kernel_size 4 of mixer light must be odd"),
         (lambda: StackConfig(3, "attention", window=4), "window 4 of mixer attention must be odd"),
-        (lambda: StackConfig(3, "attention", 3), "width 3 has no effect: mixer attention takes"),
+        (
+            lambda: StackConfig(3, "attention", 3),
+            "kernel_size 3 has no effect: mixer attention takes",
+        ),
         (lambda: StackConfig(3, "light", 3, reach=2), "reach 2 has no effect: mixer light takes"),
         (lambda: StackConfig(2, ("talk", "light"), 3), "mixer talk needs a reach"),
         (lambda: StackConfig(2, "lite"), "mixer 'lite' is not known; did you mean light?"),
@@ -99,7 +102,7 @@ def test_embedding_matrices(embeddings, matrices):
         (lambda: ModelConfig(head=4), "^unknown key head; did you mean heads?"),
         (
             lambda: StackConfig(2, ("light", "average"), (3, 5)),
-            "width 5 has no effect: mixer average takes none",
+            "kernel_size 5 has no effect: mixer average takes none",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.config.model import Normalization
+from dynconv.names import Normalization
 from dynconv.ops.normalize import NORMALIZATIONS
 
 F64 = torch.float64

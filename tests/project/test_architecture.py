@@ -140,6 +140,15 @@ def test_every_name_in_a_docstring_exists():
     assert not {(name, file) for name, file in named if name.split(".")[-1] not in known}
 
 
+def test_what_a_constant_means_is_a_docstring_below_it():
+    """And no comment behind its value, as CONTRIBUTING asks."""
+    comment = re.compile(
+        r"^([A-Z][A-Z0-9_, ]*)(?:: [^=]+)? = .*[^\s(\[{]  # (?!fmt|noqa|type)", re.M
+    )
+    files = (ROOT / "dynconv").rglob("*.py")
+    assert not {(str(file), name) for file in files for name in comment.findall(file.read_text())}
+
+
 def prose(file: Path) -> str:
     """Return the comments and docstrings of a Python file."""
     with tokenize.open(file) as lines:
@@ -151,7 +160,7 @@ def prose(file: Path) -> str:
     return "\n".join(comments + [text for text in texts if isinstance(text, str)])
 
 
-@pytest.mark.parametrize("name", ["errors", "files", "machine", "paths", "table"])
+@pytest.mark.parametrize("name", ["errors", "files", "machine", "names", "paths", "table"])
 def test_what_all_rings_use_imports_no_ring(name):
     assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
 

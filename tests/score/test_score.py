@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 from conftest import ROOT
 
-from dynconv.config.recipe import Metric
 from dynconv.errors import UserError
+from dynconv.names import Metric
 from dynconv.score import bleu, chrf, report, rouge, split_compounds
 from dynconv.score import metric as module
 from dynconv.score.rouge import lead

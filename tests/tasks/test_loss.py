@@ -27,7 +27,7 @@ def whole_loss(hidden, output, target, smoothing):
 
 
 def loss_and_gradients(loss_of, output, smoothing=0.1, dtype=None):
-    """Of the loss times 0.3, as the backward pass divides by the number of tokens."""
+    """Return the loss, and the gradients of 0.3 times it: the backward pass must scale them."""
     torch.manual_seed(0)
     hidden, target = torch.randn(N, C, requires_grad=True), torch.randint(V, (N,))
     with torch.autocast("cpu", dtype, enabled=dtype is not None):

@@ -13,6 +13,7 @@ import pytest
 from conftest import ROOT
 
 LESSON, OTHER = "04_depthwise", "00_how"
+FOLDED = "def dilated_slices"  # in the solution to exercise 3
 # Not the circle in the toolbar, which says idle before there is a kernel, too.
 IDLE = "#jp-main-statusbar :text('| Idle')"
 SAVED = ".lm-DockPanel-tabBar .jp-mod-current:not(.jp-mod-dirty)"
@@ -22,21 +23,25 @@ WRONG = ".jp-Dialog-content, [data-mime-type$=stderr]:has-text('Traceback')"
 
 @pytest.fixture
 def folder(tmp_path):
-    """One lesson that has not run, with the settings of all."""
-    shutil.copy(ROOT / "lessons/jupytext.toml", tmp_path)
-    shutil.copy(ROOT / f"lessons/{LESSON}.md", tmp_path)
+    """One lesson that has not run, with the settings of all, beside the book."""
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book/errata.md").write_text("# Errata\n\nPrinted and true.\n", encoding="utf-8")
+    lessons = tmp_path / "lessons"
+    lessons.mkdir()
+    shutil.copy(ROOT / "lessons/jupytext.toml", lessons)
+    shutil.copy(ROOT / f"lessons/{LESSON}.md", lessons)
     notebook = nbformat.read(ROOT / f"lessons/{LESSON}.ipynb", as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    nbformat.write(notebook, tmp_path / f"{LESSON}.ipynb")
+    nbformat.write(notebook, lessons / f"{LESSON}.ipynb")
     figure = nbformat.v4.new_output("display_data", {"text/plain": "<Figure size 1x1>"})
     folded = {"jupyter": {"source_hidden": True, "outputs_hidden": True}}
-    text = nbformat.v4.new_markdown_cell("The other lesson")
+    text = nbformat.v4.new_markdown_cell("The other lesson, and {ref}`appendix-errata`")
     cell = nbformat.v4.new_code_cell("plot()", metadata=folded, outputs=[figure])
-    other = nbformat.v4.new_notebook(cells=[text, cell])
-    nbformat.write(other, tmp_path / f"{OTHER}.ipynb")
-    return tmp_path
+    other = nbformat.v4.new_notebook(cells=[text, cell], metadata=notebook.metadata)
+    nbformat.write(other, lessons / f"{OTHER}.ipynb")
+    return lessons
 
 
 @pytest.fixture
@@ -78,7 +83,7 @@ def wait(page, state):
 def test_a_lesson_reads_as_in_the_book(lab, browser):
     page = browser.new_page(viewport={"width": 1400, "height": 12_000})
     page.set_default_timeout(120_000)
-    page.goto(f"{lab}/lab/workspaces/read/tree/{LESSON}.ipynb")
+    page.goto(f"{lab}/lab/workspaces/read/tree/lessons/{LESSON}.ipynb")
     wait(page, IDLE)
     page.wait_for_selector("a[data-label=gu2023mamba]")
     page.wait_for_selector(".jp-CodeCell [data-language=python]")  # as the kernel says
@@ -88,6 +93,14 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     assert "Four ways to mix a sentence" in texts  # {ref}
     assert {"Wu et al. [2019]", "Howard et al., 2017", "Gu and Dao [2023]"} <= {*texts}  # {cite}
     assert page.locator("a[data-label=wu2019pay]").get_attribute("href").startswith("https://")
+    solutions = page.locator("details.myst-exercise")
+    folded = page.locator(f".jp-Notebook .jp-Cell:has-text('{FOLDED}')")
+    assert solutions.count() > 3 and not folded.is_visible()
+    assert not page.locator(".myst-exercise-title:has-text('Start of')").count()
+    solutions.locator("summary", has_text="Exercise 3").click()
+    page.wait_for_selector(f".jp-CodeCell .cm-line:has-text('{FOLDED}')")  # visible, its code too
+    solutions.locator("summary", has_text="Exercise 3").click()
+    folded.wait_for(state="hidden")
     raw = page.locator("[title$='Not Found']")
     assert raw.count() == links.count() and not any(r.is_visible() for r in raw.all())
     ends = page.locator("aside:has-text('End of Exercise')").all()
@@ -99,6 +112,8 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     page.locator("a[data-label=lesson-how]").first.click()
     page.wait_for_selector(":text('The other lesson')")
     page.wait_for_selector(".jp-OutputPlaceholder:has-text('<Figure')")  # visible, and folded
+    page.locator("a[data-label=appendix-errata]").click()
+    page.wait_for_selector(".jp-MarkdownViewer :text('Printed and true')")
     page.close()
 
 
@@ -110,7 +125,7 @@ def test_run_all_and_save(folder, lab, browser):
     text = pair.read_bytes().decode()
     page = browser.new_page(viewport={"width": 1400, "height": 1000})
     page.set_default_timeout(120_000)
-    page.goto(f"{lab}/lab/workspaces/test/tree/{LESSON}.ipynb")
+    page.goto(f"{lab}/lab/workspaces/test/tree/lessons/{LESSON}.ipynb")
     wait(page, IDLE)
     page.click(".lm-MenuBar-itemLabel:text-is('Run')")
     page.click(".lm-Menu-itemLabel:text-is('Run All Cells')")

@@ -16,6 +16,7 @@ from dynconv.models.mixers import MIXERS
 from dynconv.teach import book, draw_mixing, mixing_matrix, same, show, style
 from dynconv.teach import lessons as runner
 from dynconv.teach.checkout import run_tool
+from dynconv.teach.floors import print_floors
 
 KERNEL = torch.tensor([[0.2, 0.3, 0.5]])
 
@@ -77,6 +78,15 @@ def test_same_compares_gradients_within_the_given_tolerance():
 def test_show_prints_the_source(capsys):
     show(ops.implementations)
     assert capsys.readouterr().out.startswith("def implementations(")
+
+
+def test_floors_mark_the_highest_and_draw_it_in_copies(capsys):
+    print_floors({"one": {"DRAM": 20, "L1": 45}, "second try": {"DRAM": 20}}, 20)
+    assert capsys.readouterr().out.splitlines() == [
+        "µs at least  DRAM     L1   copies",
+        "one            20     45*     2.2 ██▎",
+        "second try     20*            1.0 █",
+    ]
 
 
 LESSON = """\

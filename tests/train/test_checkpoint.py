@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 import shutil
+import threading
 from dataclasses import replace
 
 import pytest
@@ -14,7 +15,7 @@ import torch
 from dynconv.errors import UserError
 from dynconv.files import claim
 from dynconv.models import build
-from dynconv.train import checkpoint, load_model, train
+from dynconv.train import checkpoint, load_model, loop, train
 from dynconv.train.checkpoint import FORMAT, Checkpoint, Checkpoints
 
 
@@ -45,7 +46,7 @@ def test_damaged_checkpoints_do_not_stand_in_the_way(run, recipe):
     for name in ("000015", "000020"):
         (run / "checkpoints" / name / "state.pt").write_bytes(b"")
     assert train(longest, run) is None
-    assert [each.path.name for each in Checkpoints(run).readable][-1] == "000020"
+    assert [each.path.name for each in Checkpoints(run).list_readable()][-1] == "000020"
     Checkpoints(run).choose("last").read_state()
 
 
@@ -126,9 +127,27 @@ def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
         patch.setattr(checkpoint, "write_through", full)
         with pytest.raises(UserError, match="000002: cannot be written.*No space left.*untouched"):
             Checkpoints(tmp_path).write("000002", model, {}, meta(2))
-    assert [c.path for c in Checkpoints(tmp_path).readable] == [first.path]
+    assert [c.path for c in Checkpoints(tmp_path).list_readable()] == [first.path]
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000001"]
     Checkpoints(tmp_path).write("000002", model, {}, meta(2))  # the disk has room
+
+
+def test_a_checkpoint_is_written_while_its_weights_are_validated(recipe, tmp_path, monkeypatch):
+    validating = threading.Event()
+    validate, write = loop.validate, Checkpoints.write
+
+    def validate_and_tell(session):
+        validating.set()
+        return validate(session)
+
+    def write_later(*args):
+        assert validating.wait(timeout=20), "the validation waits for the checkpoint"
+        return write(*args)
+
+    monkeypatch.setattr(loop, "validate", validate_and_tell)
+    monkeypatch.setattr(Checkpoints, "write", write_later)
+    train(recipe, tmp_path / "run")
+    assert Checkpoints(tmp_path / "run").choose("last").validation
 
 
 @pytest.mark.parametrize("written", [1.0, 0.5])
@@ -150,7 +169,7 @@ def test_the_newest_and_the_best_stay(recipe, tmp_path):
     for update, bleu in enumerate([1.0, 9.0, None, 3.0, 2.0], 1):
         Checkpoints(tmp_path).write(f"{update:06d}", model, {}, meta(update, bleu))
         Checkpoints(tmp_path).prune(2)
-    names = [c.path.name for c in Checkpoints(tmp_path).readable]
+    names = [c.path.name for c in Checkpoints(tmp_path).list_readable()]
     assert names == ["000002", "000004", "000005"]
     assert Checkpoints(tmp_path).choose("best").path.name == "000002"
     assert Checkpoints(tmp_path).choose("last").path.name == "000005"
@@ -165,7 +184,7 @@ def test_a_validation_of_nan_is_never_the_best(recipe, tmp_path, spoilt):
         Checkpoints(tmp_path).write(f"{update:06d}", model, {}, scores)
     assert Checkpoints(tmp_path).choose("best").path.name == "000002"
     Checkpoints(tmp_path).prune(1)
-    assert [c.path.name for c in Checkpoints(tmp_path).readable] == ["000002", "000003"]
+    assert [c.path.name for c in Checkpoints(tmp_path).list_readable()] == ["000002", "000003"]
 
 
 @pytest.mark.parametrize(

@@ -93,12 +93,14 @@ def test_ranks_share_what_one_would_do_with_more_accumulation(pairs, recipe, siz
     ]
     for _ in range(30):  # more than one epoch
         whole, parts = next(alone), [next(part) for part in shares]
-        chosen = [c.tolist() for turn in zip(*(p.chosen for p in parts), strict=True) for c in turn]
-        assert chosen == [c.tolist() for c in whole.chosen]
+        chosen = [
+            c.tolist() for turn in zip(*(p.indices for p in parts), strict=True) for c in turn
+        ]
+        assert chosen == [c.tolist() for c in whole.indices]
         seeds = [seed for turn in zip(*(p.seeds for p in parts), strict=True) for seed in turn]
         assert seeds == whole.seeds and len(set(seeds)) == len(seeds)
         assert {p.tokens for p in parts} == {whole.tokens}
-        assert {p.place for p in parts} == {whole.place}
+        assert {p.position for p in parts} == {whole.position}
         assert whole.tokens == sum(len(batch.target) for batch in whole.batches)
 
 

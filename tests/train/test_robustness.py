@@ -262,7 +262,9 @@ def test_gradients_are_exchanged_only_with_the_last_batch(recipe, pairs):
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("mixer", ["dynamic", "attention"])
 def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(recipe, pairs, mixer, precision):
-    stack = replace(recipe.model.encoder, mixer=mixer, width=3 if mixer == "dynamic" else None)
+    stack = replace(
+        recipe.model.encoder, mixer=mixer, kernel_size=3 if mixer == "dynamic" else None
+    )
     model = build(replace(recipe.model, encoder=stack))
     loss_module = TokenLoss(model, Translation(recipe), precision)
     norms = [part for part in loss_module.modules() if isinstance(part, torch.nn.LayerNorm)]
@@ -348,7 +350,13 @@ def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     "values",
-    [{"patience": 0}, {"seed": -1}, {"clip": 0.0}, {"average_checkpoints": -1}, {"lr": math.nan}],
+    [
+        {"patience": 0},
+        {"seed": -1},
+        {"clip_norm": 0.0},
+        {"average_checkpoints": -1},
+        {"lr": math.nan},
+    ],
 )
 def test_values_that_would_spoil_a_run_later(recipe, values):
     with pytest.raises(ValueError, match=rf"^{next(iter(values))} .*(must be|should be)"):

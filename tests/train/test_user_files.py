@@ -158,7 +158,7 @@ def test_checkpoints_of_the_users(recipe, tmp_path):
     path.write_text(path.read_text().replace("updates: 10", "updates: 25"))
     train(replace(recipe, train=replace(more, updates=25)), run)
     assert mine.items() <= tree(folder).items()
-    names = [checkpoint.path.name for checkpoint in Checkpoints(run).readable]
+    names = [checkpoint.path.name for checkpoint in Checkpoints(run).list_readable()]
     assert "000025" in names and "000020" not in names and "2024" not in names
 
 
@@ -201,8 +201,8 @@ model:
   channels: 16
   ffn: 16
   heads: 2
-  encoder: {{layers: 1, mixer: dynamic, width: 3}}
-  decoder: {{layers: 1, mixer: dynamic, width: 3}}
+  encoder: {{layers: 1, mixer: dynamic, kernel_size: 3}}
+  decoder: {{layers: 1, mixer: dynamic, kernel_size: 3}}
 train: {{updates: 10, batch_tokens: 400, warmup: 2, validate_every: 5, precision: float32,
   keep_checkpoints: 1}}
 decode: {{beam: 2}}

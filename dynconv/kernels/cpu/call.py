@@ -7,7 +7,8 @@ from dynconv.kernels.cpu.build import load_library
 from dynconv.kernels.layout import NARROW, contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import implement
 
-FORWARD, GRAD_INPUT, PER_CHANNEL = range(3)  # `kind` of conv.c
+FORWARD, GRAD_INPUT, PER_CHANNEL = range(3)
+"""values of `kind` in conv.c"""
 
 
 def run(name: str, dtype: torch.dtype, *arguments: Tensor | int | None) -> None:

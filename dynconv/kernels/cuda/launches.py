@@ -27,10 +27,14 @@ CUDA_TYPES = {
     torch.float16: "float16",
     torch.bfloat16: "bfloat16",
 }
-SHARED = 48 * 1024  # bytes of shared memory that a block may use on every GPU
-BLOCKS = 264  # two per multiprocessor of an H100
-WALKS = 2048  # that keep its warps busy
-TENSOR_CORES = 80  # sm_80 is the first architecture that multiplies matrices of bfloat16
+SHARED = 48 * 1024
+"""bytes of shared memory that a block may use on every GPU"""
+BLOCKS = 264
+"""blocks that fill a GPU: two for each multiprocessor of an H100"""
+WALKS = 2048
+"""walks along the time axis that keep every warp of a GPU busy"""
+TENSOR_CORES = 80
+"""the first architecture that multiplies matrices of bfloat16, sm_80"""
 
 
 def constant_of(header: str, name: str) -> int:
@@ -39,9 +43,12 @@ def constant_of(header: str, name: str) -> int:
     return int(re.search(rf"^constexpr int {name} = (\d+);", text, re.MULTILINE)[1])
 
 
-TILE = constant_of("window.cuh", "TILE")  # positions of a warp
-BAND = constant_of("band.cuh", "BAND")  # positions of a tile for tensor cores
-VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")  # that a lane loads with one instruction
+TILE = constant_of("window.cuh", "TILE")
+"""positions of a warp's tile"""
+BAND = constant_of("band.cuh", "BAND")
+"""positions of a tile for tensor cores"""
+VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")
+"""bytes that a lane loads with one instruction"""
 
 
 class Array(NamedTuple):
@@ -99,7 +106,7 @@ class Launch(NamedTuple):
 
     @property
     def kernel(self) -> str:
-        """Return the kernel's name expression, such as "light_conv<float, 4, false>"."""
+        """The kernel's name expression, such as "light_conv<float, 4, false>"."""
         return name_expression(self.name, *self.template)
 
 

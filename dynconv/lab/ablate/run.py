@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
     @property
     def results(self) -> Results:
-        """Return the results so far; {} until the first start has ended.
+        """The results so far; {} until the first start has ended.
 
         starts      training seconds of each start that was not killed
         score       the recipe's metric on the test split, or DIVERGES; missing: not finished
@@ -62,7 +62,7 @@ class Run(NamedTuple):
 
     @property
     def finished(self) -> bool:
-        """Return whether there is a score; UserError if another recipe produced it."""
+        """Whether there is a score; UserError if another recipe produced it."""
         if "score" not in self.results:
             return False
         check_same_recipe(

@@ -14,10 +14,12 @@ from dynconv.lab.bench.cases import Case, Shape, attention, draw
 from dynconv.lab.bench.measure import Measurement
 from dynconv.ops.registry import OPERATORS
 
-LIMIT = 8e9  # bytes
+LIMIT = 8e9
+"""bytes that an implementation may need; at most half of the memory here"""
 if hasattr(os, "sysconf"):  # not on Windows
     LIMIT = min(LIMIT, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2)
-MATRICES = {"band": 2, "window": 9}  # T x T matrices per head in memory at the peak
+MATRICES = {"band": 2, "window": 9}
+"""T x T matrices per head in memory at the peak, by implementation"""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,12 @@ from dynconv.errors import UserError
 from dynconv.kernels.dtypes import accumulator, dtype_name
 from dynconv.ops.shapes import split_heads
 
-POSITIONS = 10_000  # limit per batch of Table 6, except in its last column of 100,000
-SEEDED = "dynamic_conv_softmax"  # the operator with DropConnect: its kernels take a seed
-STATES = 16  # numbers that a state-space model keeps of each channel
+POSITIONS = 10_000
+"""positions per batch of Table 6, except in its last column of 100,000"""
+SEEDED = "dynamic_conv_softmax"
+"""the operator with DropConnect, whose kernels take a seed"""
+STATES = 16
+"""numbers that a state-space model keeps of each channel"""
 
 
 class Shape(NamedTuple):
@@ -64,7 +67,7 @@ class Case(NamedTuple):
 
     @property
     def x_bytes(self) -> int:
-        """Return the bytes of x."""
+        """The bytes of x."""
         return prod(self.shape[:3]) * self.dtype.itemsize
 
     def inputs(self) -> list[tuple[tuple[int, ...], torch.dtype]]:

@@ -24,11 +24,11 @@ def bench_decode(
     `output`, by default data/results/bench-decode.json.
     """
     output = ledger.output_path("bench-decode", output)
-    recipe, vocabularies, model, checkpoint = trained
+    recipe, checkpoint = trained.recipe, trained.checkpoint
     data, config = recipe.data, recipe.decode
     text = str(trained.text_directory())
     lines = load_parallel(text, data.source, data.target, "test").source[:sentences]
-    search = partial(trained.task.translate, model, vocabularies, lines)
+    search = partial(trained.translate, lines)
     steppers = {"incremental": Incremental, "recompute": Recompute}
     runs = [
         Measurement("translate", name, "forward", call=partial(search, stepper=stepper))

@@ -22,7 +22,8 @@ from dynconv.lab.bench.measure import CpuClock, spread
 from dynconv.lab.bench.table import Column, bench_table
 from dynconv.ops.softmaxconv import dynamic_conv_softmax_cuda
 
-B, T, C, H, K = 2, 16, 64, 4, 7  # so small that nothing but allocating and launching takes time
+B, T, C, H, K = 2, 16, 64, 4, 7
+"""sizes so small that nothing but allocating and launching takes time"""
 
 
 def bench_host(rounds: int, output: Path | None) -> str:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-SAMPLE = 0.01  # minimum seconds of one timing
+SAMPLE = 0.01
+"""minimum seconds of one timing"""
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Measurement:
 
     @property
     def ms(self) -> float | None:
-        """Return the median of its times in milliseconds."""
+        """The median of its times in milliseconds."""
         return median(self.times) * 1e3 if self.times else None
 
     @contextmanager

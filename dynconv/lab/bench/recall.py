@@ -45,11 +45,11 @@ def draw_sequences(rows: int, pairs: int, generator: torch.Generator) -> tuple[T
 
 def build_stack(mixers: Sequence[str], pairs: int) -> LanguageModel:
     """Build a language model of these mixers, whose windows cover the whole sequence."""
-    cover = 3 * pairs | 1  # widths are odd
+    cover = 3 * pairs | 1  # kernel sizes are odd
     sizes = [find_mixer(mixer).size_key for mixer in mixers]
     covers = {
         size: tuple(cover if takes == size else None for takes in sizes)
-        for size in ("width", "reach")
+        for size in ("kernel_size", "reach")
         if size in sizes
     }
     stack = StackConfig(len(mixers), tuple(mixers), **covers)

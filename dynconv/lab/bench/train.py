@@ -26,8 +26,10 @@ from dynconv.train.run_directory import prepared_dir, read_recipe
 from dynconv.train.stopwatch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Stopwatch
 from dynconv.train.update import DTYPES, TokenLoss, backward
 
-COUNTED = 5  # updates whose FLOPs are counted
-SIDE = 4096  # of the square matrices whose product shows the device's peak
+COUNTED = 5
+"""updates whose FLOPs are counted"""
+SIDE = 4096
+"""rows of the square matrices whose product shows the device's peak"""
 
 
 def bench_train(

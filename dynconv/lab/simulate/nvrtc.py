@@ -13,9 +13,12 @@ from functools import cache
 from importlib import metadata
 from typing import NamedTuple
 
-PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # for CUDA 13, and for 12
-INVALID_OPTION = 5  # of nvrtcResult
-FIRST = 5  # lines of the log in an error's text
+PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
+"""packages that contain NVRTC, for CUDA 13 and 12"""
+INVALID_OPTION = 5
+"""a value of nvrtcResult"""
+FIRST = 5
+"""lines of the log that an error shows"""
 LIBRARY = re.compile(r"libnvrtc(-builtins)?\.so(\.\d+)*")
 
 ENTRY = re.compile(r"Compiling entry function '([^']+)'")

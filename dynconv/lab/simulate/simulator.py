@@ -35,12 +35,14 @@ CHECKS = (
     "-fsanitize=array-bounds -Wframe-larger-than=131072 -Werror=frame-larger-than",
 )
 PROBE = "__global__ void probe(int* x) { __syncthreads(); x[threadIdx.x] = threadIdx.x + 1; }"
-MAX_SHARED = 232448  # bytes per block, of compute capability 9.0
+MAX_SHARED = 232448
+"""bytes per block of compute capability 9.0"""
 MAX_BLOCKS = (2**31 - 1, 65535, 65535)
 MAX_THREADS = (1024, 1024, 64)
 ORDERS = {"forward": -1, "backward": -2}
 KINDS = {"p": "a pointer", "i": "an integer", "f": "a floating-point number", "o": "a structure"}
-FITS = {"p": "iu", "i": "iub", "f": "f", "o": "iufcV"}  # NumPy's kinds
+FITS = {"p": "iu", "i": "iub", "f": "f", "o": "iufcV"}
+"""NumPy's kinds of arrays that fit each kind of parameter"""
 
 
 class KernelFault(RuntimeError):

@@ -24,13 +24,18 @@ GCC = "-fsanitize=thread -fsanitize-coverage=trace-pc -fno-omit-frame-pointer -O
 CLANG = GCC.replace("trace-pc", "trace-pc,no-prune") + (
     " -mllvm -tsan-instrument-read-before-write=1"
 )
-SECTOR = 32  # bytes, the least that memory transfers
-WARP = 32  # threads
-WORD = 4  # bytes, as wide as a bank of shared memory
+SECTOR = 32
+"""bytes that memory transfers at least"""
+WARP = 32
+"""threads of a warp"""
+WORD = 4
+"""bytes that a bank of shared memory delivers per cycle"""
 BANKS = 32
-SECTORS_PER_CYCLE = 4  # that L1 delivers
+SECTORS_PER_CYCLE = 4
+"""sectors that L1 delivers per cycle"""
 NEVER = 2**62
-SHARED, STATIC, BARRIER, BACK = -1, -2, -3, -4  # in place of an array's number
+SHARED, STATIC, BARRIER, BACK = -1, -2, -3, -4
+"""what stands in place of the number of an array"""
 
 RAW = np.dtype(  # what trace.h calls Access
     [("site", "u8"), ("place", "u8"), ("offset", "i8")]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.ops.talk import edges, talk_conv_loop
+from dynconv.ops.talk import edge_distances, talk_conv_loop
 from dynconv.teach.check.cost import Cost
 from dynconv.teach.judge import FLOAT32, Wrong, attempt, judge, sizes
 
@@ -272,7 +272,7 @@ def side_of(name: str, *window) -> tuple[Tensor, Tensor]:
     """Return how far (B, T, H) windows reach to one side, with and without clamping."""
     *offsets, max_left, max_right = window
     side = ("dleft", "dright").index(name)
-    return edges(*window)[side], offsets[side] * (max_left, max_right)[side]
+    return edge_distances(*window)[side], offsets[side] * (max_left, max_right)[side]
 
 
 def offset_faults(name: str, right: Tensor, g, x, *window) -> Iterator:
@@ -332,7 +332,7 @@ def mean_of_window(x, left, right, max_left, max_right) -> Tensor:
     """Return the mean of each window, computed by the package."""
     reaches = {"max_left": max_left, "max_right": max_right}
     total = (max_left + max_right + 1) * ops.talk_conv(x, left, right, **reaches, impl="window")
-    width = sum(edges(left, right, **reaches)) + 1
+    width = sum(edge_distances(left, right, **reaches)) + 1
     return total / width.repeat_interleave(x.shape[2] // left.shape[2], dim=2)
 
 
@@ -340,7 +340,7 @@ def width_faults(x, left, right, max_left, max_right) -> Iterator:
     """Yield what common mistakes return."""
     window = left, right, max_left, max_right
     R, K = x.shape[2] // left.shape[2], max_left + max_right + 1
-    width = sum(edges(*window)) + 1  # (B, T, H)
+    width = sum(edge_distances(*window)) + 1  # (B, T, H)
     total = mean_of_window(x, *window) * width.repeat_interleave(R, dim=2)
 
     def over(width: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ class InteractiveFigure:
 
     @property
     def data(self) -> dict[str, Any]:
-        """Return all attributes, the colour last; tensors as nested lists with four decimals."""
+        """All attributes, the colour last; tensors as nested lists with four decimals."""
         values = {
             name: rounded(value) if isinstance(value, Tensor) else value
             for name, value in vars(self).items()

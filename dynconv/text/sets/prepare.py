@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynconv.config import ModelConfig
-from dynconv.config.recipe import VocabularyKind
 from dynconv.errors import UserError
+from dynconv.names import VocabularyKind
 from dynconv.text.encode import prepare_corpus
 from dynconv.text.manifest import corpus_sides, read_manifest
 from dynconv.text.sets.build import corpus_text

@@ -13,9 +13,11 @@ from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.measure import Measurement
 
-DROPOUT = 0.1  # DropConnect: the probability with which a weight is dropped
+DROPOUT = 0.1
+"""probability with which DropConnect drops a weight"""
 TOLERANCE = {"float32": 5e-7, "bfloat16": 2**-8, "float16": 2**-10, "float64": 1e-12}
-CHUNK = 2**24  # elements of x that are converted to float64 at a time
+CHUNK = 2**24
+"""elements of x that are converted to float64 at a time"""
 
 
 @contextmanager

@@ -21,7 +21,8 @@ from dynconv.lab.bench.kernels.baselines import (
 from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.measure import Measurement, first_line, measure, round_floats
 
-COMPILED = 1000  # the length T at which PyTorch compiles once per operator and dtype
+COMPILED = 1000
+"""the length T at which PyTorch compiles once per operator and dtype"""
 DIRECTIONS = "forward", "backward"
 
 

@@ -17,13 +17,19 @@ from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels.calls import list_launches
 
-COPY = 4.3e12  # bytes per second, read and written
-FMA = 60e12  # operations a second on float32; half as many on float64
-MMA = 500e12  # operations a second of mma instructions in half precision, half the card's peak
+COPY = 4.3e12
+"""bytes per second that the GPU reads and writes"""
+FMA = 60e12
+"""operations per second on float32; on float64 half as many"""
+MMA = 500e12
+"""operations per second of mma instructions in half precision: half the card's peak"""
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
-SCHEDULERS = 4  # of a multiprocessor; each issues an instruction of a warp per cycle
-LAUNCH = 2.5e-6  # seconds
-REACHED = 0.85  # of the nearest limit
+SCHEDULERS = 4
+"""schedulers of a multiprocessor, each of which issues one instruction of a warp per cycle"""
+LAUNCH = 2.5e-6
+"""seconds that a launch takes"""
+REACHED = 0.85
+"""share of the nearest limit that kernels reach"""
 
 
 def minimum_bytes(case: Case) -> dict[str, int]:

@@ -1,0 +1,13 @@
+"""The names that recipes, commands and operators share, as types."""
+
+from typing import Literal
+
+VocabularyKind = Literal["bytes", "bpe", "words"]
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
+Metric = Literal[
+    "bleu", "bleu-tokenized", "bleu-split", "bleu-detokenized", "rouge", "rouge-75", "perplexity"
+]
+Normalization = Literal[
+    "softmax", "none", "sigmoid", "tanh", "l1", "l2", "power2", "abs", "abs_l1", "abs_l2"
+]
+"""the rows of Table 6 of Wu et al. 2019 (`dynconv.ops.normalize_kernel`)"""

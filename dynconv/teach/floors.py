@@ -1,0 +1,33 @@
+"""Prints the floors of a kernel's versions: what each limit makes it take at least."""
+
+from collections.abc import Mapping
+
+EIGHTHS = ["", *"▏▎▍▌▋▊▉"]
+"""what a bar ends with, by the eighths of a block"""
+
+
+def print_floors(found: Mapping[str, Mapping[str, float]], copy: float) -> None:
+    """Print a row of floors per version; `*` marks the highest, and a bar gives it in copies.
+
+    found  microseconds, by version and limit
+    copy   microseconds of one copy
+    """
+    first = "µs at least"
+    width = max(len(version) for version in [*found, first])
+    limits = dict.fromkeys(limit for floors in found.values() for limit in floors)
+    columns = {limit: max(6, len(limit) + 2) for limit in limits}
+    names = "".join(f"{limit:>{room}} " for limit, room in columns.items())
+    print(f"{first:{width}}{names}  copies")
+    for version, floors in found.items():
+        highest = max(floors.values())
+        cells = ""
+        for limit, room in columns.items():
+            number = f"{floors[limit]:.0f}" if limit in floors else ""
+            cells += f"{number:>{room}}" + ("*" if floors.get(limit) == highest else " ")
+        print(f"{version:{width}}{cells}{highest / copy:8.1f} {bar(highest / copy)}")
+
+
+def bar(length: float) -> str:
+    """Return a bar of so many blocks, rounded to an eighth."""
+    whole, eighths = divmod(round(8 * length), 8)
+    return "█" * whole + EIGHTHS[eighths]

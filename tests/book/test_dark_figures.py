@@ -1,0 +1,87 @@
+"""Pictures for the dark theme: the same hues, and text that can be read on every colour."""
+
+import importlib.util
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from PIL import Image
+
+from dynconv.lab.style import COLORS
+
+
+@pytest.fixture(scope="module")
+def dark():
+    """The extension that draws them."""
+    path = ROOT / "book/_ext/dark_figures.py"
+    spec = importlib.util.spec_from_file_location("dark_figures", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def parse(color: str) -> np.ndarray:
+    return np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+
+
+def contrast(one: np.ndarray, other: np.ndarray) -> float:
+    """As WCAG defines it, 1 to 21."""
+    linear = [np.where(c > 0.04045, ((c + 0.055) / 1.055) ** 2.4, c / 12.92) for c in (one, other)]
+    low, high = sorted(c @ [0.2126, 0.7152, 0.0722] for c in linear)
+    return (high + 0.05) / (low + 0.05)
+
+
+WHITE, BLACK = np.ones(3), np.zeros(3)
+
+
+def test_paper_is_the_page_and_text_can_be_read(dark):
+    paper, ink = dark.darken(WHITE), dark.darken(BLACK)
+    assert np.allclose(paper * 255, 0x12, atol=0.1)  # --pst-color-background of the dark theme
+    assert contrast(paper, ink) > 15
+
+
+@pytest.mark.parametrize("name", COLORS)
+def test_a_color_keeps_its_hue_and_stands_out(dark, name):
+    """Red stays red: hue within 3 degrees, where there is one, and most of its chroma."""
+    color = parse(COLORS[name])
+    turned = dark.darken(color)
+    paper, ink = dark.darken(WHITE), dark.darken(BLACK)
+    (_, *light), (_, *night) = dark.to_oklab(color), dark.to_oklab(turned)
+    before, after = complex(*light), complex(*night)
+    if abs(before) > 0.02:
+        assert abs(np.angle(after / before, deg=True)) < 3
+        assert abs(after) > 0.6 * abs(before)
+    assert contrast(turned, paper) > 3.5
+    # a label in a box or a cell: black or white, whichever the figure has
+    assert max(contrast(turned, paper), contrast(turned, ink)) > 4
+
+
+@pytest.mark.parametrize("name", COLORS)
+def test_more_weight_is_more_color(dark, name):
+    """A matrix's cells go from paper to the colour, and labels on all of them can be read."""
+    share = np.linspace(0, 1, 21)[:, None]
+    cells = dark.darken(1 - share + share * parse(COLORS[name]))
+    paper, ink = dark.darken(WHITE), dark.darken(BLACK)
+    steps = [contrast(cell, paper) for cell in cells]
+    assert all(a < b + 0.1 for a, b in zip(steps, steps[1:], strict=False))
+    assert all(max(contrast(c, paper), contrast(c, ink)) > 4 for c in cells)
+
+
+def test_a_figure_is_drawn_once(dark, tmp_path):
+    """Every pixel as `darken` says, though a table between whose entries Pillow interpolates."""
+    colors = np.array([WHITE, BLACK, *map(parse, COLORS.values())])
+    folder = tmp_path / "_images"
+    folder.mkdir()
+    Image.fromarray((colors[None] * 255).round().astype("uint8")).save(folder / "a.png")
+    app = SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path)
+    dark.draw_pictures(app, None)
+    drawn = folder / "dark/a.png"
+    assert np.abs(np.asarray(Image.open(drawn))[0] / 255 - dark.darken(colors)).max() < 0.04
+    written = drawn.stat().st_mtime_ns
+    dark.draw_pictures(app, None)
+    assert drawn.stat().st_mtime_ns == written
+    page = {"body": '<p><img alt="A b" src="../_images/a.png" style="width: 9px" /></p>'}
+    dark.add_pictures(app, "page", "", page, None)
+    assert page["body"].count("<img") == page["body"].count('alt="A b"') == 2
+    assert 'class="only-dark" loading="lazy" alt="A b" src="../_images/dark/a.png"' in page["body"]

@@ -1,0 +1,33 @@
+"""The precision that `train.precision: auto` stands for."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dynconv.models import build
+from dynconv.tasks import Translation
+from dynconv.train import load_model, train
+from dynconv.train.precision import choose_precision
+
+
+def test_auto_precision_is_decided_and_recorded(recipe, tmp_path):
+    recipe = replace(recipe, train=replace(recipe.train, precision="auto"))
+    train(recipe, tmp_path)
+    assert load_model(tmp_path).recipe.train.precision in ("float32", "bfloat16")
+    assert train(recipe, tmp_path) is None  # auto again is no difference
+
+
+@pytest.mark.parametrize(("slow", "chosen"), [("float32", "bfloat16"), ("bfloat16", "float32")])
+def test_the_faster_precision_is_chosen(recipe, pairs, monkeypatch, slow, chosen):
+    from time import sleep
+
+    from dynconv.train import precision as module
+
+    def backward(loss_module, *_):
+        sleep(0.05 if loss_module.precision == slow else 0.001)
+        return [torch.zeros(())]
+
+    monkeypatch.setattr(module, "backward", backward)
+    model, cpu = build(recipe.model), torch.device("cpu")
+    assert choose_precision(model, Translation(recipe), pairs, cpu) == chosen

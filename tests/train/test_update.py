@@ -1,0 +1,76 @@
+"""One update: its gradient, by hand and in batches, and the optimizer's step."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import sized_stack
+
+from dynconv.config import Recipe, TrainConfig
+from dynconv.models import build
+from dynconv.models.mixers import MIXERS
+from dynconv.tasks import Translation
+from dynconv.text import collate
+from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
+from dynconv.train.distributed import Ranks
+from dynconv.train.stopwatch import Stopwatch
+from dynconv.train.update import TokenLoss, backward, make_optimizer
+
+
+def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
+    """An update of these pairs, in batches of these sizes."""
+    ends = np.cumsum(sizes)
+    batches = [collate(pairs[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+    tokens = sum(len(batch.target) for batch in batches)
+    return UpdateBatches(batches, [], [0] * len(batches), tokens, DataPosition())
+
+
+def mean_loss(model, work: UpdateBatches, precision: str = "float32") -> float:
+    """Put the gradients into the model; the mean loss per token."""
+    model.zero_grad()
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    loss_module = TokenLoss(model, Translation(Recipe()), precision)
+    losses = backward(loss_module, work, scaler, Ranks(), Stopwatch())
+    return sum(losses).item() / work.tokens
+
+
+def gradients(model, work: UpdateBatches, precision: str = "float32") -> list[torch.Tensor]:
+    mean_loss(model, work, precision)
+    return [p.grad for p in model.parameters()]
+
+
+def test_accumulated_batches_give_the_gradient_of_the_joined_one(recipe):
+    model = build(replace(recipe.model, dropout=0.0)).double()
+    pairs = [([5, 6, 7], [8]), ([5, 9], [7, 6, 5, 8]), ([11], [12, 13])]
+    joined = gradients(model, one_update(pairs, [3]))
+    parts = gradients(model, one_update(pairs, [1, 2]))
+    for a, b in zip(joined, parts, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-9)  # the loss is float32
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
+    stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 7))
+    torch.manual_seed(0)
+    model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
+    work = next(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()))
+    exact = torch.cat([g.flatten() for g in gradients(model, work)])
+    rough = torch.cat([g.flatten() for g in gradients(model, work, precision)])
+    assert not torch.equal(exact, rough)
+    assert torch.cosine_similarity(exact, rough, dim=0) > 0.99  # bfloat16 keeps 8 bits
+
+
+def test_nesterov_gradient_by_hand():
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.ones_(model.weight)
+    config = TrainConfig(optimizer="nag", momentum=0.9, lr=0.1, warmup=0)
+    optimizer, _ = make_optimizer(model, config, torch.device("cpu"))
+    weight, velocity = 1.0, 0.0
+    for _ in range(3):
+        model.weight.grad = 2 * model.weight.detach()  # of w^2
+        optimizer.step()
+        velocity = 0.9 * velocity + 2 * weight
+        weight -= 0.1 * (2 * weight + 0.9 * velocity)
+        assert model.weight.item() == pytest.approx(weight)
