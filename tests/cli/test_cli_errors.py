@@ -99,7 +99,8 @@ train.seed=-1 train.seed=99999999999999999999 train.timeout=0
 model.vocab_size=0 model.vocab_size=-5 model.vocab_size=[300] model.channels=0
 model.channels=-16 model.channels=17 model.ffn=0 model.ffn=big model.heads=0 model.heads=5
 model.dropout=1 model.dropout=-0.1 model.architecture=rnn model.norm=batch
-model.encoder.layers=0 model.encoder.mixer=lstm model.encoder.kernel_size=0 model.encoder.kernel_size=[3,5]
+model.encoder.layers=0 model.encoder.mixer=lstm model.encoder.kernel_size=0
+model.encoder.kernel_size=[3,5]
 data.block_size=5 data.vocabulary=letters data.max_source=0 data.max_length=0 data.corpus=3
 decode.beam=0 decode.lenpen=.nan decode.lenpen=x decode.min_length=-1 decode.max_length=0
 decode.no_repeat_ngram_size=-1 decode.context_window=-5 decode.batch_tokens=0 decode.dictionary=one

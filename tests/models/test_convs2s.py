@@ -453,7 +453,10 @@ def test_parameters_of_the_english_german_model(layers, widths, vocab_size, coun
     ("make", "words"),
     [
         (lambda: ConvStackConfig(3, (8, 8)), "channels lists 2 entries for 3 layers"),
-        (lambda: ConvStackConfig(2, kernel_size=0), "^width 0 must be a whole number at least 1 "),
+        (
+            lambda: ConvStackConfig(2, kernel_size=0),
+            "^kernel_size 0 must be a whole number at least 1 ",
+        ),
         (lambda: ConvStackConfig(2, residual=(1, 3)), "residual 3 of layer 2 must be 0 to 2"),
         (lambda: ConvS2SConfig(attention=(True,)), "attention lists 1 entries for 20 layers"),
         (lambda: ConvS2SConfig(attention=False), "attention is false everywhere"),
