@@ -25,6 +25,7 @@ from dynconv.config.schema import Count, PositiveInt, validate_json
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
 from dynconv.names import VocabularyKind
+from dynconv.text.corpus import corpus_dir
 from dynconv.text.vocabulary import Vocabularies
 
 FORMAT = "dynconv prepared corpus 2"
@@ -91,6 +92,18 @@ def _memory_map(path: Path, dtype: str) -> np.ndarray:
 def is_prepared(directory: Path) -> bool:
     """Return whether a directory contains a prepared corpus."""
     return (directory / "prepared.json").is_file()
+
+
+def prepared_corpus(corpus: str) -> Path | None:
+    """Return the directory that `data.corpus` names, if it contains a prepared corpus.
+
+    None means a text that is to be encoded, or nothing at all; `corpus_dir` tells these apart.
+    """
+    try:
+        directory = corpus_dir(corpus)
+    except UserError:
+        return None
+    return directory if is_prepared(directory) else None
 
 
 def foreign_files(directory: Path) -> list[str]:

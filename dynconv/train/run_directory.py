@@ -41,8 +41,7 @@ from dynconv.files import (
     sha256,
 )
 from dynconv.names import Precision
-from dynconv.text import is_prepared
-from dynconv.text.prepared import VOCABULARY
+from dynconv.text.prepared import VOCABULARY, prepared_corpus
 from dynconv.train.legacy import is_unmarked_run
 
 RECIPE = "recipe.yaml"
@@ -139,8 +138,7 @@ def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
 
 def prepared_dir(run: Path, recipe: Recipe) -> Path:
     """Return the directory of the encoded text: the recipe's corpus, or the run's own copy."""
-    corpus = Path(recipe.data.corpus)
-    return corpus if is_prepared(corpus) else run / DATA
+    return prepared_corpus(recipe.data.corpus) or run / DATA
 
 
 class StartRecord(TypedDict):
