@@ -110,8 +110,8 @@ def report(
     """Return a line for each metric, with value, 95% interval and signature.
 
     sacreBLEU (13a) and chrF are always included; each flag adds its metric, ROUGE with the stemming
-    and sentences of the metric "rouge". `lowercase` applies to every BLEU, not to chrF. Below each BLEU are its n-gram
-    precisions, brevity penalty and lengths.
+    and sentences of the metric "rouge". `lowercase` applies to every BLEU, not to chrF. Below each
+    BLEU are its n-gram precisions, brevity penalty and lengths.
     """
     pair = hypotheses, references
     options: dict[str, Any] = {"lowercase": lowercase, "bootstrap": RESAMPLES}
