@@ -71,8 +71,8 @@ def run_script(
     line = [*TORCHRUN, *counts, str(script), *map(str, arguments)]
     start = time.monotonic()
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
-    assert time.monotonic() - start < 60
     assert (done.returncode == 0) == (succeeds or bool(restarts)), done.stderr
+    assert time.monotonic() - start < 60
     return done
 
 
