@@ -22,6 +22,7 @@ from dynconv.errors import UserError
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 FULL = (errno.ENOSPC, errno.EDQUOT)
+"""errors of a full disk, or of one whose quota is used up"""
 MARK = ".dynconv"
 """the file that marks a directory as made by dynconv"""
 LOCK = ".lock"

@@ -82,10 +82,10 @@ def gpu_record(config, stats: dict[str, list]) -> Path | None:
         return None
     import torch
 
-    from dynconv.kernels.cuda.build import architecture, cupy, sources_hash
+    from dynconv.kernels.cuda.build import architecture_name, cupy, sources_hash
     from dynconv.lab import ledger
 
-    name = architecture(torch.cuda.current_device())
+    name = architecture_name(torch.cuda.current_device())
     entry = ledger.entry(
         f"the tests of the CUDA kernels passed on a GPU of architecture {name}",
         "pytest -m gpu",

@@ -148,10 +148,10 @@ class Parser(argparse.ArgumentParser):
         super().error(f"{message}: {self.prog} --help")
 
     def _check_value(self, action, value) -> None:
-        """Refuse what is no choice, with the nearest in place of all of them."""
+        """Refuse what is not a choice, and list the nearest choices instead of all."""
         if action.choices is not None and value not in action.choices:
             near = nearest(str(value), map(str, action.choices), "choose from")
-            raise argparse.ArgumentError(action, f"no choice: {quoted(value)}; {near}")
+            raise argparse.ArgumentError(action, f"{quoted(value)} is not a valid choice; {near}")
 
     def _print_message(self, message, file=None) -> None:
         print(message, end="", file=file or sys.stderr)

@@ -82,7 +82,7 @@ def gpus() -> list[str]:
     from dynconv.kernels.cuda import build as cuda
 
     return [
-        f"  cuda:{i}  {torch.cuda.get_device_name(i)}, {cuda.architecture(i)}"
+        f"  cuda:{i}  {torch.cuda.get_device_name(i)}, {cuda.architecture_name(i)}"
         for i in range(torch.cuda.device_count())
     ]
 
@@ -139,9 +139,9 @@ def cuda_kernels() -> str:
     seconds = time.perf_counter() - start
     chosen = "so it chooses them" if cuda.tests_passed_on(x) else "so ask for them with impl='cuda'"
     return (
-        f"{status} This GPU is {cuda.architecture(x.device.index)}, {chosen}. They can run here in "
-        f"float32, float64, float16 and bfloat16. CuPy compiled the first one in {seconds:.1f} s; "
-        "it keeps them in ~/.cupy/kernel_cache."
+        f"{status} This GPU is {cuda.architecture_name(x.device.index)}, {chosen}. They can run "
+        f"here in float32, float64, float16 and bfloat16. CuPy compiled the first one in "
+        f"{seconds:.1f} s; it keeps them in ~/.cupy/kernel_cache."
     )
 
 

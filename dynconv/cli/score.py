@@ -18,7 +18,7 @@ def add_parser(subparsers) -> None:
         "references",
         type=Path,
         metavar="REFERENCES",
-        help="a file of the expected texts, line by line; .gz or .xz may be compressed",
+        help="a file of the expected texts, one per line; both files may be .gz or .xz",
     )
     parser.add_argument("--lowercase", action="store_true", help="ignore case in BLEU")
     parser.add_argument(

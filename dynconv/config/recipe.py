@@ -21,7 +21,7 @@ from dynconv.config.schema import (
     PositiveInt,
     Probability,
     checked_dataclass,
-    real,
+    finite,
     whole,
 )
 from dynconv.models.mixers import OPTIONS, find_mixer
@@ -133,7 +133,7 @@ class TrainConfig:
     """the final rate of cosine, and the rate at which plateau stops"""
     optimizer: Literal[*OPTIMIZERS] = "adam"
     """adam: AdamW. nag: SGD with Nesterov momentum"""
-    momentum: real(gt=0, lt=1) = 0.99
+    momentum: finite(gt=0, lt=1) = 0.99
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     eps: NonNegative = 1e-8
     weight_decay: NonNegative = 0.0
@@ -154,7 +154,7 @@ class TrainConfig:
     a gradient overflows"""
     max_skipped: NonNegativeInt = 3
     """how many updates in a row may be skipped because loss or gradient is not finite; training
-    stops at the next"""
+    stops at the next. Updates that float16 skips to halve its scale are not counted"""
     seed: NonNegativeInt = 1
     timeout: Positive = 60.0
     """seconds without an answer, within an update, after which a process counts as lost;
@@ -198,7 +198,8 @@ class DecodeConfig:
     context_window: NonNegativeInt = 0
     """tokens of context that a language model sees before each block that is scored"""
     batch_tokens: PositiveInt = 4096
-    """maximum source tokens of a batch, padding included"""
+    """maximum tokens of a batch, padding included: of sources, or of the text on which a language
+    model is scored"""
 
     def __post_init__(self) -> None:
         if self.max_length is not None and self.max_length <= self.min_length:

@@ -1,6 +1,7 @@
 """Types that check their entries, from YAML or JSON, with errors of one line.
 
-A file that dynconv reads back has a dataclass or TypedDict of its own: `validate_json` checks it.
+A file that dynconv reads back has a dataclass or TypedDict of its own, by which `validate_content`
+checks what was read.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,7 @@ def whole(low: int, high: int = MAX_INT) -> Any:
     return Annotated[int, Field(strict=True, ge=low, le=high)]
 
 
-def real(**bounds: float) -> Any:
+def finite(**bounds: float) -> Any:
     """Return the type of a finite number within bounds: gt or ge, lt or le."""
     return Annotated[float, Field(strict=True, allow_inf_nan=False, **bounds)]
 
@@ -56,12 +57,12 @@ Count = whole(0, 2**62)
 """a count of tokens or bytes, which may exceed MAX_INT"""
 Number = Annotated[float, Field(strict=True)]
 """a measured value, which may be infinite or NaN"""
-Positive = real(gt=0, le=1e12)
-NonNegative = real(ge=0, le=1e12)
-Probability = real(ge=0, lt=1)
+Positive = finite(gt=0, le=1e12)
+NonNegative = finite(ge=0, le=1e12)
+Probability = finite(ge=0, lt=1)
 """at least 0 and below 1; every dropout is the probability with which a value is dropped"""
-Fraction = real(gt=0, le=1)
-LengthPenalty = real(ge=-10, le=10)
+Fraction = finite(gt=0, le=1)
+LengthPenalty = finite(ge=-10, le=10)
 """an exponent, of lengths up to a million"""
 
 
@@ -82,8 +83,8 @@ def validate(schema: Any, tree: Any, where: str, section: str = "") -> Any:
         return TypeAdapter(schema).validate_python(tree)
 
 
-def validate_json(schema: Any, tree: Any, path: Path | str, remedy: str) -> Any:
-    """Return the value of a type that a file's JSON describes.
+def validate_content(schema: Any, tree: Any, path: Path | str, remedy: str) -> Any:
+    """Return the value of a type that the content of a file describes.
 
     Raises UserError: the file, the entry that is wrong, how, and the remedy.
     """

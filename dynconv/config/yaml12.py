@@ -147,7 +147,7 @@ class _Builder:
             if not isinstance(key, str):
                 raise _refusal(event, f"the key {quoted(key)} is not text: quote it")
             if key in tree:
-                raise _refusal(event, f"{quoted(key)} is there twice: keep one of them")
+                raise _refusal(event, f"{quoted(key)} occurs twice: keep one of them")
             tree[key] = self.build(next(self.events), depth + 1)
         return tree
 

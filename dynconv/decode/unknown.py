@@ -23,7 +23,7 @@ def replace_unknown(
 ) -> list[str]:
     """Replace each `unknown` among T output words; `source` has S words.
 
-    attention (T or more, S or more): row t holds the attention with which word t was predicted;
+    attention (T or more, S or more): row t is the attention with which word t was predicted;
     columns beyond the source's words, <eos> and padding, do not count.
     """
     replaced = list(words)

@@ -32,9 +32,9 @@ from dynconv.config.schema import (
     Number,
     PositiveInt,
     checked_dataclass,
-    real,
+    finite,
     validate,
-    validate_json,
+    validate_content,
     whole,
 )
 from dynconv.config.yaml12 import read_yaml
@@ -72,8 +72,8 @@ class TrialRecord(TrialResult):
 class Range:
     """An interval of numbers to draw from."""
 
-    low: real()
-    high: real()
+    low: finite()
+    high: finite()
     log: Flag = False
     """whether to draw uniformly in the logarithm"""
 
@@ -228,7 +228,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     if record.exists():
         check_same_recipe(recipe, run)
         remedy = "remove it, and the trial is scored again"
-        return validate_json(TrialResult, read_json(record, remedy), record, remedy)
+        return validate_content(TrialResult, read_json(record, remedy), record, remedy)
     signal, diverged = try_training(recipe, run)
     if signal is not None:
         return signal

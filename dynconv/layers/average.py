@@ -44,13 +44,13 @@ class AverageAttention(nn.Module):
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         if self.causal:
             mean = ops.cumulative_mean(zero_padding(x, pad_mask))
-            if pad_mask is not None:  # of the real positions, of which there are fewer
+            if pad_mask is not None:  # divide by the tokens so far, not by all positions
                 positions = torch.arange(1, x.shape[1] + 1, device=x.device)
                 more = positions / (~pad_mask).cumsum(dim=1).clamp(min=1)
                 mean = mean * more.unsqueeze(-1).to(x.dtype)
             return self._gated(x, mean)
-        real = torch.ones_like(x[..., :1]) if pad_mask is None else (~pad_mask).unsqueeze(-1)
-        mean = (x * real).sum(1, keepdim=True) / real.sum(1, keepdim=True).clamp(min=1)
+        is_token = torch.ones_like(x[..., :1]) if pad_mask is None else (~pad_mask).unsqueeze(-1)
+        mean = (x * is_token).sum(1, keepdim=True) / is_token.sum(1, keepdim=True).clamp(min=1)
         return self._gated(x, mean.to(x.dtype).expand_as(x))
 
     def step(self, x: Tensor, state: AverageState | None = None) -> tuple[Tensor, AverageState]:

@@ -52,12 +52,12 @@ def check_padding(layer: nn.Module, x: Tensor, kind: str) -> None:
     """Check that neither the content nor the amount of padding affects real positions."""
     if layer(x).shape != x.shape:
         raise AssertionError(f"{kind}: x {tuple(x.shape)} becomes {tuple(layer(x).shape)}")
-    for side, real in {"right": slice(0, 6), "left": slice(3, None)}.items():
+    for side, kept in {"right": slice(0, 6), "left": slice(3, None)}.items():
         pad_mask = torch.ones(2, 9, dtype=torch.bool)
-        pad_mask[:, real] = False
+        pad_mask[:, kept] = False
         for content in (x, x.masked_fill(pad_mask.unsqueeze(-1), 7.0)):
-            padded = layer(content, pad_mask)[:, real]
-            expect(padded, layer(x[:, real]), f"{kind}: real positions see padding on the {side}")
+            padded = layer(content, pad_mask)[:, kept]
+            expect(padded, layer(x[:, kept]), f"{kind}: real positions see padding on the {side}")
 
 
 def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:

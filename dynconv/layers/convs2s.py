@@ -20,16 +20,16 @@ SQRT_HALF = 0.5**0.5
 """by which the sum of two tensors of equal variance is multiplied to keep that variance"""
 
 
-def normalised(layer: nn.Linear | nn.Conv1d, gain: float) -> nn.Module:
+def normalized(layer: nn.Linear | nn.Conv1d, gain: float) -> nn.Module:
     """Weight-normalise a layer, initialised from N(0, gain / n) for n inputs per output; bias 0."""
     nn.init.normal_(layer.weight, std=math.sqrt(gain / layer.weight[0].numel()))
     nn.init.zeros_(layer.bias)
     return weight_norm(layer)
 
 
-def normalised_linear(inputs: int, outputs: int, retained: float = 1.0) -> nn.Module:
+def normalized_linear(inputs: int, outputs: int, retained: float = 1.0) -> nn.Module:
     """Return a weight-normalised linear layer; `retained` is 1 - p of the dropout before it."""
-    return normalised(nn.Linear(inputs, outputs), gain=retained)
+    return normalized(nn.Linear(inputs, outputs), gain=retained)
 
 
 class PositionedEmbedding(nn.Module):
@@ -75,7 +75,7 @@ class GatedConv(WindowConv):
         self, inputs: int, outputs: int, kernel_size: int, *, causal: bool, dropout: float
     ):
         # Near zero the gate is about 1/2, which divides the variance by 4.
-        conv = normalised(nn.Conv1d(inputs, 2 * outputs, kernel_size), gain=4 * (1 - dropout))
+        conv = normalized(nn.Conv1d(inputs, 2 * outputs, kernel_size), gain=4 * (1 - dropout))
         super().__init__(conv, causal, nn.GLU(dim=1))
         self.dropout = nn.Dropout(dropout)
 
@@ -112,8 +112,8 @@ class MultiStepAttention(nn.Module):
 
     def __init__(self, channels: int, embedding: int):
         super().__init__()
-        self.query_proj = normalised_linear(channels, embedding)
-        self.out_proj = normalised_linear(embedding, channels)
+        self.query_proj = normalized_linear(channels, embedding)
+        self.out_proj = normalized_linear(embedding, channels)
 
     def forward(self, h: Tensor, g: Tensor, memory: KeyedMemory) -> tuple[Tensor, Tensor]:
         """Return the next h (N, T, C) and a (N, T, S), from h and target embeddings g (N, T, E).

@@ -55,7 +55,7 @@ class SelectiveScan(nn.Module):
     def convolve(self, x: Tensor) -> Tensor:
         """Return u (B, T, channels) for x (B, T, channels)."""
         y = ops.depthwise_conv(x, self.kernel.to(x.dtype), pad_left=KERNEL_SIZE - 1)
-        return F.silu(y + self.bias)
+        return F.silu(y + self.bias.to(x.dtype))
 
     def coefficients(self, u: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Return u, dt, A, B and C, all in the precision of sums."""
@@ -65,9 +65,10 @@ class SelectiveScan(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """Return y (B, T, channels) for x (B, T, channels), which is zero at padding."""
-        u = zero_padding(self.convolve(x), pad_mask)  # padding just after a word sees it
+        # the convolution carries the last words into the padding after them
+        u = zero_padding(self.convolve(x), pad_mask)
         y = ops.selective_scan(*self.coefficients(u))
-        return y.to(x.dtype) + self.D * u
+        return y.to(x.dtype) + self.D.to(u.dtype) * u
 
 
 class SelectiveSSM(nn.Module):
@@ -111,5 +112,5 @@ class SelectiveSSM(nn.Module):
         wide, dt, A, B, C = scan.coefficients(u)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
         y, h = run_steps(partial(selective_step, A=A), h, wide, dt, B, C)
-        y = y.to(x.dtype) + scan.D * u
+        y = y.to(x.dtype) + scan.D.to(u.dtype) * u
         return self.out_proj(F.silu(g) * y), SelectiveState(h, x[:, 1 - KERNEL_SIZE :])

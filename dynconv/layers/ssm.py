@@ -54,7 +54,7 @@ class S4D(nn.Module):
         return upcast(self.log_dt).exp(), A, torch.view_as_complex(upcast(self.C))
 
     def _output(self, x: Tensor, y: Tensor) -> Tensor:
-        return F.glu(self.out_proj(F.gelu(y + self.D * x)), dim=-1)
+        return F.glu(self.out_proj(F.gelu(y + self.D.to(x.dtype) * x)), dim=-1)
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x = zero_padding(x, pad_mask)

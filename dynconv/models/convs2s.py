@@ -13,7 +13,7 @@ from dynconv.layers.convs2s import (
     KeyedMemory,
     MultiStepAttention,
     PositionedEmbedding,
-    normalised_linear,
+    normalized_linear,
 )
 from dynconv.layers.history import History
 from dynconv.models.activation_checkpointing import Recomputable
@@ -45,7 +45,7 @@ class ConvBlock(Recomputable):
         self.conv = GatedConv(widths[-1], channels, kernel_size, **options)
         self.attention = None if embedding is None else MultiStepAttention(channels, embedding)
         before = widths[-residual] if residual else channels
-        self.shortcut = nn.Identity() if before == channels else normalised_linear(before, channels)
+        self.shortcut = nn.Identity() if before == channels else normalized_linear(before, channels)
         self.residual = residual
 
     def forward(
@@ -112,9 +112,9 @@ class ConvStack(nn.Module):
             block = ConvBlock(widths, *layer, **options)
             blocks.append(block)
             widths.append(layer[0])
-        self.enter = normalised_linear(embedding, widths[0], retained=1 - dropout)
+        self.enter = normalized_linear(embedding, widths[0], retained=1 - dropout)
         self.blocks = nn.ModuleList(blocks)
-        self.leave = normalised_linear(widths[-1], output)
+        self.leave = normalized_linear(widths[-1], output)
 
     def forward(
         self,
@@ -166,7 +166,7 @@ class ConvS2S(Translator):
             config.decoder, config.attends, E, config.output_width, causal=True, dropout=p
         )
         self.dropout = nn.Dropout(p)
-        self.output = normalised_linear(config.output_width, target, retained=1 - p)
+        self.output = normalized_linear(config.output_width, target, retained=1 - p)
         self.gradient_share = 1 / sum(config.attends)
 
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> KeyedMemory:

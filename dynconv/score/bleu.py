@@ -8,6 +8,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from dynconv.score.base import Score, check_pairs
 
 COMPOUND = re.compile(r"(\S)-(\S)")
+"""a hyphen inside a word, with the characters around it"""
 
 
 def split_compounds(line: str) -> str:

@@ -10,6 +10,9 @@ from dynconv.score.rouge import rouge as compute_rouge
 
 RESAMPLES = 1000
 """of a bootstrap, as is sacreBLEU's default"""
+SENTENCE_END = " ."
+"""what ends a sentence within a line for ROUGE-L, in `dynconv score` as in `dynconv evaluate`: the
+papers' summaries are tokenised, so a full stop has a space before it"""
 
 
 def compute_metric(
@@ -26,7 +29,7 @@ def compute_metric(
     bleu-split        BLEU of the tokens with compounds split at hyphens, then as bleu-tokenized
     bleu-detokenized  Moses's tokens are joined to plain text on both sides, then as bleu
     rouge             the mean F-score of ROUGE-1, 2 and L, then each of them; words are stemmed,
-                      and " ." ends a sentence
+                      and `SENTENCE_END` ends a sentence
     rouge-75          as rouge, but recall within the first 75 bytes (DUC-2004); a line may have
                       several references
 
@@ -79,7 +82,7 @@ def split_bleu(
 def mean_rouge(
     hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int, **options: Any
 ) -> list[Score]:
-    three = compute_rouge(hypotheses, references, stem=True, sentence_end=" .", **options)
+    three = compute_rouge(hypotheses, references, stem=True, sentence_end=SENTENCE_END, **options)
     mean = sum(score.value for score in three) / len(three)
     return [Score("ROUGE mean", mean, three[0].signature), *three]
 
@@ -92,7 +95,7 @@ METRICS: dict[str, Callable[..., list[Score]]] = {
     "rouge": mean_rouge,
     "rouge-75": partial(mean_rouge, recall=True, limit=75),
 }
-"""the functions of `compute_metric`, by the names in `dynconv.config.recipe`"""
+"""the functions of `compute_metric`, by the names in `dynconv.names`"""
 
 
 def report(
@@ -106,9 +109,9 @@ def report(
 ) -> str:
     """Return a line for each metric, with value, 95% interval and signature.
 
-    sacreBLEU (13a) and chrF are always included; each flag adds its metric, ROUGE with stemming as
-    in the papers. `lowercase` applies to every BLEU, not to chrF. Below each BLEU are its n-gram
-    precisions, brevity penalty and lengths.
+    sacreBLEU (13a) and chrF are always included; each flag adds its metric, ROUGE with the stemming
+    and sentences of the metric "rouge". `lowercase` applies to every BLEU, not to chrF. Below each
+    BLEU are its n-gram precisions, brevity penalty and lengths.
     """
     pair = hypotheses, references
     options: dict[str, Any] = {"lowercase": lowercase, "bootstrap": RESAMPLES}
@@ -119,5 +122,5 @@ def report(
         scores.append(bleu(*pair, compound_split=True, **options))
     scores.append(chrf(*pair, bootstrap=RESAMPLES))
     if rouge:
-        scores += compute_rouge(*pair, stem=True)
+        scores += compute_rouge(*pair, stem=True, sentence_end=SENTENCE_END)
     return "\n".join(f"{s}\n    {s.detail}" if s.detail else str(s) for s in scores)

@@ -1,5 +1,6 @@
 """ROUGE by the rouge-score library, and the lead baseline."""
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
@@ -9,6 +10,7 @@ from dynconv.errors import UserError
 from dynconv.score.base import Score, check_pairs
 
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
+"""the metrics, by their names in rouge-score; rougeLsum is ROUGE-L of a text of sentences"""
 
 LONGEST = 5_000
 """words of a line: the time for ROUGE-L grows with their square"""
@@ -62,6 +64,7 @@ def rouge(
             f"stem:{'yes' if stem else 'no'}",
             f"score:{'recall' if recall else 'f1'}",
             f"bytes:{limit or 'all'}",
+            f"sentence_end:{json.dumps(sentence_end)}",
             f"rouge-score:{version('rouge-score')}",
         ]
     )

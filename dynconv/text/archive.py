@@ -65,4 +65,4 @@ def _unpack_zip(archive: Path, into: Path) -> None:
             path = PurePosixPath(name.replace("\\", "/"))
             if path.is_absolute() or ".." in path.parts:
                 raise tarfile.OutsideDestinationError(tarfile.TarInfo(name), name)
-        packed.extractall(into)  # a link becomes a file that holds the name of its target
+        packed.extractall(into)  # a link becomes a file with the name of its target

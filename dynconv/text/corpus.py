@@ -92,13 +92,16 @@ def decode_utf8(file: BinaryIO, name: str) -> Iterator[str]:
 def corpus_dir(corpus: str) -> Path:
     """Return the directory of a corpus, given its path or the name of a shipped one.
 
+    The name of a shipped corpus always means that one: a directory of the same name in the working
+    directory is `./NAME`. Whatever is returned stands for itself, `corpus_dir(str(directory))`.
+
     Raises NotPreparedError for a corpus of the manifest that is not prepared yet, else UserError.
     """
     shipped = {file.parent.name: file.parent for file in sorted(data_dir().glob("*/train.*.xz"))}
     if corpus in shipped:
         return shipped[corpus]
-    if Path(corpus).is_dir():
-        return Path(corpus)
+    if (path := Path(corpus)).is_dir():
+        return path.absolute() if str(path) in shipped else path
     others = [name for name in read_manifest() if name not in shipped]
     if any(f"{Path(corpus).name}-".startswith(f"{name}-") for name in others):
         raise NotPreparedError(

@@ -21,10 +21,11 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from dynconv.config.model import per_side
-from dynconv.config.schema import Count, PositiveInt, validate_json
+from dynconv.config.schema import Count, PositiveInt, validate_content
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
 from dynconv.names import VocabularyKind
+from dynconv.text.corpus import corpus_dir
 from dynconv.text.vocabulary import Vocabularies
 
 FORMAT = "dynconv prepared corpus 2"
@@ -93,6 +94,18 @@ def is_prepared(directory: Path) -> bool:
     return (directory / "prepared.json").is_file()
 
 
+def prepared_corpus(corpus: str) -> Path | None:
+    """Return the directory that `data.corpus` names, if it contains a prepared corpus.
+
+    None means a text that is to be encoded, or nothing at all; `corpus_dir` tells these apart.
+    """
+    try:
+        directory = corpus_dir(corpus)
+    except UserError:
+        return None
+    return directory if is_prepared(directory) else None
+
+
 def foreign_files(directory: Path) -> list[str]:
     """Return the names in a directory that `prepare_corpus` would not have written."""
     names = sorted(os.listdir(directory))
@@ -116,7 +129,7 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
         raise UserError(f"{directory}: no prepared corpus here (it has no prepared.json)") from None
     if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
         raise UserError(f"{meta}: not of format {FORMAT!r}: {remedy}")
-    prepared = validate_json(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
+    prepared = validate_content(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
     check_counts(prepared)
     for name, recorded in prepared.files.items():
         path = directory / name
@@ -127,7 +140,9 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
                 f"{path}: {size} bytes, but {recorded['bytes']} were written: prepare it again"
             )
         if verify and sha256(path) != recorded["sha256"]:
-            raise UserError(f"{path}: altered, its sha256 is not the recorded: prepare it again")
+            raise UserError(
+                f"{path}: altered, its sha256 differs from the recorded one: prepare it again"
+            )
     if verify:
         check_ids(prepared)
     return prepared

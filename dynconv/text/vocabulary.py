@@ -215,6 +215,7 @@ def _empty(kind: VocabularyKind, **learned):
         else models.BPE(unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END, **learned)
     )
     tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
-    # No word has a space in it. The text's own <unk>, as WikiText has it, is ours.
+    # `< pad >` contains a space, so no word of the text can collide with it. An <unk> in the text,
+    # as in WikiText, is meant to be our <unk>.
     specials = ["< pad >", "< eos >"] if kind == "words" else SPECIALS
     return tokenizer, [*specials, "<unk>"]

@@ -86,7 +86,8 @@ def loop(
             session.record(validation)
             save_validation(session)
             prune(session)
-            example = preview(session) if session.ranks.is_rank_zero else ""
+            # the other ranks wait here: within an update they would wait for train.timeout only
+            example = session.ranks.on_rank_zero(lambda: preview(session))
             log.report_validation(session.progress.updates, validation, example)
         if session.is_finished:
             break

@@ -29,7 +29,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.config.load import MAY_CHANGE, differences, load_recipe
-from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_json
+from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_content
 from dynconv.errors import UserError
 from dynconv.files import (
     LOCK,
@@ -41,8 +41,7 @@ from dynconv.files import (
     sha256,
 )
 from dynconv.names import Precision
-from dynconv.text import is_prepared
-from dynconv.text.prepared import VOCABULARY
+from dynconv.text.prepared import VOCABULARY, prepared_corpus
 from dynconv.train.legacy import is_unmarked_run
 
 RECIPE = "recipe.yaml"
@@ -117,7 +116,7 @@ def check_same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHA
         recipe = with_precision(recipe, recorded.train.precision)
     if changed := differences(recipe, recorded, free):
         raise UserError(
-            f"{run} holds the run of another recipe ({'; '.join(changed)}): name another "
+            f"{run} contains the run of another recipe ({'; '.join(changed)}): name another "
             f"--run, give the same values, or put the new ones also into {run / RECIPE}"
         )
     return recipe
@@ -139,8 +138,7 @@ def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
 
 def prepared_dir(run: Path, recipe: Recipe) -> Path:
     """Return the directory of the encoded text: the recipe's corpus, or the run's own copy."""
-    corpus = Path(recipe.data.corpus)
-    return corpus if is_prepared(corpus) else run / DATA
+    return prepared_corpus(recipe.data.corpus) or run / DATA
 
 
 class StartRecord(TypedDict):
@@ -156,7 +154,7 @@ def read_starts(run: Path) -> list[StartRecord]:
     path, remedy = run / ENVIRONMENT, "remove it; training does not need it"
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
-    return validate_json(list[StartRecord], read_json(path, remedy), path, remedy)
+    return validate_content(list[StartRecord], read_json(path, remedy), path, remedy)
 
 
 class Event(TypedDict):
@@ -193,5 +191,5 @@ def read_log(run: Path) -> list[Event]:
         except (ValueError, RecursionError):
             continue
         where, remedy = f"{path}, line {number}", "remove it; training does not need it"
-        events.append(validate_json(Event, tree, where, remedy))
+        events.append(validate_content(Event, tree, where, remedy))
     return events

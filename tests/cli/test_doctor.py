@@ -295,7 +295,7 @@ def test_doctor_tries_a_cuda_kernel(monkeypatch):
         return x
 
     monkeypatch.setattr(ops, "light_conv", light_conv)
-    monkeypatch.setattr(cuda, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(cuda, "architecture_name", lambda index: "sm_90")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100")
     monkeypatch.setattr(cuda, "tested_architectures", dict)

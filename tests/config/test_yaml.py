@@ -39,8 +39,8 @@ def test_scalars_are_those_of_version_1_2(text, value):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: 1\nb: 2\na: 3", "line 3: 'a' is there twice"),
-        ("a: 1\nb:\n  c: 2\n  c: 2", "line 4: 'c' is there twice"),
+        ("a: 1\nb: 2\na: 3", "line 3: 'a' occurs twice"),
+        ("a: 1\nb:\n  c: 2\n  c: 2", "line 4: 'c' occurs twice"),
         (BILLION, r"line 11: the alias .* too much: write out"),
         ("a: *x", "line 1: the alias .x is not known"),
         ("a: &x [*x]", "line 1: the alias .x is not known"),

@@ -132,13 +132,13 @@ def test_the_rule_for_tensor_cores(changes, V):
 def test_the_architecture_of_a_gpu(monkeypatch):
     capabilities = {torch.device("cuda", 0): (9, 0), torch.device("cuda", 1): (7, 5)}
     monkeypatch.setattr(torch.cuda, "get_device_capability", capabilities.__getitem__)
-    launches.architecture.cache_clear()
+    launches.compute_capability.cache_clear()
     found = []
     for device in capabilities:
         x = SimpleNamespace(shape=(1,), dtype=HALF, stride=lambda: (1,), is_cuda=True)
         x.data_ptr, x.device = (lambda: 48), device
         found.append(launches.array(x))
-    launches.architecture.cache_clear()
+    launches.compute_capability.cache_clear()
     assert [(x.architecture, x.alignment) for x in found] == [(90, 16), (75, 16)]
     assert launches.array(torch.zeros(1)).architecture == 90  # simulated
 
@@ -272,7 +272,7 @@ class Gpu:
 @pytest.fixture(autouse=True)
 def fresh_lookups():
     """Clear the caches of what this machine can do."""
-    looked_up = build.why_unavailable, build.architecture, build.tested_architectures
+    looked_up = build.why_unavailable, build.architecture_name, build.tested_architectures
     for function in looked_up:
         function.cache_clear()
     yield
@@ -450,7 +450,7 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "sources_hash", lambda: "other sources")
     build.tested_architectures.cache_clear()
     assert build.tested_architectures() == {"sm_80": False, "sm_90": False}
-    monkeypatch.setattr(build, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(build, "architecture_name", lambda index: "sm_90")
     assert not build.tests_passed_on(torch.zeros(1))
     for damaged in ("{", "[]", "{}", '{"numbers": {"passed": 3}}'):
         (tmp_path / record).write_text(damaged, encoding="utf-8")
@@ -501,7 +501,7 @@ PASS = SimpleNamespace(keywords=("gpu",))
 )
 def test_only_a_whole_pass_on_a_gpu_is_recorded(options, stats, written, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(build, "architecture", lambda index: "sm_90")
+    monkeypatch.setattr(build, "architecture_name", lambda index: "sm_90")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA H100")
     monkeypatch.setattr(build, "cupy", lambda: SimpleNamespace(__version__="14.2"))

@@ -259,7 +259,7 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
     for change in ("train.lr=2e-3", "decode.beam=3"):
         line = fails(capsys, *small.arguments("--seeds", "1", change))
         key, value = change.split("=")
-        assert f"dynamic-1 holds the run of another recipe ({key} {float(value):g}, not" in line
+        assert f"dynamic-1 contains the run of another recipe ({key} {float(value):g}, not" in line
     small.write([TWO[0] | {"published": "27.0"}, TWO[1]])  # no part of what is trained
     assert small("--seeds", "1") == 0
     assert small.found["numbers"]["rows"][0]["published"] == "27.0" and len(trained) == 2

@@ -64,6 +64,22 @@ def test_every_layer_does_what_a_mixer_promises(name):
     check_mixer(lambda causal: layer_of(name, causal), C)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", LAYERS)
+def test_under_autocast_every_layer_stays_in_half_precision(name, causal):
+    """A float32 parameter that is not cast would turn all that follows it into float32."""
+    layer, x, dtypes = layer_of(name, causal).float(), tokens(9).bfloat16(), []
+    for module in layer.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(lambda _, inputs: dtypes.append(inputs[0].dtype))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        dtypes.append(layer(x).dtype)
+        if causal:
+            _, state = layer.step(x[:, :4])
+            dtypes.append(layer.step(x[:, 4:], state)[0].dtype)
+    assert {*dtypes} == {torch.bfloat16}
+
+
 @pytest.mark.parametrize("T", [5, 50, 300])
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_runs_on_a_device_without_autocast(name, T):

@@ -16,7 +16,7 @@ from dynconv.layers.convs2s import (
     KeyedMemory,
     MultiStepAttention,
     PositionedEmbedding,
-    normalised_linear,
+    normalized_linear,
 )
 from dynconv.models import build
 from dynconv.tasks import Translation
@@ -218,7 +218,7 @@ def test_known_positions(golden):
 
 def test_known_weight_norm_of_a_linear_layer(golden):
     case = golden.case("weightnorm_linear").arrays
-    layer = normalised_linear(5, 7).double()
+    layer = normalized_linear(5, 7).double()
     set_weights(layer, case)
     close(layer.weight, case["weight_effective"])
     out = layer(torch.from_numpy(case["x"]))

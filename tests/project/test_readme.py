@@ -79,6 +79,17 @@ def test_its_signature_is_that_of_the_recorded_runs():
     assert ledger.read("demo")["numbers"]["signature"] in README
 
 
+def test_it_and_the_recipe_give_the_recorded_bleu_of_the_demo():
+    demo = ledger.read("demo")["numbers"]
+    low, high = demo["bleu_interval"]
+    assert f"BLEU = {demo['bleu']:.2f} [{low:.2f}, {high:.2f}]" in README
+    recipe = (ROOT / "dynconv" / "recipes" / "help-de-en-dynamic.yaml").read_text(encoding="utf-8")
+    assert f"{demo['bleu']:.2f} BLEU on the test split" in recipe
+    runs = ledger.read("help-de-en-trials")["numbers"]["runs"]
+    (trial,) = (run["test_bleu_beam5"] for run in runs if run["name"] == "F")
+    assert f"#   {trial:.1f}   this\n" in recipe
+
+
 OPERATORS = {"LightConv": "light_conv", "DynamicConv": "dynamic_conv", "TaLK": "talk_conv"}
 
 

@@ -186,6 +186,17 @@ def test_rouge_l_of_sentences():
     pair = ["d e f . a b c ."], ["a b c . d e f ."]
     assert values(*pair)[2] == pytest.approx(50)
     assert values(*pair, sentence_end=" .")[2] == pytest.approx(100)
+    one, many = (rouge(*pair, stem=False, sentence_end=end)[2].signature for end in ("\n", " ."))
+    assert '|sentence_end:"\\n"|' in one and '|sentence_end:" ."|' in many
+
+
+def test_score_and_evaluate_give_the_same_rouge():
+    """In value and signature, for lines of several sentences."""
+    pair = ["d e f . a b c .", "one line"], ["a b c . d e f .", "one more line"]
+    _, *evaluated = module.compute_metric("rouge", *pair)
+    assert evaluated[2].value > 80
+    lines = report(*pair, rouge=True).splitlines()
+    assert [line for line in lines if line.startswith("ROUGE")] == [str(s) for s in evaluated]
 
 
 def test_rouge_of_nothing_is_0():

@@ -3,6 +3,8 @@
 import gzip
 import lzma
 import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from dynconv.text.corpus import (
     stream_lines,
 )
 from dynconv.text.manifest import read_manifest
+from dynconv.train.run_directory import prepared_dir
 
 PAIRS = [
     ("libreoffice-de-en", "de", {"train": 27_910, "valid": 1_000, "test": 1_000}),
@@ -138,6 +141,21 @@ def test_what_is_not_prepared_names_the_commands(tmp_path, monkeypatch):
 def test_corpus_dir_by_name_and_by_path(tmp_path):
     assert corpus_dir("jane-austen") == data_dir() / "jane-austen"
     assert corpus_dir(str(tmp_path)) == tmp_path
+
+
+def test_a_prepared_directory_named_like_a_shipped_corpus(prepared, recipe, tmp_path, monkeypatch):
+    """Training, its text and evaluation read the same one: the shipped; ./NAME is the other."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(prepared.directory, name := "libreoffice-de-en")
+    run = tmp_path / "run"
+
+    def directory(corpus: str) -> Path:
+        return prepared_dir(run, replace(recipe, data=replace(recipe.data, corpus=corpus)))
+
+    assert corpus_dir(name) == data_dir() / name and directory(name) == run / "data"
+    own = directory(f"./{name}")
+    assert own.samefile(name) and own == corpus_dir(f"./{name}") == corpus_dir(str(own))
+    assert load_parallel(str(own), "de", "en", "valid") != load_parallel(name, "de", "en", "valid")
 
 
 def test_corpus_dir_names_the_nearest_and_the_path_tried(tmp_path, monkeypatch):

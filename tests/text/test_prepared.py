@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -16,9 +17,10 @@ import pytest
 
 from dynconv.errors import UserError
 from dynconv.text import Pairs, encode
-from dynconv.text.corpus import load_parallel, stream_parallel
+from dynconv.text.corpus import corpus_dir, load_parallel, stream_parallel
 from dynconv.text.encode import prepare_corpus
 from dynconv.text.prepared import is_prepared, open_prepared
+from dynconv.text.sets.prepare import prepare_named
 from dynconv.text.vocabulary import Vocabularies, Vocabulary
 
 TYPES = 300
@@ -197,6 +199,19 @@ def test_a_training_split_of_blank_pairs(tmp_path, bpe):
     with pytest.raises(UserError, match="no usable pair in split train"):
         prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out", reuse=bpe)
     assert not list(tmp_path.glob("out*"))
+
+
+def test_a_corpus_named_like_a_shipped_one_is_prepared_under_its_path(
+    corpus, tmp_path, monkeypatch
+):
+    """The name alone would mean the shipped one."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "libreoffice-de-en"):
+        line = prepare_named(
+            str(corpus), ["de", "en"], [300], None, raw=None, reuse=None, out=Path(name)
+        )
+        directory = re.search(r"data\.corpus=(\S+)", line)[1]
+        assert corpus_dir(directory).samefile(name)
 
 
 def test_what_is_already_there_stays(corpus, out, tmp_path):

@@ -261,7 +261,7 @@ def test_a_wrong_builder_in_the_manifest(build, tmp_path, monkeypatch):
     entry = replace(find_corpus("iwslt14-de-en"), build=build)
     monkeypatch.setattr("dynconv.text.sets.build.find_corpus", lambda name: entry)
     message = build_fails(tmp_path, tmp_path / "out")
-    assert f"corpus iwslt14-de-en: build {build!r} is no NAME.FUNCTION of dynconv/text/" in message
+    assert f"corpus iwslt14-de-en: build {build!r} does not name a function in " in message
 
 
 @pytest.mark.parametrize("result", [None, 3, [1], {"train": "x"}, {"train": -1}])

@@ -61,7 +61,9 @@ sys.exit(main(["train", *sys.argv[1:], *more]))
 """
 
 
-def run_script(tmp_path, body: str, *arguments, restarts=0) -> subprocess.CompletedProcess:
+def run_script(
+    tmp_path, body: str, *arguments, restarts=0, succeeds=False
+) -> subprocess.CompletedProcess:
     """The same command on 2 ranks, after some lines of Python that set `more` arguments."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(body=body), encoding="utf-8")
@@ -69,8 +71,8 @@ def run_script(tmp_path, body: str, *arguments, restarts=0) -> subprocess.Comple
     line = [*TORCHRUN, *counts, str(script), *map(str, arguments)]
     start = time.monotonic()
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert (done.returncode == 0) == (succeeds or bool(restarts)), done.stderr
     assert time.monotonic() - start < 60
-    assert (done.returncode == 0) == bool(restarts)
     return done
 
 
@@ -159,6 +161,22 @@ def test_a_hung_rank_stops_all(prepared_yaml, tmp_path):
     assert "process 0 of 2 has lost another one, which died, hangs, or took longer" in line
     assert "train.timeout (4 s)" in line
     assert weights(tmp_path / "run", "000005")
+
+
+def test_a_slow_preview_loses_no_process(prepared_yaml, tmp_path):
+    """Only rank 0 makes it; the others wait, for longer than an update may take."""
+    body = """
+import time
+from dynconv.tasks import Translation
+def slow(*arguments):
+    time.sleep(next(seconds, 0))
+    return "slow"
+seconds, Translation.preview = iter([6]), slow
+more = []
+"""
+    arguments = [prepared_yaml, "train.timeout=4", "--run-dir", tmp_path / "run"]
+    run_script(tmp_path, body, *arguments, succeeds=True)
+    assert weights(tmp_path / "run", "000010")
 
 
 def test_torchrun_restarts_after_a_dead_rank(prepared_yaml, tmp_path):

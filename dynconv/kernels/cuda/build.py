@@ -69,7 +69,7 @@ def why_unsupported(x: Tensor) -> str:
 
 
 @constant
-def architecture(index: int | None) -> str:
+def architecture_name(index: int | None) -> str:
     """Return the architecture of a GPU, such as "sm_90"."""
     major, minor = torch.cuda.get_device_capability(index)
     return f"sm_{major}{minor}"
@@ -112,7 +112,7 @@ def sources_hash() -> str:
 
 def tests_passed_on(x: Tensor) -> bool:
     """Return whether the kernels' tests have passed on the architecture of x's GPU."""
-    return tested_architectures().get(architecture(x.device.index), False)
+    return tested_architectures().get(architecture_name(x.device.index), False)
 
 
 @cache

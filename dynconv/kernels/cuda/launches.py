@@ -67,12 +67,12 @@ def array(x: Tensor) -> Array:
     """Describe a tensor for a plan."""
     alignment = math.gcd(x.data_ptr(), VECTOR_BYTES)
     described = Array(tuple(x.shape), x.stride(), x.dtype, alignment)
-    return described._replace(architecture=architecture(x.device)) if x.is_cuda else described
+    return described._replace(architecture=compute_capability(x.device)) if x.is_cuda else described
 
 
 @cache
-def architecture(device: torch.device) -> int:
-    """Return the architecture of a GPU: 90 for sm_90."""
+def compute_capability(device: torch.device) -> int:
+    """Return the compute capability of a GPU as a number: 90 for sm_90."""
     major, minor = torch.cuda.get_device_capability(device)
     return 10 * major + minor
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
-from dynconv.config.schema import NonNegative, Number, PositiveInt, validate_json
+from dynconv.config.schema import NonNegative, Number, PositiveInt, validate_content
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab.training import try_training
 from dynconv.text.corpus import corpus_dir, find_split
@@ -56,9 +56,9 @@ class Run(NamedTuple):
         """
         path = self.directory / RESULTS
         remedy = "remove it, and the row is scored again"
-        return (
-            validate_json(Results, read_json(path, remedy), path, remedy) if path.exists() else {}
-        )
+        if not path.exists():
+            return {}
+        return validate_content(Results, read_json(path, remedy), path, remedy)
 
     @property
     def finished(self) -> bool:

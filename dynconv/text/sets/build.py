@@ -89,8 +89,8 @@ def find_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
     build = getattr(import_module(module), function, None) if name and find_spec(module) else None
     if build is None:
         raise UserError(
-            f"manifest.yaml: corpus {entry.name}: build {quoted(entry.build)} is no NAME.FUNCTION "
-            "of dynconv/text/sets"
+            f"manifest.yaml: corpus {entry.name}: build {quoted(entry.build)} does not name a "
+            "function in dynconv/text/sets as NAME.FUNCTION"
         )
     return build
 

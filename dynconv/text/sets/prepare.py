@@ -6,6 +6,7 @@ from pathlib import Path
 from dynconv.config import ModelConfig
 from dynconv.errors import UserError
 from dynconv.names import VocabularyKind
+from dynconv.text.corpus import corpus_dir
 from dynconv.text.encode import prepare_corpus
 from dynconv.text.manifest import corpus_sides, read_manifest
 from dynconv.text.sets.build import corpus_text
@@ -58,9 +59,10 @@ def prepare_named(
     prepared = prepare_corpus(str(text), source, target, size, out, kind, reuse)
     shown = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
     tokens = f"{prepared.source_tokens:,} {source} and " if source else ""
+    named = out if corpus_dir(str(out)) == out else out.absolute()  # not a shipped one of this name
     return (
         f"{out}: {prepared.pairs:,} lines, {tokens}{prepared.target_tokens:,} {target} tokens; "
-        f"train with data.corpus={out} data.source={source or 'null'} data.target={target} "
+        f"train with data.corpus={named} data.source={source or 'null'} data.target={target} "
         f"data.vocabulary={prepared.kind} model.vocab_size={shown}"
     )
 

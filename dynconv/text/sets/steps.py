@@ -133,7 +133,7 @@ def fits(pair: Row, longest: int, ratio: float) -> bool:
 
 
 def hold_out(every: int, pairs: Iterable[Row]) -> Iterator[tuple[str, Row]]:
-    """Send every EVERYth pair, counted from 1, to split valid and the others to train."""
+    """Send one pair in `every`, the last of each group, to split valid and the others to train."""
     for number, pair in enumerate(pairs, 1):
         yield "train" if number % every else "valid", pair
 

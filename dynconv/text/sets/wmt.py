@@ -93,7 +93,7 @@ def wmt17_zh_en(raw: Path, out: Path) -> dict[str, int]:
 def _from_english(
     raw: Path, out: Path, to: str, corpora: Iterable[str], test: str, *, valid: int, **limits
 ) -> dict[str, int]:
-    """Send every `valid`th pair of the corpora to split valid, and clean by the limits."""
+    """Send one pair in `valid` of the corpora to split valid, and clean by the limits."""
     languages = ("en", to)
     train = [find_sides(raw, corpus + ".{}", languages) for corpus in corpora]
     held_out = _news(raw, out, "test", test, languages)
