@@ -84,7 +84,7 @@ def exchange(
     return found
 
 
-def sentences() -> Iterator[tuple[str, str]]:
+def verb_sentences() -> Iterator[tuple[str, str]]:
     """Yield a split and a German sentence with a separable verb: the lesson's, then all others."""
     for split in ("train", "valid", "test"):
         for line in load_parallel("libreoffice-de-en", "de", "en", split).source:
@@ -95,7 +95,7 @@ def sentences() -> Iterator[tuple[str, str]]:
 def measure(model: Seq2Seq, vocabulary: Vocabulary) -> list[dict[str, Any]]:
     """Exchange the particle and the stem of each sentence."""
     rows = []
-    for split, line in sentences():
+    for split, line in verb_sentences():
         match = PATTERN.match(line)
         assert match
         end = match.start(1)
