@@ -6,11 +6,11 @@ one word: the particle (*Geben Sie ... ein* and *Geben Sie ... an*) or the stem 
 and *Fügen Sie ... ein*).
 """
 
+import argparse
 import re
-import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ def exchange(
     vocabulary: Vocabulary,
     sentences: tuple[str, str],
     words: tuple[str, str],
-    groups: dict[str, Collection[int]],
+    groups: Mapping[str, Collection[int]],
 ) -> dict[str, Any]:
     """Put vectors of the second sentence's memory into the first's, and return what changes.
 
@@ -107,7 +107,8 @@ def measure(model: Seq2Seq, vocabulary: Vocabulary) -> list[dict[str, Any]]:
         groups = {"stem": {0}, "particle": {at}, "both": {0, at}, "all others": rest}
         groups["not stem"], groups["not particle"] = rest | {at}, rest | {0}
         stem = with_ein.replace("Geben", "Fügen", 1)
-        row = {"split": split, "german": line, "verb": match[1], "position": at, "tokens": S}
+        row: dict[str, Any] = {"split": split, "german": line, "verb": match[1]}
+        row |= {"position": at, "tokens": S}
         pairs = {
             "particle": ((with_ein, with_an), ("Enter", "Specify")),
             "stem": ((with_ein, stem), ("Enter", "Insert")),
@@ -124,10 +125,12 @@ def measure(model: Seq2Seq, vocabulary: Vocabulary) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Exchange the vectors and record what changes."""
-    (run,) = sys.argv[1:]
-    trained = load_model(Path(run))
-    entry = ledger.entry(WHAT, COMMAND, {}, seeds=[2])
-    entry["numbers"]["sentences"] = measure(trained.model.eval(), trained.vocabularies.source)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path, metavar="RUN", help="a trained translator")
+    trained = load_model(parser.parse_args().run)
+    entry = ledger.entry(WHAT, COMMAND, {}, seeds=[trained.recipe.train.seed])
+    model = cast(Seq2Seq, trained.model)
+    entry["numbers"]["sentences"] = measure(model, trained.vocabularies.source)
     ledger.write(data_dir() / "results/bridge.json", entry)
 
 
