@@ -1,0 +1,35 @@
+"""Exchanging vectors of the memory, for lesson 22."""
+
+import torch
+
+from dynconv.config import ModelConfig, StackConfig
+from dynconv.lab import ledger
+from dynconv.models import build
+from dynconv.teach.bridge import exchange
+
+
+class Letters:
+    """A vocabulary in which each letter is a token."""
+
+    def encode(self, lines):
+        return [[ord(letter) for letter in line] for line in lines]
+
+    def decode(self, ids):
+        return "".join(map(chr, ids))
+
+
+def test_the_exchange_of_all_vectors_brings_about_the_whole_change():
+    stack = StackConfig(1, "dynamic", (3,))
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 128, "channels": 16, "ffn": 16, "heads": 2}
+    model = build(ModelConfig(**sizes, encoder=stack, decoder=stack)).eval()
+    pair = "Geben Sie es ein", "Geben Sie es ean"
+    groups = {"none": [], "all": range(len(pair[0]) + 1)}
+    found = exchange(model, Letters(), pair, ("Enter", "Specify"), groups)
+    assert found["share"] == {"none": 0, "all": 1}
+    assert list(found["patched_first"].values()) == found["first"]
+
+
+def test_the_record_is_that_of_the_lesson():
+    rows = ledger.read("bridge")["numbers"]["sentences"]
+    assert len(rows) == 55 and rows[0]["tokens"] == 37 == len(rows[0]["stem"]["each"])
