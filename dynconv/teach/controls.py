@@ -1,9 +1,8 @@
 """Runs the controls of lessons 03, 05, 12 and 13 that take minutes, with the lessons' own code.
 
-`python -m dynconv.teach.controls` writes data/results/controls-attention.json,
-data/results/controls-gates.json, data/results/controls-normalizers.json and three records that begin with
-data/results/controls-averaging. With the directory of a trained TaLK translator,
-it writes data/results/controls-talk.json instead, for lesson 14.
+`python -m dynconv.teach.controls` writes the records of `RECORDS`, data/results/controls-*.json.
+With the directory of a trained TaLK translator, it writes data/results/controls-talk.json instead,
+for lesson 14.
 """
 
 import ast
