@@ -11,6 +11,8 @@ from dynconv.teach.controls import LOUD, SIDES, definitions
 
 def test_lessons_03_and_05_still_define_what_their_controls_use():
     assert "trained" in definitions("03_attention", "ARTICLES")
+    record = ledger.read("controls-attention")["numbers"]
+    assert len(record) == 5 and all(len(each["filled"]) == 4 for each in record.values())
     names = definitions("05_gates", "HALF", "DESIGNS")
     assert "train_letters" in names
     assert {"both changes", "as published"} <= names["DESIGNS"].keys()
