@@ -1,8 +1,8 @@
-"""Runs the controls of lessons 12 and 13 that take minutes, with the lessons' own code.
+"""Runs the controls of lessons 03, 05, 12 and 13 that take minutes, with the lessons' own code.
 
-`python -m dynconv.teach.controls` writes data/results/controls-normalizers.json and three records
-that begin with data/results/controls-averaging. With the directory of a trained TaLK translator,
-it writes data/results/controls-talk.json instead, for lesson 14.
+`python -m dynconv.teach.controls` writes the records of `RECORDS`, data/results/controls-*.json.
+With the directory of a trained TaLK translator, it writes data/results/controls-talk.json instead,
+for lesson 14.
 """
 
 import ast
@@ -49,6 +49,43 @@ def definitions(lesson: str, *values: str) -> dict[str, Any]:
             if isinstance(node, DEFINITIONS) or assigned & {*values}:
                 exec(compile(ast.Module([node], []), lesson, "exec"), names)
     return names
+
+
+def attention() -> dict[str, Any]:
+    """Return the gaps that lesson 03's models fill, and how much their heads look back."""
+    texts = ("german", "german_test", "often", "pieces", "ids", "x", "goal", "x_test", "goal_test")
+    names = definitions("03_attention", "ARTICLES", *texts)
+    sentence, t = (names["goal_test"] >= 0).nonzero(as_tuple=True)
+    before = torch.arange(20) < t[:, None]  # (gaps, T)
+    numbers: dict[str, Any] = {}
+    for heads, tables in ((2, 0), (1, 1), (2, 1), (2, 2), (4, 4)):
+        scores, shares = [], []
+        for seed in range(4):
+            model, score = names["trained"](heads, tables, seed)
+            scores.append(round(score, 3))
+            with torch.no_grad():
+                p, _ = model.weights(names["x_test"])  # (N, H, T, T)
+            share = (p[sentence, :, t] * before[:, None]).sum(dim=2).mean(dim=0)  # (H,)
+            shares.append([round(each, 2) for each in share.tolist()])
+        numbers[f"{heads} heads, {tables} tables"] = {"filled": scores, "looks back": shares}
+    return numbers
+
+
+def gates() -> dict[str, Any]:
+    """Return the losses of two designs of lesson 05 for other updates and rates."""
+    names = definitions("05_gates", "HALF", "DESIGNS", "text", "letters", "code")
+    designs, train = names["DESIGNS"], names["train_letters"]
+
+    def losses(name: str, **settings: Any) -> list[float]:
+        return [round(train(*designs[name], seed, **settings), 2) for seed in range(3)]
+
+    numbers = {
+        f"{name}, {updates} updates, rate {rate}": losses(name, updates=updates, rate=rate)
+        for updates, rate in ((60, 0.003), (60, 0.001), (60, 0.009), (240, 0.003))
+        for name in ("both changes", "as published")
+    }
+    numbers["both changes, table at 1/14 of the rate"] = losses("both changes", table=1 / 14)
+    return numbers
 
 
 class Released(DynamicConv):
@@ -178,6 +215,16 @@ def drift(run: Path) -> dict[str, Any]:
 
 
 RECORDS = {
+    "controls-attention": (
+        "Share of gaps filled by lesson 03's models, and of the weights before the gap per head",
+        [0, 1, 2, 3],
+        attention,
+    ),
+    "controls-gates": (
+        "Losses in nats of lesson 05's models for other numbers of updates and other rates",
+        [0, 1, 2],
+        gates,
+    ),
     "controls-normalizers": (
         "Bits per letter of lesson 12's models, other settings",
         [0, 1, 2],

@@ -1,4 +1,4 @@
-"""The controls of lessons 12, 13 and 32: code and records of the first two, and an exact fit."""
+"""The controls of lessons 03, 05, 12, 13 and 32: code, records, and an exact fit."""
 
 from fractions import Fraction
 from itertools import combinations
@@ -7,6 +7,17 @@ from operator import mul
 
 from dynconv.lab import ledger
 from dynconv.teach.controls import LOUD, SIDES, definitions
+
+
+def test_lessons_03_and_05_still_define_what_their_controls_use():
+    assert "trained" in definitions("03_attention", "ARTICLES")
+    record = ledger.read("controls-attention")["numbers"]
+    assert len(record) == 5 and all(len(each["filled"]) == 4 for each in record.values())
+    names = definitions("05_gates", "HALF", "DESIGNS")
+    assert "train_letters" in names
+    assert {"both changes", "as published"} <= names["DESIGNS"].keys()
+    record = ledger.read("controls-gates")["numbers"]
+    assert len(record) == 9 and all(len(losses) == 3 for losses in record.values())
 
 
 def test_lesson_12_still_defines_what_its_controls_use():
