@@ -25,7 +25,7 @@ from dynconv.tasks import task_of
 from dynconv.text import is_prepared
 from dynconv.text.corpus import NotPreparedError, corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 CHANNELS = 32
 TYPES = 300

@@ -22,11 +22,11 @@ import os
 import sys
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NotRequired
+from typing import Any, Literal, NamedTuple, NotRequired, cast
 
 import torch
 from pydantic import ConfigDict
-from torch import Tensor, nn
+from torch import nn
 from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
@@ -42,10 +42,10 @@ from dynconv.files import (
     sync,
     write_through,
 )
-from dynconv.kernels.dtypes import dtype_name
 from dynconv.tasks import Validation
-from dynconv.train.legacy import history_in_log
-from dynconv.train.run_directory import CHECKPOINTS, LOG, check_not_deleted, read_log
+from dynconv.train.legacy import validations_in_log
+from dynconv.train.run_directory import CHECKPOINTS, check_not_deleted
+from dynconv.train.weights import Weights, named_weights
 
 FORMAT = "dynconv checkpoint 3"
 RESTORE = "restore the file, or remove this checkpoint"
@@ -102,7 +102,7 @@ class Checkpoint(NamedTuple):
     """A complete checkpoint on disk."""
 
     path: Path
-    meta: dict[str, Any]
+    meta: CheckpointMeta
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -138,16 +138,17 @@ class Checkpoint(NamedTuple):
     @property
     def validation(self) -> Validation | None:
         """The validation of this checkpoint, or None if there was none yet."""
-        if self.meta["score"] is None:
+        loss, score = self.meta["loss"], self.meta["score"]
+        if loss is None or score is None:
             return None
-        return Validation(self.meta["loss"], self.meta["score"], self.meta.get("metric", ""))
+        return Validation(loss, score, self.meta.get("metric", ""))
 
     @property
     def quality(self) -> tuple[float, float]:
         """Higher is better: the score on the validation split, then the lower loss."""
         return self.validation.quality if self.validation else (-math.inf, -math.inf)
 
-    def read_weights(self) -> dict[str, Tensor]:
+    def read_weights(self) -> Weights:
         """Read the weights by name; UserError when the file is damaged."""
         from safetensors import SafetensorError
         from safetensors.torch import load
@@ -183,14 +184,11 @@ class Checkpoint(NamedTuple):
 
     def validations(self, config: TrainConfig) -> list[Validation]:
         """Return all validations up to this checkpoint, oldest first."""
-        history = self.meta.get("history")
-        if history is None:  # of dynconv 0.1
-            log = self.run / LOG
-            events = read_log(self.run) if log.exists() else None
-            history = history_in_log(log, events, self.meta["update"], config)
-        return [Validation(**each) for each in history] + (
-            [self.validation] if self.validation else []
-        )
+        if "history" in self.meta:
+            earlier = [Validation(**each) for each in self.meta["history"]]
+        else:  # of dynconv 0.1
+            earlier = validations_in_log(self.run, self.meta["update"], config)
+        return [*earlier, self.validation] if self.validation else earlier
 
 
 class Checkpoints:
@@ -264,7 +262,7 @@ class Checkpoints:
                 set_aside(path)
             os.replace(part, path)
             sync(self.directory)
-        return Checkpoint(path, meta)
+        return Checkpoint(path, cast(CheckpointMeta, meta))
 
     def scratch(self) -> AbstractContextManager[Path]:
         """Return a folder for checkpoints that are being written or deleted."""
@@ -319,41 +317,3 @@ class Checkpoints:
         if paths:
             raise UserError(f"{self.run}: no intact checkpoint; name another --run to begin anew")
         return None
-
-
-def named_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the model's parameters by name; a shared parameter appears once."""
-    return {name: p.detach().contiguous() for name, p in model.named_parameters()}
-
-
-def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy the tensors of a checkpoint, which `path` names in errors, into the model.
-
-    Raises UserError if names, shapes or dtypes do not match.
-    """
-    parameters = dict(model.named_parameters())
-    for name in parameters.keys() | tensors.keys():
-        there, here = shape_and_dtype(tensors.get(name)), shape_and_dtype(parameters.get(name))
-        if there != here:
-            raise UserError(
-                f"{path}: the checkpoint of another recipe: {name} is {there}, the model's {here}"
-            )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
-
-
-def shape_and_dtype(value: Any) -> str:
-    """Return the shape and dtype of a tensor, `(3, 4) float32`; the type of any other value."""
-    if not isinstance(value, Tensor):
-        return "missing" if value is None else type(value).__name__
-    return f"{tuple(value.shape)} {dtype_name(value.dtype)}"
-
-
-def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
-    """Return the average of the weights of several checkpoints."""
-    total: dict[str, Tensor] = {}
-    for checkpoint in checkpoints:
-        for name, tensor in checkpoint.read_weights().items():
-            total[name] = total[name] + tensor if name in total else tensor
-    return {name: tensor / len(checkpoints) for name, tensor in total.items()}

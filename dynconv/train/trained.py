@@ -16,7 +16,7 @@ from dynconv.tasks import Evaluation, LanguageModeling, Task, Translation, task_
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
-from dynconv.train.checkpoint import Checkpoint, Checkpoints, load_weights
+from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.distributed import default_device
 from dynconv.train.run_directory import (
     DATA,
@@ -26,6 +26,7 @@ from dynconv.train.run_directory import (
     read_recipe,
     scores_name,
 )
+from dynconv.train.weights import load_weights
 
 
 class TrainedModel(NamedTuple):

@@ -18,7 +18,7 @@ from helpers.training import weights
 
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import train
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 KILLS = int(os.environ.get("DYNCONV_KILLS", "2"))
 
