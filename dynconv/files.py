@@ -120,17 +120,17 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     if path.is_symlink():
         raise UserError(f"{path}: is a link, but dynconv needs a folder there: remove the link")
     claim(path, "move it elsewhere")
-    _empty(path)
+    delete_content(path)
     try:
         yield path
     finally:
         with suppress(OSError):
-            _empty(path)
+            delete_content(path)
             (path / MARK).unlink()  # last, so that a killed process leaves a marked folder
             path.rmdir()
 
 
-def _empty(directory: Path) -> None:
+def delete_content(directory: Path) -> None:
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -55,7 +55,7 @@ def report() -> str:
     for name, use in WANTED.items():
         if name in CHECKOUT and find_checkout() is None:
             continue
-        version = _version(name)
+        version = installed_version(name)
         remedy = "" if version else f": {how_to_install(name)}"
         lines.append(f"  {name:<12} {version or 'MISSING':<16} for {use}{remedy}")
     lines += ["", "Devices", "  cpu", *gpus()]
@@ -145,7 +145,7 @@ def cuda_kernels() -> str:
     )
 
 
-def _version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
     """Return the version of a module's package, or None if it is not installed."""
     if find_spec(name) is None:
         return None

@@ -25,11 +25,11 @@ def how_to_install(module: str) -> str:
 
     A module that is not a declared dependency is part of one, so all are reinstalled.
     """
-    package = _normalized(PACKAGES.get(module, module))
+    package = normalized(PACKAGES.get(module, module))
     extras = []
     for requirement in metadata.requires("dynconv") or ():
         name = re.match(r"[\w.-]+", requirement)[0]
-        if _normalized(name) == package:
+        if normalized(name) == package:
             extra = re.search(r"extra == ['\"](\w+)", requirement)
             if not extra:
                 return f"pip install {name}"
@@ -40,5 +40,5 @@ def how_to_install(module: str) -> str:
     return "pip install --force-reinstall dynconv"
 
 
-def _normalized(name: str) -> str:
+def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()

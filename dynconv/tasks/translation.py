@@ -61,15 +61,15 @@ class Translation(Task[Translator]):
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
-        """Read the pairs without a blank side; sources are cut to data.max_source tokens."""
-        directory, max_source = corpus.directory, self.recipe.data.max_source
+        """Read the pairs without a blank side."""
+        directory = corpus.directory
         text = load_parallel(str(directory), *self.languages, split)
         sides = (v.encode(side) for v, side in zip(vocabularies, text, strict=True))
         lines = zip(*sides, text.target, strict=True)
-        kept = [(s[:max_source], t, line) for s, t, line in lines if s and t]
+        kept = [(s, t, line) for s, t, line in lines if s and t]
         if not kept:
             raise UserError(f"{directory}: no pair in split {split} without a blank side")
-        pairs = Pairs.from_ids((s, t) for s, t, _ in kept)
+        pairs = Pairs.from_ids(((s, t) for s, t, _ in kept), self.recipe.data.max_source)
         return EncodedSplit(pairs, [line for _, _, line in kept], corpus.target)
 
     def greedy_outputs(self, model: Translator, batch: Batch) -> list[list[int]]:

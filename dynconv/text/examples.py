@@ -64,10 +64,11 @@ class Pairs(Examples):
         return cls(corpus.tokens, corpus.bounds, corpus.directory, max_source)
 
     @classmethod
-    def from_ids(cls, pairs: Iterable[Pair]) -> "Pairs":
+    def from_ids(cls, pairs: Iterable[Pair], max_source: int = sys.maxsize) -> "Pairs":
         """Return pairs of ids that are in memory."""
         sides = [np.asarray(ids, np.int64) for ids in chain.from_iterable(pairs)]
-        return cls(np.concatenate(sides), np.cumsum([0, *map(len, sides)]))
+        bounds = np.cumsum([0, *map(len, sides)])
+        return cls(np.concatenate(sides), bounds, max_source=max_source)
 
     def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the source and target of pair i as views."""
@@ -94,14 +95,14 @@ class Excerpts(Examples):
     @classmethod
     def of(cls, corpus: PreparedCorpus, block: int | None) -> "Excerpts":
         """Return the excerpts of a prepared training split."""
-        return cls(corpus.tokens, _cut(corpus.bounds, block), corpus.directory)
+        return cls(corpus.tokens, excerpt_bounds(corpus.bounds, block), corpus.directory)
 
     @classmethod
     def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, block: int | None) -> "Excerpts":
         """Encode lines of text."""
         ids = vocabulary.encode(lines)
         tokens = np.array([EOS, *chain.from_iterable(chain(line, (EOS,)) for line in ids)])
-        return cls(tokens, _cut(np.cumsum([0, *(len(line) + 1 for line in ids)]), block))
+        return cls(tokens, excerpt_bounds(np.cumsum([0, *(len(line) + 1 for line in ids)]), block))
 
     def __getitem__(self, i: int) -> np.ndarray:
         """Return the id before excerpt i, then those of the excerpt, as a view."""
@@ -115,6 +116,6 @@ class Excerpts(Examples):
         return np.stack([np.zeros_like(target), target], axis=1)
 
 
-def _cut(eos: np.ndarray, block: int | None) -> np.ndarray:
+def excerpt_bounds(eos: np.ndarray, block: int | None) -> np.ndarray:
     """Return where excerpts begin and the last one ends, from the positions of each <eos>."""
     return eos if block is None else np.append(np.arange(0, eos[-1], block), eos[-1])

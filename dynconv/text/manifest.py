@@ -11,6 +11,7 @@ from dynconv.table import align
 
 SPLITS = ("train", "valid", "test")
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
+"""suffixes of files that are unpacked; .tar.gz must be tried before .gz"""
 
 
 @dataclass(frozen=True)

@@ -63,13 +63,13 @@ def iter_updates(
         yield UpdateBatches(
             batches=[examples.batch(indices) for indices, _ in own],
             indices=[indices for indices, _ in own],
-            seeds=[_seed(config.seed, before) for _, before in own],
+            seeds=[dropout_seed(config.seed, before) for _, before in own],
             tokens=sum(int(examples.lengths(indices)[:, 1].sum()) for indices, _, _ in update),
             position=update[-1][2],
         )
 
 
-def _seed(seed: int, position: DataPosition) -> int:
+def dropout_seed(seed: int, position: DataPosition) -> int:
     return int(np.random.SeedSequence((seed, *position)).generate_state(1)[0])
 
 

@@ -56,11 +56,11 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
                 lock = out.with_name(out.name + ".lock")
                 with locked(lock, f"{out}: another process is building it"):
                     if not record.is_file():  # else another process has just finished it
-                        _write(entry, raw, part)
+                        write_corpus(entry, raw, part)
                         os.replace(part, out)
                         (out / MARK).unlink()
         except MissingRawFileError as error:
-            raise UserError(f"{error}: {_remedy(entry, raw)}") from None
+            raise UserError(f"{error}: {how_to_fetch_again(entry, raw)}") from None
     counts = json.loads(record.read_text(encoding="utf-8"))
     for split, expected in entry.sentences.items():
         if (lines := counts.get(split, 0)) != expected:
@@ -72,7 +72,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
     return counts
 
 
-def _write(entry: CorpusEntry, raw: Path, part: Path) -> None:
+def write_corpus(entry: CorpusEntry, raw: Path, part: Path) -> None:
     build = find_builder(entry)
     claim(part, "move it elsewhere, or give another --out")
     counts = validate(dict[str, Count], build(raw, part), f"{entry.build} must return line counts")
@@ -95,7 +95,7 @@ def find_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
     return build
 
 
-def _remedy(entry: CorpusEntry, raw: Path) -> str:
+def how_to_fetch_again(entry: CorpusEntry, raw: Path) -> str:
     """Return how to get raw files again: `fetch` skips an archive whose folder exists."""
     archives = {file.stem: file for file in entry.files if (raw / file.stem).is_dir()}
     where = "" if raw == entry.directory else f" --out {raw}"
