@@ -127,8 +127,7 @@ def run_decode(options) -> None:
     from dynconv.tasks import Translation
 
     trained = load_trained(options, Translation)
-    arguments = options.directory, options.sentences, options.rounds, options.output
-    print(bench_decode(trained, *arguments))
+    print(bench_decode(trained, options.run, options.sentences, options.rounds, options.output))
 
 
 def run_operators(options) -> None:
@@ -177,8 +176,15 @@ def run_training(options) -> None:
     """Train for some updates in a scratch directory, and show where the time goes."""
     from dynconv.lab.bench.train import bench_train
 
-    recipe = options.recipe, options.overrides
-    print(bench_train(*recipe, options.updates, options.synthetic, options.output))
+    print(
+        bench_train(
+            options.recipe,
+            options.overrides,
+            options.updates,
+            options.synthetic,
+            options.output,
+        )
+    )
 
 
 def run_recall(options) -> None:

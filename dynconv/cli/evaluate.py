@@ -24,4 +24,4 @@ def run(options) -> None:
     for score in evaluation.scores:
         say(str(score))
     if evaluation.outputs:
-        say(f"outputs: {options.directory / outputs_name(options.split)}")
+        say(f"outputs: {options.run / outputs_name(options.split)}")

@@ -17,7 +17,7 @@ def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser
     """
     text = " ".join((run.__doc__ or "").split())
     parser = subparsers.add_parser(name, help=text.replace("%", "%%"), description=text)
-    parser.set_defaults(run=run)
+    parser.set_defaults(call=run)
     return parser
 
 
@@ -56,7 +56,7 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add a run directory and which of its checkpoints to use."""
-    parser.add_argument("directory", type=Path, metavar="RUN")
+    parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument(
         "--checkpoint",
         default="best",
@@ -75,9 +75,9 @@ def load_trained(options, task: type | None = None) -> "TrainedModel":
     from dynconv.errors import UserError
     from dynconv.train import load_model
 
-    trained = load_model(options.directory, options.checkpoint)
+    trained = load_model(options.run, options.checkpoint)
     if task is not None and not isinstance(trained.task, task):
-        raise UserError(f"{options.directory}: {trained.task.wrong_task_hint}")
+        raise UserError(f"{options.run}: {trained.task.wrong_task_hint}")
     changes = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
     changes = {name: value for name, value in changes.items() if value is not None}
     unused = find_unused(trained.recipe)

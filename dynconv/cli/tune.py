@@ -24,7 +24,6 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--run",
-        dest="directory",
         type=Path,
         metavar="DIR",
         help="where to keep the runs of the trials (default: runs/tune-NAME)",
@@ -41,7 +40,7 @@ def run(options) -> int:
         options.overrides,
         space=options.space,
         trials=options.trials,
-        folder=options.directory,
+        folder=options.run,
         output=options.output,
         say=say,
     )

@@ -8,6 +8,7 @@ from textwrap import shorten
 from torch import Tensor
 
 from dynconv.config import DataConfig
+from dynconv.config.recipe import BEAM_OPTIONS
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import Incremental
 from dynconv.errors import UserError
@@ -21,6 +22,8 @@ from dynconv.text.corpus import corpus_dir, find_split, split_path, stream_paral
 
 EXAMPLES = 10
 """examples in an evaluation"""
+SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
+"""entries of a recipe's `decode` on which outputs depend, which SPLIT.scores.json records"""
 
 
 class Translation(Task[Translator]):
@@ -75,7 +78,7 @@ class Translation(Task[Translator]):
     def greedy_outputs(self, model: Translator, batch: Batch) -> list[list[int]]:
         return greedy(model, batch.source, batch.source_pad)
 
-    def validate(
+    def score_outputs(
         self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         hypotheses = [vocabularies.target.decode(ids) for ids in outputs]
@@ -117,13 +120,14 @@ class Translation(Task[Translator]):
             references = all_references(data.corpus, data.target, split)
         metric, language = recipe.metric, data.target
         scores = compute_metric(metric, outputs, references, language, bootstrap=RESAMPLES)
+        search = {name: getattr(config, name) for name in SEARCH_SETTINGS}
         shown = min(EXAMPLES, len(outputs))  # evenly spread over the split
         examples = [n * len(outputs) // shown for n in range(shown)]
         return Evaluation(
             split=split,
             scored=f"{len(outputs):,} sentences",
             seconds=seconds,
-            settings={"beam": config.beam, "lenpen": config.lenpen, "sentences": len(outputs)},
+            settings={**search, "sentences": len(outputs)},
             settings_in_words=f"beam {config.beam}, length penalty {config.lenpen:g}",
             scores=scores,
             outputs=outputs,

@@ -37,7 +37,7 @@ def score_parts(session: Session, parts: list[tuple]) -> Validation:
     for indices, _, _, rows in parts:
         for i, ids in zip(indices, rows, strict=False):
             outputs[i] = ids
-    return session.task.validate(loss, outputs, session.valid, session.vocabularies)
+    return session.task.score_outputs(loss, outputs, session.valid, session.vocabularies)
 
 
 @torch.inference_mode()
