@@ -21,11 +21,13 @@ from typing import Any
 from dynconv.errors import UserError
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""errors of a place where we may not write"""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """errors of a full disk, or of one whose quota is used up"""
 MARK = ".dynconv"
 """the file that marks a directory as made by dynconv"""
 LOCK = ".lock"
+"""the file that a process holds while it works in a directory"""
 HOLDER = "process "
 """beginning of a lock's content"""
 TEMPORARY = ".dynconv-"

@@ -12,7 +12,7 @@ import numpy as np
 
 from dynconv.text.batching import Batch, Pair, collate, collate_text
 from dynconv.text.prepared import PreparedCorpus
-from dynconv.text.vocabulary import EOS, Vocabulary
+from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
 
 @dataclass(eq=False)
@@ -35,6 +35,10 @@ class Examples(ABC):
     @abstractmethod
     def lengths(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
         """Count the tokens of source and target: (N,) indices to (N, 2) int64."""
+
+    @abstractmethod
+    def as_text(self, i: int, vocabularies: Vocabularies) -> dict[str, str]:
+        """Return example i as text, by side."""
 
     def __len__(self) -> int:
         return (len(self.bounds) - 1) // self.sides
@@ -82,6 +86,10 @@ class Pairs(Examples):
         source = np.minimum(middle - start, self.max_source)
         return np.stack([source, end - middle], axis=1) + 1
 
+    def as_text(self, i: int, vocabularies: Vocabularies) -> dict[str, str]:
+        source, target = (v.decode(ids) for v, ids in zip(vocabularies, self[i], strict=True))
+        return {"source": source, "target": target}
+
 
 class Excerpts(Examples):
     """Excerpts of a text for a language model, each preceded by one token of context.
@@ -114,6 +122,9 @@ class Excerpts(Examples):
         first = np.asarray(indices, dtype=np.int64)
         target = self.bounds[first + 1] - self.bounds[first]
         return np.stack([np.zeros_like(target), target], axis=1)
+
+    def as_text(self, i: int, vocabularies: Vocabularies) -> dict[str, str]:
+        return {"text": vocabularies.target.decode(self[i])}
 
 
 def excerpt_bounds(eos: np.ndarray, block: int | None) -> np.ndarray:

@@ -88,7 +88,7 @@ class CorpusEntry:
 
     @property
     def status(self) -> str:
-        """Return "shipped", "fetched", "partly fetched", "to fetch" or "by licence"."""
+        """One of "shipped", "fetched", "partly fetched", "to fetch" and "by licence"."""
         if self.shipped:
             return "shipped"
         missing = self.missing_files(self.directory)

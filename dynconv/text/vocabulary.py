@@ -88,7 +88,7 @@ class Vocabulary:
 
     @property
     def kind(self) -> VocabularyKind:
-        """Return "bytes", "bpe" or "words"."""
+        """The kind that its tokenizer shows: "bytes", "bpe" or "words"."""
         if self.unknown is None:
             return "bytes"
         return "bpe" if hasattr(self._tokenizer.model, "end_of_word_suffix") else "words"

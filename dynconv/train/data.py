@@ -16,9 +16,9 @@ from dynconv.train.distributed import Ranks
 T = TypeVar("T")
 
 POOL = 1 << 20
-"""number of pairs that are sorted by length at a time, which bounds memory for any corpus"""
-PAIRS_PER_READ = 1 << 10
-"""a larger corpus is read in blocks of this many consecutive pairs, which is faster on disks"""
+"""examples that are sorted by length at a time, which bounds memory for any corpus"""
+EXAMPLES_PER_READ = 1 << 10
+"""a larger corpus is read in blocks of this many in a row, which is faster on disks"""
 
 
 class DataPosition(NamedTuple):
@@ -34,7 +34,7 @@ class UpdateBatches(NamedTuple):
 
     batches: list[Batch]
     indices: list[np.ndarray]
-    """the indices of the pairs in each batch"""
+    """of the examples in each batch"""
     seeds: list[int]
     """for the dropout masks of each batch"""
     tokens: int
@@ -76,10 +76,10 @@ def dropout_seed(seed: int, position: DataPosition) -> int:
 def iter_batches(
     examples: Examples, max_length: int, config: TrainConfig, position: DataPosition
 ) -> Iterator[tuple[np.ndarray, DataPosition, DataPosition]]:
-    """Yield (indices of the pairs in a batch, position before it, position after it), forever.
+    """Yield (indices of the examples in a batch, position before it, position after it), forever.
 
-    The same seed and position give the same batches. Pairs with a side longer than `max_length` or
-    config.batch_tokens are left out (see `count_too_long`); raises UserError if that leaves none.
+    The same seed and position give the same batches. Examples with a side longer than `max_length`
+    or config.batch_tokens are left out (see `count_too_long`); raises UserError if none is left.
     """
     epoch, first, start = position
     seed, budget = config.seed, config.batch_tokens
@@ -108,23 +108,23 @@ def iter_batches(
 
 
 def count_too_long(examples: Examples, limit: int) -> int:
-    """Count the pairs with a side of more than `limit` tokens."""
-    pairs = len(examples)
-    pools = (np.arange(start, min(start + POOL, pairs)) for start in range(0, pairs, POOL))
+    """Count the examples with a side of more than `limit` tokens."""
+    count = len(examples)
+    pools = (np.arange(start, min(start + POOL, count)) for start in range(0, count, POOL))
     return sum(int((examples.lengths(pool).max(1) > limit).sum()) for pool in pools)
 
 
-def pools_of(pairs: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Return the (start, end) of the blocks in each pool of an epoch.
+def pools_of(examples: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """Return the (start, end) of the blocks in each pool of an epoch, given the number of examples.
 
     Pools are sorted by length and cut into batches one after another. A corpus that fits in one
     pool is a single block; the blocks of a larger one are assigned to its pools at random.
     """
-    if pairs <= POOL:
-        return [np.array([[0, pairs]])]
-    starts = np.arange(0, pairs, PAIRS_PER_READ)
-    blocks = np.stack([starts, np.minimum(starts + PAIRS_PER_READ, pairs)], axis=1)
-    count = -(-pairs // POOL)
+    if examples <= POOL:
+        return [np.array([[0, examples]])]
+    starts = np.arange(0, examples, EXAMPLES_PER_READ)
+    blocks = np.stack([starts, np.minimum(starts + EXAMPLES_PER_READ, examples)], axis=1)
+    count = -(-examples // POOL)
     order = np.random.default_rng((seed, epoch, count)).permutation(len(blocks))
     return [blocks[part] for part in np.array_split(order, count)]
 

@@ -57,18 +57,18 @@ class TrainedModel(NamedTuple):
         Writes RUN/SPLIT.scores.json and, for a translator, RUN/SPLIT.hypotheses.txt.
         """
         recipe, run = self.recipe, self.checkpoint.run
-        text = corpus or str(self.text_directory())
-        recipe = replace(recipe, data=replace(recipe.data, corpus=text))
+        data = replace(recipe.data, corpus=corpus or str(self.text_directory()))
+        task = task_of(replace(recipe, data=data))
         for file in (scores_name(split), outputs_name(split)):
             check_writable(path_inside(run, file))
         evaluation = replace(
-            task_of(recipe).evaluate(self.model, self.vocabularies, split),
-            corpus=corpus or self.recipe.data.corpus,
+            task.evaluate(self.model, self.vocabularies, split),
+            corpus=corpus or recipe.data.corpus,
             checkpoint=self.checkpoint.path.name,
         )
         if evaluation.outputs:
-            text = "".join(f"{line}\n" for line in evaluation.outputs)
-            replace_text(path_inside(run, outputs_name(split)), text)
+            lines = "".join(f"{line}\n" for line in evaluation.outputs)
+            replace_text(path_inside(run, outputs_name(split)), lines)
         scores = json.dumps(evaluation.numbers, indent=1)
         replace_text(path_inside(run, scores_name(split)), scores)
         return evaluation

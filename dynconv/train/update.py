@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple, NoReturn, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -16,7 +15,7 @@ from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Task
-from dynconv.text import Batch, Vocabularies
+from dynconv.text import Batch
 from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import NOT_FINITE, RECIPE
@@ -166,7 +165,7 @@ def raise_not_finite(session: Session, data: UpdateBatches, skipped: SkippedUpda
         {
             "loss": str(loss.item()),  # JSON has no nan
             "pairs": [
-                {"pair": int(i), **as_text(session.examples[i], session.vocabularies)}
+                {"pair": int(i), **session.examples.as_text(i, session.vocabularies)}
                 for i in indices
             ],
         }
@@ -180,14 +179,3 @@ def raise_not_finite(session: Session, data: UpdateBatches, skipped: SkippedUpda
         "others that were skipped: continue from the last checkpoint with a lower train.lr or more "
         f"train.warmup in {run / RECIPE}; the sentences are in {', '.join(paths)}"
     )
-
-
-def as_text(ids: np.ndarray | tuple[np.ndarray, ...], vocabularies: Vocabularies) -> dict[str, str]:
-    """Return the text of a pair by side, or of an excerpt."""
-    if isinstance(ids, np.ndarray):
-        return {"text": vocabularies.target.decode(ids)}
-    source, target = ids
-    return {
-        "source": vocabularies.source.decode(source),
-        "target": vocabularies.target.decode(target),
-    }

@@ -205,7 +205,7 @@ def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
     corpus = prepare_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
     exact = count_epoch(corpus, recipe)
     monkeypatch.setattr(data, "POOL", 110)
-    monkeypatch.setattr(data, "PAIRS_PER_READ", 10)
+    monkeypatch.setattr(data, "EXAMPLES_PER_READ", 10)
     about = count_epoch(corpus, recipe)
     assert exact.exact and not about.exact
     assert about.pairs == exact.pairs == 400
