@@ -119,9 +119,9 @@ def number(schema: str) -> Callable[[str], float]:
     return parse
 
 
-positive = number("PositiveInt")
+positive_int = number("PositiveInt")
 
 
-def names(text: str) -> list[str]:
+def comma_separated(text: str) -> list[str]:
     """Split names at commas."""
     return text.split(",")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dynconv.cli.options import add_command, add_output, add_recipe, positive, say
+from dynconv.cli.options import add_command, add_output, add_recipe, positive_int, say
 
 
 def add_parser(subparsers) -> None:
@@ -17,7 +17,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--trials",
-        type=positive,
+        type=positive_int,
         default=16,
         metavar="N",
         help="how many in the first round (default: 16)",

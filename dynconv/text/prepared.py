@@ -99,7 +99,7 @@ def is_prepared(directory: Path) -> bool:
     return (directory / "prepared.json").is_file()
 
 
-def prepared_corpus(corpus: str) -> Path | None:
+def find_prepared(corpus: str) -> Path | None:
     """Return the directory that `data.corpus` names, if it contains a prepared corpus.
 
     None means a text that is to be encoded, or nothing at all; `corpus_dir` tells these apart.

@@ -49,6 +49,9 @@ from dynconv.train.weights import Weights, named_weights
 
 FORMAT = "dynconv checkpoint 3"
 RESTORE = "restore the file, or remove this checkpoint"
+"""the remedy that errors in a checkpoint name"""
+AVERAGE = "average"
+"""the name of the checkpoint with the averaged weights; the others are named by their updates"""
 
 
 class ValidationRecord(TypedDict):
@@ -126,7 +129,7 @@ class Checkpoint(NamedTuple):
     def has_own_name(self) -> bool:
         """Whether it has the name that training gave it, unlike a copy that a user made."""
         name = self.path.name
-        return name == "average" or name.isdecimal() and int(name) == self.meta["update"]
+        return name == AVERAGE or name.isdecimal() and int(name) == self.meta["update"]
 
     @property
     def has_foreign_files(self) -> bool:
@@ -196,7 +199,7 @@ class Checkpoints:
 
     def __init__(self, run: Path):
         self.run, self.directory = run, run / CHECKPOINTS
-        self.average = self.directory / "average"
+        self.average = self.directory / AVERAGE
 
     def list_paths(self) -> list[Path]:
         """Return the directories of all checkpoints that training left, readable or not."""

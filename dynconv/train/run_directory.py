@@ -31,7 +31,7 @@ from dynconv.config.schema import PositiveInt, validate_content
 from dynconv.errors import UserError
 from dynconv.files import LOCK, MARK, is_claimed, locked, make_folder, read_json, sha256
 from dynconv.names import Precision
-from dynconv.text.prepared import VOCABULARY, prepared_corpus
+from dynconv.text.prepared import VOCABULARY, find_prepared
 from dynconv.train.legacy import is_unmarked_run
 
 RECIPE = "recipe.yaml"
@@ -127,7 +127,7 @@ def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
 
 def prepared_dir(run: Path, recipe: Recipe) -> Path:
     """Return the directory of the encoded text: the recipe's corpus, or the run's own copy."""
-    return prepared_corpus(recipe.data.corpus) or run / DATA
+    return find_prepared(recipe.data.corpus) or run / DATA
 
 
 class StartRecord(TypedDict):
