@@ -21,16 +21,15 @@ def replace_unknown(
     source: Sequence[str],
     attention: np.ndarray | Tensor,
     dictionary: dict[str, str],
-    unknown: str = "<unk>",
 ) -> list[str]:
-    """Replace each `unknown` among T output words; `source` has S words.
+    """Replace each <unk> among T output words; `source` has S words.
 
     attention (T or more, S or more): row t is the attention with which word t was predicted;
     columns beyond the source's words, <eos> and padding, do not count.
     """
     replaced = list(words)
     for t, word in enumerate(words):
-        if word == unknown:
+        if word == "<unk>":
             attended = source[int(attention[t, : len(source)].argmax())]
             replaced[t] = dictionary.get(attended, attended)
     return replaced

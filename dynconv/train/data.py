@@ -129,17 +129,10 @@ def pools_of(examples: int, seed: int, epoch: int) -> list[np.ndarray]:
     return [blocks[part] for part in np.array_split(order, count)]
 
 
-def prefetch(items: Iterator[T], depth: int = 2) -> Iterator[T]:
-    """Yield the same items; a thread prepares the next ones while the current one is in use."""
+def prefetch(items: Iterator[T]) -> Iterator[T]:
+    """Yield the same items; a thread prepares the next two while the current one is in use."""
     with ThreadPoolExecutor(1) as worker:
-        waiting = deque(worker.submit(next, items) for _ in range(depth))
+        waiting = deque(worker.submit(next, items) for _ in range(2))
         while True:
             yield waiting.popleft().result()
             waiting.append(worker.submit(next, items))
-
-
-def iter_in_order(text: Examples, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Yield (indices, batch) over a text once; the budget is at least its longest item."""
-    lengths = text.lengths(range(len(text)))
-    for indices in batch_by_length(lengths, max(budget, int(lengths.max()))):
-        yield indices, text.batch(indices)
