@@ -42,16 +42,8 @@ TRACE = "trace.json"
 CHECKPOINTS = "checkpoints"
 NOT_FINITE = "not-finite-{update:06d}-{rank}.json"
 CURVES = "curves.png"
-
-
-def scores_name(split: str) -> str:
-    """Return the name of the file of a run directory that has the scores of a split."""
-    return f"{split}.scores.json"
-
-
-def outputs_name(split: str) -> str:
-    """Return the name of the file of a run directory that has the outputs for a split."""
-    return f"{split}.hypotheses.txt"
+SCORES = "{split}.scores.json"
+OUTPUTS = "{split}.hypotheses.txt"
 
 
 def is_run(directory: Path) -> bool:

@@ -20,11 +20,11 @@ from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.distributed import default_device
 from dynconv.train.run_directory import (
     DATA,
+    OUTPUTS,
     RECIPE,
+    SCORES,
     check_vocabulary,
-    outputs_name,
     read_recipe,
-    scores_name,
 )
 from dynconv.train.weights import load_weights
 
@@ -59,8 +59,9 @@ class TrainedModel(NamedTuple):
         recipe, run = self.recipe, self.checkpoint.run
         data = replace(recipe.data, corpus=corpus or str(self.text_directory()))
         task = task_of(replace(recipe, data=data))
-        for file in (scores_name(split), outputs_name(split)):
-            check_writable(path_inside(run, file))
+        scores, outputs = (path_inside(run, n.format(split=split)) for n in (SCORES, OUTPUTS))
+        check_writable(scores)
+        check_writable(outputs)
         evaluation = replace(
             task.evaluate(self.model, self.vocabularies, split),
             corpus=corpus or recipe.data.corpus,
@@ -68,9 +69,8 @@ class TrainedModel(NamedTuple):
         )
         if evaluation.outputs:
             lines = "".join(f"{line}\n" for line in evaluation.outputs)
-            replace_text(path_inside(run, outputs_name(split)), lines)
-        scores = json.dumps(evaluation.numbers, indent=1)
-        replace_text(path_inside(run, scores_name(split)), scores)
+            replace_text(outputs, lines)
+        replace_text(scores, json.dumps(evaluation.numbers, indent=1))
         return evaluation
 
     def text_directory(self) -> Path:
