@@ -9,7 +9,7 @@ from dynconv.score.bleu import bleu, chrf
 from dynconv.score.rouge import rouge as compute_rouge
 
 RESAMPLES = 1000
-"""of a bootstrap, as is sacreBLEU's default"""
+"""resamples of a bootstrap, sacreBLEU's default"""
 SENTENCE_END = " ."
 """what ends a sentence within a line for ROUGE-L, in `dynconv score` as in `dynconv evaluate`: the
 papers' summaries are tokenised, so a full stop has a space before it"""

@@ -93,7 +93,7 @@ def corpus_dir(corpus: str) -> Path:
     """Return the directory of a corpus, given its path or the name of a shipped one.
 
     The name of a shipped corpus always means that one: a directory of the same name in the working
-    directory is `./NAME`. Whatever is returned stands for itself, `corpus_dir(str(directory))`.
+    directory is `./NAME`. `corpus_dir(str(directory))` of the result is the same directory.
 
     Raises NotPreparedError for a corpus of the manifest that is not prepared yet, else UserError.
     """

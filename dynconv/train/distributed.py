@@ -21,8 +21,8 @@ from dynconv.errors import UserError
 T = TypeVar("T")
 
 START_TIMEOUT = timedelta(minutes=10)
-"""how long processes wait for each other at the start, which includes that of NCCL; torchrun
-notices processes that die"""
+"""how long processes wait for each other at the start, when NCCL starts too; torchrun notices
+processes that die"""
 LONG_TIMEOUT = timedelta(hours=2)
 """how long the others wait while one prepares data, validates or saves; they notice at once when
 it dies, because its connections close"""

@@ -26,7 +26,7 @@ from dynconv.train.stopwatch import Stopwatch
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """autocast's dtype by train.precision; float32 runs without autocast"""
 SMALLEST_SCALE = 2.0**-10
-"""of the loss in float16; if gradients overflow even at this scale, it is not the cause"""
+"""scale of the float16 loss from which on an overflow is not blamed on the scale any more"""
 
 
 class TokenLoss(nn.Module):
