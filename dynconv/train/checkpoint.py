@@ -199,12 +199,12 @@ class Checkpoints:
 
     def __init__(self, run: Path):
         self.run, self.directory = run, run / CHECKPOINTS
-        self.average = self.directory / AVERAGE
+        self.average_path = self.directory / AVERAGE
 
     def list_paths(self) -> list[Path]:
         """Return the directories of all checkpoints that training left, readable or not."""
         paths = (file.parent for file in self.directory.glob("*/meta.json"))
-        return [path for path in paths if path.name.isdecimal() or path == self.average]
+        return [path for path in paths if path.name.isdecimal() or path == self.average_path]
 
     def list_readable(self) -> list[Checkpoint]:
         """Return the readable checkpoints, oldest first; the average comes after those it averages.
@@ -278,7 +278,7 @@ class Checkpoints:
         """
         kept = [self.choose("last"), self.choose("best"), *self.list_validated()[-keep:]]
         kept_paths = {checkpoint.path for checkpoint in kept}
-        numbered = [each for each in self.list_readable() if each.path != self.average]
+        numbered = [each for each in self.list_readable() if each.path != self.average_path]
         with self.scratch() as scratch:
             for checkpoint in numbered:
                 if checkpoint.path not in kept_paths and not checkpoint.has_foreign_files:
@@ -286,14 +286,14 @@ class Checkpoints:
 
     def has_average(self, updates: int) -> bool:
         """Return whether the average was made from a run of this many updates."""
-        averages = (c for c in self.list_readable() if c.path == self.average)
+        averages = (c for c in self.list_readable() if c.path == self.average_path)
         return any(average.meta["update"] == updates for average in averages)
 
     def discard_average(self) -> None:
         """Delete the average of a run that was shorter, unless a user has added files to it."""
         with suppress(UserError), self.scratch() as scratch:
-            if not Checkpoint.open(self.average).has_foreign_files:
-                os.replace(self.average, scratch / self.average.name)
+            if not Checkpoint.open(self.average_path).has_foreign_files:
+                os.replace(self.average_path, scratch / self.average_path.name)
 
     def find_intact(self) -> Checkpoint | None:
         """Return the newest intact checkpoint that training wrote, or None if it wrote none.
@@ -301,7 +301,7 @@ class Checkpoints:
         Reports damaged checkpoints and falls back to an older one. Raises UserError if all of
         them are damaged.
         """
-        paths = [path for path in self.list_paths() if path != self.average]
+        paths = [path for path in self.list_paths() if path != self.average_path]
         damaged = []
         for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
             try:

@@ -13,12 +13,12 @@ from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS, VOCABULARY
-from dynconv.train.checkpoint import RESTORE, Checkpoint
+from dynconv.train.checkpoint import AVERAGE, RESTORE, Checkpoint
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import CHECKPOINTS, check_vocabulary
 from dynconv.train.session import Progress, Session
-from dynconv.train.weights import average, load_weights, shape_and_dtype
+from dynconv.train.weights import average_weights, load_weights, shape_and_dtype
 
 
 def save_checkpoint(session: Session, writer: Executor) -> None:
@@ -75,7 +75,7 @@ def load_averaged_weights(session: Session) -> None:
     """Load the mean weights of the last `train.average_checkpoints` that were validated."""
     count, checkpoints = session.recipe.train.average_checkpoints, session.checkpoints
     newest = session.ranks.on_rank_zero(lambda: checkpoints.list_validated()[-count:])
-    mean = average(checkpoint.read_weights() for checkpoint in newest)
+    mean = average_weights(checkpoint.read_weights() for checkpoint in newest)
     load_weights(session.model, mean, checkpoints.directory)
 
 
@@ -86,7 +86,7 @@ def save_average(session: Session, validation: Validation) -> None:
 
     def write() -> None:
         checkpoints.discard_average()
-        checkpoints.write(checkpoints.average.name, session.model, None, meta)
+        checkpoints.write(AVERAGE, session.model, None, meta)
 
     session.ranks.on_rank_zero(write)
 

@@ -42,7 +42,7 @@ def shape_and_dtype(value: Any) -> str:
     return f"{tuple(value.shape)} {dtype_name(value.dtype)}"
 
 
-def average(several: Iterable[Weights]) -> Weights:
+def average_weights(several: Iterable[Weights]) -> Weights:
     """Return the mean of several weights of the same model, of which one is in memory at a time."""
     count, total = 0, Weights()
     for weights in several:
