@@ -18,7 +18,7 @@ from dynconv.score.metric import RESAMPLES
 from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
-from dynconv.text.corpus import corpus_dir, find_split, split_path, stream_parallel
+from dynconv.text.corpus import corpus_dir, find_references, stream_parallel
 
 EXAMPLES = 10
 """examples in an evaluation"""
@@ -117,7 +117,8 @@ class Translation(Task[Translator]):
         seconds = time.perf_counter() - start
         references: Sequence = text.target
         if recipe.metric == "rouge-75":
-            references = all_references(data.corpus, data.target, split)
+            files = find_references(corpus_dir(data.corpus), f"{split}.{data.target}")
+            references = list(stream_parallel(*files))
         metric, language = recipe.metric, data.target
         scores = compute_metric(metric, outputs, references, language, bootstrap=RESAMPLES)
         search = {name: getattr(config, name) for name in SEARCH_SETTINGS}
@@ -135,12 +136,3 @@ class Translation(Task[Translator]):
                 TranslationExample(text.source[i], outputs[i], text.target[i]) for i in examples
             ],
         )
-
-
-def all_references(corpus: str, target: str, split: str) -> list[tuple[str, ...]]:
-    """Return the references of each line, from test.summary, test.summary1, test.summary2 ..."""
-    directory, name = corpus_dir(corpus), f"{split}.{target}"
-    files = [find_split(directory, name)]
-    while (file := split_path(directory, f"{name}{len(files)}")) is not None:
-        files.append(file)
-    return list(stream_parallel(*files))

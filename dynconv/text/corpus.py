@@ -138,6 +138,17 @@ def split_path(directory: Path, name: str) -> Path | None:
     return next(filter(Path.is_file, paths), None)
 
 
+def find_references(directory: Path, name: str) -> list[Path]:
+    """Return the files of all references of a split: `name` ("test.summary"), then NAME1, NAME2 ...
+
+    Raises UserError when there is none.
+    """
+    files = [find_split(directory, name)]
+    while (file := split_path(directory, f"{name}{len(files)}")) is not None:
+        files.append(file)
+    return files
+
+
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:
     """Read a split ("train") of a corpus in two languages ("de", "en"), blank lines included."""
     directory = corpus_dir(corpus)

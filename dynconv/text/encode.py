@@ -12,7 +12,15 @@ import numpy as np
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.names import VocabularyKind
-from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
+from dynconv.text.corpus import (
+    OPENERS,
+    Row,
+    corpus_dir,
+    find_references,
+    find_split,
+    split_path,
+    stream_parallel,
+)
 from dynconv.text.prepared import (
     BOUNDS,
     FORMAT,
@@ -66,7 +74,8 @@ def prepare_corpus(
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out}: something else is there: give another --out")
     sides = [side for side in (source, target) if side]
-    splits = find_splits(corpus_dir(corpus), sides)
+    directory = corpus_dir(corpus)
+    splits = find_splits(directory, sides)
     given = reuse and Vocabularies.load(reuse)
     if given and given.sizes != vocab_size:
         sizes = f"{given.sizes} types, not vocab_size {vocab_size}"
@@ -89,7 +98,9 @@ def prepare_corpus(
         pairs, tokens = write_ids(rows, vocabularies[-len(sides) :], scratch, dtype)
         if not pairs:
             raise UserError(f"{corpus}: no usable pair in split train: all have a blank side")
-        copy_text(splits, sides, scratch)
+        for split in splits.keys() - {"train"}:
+            for side in sides:
+                copy_text(directory, f"{split}.{side}", scratch)
         fields = dict(
             format=FORMAT,
             corpus=corpus,
@@ -116,8 +127,7 @@ def find_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
     splits = {}
     for split in ("train", "valid", "test"):
         names = [f"{split}.{side}" for side in sides]
-        files = [directory / (name + suffix) for name in names for suffix in ("", *OPENERS)]
-        if split == "train" or any(file.is_file() for file in files):
+        if split == "train" or any(split_path(directory, name) for name in names):
             splits[split] = [find_split(directory, name) for name in names]
     return splits
 
@@ -205,14 +215,12 @@ def write_ids(
     return count, side_tokens.tolist()
 
 
-def copy_text(splits: dict[str, list[Path]], languages: list[str], to: Path) -> None:
-    """Copy the text of valid and test, with all references (test.summary1 ...)."""
-    for split in splits.keys() - {"train"}:
-        for path, language in zip(splits[split], languages, strict=True):
-            for file in [path, *path.parent.glob(f"{split}.{language}[0-9]*")]:
-                copy = to / (file.stem if file.suffix in OPENERS else file.name)
-                with OPENERS.get(file.suffix, open)(file, "rb") as text, copy.open("wb") as plain:
-                    shutil.copyfileobj(text, plain)
+def copy_text(directory: Path, name: str, to: Path) -> None:
+    """Copy one side of a split, `name` ("test.summary"), with all references if it has several."""
+    for file in find_references(directory, name):
+        copy = to / (file.stem if file.suffix in OPENERS else file.name)
+        with OPENERS.get(file.suffix, open)(file, "rb") as text, copy.open("wb") as plain:
+            shutil.copyfileobj(text, plain)
 
 
 def sync_file(path: Path) -> dict[str, int | str]:
