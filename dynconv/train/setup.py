@@ -19,7 +19,7 @@ from dynconv.machine import commit, device_name
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
-from dynconv.text import PreparedCorpus, Vocabularies, open_prepared, prepare_corpus
+from dynconv.text import PreparedCorpus, open_prepared, prepare_corpus
 from dynconv.text.prepared import VOCABULARY, find_prepared, foreign_files
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import count_too_long
@@ -69,7 +69,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
     corpus = open_corpus(run, recipe, ranks)
     task = task_of(recipe)
-    vocabularies = Vocabularies.load(run / VOCABULARY)
+    vocabularies = corpus.vocabularies()
     valid = task.encode_split(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
     longest = min(recipe.data.longest, recipe.train.batch_tokens)
