@@ -64,7 +64,7 @@ class UpdateStats(NamedTuple):
 class SkippedUpdate(NamedTuple):
     """An update that left the weights as they were: its loss or gradient is not finite."""
 
-    loss: float
+    mean_loss: float
     """per target token of all ranks"""
     norm: float
     """norm of the gradient"""
@@ -92,10 +92,10 @@ def make_update(
     optimizer.zero_grad(set_to_none=ranks.size == 1)
     losses = backward(session.loss_module, data, scaler, ranks, watch)
     scaler.unscale_(optimizer)
-    gradient = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
+    total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # the signal is summed in the same collective, so that all ranks stop after the same update
     loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending_signal())
-    norm, scale = gradient.item(), scaler.get_scale()
+    norm, scale = total_norm.item(), scaler.get_scale()
     update: UpdateStats | SkippedUpdate
     if math.isfinite(loss + norm):
         scaler.step(optimizer)
@@ -175,7 +175,7 @@ def raise_not_finite(session: Session, data: UpdateBatches, skipped: SkippedUpda
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.ranks.gather(str(path))  # waits until all are written
     raise NotFiniteError(
-        f"{run}: loss {skipped.loss:g}, gradient norm {skipped.norm:g} at update {update}, after "
-        "others that were skipped: continue from the last checkpoint with a lower train.lr or more "
-        f"train.warmup in {run / RECIPE}; the sentences are in {', '.join(paths)}"
+        f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.norm:g} at update {update}, "
+        "after others that were skipped: continue from the last checkpoint with a lower train.lr "
+        f"or more train.warmup in {run / RECIPE}; the sentences are in {', '.join(paths)}"
     )
