@@ -523,7 +523,7 @@ def test_a_wrong_kernel_is_not_timed_and_counted(tmp_path, monkeypatch):
 @simulated
 def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
     refuse = Mock(
-        side_effect=build.NoGpuKernels("light_conv of lightconv.cu: no such architecture")
+        side_effect=build.NoGpuKernelsError("light_conv of lightconv.cu: no such architecture")
     )
     wrong, report, _ = bench_on_cpu(spoiled("conv", refuse), tmp_path, monkeypatch)
     notes = [row["note"] for row in report["numbers"]["rows"] if row["impl"] == "cuda"]

@@ -22,7 +22,7 @@
 // Zeros are multiplied, too: an infinity or NaN in x makes NaN of its channel at up to 31 positions
 // before those whose taps meet it, and 15 after.
 
-constexpr int BAND = 16;  // positions of a tile, rows and columns of a block; see launches.py
+constexpr int BAND = 16;  // positions of a tile, rows and columns of a block; see grids.py
 
 #ifdef SIMULATED  // simulate.h defines the instructions
 template <typename Number>

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.build import NoGpuKernels, compile_for_gpu, cupy
-from dynconv.kernels.cuda.launches import Launch, LaunchPlan, array
+from dynconv.kernels.cuda.build import NoGpuKernelsError, code, compile_for_gpu, cupy
+from dynconv.kernels.cuda.plan import Launch, LaunchPlan, array
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import implement
 
@@ -93,7 +93,7 @@ class Kernels:
 def launch_on_gpu(launch: Launch, arguments: list) -> None:
     """Launch a kernel on the GPU of its tensors, on PyTorch's current stream.
 
-    Raises NoGpuKernels when the kernel cannot be compiled or launched.
+    Raises NoGpuKernelsError when the kernel cannot be compiled or launched.
     """
     device = next(z.device for z in arguments if isinstance(z, Tensor))
     values = tuple(map(convert, arguments))
@@ -101,7 +101,7 @@ def launch_on_gpu(launch: Launch, arguments: list) -> None:
     try:
         address = torch.cuda.current_stream(device).cuda_stream
         with gpu.Device(device.index), cupy_stream(address, device.index):
-            function = compile_for_gpu(launch.source, launch.kernel, device.index)
+            function = compile_for_gpu(code(launch.source), launch.kernel, device.index)
             function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
     except (gpu.compiler.CompileException, RuntimeError) as error:  # CUDA's are RuntimeErrors
         remedy = "choose another impl, or see dynconv doctor"
@@ -109,7 +109,7 @@ def launch_on_gpu(launch: Launch, arguments: list) -> None:
             remedy = "call it once before the graph is captured: a kernel compiles at first use"
         name = torch.cuda.get_device_name(device)
         text = f"{launch.kernel} of {launch.source} on {name}: {error}; {remedy}"
-        raise NoGpuKernels(text) from error
+        raise NoGpuKernelsError(text) from error
 
 
 class Stream:

@@ -103,7 +103,7 @@ struct LightBand {
   }
 };
 
-// The version for tensor cores; see band.cuh for its map, and `bands` in launches.py for when it is
+// The version for tensor cores; see band.cuh for its map, and `tensor_core_grid` in grids.py for when it is
 // in use. Block (32, n): n warps, one above the other in time.
 template <typename Number, int V, int D, bool FLIPPED>
 __global__ void __launch_bounds__(128, D > 3 ? 3 : 4)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dynconv.kernels import torch_ops
 from dynconv.kernels.cuda.call import Kernels, convert
-from dynconv.kernels.cuda.launches import Launch
+from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock, spread
 from dynconv.lab.bench.table import Column, bench_table

@@ -31,7 +31,7 @@ ERROR = re.compile(r"^\S.*\berror\b[^:]*:")
 WARNING = re.compile(r"^\S.*\bwarning\b[^:]*:")
 
 
-class NoNvrtc(RuntimeError):
+class NoNvrtcError(RuntimeError):
     """NVRTC cannot run here; the message says why and what to install."""
 
 
@@ -66,7 +66,7 @@ def why_unavailable() -> str | None:
     """Return why NVRTC cannot run on this machine and what to install, or None if it can."""
     try:
         load_nvrtc()
-    except NoNvrtc as reason:
+    except NoNvrtcError as reason:
         return str(reason)
     return None
 
@@ -196,14 +196,14 @@ def result_name(status: int) -> str:
 
 @cache
 def load_nvrtc() -> ctypes.CDLL:
-    """Load NVRTC; NoNvrtc if there is none."""
+    """Load NVRTC; NoNvrtcError if there is none."""
     if sys.platform != "linux":
-        raise NoNvrtc(f"no NVRTC on {sys.platform}: it is looked for on Linux only")
+        raise NoNvrtcError(f"no NVRTC on {sys.platform}: it is looked for on Linux only")
     try:
         *_, loaded = [ctypes.CDLL(path) for path in find()]
     except OSError as error:
         remedy = f"'pip install {PACKAGES[0]}' brings it, and no GPU is needed"
-        raise NoNvrtc(f"no NVRTC ({error}): {remedy}") from error
+        raise NoNvrtcError(f"no NVRTC ({error}): {remedy}") from error
     loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
     return loaded
 

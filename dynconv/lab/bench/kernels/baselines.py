@@ -10,7 +10,8 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.kernels.cuda.call import launch_on_gpu
-from dynconv.kernels.cuda.launches import CUDA_TYPES, Launch, array, dropconnect, strides
+from dynconv.kernels.cuda.launches import dropconnect
+from dynconv.kernels.cuda.plan import CUDA_TYPES, Launch, array, strides
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.kernels.correctness import (

@@ -14,7 +14,7 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.kernels.cuda import build
-from dynconv.kernels.cuda.launches import CUDA_TYPES
+from dynconv.kernels.cuda.plan import CUDA_TYPES
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench

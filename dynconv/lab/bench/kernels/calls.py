@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.launches import Launch, contiguous_array
+from dynconv.kernels.cuda.plan import Launch, contiguous_array
 from dynconv.lab.bench.cases import SEEDED, Case
 
 

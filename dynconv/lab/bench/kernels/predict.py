@@ -9,7 +9,7 @@ from textwrap import fill
 
 from dynconv.errors import UserError
 from dynconv.kernels.cuda.build import code
-from dynconv.kernels.cuda.launches import BAND, TILE
+from dynconv.kernels.cuda.grids import BAND, TILE
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels import roofline
