@@ -25,7 +25,6 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
 from dynconv.config.load import find_file
-from dynconv.config.recipe import find_unused
 from dynconv.config.schema import (
     Flag,
     Fraction,
@@ -37,6 +36,7 @@ from dynconv.config.schema import (
     validate_content,
     whole,
 )
+from dynconv.config.unused import find_unused
 from dynconv.config.yaml12 import read_yaml
 from dynconv.errors import UserError, nearest, quoted
 from dynconv.files import path_inside, read_json, replace_text

@@ -13,17 +13,17 @@ from dynconv.config import Recipe, load_recipe
 from dynconv.errors import UserError
 from dynconv.lab import estimate
 from dynconv.lab.bench import measure
+from dynconv.lab.epoch import count_epoch
 from dynconv.lab.estimate import (
     AllocationTracker,
     BatchShape,
     batch_cost,
-    count_epoch,
     estimate_costs,
-    gpu_memory,
     hours,
     largest_batch,
     peak_bytes,
 )
+from dynconv.lab.gpu_memory import gpu_memory
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import Translation, loss
