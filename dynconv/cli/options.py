@@ -71,7 +71,7 @@ def load_trained(options, task: type | None = None) -> "TrainedModel":
 
     Raises UserError if the model is trained for another task, or if an option has no effect on it.
     """
-    from dynconv.config.recipe import find_unused
+    from dynconv.config.unused import find_unused
     from dynconv.errors import UserError
     from dynconv.train import load_model
 

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from dynconv.config.experiment import Experiment, ExperimentRow
 from dynconv.config.legacy import find_renamed, rename_settings, split_kernels
 from dynconv.config.model import MODELS, ModelConfig
-from dynconv.config.recipe import PublishedScore, Recipe, find_unused
+from dynconv.config.recipe import PublishedScore, Recipe
 from dynconv.config.schema import validate
 from dynconv.config.tree import (
     Tree,
@@ -27,6 +27,7 @@ from dynconv.config.tree import (
     parse_overrides,
     size_of_mixers,
 )
+from dynconv.config.unused import find_unused
 from dynconv.config.yaml12 import dump_yaml, read_yaml
 from dynconv.errors import UserError, did_you_mean, nearest, quoted
 from dynconv.models.mixers import SIZE_KEYS

@@ -19,8 +19,8 @@ from dynconv.config import (
 )
 from dynconv.config.listing import WIDTH, list_recipes, read_comment, recipe_names
 from dynconv.config.load import base_overlays, default_entries, merge_overlays
-from dynconv.config.recipe import find_unused
 from dynconv.config.tree import flatten
+from dynconv.config.unused import find_unused
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.text.manifest import CorpusEntry, read_manifest
