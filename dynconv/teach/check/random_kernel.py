@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dynconv.teach.check.convolutions import check_factors, check_share
-from dynconv.teach.check.kernels import compile_answer
+from dynconv.teach.check.simulated import compile_answer
 from dynconv.teach.judge import Wrong, labelled
 
 CODE = """
