@@ -238,8 +238,13 @@ class Recipe:
     profile: Flag = False
     """write a trace of one update to RUN/trace.json (chrome://tracing, ui.perfetto.dev)"""
 
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the model continues a text, rather than translate a source."""
+        return isinstance(self.model, LanguageModelConfig)
+
     def __post_init__(self) -> None:
-        language = isinstance(self.model, LanguageModelConfig)
+        language = self.is_language_model
         if language != (self.data.source is None):
             raise ValueError(
                 "a language model has data.source: null, and any other model has a source; "
