@@ -26,7 +26,7 @@ MATRICES = {"band": 2, "window": 9}
 class Implementation:
     """An implementation of an operator, with its inputs and the gradient of its output.
 
-    gradient: None if there is no backward pass
+    gradient  None if there is no backward pass
     """
 
     case: Case
@@ -68,7 +68,7 @@ def iter_implementations(
 ) -> Iterator[Implementation]:
     """Yield a copy, attention, and the chosen implementations of each operator, all on the same x.
 
-    chosen: names of implementations by operator, as `choose` returns them
+    chosen  names of implementations by operator, as `choose` returns them
     """
     cpu = torch.device("cpu")
     mean = Case("cumulative_mean", K, torch.float32, shape)

@@ -34,7 +34,7 @@ IWSLT = Shape(B=100, T=32, C=512, H=4)
 def parse_shape(text: str) -> Shape:
     """Return the shape that a user names.
 
-    text: a length n, which is a column of Table 6 (Lioutas and Guo 2020); "iwslt"; or "BxTxCxH"
+    text  a length n, which is a column of Table 6 (Lioutas and Guo 2020); "iwslt"; or "BxTxCxH"
     """
     if text == "iwslt":
         return IWSLT

@@ -90,7 +90,7 @@ class CpuClock:
 def measure(runs: Sequence[Measurement], clock: CpuClock, rounds: int, title: str) -> None:
     """Prepare and time the runs that have no note yet, with a progress bar called `title`.
 
-    clock: CpuClock, or GpuClock of kernels/gpu_clock.py
+    clock  CpuClock, or GpuClock of kernels/gpu_clock.py
     """
     from tqdm import tqdm
 

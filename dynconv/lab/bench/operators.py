@@ -25,7 +25,7 @@ def bench_ops(
 ) -> Iterator[str]:
     """Measure shape by shape and write all numbers to `output`; yields what to print.
 
-    output: by default data/results/bench-ops.json, or bench-ops.json outside the repository
+    output  by default data/results/bench-ops.json, or bench-ops.json outside the repository
 
     Raises UserError for a shape, operator, implementation or kernel size that cannot be measured.
     """

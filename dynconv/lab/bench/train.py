@@ -41,7 +41,7 @@ def bench_train(
 ) -> str:
     """Train by a recipe in a temporary directory and measure `updates` updates; return the report.
 
-    synthetic: how many lines of random words to train on, instead of the recipe's corpus
+    synthetic  how many lines of random words to train on, instead of the recipe's corpus
 
     Training runs in one process. All numbers are written to `output`, by default
     data/results/bench-train.json.

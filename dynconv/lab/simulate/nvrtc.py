@@ -81,8 +81,8 @@ def version() -> str:
 def compile_program(code: str, names: Sequence[str], architecture: str = "sm_80") -> Compiled:
     """Compile the code and read in the log what its kernels need.
 
-    names:    name expressions, such as "light_conv<float, 4>"; a template is compiled for these
-    returns:  for each name its Resources, all warnings, and the machine code
+    names     name expressions, such as "light_conv<float, 4>"; a template is compiled for these
+    returns   for each name its Resources, all warnings, and the machine code
     """
     program = ctypes.c_void_p()
     call_nvrtc(

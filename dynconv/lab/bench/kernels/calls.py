@@ -10,7 +10,7 @@ from dynconv.lab.bench.cases import SEEDED, Case
 def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
     """Call the case's operator and return its output.
 
-    kernels: torch.ops.dynconv, other Kernels, or the module `launches`, which returns a LaunchPlan
+    kernels  torch.ops.dynconv, other Kernels, or the module `launches`, which returns a LaunchPlan
     """
     if case.operator == "talk_conv":
         return kernels.talk(*inputs, case.K // 2, case.K // 2)

@@ -50,7 +50,7 @@ def reference(
 ) -> list[Tensor]:
     """Return output and gradients in float64, by shifted copies or by the paper's windows.
 
-    factor: what DropConnect multiplies the softmax by, (B, T, H, K)
+    factor  what DropConnect multiplies the softmax by, (B, T, H, K)
     """
     B, T, C, _ = case.shape
     pad, size, parts = case.K // 2, max(1, CHUNK // (T * C)), []
@@ -102,7 +102,7 @@ def check_kernels(
 ) -> tuple[dict[str, list[float]], list[Tensor]]:
     """Run both directions; return their relative errors, and the float64 results.
 
-    kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
+    kernels  torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
     errors: dict[str, list[float]] = {"forward": [], "backward": []}
     for drop in (False, True) if case.operator == SEEDED else (False,):

@@ -29,7 +29,7 @@ DIRECTIONS = "forward", "backward"
 class GpuBench:
     """Runs the measurements of one command on one GPU.
 
-    kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
+    kernels  torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
 
     def __init__(self, clock: GpuClock, kernels, rounds: int):

@@ -70,7 +70,7 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
 def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
     """Predict floors and resources without a GPU and write them; yield what to print.
 
-    output: by default data/results/kernels-plan.json
+    output  by default data/results/kernels-plan.json
     """
     if reason := nvrtc.why_unavailable():
         raise UserError(f"the kernels cannot be compiled: {reason}")
