@@ -115,7 +115,6 @@ def load_row(
     UserError that names the row.
     """
     try:
-        laptop = laptop and experiment.laptop is not None
         return resolve(row_overlays(experiment, row, laptop), "its recipe", overrides)
     except UserError as error:
         raise UserError(f"row {row.name}: {error}") from None
@@ -192,19 +191,20 @@ def base_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> list[Tree]:
 def row_overlays(
     experiment: Experiment, row: ExperimentRow, laptop: bool, seen: tuple[str, ...] = ()
 ) -> Overlays:
-    """Return the overlays of an experiment's row, at laptop size or at the paper's."""
-    if row.recipe is not None and not laptop:
+    """Return the overlays of an experiment's row, at laptop size, if it has one, or the paper's."""
+    if laptop and experiment.laptop is not None:
+        base = base_overlays(experiment.laptop.base, seen)
+        return Overlays([*base, experiment.laptop.changes], [row.changes, row.laptop])
+    if row.recipe is not None:
         base, own = recipe_overlays(row.recipe, seen)
         return Overlays([*base, *own, experiment.changes], [row.changes])
-    version, own = experiment, [row.changes]
-    if laptop:
-        version, own = experiment.laptop, [row.changes, row.laptop]
-    base = [*base_overlays(version.base, seen), version.changes]
-    if not laptop and row.published is not None:
+    assert experiment.base is not None  # Experiment refuses a row that has neither
+    base = [*base_overlays(experiment.base, seen), experiment.changes]
+    if row.published is not None:
         name, metric = row.row or row.name, experiment.metric
         printed = PublishedScore(experiment.source, name, row.published, metric, row.parameters)
         base.append({"published": [asdict(printed)]})
-    return Overlays(base, own)
+    return Overlays(base, [row.changes])
 
 
 def merge_overlays(overlays: Sequence[Tree]) -> Tree:

@@ -70,6 +70,12 @@ SCHEDULES: dict[str, tuple[str, ...]] = {
 }
 """the schedules of the learning rate (`dynconv.train.schedule`), each with its own settings"""
 
+# Type checkers accept no calls in annotations.
+Accumulation: Any = whole(1, 10_000)
+Momentum: Any = finite(gt=0, lt=1)
+OptimizerName: Any = Literal[*OPTIMIZERS]
+ScheduleName: Any = Literal[*SCHEDULES]
+
 
 @checked_dataclass
 class DataConfig:
@@ -113,7 +119,7 @@ class TrainConfig:
     """maximum tokens, padding included, on either side of a batch"""
     batch_sentences: PositiveInt | None = None
     """maximum sentences of a batch; null: as many as its tokens allow"""
-    accumulate: whole(1, 10_000) = 1
+    accumulate: Accumulation = 1
     """batches per update and process"""
     checkpoint_activations: Flag = False
     """keep only the input of each block for the backward pass, which computes the rest again: less
@@ -122,16 +128,16 @@ class TrainConfig:
     """the peak learning rate, at the end of warm-up"""
     warmup: NonNegativeInt = 4000
     """updates in which the learning rate grows linearly from lr_start to lr"""
-    schedule: Literal[*SCHEDULES] = "inverse_sqrt"
+    schedule: ScheduleName = "inverse_sqrt"
     """after warm-up. inverse_sqrt: lr sqrt(warmup / u), or lr / sqrt(u) if warmup is 0. cosine:
     half a cosine, which reaches lr_end after the last update. plateau: keep lr until a validation
     loss fails to improve, then divide it by ten after every validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7
     lr_end: NonNegative = 1e-7
     """the final rate of cosine, and the rate at which plateau stops"""
-    optimizer: Literal[*OPTIMIZERS] = "adam"
+    optimizer: OptimizerName = "adam"
     """adam: AdamW. nag: SGD with Nesterov momentum"""
-    momentum: finite(gt=0, lt=1) = 0.99
+    momentum: Momentum = 0.99
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     eps: NonNegative = 1e-8
     weight_decay: NonNegative = 0.0
@@ -262,11 +268,11 @@ class Recipe:
                 "raise the other"
             )
         convs2s = isinstance(self.model, ConvS2SConfig)
-        learned = convs2s and self.model.positions != "none"
-        if learned and self.data.max_length > self.model.max_positions:
+        longest = self.model.position_limit if isinstance(self.model, ConvS2SConfig) else None
+        if longest is not None and self.data.max_length > longest:
             raise ValueError(
-                f"data.max_length {self.data.max_length} exceeds model.max_positions "
-                f"{self.model.max_positions}: lower the one or raise the other"
+                f"data.max_length {self.data.max_length} exceeds model.max_positions {longest}: "
+                "lower the one or raise the other"
             )
         if self.decode.replace_unknown and not (convs2s and self.data.vocabulary == "words"):
             raise ValueError(
@@ -274,10 +280,14 @@ class Recipe:
                 "data.vocabulary words"
             )
         smoothing = self.train.label_smoothing
-        if language and smoothing:
-            raise ValueError(f"train.label_smoothing {smoothing} must be 0 for a language model")
-        types = 0 if language else self.model.vocab_sizes[1]
-        if types and smoothing * types > types - 1:
+        if isinstance(self.model, LanguageModelConfig):
+            if smoothing:
+                raise ValueError(
+                    f"train.label_smoothing {smoothing} must be 0 for a language model"
+                )
+            return
+        types = self.model.vocab_sizes[1]
+        if smoothing * types > types - 1:
             raise ValueError(
                 f"train.label_smoothing {smoothing} exceeds {types - 1}/{types}, which spreads it "
                 "evenly over the vocabulary: lower it"

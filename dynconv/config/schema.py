@@ -35,7 +35,7 @@ def whole(low: int, high: int = MAX_INT) -> Any:
     return Annotated[int, Field(strict=True, ge=low, le=high)]
 
 
-def finite(**bounds: float) -> Any:
+def finite(**bounds: Any) -> Any:
     """Return the type of a finite number within bounds: gt or ge, lt or le."""
     return Annotated[float, Field(strict=True, allow_inf_nan=False, **bounds)]
 
@@ -70,7 +70,7 @@ LengthPenalty = finite(ge=-10, le=10)
 def checked_dataclass(cls: type) -> type:
     """Make a frozen dataclass that raises a UserError of one line for an entry that is wrong."""
     cls = dataclass(frozen=True, config=ConfigDict(extra="forbid"))(cls)
-    cls.__init__ = one_line_errors(cls)(cls.__init__)
+    cls.__init__ = one_line_errors(cls)(cls.__init__)  # type: ignore[method-assign]
     return cls
 
 

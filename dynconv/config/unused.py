@@ -60,5 +60,6 @@ def find_unused_options(model: ModelConfig | LanguageModelConfig) -> dict[str, s
             unused[name] = "; ".join(
                 f"{mixer} knows only {' and '.join(map(str, values))}"
                 for mixer, values in known.items()
+                if values
             )
     return unused

@@ -151,7 +151,7 @@ class ConvS2S(Translator):
     def __init__(self, config: ConvS2SConfig):
         super().__init__()
         self.config = config
-        self.max_positions = None if config.positions == "none" else config.max_positions
+        self.max_positions = config.position_limit
         E, p = config.embedding, config.dropout
         source, target = config.vocab_sizes
         self.source_embedding, self.target_embedding = (

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cache, lru_cache
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from dynconv.kernels.cuda.plan import Launch, LaunchPlan, array
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import implement
 
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "x": contiguous_channels,
     "g": contiguous_channels,
     "weight": contiguous_taps,
@@ -24,8 +25,6 @@ LAYOUTS = {
     "seed": Tensor.contiguous,
 }
 """functions that bring each argument into the memory layout that plans expect"""
-
-
 PLANS = 4096
 """plans that each operator keeps; a batch of another length needs another plan"""
 
@@ -44,7 +43,8 @@ def operator(planned: Callable[..., LaunchPlan]) -> Callable:
         return made._replace(launches=tuple(map(convert_numbers, made.launches)))
 
     def method(self, *arguments):
-        tensors, described = {}, []
+        tensors: dict[str, Tensor] = {}
+        described: list[Any] = []
         for name, z in zip(names, arguments, strict=True):
             if isinstance(z, Tensor):
                 tensors[name] = z = LAYOUTS[name](z)
@@ -151,7 +151,7 @@ def convert(argument) -> np.generic:
         return np.uint64(argument.data_ptr())
     if isinstance(argument, int):
         if argument >= 2**31:
-            raise ValueError(f"a size of {argument:,} is more than an int holds: split the input")
+            raise ValueError(f"a size of {argument:,} exceeds a C int: split the input")
         return np.int32(argument)
     return np.float32(argument)
 

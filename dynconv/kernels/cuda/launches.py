@@ -108,7 +108,8 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
 
     That takes two launches on tensor cores, and otherwise one if the taps fit into shared memory.
     """
-    if tensor_core_grid(*weight.shape[-2:], g, x):
+    H, K = weight.shape[-2:]
+    if tensor_core_grid(H, K, g, x):
         together = None
     elif len(weight.shape) == 2:
         together = light_gradients(g, x, weight.shape, pad_left, with_input=True)

@@ -103,8 +103,8 @@ struct LightBand {
   }
 };
 
-// The version for tensor cores; see band.cuh for its map, and `tensor_core_grid` in grids.py for when it is
-// in use. Block (32, n): n warps, one above the other in time.
+// The version for tensor cores; see band.cuh for its map, and `tensor_core_grid` in grids.py for
+// when it is in use. Block (32, n): n warps, one above the other in time.
 template <typename Number, int V, int D, bool FLIPPED>
 __global__ void __launch_bounds__(128, D > 3 ? 3 : 4)
 light_conv_band(const Number* __restrict__ x, const Number* __restrict__ weight,

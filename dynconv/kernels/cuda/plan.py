@@ -32,7 +32,8 @@ CUDA_TYPES = {
 def constant_of(header: str, name: str) -> int:
     """Return the value of `constexpr int NAME = value` in a header, its only definition."""
     text = (SOURCES / header).read_text(encoding="utf-8")
-    return int(re.search(rf"^constexpr int {name} = (\d+);", text, re.MULTILINE)[1])
+    (value,) = re.findall(rf"^constexpr int {name} = (\d+);", text, re.MULTILINE)
+    return int(value)
 
 
 VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")
