@@ -20,6 +20,7 @@ from dynconv.tasks import task_of
 from dynconv.train.update import TokenLoss
 
 GB = 1e9
+"""bytes"""
 RESERVED = 0.1
 """share of a GPU's memory for fragmentation, the CUDA context and libraries"""
 USUAL_LENGTH = 30
@@ -60,7 +61,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
         + f", {assumed_precision(recipe)}",
         "in all": f"{total / GB:.2f} GB on each GPU: {fits} into {memory_gb:g} GB, "
         f"{RESERVED:.0%} left for fragmentation and CUDA",
-        "largest batch": largest_batch(recipe, lengths, room - fixed, activations),
+        "largest batch": propose_batch(recipe, lengths, room - fixed, activations),
         "one update": f"{config.batch_tokens * batches:,} tokens at most on either side "
         f"({config.batch_tokens:,} x {config.accumulate} x {gpus}), padding included",
         "FLOPs": f"{costs[0].flops * batches:.2e} per update at most, matrix products alone",
@@ -77,11 +78,11 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
             f"{task_of(recipe).unit} in {about}{epoch.batches:,} batches; {config.updates:,} "
             f"updates are {about}{config.updates * batches / epoch.batches:,.1f} epochs"
         )
-        rows["hours"] = hours(config.updates * tokens, gpus, tokens_per_s)
+        rows["hours"] = format_hours(config.updates * tokens, gpus, tokens_per_s)
     return "\n".join(f"{name:<15}{value}" for name, value in rows.items())
 
 
-def hours(tokens: float, gpus: int, tokens_per_s: float | None) -> str:
+def format_hours(tokens: float, gpus: int, tokens_per_s: float | None) -> str:
     """Return how many hours it takes to train on `tokens` target tokens, as text."""
     if tokens_per_s is None:
         return "not measured: give --tokens-per-s; dynconv bench train RECIPE prints it"
@@ -158,7 +159,7 @@ def assumed_precision(recipe: Recipe) -> str:
     return "bfloat16" if precision == "auto" else precision
 
 
-def largest_batch(recipe: Recipe, lengths: tuple[int, ...], room: float, used: int) -> str:
+def propose_batch(recipe: Recipe, lengths: tuple[int, ...], room: float, used: int) -> str:
     """Return, as text, the largest batch_tokens whose activations fit into `room` bytes.
 
     used  bytes of activations with the recipe's own batch_tokens

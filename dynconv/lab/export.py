@@ -31,6 +31,7 @@ from dynconv.text import Vocabulary
 from dynconv.train import TrainedModel
 
 MIXERS = ("dynamic", "attention")
+"""the mixers that the page can run"""
 REQUIRED = {
     "norm": "pre",
     "activation": "relu",
@@ -42,7 +43,9 @@ LARGEST = 4_000_000
 LINE = 1000
 """characters of base64 per line, so that editors can open the file"""
 LEVELS = 127
+"""the largest value in int8"""
 REGISTER = "(globalThis.dynconvModels ??= {})"
+"""the JavaScript object in which models are registered"""
 
 
 def export_web(trained: TrainedModel, output: Path) -> str:

@@ -48,6 +48,7 @@ from dynconv.train import load_model
 from dynconv.train.run_directory import check_same_recipe, folder_lock
 
 TRIAL = "trial.json"
+"""the file of a trial's result, in its run directory"""
 SPACES = PACKAGE / "spaces"
 
 
@@ -180,7 +181,7 @@ def open_study(folder: Path, space: dict[str, str]) -> Study:
         storage=storage, study_name="tune", direction="maximize", load_if_exists=True
     )
     if study.user_attrs.get("space", space) != space:
-        raise UserError(f"{folder} holds a search over another space: name another --run")
+        raise UserError(f"{folder} contains a search over another space: name another --run")
     study.set_user_attr("space", space)
     # the sampler starts anew with each process, and must not draw the same settings again
     study.sampler = TPESampler(seed=len(study.trials))

@@ -19,7 +19,9 @@ from dynconv.train.stopwatch import Stopwatch
 
 RESULTS = "ablation.json"
 DIVERGES = "diverges"
+"""the score of a run whose loss or score is not finite"""
 SPLIT = "test"
+"""the split that is scored"""
 
 
 class Results(TypedDict, total=False):

@@ -32,11 +32,11 @@ WARNING = re.compile(r"^\S.*\bwarning\b[^:]*:")
 
 
 class NoNvrtcError(RuntimeError):
-    """NVRTC cannot run here; the message says why and what to install."""
+    """Reports why NVRTC cannot run here, and what to install."""
 
 
 class NvrtcError(RuntimeError):
-    """NVRTC refuses the source; the message has the first errors: kernel.cu(12): error: ..."""
+    """Quotes the first errors that NVRTC finds in a source: kernel.cu(12): error: ..."""
 
 
 class Resources(NamedTuple):
@@ -53,7 +53,7 @@ class Resources(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """Holds the resources of each kernel, by the name requested, the warnings, and the code."""
+    """Contains the resources of each kernel, by the name requested, the warnings, and the code."""
 
     kernels: dict[str, Resources]
     warnings: list[str]

@@ -46,7 +46,7 @@ FITS = {"p": "iu", "i": "iub", "f": "f", "o": "iufcV"}
 
 
 class KernelFault(RuntimeError):
-    """Raised if a kernel is launched with wrong arguments, or fails a check while it runs."""
+    """Reports a launch with wrong arguments, or a check that a kernel fails while it runs."""
 
 
 class CompileError(RuntimeError):
@@ -54,7 +54,7 @@ class CompileError(RuntimeError):
 
 
 class NoSimulatorError(RuntimeError):
-    """Kernels cannot be simulated here; the message says why and what to install."""
+    """Reports why kernels cannot be simulated here, and what to install."""
 
 
 @cache
@@ -68,7 +68,7 @@ def why_unavailable() -> str | None:
 
 
 class Module:
-    """Holds CUDA source compiled for this CPU, as cupy.RawModule holds it for a GPU.
+    """Compiles CUDA source for this CPU, as cupy.RawModule does for a GPU.
 
     code      kernels and device functions; the macro SIMULATED is defined. Dynamic shared memory is
               declared by DYNAMIC_SHARED(type, name), a pointer that checks each access.

@@ -19,12 +19,12 @@ __global__ void factors(unsigned long long seed, unsigned long long first,
 }
 """
 COUNT = 2**16
-"""Factors of a launch, unless it asks for another number."""
+"""factors of a launch, unless it asks for another number"""
 SEEDS = 0, 1, 2, 3, 2**63 - 1
 WORD = 64
-"""Draws in a row that show whether two places of two masks are the same."""
+"""draws in a row that show whether two places of two masks are the same"""
 WORDS = 2**13
-"""Words of a mask that are compared: WORDS**2 * WORD is 2**32."""
+"""words of a mask that are compared: WORDS**2 * WORD is 2**32"""
 
 
 def dropconnect_kernel(source: str) -> None:

@@ -25,9 +25,8 @@ from dynconv.lab.bench.kernels.correctness import (
 from dynconv.lab.bench.measure import Measurement
 from dynconv.lab.simulate.launch import launch_on_cpu
 
-LOOSE_TOLERANCE = TOLERANCE | {
-    "float32": 1e-4
-}  # for v1, which adds a kernel's gradient up in one long sum
+LOOSE_TOLERANCE = TOLERANCE | {"float32": 1e-4}
+"""for v1, which adds up the gradient of a kernel in one long sum"""
 
 FIRST_VERSIONS = {
     "light_conv": ("lightconv.cu", "light_conv_v1"),
@@ -35,6 +34,7 @@ FIRST_VERSIONS = {
     "dynamic_conv_softmax": ("softmaxconv.cu", "softmax_conv_v1"),
     "talk_conv": ("talk.cu", "talk_conv_v1"),
 }
+"""source and kernel of each operator's first version"""
 
 
 def first_versions(

@@ -78,7 +78,7 @@ def bench_kernels(
         return 0
     if reason := build.why_unavailable():
         raise UserError(
-            f"no CUDA kernels here: {reason}; without a GPU, --plan tells what to expect"
+            f"no CUDA kernels here: {reason}; without a GPU, --plan predicts their times"
         )
     gpu_bench = GpuBench(GpuClock(), torch.ops.dynconv, rounds)
     return measure_cases(gpu_bench, cases, f"dynconv bench kernels {command}", output, say)

@@ -25,12 +25,13 @@ FMA = 60e12
 MMA = 500e12
 """operations per second of mma instructions in half precision: half the card's peak"""
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
+"""how many multiprocessors there are, and their cycles per second"""
 SCHEDULERS = 4
 """schedulers of a multiprocessor, each of which issues one instruction of a warp per cycle"""
 LAUNCH = 2.5e-6
 """seconds that a launch takes"""
 REACHED = 0.85
-"""share of the nearest limit that kernels reach"""
+"""share of the tightest limit that kernels reach"""
 
 
 def minimum_bytes(case: Case) -> dict[str, int]:
@@ -54,8 +55,6 @@ def operations(case: Case) -> dict[str, int]:
     return {"forward": 2 * case.K * numbers, "backward": 4 * case.K * numbers}
 
 
-# For kernels whose warps take tiles: cycles per tap, how often the rows of a tile are loaded or
-# stored, and cycles for each weight that one position has in a tile.
 TILED = {
     "light_conv": (1, 1, 0),  # a tap is read
     "light_conv_grad": (3, 2, 0),  # and a sum read and written
@@ -66,7 +65,8 @@ TILED = {
     "softmax_logits_grad": (9, 1, 7.5),
     "softmax_data_grad": (4, 1, 2),
 }
-
+"""for kernels whose warps take tiles: cycles per tap, how often the rows of a tile are loaded or
+stored, and cycles for each weight that one position has in a tile"""
 
 BANDS = (
     "light_conv_band", "dynamic_conv_band", "light_weight_grad_band", "dynamic_weight_grad_band",

@@ -50,8 +50,8 @@ class Implementation:
         grad = torch.autograd.grad
         return partial(grad, out, self.inputs, self.gradient, retain_graph=True)
 
-    def run(self, direction: str) -> Measurement:
-        """Return a measurement of one direction, with a note if it needs too much memory."""
+    def measurement(self, direction: str) -> Measurement:
+        """Return the measurement to make of one direction; a note refuses too much memory."""
         call = getattr(self, direction, None)
         run = Measurement(self.case.operator, self.impl, direction, lambda: call, self.inputs)
         if direction == "backward":  # the graph keeps the output alive, as large as its gradient
