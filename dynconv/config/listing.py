@@ -4,7 +4,8 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dynconv.config.load import load_experiments, load_recipe, shipped_recipes
+from dynconv.config.find import load_experiments, shipped_recipes
+from dynconv.config.load import load_recipe
 from dynconv.config.recipe import Recipe
 from dynconv.table import align
 

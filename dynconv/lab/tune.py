@@ -24,7 +24,7 @@ from optuna.trial import TrialState
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.load import find_file
+from dynconv.config.find import find_file
 from dynconv.config.schema import (
     Flag,
     Fraction,
