@@ -30,10 +30,10 @@ from dynconv.config.schema import (
     Fraction,
     Number,
     PositiveInt,
+    check_content,
+    check_value,
     checked_dataclass,
     finite,
-    validate,
-    validate_content,
     whole,
 )
 from dynconv.config.unused import find_unused
@@ -104,7 +104,7 @@ def load_space(name: str) -> SearchSpace:
     if path is None:
         hint = nearest(name, shipped, "shipped are")
         raise UserError(f"no search space {quoted(name)}: not shipped, and no such file; {hint}")
-    return validate(SearchSpace, read_yaml(path), str(path))
+    return check_value(SearchSpace, read_yaml(path), str(path))
 
 
 def tune(
@@ -229,7 +229,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     if record.exists():
         check_same_recipe(recipe, run)
         remedy = "remove it, and the trial is scored again"
-        return validate_content(TrialResult, read_json(record, remedy), record, remedy)
+        return check_content(TrialResult, read_json(record, remedy), record, remedy)
     signal, diverged = try_training(recipe, run)
     if signal is not None:
         return signal

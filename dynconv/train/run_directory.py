@@ -29,7 +29,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.config.load import MAY_CHANGE, differences, load_recipe
-from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_content
+from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, check_content
 from dynconv.errors import UserError
 from dynconv.files import (
     LOCK,
@@ -154,7 +154,7 @@ def read_starts(run: Path) -> list[StartRecord]:
     path, remedy = run / ENVIRONMENT, "remove it; training does not need it"
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
-    return validate_content(list[StartRecord], read_json(path, remedy), path, remedy)
+    return check_content(list[StartRecord], read_json(path, remedy), path, remedy)
 
 
 class Event(TypedDict):
@@ -191,5 +191,5 @@ def read_log(run: Path) -> list[Event]:
         except (ValueError, RecursionError):
             continue
         where, remedy = f"{path}, line {number}", "remove it; training does not need it"
-        events.append(validate_content(Event, tree, where, remedy))
+        events.append(check_content(Event, tree, where, remedy))
     return events
