@@ -9,6 +9,7 @@ import math
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -93,9 +94,9 @@ def gpu_memory(precision: str) -> Iterator[None]:
             return torch.native_dropout(x, p, training)[0]
         return plain_dropout(x, p, training, inplace)
 
-    def attention(*parts: Tensor, **options) -> Tensor:
-        parts = [part.to(dtype) for part in parts]
-        return plain_attention(*parts, **options | {"dropout_p": 0.0})
+    def attention(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        query, key, value = (z.to(dtype) for z in (query, key, value))
+        return plain_attention(query, key, value, **options | {"dropout_p": 0.0})
 
     def softmax(x: Tensor, *args, **kwargs) -> Tensor:
         return plain_softmax(x.float() if torch.is_autocast_enabled("cpu") else x, *args, **kwargs)

@@ -1,7 +1,7 @@
 """The cases at which implementations are measured: operator, size and dtype."""
 
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -105,7 +105,7 @@ def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor
     The same case gets the same numbers in every call.
     """
     generator = torch.Generator(device).manual_seed(1)
-    options = {"generator": generator, "device": device}
+    options: dict[str, Any] = {"generator": generator, "device": device}
     (size, _), *others = case.inputs()
     x, g = (torch.randn(size, **options).to(case.dtype) for _ in range(2))
     inputs, reach = [x], case.K // 2

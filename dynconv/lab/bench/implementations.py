@@ -52,10 +52,11 @@ class Implementation:
 
     def measurement(self, direction: str) -> Measurement:
         """Return the measurement to make of one direction; a note refuses too much memory."""
-        call = getattr(self, direction, None)
-        run = Measurement(self.case.operator, self.impl, direction, lambda: call, self.inputs)
-        if direction == "backward":  # the graph keeps the output alive, as large as its gradient
-            run.make, run.kept = self.record, self.gradient.nbytes
+        calls = {"forward": self.forward, "forward_backward": self.forward_backward}
+        make = self.record if direction == "backward" else lambda: calls[direction]
+        run = Measurement(self.case.operator, self.impl, direction, make, self.inputs)
+        if direction == "backward" and self.gradient is not None:
+            run.kept = self.gradient.nbytes  # the graph keeps the output alive, which is as large
         B, T, _, H = self.case.shape
         need = MATRICES.get(self.impl, 0) * B * H * T * T * self.case.dtype.itemsize
         if need > LIMIT:

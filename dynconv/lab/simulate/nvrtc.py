@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import NamedTuple
 
 PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
@@ -140,7 +141,7 @@ def options(architecture: str) -> list[str]:
 def parse(log: str) -> dict[str, Resources]:
     """Return the resources of each kernel, by its mangled name, from the log of ptxas -v."""
     frames, used = {}, {}
-    entry = function = None
+    entry = function = ""
     for line in log.splitlines():
         if match := ENTRY.search(line):
             entry = match[1]
@@ -149,8 +150,8 @@ def parse(log: str) -> dict[str, Resources]:
         elif match := FRAME.search(line):
             frames[function] = [int(count) for count in match.groups()]
         elif match := USED.search(line):
-            shared = SHARED.search(line)  # not named if there is none
-            used[entry] = int(match[1]), int(shared[1]) if shared else 0
+            declared = SHARED.search(line)  # not named if there is none
+            used[entry] = int(match[1]), int(declared[1]) if declared else 0
     kernels = {}
     for name in used.keys() & frames.keys():  # half a report is none
         (registers, shared), (stack, stores, loads) = used[name], frames[name]
@@ -162,7 +163,7 @@ def lowered_name(program: ctypes.c_void_p, name: str) -> str:
     """Return the mangled name of a name expression."""
     pointer = ctypes.c_char_p()  # to memory of the program
     call_nvrtc("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(pointer))
-    return pointer.value.decode()
+    return (pointer.value or b"").decode()
 
 
 def machine_code(program: ctypes.c_void_p) -> bytes:
@@ -215,7 +216,7 @@ def find() -> list[str]:
             files = metadata.files(package) or []
         except metadata.PackageNotFoundError:
             continue
-        paths = [file.locate() for file in files if LIBRARY.fullmatch(file.name)]
+        paths = [Path(file.locate()) for file in files if LIBRARY.fullmatch(file.name)]
         if paths := [path for path in paths if path.exists()]:
             return [str(path) for path in sorted(paths, key=lambda p: "builtins" not in p.name)]
     return [ctypes.util.find_library("nvrtc") or "libnvrtc.so"]

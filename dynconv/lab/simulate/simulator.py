@@ -181,7 +181,8 @@ def launch_extent(
     fits = all(1 <= n <= limit for n, limit in zip(sizes, limits, strict=False))
     if not (1 <= len(sizes) <= 3 and fits):
         raise KernelFault(f"{what}={sizes}: one to three sizes, from 1 to {limits}")
-    return (*sizes, 1, 1)[:3]
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
 
 
 @cache

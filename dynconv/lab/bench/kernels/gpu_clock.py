@@ -49,6 +49,7 @@ class GpuClock:
 
     def prepare(self, run: Measurement) -> None:
         """Warm up, count the memory of a call, and capture it as a graph."""
+        assert run.make is not None  # else its note says why there is nothing to time
         run.make()()  # compiles, chooses and allocates what later calls reuse
         before = torch.cuda.memory_allocated()
         call = run.make()
