@@ -9,7 +9,7 @@ trials' at random, the others' by its tree-structured Parzen estimator.
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import combinations, product
 from pathlib import Path
 from signal import Signals
@@ -134,14 +134,7 @@ def tune(
     entry = ledger.entry(f"A search over the settings of {name}", shlex.join(command), {})
     if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
         raise UserError(f"{twice[0]} is given and searched by space {space}: leave out one of them")
-    unused = find_unused(base)
-    distributions = {
-        key: FloatDistribution(values.low, values.high, log=values.log)
-        if isinstance(values, Range)
-        else CategoricalDistribution(values)
-        for key, values in search.settings.items()
-        if key not in unused
-    }
+    distributions = distributions_of(search, find_unused(base))
     updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
     lengths = [[f"train.updates={n}", f"train.validate_every={n}"] for n in updates]
     for settings in corners(search, list(distributions)):
@@ -171,6 +164,17 @@ def tune(
     chosen = max(rounds[-1], key=quality)
     say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
+
+
+def distributions_of(search: SearchSpace, unused: Container[str]) -> dict[str, Any]:
+    """Return Optuna's distribution of each setting, without those that have no effect."""
+    return {
+        key: FloatDistribution(values.low, values.high, log=values.log)
+        if isinstance(values, Range)
+        else CategoricalDistribution(values)
+        for key, values in search.settings.items()
+        if key not in unused
+    }
 
 
 def open_study(folder: Path, space: dict[str, str]) -> Study:

@@ -64,7 +64,7 @@ class Kernels:
            tensors instead of the names of arrays
     """
 
-    def __init__(self, start: Callable[[Launch, list], None]):
+    def __init__(self, start: Callable[[Launch, list], object]):
         self.start = start
 
     conv = operator(launches.conv)

@@ -6,7 +6,6 @@ the next call, so calls may be as short as a GPU is lent for.
 """
 
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -120,9 +119,9 @@ def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]
             "predicts its numbers without one"
         )
     if folder is None:
-        slug = re.sub("[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-")
+        device = ledger.name_part(torch.cuda.get_device_name())
         results = data_dir() / "results"
-        folder = (results if results.is_dir() else Path()) / f"first-run-{slug}"
+        folder = (results if results.is_dir() else Path()) / f"first-run-{device}"
     return run_steps(all_steps(), folder, limit, say)
 
 

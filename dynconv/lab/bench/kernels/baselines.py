@@ -12,7 +12,8 @@ from dynconv import ops
 from dynconv.kernels.cuda.call import launch_on_gpu
 from dynconv.kernels.cuda.launches import dropconnect
 from dynconv.kernels.cuda.plan import CUDA_TYPES, Launch, array, strides
-from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
+from dynconv.kernels.dtypes import dtype_name
+from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.kernels.correctness import (
     DROPOUT,
