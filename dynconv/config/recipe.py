@@ -2,12 +2,7 @@
 
 from typing import Any, Literal, NamedTuple
 
-from dynconv.config.model import (
-    AnyModelConfig,
-    ConvS2SConfig,
-    LanguageModelConfig,
-    ModelConfig,
-)
+from dynconv.config.model import AnyModelConfig, ConvS2SConfig, LanguageModelConfig, ModelConfig
 from dynconv.config.schema import (
     Beam,
     Dimension,

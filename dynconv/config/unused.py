@@ -6,14 +6,7 @@ from dynconv.config.model import ConvS2SConfig, LanguageModelConfig, ModelConfig
 from dynconv.config.recipe import OPTIMIZERS, SCHEDULES, Recipe
 from dynconv.models.mixers import OPTIONS, find_mixer
 
-BEAM_OPTIONS = (
-    "beam",
-    "lenpen",
-    "stepwise",
-    "min_length",
-    "max_length",
-    "no_repeat_ngram_size",
-)
+BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
 """entries of `decode` for beam search"""
 
 

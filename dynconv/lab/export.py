@@ -32,11 +32,7 @@ from dynconv.train import TrainedModel
 
 MIXERS = ("dynamic", "attention")
 """the mixers that the page can run"""
-REQUIRED = {
-    "norm": "pre",
-    "activation": "relu",
-    "embeddings": "shared",
-}
+REQUIRED = {"norm": "pre", "activation": "relu", "embeddings": "shared"}
 """entries of a model that the page's JavaScript assumes"""
 LARGEST = 4_000_000
 """bytes of the weights in base64"""

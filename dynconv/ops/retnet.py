@@ -69,11 +69,7 @@ def retention_chunked(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> Tensor:
 
 OPERATOR = Operator(
     "retention",
-    {
-        "loop": retention_loop,
-        "parallel": retention_parallel,
-        "chunked": retention_chunked,
-    },
+    {"loop": retention_loop, "parallel": retention_parallel, "chunked": retention_chunked},
     (Rule("parallel", max_T=64), Rule("chunked")),
 )
 

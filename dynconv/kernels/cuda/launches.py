@@ -120,9 +120,7 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
     dx = conv_grad_input(g, weight, pad_left)
     dweight = conv_grad_weight(g, x, weight.shape, pad_left)
     return LaunchPlan(
-        dx.outputs | dweight.outputs,
-        dx.launches + dweight.launches,
-        dx.scratch | dweight.scratch,
+        dx.outputs | dweight.outputs, dx.launches + dweight.launches, dx.scratch | dweight.scratch
     )
 
 

@@ -33,11 +33,7 @@ SIDE = 4096
 
 
 def bench_train(
-    name: str,
-    overrides: Sequence[str],
-    updates: int,
-    synthetic: int | None,
-    output: Path | None,
+    name: str, overrides: Sequence[str], updates: int, synthetic: int | None, output: Path | None
 ) -> str:
     """Train by a recipe in a temporary directory and measure `updates` updates; return the report.
 

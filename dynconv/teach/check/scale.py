@@ -9,15 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dynconv.teach.judge import (
-    Wrong,
-    attempt,
-    describe_difference,
-    judge,
-    labelled,
-    of_kind,
-    short,
-)
+from dynconv.teach.judge import Wrong, attempt, describe_difference, judge, labelled, of_kind, short
 from dynconv.text.corpus import Row
 from dynconv.text.sets.steps import fits
 

@@ -45,11 +45,7 @@ class GpuBench:
             yield from map(self.measure_operator, group)
 
     def row(
-        self,
-        case: Case,
-        run: Measurement,
-        floor: dict | None = None,
-        eager_ms: float | None = None,
+        self, case: Case, run: Measurement, floor: dict | None = None, eager_ms: float | None = None
     ) -> dict:
         """Return a row of the file.
 
