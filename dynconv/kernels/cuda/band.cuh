@@ -106,7 +106,7 @@ __device__ __forceinline__ void stage_band(Band band, const Number* weight, long
 }
 
 // The same for dx, whose tile meets weight[first + k][K - 1 - j] in column k = i + j of A. Those
-// that lie side by side in memory are one below the other in A. Writes all of A.
+// that are contiguous in memory are one below the other in A. Writes all of A.
 template <int D, typename Band, typename Number>
 __device__ __forceinline__ void stage_transposed(Band band, const Number* weight, long long row,
                                                  int first, int T, int K) {

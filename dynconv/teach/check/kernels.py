@@ -192,7 +192,7 @@ def chunked_scan_kernel(source: str) -> None:
     if last >= rows * T:  # where the sums do not show it
         raise Wrong(
             f"T = {T}, 32 threads: it reads x[{last}], but the last of {rows} rows ends at "
-            f"x[{rows * T - 1}]: on a GPU that is somebody else's memory"
+            f"x[{rows * T - 1}]: on a GPU that memory may belong to another tensor"
         )
     print(f"right: {len(SCANS)} lengths, each in {len(ORDERS)} orders of the threads")
 

@@ -89,7 +89,7 @@ def box_faults(image: Tensor, boxes: Tensor) -> Iterator:
     yield "the table is padded with zeros at its start, not at its end", behind
     for dim in (0, 1):
         along = F.pad(image.cumsum(dim=dim), (1, 0, 1, 0))
-        why = f"the table is summed along dim {dim} only: along dim {1 - dim}, too"
+        why = f"the table is summed along dim {dim} only: also sum it along dim {1 - dim}"
         yield why, corners(along, *whole)
     if image.shape[0] == image.shape[1]:
         yield "rows and columns are exchanged", sum_slices(image.T, boxes)

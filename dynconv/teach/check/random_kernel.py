@@ -73,7 +73,7 @@ def dropconnect_kernel(source: str) -> None:
     }
     for apart in (1, 2, 7, 31, 1024):
         pairs[f"weights {apart} apart"] = whole[apart:], whole[:-apart]
-    for which, (a, b) in pairs.items():  # first, as it says more
+    for which, (a, b) in pairs.items():  # first, because this says more
         if torch.equal(a, b):
             raise Wrong(f"{which} have the same draws")
     for which, (a, b) in pairs.items():

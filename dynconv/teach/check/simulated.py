@@ -120,7 +120,7 @@ def judge_launch(
 def describe_value(x: Tensor) -> str:
     """Return a value as text; for NaN, where it comes from."""
     if x.view(BITS[x.dtype]) == UNWRITTEN[x.dtype]:
-        return "NaN as before (it is not written, or only added to what lay there)"
+        return "NaN as before (it is not written, or only added to what was there)"
     if x.isnan():
-        return "NaN (from outside of an input, or from shared memory that nobody has written)"
+        return "NaN (from outside of an input, or from shared memory that was never written)"
     return f"{x:.6g}"

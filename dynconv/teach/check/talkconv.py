@@ -76,7 +76,7 @@ def window_faults(x: Tensor, left: Tensor, right: Tensor | None, *reach: int) ->
     y = mean(begin, end)
     own = (end - begin).repeat_interleave(C // H, dim=2)
     yield "it is not divided by max_left + max_right + 1", y * K
-    less = "it is divided by max_left + max_right: the word itself counts, too"
+    less = "it is divided by max_left + max_right: the word itself also counts"
     yield less, y * K / (K - 1)
     yield "divide by max_left + max_right + 1, not by the window's own width", y * K / own
     lost = "the word itself, the cell from t to t + 1, belongs to the window"
@@ -170,7 +170,10 @@ def gradient_faults(g, x, left, right, *reach) -> Iterator:
     for why, dx in (
         ("divide by max_left + max_right + 1", true.dx * (1 + sum(reach))),
         ("the sign is turned", -true.dx),
-        ("transpose the shares: a token hears of the windows that hold it", untransposed),
+        (
+            "transpose the shares: a token gets the gradients of the windows around it",
+            untransposed,
+        ),
         ("each head has windows of its own", first.dx),
         ("channel c belongs to head c // R, with R = C / H", moved.dx[..., order.argsort()]),
     ):
@@ -197,7 +200,7 @@ def offset_faults(name: str, right: Tensor, g, x, *window) -> Iterator:
     yield "divide by max_left + max_right + 1", right * K
     yield f"the edge moves {reach} tokens per unit of the offset", right / reach
     summed = right.sum(2, keepdim=True).expand_as(right)
-    yield "a head has its own channels alone", summed
+    yield "a head sums over its own channels only", summed
     yield "sum over the channels of the head, instead of their mean", right * H / C
     products = (g[:, :, None] * x[:, None]).unflatten(3, (H, -1)).sum(4)  # (B, T, T, H)
     for further, why in ((0, "that token is in the window whole"), (2, "one token too far")):
@@ -234,7 +237,7 @@ def true_width(mine: Callable[..., Tensor]) -> None:
         x, left, right = (torch.rand(2, T, n, generator=seed).double() for n in (6, H, H))
         label = f"T = {T}, H = {H}, reaches {reach[0]} and {reach[1]}"
         cases[label] = x - 0.5, left, right if reach[1] else None, *reach
-    detached = "the width depends on the offsets, too: is it detached?"
+    detached = "the width also depends on the offsets: is it detached?"
     hints = {"left": detached, "right": detached}
     judge(mine, mean_of_window, cases, width_faults, gradients=True, hints=hints)
     print(f"right: values and the gradients of x and the offsets agree on {len(cases)} cases")

@@ -1,6 +1,6 @@
 """Interactive figures: custom elements that show the reader's tensors and need no server.
 
-Each class holds the data of one figure; the JavaScript file of the same name draws it.
+Each class contains the data of one figure; the JavaScript file of the same name draws it.
 """
 
 import json
