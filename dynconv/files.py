@@ -200,7 +200,7 @@ def disk_errors(path: Path, elsewhere: str = "", kept: str = "") -> Iterator[Non
     try:
         yield
     except OSError as error:
-        remedies = dict.fromkeys(READ_ONLY, elsewhere)
+        remedies: dict[int | None, str] = dict.fromkeys(READ_ONLY, elsewhere)
         remedies |= dict.fromkeys(FULL, "free some space and try again")
         reason = f"{path}: cannot be written ({error.strerror or error})"
         notes = filter(None, (remedies.get(error.errno), kept))

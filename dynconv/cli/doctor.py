@@ -6,6 +6,7 @@ import textwrap
 import time
 from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 from dynconv.cli.options import add_command
 from dynconv.cli.packages import how_to_install
@@ -63,7 +64,7 @@ def report() -> str:
     rest = (
         "Otherwise it chooses a PyTorch implementation, by the number T of positions and K of taps:"
     )
-    layout = {"width": 99, "initial_indent": "  ", "subsequent_indent": "    "}
+    layout: dict[str, Any] = {"width": 99, "initial_indent": "  ", "subsequent_indent": "    "}
     layout |= {"break_on_hyphens": False, "break_long_words": False}  # paths stay whole
     for text in (native_kernels(), cuda_kernels(), rest):
         lines += textwrap.wrap(text, **layout)

@@ -28,15 +28,15 @@ def how_to_install(module: str) -> str:
     package = normalized(PACKAGES.get(module, module))
     extras = []
     for requirement in metadata.requires("dynconv") or ():
-        name = re.match(r"[\w.-]+", requirement)[0]
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
         if normalized(name) == package:
             extra = re.search(r"extra == ['\"](\w+)", requirement)
             if not extra:
                 return f"pip install {name}"
             extras.append(extra[1])
     if extras:  # a wheel's `test` also lists what is in the extras that it includes
-        extra = next((name for name in extras if name != "test"), "test")
-        return f"pip install 'dynconv[{extra}]'"
+        chosen = next((name for name in extras if name != "test"), "test")
+        return f"pip install 'dynconv[{chosen}]'"
     return "pip install --force-reinstall dynconv"
 
 

@@ -13,6 +13,7 @@ numbers   the results
 
 import json
 import platform
+import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -66,6 +67,11 @@ def output_path(name: str, output: Path | None) -> Path:
         output = (folder if folder.is_dir() else Path()) / f"{name}.json"
     check_writable(output)
     return output
+
+
+def name_part(device: str) -> str:
+    """Return a device's name as it stands in the name of a file: nvidia-h200."""
+    return re.sub("[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
 def write(output: Path, entry: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from textwrap import shorten
 from torch import Tensor
 
 from dynconv.config import DataConfig
-from dynconv.config.recipe import BEAM_OPTIONS
+from dynconv.config.unused import BEAM_OPTIONS
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import Incremental
 from dynconv.errors import UserError

@@ -30,7 +30,7 @@ from torch import nn
 from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
-from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_content
+from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, check_content
 from dynconv.errors import UserError
 from dynconv.files import (
     TEMPORARY,
@@ -115,7 +115,7 @@ class Checkpoint(NamedTuple):
             tree = read_json(file, RESTORE)
         except FileNotFoundError:
             raise UserError(f"{path}: no checkpoint here (it has no meta.json)") from None
-        meta = validate_content(CheckpointMeta, tree, file, RESTORE)
+        meta = check_content(CheckpointMeta, tree, file, RESTORE)
         if (meta["loss"] is None) != (meta["score"] is None):
             raise UserError(f"{file}: only one of loss and score is null: {RESTORE}")
         return cls(path, meta)
@@ -173,7 +173,7 @@ class Checkpoint(NamedTuple):
             raise UserError(
                 f"{path}: not written by dynconv; nothing was executed ({cause})"
             ) from None
-        return validate_content(TrainingState, state, path, RESTORE)
+        return check_content(TrainingState, state, path, RESTORE)
 
     def _read(self, name: str) -> bytes:
         path = self.path / name

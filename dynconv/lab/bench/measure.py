@@ -72,6 +72,7 @@ class CpuClock:
 
     def prepare(self, run: Measurement) -> None:
         """Measure the memory of a first call, which also warms up."""
+        assert run.make is not None  # else its note says why there is nothing to time
         run.call = run.make()
         with record_saved_tensors(run.inputs) as saved:
             run.peak = peak_allocation(run.call)
@@ -90,7 +91,7 @@ class CpuClock:
 def measure(runs: Sequence[Measurement], clock: CpuClock, rounds: int, title: str) -> None:
     """Prepare and time the runs that have no note yet, with a progress bar called `title`.
 
-    clock: CpuClock, or GpuClock of kernels/gpu_clock.py
+    clock  CpuClock, or GpuClock of kernels/gpu_clock.py
     """
     from tqdm import tqdm
 

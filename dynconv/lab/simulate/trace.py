@@ -15,7 +15,7 @@ import torch
 
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.call import Kernels, convert
-from dynconv.kernels.cuda.launches import Launch
+from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab.simulate.simulator import CHECKS, Module, toolchain
 
 HEADER = Path(__file__).with_name("trace.h")

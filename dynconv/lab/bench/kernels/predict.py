@@ -9,7 +9,7 @@ from textwrap import fill
 
 from dynconv.errors import UserError
 from dynconv.kernels.cuda.build import code
-from dynconv.kernels.cuda.launches import BAND, TILE
+from dynconv.kernels.cuda.grids import BAND, TILE
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels import roofline
@@ -70,7 +70,7 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
 def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
     """Predict floors and resources without a GPU and write them; yield what to print.
 
-    output: by default data/results/kernels-plan.json
+    output  by default data/results/kernels-plan.json
     """
     if reason := nvrtc.why_unavailable():
         raise UserError(f"the kernels cannot be compiled: {reason}")
