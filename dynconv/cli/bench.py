@@ -183,11 +183,7 @@ def run_training(options) -> None:
 
     print(
         bench_train(
-            options.recipe,
-            options.overrides,
-            options.updates,
-            options.synthetic,
-            options.output,
+            options.recipe, options.overrides, options.updates, options.synthetic, options.output
         )
     )
 

@@ -12,12 +12,7 @@ from dynconv.config import DataConfig, DecodeConfig
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import Incremental
-from dynconv.decode.unknown import (
-    read_dictionary,
-    replace_unknown,
-    source_attention,
-    source_words,
-)
+from dynconv.decode.unknown import read_dictionary, replace_unknown, source_attention, source_words
 from dynconv.errors import DivergedError, UserError
 from dynconv.models import ConvS2S, Translator
 from dynconv.text import Vocabularies, batch_by_length, pad

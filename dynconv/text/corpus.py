@@ -106,7 +106,8 @@ def corpus_dir(corpus: str) -> Path:
     if any(f"{Path(corpus).name}-".startswith(f"{name}-") for name in others):
         raise NotPreparedError(
             f"no directory {corpus}; dynconv data fetch and dynconv data prepare make "
-            f"prepared/{Path(corpus).name}, as the head of the recipe, or of its base, says"
+            f"prepared/{Path(corpus).name}; the comment at the head of the recipe, or of its base, "
+            "says how"
         )
     hint = nearest(corpus, [*shipped, *(f"prepared/{name}" for name in others)], "there are")
     tried = Path(corpus).absolute()

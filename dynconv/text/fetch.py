@@ -113,7 +113,7 @@ def fetch_files(
         else:
             path = scratch.parent / part.name
             if path.exists():  # and does not match: perhaps another file of that name
-                print(f"{set_aside(path)}: what was {path} before")
+                print(f"{path}: kept as {set_aside(path)}")
             part.replace(path)
             print(f"{path}: {how_verified(file, path)}{f', from {other}' if other else ''}")
     if failures:

@@ -37,6 +37,7 @@ from dynconv.files import (
     disk_errors,
     path_inside,
     read_json,
+    replace_text,
     scratch_folder,
     set_aside,
     sync,
@@ -266,6 +267,12 @@ class Checkpoints:
             os.replace(part, path)
             sync(self.directory)
         return Checkpoint(path, cast(CheckpointMeta, meta))
+
+    def add_validation(self, name: str, validation: Validation) -> None:
+        """Add the validation of a checkpoint that was written before it to meta.json."""
+        meta = self.choose(name).meta | validation._asdict()
+        path = path_inside(self.run, CHECKPOINTS, name, "meta.json")
+        replace_text(path, json.dumps(meta, indent=1))
 
     def scratch(self) -> AbstractContextManager[Path]:
         """Return a folder for checkpoints that are being written or deleted."""

@@ -44,11 +44,7 @@ class UpdateBatches(NamedTuple):
 
 
 def iter_updates(
-    examples: Examples,
-    max_length: int,
-    config: TrainConfig,
-    position: DataPosition,
-    ranks: Ranks,
+    examples: Examples, max_length: int, config: TrainConfig, position: DataPosition, ranks: Ranks
 ) -> Iterator[UpdateBatches]:
     """Yield the batches of one optimizer update at a time, forever, starting at `position`.
 

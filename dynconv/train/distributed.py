@@ -26,14 +26,7 @@ processes that die"""
 LONG_TIMEOUT = timedelta(hours=2)
 """how long the others wait while one prepares data, validates or saves; they notice at once when
 it dies, because its connections close"""
-BY_TORCHRUN = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-)
+BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """environment variables that torchrun sets for each process"""
 
 

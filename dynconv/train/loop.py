@@ -58,10 +58,7 @@ def train(
 
 
 def loop(
-    session: Session,
-    pending_signal: Callable[[], int],
-    log: Reporter,
-    writer: Executor,
+    session: Session, pending_signal: Callable[[], int], log: Reporter, writer: Executor
 ) -> Signals | None:
     """Make updates, with checkpoints and validations, until training is finished or interrupted.
 

@@ -3,14 +3,13 @@
 Rank 0 writes and the others wait. What is restored must fit the recipe, the text and the machine.
 """
 
-import json
 import os
 from concurrent.futures import Executor
 
 from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
-from dynconv.files import path_inside, replace_text
+from dynconv.files import path_inside
 from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import AVERAGE, RESTORE, Checkpoint
@@ -55,14 +54,8 @@ def finish_saving(session: Session) -> None:
 
 def save_validation(session: Session) -> None:
     """Add the newest validation to the newest checkpoint."""
-
-    def write() -> None:
-        checkpoint = session.checkpoints.choose(session.progress.checkpoint_name)
-        meta = checkpoint.meta | session.history[-1]._asdict()
-        path = path_inside(session.run, CHECKPOINTS, checkpoint.path.name, "meta.json")
-        replace_text(path, json.dumps(meta, indent=1))
-
-    session.ranks.on_rank_zero(write)
+    name, validation = session.progress.checkpoint_name, session.history[-1]
+    session.ranks.on_rank_zero(lambda: session.checkpoints.add_validation(name, validation))
 
 
 def prune(session: Session) -> None:

@@ -18,14 +18,7 @@ from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.distributed import default_device
-from dynconv.train.run_directory import (
-    DATA,
-    OUTPUTS,
-    RECIPE,
-    SCORES,
-    check_vocabulary,
-    read_recipe,
-)
+from dynconv.train.run_directory import DATA, OUTPUTS, RECIPE, SCORES, check_vocabulary, read_recipe
 from dynconv.train.weights import load_weights
 
 

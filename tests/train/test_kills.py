@@ -35,12 +35,7 @@ class Killed(BaseException):
     """Nobody catches it: what lies on the disk then is what a kill leaves."""
 
 
-STEPS = [
-    (checkpoints, "write_through"),
-    (checkpoints, "sync"),
-    (os, "replace"),
-    (shutil, "rmtree"),
-]
+STEPS = [(checkpoints, "write_through"), (checkpoints, "sync"), (os, "replace"), (shutil, "rmtree")]
 
 
 def die_at(step: int, patch) -> list[str]:
