@@ -18,12 +18,17 @@ EXPERIMENTS = PACKAGE / "experiments"
 
 def shipped_recipes() -> dict[str, Path]:
     """Return the files of the shipped recipes by name."""
-    return {file.stem: file for file in sorted(RECIPES.glob("*.yaml"))}
+    return yaml_files(RECIPES)
 
 
 def shipped_experiments() -> dict[str, Path]:
     """Return the files of the shipped experiments by name."""
-    return {file.stem: file for file in sorted(EXPERIMENTS.glob("*.yaml"))}
+    return yaml_files(EXPERIMENTS)
+
+
+def yaml_files(folder: Path) -> dict[str, Path]:
+    """Return the YAML files of a folder, by name without suffix."""
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
 def find_recipe(name: str) -> Path:
@@ -52,11 +57,7 @@ def run_name(recipe: str) -> str:
 
 def find_experiment(name: str) -> Path:
     """Return the file of an experiment, given a shipped name or a path."""
-    shipped = shipped_experiments()
-    if path := find_file(name, shipped):
-        return path
-    hint = nearest(name, shipped, "shipped are")
-    raise UserError(f"no experiment {quoted(name)}: not shipped, and no such file; {hint}")
+    return require_file(name, shipped_experiments(), "experiment")
 
 
 def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
@@ -65,6 +66,14 @@ def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
     A shipped name wins over a file of that name in the working directory: write ./NAME for yours.
     """
     return shipped.get(name) or (Path(name) if isfile(name) else None)
+
+
+def require_file(name: str, shipped: dict[str, Path], kind: str) -> Path:
+    """Return what `find_file` finds; UserError, with the nearest shipped name, for nothing."""
+    if path := find_file(name, shipped):
+        return path
+    hint = nearest(name, shipped, "shipped are")
+    raise UserError(f"no {kind} {quoted(name)}: not shipped, and no such file; {hint}")
 
 
 def load_experiment(path: Path) -> Experiment:

@@ -270,6 +270,7 @@ class LanguageModelConfig(MixerModelConfig):
     bands: tuple[Dimension, ...] | None = None
     """width of each band's embeddings, the first's being channels; null: channels / factor^band"""
     factor: Dimension = 4
+    """by which the embeddings of each band are narrower than those of the band before"""
     embeddings: Literal["tied", "separate"] = "tied"
     """whether the softmax shares the embeddings' matrices and projections"""
     activation_dropout: Probability = 0.0

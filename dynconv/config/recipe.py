@@ -128,6 +128,7 @@ class TrainConfig:
     half a cosine, which reaches lr_end after the last update. plateau: keep lr until a validation
     loss fails to improve, then divide it by ten after every validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7
+    """the learning rate at the beginning of warm-up"""
     lr_end: NonNegative = 1e-7
     """the final rate of cosine, and the rate at which plateau stops"""
     optimizer: OptimizerName = "adam"
@@ -217,6 +218,7 @@ class PublishedScore:
     source: str
     """paper and table: Wu et al. 2019, Table 1"""
     row: str
+    """the name of the system's row there"""
     value: str
     """as printed: 29.7, or 39.84 / 16.25 / 36.73, or diverges"""
     metric: str

@@ -24,7 +24,7 @@ from optuna.trial import TrialState
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.find import find_file
+from dynconv.config.find import require_file, yaml_files
 from dynconv.config.schema import (
     Flag,
     Fraction,
@@ -38,7 +38,7 @@ from dynconv.config.schema import (
 )
 from dynconv.config.unused import find_unused
 from dynconv.config.yaml12 import read_yaml
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab import ledger
 from dynconv.lab.training import try_training
@@ -99,11 +99,7 @@ class SearchSpace:
 
 def load_space(name: str) -> SearchSpace:
     """Read a search space: a shipped name, or else a path, as for recipes."""
-    shipped = {file.stem: file for file in SPACES.glob("*.yaml")}
-    path = find_file(name, shipped)
-    if path is None:
-        hint = nearest(name, shipped, "shipped are")
-        raise UserError(f"no search space {quoted(name)}: not shipped, and no such file; {hint}")
+    path = require_file(name, yaml_files(SPACES), "search space")
     return check_value(SearchSpace, read_yaml(path), str(path))
 
 

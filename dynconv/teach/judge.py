@@ -1,4 +1,4 @@
-"""Judge a function by the right one: what it returns, its gradients, and the likely mistake."""
+"""Judges a function by the right one: what it returns, its gradients, and the likely mistake."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -532,14 +532,14 @@ def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
 
 @simulated
 def test_what_is_measured_is_kept_when_the_rest_is_not(tmp_path, monkeypatch):
-    operator = GpuBench.operator
+    measure_operator = GpuBench.measure_operator
 
     def stop(self, case):
         if case.shape.T == 9:
             raise KeyboardInterrupt
-        return operator(self, case)
+        return measure_operator(self, case)
 
-    monkeypatch.setattr(GpuBench, "operator", stop)
+    monkeypatch.setattr(GpuBench, "measure_operator", stop)
     with pytest.raises(KeyboardInterrupt):
         bench_on_cpu(simulate.kernels, tmp_path, monkeypatch)
     rows = json.loads((tmp_path / "kernels.json").read_text())["numbers"]["rows"]

@@ -21,7 +21,7 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.lab import ledger
-from dynconv.paths import data_dir, find_checkout
+from dynconv.paths import find_checkout
 
 LIMIT = 570.0
 """seconds after which a step is ended"""
@@ -95,8 +95,7 @@ def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]
         )
     if folder is None:
         device = ledger.name_part(torch.cuda.get_device_name())
-        results = data_dir() / "results"
-        folder = (results if results.is_dir() else Path()) / f"first-run-{device}"
+        folder = ledger.results_folder() / f"first-run-{device}"
     return run_steps(all_steps(), folder, limit, say)
 
 

@@ -15,7 +15,7 @@ from dynconv.lab.bench.measure import Measurement, first_line
 class GpuClock:
     """Measures CUDA graphs on the current GPU, captured and replayed on a side stream."""
 
-    slow, least = 0.05, 3  # see CpuClock
+    slow, least = 0.05, 3
 
     def __init__(self):
         self.device = torch.device("cuda", torch.cuda.current_device())

@@ -29,7 +29,7 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     """
     used: dict[str, dict[str, set[str]]] = {}  # by source and kernel
     dynamic: dict[str, int] = {}  # by kernel
-    products: dict[str, tuple[int, int]] = {}  # by kernel: that its loop has at least, and tiles
+    products: dict[str, tuple[int, int]] = {}  # by kernel: the fewest of a loop, and tiles
     for case, name in product(cases, ARCHITECTURES):
         for launch in chain(*list_launches(case, int(name.removeprefix("sm_"))).values()):
             kernel = launch.kernel

@@ -105,7 +105,7 @@ def band_cycles(case: Case, launch: Launch) -> float:
     """Return `cycles` of a launch on tensor cores."""
     walks, tiles, grid = band_walk(case, launch)
     dynamic, D = launch.name.startswith("dynamic"), grid.D
-    times = tiles if dynamic else walks  # that a band or its sums pass through shared memory
+    times = tiles if dynamic else walks  # how often a band or its sums cross shared memory
     rows = BAND * -(-case.K // 32)  # of up to 32 weights; in memory on two lines every other time
     if "weight_grad" in launch.name:
         pieces = (1 + D) * BAND * (case.shape.C // case.shape.H) // (4 * grid.V)  # of 4 V channels
@@ -151,13 +151,13 @@ def cycles(case: Case, launch: Launch) -> float:
 
 
 class Walk(NamedTuple):
-    """Counts what the warps of a launch do for one sentence and the channels of one of them."""
+    """Counts what the warps of a launch do per sentence and group of channels."""
 
     tiles: int
     taps: int
     """taps of all tiles that meet a token"""
     columns: int
-    """sentences times such channels"""
+    """pairs of a sentence and a group of channels, which one warp processes"""
     heads: int
     """heads of a warp"""
 
@@ -187,7 +187,7 @@ class Instructions(NamedTuple):
 def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions]) -> float:
     """Return the instructions of the loop over taps, summed over warps; 0 where none are known.
 
-    On tensor cores of the loop over tiles, and what comes before and after it.
+    On tensor cores it counts the loop over tiles, and what comes before and after it.
     """
     if launch.kernel not in instructions:
         return 0
