@@ -21,11 +21,13 @@ from typing import Any
 from dynconv.errors import UserError
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
+"""errors of a place where we may not write"""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """errors of a full disk, or of one whose quota is used up"""
 MARK = ".dynconv"
 """the file that marks a directory as made by dynconv"""
 LOCK = ".lock"
+"""the file that a process holds while it works in a directory"""
 HOLDER = "process "
 """beginning of a lock's content"""
 TEMPORARY = ".dynconv-"
@@ -120,17 +122,17 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     if path.is_symlink():
         raise UserError(f"{path}: is a link, but dynconv needs a folder there: remove the link")
     claim(path, "move it elsewhere")
-    _empty(path)
+    delete_content(path)
     try:
         yield path
     finally:
         with suppress(OSError):
-            _empty(path)
+            delete_content(path)
             (path / MARK).unlink()  # last, so that a killed process leaves a marked folder
             path.rmdir()
 
 
-def _empty(directory: Path) -> None:
+def delete_content(directory: Path) -> None:
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -198,7 +200,7 @@ def disk_errors(path: Path, elsewhere: str = "", kept: str = "") -> Iterator[Non
     try:
         yield
     except OSError as error:
-        remedies = dict.fromkeys(READ_ONLY, elsewhere)
+        remedies: dict[int | None, str] = dict.fromkeys(READ_ONLY, elsewhere)
         remedies |= dict.fromkeys(FULL, "free some space and try again")
         reason = f"{path}: cannot be written ({error.strerror or error})"
         notes = filter(None, (remedies.get(error.errno), kept))

@@ -107,7 +107,7 @@ def execute(arguments: Sequence[str] | None) -> int:
         refuse_repeated(options.overrides)
     if rest:
         top.error(f"unrecognized arguments: {shorten(' '.join(rest))}")
-    return options.run(options) or 0
+    return options.call(options) or 0
 
 
 def refuse_repeated(overrides: Sequence[str]) -> None:
@@ -158,7 +158,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands; the parsed options' `run` is the function to call."""
+    """Return the parser of all commands; the parsed options' `call` runs the chosen one."""
     top = Parser(
         prog="dynconv",
         description="Train, evaluate and benchmark convolutional alternatives to self-attention.",

@@ -19,7 +19,6 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--run",
-        dest="directory",
         type=Path,
         metavar="DIR",
         help="where to keep its runs ROW-SEED (default: runs/NAME)",
@@ -42,7 +41,7 @@ def run(options) -> int:
         options.name,
         options.overrides,
         seeds=options.seeds,
-        folder=options.directory,
+        folder=options.run,
         output=options.output,
         say=say,
     )

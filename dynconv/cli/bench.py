@@ -7,10 +7,10 @@ from dynconv.cli.options import (
     add_decoding,
     add_output,
     add_recipe,
+    comma_separated,
     load_trained,
-    names,
     number,
-    positive,
+    positive_int,
     say,
 )
 
@@ -23,7 +23,7 @@ def add_parser(subparsers) -> None:
     commands = bench.add_subparsers(required=True, metavar="WHAT")
 
     parser = add_command(commands, "decode", run_decode)
-    parser.add_argument("--sentences", type=positive, help="default: all of the test split")
+    parser.add_argument("--sentences", type=positive_int, help="default: all of the test split")
     parser.add_argument("--rounds", type=number("Repeats"), default=3, help="default: 3")
     add_output(parser, "data/results/bench-decode.json")
     add_decoding(parser)
@@ -31,13 +31,13 @@ def add_parser(subparsers) -> None:
     parser = add_command(commands, "ops", run_operators)
     parser.add_argument(
         "--shapes",
-        type=names,
+        type=comma_separated,
         default=["10", "100", "1000", "10000", "iwslt"],
         help="lengths as in Table 6 of the TaLK paper (B = 10 or less, C = 1024, H = 16), iwslt, "
         "or BxTxCxH (default: 10,100,1000,10000,iwslt)",
     )
-    parser.add_argument("--operators", type=names, help="default: all")
-    parser.add_argument("--impl", type=names, help="default: all but loop")
+    parser.add_argument("--operators", type=comma_separated, help="default: all")
+    parser.add_argument("--impl", type=comma_separated, help="default: all but loop")
     parser.add_argument("--kernel-size", type=number("Dimension"), default=31, help="default: 31")
     parser.add_argument("--rounds", type=number("Repeats"), default=5, help="default: 5")
     parser.add_argument("--threads", type=number("Threads"), default=1, help="default: 1")
@@ -46,21 +46,26 @@ def add_parser(subparsers) -> None:
     parser = add_command(commands, "kernels", run_kernels)
     parser.add_argument(
         "--shapes",
-        type=names,
+        type=comma_separated,
         default=["10x10x1024x16", "10x100x1024x16", "10x1000x1024x16", "10x10000x1024x16"]
         + ["iwslt", "112x32x1024x16"],
         help="as for bench ops (default: Table 6 of the TaLK paper at B = 10, iwslt, and an update "
         "of wmt16-en-de-dynamic)",
     )
     parser.add_argument(
-        "--dtypes", type=names, default=["float32", "bfloat16"], help="default: float32,bfloat16"
+        "--dtypes",
+        type=comma_separated,
+        default=["float32", "bfloat16"],
+        help="default: float32,bfloat16",
     )
     parser.add_argument(
         "--operators",
-        type=names,
+        type=comma_separated,
         help="(default: light_conv, dynamic_conv, dynamic_conv_softmax, talk_conv)",
     )
-    parser.add_argument("--kernel-sizes", type=names, default=["3", "31"], help="default: 3,31")
+    parser.add_argument(
+        "--kernel-sizes", type=comma_separated, default=["3", "31"], help="default: 3,31"
+    )
     parser.add_argument("--rounds", type=number("Repeats"), default=30, help="default: 30")
     parser.add_argument(
         "--plan",
@@ -75,7 +80,7 @@ def add_parser(subparsers) -> None:
 
     parser = add_command(commands, "train", run_training)
     add_recipe(parser)
-    parser.add_argument("--updates", type=positive, default=100, help="default: 100")
+    parser.add_argument("--updates", type=positive_int, default=100, help="default: 100")
     parser.add_argument(
         "--synthetic",
         type=number("Dimension"),
@@ -94,7 +99,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--pairs",
-        type=positive,
+        type=positive_int,
         nargs="+",
         default=[4, 8, 16],
         help="at most 64 (default: 4 8 16)",
@@ -106,12 +111,12 @@ def add_parser(subparsers) -> None:
         default=[1e-3, 3e-3],
         help="learning rates to choose from (default: 0.001 0.003)",
     )
-    parser.add_argument("--updates", type=positive, default=1000, help="default: 1000")
+    parser.add_argument("--updates", type=positive_int, default=1000, help="default: 1000")
     parser.add_argument("--seeds", type=number("Repeats"), default=3, help="default: 3")
     add_output(parser, "data/results/recall.json")
 
     parser = add_command(commands, "first-run", run_first)
-    parser.add_argument("--steps", type=positive, help="at most this many in this call")
+    parser.add_argument("--steps", type=positive_int, help="at most this many in this call")
     parser.add_argument(
         "--output",
         type=Path,
@@ -127,8 +132,7 @@ def run_decode(options) -> None:
     from dynconv.tasks import Translation
 
     trained = load_trained(options, Translation)
-    arguments = options.directory, options.sentences, options.rounds, options.output
-    print(bench_decode(trained, *arguments))
+    print(bench_decode(trained, options.run, options.sentences, options.rounds, options.output))
 
 
 def run_operators(options) -> None:
@@ -177,8 +181,11 @@ def run_training(options) -> None:
     """Train for some updates in a scratch directory, and show where the time goes."""
     from dynconv.lab.bench.train import bench_train
 
-    recipe = options.recipe, options.overrides
-    print(bench_train(*recipe, options.updates, options.synthetic, options.output))
+    print(
+        bench_train(
+            options.recipe, options.overrides, options.updates, options.synthetic, options.output
+        )
+    )
 
 
 def run_recall(options) -> None:

@@ -6,6 +6,7 @@ import textwrap
 import time
 from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 from dynconv.cli.options import add_command
 from dynconv.cli.packages import how_to_install
@@ -55,7 +56,7 @@ def report() -> str:
     for name, use in WANTED.items():
         if name in CHECKOUT and find_checkout() is None:
             continue
-        version = _version(name)
+        version = installed_version(name)
         remedy = "" if version else f": {how_to_install(name)}"
         lines.append(f"  {name:<12} {version or 'MISSING':<16} for {use}{remedy}")
     lines += ["", "Devices", "  cpu", *gpus()]
@@ -63,7 +64,7 @@ def report() -> str:
     rest = (
         "Otherwise it chooses a PyTorch implementation, by the number T of positions and K of taps:"
     )
-    layout = {"width": 99, "initial_indent": "  ", "subsequent_indent": "    "}
+    layout: dict[str, Any] = {"width": 99, "initial_indent": "  ", "subsequent_indent": "    "}
     layout |= {"break_on_hyphens": False, "break_long_words": False}  # paths stay whole
     for text in (native_kernels(), cuda_kernels(), rest):
         lines += textwrap.wrap(text, **layout)
@@ -145,7 +146,7 @@ def cuda_kernels() -> str:
     )
 
 
-def _version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
     """Return the version of a module's package, or None if it is not installed."""
     if find_spec(name) is None:
         return None

@@ -13,7 +13,7 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Score a run on a split of its corpus: its outputs, ten of them shown, or perplexity."""
-    from dynconv.train.run_directory import outputs_name
+    from dynconv.train.run_directory import OUTPUTS
 
     evaluation = load_trained(options).evaluate(options.split, options.corpus)
     for example in evaluation.examples:
@@ -24,4 +24,4 @@ def run(options) -> None:
     for score in evaluation.scores:
         say(str(score))
     if evaluation.outputs:
-        say(f"outputs: {options.directory / outputs_name(options.split)}")
+        say(f"outputs: {options.run / OUTPUTS.format(split=options.split)}")

@@ -1,6 +1,6 @@
 """`dynconv generate`: sample text from a language model."""
 
-from dynconv.cli.options import add_command, add_run, load_trained, number, positive, say
+from dynconv.cli.options import add_command, add_run, load_trained, number, positive_int, say
 from dynconv.cli.stdout import write_utf8
 
 
@@ -25,7 +25,7 @@ def add_parser(subparsers) -> None:
         help="below 1 favours likely tokens; 0 always takes the most likely one (default: 1)",
     )
     parser.add_argument(
-        "--top-k", type=positive, metavar="K", help="sample only from the K most likely tokens"
+        "--top-k", type=positive_int, metavar="K", help="sample only from the K most likely tokens"
     )
     parser.add_argument(
         "--top-p",

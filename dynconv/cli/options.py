@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dynconv.train import TrainedModel
@@ -17,7 +17,7 @@ def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser
     """
     text = " ".join((run.__doc__ or "").split())
     parser = subparsers.add_parser(name, help=text.replace("%", "%%"), description=text)
-    parser.set_defaults(run=run)
+    parser.set_defaults(call=run)
     return parser
 
 
@@ -56,7 +56,7 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add a run directory and which of its checkpoints to use."""
-    parser.add_argument("directory", type=Path, metavar="RUN")
+    parser.add_argument("run", type=Path, metavar="RUN")
     parser.add_argument(
         "--checkpoint",
         default="best",
@@ -71,15 +71,15 @@ def load_trained(options, task: type | None = None) -> "TrainedModel":
 
     Raises UserError if the model is trained for another task, or if an option has no effect on it.
     """
-    from dynconv.config.recipe import find_unused
+    from dynconv.config.unused import find_unused
     from dynconv.errors import UserError
     from dynconv.train import load_model
 
-    trained = load_model(options.directory, options.checkpoint)
+    trained = load_model(options.run, options.checkpoint)
     if task is not None and not isinstance(trained.task, task):
-        raise UserError(f"{options.directory}: {trained.task.wrong_task_hint}")
-    changes = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
-    changes = {name: value for name, value in changes.items() if value is not None}
+        raise UserError(f"{options.run}: {trained.task.wrong_task_hint}")
+    given = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
+    changes: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
     unused = find_unused(trained.recipe)
     for name, value in changes.items():
         if reason := unused.get(f"decode.{name}"):
@@ -111,17 +111,17 @@ def number(schema: str) -> Callable[[str], float]:
         from dynconv.errors import UserError
 
         try:
-            return types.validate(getattr(types, schema), scalar(text), "")
+            return types.check_value(getattr(types, schema), scalar(text), "")
         except UserError as error:
             raise argparse.ArgumentTypeError(str(error).removeprefix(": ")) from None
 
-    parse.schema = schema
+    parse.schema = schema  # type: ignore[attr-defined]
     return parse
 
 
-positive = number("PositiveInt")
+positive_int = number("PositiveInt")
 
 
-def names(text: str) -> list[str]:
+def comma_separated(text: str) -> list[str]:
     """Split names at commas."""
     return text.split(",")

@@ -25,20 +25,20 @@ def how_to_install(module: str) -> str:
 
     A module that is not a declared dependency is part of one, so all are reinstalled.
     """
-    package = _normalized(PACKAGES.get(module, module))
+    package = normalized(PACKAGES.get(module, module))
     extras = []
     for requirement in metadata.requires("dynconv") or ():
-        name = re.match(r"[\w.-]+", requirement)[0]
-        if _normalized(name) == package:
+        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+        if normalized(name) == package:
             extra = re.search(r"extra == ['\"](\w+)", requirement)
             if not extra:
                 return f"pip install {name}"
             extras.append(extra[1])
     if extras:  # a wheel's `test` also lists what is in the extras that it includes
-        extra = next((name for name in extras if name != "test"), "test")
-        return f"pip install 'dynconv[{extra}]'"
+        chosen = next((name for name in extras if name != "test"), "test")
+        return f"pip install 'dynconv[{chosen}]'"
     return "pip install --force-reinstall dynconv"
 
 
-def _normalized(name: str) -> str:
+def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,13 +1,13 @@
 """`dynconv plan`: estimate what a recipe costs."""
 
-from dynconv.cli.options import add_command, add_recipe, number, positive
+from dynconv.cli.options import add_command, add_recipe, number, positive_int
 
 
 def add_parser(subparsers) -> None:
     """Add `dynconv plan`."""
     parser = add_command(subparsers, "plan", run)
     add_recipe(parser)
-    parser.add_argument("--gpus", type=positive, default=1, help="default: 1")
+    parser.add_argument("--gpus", type=positive_int, default=1, help="default: 1")
     parser.add_argument(
         "--memory", type=number("Positive"), default=80.0, metavar="GB", help="per GPU; default: 80"
     )

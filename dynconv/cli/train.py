@@ -20,7 +20,6 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--run",
         "--run-dir",  # torchrun has options that begin with --run
-        dest="directory",
         type=Path,
         metavar="RUN",
         help="default: runs/RECIPE; under torchrun write --run-dir",
@@ -47,7 +46,7 @@ def run(options) -> int:
         return 0
     from dynconv.train import train
 
-    directory = options.directory or Path("runs") / run_name(options.recipe)
+    directory = options.run or Path("runs") / run_name(options.recipe)
     signal = train(recipe, directory)
     if signal is not None:
         return 128 + signal

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dynconv.cli.options import add_command, add_output, add_recipe, positive, say
+from dynconv.cli.options import add_command, add_output, add_recipe, positive_int, say
 
 
 def add_parser(subparsers) -> None:
@@ -17,14 +17,13 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--trials",
-        type=positive,
+        type=positive_int,
         default=16,
         metavar="N",
         help="how many in the first round (default: 16)",
     )
     parser.add_argument(
         "--run",
-        dest="directory",
         type=Path,
         metavar="DIR",
         help="where to keep the runs of the trials (default: runs/tune-NAME)",
@@ -41,7 +40,7 @@ def run(options) -> int:
         options.overrides,
         space=options.space,
         trials=options.trials,
-        folder=options.directory,
+        folder=options.run,
         output=options.output,
         say=say,
     )

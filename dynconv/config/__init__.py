@@ -1,18 +1,15 @@
 """Recipes and experiments, loaded from YAML."""
 
 from dynconv.config.experiment import Experiment, ExperimentRow
-from dynconv.config.load import (
-    differences,
-    dump_recipe,
+from dynconv.config.find import (
     find_experiment,
     find_recipe,
     load_experiment,
-    load_recipe,
-    load_row,
     run_name,
     shipped_experiments,
     shipped_recipes,
 )
+from dynconv.config.load import differences, dump_recipe, load_recipe, load_row
 from dynconv.config.model import (
     MODELS,
     AnyModelConfig,

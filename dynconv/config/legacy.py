@@ -42,7 +42,9 @@ def find_renamed(name: str, experiments: dict[str, Experiment]) -> str | None:
     base begins with BASE. A few rows were renamed; for these the hint names only the experiment.
     """
     old = re.fullmatch(r"(.+)-table(\d)-(.+)", name)
-    for stem, experiment in experiments.items() if old else ():
+    if old is None:
+        return None
+    for stem, experiment in experiments.items():
         if stem.endswith(f"-table{old[2]}") and (experiment.base or "").startswith(old[1]):
             rows = [r.name for r in experiment.rows if f"-{r.name}".endswith(f"-{old[3]}")]
             return f"it is {stem}:{rows[0]} now" if rows else f"it is a row of {stem} now"

@@ -1,16 +1,18 @@
 """Lists the shipped recipes and experiments: `dynconv train --list`, `dynconv ablate --list`."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dynconv.config.load import load_experiments, load_recipe, shipped_recipes
+from dynconv.config.find import load_experiments, shipped_recipes
+from dynconv.config.load import load_recipe
 from dynconv.config.recipe import Recipe
 from dynconv.table import align
 
 WIDTH = 140
 """maximum number of characters of a line"""
 LAPTOP = ": shipped, for a laptop"
+"""end of the heading of a corpus that is shipped"""
 
 
 def recipe_names() -> list[str]:
@@ -68,7 +70,7 @@ def read_comment(path: Path) -> str:
     return " ".join(" ".join(line.removeprefix("#") for line in text[:end]).split())
 
 
-def recipe_table(rows: list[tuple[str, ...]]) -> str:
+def recipe_table(rows: Sequence[tuple[str, ...]]) -> str:
     """Align columns; drop empty ones, and shorten the last to fit WIDTH."""
     *columns, last = zip(*rows, strict=True)
     starts = align(zip(*filter(any, columns), [""] * len(rows), strict=True))

@@ -1,92 +1,23 @@
-"""Loads recipes and experiments from YAML, and checks them against their dataclasses.
-
-Overlays are mappings that are merged in order: first the recipe that `base` names, then the
-recipe's own entries, then the `key=value` overrides of a command. A later overlay replaces entries
-of an earlier one (`merge`). Only the result is checked (`resolve`).
-"""
+"""Loads recipes: merges their overlays, checks the result, and writes and compares recipes."""
 
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import asdict, fields
-from os.path import isfile  # false, where Path.is_file raises an error, for a name that is too long
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from dynconv.config.experiment import Experiment, ExperimentRow
-from dynconv.config.legacy import find_renamed, rename_settings, split_kernels
+from dynconv.config.legacy import rename_settings
 from dynconv.config.model import MODELS, ModelConfig
-from dynconv.config.recipe import PublishedScore, Recipe, find_unused
-from dynconv.config.schema import validate
-from dynconv.config.tree import (
-    Tree,
-    find_stacks,
-    flatten,
-    merge,
-    parse_overrides,
-    size_of_mixers,
-)
-from dynconv.config.yaml12 import dump_yaml, read_yaml
-from dynconv.errors import UserError, did_you_mean, nearest, quoted
+from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
+from dynconv.config.recipe import Recipe
+from dynconv.config.schema import check_value
+from dynconv.config.tree import Tree, find_stacks, flatten, parse_overrides, size_of_mixers
+from dynconv.config.unused import find_unused
+from dynconv.config.yaml12 import dump_yaml
+from dynconv.errors import UserError, nearest, quoted
 from dynconv.models.mixers import SIZE_KEYS
-from dynconv.paths import PACKAGE
-
-RECIPES = PACKAGE / "recipes"
-EXPERIMENTS = PACKAGE / "experiments"
-MAX_BASES = 50
-"""maximum length of a chain of recipes, each the base of the next"""
-
-
-def shipped_recipes() -> dict[str, Path]:
-    """Return the files of the shipped recipes by name."""
-    return {file.stem: file for file in sorted(RECIPES.glob("*.yaml"))}
-
-
-def shipped_experiments() -> dict[str, Path]:
-    """Return the files of the shipped experiments by name."""
-    return {file.stem: file for file in sorted(EXPERIMENTS.glob("*.yaml"))}
-
-
-def find_recipe(name: str) -> Path:
-    """Return the file of a recipe; for EXPERIMENT:ROW, the file of the experiment.
-
-    name  a shipped recipe's name, EXPERIMENT:ROW, or a path
-    """
-    shipped = shipped_recipes()
-    if path := find_file(name, shipped):
-        return path
-    experiment, colon, row = name.partition(":")
-    if colon:
-        path = find_experiment(experiment)
-        load_experiment(path).find_row(row)
-        return path
-    hint = find_renamed(name, load_experiments()) or did_you_mean(name, shipped)
-    otherwise = "dynconv train --list shows the shipped ones"
-    raise UserError(f"no recipe {quoted(name)}: not shipped, and no such file; {hint or otherwise}")
-
-
-def run_name(recipe: str) -> str:
-    """Return a name for the recipe's run directory: RECIPE or EXPERIMENT-ROW."""
-    row = "" if isfile(recipe) else recipe.partition(":")[2]
-    return find_recipe(recipe).stem + (f"-{row}" if row else "")
-
-
-def find_experiment(name: str) -> Path:
-    """Return the file of an experiment, given a shipped name or a path."""
-    shipped = shipped_experiments()
-    if path := find_file(name, shipped):
-        return path
-    hint = nearest(name, shipped, "shipped are")
-    raise UserError(f"no experiment {quoted(name)}: not shipped, and no such file; {hint}")
-
-
-def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
-    """Return the file of a shipped name, or else of a path; None if there is neither.
-
-    A shipped name wins over a file of that name in the working directory: write ./NAME for yours.
-    """
-    return shipped.get(name) or (Path(name) if isfile(name) else None)
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -114,108 +45,9 @@ def load_row(
     UserError that names the row.
     """
     try:
-        laptop = laptop and experiment.laptop is not None
         return resolve(row_overlays(experiment, row, laptop), "its recipe", overrides)
     except UserError as error:
         raise UserError(f"row {row.name}: {error}") from None
-
-
-def load_experiment(path: Path) -> Experiment:
-    """Read and check an experiment. Raises UserError with one line that names key and value."""
-    return validate(Experiment, read_mapping(path, "an experiment", Experiment), str(path))
-
-
-def load_experiments() -> dict[str, Experiment]:
-    """Read the shipped experiments, by name."""
-    return {name: load_experiment(path) for name, path in shipped_experiments().items()}
-
-
-def read_mapping(path: Path, what: str, schema: type) -> Tree:
-    """Read a YAML file. Raises UserError unless it is a mapping."""
-    tree = read_yaml(path) or {}
-    if not isinstance(tree, dict):
-        keys = ", ".join(field.name for field in fields(schema))
-        raise UserError(f"{path}: {what} is a mapping with {keys}")
-    return tree
-
-
-# overlays ----------------------------------------------------------------------------------------
-
-
-class Overlays(NamedTuple):
-    """Lists the trees that make up a recipe, in the order in which they are merged."""
-
-    base: list[Tree]
-    """those of the recipes and experiments that it builds on"""
-    own: list[Tree]
-    """its own: an entry of theirs that has no effect is an error"""
-
-
-def recipe_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> Overlays:
-    """Return the overlays of a recipe, or of an experiment's row.
-
-    seen  the recipes and rows that build on it
-    """
-    path = recipe if isinstance(recipe, Path) else find_recipe(recipe)
-    row = "" if isfile(recipe) else str(recipe).partition(":")[2]
-    name = f"{path.resolve()}:{row}"
-    if name in seen:
-        raise UserError(f"{path}: its base leads back to it")
-    if len(seen) == MAX_BASES:
-        raise UserError(f"{path}: more than {MAX_BASES} recipes build on each other")
-    seen = (*seen, name)
-    if row:
-        experiment = load_experiment(path)
-        return row_overlays(experiment, experiment.find_row(row), laptop=False, seen=seen)
-    tree = read_mapping(path, "a recipe", Recipe)
-    if "base" not in tree:
-        # a run's recipe.yaml states every entry, even one without effect
-        resolved = tree.keys() >= {field.name for field in fields(Recipe)}
-        shipped = path.parent == RECIPES
-        return Overlays([tree], []) if resolved or shipped else Overlays([], [tree])
-    tree = dict(tree)
-    base = tree.pop("base")
-    if not isinstance(base, str):
-        raise UserError(f"{path}: base {quoted(base)} is not the name of a recipe")
-    sibling = (path.parent / f"{base}.yaml").resolve()
-    file_or_name = sibling if sibling.is_file() and sibling != path.resolve() else base
-    return Overlays(base_overlays(file_or_name, seen), [tree])
-
-
-def base_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> list[Tree]:
-    """Return all overlays of a recipe that others build on, without its published scores."""
-    base, own = recipe_overlays(recipe, seen)
-    return [{k: v for k, v in tree.items() if k != "published"} for tree in base + own]
-
-
-def row_overlays(
-    experiment: Experiment, row: ExperimentRow, laptop: bool, seen: tuple[str, ...] = ()
-) -> Overlays:
-    """Return the overlays of an experiment's row, at laptop size or at the paper's."""
-    if row.recipe is not None and not laptop:
-        base, own = recipe_overlays(row.recipe, seen)
-        return Overlays([*base, *own, experiment.changes], [row.changes])
-    version, own = experiment, [row.changes]
-    if laptop:
-        version, own = experiment.laptop, [row.changes, row.laptop]
-    base = [*base_overlays(version.base, seen), version.changes]
-    if not laptop and row.published is not None:
-        name, metric = row.row or row.name, experiment.metric
-        printed = PublishedScore(experiment.source, name, row.published, metric, row.parameters)
-        base.append({"published": [asdict(printed)]})
-    return Overlays(base, own)
-
-
-def merge_overlays(overlays: Sequence[Tree]) -> Tree:
-    """Merge overlays in order into one tree."""
-    tree: Tree = {}
-    for overlay in overlays:
-        tree = merge(tree, deepcopy(overlay))
-        split_kernels(tree)
-    return tree
-
-
-# checks ------------------------------------------------------------------------------------------
 
 
 def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recipe:
@@ -236,7 +68,7 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
             own = any(f"{k}.".startswith(f"{key}.{size}.") for k in keys)
             if size in stack and not own and "mixer" in stack:
                 stack[size] = size_of_mixers(stack, size, stack[size])
-    recipe = validate_recipe(tree, where)
+    recipe = check_recipe(tree, where)
     entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)
     for key, reason in find_unused(recipe).items():
         if key in keys and entries[key] != defaults[key]:
@@ -250,15 +82,15 @@ def default_entries(recipe: Recipe) -> dict[str, Any]:
     return dict(flatten({name: asdict(type(getattr(recipe, name))()) for name in sections}))
 
 
-def validate_recipe(tree: Tree, where: str) -> Recipe:
+def check_recipe(tree: Tree, where: str) -> Recipe:
     """Turn a tree into a recipe and check every entry; `where` begins an error message."""
     schema = {field.name: field.type for field in fields(Recipe)}
     schema["model"] = find_model(tree.get("model"), where)
     sections = {
-        name: validate(schema[name], value, where, name) if name in schema else value
+        name: check_value(schema[name], value, where, name) if name in schema else value
         for name, value in tree.items()
     }
-    return validate(Recipe, sections, where)
+    return check_value(Recipe, sections, where)
 
 
 def find_model(tree: Any, where: str) -> type:
@@ -270,9 +102,6 @@ def find_model(tree: Any, where: str) -> type:
         hint = nearest(str(name), MODELS, "there are")
         raise UserError(f"{where}: model.architecture {quoted(name)} is not known; {hint}")
     return MODELS[name]
-
-
-# writing and comparing ---------------------------------------------------------------------------
 
 
 def dump_recipe(recipe: Recipe) -> str:

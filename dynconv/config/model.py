@@ -17,12 +17,12 @@ from dynconv.config.schema import (
     checked_dataclass,
     whole,
 )
-from dynconv.models.mixers import SIZE_KEYS, find_mixer
+from dynconv.models.mixers import SIZE_KEYS, SizeKey, find_mixer
 from dynconv.names import Normalization
 
-Layers = whole(1, 1000)
-PerLayer = Dimension | None | tuple[Dimension | None, ...]
-VocabSizes = VocabSize | tuple[VocabSize, VocabSize]
+Layers: Any = whole(1, 1000)
+PerLayer: Any = Dimension | None | tuple[Dimension | None, ...]
+VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
 """types of the joint vocabulary, the special ones included; or of source and target"""
 
 
@@ -83,7 +83,7 @@ class StackConfig:
                 if size_key == name and name != "reach" and size is not None and size % 2 == 0:
                     raise ValueError(f"{name} {size} of mixer {mixer} must be odd")
 
-    def _mixers(self) -> list[tuple[str, str | None]]:
+    def _mixers(self) -> list[tuple[str, SizeKey | None]]:
         """Return each layer's mixer, and the name of the size that it takes."""
         mixers = per_layer("mixer", self.mixer, self.layers)
         return [(mixer, find_mixer(mixer).size_key) for mixer in mixers]
@@ -240,6 +240,11 @@ class ConvS2SConfig:
         return per_layer("attention", self.attention, self.decoder.layers)
 
     @property
+    def position_limit(self) -> int | None:
+        """The maximum number of positions; None, without a limit, where none are learned."""
+        return None if self.positions == "none" else self.max_positions
+
+    @property
     def output_width(self) -> int:
         """The width of the input to the last linear layer."""
         return self.embedding if self.output is None else self.output
@@ -265,6 +270,7 @@ class LanguageModelConfig(MixerModelConfig):
     bands: tuple[Dimension, ...] | None = None
     """width of each band's embeddings, the first's being channels; null: channels / factor^band"""
     factor: Dimension = 4
+    """by which the embeddings of each band are narrower than those of the band before"""
     embeddings: Literal["tied", "separate"] = "tied"
     """whether the softmax shares the embeddings' matrices and projections"""
     activation_dropout: Probability = 0.0

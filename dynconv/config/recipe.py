@@ -1,14 +1,8 @@
 """The sections of a recipe, and the checks that they fit together."""
 
-from itertools import chain
 from typing import Any, Literal, NamedTuple
 
-from dynconv.config.model import (
-    AnyModelConfig,
-    ConvS2SConfig,
-    LanguageModelConfig,
-    ModelConfig,
-)
+from dynconv.config.model import AnyModelConfig, ConvS2SConfig, LanguageModelConfig, ModelConfig
 from dynconv.config.schema import (
     Beam,
     Dimension,
@@ -24,7 +18,6 @@ from dynconv.config.schema import (
     finite,
     whole,
 )
-from dynconv.models.mixers import OPTIONS, find_mixer
 from dynconv.names import Metric, Precision, VocabularyKind
 
 
@@ -72,6 +65,12 @@ SCHEDULES: dict[str, tuple[str, ...]] = {
 }
 """the schedules of the learning rate (`dynconv.train.schedule`), each with its own settings"""
 
+# Type checkers accept no calls in annotations.
+Accumulation: Any = whole(1, 10_000)
+Momentum: Any = finite(gt=0, lt=1)
+OptimizerName: Any = Literal[*OPTIMIZERS]
+ScheduleName: Any = Literal[*SCHEDULES]
+
 
 @checked_dataclass
 class DataConfig:
@@ -115,7 +114,7 @@ class TrainConfig:
     """maximum tokens, padding included, on either side of a batch"""
     batch_sentences: PositiveInt | None = None
     """maximum sentences of a batch; null: as many as its tokens allow"""
-    accumulate: whole(1, 10_000) = 1
+    accumulate: Accumulation = 1
     """batches per update and process"""
     checkpoint_activations: Flag = False
     """keep only the input of each block for the backward pass, which computes the rest again: less
@@ -124,16 +123,17 @@ class TrainConfig:
     """the peak learning rate, at the end of warm-up"""
     warmup: NonNegativeInt = 4000
     """updates in which the learning rate grows linearly from lr_start to lr"""
-    schedule: Literal[*SCHEDULES] = "inverse_sqrt"
+    schedule: ScheduleName = "inverse_sqrt"
     """after warm-up. inverse_sqrt: lr sqrt(warmup / u), or lr / sqrt(u) if warmup is 0. cosine:
     half a cosine, which reaches lr_end after the last update. plateau: keep lr until a validation
     loss fails to improve, then divide it by ten after every validation; stop below lr_end"""
     lr_start: NonNegative = 1e-7
+    """the learning rate at the beginning of warm-up"""
     lr_end: NonNegative = 1e-7
     """the final rate of cosine, and the rate at which plateau stops"""
-    optimizer: Literal[*OPTIMIZERS] = "adam"
+    optimizer: OptimizerName = "adam"
     """adam: AdamW. nag: SGD with Nesterov momentum"""
-    momentum: finite(gt=0, lt=1) = 0.99
+    momentum: Momentum = 0.99
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     eps: NonNegative = 1e-8
     weight_decay: NonNegative = 0.0
@@ -218,6 +218,7 @@ class PublishedScore:
     source: str
     """paper and table: Wu et al. 2019, Table 1"""
     row: str
+    """the name of the system's row there"""
     value: str
     """as printed: 29.7, or 39.84 / 16.25 / 36.73, or diverges"""
     metric: str
@@ -240,8 +241,13 @@ class Recipe:
     profile: Flag = False
     """write a trace of one update to RUN/trace.json (chrome://tracing, ui.perfetto.dev)"""
 
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the model continues a text, rather than translate a source."""
+        return isinstance(self.model, LanguageModelConfig)
+
     def __post_init__(self) -> None:
-        language = isinstance(self.model, LanguageModelConfig)
+        language = self.is_language_model
         if language != (self.data.source is None):
             raise ValueError(
                 "a language model has data.source: null, and any other model has a source; "
@@ -259,11 +265,11 @@ class Recipe:
                 "raise the other"
             )
         convs2s = isinstance(self.model, ConvS2SConfig)
-        learned = convs2s and self.model.positions != "none"
-        if learned and self.data.max_length > self.model.max_positions:
+        longest = self.model.position_limit if isinstance(self.model, ConvS2SConfig) else None
+        if longest is not None and self.data.max_length > longest:
             raise ValueError(
-                f"data.max_length {self.data.max_length} exceeds model.max_positions "
-                f"{self.model.max_positions}: lower the one or raise the other"
+                f"data.max_length {self.data.max_length} exceeds model.max_positions {longest}: "
+                "lower the one or raise the other"
             )
         if self.decode.replace_unknown and not (convs2s and self.data.vocabulary == "words"):
             raise ValueError(
@@ -271,69 +277,15 @@ class Recipe:
                 "data.vocabulary words"
             )
         smoothing = self.train.label_smoothing
-        if language and smoothing:
-            raise ValueError(f"train.label_smoothing {smoothing} must be 0 for a language model")
-        types = 0 if language else self.model.vocab_sizes[1]
-        if types and smoothing * types > types - 1:
+        if isinstance(self.model, LanguageModelConfig):
+            if smoothing:
+                raise ValueError(
+                    f"train.label_smoothing {smoothing} must be 0 for a language model"
+                )
+            return
+        types = self.model.vocab_sizes[1]
+        if smoothing * types > types - 1:
             raise ValueError(
                 f"train.label_smoothing {smoothing} exceeds {types - 1}/{types}, which spreads it "
                 "evenly over the vocabulary: lower it"
             )
-
-
-BEAM_OPTIONS = (
-    "beam",
-    "lenpen",
-    "stepwise",
-    "min_length",
-    "max_length",
-    "no_repeat_ngram_size",
-)
-"""entries of `decode` for beam search"""
-
-
-def find_unused(recipe: Recipe) -> dict[str, str]:
-    """Return the entries that have no effect in this recipe, each with the reason."""
-    data, model, train = recipe.data, recipe.model, recipe.train
-    options = {name: optimizer.options for name, optimizer in OPTIMIZERS.items()}
-    unused = {
-        f"train.{option}": f"{kind} {chosen} does not use it"
-        for kind, chosen, known in (
-            ("optimizer", train.optimizer, options),
-            ("schedule", train.schedule, SCHEDULES),
-        )
-        for option in chain(*known.values())
-        if option not in known[chosen]
-    }
-    if train.warmup == 0:
-        unused["train.lr_start"] = "warmup is 0"
-    if isinstance(model, LanguageModelConfig):
-        unused["data.max_source"] = "a language model has no source"
-        unused |= {f"decode.{name}": "a language model is not searched" for name in BEAM_OPTIONS}
-        if data.block_size is not None:
-            unused["data.max_length"] = "the text is cut into blocks"
-        if model.bands is not None or not model.cutoffs:
-            unused["model.factor"] = "it is for models with cutoffs and without bands"
-    else:
-        unused["decode.context_window"] = "only a language model reads it"
-    if isinstance(model, ConvS2SConfig):
-        if model.positions == "none":
-            unused["model.max_positions"] = "model.positions is none"
-    else:
-        unused |= {f"model.{name}": why for name, why in find_unused_options(model).items()}
-    return unused
-
-
-def find_unused_options(model: ModelConfig | LanguageModelConfig) -> dict[str, str]:
-    """Return the options that no mixer reads, or whose value none of them knows, and why."""
-    unused = {name: "no mixer of this model reads it" for name in {*OPTIONS} - model.used_options}
-    options = {mixer: find_mixer(mixer).options for mixer in model.mixers}
-    for name in model.used_options:
-        known = {mixer: taken[name] for mixer, taken in options.items() if name in taken}
-        value = getattr(model, name)
-        if known and all(values and value not in values for values in known.values()):
-            unused[name] = "; ".join(
-                f"{mixer} knows only {' and '.join(map(str, values))}"
-                for mixer, values in known.items()
-            )
-    return unused

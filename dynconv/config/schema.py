@@ -1,6 +1,6 @@
 """Types that check their entries, from YAML or JSON, with errors of one line.
 
-A file that dynconv reads back has a dataclass or TypedDict of its own, by which `validate_content`
+A file that dynconv reads back has a dataclass or TypedDict of its own, by which `check_content`
 checks what was read.
 """
 
@@ -35,7 +35,7 @@ def whole(low: int, high: int = MAX_INT) -> Any:
     return Annotated[int, Field(strict=True, ge=low, le=high)]
 
 
-def finite(**bounds: float) -> Any:
+def finite(**bounds: Any) -> Any:
     """Return the type of a finite number within bounds: gt or ge, lt or le."""
     return Annotated[float, Field(strict=True, allow_inf_nan=False, **bounds)]
 
@@ -70,11 +70,11 @@ LengthPenalty = finite(ge=-10, le=10)
 def checked_dataclass(cls: type) -> type:
     """Make a frozen dataclass that raises a UserError of one line for an entry that is wrong."""
     cls = dataclass(frozen=True, config=ConfigDict(extra="forbid"))(cls)
-    cls.__init__ = one_line_errors(cls)(cls.__init__)
+    cls.__init__ = one_line_errors(cls)(cls.__init__)  # type: ignore[method-assign]
     return cls
 
 
-def validate(schema: Any, tree: Any, where: str, section: str = "") -> Any:
+def check_value(schema: Any, tree: Any, where: str, section: str = "") -> Any:
     """Return the value of a type that YAML or JSON describes.
 
     Raises UserError: `where`, then the entry of the section that is wrong, and how.
@@ -83,13 +83,13 @@ def validate(schema: Any, tree: Any, where: str, section: str = "") -> Any:
         return TypeAdapter(schema).validate_python(tree)
 
 
-def validate_content(schema: Any, tree: Any, path: Path | str, remedy: str) -> Any:
+def check_content(schema: Any, tree: Any, path: Path | str, remedy: str) -> Any:
     """Return the value of a type that the content of a file describes.
 
     Raises UserError: the file, the entry that is wrong, how, and the remedy.
     """
     try:
-        return validate(schema, tree, str(path))
+        return check_value(schema, tree, str(path))
     except UserError as error:
         raise UserError(f"{error}: {remedy}") from None
 

@@ -51,8 +51,10 @@ def flatten(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def find_stacks(tree: Tree) -> list[tuple[Tree, str]]:
     """Return the encoder's and the decoder's trees, each with its key in the recipe."""
     model = tree.get("model")
-    sides = ("encoder", "decoder") if isinstance(model, dict) else ()
-    return [(model[s], f"model.{s}") for s in sides if isinstance(model.get(s), dict)]
+    if not isinstance(model, dict):
+        return []
+    sides = (side for side in ("encoder", "decoder") if isinstance(model.get(side), dict))
+    return [(model[side], f"model.{side}") for side in sides]
 
 
 def size_of_mixers(stack: Tree, size: str, value: Any) -> Any:

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from dynconv.config import DataConfig, DecodeConfig
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import Incremental
-from dynconv.decode.unknown import read_dictionary, replace_unknown
+from dynconv.decode.unknown import read_dictionary, replace_unknown, source_attention, source_words
 from dynconv.errors import DivergedError, UserError
 from dynconv.models import ConvS2S, Translator
 from dynconv.text import Vocabularies, batch_by_length, pad
@@ -107,28 +105,3 @@ def max_source_length(model: Translator, config: DecodeConfig, max_source: int) 
     if positions is None or positions > max_source:
         return max_source, "data.max_source"
     return positions - 1, "model.max_positions"
-
-
-def source_words(
-    model: Translator, vocabularies: Vocabularies, lines: Sequence[str], sources: list[list[int]]
-) -> list[list[str]]:
-    """Return the words of each line, one per id; UserError where <unk> cannot be replaced."""
-    if not isinstance(model, ConvS2S):
-        raise UserError(
-            f"decode.replace_unknown: {type(model).__name__} does not give its attention, only "
-            "ConvS2S does; set it to false"
-        )
-    # a blank line, also one of tabs, has no words, as for `Vocabulary.encode`
-    words = [[w for w in line.split(" ") if w] if line.strip() else [] for line in lines]
-    if vocabularies.target.unknown is None or [*map(len, words)] != [*map(len, sources)]:
-        raise UserError("decode.replace_unknown: only for data.vocabulary words; set it to false")
-    return words
-
-
-@torch.inference_mode()
-def source_attention(
-    model: ConvS2S, source: Tensor, pad_mask: Tensor, outputs: list[list[int]]
-) -> Tensor:
-    """Return the attention (B, T, S) with which each output token and <eos> was predicted."""
-    prefix, _ = pad(outputs, before=1)
-    return model.attention(prefix.to(source.device), model.encode(source, pad_mask)).cpu()

@@ -19,6 +19,6 @@ def contiguous_taps(weight: Tensor) -> Tensor:
     return weight if dense else weight.contiguous()
 
 
-def contiguous_offsets(x: Tensor | None) -> Tensor | None:
+def contiguous_offsets(x: Tensor) -> Tensor:
     """Return TaLK's offsets contiguous and in float32 or wider, as half precision is too coarse."""
-    return None if x is None else upcast(x).contiguous()
+    return upcast(x).contiguous()

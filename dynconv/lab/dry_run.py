@@ -25,12 +25,15 @@ from dynconv.tasks import task_of
 from dynconv.text import is_prepared
 from dynconv.text.corpus import NotPreparedError, corpus_dir, find_split, stream_lines
 from dynconv.train import load_model, train
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 CHANNELS = 32
+"""width of the copy"""
 TYPES = 300
+"""types in its vocabulary"""
 UPDATES = 2
 LINES = {"train": 200, "valid": 8, "test": 8}
+"""lines of text per split"""
 WORDS = 16
 """maximum words of a line to decode, because an untrained model generates up to the limit"""
 

@@ -1,46 +1,28 @@
 """`dynconv plan`: estimates the parameters, memory, updates and hours of a training run.
 
-To estimate the memory on one GPU, one batch runs forward and backward on fake tensors, which have
-shapes but no data, and we track what it allocates. This needs no GPU: the CPU operators run, and
-`gpu_memory` corrects the three differences that matter. On a CPU the estimate equals what
-PyTorch's profiler measures to the kilobyte; we have not compared it with a GPU's.
+To estimate the memory on one GPU, one batch runs forward and backward on fake tensors
+(gpu_memory.py). This needs no GPU.
 """
 
-import math
-import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
-from unittest.mock import patch
 
-import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import Recipe
 from dynconv.config.recipe import OPTIMIZERS
+from dynconv.lab.epoch import measure_corpus
+from dynconv.lab.gpu_memory import ATTENTION_FLOPS, AllocationTracker, gpu_memory
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
-from dynconv.text import PreparedCorpus, is_prepared, open_prepared
-from dynconv.text.corpus import NotPreparedError, corpus_dir
-from dynconv.train.data import DataPosition, iter_batches, pools_of
-from dynconv.train.setup import check_text, prepare_recipe_corpus
 from dynconv.train.update import TokenLoss
 
 GB = 1e9
+"""bytes"""
 RESERVED = 0.1
 """share of a GPU's memory for fragmentation, the CUDA context and libraries"""
-TAIL_SHARE = 1 / 8
-"""share of the tokens in each tail band of an adaptive softmax; by Zipf's law the two tail bands of
-WikiText-103 have 9% and 12%"""
 USUAL_LENGTH = 30
 """tokens assumed per sentence when the corpus is not here"""
 MULTIPLE = 64
@@ -79,7 +61,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
         + f", {assumed_precision(recipe)}",
         "in all": f"{total / GB:.2f} GB on each GPU: {fits} into {memory_gb:g} GB, "
         f"{RESERVED:.0%} left for fragmentation and CUDA",
-        "largest batch": largest_batch(recipe, lengths, room - fixed, activations),
+        "largest batch": propose_batch(recipe, lengths, room - fixed, activations),
         "one update": f"{config.batch_tokens * batches:,} tokens at most on either side "
         f"({config.batch_tokens:,} x {config.accumulate} x {gpus}), padding included",
         "FLOPs": f"{costs[0].flops * batches:.2e} per update at most, matrix products alone",
@@ -96,66 +78,16 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
             f"{task_of(recipe).unit} in {about}{epoch.batches:,} batches; {config.updates:,} "
             f"updates are {about}{config.updates * batches / epoch.batches:,.1f} epochs"
         )
-        rows["hours"] = hours(config.updates * tokens, gpus, tokens_per_s)
+        rows["hours"] = format_hours(config.updates * tokens, gpus, tokens_per_s)
     return "\n".join(f"{name:<15}{value}" for name, value in rows.items())
 
 
-def hours(tokens: float, gpus: int, tokens_per_s: float | None) -> str:
+def format_hours(tokens: float, gpus: int, tokens_per_s: float | None) -> str:
     """Return how many hours it takes to train on `tokens` target tokens, as text."""
     if tokens_per_s is None:
         return "not measured: give --tokens-per-s; dynconv bench train RECIPE prints it"
     duration = tokens / (tokens_per_s * gpus) / 3600
     return f"{duration:,.1f} at {tokens_per_s:,.0f} target tokens/s per GPU, without validation"
-
-
-class EpochSize(NamedTuple):
-    """The size of one epoch of a corpus, without pairs that are too long."""
-
-    pairs: int
-    batches: int
-    target_tokens: int
-    usual: int
-    """tokens of a pair's longer side on average, <eos> included"""
-    longest: int
-    exact: bool
-    """False if only the first of several pools was counted"""
-
-
-def measure_corpus(recipe: Recipe) -> EpochSize | None:
-    """Return the size of an epoch of the recipe's corpus, or None if it is not prepared yet.
-
-    A corpus that is not prepared is prepared in a temporary directory.
-    """
-    data = recipe.data
-    try:
-        directory = corpus_dir(data.corpus)
-    except NotPreparedError:
-        return None
-    if is_prepared(directory):
-        return count_epoch(open_prepared(directory, verify=False), recipe)
-    with TemporaryDirectory() as folder:
-        return count_epoch(prepare_recipe_corpus(recipe, Path(folder) / "prepared"), recipe)
-
-
-def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
-    """Count the batches of the first epoch; if it has several pools, extrapolate from the first."""
-    check_text(corpus, recipe)
-    config, batches = recipe.train, []
-    text = task_of(recipe).training_examples(corpus)
-    for pairs, before, _ in iter_batches(text, recipe.data.longest, config, DataPosition()):
-        if before >= DataPosition(epoch=0, pool=1):
-            break
-        batches.append(pairs)
-    lengths = text.lengths(np.concatenate(batches))
-    pools = len(pools_of(len(text), config.seed, 0))
-    return EpochSize(
-        pairs=len(lengths) * pools,
-        batches=len(batches) * pools,
-        target_tokens=int(lengths[:, 1].sum()) * pools,
-        usual=round(lengths.max(1).mean()),
-        longest=int(lengths.max()),
-        exact=pools == 1,
-    )
 
 
 class BatchShape(NamedTuple):
@@ -227,96 +159,10 @@ def assumed_precision(recipe: Recipe) -> str:
     return "bfloat16" if precision == "auto" else precision
 
 
-class AllocationTracker(TorchDispatchMode):
-    """Count the bytes of all tensors that are alive, fake tensors included."""
-
-    def __init__(self):
-        super().__init__()
-        self.held = self.peak = 0
-        self.followed: set[int] = set()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func is torch.ops.aten._local_scalar_dense.default:
-            return 0.0  # TaLK asks how far its windows reach: assume their limit
-        if func is torch.ops.aten.nonzero.default:  # which targets belong to a tail band
-            mask = args[0]
-            return torch.empty(round(mask.numel() * TAIL_SHARE), mask.dim(), dtype=torch.int64)
-        result = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, Tensor):
-                self.follow(tensor.untyped_storage())
-        return result
-
-    def follow(self, storage: torch.UntypedStorage) -> None:
-        """Count a storage until it is freed; views share one."""
-        if id(storage) not in self.followed:
-            self.followed.add(id(storage))
-            self.held += storage.nbytes()
-            self.peak = max(self.peak, self.held)
-            weakref.finalize(storage, self.forget, id(storage), storage.nbytes())
-
-    def forget(self, storage_id: int, size: int) -> None:
-        self.followed.remove(storage_id)
-        self.held -= size
-
-
-def attention_flops(query: Sequence[int], key: Sequence[int], *_, **__) -> int:
-    """Return the FLOPs of attention, from the shapes (B, H, T, d_k) and (B, H, S, d_k)."""
-    return 4 * math.prod(query) * key[2]
-
-
-def attention_backward_flops(grad: Sequence[int], query, key, *_, **__) -> int:
-    """Return the FLOPs of its backward pass, without those of computing the weights again."""
-    return 2 * attention_flops(query, key)
-
-
-aten = torch.ops.aten
-ATTENTION_FLOPS = {
-    aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
-    aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flops,
-}
-"""PyTorch counts the FLOPs of the attention kernels of GPUs, but not those of CPUs"""
-
-
-@contextmanager
-def gpu_memory(precision: str) -> Iterator[None]:
-    """Make dropout, softmax and attention on a CPU save for the backward pass what a GPU's save.
-
-    Dropout saves one byte per entry on a GPU, but a floating-point factor on a CPU. Under autocast,
-    softmax returns float32 on a GPU, but keeps its input's dtype on a CPU. Attention runs in the
-    given precision on a GPU, and its dropout saves nothing, because the same mask is drawn again.
-
-    This replaces the functions: a TorchFunctionMode would end in the backward pass, where blocks
-    run again (train.checkpoint_activations).
-    """
-    dtype = getattr(torch, precision)
-    plain_dropout, plain_attention = F.dropout, F.scaled_dot_product_attention
-    plain_softmax = Tensor.softmax
-
-    def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-        if p > 0:
-            return torch.native_dropout(x, p, training)[0]
-        return plain_dropout(x, p, training, inplace)
-
-    def attention(*parts: Tensor, **options) -> Tensor:
-        parts = [part.to(dtype) for part in parts]
-        return plain_attention(*parts, **options | {"dropout_p": 0.0})
-
-    def softmax(x: Tensor, *args, **kwargs) -> Tensor:
-        return plain_softmax(x.float() if torch.is_autocast_enabled("cpu") else x, *args, **kwargs)
-
-    with (
-        patch.object(F, "dropout", dropout),
-        patch.object(F, "scaled_dot_product_attention", attention),
-        patch.object(Tensor, "softmax", softmax),
-    ):
-        yield
-
-
-def largest_batch(recipe: Recipe, lengths: tuple[int, ...], room: float, used: int) -> str:
+def propose_batch(recipe: Recipe, lengths: tuple[int, ...], room: float, used: int) -> str:
     """Return, as text, the largest batch_tokens whose activations fit into `room` bytes.
 
-    used: bytes of activations with the recipe's own batch_tokens
+    used  bytes of activations with the recipe's own batch_tokens
 
     Activations grow almost linearly, so a straight line through two sizes gives the first guess.
     The guess is then lowered until it fits.

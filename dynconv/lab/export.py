@@ -31,18 +31,17 @@ from dynconv.text import Vocabulary
 from dynconv.train import TrainedModel
 
 MIXERS = ("dynamic", "attention")
-REQUIRED = {
-    "norm": "pre",
-    "activation": "relu",
-    "embeddings": "shared",
-}
+"""the mixers that the page can run"""
+REQUIRED = {"norm": "pre", "activation": "relu", "embeddings": "shared"}
 """entries of a model that the page's JavaScript assumes"""
 LARGEST = 4_000_000
 """bytes of the weights in base64"""
 LINE = 1000
 """characters of base64 per line, so that editors can open the file"""
 LEVELS = 127
+"""the largest value in int8"""
 REGISTER = "(globalThis.dynconvModels ??= {})"
+"""the JavaScript object in which models are registered"""
 
 
 def export_web(trained: TrainedModel, output: Path) -> str:

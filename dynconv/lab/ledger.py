@@ -13,6 +13,7 @@ numbers   the results
 
 import json
 import platform
+import re
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -56,16 +57,25 @@ def entry(
     }
 
 
+def results_folder() -> Path:
+    """Return data/results, or the working directory outside the repository."""
+    folder = data_dir() / "results"
+    return folder if folder.is_dir() else Path()
+
+
 def output_path(name: str, output: Path | None) -> Path:
     """Return `output`, by default data/results/NAME.json, or NAME.json outside the repository.
 
     Raises UserError if no file can be written there.
     """
-    if output is None:
-        folder = data_dir() / "results"
-        output = (folder if folder.is_dir() else Path()) / f"{name}.json"
+    output = results_folder() / f"{name}.json" if output is None else output
     check_writable(output)
     return output
+
+
+def name_part(device: str) -> str:
+    """Return a device's name as it stands in the name of a file: nvidia-h200."""
+    return re.sub("[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
 def write(output: Path, entry: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dynconv.lab import style
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 PANELS = [
     ("train", "loss", "training loss (nats/token)"),

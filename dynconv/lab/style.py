@@ -23,7 +23,7 @@ COLORS = {
 }
 
 SHARP = 220
-"""Pixels per inch of a picture in a file: twice `figure.dpi`, for screens that show them."""
+"""pixels per inch of a picture in a file: twice `figure.dpi`, for screens that show them"""
 
 
 def use() -> None:

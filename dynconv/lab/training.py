@@ -6,7 +6,7 @@ from signal import Signals
 
 from dynconv.config import Recipe
 from dynconv.text import is_prepared
-from dynconv.text.prepared import prepared_corpus
+from dynconv.text.prepared import find_prepared
 from dynconv.train import train
 from dynconv.train.setup import prepare_recipe_corpus
 from dynconv.train.stopwatch import Stopwatch
@@ -32,7 +32,7 @@ def shared_corpus(recipe: Recipe, folder: Path) -> Path | None:
     Returns its directory, or None if the recipe names a prepared corpus.
     """
     data = recipe.data
-    if prepared_corpus(data.corpus):
+    if find_prepared(data.corpus):
         return None
     kind = (data.corpus, data.source, data.target, data.vocabulary)
     name = hashlib.sha256(repr((kind, recipe.model.vocab_size)).encode()).hexdigest()

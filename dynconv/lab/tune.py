@@ -9,7 +9,7 @@ trials' at random, the others' by its tree-structured Parzen estimator.
 import json
 import math
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import combinations, product
 from pathlib import Path
 from signal import Signals
@@ -24,21 +24,21 @@ from optuna.trial import TrialState
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.load import find_file
-from dynconv.config.recipe import find_unused
+from dynconv.config.find import require_file, yaml_files
 from dynconv.config.schema import (
     Flag,
     Fraction,
     Number,
     PositiveInt,
+    check_content,
+    check_value,
     checked_dataclass,
     finite,
-    validate,
-    validate_content,
     whole,
 )
+from dynconv.config.unused import find_unused
 from dynconv.config.yaml12 import read_yaml
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab import ledger
 from dynconv.lab.training import try_training
@@ -48,6 +48,7 @@ from dynconv.train import load_model
 from dynconv.train.run_directory import check_same_recipe, folder_lock
 
 TRIAL = "trial.json"
+"""the file of a trial's result, in its run directory"""
 SPACES = PACKAGE / "spaces"
 
 
@@ -98,12 +99,8 @@ class SearchSpace:
 
 def load_space(name: str) -> SearchSpace:
     """Read a search space: a shipped name, or else a path, as for recipes."""
-    shipped = {file.stem: file for file in SPACES.glob("*.yaml")}
-    path = find_file(name, shipped)
-    if path is None:
-        hint = nearest(name, shipped, "shipped are")
-        raise UserError(f"no search space {quoted(name)}: not shipped, and no such file; {hint}")
-    return validate(SearchSpace, read_yaml(path), str(path))
+    path = require_file(name, yaml_files(SPACES), "search space")
+    return check_value(SearchSpace, read_yaml(path), str(path))
 
 
 def tune(
@@ -133,14 +130,7 @@ def tune(
     entry = ledger.entry(f"A search over the settings of {name}", shlex.join(command), {})
     if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
         raise UserError(f"{twice[0]} is given and searched by space {space}: leave out one of them")
-    unused = find_unused(base)
-    distributions = {
-        key: FloatDistribution(values.low, values.high, log=values.log)
-        if isinstance(values, Range)
-        else CategoricalDistribution(values)
-        for key, values in search.settings.items()
-        if key not in unused
-    }
+    distributions = distributions_of(search, find_unused(base))
     updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
     lengths = [[f"train.updates={n}", f"train.validate_every={n}"] for n in updates]
     for settings in corners(search, list(distributions)):
@@ -172,6 +162,17 @@ def tune(
     return None
 
 
+def distributions_of(search: SearchSpace, unused: Container[str]) -> dict[str, Any]:
+    """Return Optuna's distribution of each setting, without those that have no effect."""
+    return {
+        key: FloatDistribution(values.low, values.high, log=values.log)
+        if isinstance(values, Range)
+        else CategoricalDistribution(values)
+        for key, values in search.settings.items()
+        if key not in unused
+    }
+
+
 def open_study(folder: Path, space: dict[str, str]) -> Study:
     """Open the study of a folder, or begin one; UserError if it searches another space."""
     logging.set_verbosity(logging.WARNING)
@@ -180,7 +181,7 @@ def open_study(folder: Path, space: dict[str, str]) -> Study:
         storage=storage, study_name="tune", direction="maximize", load_if_exists=True
     )
     if study.user_attrs.get("space", space) != space:
-        raise UserError(f"{folder} holds a search over another space: name another --run")
+        raise UserError(f"{folder} contains a search over another space: name another --run")
     study.set_user_attr("space", space)
     # the sampler starts anew with each process, and must not draw the same settings again
     study.sampler = TPESampler(seed=len(study.trials))
@@ -228,7 +229,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     if record.exists():
         check_same_recipe(recipe, run)
         remedy = "remove it, and the trial is scored again"
-        return validate_content(TrialResult, read_json(record, remedy), record, remedy)
+        return check_content(TrialResult, read_json(record, remedy), record, remedy)
     signal, diverged = try_training(recipe, run)
     if signal is not None:
         return signal

@@ -39,7 +39,7 @@ class AdaptiveEmbedding(nn.Module):
             # no shape depends on the data.
             x_band = F.embedding((tokens - start).clamp(0, end - start - 1), E)
             x = x + F.linear(x_band * inside(tokens, start, end).unsqueeze(-1), P)
-        return x.to(E.dtype)
+        return x.to(self.words[0].dtype)
 
 
 class AdaptiveSoftmax(nn.Module):

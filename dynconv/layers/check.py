@@ -1,6 +1,5 @@
-"""Checks the contract of a mixer: `step` agrees with `forward`, and no position sees padding.
-
-Nor does a position of a causal layer see a later one.
+"""Checks the contract of a mixer: `step` agrees with `forward`, and no position sees padding or,
+in a causal layer, a later position.
 """
 
 from collections.abc import Callable, Iterator

@@ -51,7 +51,7 @@ class ConvBlock(Recomputable):
     def forward(
         self,
         y: Tensor,
-        before: Tensor,
+        before: Tensor | None,
         x: Tensor,
         memory: KeyedMemory | None,
         pad_mask: Tensor | None = None,
@@ -59,7 +59,7 @@ class ConvBlock(Recomputable):
         """Return the block's output, and the attention, if any.
 
         y       output of the block before this one
-        before  output where the residual connection starts: (h + that) sqrt(1/2); else not read
+        before  output where the residual connection starts: (h + that) sqrt(1/2); None without one
         x       the target embeddings, which are added to the query of the attention
         """
         return self._after_conv(self.conv(y, pad_mask), before, x, memory)
@@ -67,7 +67,7 @@ class ConvBlock(Recomputable):
     def step(
         self,
         y: Tensor,
-        before: Tensor,
+        before: Tensor | None,
         x: Tensor,
         memory: KeyedMemory | None,
         state: History | None,
@@ -77,7 +77,7 @@ class ConvBlock(Recomputable):
         return self._after_conv(h, before, x, memory), state
 
     def _after_conv(
-        self, h: Tensor, before: Tensor, x: Tensor, memory: KeyedMemory | None
+        self, h: Tensor, before: Tensor | None, x: Tensor, memory: KeyedMemory | None
     ) -> tuple[Tensor, Tensor | None]:
         weights = None
         if self.attention is not None:
@@ -130,7 +130,7 @@ class ConvStack(nn.Module):
         """
         outputs, attention, following = [self.enter(x)], [], []
         for i, block in enumerate(self.blocks):
-            y, before = outputs[-1], outputs[-block.residual]
+            y, before = outputs[-1], outputs[-block.residual] if block.residual else None
             if states is None:
                 h, weights = block(y, before, x, memory, pad_mask)
             else:
@@ -151,7 +151,7 @@ class ConvS2S(Translator):
     def __init__(self, config: ConvS2SConfig):
         super().__init__()
         self.config = config
-        self.max_positions = None if config.positions == "none" else config.max_positions
+        self.max_positions = config.position_limit
         E, p = config.embedding, config.dropout
         source, target = config.vocab_sizes
         self.source_embedding, self.target_embedding = (

@@ -29,13 +29,8 @@ class LanguageModel(nn.Module):
         if config.cutoffs:
             edges, widths = config.band_edges, config.widths
             self.embedding = AdaptiveEmbedding(C, edges, widths)
-            self.output = AdaptiveSoftmax(
-                C,
-                edges,
-                widths,
-                dropout=config.softmax_dropout,
-                tied=self.embedding if tied else None,
-            )
+            shared, dropout = self.embedding if tied else None, config.softmax_dropout
+            self.output = AdaptiveSoftmax(C, edges, widths, dropout=dropout, tied=shared)
         else:
             self.embedding = token_embedding(V, C)
             self.output = LinearSoftmax(C, V)

@@ -1,13 +1,13 @@
 """Registers the mixers that recipes can name.
 
 The schema of recipes and `dynconv.models.build` both read this table. A program can add a mixer
-with `register_mixer` before it reads a recipe. Layers are imported only when a mixer is built, so
-that reading a recipe does not need PyTorch.
+with `register_mixer` before it reads a recipe. Reading one does not need PyTorch: see `layers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dynconv.errors import UserError, nearest, quoted
@@ -116,39 +116,36 @@ def build_mixer(
         raise UserError(f"mixer {name}: {error}") from error
 
 
+def layers() -> ModuleType:
+    """Import the layers, and with them PyTorch, when the first mixer is built."""
+    from dynconv import layers
+
+    return layers
+
+
 @register_mixer("attention", size_key="window", options=["heads", "attention_dropout"])
 def build_attention(channels, window, causal, heads, attention_dropout):
-    from dynconv.layers import SelfAttention
-
-    return SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
+    return layers().SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
 
 
 @register_mixer("dense", size_key="kernel_size")
 def build_dense(channels, kernel_size, causal):
-    from dynconv.layers import DenseConv
-
-    return DenseConv(channels, kernel_size, causal=causal)
+    return layers().DenseConv(channels, kernel_size, causal=causal)
 
 
 @register_mixer("depthwise", size_key="kernel_size", options=PROJECTED)
 def build_depthwise(channels, kernel_size, causal, **options):
-    from dynconv.layers import DepthwiseConv
-
-    return DepthwiseConv(channels, kernel_size, causal=causal, **options)
+    return layers().DepthwiseConv(channels, kernel_size, causal=causal, **options)
 
 
 @register_mixer("light", size_key="kernel_size", options=["heads", "normalize", *PROJECTED])
 def build_light(channels, kernel_size, causal, heads, **options):
-    from dynconv.layers import LightConv
-
-    return LightConv(channels, heads, kernel_size, causal=causal, **options)
+    return layers().LightConv(channels, heads, kernel_size, causal=causal, **options)
 
 
 @register_mixer("dynamic", size_key="kernel_size", options=["heads", "normalize", *PROJECTED])
 def build_dynamic(channels, kernel_size, causal, heads, **options):
-    from dynconv.layers import DynamicConv
-
-    return DynamicConv(channels, heads, kernel_size, causal=causal, **options)
+    return layers().DynamicConv(channels, heads, kernel_size, causal=causal, **options)
 
 
 @register_mixer(
@@ -158,35 +155,25 @@ def build_dynamic(channels, kernel_size, causal, heads, **options):
     values={"normalize": ("softmax", "none")},
 )
 def build_talk(channels, reach, causal, heads, normalize, **options):
-    from dynconv.layers import TaLKConv
-
-    right = 0 if causal else reach
-    return TaLKConv(channels, heads, reach, right, normalize=normalize != "none", **options)
+    reaches = reach, 0 if causal else reach
+    return layers().TaLKConv(channels, heads, *reaches, normalize=normalize != "none", **options)
 
 
 @register_mixer("average", options=["ffn"])
 def build_average(channels, size, causal, ffn):
-    from dynconv.layers import AverageAttention
-
-    return AverageAttention(channels, ffn, causal=causal)
+    return layers().AverageAttention(channels, ffn, causal=causal)
 
 
 @register_mixer("ssm", options=["state_size"])
 def build_ssm(channels, size, causal, state_size):
-    from dynconv.layers import S4D
-
-    return S4D(channels, state_size, causal=causal)
+    return layers().S4D(channels, state_size, causal=causal)
 
 
 @register_mixer("retention", options=["heads"])
 def build_retention(channels, size, causal, heads):
-    from dynconv.layers import Retention
-
-    return Retention(channels, heads, causal=causal)
+    return layers().Retention(channels, heads, causal=causal)
 
 
 @register_mixer("selective", options=["state_size"])
 def build_selective(channels, size, causal, state_size):
-    from dynconv.layers import SelectiveSSM
-
-    return SelectiveSSM(channels, state_size, causal=causal)
+    return layers().SelectiveSSM(channels, state_size, causal=causal)

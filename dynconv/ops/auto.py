@@ -68,8 +68,8 @@ class Operator(NamedTuple):
     rules: tuple[Rule, ...]
     """without kernels, "auto" takes the first that allows T and K"""
 
-    def choose(self, impl: str, x: Tensor, K: int) -> Callable[..., Tensor]:
-        """Return the implementation that `impl` names, for x (B, T, C) and K taps.
+    def choose(self, impl: str, x: Tensor, K: int = 1) -> Callable[..., Tensor]:
+        """Return the implementation that `impl` names, for x (B, T, C) and K taps, if it has any.
 
         Raises ValueError for an unknown name, and for kernels that cannot run on x.
         """
@@ -77,7 +77,7 @@ class Operator(NamedTuple):
             impl = self.choose_auto(x, K)
         if impl not in self.implementations:
             names = ", ".join(["auto", *self.implementations])
-            raise ValueError(f"no implementation {impl!r} here: choose one of {names}")
+            raise ValueError(f"{self.name} has no implementation {impl!r}: choose one of {names}")
         if impl in BACKENDS and not BACKENDS[impl].supports(x):
             raise ValueError(f"impl={impl!r} cannot run: {BACKENDS[impl].why_unsupported(x)}")
         return self.implementations[impl]

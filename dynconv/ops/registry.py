@@ -14,17 +14,10 @@ from dynconv.ops import (
 from dynconv.ops.auto import BACKENDS
 
 MODULES = (
-    depthwise,
-    lightconv,
-    dynamicconv,
-    softmaxconv,
-    talk,
-    average,
-    ssm,
-    retnet,
-    selective,
-)
+    depthwise, lightconv, dynamicconv, softmaxconv, talk, average, ssm, retnet, selective,
+)  # fmt: skip
 OPERATORS = {module.OPERATOR.name: module.OPERATOR for module in MODULES}
+"""by the names of their functions in `dynconv.ops`"""
 
 
 def implementations(operator: str) -> list[str]:

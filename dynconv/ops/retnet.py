@@ -69,11 +69,7 @@ def retention_chunked(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> Tensor:
 
 OPERATOR = Operator(
     "retention",
-    {
-        "loop": retention_loop,
-        "parallel": retention_parallel,
-        "chunked": retention_chunked,
-    },
+    {"loop": retention_loop, "parallel": retention_parallel, "chunked": retention_chunked},
     (Rule("parallel", max_T=64), Rule("chunked")),
 )
 
@@ -89,7 +85,7 @@ def retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor, *, impl: str = "au
     shapes that do not fit, and when `impl` is unknown; TypeError for mixed dtypes.
     """
     check_retention(q, k, v, gamma)
-    implementation = OPERATOR.choose(impl, q, q.shape[1])
+    implementation = OPERATOR.choose(impl, q)
     with without_autocast(q):
         heads = (split_heads(upcast(z), len(gamma)) for z in (q, k, v))
         out = implementation(*heads, gamma)  # (B, H, T, R)

@@ -130,7 +130,7 @@ def selective_scan(
     that do not fit, and when `impl` is unknown; TypeError for mixed dtypes.
     """
     check_selective(x, dt, A, B, C)
-    implementation = OPERATOR.choose(impl, x, x.shape[1])
+    implementation = OPERATOR.choose(impl, x)
     with without_autocast(x):
         out = implementation(upcast(x), upcast(dt), A, upcast(B), upcast(C))
     return out.to(x.dtype)

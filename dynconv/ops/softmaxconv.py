@@ -57,10 +57,7 @@ def dynamic_conv_softmax_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout:
 
 OPERATOR = Operator(
     "dynamic_conv_softmax",
-    {
-        "separate": dynamic_conv_softmax_separate,
-        "cuda": dynamic_conv_softmax_cuda,
-    },
+    {"separate": dynamic_conv_softmax_separate, "cuda": dynamic_conv_softmax_cuda},
     (Rule("separate"),),
 )
 

@@ -80,11 +80,7 @@ def diagonal_ssm_direct(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
 
 OPERATOR = Operator(
     "diagonal_ssm",
-    {
-        "loop": diagonal_ssm_loop,
-        "direct": diagonal_ssm_direct,
-        "fft": diagonal_ssm_fft,
-    },
+    {"loop": diagonal_ssm_loop, "direct": diagonal_ssm_direct, "fft": diagonal_ssm_fft},
     (Rule("direct", max_T=256), Rule("fft")),
 )
 
@@ -103,4 +99,4 @@ def diagonal_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor, *, impl: str = "au
     for other dtypes.
     """
     check_ssm(x, dt, A, C)
-    return OPERATOR.choose(impl, x, x.shape[1])(x, dt, A, C)
+    return OPERATOR.choose(impl, x)(x, dt, A, C)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 
@@ -45,7 +46,7 @@ def bleu(
     if compound_split:
         hypotheses = [split_compounds(line) for line in hypotheses]
         references = [split_compounds(line) for line in references]
-    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
+    result, interval = corpus_score(metric, hypotheses, references, bootstrap)
     signature = metric.get_signature()
     if compound_split:
         signature.update("compounds", "split")
@@ -55,23 +56,31 @@ def bleu(
         f"{precisions} (BP={result.bp:.3f}, ratio={result.ratio:.3f}, "
         f"hyp_len={result.sys_len}, ref_len={result.ref_len})"
     )
-    return Score(name, result.score, str(signature), *_interval(result, bootstrap), detail)
+    return Score(name, result.score, str(signature), *interval, detail)
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int = 0) -> Score:
     """Compute corpus chrF2, the F-score of character 1- to 6-grams; `bootstrap` as for `bleu`."""
     check_pairs(hypotheses, references)
     metric = CHRF()
-    # sacreBLEU averages the resamples by statistics.mean, which refuses the mixture that they are:
-    # a score of 0 is a float, the others are numpy.float32.
-    compute = metric._compute_f_score
-    metric._compute_f_score = lambda counts: float(compute(counts))  # type: ignore
-    result = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
-    return Score("chrF2", result.score, str(metric.get_signature()), *_interval(result, bootstrap))
+    result, interval = corpus_score(metric, hypotheses, references, bootstrap)
+    return Score("chrF2", result.score, str(metric.get_signature()), *interval)
 
 
-def _interval(result, bootstrap: int) -> tuple[float | None, float | None]:
-    """Return the interval that sacreBLEU prints as "mu = mean ± half-width"; it is not public."""
+def corpus_score(
+    metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str], bootstrap: int
+) -> tuple[Any, tuple[float | None, float | None]]:
+    """Return sacreBLEU's result and its 95% interval, (None, None) without `bootstrap`.
+
+    All that we use of sacreBLEU's private attributes is here.
+    """
+    if isinstance(metric, CHRF):
+        # The resamples are averaged by statistics.mean, which refuses the mixture that they are:
+        # a score of 0 is a float, the others are numpy.float32.
+        compute = metric._compute_f_score
+        metric._compute_f_score = lambda counts: float(compute(counts))  # type: ignore
+    result: Any = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
     if bootstrap < 2:
-        return None, None
-    return float(result._mean - result._ci), float(result._mean + result._ci)
+        return result, (None, None)
+    # printed as "mu = mean ± half-width"
+    return result, (float(result._mean - result._ci), float(result._mean + result._ci))

@@ -2,100 +2,100 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf
 from dynconv.score.rouge import rouge as compute_rouge
 
 RESAMPLES = 1000
-"""of a bootstrap, as is sacreBLEU's default"""
+"""resamples of a bootstrap, sacreBLEU's default"""
 SENTENCE_END = " ."
 """what ends a sentence within a line for ROUGE-L, in `dynconv score` as in `dynconv evaluate`: the
 papers' summaries are tokenised, so a full stop has a space before it"""
 
 
+class Comparison(NamedTuple):
+    """The outputs that a metric scores, with their references and its settings."""
+
+    hypotheses: Sequence[str]
+    references: Sequence
+    """a text per line, or, for rouge and rouge-75, several"""
+    language: str = "en"
+    """of the text; only bleu-detokenized depends on it"""
+    bootstrap: int = 0
+    """resamples for the 95% intervals of BLEU and chrF; 0 for no intervals"""
+
+
 def compute_metric(
     metric: str,
     hypotheses: Sequence[str],
-    references: Sequence[str] | Sequence[Sequence[str]],
+    references: Sequence,
     language: str = "en",
     bootstrap: int = 0,
 ) -> list[Score]:
-    """Compute the scores of a recipe's metric; checkpoints are compared by the first.
+    """Compute the scores of a metric of `METRICS`; checkpoints are compared by the first.
 
-    bleu              sacreBLEU of plain text, then chrF
-    bleu-tokenized    BLEU of the tokens as they are, as in the papers, then sacreBLEU
-    bleu-split        BLEU of the tokens with compounds split at hyphens, then as bleu-tokenized
-    bleu-detokenized  Moses's tokens are joined to plain text on both sides, then as bleu
-    rouge             the mean F-score of ROUGE-1, 2 and L, then each of them; words are stemmed,
-                      and `SENTENCE_END` ends a sentence
-    rouge-75          as rouge, but recall within the first 75 bytes (DUC-2004); a line may have
-                      several references
-
-    language   of the text, which only bleu-detokenized uses
-    bootstrap  resamples for the 95% intervals of BLEU and chrF; 0 for no intervals
-
-    Raises ValueError for another metric.
+    `Comparison` describes the other arguments. Raises ValueError for another metric.
     """
     if metric not in METRICS:
         raise ValueError(f"no metric {metric!r}")
-    return METRICS[metric](hypotheses, references, language, bootstrap)
+    return METRICS[metric](Comparison(hypotheses, references, language, bootstrap))
 
 
-def plain_bleu(
-    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int
-) -> list[Score]:
+def plain_bleu(lines: Comparison) -> list[Score]:
+    """Compute sacreBLEU of plain text, then chrF."""
+    hypotheses, references, _, bootstrap = lines
     return [
         bleu(hypotheses, references, bootstrap=bootstrap),
         chrf(hypotheses, references, bootstrap=bootstrap),
     ]
 
 
-def detokenized_bleu(
-    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int
-) -> list[Score]:
+def detokenized_bleu(lines: Comparison) -> list[Score]:
+    """Join the tokens of Moses to plain text on both sides, then compute `plain_bleu`."""
     from sacremoses import MosesDetokenizer
 
-    join = MosesDetokenizer(language).detokenize
-    hypotheses = [join(line.split()) for line in hypotheses]
-    references = [join(line.split()) for line in references]
-    return plain_bleu(hypotheses, references, language, bootstrap)
+    join = MosesDetokenizer(lines.language).detokenize
+    hypotheses = [join(line.split()) for line in lines.hypotheses]
+    references = [join(line.split()) for line in lines.references]
+    return plain_bleu(lines._replace(hypotheses=hypotheses, references=references))
 
 
-def tokenized_bleu(
-    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int
-) -> list[Score]:
+def tokenized_bleu(lines: Comparison) -> list[Score]:
+    """Compute BLEU of the tokens as they are, as in the papers, then sacreBLEU."""
+    hypotheses, references, _, bootstrap = lines
     return [
         bleu(hypotheses, references, tokenized=True, bootstrap=bootstrap),
         bleu(hypotheses, references, bootstrap=bootstrap),
     ]
 
 
-def split_bleu(
-    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int
-) -> list[Score]:
+def split_bleu(lines: Comparison) -> list[Score]:
+    """Compute BLEU of the tokens with compounds split at hyphens, then `tokenized_bleu`."""
+    hypotheses, references, _, bootstrap = lines
     split = bleu(hypotheses, references, compound_split=True, bootstrap=bootstrap)
-    return [split, *tokenized_bleu(hypotheses, references, language, bootstrap)]
+    return [split, *tokenized_bleu(lines)]
 
 
-def mean_rouge(
-    hypotheses: Sequence[str], references: Sequence, language: str, bootstrap: int, **options: Any
-) -> list[Score]:
-    three = compute_rouge(hypotheses, references, stem=True, sentence_end=SENTENCE_END, **options)
+def mean_rouge(lines: Comparison, **options: Any) -> list[Score]:
+    """Compute the mean F-score of ROUGE-1, 2 and L of stems, then each of them."""
+    three = stemmed_rouge(lines.hypotheses, lines.references, **options)
     mean = sum(score.value for score in three) / len(three)
     return [Score("ROUGE mean", mean, three[0].signature), *three]
 
 
-METRICS: dict[str, Callable[..., list[Score]]] = {
+stemmed_rouge = partial(compute_rouge, stem=True, sentence_end=SENTENCE_END)
+
+METRICS: dict[str, Callable[[Comparison], list[Score]]] = {
     "bleu": plain_bleu,
     "bleu-tokenized": tokenized_bleu,
     "bleu-split": split_bleu,
     "bleu-detokenized": detokenized_bleu,
     "rouge": mean_rouge,
-    "rouge-75": partial(mean_rouge, recall=True, limit=75),
+    "rouge-75": partial(mean_rouge, recall=True, limit=75),  # recall of 75 bytes, as in DUC-2004
 }
-"""the functions of `compute_metric`, by the names in `dynconv.names`"""
+"""what each of the names in `dynconv.names` computes"""
 
 
 def report(
@@ -122,5 +122,5 @@ def report(
         scores.append(bleu(*pair, compound_split=True, **options))
     scores.append(chrf(*pair, bootstrap=RESAMPLES))
     if rouge:
-        scores += compute_rouge(*pair, stem=True, sentence_end=SENTENCE_END)
+        scores += stemmed_rouge(*pair)
     return "\n".join(f"{s}\n    {s.detail}" if s.detail else str(s) for s in scores)

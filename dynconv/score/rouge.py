@@ -11,9 +11,8 @@ from dynconv.score.base import Score, check_pairs
 
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
 """the metrics, by their names in rouge-score; rougeLsum is ROUGE-L of a text of sentences"""
-
-LONGEST = 5_000
-"""words of a line: the time for ROUGE-L grows with their square"""
+MAX_WORDS = 5_000
+"""maximum words of a line: the time for ROUGE-L grows with their square"""
 
 
 def rouge(
@@ -43,9 +42,9 @@ def rouge(
         if not texts[1]:
             raise UserError(f"line {number} has no reference: give it one, or leave the line out")
         words = max(len(text.encode()[:limit].split()) for text in (texts[0], *texts[1]))
-        if words > LONGEST:
+        if words > MAX_WORDS:
             raise UserError(
-                f"line {number} has {words:,} words, and ROUGE is computed of at most {LONGEST:,}"
+                f"line {number} has {words:,} words, and ROUGE is computed of at most {MAX_WORDS:,}"
             )
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenizers import DefaultTokenizer

@@ -3,7 +3,7 @@
 Other modules call the task's methods instead of asking which task it is.
 """
 
-from dynconv.config import LanguageModelConfig, Recipe
+from dynconv.config import Recipe
 from dynconv.tasks.language import LanguageModeling
 from dynconv.tasks.loss import label_smoothed_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, Validation
@@ -23,6 +23,6 @@ __all__ = [
 
 def task_of(recipe: Recipe) -> Task:
     """Return the task of a recipe. Summarisation is a translation task."""
-    if isinstance(recipe.model, LanguageModelConfig):
+    if recipe.is_language_model:
         return LanguageModeling(recipe)
     return Translation(recipe)

@@ -55,7 +55,7 @@ class LanguageModeling(Task[LanguageModel]):
     def greedy_outputs(self, model: LanguageModel, batch: Batch) -> list[list[int]]:
         return []
 
-    def validate(
+    def score_outputs(
         self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         return Validation(loss, -loss, "perplexity")

@@ -140,10 +140,10 @@ class Task(ABC, Generic[M]):
         """Return the greedy output for each row of a batch, as ids; empty for a language model."""
 
     @abstractmethod
-    def validate(
+    def score_outputs(
         self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
-        """Score the outputs for the whole split; `loss` is in nats per token."""
+        """Return the validation with this loss, in nats per token, and these greedy outputs."""
 
     def preview(self, model: M, vocabularies: Vocabularies, valid: EncodedSplit) -> str:
         """Return the model's output for one example, in one line; "" for a language model."""

@@ -8,6 +8,7 @@ from textwrap import shorten
 from torch import Tensor
 
 from dynconv.config import DataConfig
+from dynconv.config.unused import BEAM_OPTIONS
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import Incremental
 from dynconv.errors import UserError
@@ -17,10 +18,12 @@ from dynconv.score.metric import RESAMPLES
 from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
-from dynconv.text.corpus import corpus_dir, find_split, split_path, stream_parallel
+from dynconv.text.corpus import corpus_dir, find_references, stream_parallel
 
 EXAMPLES = 10
 """examples in an evaluation"""
+SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
+"""entries of a recipe's `decode` on which outputs depend, which SPLIT.scores.json records"""
 
 
 class Translation(Task[Translator]):
@@ -61,21 +64,21 @@ class Translation(Task[Translator]):
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
-        """Read the pairs without a blank side; sources are cut to data.max_source tokens."""
-        directory, max_source = corpus.directory, self.recipe.data.max_source
+        """Read the pairs without a blank side."""
+        directory = corpus.directory
         text = load_parallel(str(directory), *self.languages, split)
         sides = (v.encode(side) for v, side in zip(vocabularies, text, strict=True))
         lines = zip(*sides, text.target, strict=True)
-        kept = [(s[:max_source], t, line) for s, t, line in lines if s and t]
+        kept = [(s, t, line) for s, t, line in lines if s and t]
         if not kept:
             raise UserError(f"{directory}: no pair in split {split} without a blank side")
-        pairs = Pairs.from_ids((s, t) for s, t, _ in kept)
+        pairs = Pairs.from_ids(((s, t) for s, t, _ in kept), self.recipe.data.max_source)
         return EncodedSplit(pairs, [line for _, _, line in kept], corpus.target)
 
     def greedy_outputs(self, model: Translator, batch: Batch) -> list[list[int]]:
         return greedy(model, batch.source, batch.source_pad)
 
-    def validate(
+    def score_outputs(
         self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         hypotheses = [vocabularies.target.decode(ids) for ids in outputs]
@@ -114,16 +117,18 @@ class Translation(Task[Translator]):
         seconds = time.perf_counter() - start
         references: Sequence = text.target
         if recipe.metric == "rouge-75":
-            references = all_references(data.corpus, data.target, split)
+            files = find_references(corpus_dir(data.corpus), f"{split}.{data.target}")
+            references = list(stream_parallel(*files))
         metric, language = recipe.metric, data.target
         scores = compute_metric(metric, outputs, references, language, bootstrap=RESAMPLES)
+        search = {name: getattr(config, name) for name in SEARCH_SETTINGS}
         shown = min(EXAMPLES, len(outputs))  # evenly spread over the split
         examples = [n * len(outputs) // shown for n in range(shown)]
         return Evaluation(
             split=split,
             scored=f"{len(outputs):,} sentences",
             seconds=seconds,
-            settings={"beam": config.beam, "lenpen": config.lenpen, "sentences": len(outputs)},
+            settings={**search, "sentences": len(outputs)},
             settings_in_words=f"beam {config.beam}, length penalty {config.lenpen:g}",
             scores=scores,
             outputs=outputs,
@@ -131,12 +136,3 @@ class Translation(Task[Translator]):
                 TranslationExample(text.source[i], outputs[i], text.target[i]) for i in examples
             ],
         )
-
-
-def all_references(corpus: str, target: str, split: str) -> list[tuple[str, ...]]:
-    """Return the references of each line, from test.summary, test.summary1, test.summary2 ..."""
-    directory, name = corpus_dir(corpus), f"{split}.{target}"
-    files = [find_split(directory, name)]
-    while (file := split_path(directory, f"{name}{len(files)}")) is not None:
-        files.append(file)
-    return list(stream_parallel(*files))

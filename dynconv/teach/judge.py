@@ -1,4 +1,4 @@
-"""Judge a function by the right one: what it returns, its gradients, and the likely mistake."""
+"""Judges a function by the right one: what it returns, its gradients, and the likely mistake."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 EXACT = (1e-9, 1e-12)
-"""Relative and absolute tolerance in float64: sums in another order differ by some 1e-16."""
+"""relative and absolute tolerance in float64: sums in another order differ by some 1e-16"""
 FLOAT32 = (1e-5, 1e-6)
+"""the same in float32"""
 
 Cases = Mapping[str, Sequence[Any]]
 Faults = Mapping[str, Callable] | Callable[..., Iterable[tuple[str, Any]]]

@@ -1,14 +1,13 @@
 """Launches the kernels that a lesson writes: on a GPU or the simulator, traced or timed."""
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from dynconv.kernels.cuda import build
-from dynconv.kernels.cuda.call import Stream, convert
-from dynconv.lab import simulate
+from dynconv.kernels.cuda.call import convert, cupy_stream
+from dynconv.lab.simulate.launch import compile_for_cpu
 from dynconv.lab.simulate.trace import trace
 
 HEADER = "number.cuh"
@@ -30,23 +29,25 @@ class KernelLaunch(NamedTuple):
     args: tuple
     shared: int = 0
 
+    def _code(self) -> str:
+        return build.code(HEADER) + self.source
+
     def run(self, order: str | int = "forward") -> None:
         """Run the kernel where its tensors are; on the CPU, threads of a block run in `order`."""
         values = tuple(map(convert, self.args))
-        if not self.args[0].is_cuda:
-            kernel = simulated(self.source, self.name)
+        code, device = self._code(), self.args[0].device
+        if device.type == "cpu":
+            kernel = compile_for_cpu(code, self.name)
             kernel(self.grid, self.block, values, shared_mem=self.shared, order=order)
             return
-        kernel = compile_kernel(self.source, self.name)
-        stream = Stream(torch.cuda.current_stream().cuda_stream)
-        with build.cupy().cuda.Stream.from_external(stream):
+        kernel = build.compile_for_gpu(code, self.name, device.index)
+        with cupy_stream(torch.cuda.current_stream().cuda_stream, device.index):
             kernel(self.grid, self.block, values, shared_mem=self.shared)
 
     def trace(self) -> np.ndarray:
         """Return the kernel's memory accesses in the simulator; see `lab.simulate.trace`."""
         args = [z if isinstance(z, torch.Tensor) else convert(z) for z in self.args]
-        code = build.code(HEADER) + self.source
-        return trace(code, self.name, self.grid, self.block, args, self.shared)
+        return trace(self._code(), self.name, self.grid, self.block, args, self.shared)
 
     def microseconds(self, rounds: int = 30) -> np.ndarray:
         """Return the median, least and most time of the kernel alone on the GPU, with a cold L2."""
@@ -58,17 +59,3 @@ class KernelLaunch(NamedTuple):
         if note:
             raise RuntimeError(note)
         return 1e6 * np.percentile([clock.seconds(play) for _ in range(rounds)], [50, 0, 100])
-
-
-@cache
-def simulated(source: str, name: str) -> simulate.Function:
-    """Return the kernel, compiled for this CPU."""
-    return simulate.Module(build.code(HEADER) + source, [name]).get_function(name)
-
-
-@cache
-def compile_kernel(source: str, name: str):
-    """Return the kernel, compiled for the current GPU."""
-    code, options = build.code(HEADER) + source, ("-std=c++17",)
-    module = build.cupy().RawModule(code=code, options=options, name_expressions=[name])
-    return module.get_function(name)

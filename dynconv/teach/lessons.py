@@ -115,7 +115,7 @@ def check(text: Path) -> None:
     counts = [cell.execution_count for cell in code]
     assert counts == list(range(1, len(code) + 1)), f"{stored.name} was not run 1..N: {counts}"
     errors = [out.ename for cell in code for out in cell.outputs if out.output_type == "error"]
-    assert not errors, f"{stored.name} holds errors: {errors}"
+    assert not errors, f"{stored.name} contains errors: {errors}"
 
 
 def is_current(text: Path) -> bool:

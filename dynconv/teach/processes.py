@@ -19,11 +19,11 @@ import torch
 import torch.distributed as dist
 
 START = 180.0
-"""Seconds in which a process must start, even on a busy machine"""
+"""seconds in which a process must start, even on a busy machine"""
 LIMIT = 90.0
-"""Seconds after which a call fails and its processes are killed"""
+"""seconds after which a call fails and its processes are killed"""
 WAIT = 40.0
-"""Seconds after which a collective inside a call times out"""
+"""seconds after which a collective inside a call times out"""
 
 
 class Processes:
@@ -41,7 +41,7 @@ class Processes:
         self.ends: list[Connection] = []
         self.children: list[Any] = []
         self.ready = 0
-        """How many have reported that they have started."""
+        """how many have reported that they have started"""
 
     def start(self, size: int) -> None:
         """Start processes until there are `size`, without waiting for them to be ready."""

@@ -1,4 +1,4 @@
-"""Print package code in a lesson: the printed source is then a checked output."""
+"""Prints package code in a lesson: the printed source is then a checked output."""
 
 import inspect
 from collections.abc import Callable

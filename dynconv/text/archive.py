@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from dynconv.errors import UserError
 
 CORRUPT = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
+"""what the three libraries raise for a truncated or altered archive"""
 
 
 def unpack(archive: Path, into: Path) -> None:
@@ -21,9 +22,9 @@ def unpack(archive: Path, into: Path) -> None:
     into.mkdir()
     try:
         if archive.name.endswith(".zip"):
-            _unpack_zip(archive, into)
+            unpack_zip(archive, into)
         elif archive.name.endswith((".tar", ".tar.gz", ".tgz")):
-            _unpack_tar(archive, into)
+            unpack_tar(archive, into)
         else:
             with gzip.open(archive) as packed, (into / into.name).open("wb") as plain:
                 shutil.copyfileobj(packed, plain, 1 << 20)
@@ -38,17 +39,17 @@ def unpack(archive: Path, into: Path) -> None:
         ) from None
 
 
-def _unpack_tar(archive: Path, into: Path) -> None:
+def unpack_tar(archive: Path, into: Path) -> None:
     opener = open if archive.suffix == ".tar" else gzip.open
     with opener(archive, "rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
-        tar.extractall(into, filter=_plain)
+        tar.extractall(into, filter=refuse_links)
         if not file.read(512):  # tarfile accepts an archive that was cut between two entries
             raise EOFError("it has no end mark")
         while file.read(1 << 20):  # gzip compares its checksum at the end of the file
             pass
 
 
-def _plain(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
+def refuse_links(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
     """Refuse a link before tarfile's filter looks at it.
 
     Without the fix of CVE-2025-4517, Python's filter believes that a link with a long name stays
@@ -59,7 +60,7 @@ def _plain(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
     return tarfile.data_filter(member, into)
 
 
-def _unpack_zip(archive: Path, into: Path) -> None:
+def unpack_zip(archive: Path, into: Path) -> None:
     with zipfile.ZipFile(archive) as packed:
         for name in packed.namelist():
             path = PurePosixPath(name.replace("\\", "/"))

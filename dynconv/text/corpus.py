@@ -93,7 +93,7 @@ def corpus_dir(corpus: str) -> Path:
     """Return the directory of a corpus, given its path or the name of a shipped one.
 
     The name of a shipped corpus always means that one: a directory of the same name in the working
-    directory is `./NAME`. Whatever is returned stands for itself, `corpus_dir(str(directory))`.
+    directory is `./NAME`. `corpus_dir(str(directory))` of the result is the same directory.
 
     Raises NotPreparedError for a corpus of the manifest that is not prepared yet, else UserError.
     """
@@ -106,7 +106,8 @@ def corpus_dir(corpus: str) -> Path:
     if any(f"{Path(corpus).name}-".startswith(f"{name}-") for name in others):
         raise NotPreparedError(
             f"no directory {corpus}; dynconv data fetch and dynconv data prepare make "
-            f"prepared/{Path(corpus).name}, as the head of the recipe, or of its base, says"
+            f"prepared/{Path(corpus).name}; the comment at the head of the recipe, or of its base, "
+            "says how"
         )
     hint = nearest(corpus, [*shipped, *(f"prepared/{name}" for name in others)], "there are")
     tried = Path(corpus).absolute()
@@ -136,6 +137,17 @@ def split_path(directory: Path, name: str) -> Path | None:
     """Return the file `name` in a directory, or NAME.xz, or NAME.gz; None when there is none."""
     paths = (directory / f"{name}{suffix}" for suffix in ("", *OPENERS))
     return next(filter(Path.is_file, paths), None)
+
+
+def find_references(directory: Path, name: str) -> list[Path]:
+    """Return the files of all references of a split: `name` ("test.summary"), then NAME1, NAME2 ...
+
+    Raises UserError when there is none.
+    """
+    files = [find_split(directory, name)]
+    while (file := split_path(directory, f"{name}{len(files)}")) is not None:
+        files.append(file)
+    return files
 
 
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:

@@ -12,7 +12,15 @@ import numpy as np
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.names import VocabularyKind
-from dynconv.text.corpus import OPENERS, Row, corpus_dir, find_split, stream_parallel
+from dynconv.text.corpus import (
+    OPENERS,
+    Row,
+    corpus_dir,
+    find_references,
+    find_split,
+    split_path,
+    stream_parallel,
+)
 from dynconv.text.prepared import (
     BOUNDS,
     FORMAT,
@@ -33,7 +41,7 @@ LONG_WORD = 30
 Text without spaces, such as Chinese, should be segmented first, or given a vocabulary to `reuse`"""
 LONG_BYTES = 4_000_000
 """maximum bytes of long words from which the vocabulary is learned, to bound memory"""
-CHUNK = 1 << 20
+CHARACTERS_PER_CHUNK = 1 << 20
 """characters that are encoded at a time, rounded up to whole pairs"""
 MAX_UINT16_TYPES = 1 << 16
 """maximum number of types for ids of two bytes"""
@@ -65,7 +73,9 @@ def prepare_corpus(
         raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out}: something else is there: give another --out")
-    splits = _find_splits(corpus_dir(corpus), source, target)
+    sides = [side for side in (source, target) if side]
+    directory = corpus_dir(corpus)
+    splits = find_splits(directory, sides)
     given = reuse and Vocabularies.load(reuse)
     if given and given.sizes != vocab_size:
         sizes = f"{given.sizes} types, not vocab_size {vocab_size}"
@@ -74,21 +84,23 @@ def prepare_corpus(
         (scratch := folder / out.name).mkdir()
         # Counting also finds every error in the text, before the vocabulary is learned.
         counts = {
-            split: sum(1 for _ in _read(paths, f"read {split}")) for split, paths in splits.items()
+            split: sum(1 for _ in read_rows(paths, f"read {split}"))
+            for split, paths in splits.items()
         }
-        vocabularies = given or _learn(splits["train"], counts["train"], vocab_size, kind)
+        vocabularies = given or learn_vocabularies(
+            splits["train"], counts["train"], vocab_size, kind
+        )
         vocabularies.save(scratch / VOCABULARY)
         dtype = "uint16" if max(map(len, vocabularies)) <= MAX_UINT16_TYPES else "uint32"
-        rows = _read(splits["train"], "encode", counts["train"])
-        if source is None:
-            pairs, (tokens,) = _write_ids(rows, [vocabularies.target], scratch, dtype)
-            source_tokens, target_tokens = 0, tokens - pairs  # each line has one <eos>
-        else:
+        rows = read_rows(splits["train"], "encode", counts["train"])
+        if len(sides) == 2:
             rows = (row for row in rows if all(map(str.strip, row)))
-            pairs, (source_tokens, target_tokens) = _write_ids(rows, vocabularies, scratch, dtype)
+        pairs, tokens = write_ids(rows, vocabularies[-len(sides) :], scratch, dtype)
         if not pairs:
             raise UserError(f"{corpus}: no usable pair in split train: all have a blank side")
-        _copy_text(splits, [side for side in (source, target) if side], scratch)
+        for split in splits.keys() - {"train"}:
+            for side in sides:
+                copy_text(directory, f"{split}.{side}", scratch)
         fields = dict(
             format=FORMAT,
             corpus=corpus,
@@ -96,32 +108,31 @@ def prepare_corpus(
             target=target,
             pairs=pairs,
             blank=counts["train"] - pairs,
-            source_tokens=source_tokens,
-            target_tokens=target_tokens,
+            source_tokens=sum(tokens[:-1]),
+            target_tokens=tokens[-1],
             vocab_size=vocab_size,
             kind=vocabularies.target.kind,
             dtype=dtype,
-            files={path.name: _sync_file(path) for path in sorted(scratch.iterdir())},
+            files={path.name: sync_file(path) for path in sorted(scratch.iterdir())},
         )
         meta = scratch / "prepared.json"
         meta.write_text(json.dumps(fields, indent=1), encoding="utf-8")
-        _sync_file(meta)
+        sync_file(meta)
         os.replace(scratch, out)
     return open_prepared(out, verify=False)
 
 
-def _find_splits(directory: Path, source: str | None, target: str) -> dict[str, list[Path]]:
+def find_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
     """Find the files of each split; UserError if train, or one side of a split, is missing."""
     splits = {}
     for split in ("train", "valid", "test"):
-        names = [f"{split}.{side}" for side in (source, target) if side]
-        files = [directory / (name + suffix) for name in names for suffix in ("", *OPENERS)]
-        if split == "train" or any(file.is_file() for file in files):
+        names = [f"{split}.{side}" for side in sides]
+        if split == "train" or any(split_path(directory, name) for name in names):
             splits[split] = [find_split(directory, name) for name in names]
     return splits
 
 
-def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Row]:
+def read_rows(paths: list[Path], what: str, total: int | None = None) -> Iterable[Row]:
     """Yield the rows of a split, with a progress bar on terminals."""
     from tqdm import tqdm
 
@@ -129,17 +140,17 @@ def _read(paths: list[Path], what: str, total: int | None = None) -> Iterable[Ro
     return tqdm(rows, what, total, unit=" lines", unit_scale=True, disable=None)
 
 
-def _learn(
+def learn_vocabularies(
     paths: list[Path], lines: int, vocab_size: int | tuple[int, int], kind: VocabularyKind
 ) -> Vocabularies:
     """Learn a joint vocabulary of the training text, or one per side."""
     if isinstance(vocab_size, int):
-        joint = Vocabulary.learn(_sample(paths, lines, kind), vocab_size, kind)
+        joint = Vocabulary.learn(sample_lines(paths, lines, kind), vocab_size, kind)
         return Vocabularies(joint, joint)
     learned, errors = [], []
     for path, size in zip(paths, vocab_size, strict=True):
         try:
-            learned.append(Vocabulary.learn(_sample([path], lines, kind), size, kind))
+            learned.append(Vocabulary.learn(sample_lines([path], lines, kind), size, kind))
         except UserError as error:
             errors.append(f"{path.name}: {error}")
     if errors:  # report both at once, because learning takes long
@@ -147,43 +158,43 @@ def _learn(
     return Vocabularies(*learned)
 
 
-def _sample(paths: list[Path], lines: int, kind: VocabularyKind) -> Iterator[str]:
+def sample_lines(paths: list[Path], lines: int, kind: VocabularyKind) -> Iterator[str]:
     """Sample lines evenly over the text to learn from; for kind words, yield all lines."""
     if kind == "words":
-        return chain.from_iterable(_spread(paths, lines, lines, "learn"))
-    probe = chain.from_iterable(_spread(paths, lines, PROBE, "probe"))
+        return chain.from_iterable(spread_rows(paths, lines, lines, "learn"))
+    probe = chain.from_iterable(spread_rows(paths, lines, PROBE, "probe"))
     words = (word for line in probe for word in line.split())
     size = sum(len(word.encode()) for word in words if len(word) > LONG_WORD) / min(PROBE, lines)
     sample = min(SAMPLE, int(LONG_BYTES / size)) if size else SAMPLE
-    return chain.from_iterable(_spread(paths, lines, sample, "learn"))
+    return chain.from_iterable(spread_rows(paths, lines, sample, "learn"))
 
 
-def _spread(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[Row]:
+def spread_rows(paths: list[Path], lines: int, sample: int, what: str) -> Iterator[Row]:
     """Yield `sample` of the rows, evenly spread over all `lines`."""
     sample = min(sample, lines)
-    numbered = enumerate(_read(paths, what, lines))
+    numbered = enumerate(read_rows(paths, what, lines))
     return (row for i, row in numbered if i * sample // lines < (i + 1) * sample // lines)
 
 
-def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Yield lists of rows, each of about CHUNK characters in total."""
+def chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Yield lists of rows, each of about CHARACTERS_PER_CHUNK in total."""
     chunk, size = [], 0
     for row in rows:
         chunk.append(row)
         size += sum(map(len, row))
-        if size >= CHUNK:
+        if size >= CHARACTERS_PER_CHUNK:
             yield chunk
             chunk, size = [], 0
     if chunk:
         yield chunk
 
 
-def _write_ids(
+def write_ids(
     rows: Iterable[Row], vocabularies: Sequence[Vocabulary], scratch: Path, dtype: str
 ) -> tuple[int, list[int]]:
     """Encode rows into train.tokens and train.bounds.
 
-    Returns how many rows there are, and the number of tokens on each side.
+    Returns how many rows there are, and the number of tokens on each side, without <eos>.
     """
     eos = [EOS] if len(vocabularies) == 1 else []  # separates the lines of a language model
     id_type = np.dtype(dtype).newbyteorder("<")
@@ -192,7 +203,7 @@ def _write_ids(
     with paths[0].open("wb") as tokens, paths[1].open("wb") as bounds:
         tokens.write(np.array(eos, id_type).data)
         bounds.write(np.zeros(1, "<i8").data)
-        for chunk in _chunks(rows):
+        for chunk in chunks(rows):
             texts = zip(*chunk, strict=True)
             sides = [v.encode(text) for v, text in zip(vocabularies, texts, strict=True)]
             ids = [[*line, *eos] for row in zip(*sides, strict=True) for line in row]
@@ -200,21 +211,19 @@ def _write_ids(
             tokens.write(np.fromiter(chain.from_iterable(ids), id_type, lengths.sum()).data)
             bounds.write((end + lengths.cumsum()).astype("<i8").data)
             count, end = count + len(chunk), end + int(lengths.sum())
-            side_tokens += lengths.reshape(-1, len(sides)).sum(0)
+            side_tokens += lengths.reshape(-1, len(sides)).sum(0) - len(eos) * len(chunk)
     return count, side_tokens.tolist()
 
 
-def _copy_text(splits: dict[str, list[Path]], languages: list[str], to: Path) -> None:
-    """Copy the text of valid and test, with all references (test.summary1 ...)."""
-    for split in splits.keys() - {"train"}:
-        for path, language in zip(splits[split], languages, strict=True):
-            for file in [path, *path.parent.glob(f"{split}.{language}[0-9]*")]:
-                copy = to / (file.stem if file.suffix in OPENERS else file.name)
-                with OPENERS.get(file.suffix, open)(file, "rb") as text, copy.open("wb") as plain:
-                    shutil.copyfileobj(text, plain)
+def copy_text(directory: Path, name: str, to: Path) -> None:
+    """Copy one side of a split, `name` ("test.summary"), with all references if it has several."""
+    for file in find_references(directory, name):
+        copy = to / (file.stem if file.suffix in OPENERS else file.name)
+        with OPENERS.get(file.suffix, open)(file, "rb") as text, copy.open("wb") as plain:
+            shutil.copyfileobj(text, plain)
 
 
-def _sync_file(path: Path) -> dict[str, int | str]:
+def sync_file(path: Path) -> dict[str, int | str]:
     """Force a file to the disk and return its size in bytes and its sha256."""
     sync(path)
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}

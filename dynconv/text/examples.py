@@ -12,7 +12,7 @@ import numpy as np
 
 from dynconv.text.batching import Batch, Pair, collate, collate_text
 from dynconv.text.prepared import PreparedCorpus
-from dynconv.text.vocabulary import EOS, Vocabulary
+from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
 
 @dataclass(eq=False)
@@ -35,6 +35,10 @@ class Examples(ABC):
     @abstractmethod
     def lengths(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
         """Count the tokens of source and target: (N,) indices to (N, 2) int64."""
+
+    @abstractmethod
+    def as_text(self, i: int, vocabularies: Vocabularies) -> dict[str, str]:
+        """Return example i as text, by side."""
 
     def __len__(self) -> int:
         return (len(self.bounds) - 1) // self.sides
@@ -64,10 +68,11 @@ class Pairs(Examples):
         return cls(corpus.tokens, corpus.bounds, corpus.directory, max_source)
 
     @classmethod
-    def from_ids(cls, pairs: Iterable[Pair]) -> "Pairs":
+    def from_ids(cls, pairs: Iterable[Pair], max_source: int = sys.maxsize) -> "Pairs":
         """Return pairs of ids that are in memory."""
         sides = [np.asarray(ids, np.int64) for ids in chain.from_iterable(pairs)]
-        return cls(np.concatenate(sides), np.cumsum([0, *map(len, sides)]))
+        bounds = np.cumsum([0, *map(len, sides)])
+        return cls(np.concatenate(sides), bounds, max_source=max_source)
 
     def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the source and target of pair i as views."""
@@ -80,6 +85,10 @@ class Pairs(Examples):
         start, middle, end = (self.bounds[first + k] for k in range(3))
         source = np.minimum(middle - start, self.max_source)
         return np.stack([source, end - middle], axis=1) + 1
+
+    def as_text(self, i: int, vocabularies: Vocabularies) -> dict[str, str]:
+        source, target = (v.decode(ids) for v, ids in zip(vocabularies, self[i], strict=True))
+        return {"source": source, "target": target}
 
 
 class Excerpts(Examples):
@@ -94,14 +103,14 @@ class Excerpts(Examples):
     @classmethod
     def of(cls, corpus: PreparedCorpus, block: int | None) -> "Excerpts":
         """Return the excerpts of a prepared training split."""
-        return cls(corpus.tokens, _cut(corpus.bounds, block), corpus.directory)
+        return cls(corpus.tokens, excerpt_bounds(corpus.bounds, block), corpus.directory)
 
     @classmethod
     def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, block: int | None) -> "Excerpts":
         """Encode lines of text."""
         ids = vocabulary.encode(lines)
         tokens = np.array([EOS, *chain.from_iterable(chain(line, (EOS,)) for line in ids)])
-        return cls(tokens, _cut(np.cumsum([0, *(len(line) + 1 for line in ids)]), block))
+        return cls(tokens, excerpt_bounds(np.cumsum([0, *(len(line) + 1 for line in ids)]), block))
 
     def __getitem__(self, i: int) -> np.ndarray:
         """Return the id before excerpt i, then those of the excerpt, as a view."""
@@ -114,7 +123,10 @@ class Excerpts(Examples):
         target = self.bounds[first + 1] - self.bounds[first]
         return np.stack([np.zeros_like(target), target], axis=1)
 
+    def as_text(self, i: int, vocabularies: Vocabularies) -> dict[str, str]:
+        return {"text": vocabularies.target.decode(self[i])}
 
-def _cut(eos: np.ndarray, block: int | None) -> np.ndarray:
+
+def excerpt_bounds(eos: np.ndarray, block: int | None) -> np.ndarray:
     """Return where excerpts begin and the last one ends, from the positions of each <eos>."""
     return eos if block is None else np.append(np.arange(0, eos[-1], block), eos[-1])

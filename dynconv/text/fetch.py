@@ -35,12 +35,12 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> Non
     if source and not source.is_dir():
         raise UserError(f"--from {source}: no such directory; give the one with your copies")
     directory = out or entry.directory
-    wanted = [file for file in entry.files if not _is_kept(file, directory)]
+    wanted = [file for file in entry.files if not is_kept(file, directory)]
     if wanted:
         print(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
         print(f"{name}: please cite {entry.citation}")
-        with _scratch(directory) as scratch:
-            _fetch_files(entry, wanted, source, scratch)
+        with locked_scratch(directory) as scratch:
+            fetch_files(entry, wanted, source, scratch)
 
 
 def unpack_corpus(name: str, out: Path | None = None) -> Path:
@@ -56,7 +56,7 @@ def unpack_corpus(name: str, out: Path | None = None) -> Path:
     archives = [file for file in entry.files if file.stem != file.name]
     packed = [file for file in archives if not (directory / file.stem).is_dir()]
     if packed:
-        with _scratch(directory) as scratch:
+        with locked_scratch(directory) as scratch:
             for file in packed:
                 print(f"{directory / file.name}: unpacking", flush=True)
                 unpack(directory / file.name, scratch / file.stem)
@@ -65,7 +65,7 @@ def unpack_corpus(name: str, out: Path | None = None) -> Path:
 
 
 @contextmanager
-def _scratch(directory: Path) -> Iterator[Path]:
+def locked_scratch(directory: Path) -> Iterator[Path]:
     """Lock a directory and yield a folder in it for files that are not whole yet."""
     elsewhere = "give data fetch --out DIR, and data prepare --raw DIR"
     with disk_errors(directory, elsewhere, kept="the rest is kept"):
@@ -75,16 +75,16 @@ def _scratch(directory: Path) -> Iterator[Path]:
                 yield scratch
 
 
-def _is_kept(file: CorpusFile, directory: Path) -> bool:
+def is_kept(file: CorpusFile, directory: Path) -> bool:
     path = file.find(directory)
     if path is None:
         return False
     fault = file.mismatch(path)
-    print(f"{path}: {f'{fault}; it will be fetched again' if fault else _verified(file, path)}")
+    print(f"{path}: {f'{fault}; it will be fetched again' if fault else how_verified(file, path)}")
     return not fault
 
 
-def _verified(file: CorpusFile, path: Path) -> str:
+def how_verified(file: CorpusFile, path: Path) -> str:
     """Return how the file at `path` was verified; it has no mismatch."""
     if path.is_dir():
         return "unpacked already, not verified"
@@ -93,7 +93,7 @@ def _verified(file: CorpusFile, path: Path) -> str:
     return f"sha256 {sha256(path)}, not verified: the manifest records none"
 
 
-def _fetch_files(
+def fetch_files(
     entry: CorpusEntry, files: list[CorpusFile], source: Path | None, scratch: Path
 ) -> None:
     """Copy or download files, via `scratch`, into the directory above it."""
@@ -105,17 +105,17 @@ def _fetch_files(
     failures = {}
     for file in files:
         try:
-            other = None if source else _another_corpus_with(file, entry)
+            other = None if source else another_corpus_with(file, entry)
             local = source or other
-            part = _copy(file, local, scratch) if local else _download(file, scratch)
+            part = copy_file(file, local, scratch) if local else download_file(file, scratch)
         except UserError as error:
             failures[file.name] = str(error)
         else:
             path = scratch.parent / part.name
             if path.exists():  # and does not match: perhaps another file of that name
-                print(f"{set_aside(path)}: what was {path} before")
+                print(f"{path}: kept as {set_aside(path)}")
             part.replace(path)
-            print(f"{path}: {_verified(file, path)}{f', from {other}' if other else ''}")
+            print(f"{path}: {how_verified(file, path)}{f', from {other}' if other else ''}")
     if failures:
         names = ", ".join(failures)
         if not all(file.urls for file in files if file.name in failures):
@@ -127,13 +127,13 @@ def _fetch_files(
         raise UserError(f"{'; '.join(failures.values())}; {remedy}")
 
 
-def _another_corpus_with(file: CorpusFile, entry: CorpusEntry) -> Path | None:
+def another_corpus_with(file: CorpusFile, entry: CorpusEntry) -> Path | None:
     """Return the directory of another corpus that contains the same file."""
     others = entry.directory.parent.glob(f"*/{file.name}") if file.checksums else ()
     return next((path.parent for path in others if not file.mismatch(path)), None)
 
 
-def _copy(file: CorpusFile, source: Path, scratch: Path) -> Path:
+def copy_file(file: CorpusFile, source: Path, scratch: Path) -> Path:
     """Copy a file from a directory, or what is in it if the directory has it unpacked."""
     original = file.find(source)
     if original is None:
@@ -144,7 +144,7 @@ def _copy(file: CorpusFile, source: Path, scratch: Path) -> Path:
     return copy(original, scratch / original.name)
 
 
-def _download(file: CorpusFile, scratch: Path) -> Path:
+def download_file(file: CorpusFile, scratch: Path) -> Path:
     """Download a file from the first mirror that serves it intact."""
     from pooch import HTTPDownloader
     from requests import RequestException
@@ -154,7 +154,7 @@ def _download(file: CorpusFile, scratch: Path) -> Path:
         chunk_size=1 << 16,
         timeout=TIMEOUT,
         headers={"User-Agent": "dynconv"},
-        hooks={"response": lambda response, **_: _check_response(response, file)},
+        hooks={"response": lambda response, **_: check_response(response, file)},
     )
     path, reasons = scratch / file.name, []
     for url in file.urls:
@@ -162,7 +162,7 @@ def _download(file: CorpusFile, scratch: Path) -> Path:
         try:
             download(url, path, None)
         except RequestException as error:
-            reasons.append(f"{url}: {_innermost(error)}")
+            reasons.append(f"{url}: {innermost(error)}")
         else:
             if not (fault := file.mismatch(path)):
                 return path
@@ -170,7 +170,7 @@ def _download(file: CorpusFile, scratch: Path) -> Path:
     raise UserError(f"could not fetch {file.name}: {'; '.join(reasons) or 'it has no mirror'}")
 
 
-def _check_response(response, file: CorpusFile) -> None:
+def check_response(response, file: CorpusFile) -> None:
     """Raise RequestException when what follows the headers cannot be the file."""
     from requests import RequestException
 
@@ -187,7 +187,7 @@ def _check_response(response, file: CorpusFile) -> None:
     response.raw.headers.pop("Content-Encoding", None)
 
 
-def _innermost(error: Exception) -> str:
+def innermost(error: Exception) -> str:
     """Return the words that requests and urllib3 wrap: "[Errno 111] Connection refused"."""
     reason = getattr(error.args[0] if error.args else error, "reason", error)
     return " ".join(str(reason).rpartition(": ")[2].split())

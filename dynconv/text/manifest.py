@@ -11,6 +11,7 @@ from dynconv.table import align
 
 SPLITS = ("train", "valid", "test")
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
+"""suffixes of files that are unpacked; .tar.gz must be tried before .gz"""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class CorpusEntry:
 
     @property
     def status(self) -> str:
-        """Return "shipped", "fetched", "partly fetched", "to fetch" or "by licence"."""
+        """One of "shipped", "fetched", "partly fetched", "to fetch" and "by licence"."""
         if self.shipped:
             return "shipped"
         missing = self.missing_files(self.directory)

@@ -21,7 +21,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from dynconv.config.model import per_side
-from dynconv.config.schema import Count, PositiveInt, validate_content
+from dynconv.config.schema import Count, PositiveInt, check_content
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
 from dynconv.names import VocabularyKind
@@ -32,8 +32,8 @@ FORMAT = "dynconv prepared corpus 2"
 VOCABULARY = "vocabulary.json"
 TOKENS = "train.tokens"
 BOUNDS = "train.bounds"
-CHUNK = 1 << 20
-"""sides of pairs that are checked at a time; even"""
+SIDES_PER_CHECK = 1 << 20
+"""sides of pairs whose ids are checked at a time; even"""
 
 
 class PreparedFile(TypedDict):
@@ -69,22 +69,27 @@ class PreparedCorpus:
     files: dict[str, PreparedFile]
     """each file by its name"""
 
+    @property
+    def sides(self) -> int:
+        """The number of sides of each example: two, or one of the text of a language model."""
+        return 1 if self.source is None else 2
+
     @cached_property
     def tokens(self) -> np.ndarray:
         """The ids in train.tokens as a memory-mapped array."""
-        return _memory_map(self.directory / TOKENS, self.dtype)
+        return memory_map(self.directory / TOKENS, self.dtype)
 
     @cached_property
     def bounds(self) -> np.ndarray:
         """The offsets in train.bounds as a memory-mapped array."""
-        return _memory_map(self.directory / BOUNDS, "int64")
+        return memory_map(self.directory / BOUNDS, "int64")
 
     def vocabularies(self) -> Vocabularies:
         """Load the vocabularies of the corpus."""
         return Vocabularies.load(self.directory / VOCABULARY)
 
 
-def _memory_map(path: Path, dtype: str) -> np.ndarray:
+def memory_map(path: Path, dtype: str) -> np.ndarray:
     # as a plain array: slicing a np.memmap takes several times as long
     return np.asarray(np.memmap(path, np.dtype(dtype).newbyteorder("<"), "r"))
 
@@ -94,7 +99,7 @@ def is_prepared(directory: Path) -> bool:
     return (directory / "prepared.json").is_file()
 
 
-def prepared_corpus(corpus: str) -> Path | None:
+def find_prepared(corpus: str) -> Path | None:
     """Return the directory that `data.corpus` names, if it contains a prepared corpus.
 
     None means a text that is to be encoded, or nothing at all; `corpus_dir` tells these apart.
@@ -129,7 +134,7 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
         raise UserError(f"{directory}: no prepared corpus here (it has no prepared.json)") from None
     if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
         raise UserError(f"{meta}: not of format {FORMAT!r}: {remedy}")
-    prepared = validate_content(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
+    prepared = check_content(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
     check_counts(prepared)
     for name, recorded in prepared.files.items():
         path = directory / name
@@ -151,12 +156,13 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
 def check_counts(corpus: PreparedCorpus) -> None:
     """Raise UserError if the counts in prepared.json contradict each other."""
     sizes = {name: file["bytes"] for name, file in corpus.files.items()}
-    sides = 1 if corpus.source is None else 2
     tokens = corpus.source_tokens + corpus.target_tokens
-    tokens += corpus.pairs + 1 if sides == 1 else 0  # an <eos> of each line, and one before all
+    tokens += (
+        corpus.pairs + 1 if corpus.sides == 1 else 0
+    )  # an <eos> of each line, and one before all
     expected = {
         TOKENS: np.dtype(corpus.dtype).itemsize * tokens,
-        BOUNDS: 8 * (sides * corpus.pairs + 1),
+        BOUNDS: 8 * (corpus.sides * corpus.pairs + 1),
         VOCABULARY: sizes.get(VOCABULARY, 0),
     }
     for name, size in expected.items():
@@ -169,12 +175,12 @@ def check_counts(corpus: PreparedCorpus) -> None:
 
 def check_ids(corpus: PreparedCorpus) -> None:
     """Read all ids, in bounded memory; UserError if one is not in the vocabulary."""
-    sides = 1 if corpus.source is None else 2
+    sides = corpus.sides
     sizes = per_side(corpus.vocab_size)[-sides:]  # a language model's text has only the target
     tokens, bounds = corpus.tokens, corpus.bounds
     problem = None
-    for start in range(0, len(bounds) - 1, CHUNK):
-        cuts = bounds[start : start + CHUNK + 1]
+    for start in range(0, len(bounds) - 1, SIDES_PER_CHECK):
+        cuts = bounds[start : start + SIDES_PER_CHECK + 1]
         if cuts[0] < 0 or cuts[-1] > len(tokens) or (np.diff(cuts) <= 0).any():
             problem = f"{BOUNDS}: not increasing offsets into {TOKENS}"
             break

@@ -43,7 +43,7 @@ class Vocabulary:
         """
         from tokenizers import pre_tokenizers, trainers
 
-        tokenizer, specials = _empty(kind)
+        tokenizer, specials = empty_tokenizer(kind)
         smallest = len(specials) + (BYTES if kind == "bytes" else 1)
         if vocab_size < smallest:
             what = "256 bytes and specials" if kind == "bytes" else "specials and a word"
@@ -76,7 +76,7 @@ class Vocabulary:
         if kind == "bpe":
             model = json.loads(tokenizer.to_str())["model"]
             merges = [tuple(pair) for pair in model["merges"]]
-            tokenizer, _ = _empty("bpe", vocab=model["vocab"], merges=merges)
+            tokenizer, _ = empty_tokenizer("bpe", vocab=model["vocab"], merges=merges)
         return cls(tokenizer)
 
     def to_json(self, pretty: bool = False) -> str:
@@ -88,7 +88,7 @@ class Vocabulary:
 
     @property
     def kind(self) -> VocabularyKind:
-        """Return "bytes", "bpe" or "words"."""
+        """The kind that its tokenizer shows: "bytes", "bpe" or "words"."""
         if self.unknown is None:
             return "bytes"
         return "bpe" if hasattr(self._tokenizer.model, "end_of_word_suffix") else "words"
@@ -154,7 +154,7 @@ class Vocabularies(NamedTuple):
             joint = tree.keys() != {"source", "target"}
             trees = [tree] if joint else [tree["source"], tree["target"]]
             for each in trees:
-                _check(each)
+                check_tree(each)
             sides = [Vocabulary(Tokenizer.from_str(json.dumps(tree))) for tree in trees]
         except Exception as error:  # tokenizers raises a bare Exception
             raise UserError(f"{path}: not a readable vocabulary ({error})") from error
@@ -172,7 +172,7 @@ class Vocabularies(NamedTuple):
         path.write_text(text, encoding="utf-8")
 
 
-def _check(tree: dict) -> None:
+def check_tree(tree: dict) -> None:
     """Raise ValueError for types or settings that `save` does not write.
 
     `tokenizers` accepts many of them, and aborts, hangs or pads when it encodes a line.
@@ -181,7 +181,7 @@ def _check(tree: dict) -> None:
     kind: VocabularyKind = "bytes"
     if model.get("unk_token") is not None:
         kind = "bpe" if "merges" in model else "words"
-    tokenizer, specials = _empty(kind)
+    tokenizer, specials = empty_tokenizer(kind)
     ours = json.loads(tokenizer.to_str())
     for theirs, settings in ((tree, ours), (model, ours["model"])):
         for key in settings.keys() & theirs.keys() - {"added_tokens", "model", "vocab", "merges"}:
@@ -197,7 +197,7 @@ def _check(tree: dict) -> None:
             raise ValueError(f"the added token {added['content']} is no type of that id")
 
 
-def _empty(kind: VocabularyKind, **learned):
+def empty_tokenizer(kind: VocabularyKind, **learned):
     """Return a tokenizer of a kind, and its special tokens; untrained unless merges are given."""
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 

@@ -22,33 +22,37 @@ import os
 import sys
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NotRequired
+from typing import Any, Literal, NamedTuple, NotRequired, cast
 
 import torch
 from pydantic import ConfigDict
-from torch import Tensor, nn
+from torch import nn
 from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
-from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_content
+from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, check_content
 from dynconv.errors import UserError
 from dynconv.files import (
     TEMPORARY,
     disk_errors,
     path_inside,
     read_json,
+    replace_text,
     scratch_folder,
     set_aside,
     sync,
     write_through,
 )
-from dynconv.kernels.dtypes import dtype_name
 from dynconv.tasks import Validation
-from dynconv.train.legacy import history_in_log
-from dynconv.train.run_directory import CHECKPOINTS, LOG, check_not_deleted, read_log
+from dynconv.train.legacy import validations_in_log
+from dynconv.train.run_directory import CHECKPOINTS, check_not_deleted
+from dynconv.train.weights import Weights, named_weights
 
 FORMAT = "dynconv checkpoint 3"
 RESTORE = "restore the file, or remove this checkpoint"
+"""the remedy that errors in a checkpoint name"""
+AVERAGE = "average"
+"""the name of the checkpoint with the averaged weights; the others are named by their updates"""
 
 
 class ValidationRecord(TypedDict):
@@ -102,7 +106,7 @@ class Checkpoint(NamedTuple):
     """A complete checkpoint on disk."""
 
     path: Path
-    meta: dict[str, Any]
+    meta: CheckpointMeta
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
@@ -112,7 +116,7 @@ class Checkpoint(NamedTuple):
             tree = read_json(file, RESTORE)
         except FileNotFoundError:
             raise UserError(f"{path}: no checkpoint here (it has no meta.json)") from None
-        meta = validate_content(CheckpointMeta, tree, file, RESTORE)
+        meta = check_content(CheckpointMeta, tree, file, RESTORE)
         if (meta["loss"] is None) != (meta["score"] is None):
             raise UserError(f"{file}: only one of loss and score is null: {RESTORE}")
         return cls(path, meta)
@@ -126,7 +130,7 @@ class Checkpoint(NamedTuple):
     def has_own_name(self) -> bool:
         """Whether it has the name that training gave it, unlike a copy that a user made."""
         name = self.path.name
-        return name == "average" or name.isdecimal() and int(name) == self.meta["update"]
+        return name == AVERAGE or name.isdecimal() and int(name) == self.meta["update"]
 
     @property
     def has_foreign_files(self) -> bool:
@@ -138,16 +142,17 @@ class Checkpoint(NamedTuple):
     @property
     def validation(self) -> Validation | None:
         """The validation of this checkpoint, or None if there was none yet."""
-        if self.meta["score"] is None:
+        loss, score = self.meta["loss"], self.meta["score"]
+        if loss is None or score is None:
             return None
-        return Validation(self.meta["loss"], self.meta["score"], self.meta.get("metric", ""))
+        return Validation(loss, score, self.meta.get("metric", ""))
 
     @property
     def quality(self) -> tuple[float, float]:
         """Higher is better: the score on the validation split, then the lower loss."""
         return self.validation.quality if self.validation else (-math.inf, -math.inf)
 
-    def read_weights(self) -> dict[str, Tensor]:
+    def read_weights(self) -> Weights:
         """Read the weights by name; UserError when the file is damaged."""
         from safetensors import SafetensorError
         from safetensors.torch import load
@@ -169,7 +174,7 @@ class Checkpoint(NamedTuple):
             raise UserError(
                 f"{path}: not written by dynconv; nothing was executed ({cause})"
             ) from None
-        return validate_content(TrainingState, state, path, RESTORE)
+        return check_content(TrainingState, state, path, RESTORE)
 
     def _read(self, name: str) -> bytes:
         path = self.path / name
@@ -183,14 +188,11 @@ class Checkpoint(NamedTuple):
 
     def validations(self, config: TrainConfig) -> list[Validation]:
         """Return all validations up to this checkpoint, oldest first."""
-        history = self.meta.get("history")
-        if history is None:  # of dynconv 0.1
-            log = self.run / LOG
-            events = read_log(self.run) if log.exists() else None
-            history = history_in_log(log, events, self.meta["update"], config)
-        return [Validation(**each) for each in history] + (
-            [self.validation] if self.validation else []
-        )
+        if "history" in self.meta:
+            earlier = [Validation(**each) for each in self.meta["history"]]
+        else:  # of dynconv 0.1
+            earlier = validations_in_log(self.run, self.meta["update"], config)
+        return [*earlier, self.validation] if self.validation else earlier
 
 
 class Checkpoints:
@@ -198,12 +200,12 @@ class Checkpoints:
 
     def __init__(self, run: Path):
         self.run, self.directory = run, run / CHECKPOINTS
-        self.average = self.directory / "average"
+        self.average_path = self.directory / AVERAGE
 
     def list_paths(self) -> list[Path]:
         """Return the directories of all checkpoints that training left, readable or not."""
         paths = (file.parent for file in self.directory.glob("*/meta.json"))
-        return [path for path in paths if path.name.isdecimal() or path == self.average]
+        return [path for path in paths if path.name.isdecimal() or path == self.average_path]
 
     def list_readable(self) -> list[Checkpoint]:
         """Return the readable checkpoints, oldest first; the average comes after those it averages.
@@ -264,7 +266,13 @@ class Checkpoints:
                 set_aside(path)
             os.replace(part, path)
             sync(self.directory)
-        return Checkpoint(path, meta)
+        return Checkpoint(path, cast(CheckpointMeta, meta))
+
+    def add_validation(self, name: str, validation: Validation) -> None:
+        """Add the validation of a checkpoint that was written before it to meta.json."""
+        meta = self.choose(name).meta | validation._asdict()
+        path = path_inside(self.run, CHECKPOINTS, name, "meta.json")
+        replace_text(path, json.dumps(meta, indent=1))
 
     def scratch(self) -> AbstractContextManager[Path]:
         """Return a folder for checkpoints that are being written or deleted."""
@@ -277,7 +285,7 @@ class Checkpoints:
         """
         kept = [self.choose("last"), self.choose("best"), *self.list_validated()[-keep:]]
         kept_paths = {checkpoint.path for checkpoint in kept}
-        numbered = [each for each in self.list_readable() if each.path != self.average]
+        numbered = [each for each in self.list_readable() if each.path != self.average_path]
         with self.scratch() as scratch:
             for checkpoint in numbered:
                 if checkpoint.path not in kept_paths and not checkpoint.has_foreign_files:
@@ -285,14 +293,14 @@ class Checkpoints:
 
     def has_average(self, updates: int) -> bool:
         """Return whether the average was made from a run of this many updates."""
-        averages = (c for c in self.list_readable() if c.path == self.average)
+        averages = (c for c in self.list_readable() if c.path == self.average_path)
         return any(average.meta["update"] == updates for average in averages)
 
     def discard_average(self) -> None:
         """Delete the average of a run that was shorter, unless a user has added files to it."""
         with suppress(UserError), self.scratch() as scratch:
-            if not Checkpoint.open(self.average).has_foreign_files:
-                os.replace(self.average, scratch / self.average.name)
+            if not Checkpoint.open(self.average_path).has_foreign_files:
+                os.replace(self.average_path, scratch / self.average_path.name)
 
     def find_intact(self) -> Checkpoint | None:
         """Return the newest intact checkpoint that training wrote, or None if it wrote none.
@@ -300,7 +308,7 @@ class Checkpoints:
         Reports damaged checkpoints and falls back to an older one. Raises UserError if all of
         them are damaged.
         """
-        paths = [path for path in self.list_paths() if path != self.average]
+        paths = [path for path in self.list_paths() if path != self.average_path]
         damaged = []
         for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
             try:
@@ -319,41 +327,3 @@ class Checkpoints:
         if paths:
             raise UserError(f"{self.run}: no intact checkpoint; name another --run to begin anew")
         return None
-
-
-def named_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return the model's parameters by name; a shared parameter appears once."""
-    return {name: p.detach().contiguous() for name, p in model.named_parameters()}
-
-
-def load_weights(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy the tensors of a checkpoint, which `path` names in errors, into the model.
-
-    Raises UserError if names, shapes or dtypes do not match.
-    """
-    parameters = dict(model.named_parameters())
-    for name in parameters.keys() | tensors.keys():
-        there, here = shape_and_dtype(tensors.get(name)), shape_and_dtype(parameters.get(name))
-        if there != here:
-            raise UserError(
-                f"{path}: the checkpoint of another recipe: {name} is {there}, the model's {here}"
-            )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
-
-
-def shape_and_dtype(value: Any) -> str:
-    """Return the shape and dtype of a tensor, `(3, 4) float32`; the type of any other value."""
-    if not isinstance(value, Tensor):
-        return "missing" if value is None else type(value).__name__
-    return f"{tuple(value.shape)} {dtype_name(value.dtype)}"
-
-
-def average_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
-    """Return the average of the weights of several checkpoints."""
-    total: dict[str, Tensor] = {}
-    for checkpoint in checkpoints:
-        for name, tensor in checkpoint.read_weights().items():
-            total[name] = total[name] + tensor if name in total else tensor
-    return {name: tensor / len(checkpoints) for name, tensor in total.items()}

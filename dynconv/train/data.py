@@ -16,9 +16,9 @@ from dynconv.train.distributed import Ranks
 T = TypeVar("T")
 
 POOL = 1 << 20
-"""number of pairs that are sorted by length at a time, which bounds memory for any corpus"""
-PAIRS_PER_READ = 1 << 10
-"""a larger corpus is read in blocks of this many consecutive pairs, which is faster on disks"""
+"""examples that are sorted by length at a time, which bounds memory for any corpus"""
+EXAMPLES_PER_READ = 1 << 10
+"""a larger corpus is read in blocks of this many in a row, which is faster on disks"""
 
 
 class DataPosition(NamedTuple):
@@ -34,7 +34,7 @@ class UpdateBatches(NamedTuple):
 
     batches: list[Batch]
     indices: list[np.ndarray]
-    """the indices of the pairs in each batch"""
+    """of the examples in each batch"""
     seeds: list[int]
     """for the dropout masks of each batch"""
     tokens: int
@@ -44,11 +44,7 @@ class UpdateBatches(NamedTuple):
 
 
 def iter_updates(
-    examples: Examples,
-    max_length: int,
-    config: TrainConfig,
-    position: DataPosition,
-    ranks: Ranks,
+    examples: Examples, max_length: int, config: TrainConfig, position: DataPosition, ranks: Ranks
 ) -> Iterator[UpdateBatches]:
     """Yield the batches of one optimizer update at a time, forever, starting at `position`.
 
@@ -63,23 +59,23 @@ def iter_updates(
         yield UpdateBatches(
             batches=[examples.batch(indices) for indices, _ in own],
             indices=[indices for indices, _ in own],
-            seeds=[_seed(config.seed, before) for _, before in own],
+            seeds=[dropout_seed(config.seed, before) for _, before in own],
             tokens=sum(int(examples.lengths(indices)[:, 1].sum()) for indices, _, _ in update),
             position=update[-1][2],
         )
 
 
-def _seed(seed: int, position: DataPosition) -> int:
+def dropout_seed(seed: int, position: DataPosition) -> int:
     return int(np.random.SeedSequence((seed, *position)).generate_state(1)[0])
 
 
 def iter_batches(
     examples: Examples, max_length: int, config: TrainConfig, position: DataPosition
 ) -> Iterator[tuple[np.ndarray, DataPosition, DataPosition]]:
-    """Yield (indices of the pairs in a batch, position before it, position after it), forever.
+    """Yield (indices of the examples in a batch, position before it, position after it), forever.
 
-    The same seed and position give the same batches. Pairs with a side longer than `max_length` or
-    config.batch_tokens are left out (see `count_too_long`); raises UserError if that leaves none.
+    The same seed and position give the same batches. Examples with a side longer than `max_length`
+    or config.batch_tokens are left out (see `count_too_long`); raises UserError if none is left.
     """
     epoch, first, start = position
     seed, budget = config.seed, config.batch_tokens
@@ -108,38 +104,31 @@ def iter_batches(
 
 
 def count_too_long(examples: Examples, limit: int) -> int:
-    """Count the pairs with a side of more than `limit` tokens."""
-    pairs = len(examples)
-    pools = (np.arange(start, min(start + POOL, pairs)) for start in range(0, pairs, POOL))
+    """Count the examples with a side of more than `limit` tokens."""
+    count = len(examples)
+    pools = (np.arange(start, min(start + POOL, count)) for start in range(0, count, POOL))
     return sum(int((examples.lengths(pool).max(1) > limit).sum()) for pool in pools)
 
 
-def pools_of(pairs: int, seed: int, epoch: int) -> list[np.ndarray]:
-    """Return the (start, end) of the blocks in each pool of an epoch.
+def pools_of(examples: int, seed: int, epoch: int) -> list[np.ndarray]:
+    """Return the (start, end) of the blocks in each pool of an epoch, given the number of examples.
 
     Pools are sorted by length and cut into batches one after another. A corpus that fits in one
     pool is a single block; the blocks of a larger one are assigned to its pools at random.
     """
-    if pairs <= POOL:
-        return [np.array([[0, pairs]])]
-    starts = np.arange(0, pairs, PAIRS_PER_READ)
-    blocks = np.stack([starts, np.minimum(starts + PAIRS_PER_READ, pairs)], axis=1)
-    count = -(-pairs // POOL)
+    if examples <= POOL:
+        return [np.array([[0, examples]])]
+    starts = np.arange(0, examples, EXAMPLES_PER_READ)
+    blocks = np.stack([starts, np.minimum(starts + EXAMPLES_PER_READ, examples)], axis=1)
+    count = -(-examples // POOL)
     order = np.random.default_rng((seed, epoch, count)).permutation(len(blocks))
     return [blocks[part] for part in np.array_split(order, count)]
 
 
-def prefetch(items: Iterator[T], depth: int = 2) -> Iterator[T]:
-    """Yield the same items; a thread prepares the next ones while the current one is in use."""
+def prefetch(items: Iterator[T]) -> Iterator[T]:
+    """Yield the same items; a thread prepares the next two while the current one is in use."""
     with ThreadPoolExecutor(1) as worker:
-        waiting = deque(worker.submit(next, items) for _ in range(depth))
+        waiting = deque(worker.submit(next, items) for _ in range(2))
         while True:
             yield waiting.popleft().result()
             waiting.append(worker.submit(next, items))
-
-
-def iter_in_order(text: Examples, budget: int) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Yield (indices, batch) over a text once; the budget is at least its longest item."""
-    lengths = text.lengths(range(len(text)))
-    for indices in batch_by_length(lengths, max(budget, int(lengths.max()))):
-        yield indices, text.batch(indices)

@@ -4,7 +4,6 @@ import hashlib
 import os
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,15 +21,13 @@ from dynconv.errors import UserError
 T = TypeVar("T")
 
 START_TIMEOUT = timedelta(minutes=10)
-"""how long processes wait for each other at the start, which includes that of NCCL; torchrun
-notices processes that die"""
+"""how long processes wait for each other at the start, when NCCL starts too; torchrun notices
+processes that die"""
 LONG_TIMEOUT = timedelta(hours=2)
 """how long the others wait while one prepares data, validates or saves; they notice at once when
 it dies, because its connections close"""
-BY_TORCHRUN = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT".split()
+BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """environment variables that torchrun sets for each process"""
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""signals that end training after the current update"""
 
 
 def default_device() -> torch.device:
@@ -190,32 +187,3 @@ def own_device(local_rank: int, processes: int) -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
-
-
-@contextmanager
-def catch_signals() -> Iterator[Callable[[], int]]:
-    """Defer ctrl-C and SIGTERM; yield a function that returns the signal received, or 0.
-
-    A second signal has its usual effect, except under torchrun, which forwards the ctrl-C that the
-    terminal has already sent to all processes. Only the main thread can defer signals.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: 0
-        return
-    received = 0
-
-    def handler(number: int, _) -> None:
-        nonlocal received
-        received = number
-        if not dist.is_torchelastic_launched():
-            restore()
-
-    def restore() -> None:
-        for number, previous in before.items():
-            signal.signal(number, previous)
-
-    before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
-    try:
-        yield lambda: received
-    finally:
-        restore()

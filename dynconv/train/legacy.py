@@ -1,12 +1,11 @@
 """Reads what runs of dynconv 0.1 stored differently."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
+from dynconv.train.events import LOG, read_log
 
 
 def is_unmarked_run(directory: Path) -> bool:
@@ -18,19 +17,17 @@ def is_unmarked_run(directory: Path) -> bool:
     return any(b'"dynconv' in data for data in found)  # its version, or the format
 
 
-def history_in_log(
-    log: Path, events: Sequence[Mapping[str, Any]] | None, update: int, config: TrainConfig
-) -> list[dict[str, Any]]:
-    """Return the validations before an update, for a checkpoint that has no history.
+def validations_in_log(run: Path, update: int, config: TrainConfig) -> list[Validation]:
+    """Return the validations before an update, for a checkpoint that does not contain them.
 
-    events: those of the log; None if the run has no log. Raises UserError if the run has none and
-    its recipe depends on the history.
+    Raises UserError if the run has no log and its recipe depends on them.
     """
-    if events is not None:
-        earlier = [e for e in events if e["event"] == "valid" and e["update"] < update]
-        if all(event.keys() >= set(Validation._fields) for event in earlier):
-            return [{name: event[name] for name in Validation._fields} for event in earlier]
-        raise UserError(f"{log}: a validation without loss, score or metric")
+    log = run / LOG
+    if log.exists():
+        events = [e for e in read_log(run) if e["event"] == "valid" and e["update"] < update]
+        if not all(event.keys() >= set(Validation._fields) for event in events):
+            raise UserError(f"{log}: a validation without loss, score or metric")
+        return [Validation(e["loss"], e["score"], e["metric"]) for e in events]
     if config.schedule == "plateau" or config.patience is not None:
         raise UserError(
             f"{log}: missing, and checkpoint {update}, which dynconv 0.1 wrote, does not "

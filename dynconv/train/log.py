@@ -10,9 +10,11 @@ from dynconv.files import disk_errors, path_inside, replace_text
 from dynconv.machine import peak_memory
 from dynconv.tasks import Validation
 from dynconv.train.distributed import Ranks
-from dynconv.train.run_directory import LOG, TENSORBOARD, TRACE, check_not_deleted, read_log
-from dynconv.train.session import Session, UpdateStats
+from dynconv.train.events import LOG, read_log
+from dynconv.train.run_directory import TENSORBOARD, TRACE, check_not_deleted
+from dynconv.train.session import Session
 from dynconv.train.stopwatch import Stopwatch, format_seconds
+from dynconv.train.update import UpdateStats
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
@@ -20,7 +22,25 @@ TRACED_UPDATE = 10
 """the update of this start that `profile: true` traces"""
 
 
-class Log:
+class Reporter:
+    """Reports nothing, as on all ranks but 0; after each update it waits while rank 0 traces."""
+
+    def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
+        self.watch, self._trace = watch, trace
+
+    def event(self, kind: str, update: int, **values: float | str | None) -> None: ...
+
+    def report_update(self, done: int, update: UpdateStats) -> None:
+        self._trace()
+
+    def report_validation(self, done: int, validation: Validation, example: str) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Log(Reporter):
     """Writes the reports of rank 0. Resuming does not depend on them."""
 
     def __init__(self, session: Session, watch: Stopwatch, trace: Callable[[], None]):
@@ -28,8 +48,9 @@ class Log:
         from torch.utils.tensorboard import SummaryWriter
         from tqdm import tqdm
 
+        super().__init__(watch, trace)
         run, (done, _, validated) = session.run, session.progress
-        self._path, self.watch, self._trace = path_inside(run, LOG), watch, trace
+        self._path = path_inside(run, LOG)
         self._config, self._device = session.recipe.train, session.ranks.device
         if self._path.exists():
             kept = [e for e in read_log(run) if e["update"] <= done]
@@ -109,30 +130,12 @@ class Log:
         self._file.close()
 
 
-class SilentLog:
-    """Replaces the log on the other ranks: writes nothing, but waits while rank 0 traces."""
-
-    def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
-        self.watch, self._trace = watch, trace
-
-    def report_update(self, done: int, update: UpdateStats) -> None:
-        self._trace()
-
-    def event(self, kind: str, update: int, **values: float | str | None) -> None: ...
-
-    def report_validation(self, done: int, validation: Validation, example: str) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
 @contextmanager
-def open_log(session: Session, watch: Stopwatch) -> Iterator[Log | SilentLog]:
+def open_log(session: Session, watch: Stopwatch) -> Iterator[Reporter]:
     """Yield the log of this rank, and close it at the end."""
     ranks, config = session.ranks, session.recipe.train
     with tracing(session.run, session.recipe.profile, ranks) as trace:
-        log = Log(session, watch, trace) if ranks.is_rank_zero else SilentLog(watch, trace)
+        log = Log(session, watch, trace) if ranks.is_rank_zero else Reporter(watch, trace)
         log.say(
             f"update {session.progress.updates} of {config.updates}; {ranks.size} "
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"

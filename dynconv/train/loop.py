@@ -7,10 +7,9 @@ from pathlib import Path
 from signal import SIGTERM, Signals
 
 from dynconv.config import Recipe
-from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import iter_updates, prefetch
-from dynconv.train.distributed import catch_signals, join_processes
-from dynconv.train.log import Log, SilentLog, open_log
+from dynconv.train.distributed import join_processes
+from dynconv.train.log import Reporter, open_log
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.save_restore import (
     finish_saving,
@@ -22,8 +21,9 @@ from dynconv.train.save_restore import (
 )
 from dynconv.train.session import Session
 from dynconv.train.setup import explain_out_of_memory, open_session
+from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import make_update
+from dynconv.train.update import SkippedUpdate, make_update, raise_not_finite
 from dynconv.train.validate import preview, validate
 
 
@@ -58,10 +58,7 @@ def train(
 
 
 def loop(
-    session: Session,
-    pending_signal: Callable[[], int],
-    log: Log | SilentLog,
-    writer: Executor,
+    session: Session, pending_signal: Callable[[], int], log: Reporter, writer: Executor
 ) -> Signals | None:
     """Make updates, with checkpoints and validations, until training is finished or interrupted.
 
@@ -93,8 +90,11 @@ def loop(
             break
         data = next(updates)
         log.watch.lap("data")
-        update = make_update(session, data, pending_signal, log)
-        if update is None:
+        update = make_update(session, data, pending_signal, log.watch)
+        if isinstance(update, SkippedUpdate):
+            log.event("skip", session.progress.updates + 1, scale=update.scale)
+            if session.skipped > config.max_skipped:
+                raise_not_finite(session, data, update)
             continue
         log.report_update(session.progress.updates, update)
         if session.checkpoint_is_due or update.stop:  # before validating, which may take long
@@ -104,11 +104,11 @@ def loop(
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")
             return Signals(pending_signal() or SIGTERM)
-    checkpoints, done = Checkpoints(session.run), session.progress.updates
-    if config.average_checkpoints and not checkpoints.has_average(done):
+    done = session.progress.updates
+    if config.average_checkpoints and not session.checkpoints.has_average(done):
         load_averaged_weights(session)
         validation = validate(session)
         save_average(session, validation)
-        log.event("average", session.progress.updates, **validation._asdict())
+        log.event("average", done, **validation._asdict())
         log.say(f"average: {validation}")
     return None

@@ -7,7 +7,7 @@ recipe.yaml         the resolved recipe
 vocabulary.json     the vocabulary, or both if source and target have their own
 data/               the encoded training text, unless the recipe names a prepared corpus
 environment.json    versions, commit and device: a list with one entry for each start
-log.jsonl           one line per event; tensorboard/ has the same curves
+log.jsonl           see `dynconv.train.events`; tensorboard/ has the same curves
 trace.json          with `profile: true`, a trace of one update
 checkpoints/        see `dynconv.train.checkpoint`
 not-finite-*.json   the sentences of an update whose loss or gradient was not finite
@@ -16,53 +16,34 @@ SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.train.trained`
 trial.json, ablation.json                   see `dynconv.lab.tune`, `dynconv.lab.ablate.run`
 """
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import NotRequired
 
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.config.load import MAY_CHANGE, differences, load_recipe
-from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validate_content
+from dynconv.config.schema import PositiveInt, check_content
 from dynconv.errors import UserError
-from dynconv.files import (
-    LOCK,
-    MARK,
-    is_claimed,
-    locked,
-    make_folder,
-    read_json,
-    sha256,
-)
+from dynconv.files import LOCK, MARK, is_claimed, locked, make_folder, read_json, sha256
 from dynconv.names import Precision
-from dynconv.text.prepared import VOCABULARY, prepared_corpus
+from dynconv.text.prepared import VOCABULARY, find_prepared
 from dynconv.train.legacy import is_unmarked_run
 
 RECIPE = "recipe.yaml"
 DATA = "data"
 ENVIRONMENT = "environment.json"
-LOG = "log.jsonl"
 TENSORBOARD = "tensorboard"
 TRACE = "trace.json"
 CHECKPOINTS = "checkpoints"
 NOT_FINITE = "not-finite-{update:06d}-{rank}.json"
 CURVES = "curves.png"
-
-
-def scores_name(split: str) -> str:
-    """Return the name of the file of a run directory that has the scores of a split."""
-    return f"{split}.scores.json"
-
-
-def outputs_name(split: str) -> str:
-    """Return the name of the file of a run directory that has the outputs for a split."""
-    return f"{split}.hypotheses.txt"
+SCORES = "{split}.scores.json"
+OUTPUTS = "{split}.hypotheses.txt"
 
 
 def is_run(directory: Path) -> bool:
@@ -138,7 +119,7 @@ def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
 
 def prepared_dir(run: Path, recipe: Recipe) -> Path:
     """Return the directory of the encoded text: the recipe's corpus, or the run's own copy."""
-    return prepared_corpus(recipe.data.corpus) or run / DATA
+    return find_prepared(recipe.data.corpus) or run / DATA
 
 
 class StartRecord(TypedDict):
@@ -154,42 +135,4 @@ def read_starts(run: Path) -> list[StartRecord]:
     path, remedy = run / ENVIRONMENT, "remove it; training does not need it"
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
-    return validate_content(list[StartRecord], read_json(path, remedy), path, remedy)
-
-
-class Event(TypedDict):
-    """The fields of a line of log.jsonl that are read back."""
-
-    __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
-
-    event: str
-    update: NonNegativeInt
-    loss: NotRequired[Number]
-    score: NotRequired[Number]
-    metric: NotRequired[str]
-    lr: NotRequired[Number]
-    norm: NotRequired[Number]
-    tokens_per_s: NotRequired[Number]
-
-
-def read_log(run: Path) -> list[Event]:
-    """Return the events of a run in order, without lines that a crash left half written.
-
-    Raises UserError for a line of JSON that is not an event.
-    """
-    path = run / LOG
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file; is {run} a run directory?") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
-    events = []
-    for number, line in enumerate(lines, 1):
-        try:
-            tree = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        where, remedy = f"{path}, line {number}", "remove it; training does not need it"
-        events.append(validate_content(Event, tree, where, remedy))
-    return events
+    return check_content(list[StartRecord], read_json(path, remedy), path, remedy)

@@ -3,28 +3,21 @@
 Rank 0 writes and the others wait. What is restored must fit the recipe, the text and the machine.
 """
 
-import json
 import os
 from concurrent.futures import Executor
 
 from dynconv.config import TrainConfig
 from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
-from dynconv.files import path_inside, replace_text
+from dynconv.files import path_inside
 from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS, VOCABULARY
-from dynconv.train.checkpoint import (
-    RESTORE,
-    Checkpoint,
-    Checkpoints,
-    average_weights,
-    load_weights,
-    shape_and_dtype,
-)
+from dynconv.train.checkpoint import AVERAGE, RESTORE, Checkpoint
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import CHECKPOINTS, check_vocabulary
 from dynconv.train.session import Progress, Session
+from dynconv.train.weights import average_weights, load_weights, shape_and_dtype
 
 
 def save_checkpoint(session: Session, writer: Executor) -> None:
@@ -48,7 +41,7 @@ def save_checkpoint(session: Session, writer: Executor) -> None:
     def write() -> None:
         optimizer, scaler = session.optimizer.state_dict(), session.scaler.state_dict()
         state = {"optimizer": optimizer, "scaler": scaler}
-        Checkpoints(session.run).write(progress.checkpoint_name, session.model, state, meta)
+        session.checkpoints.write(progress.checkpoint_name, session.model, state, meta)
 
     if session.ranks.is_rank_zero:
         session.saving = writer.submit(write)
@@ -61,44 +54,39 @@ def finish_saving(session: Session) -> None:
 
 def save_validation(session: Session) -> None:
     """Add the newest validation to the newest checkpoint."""
-
-    def write() -> None:
-        checkpoint = Checkpoints(session.run).choose(session.progress.checkpoint_name)
-        meta = checkpoint.meta | session.history[-1]._asdict()
-        path = path_inside(session.run, CHECKPOINTS, checkpoint.path.name, "meta.json")
-        replace_text(path, json.dumps(meta, indent=1))
-
-    session.ranks.on_rank_zero(write)
+    name, validation = session.progress.checkpoint_name, session.history[-1]
+    session.ranks.on_rank_zero(lambda: session.checkpoints.add_validation(name, validation))
 
 
 def prune(session: Session) -> None:
     """Delete the checkpoints that `train.keep_checkpoints` does not ask for."""
     keep = session.recipe.train.keep_checkpoints
-    session.ranks.on_rank_zero(lambda: Checkpoints(session.run).prune(keep))
+    session.ranks.on_rank_zero(lambda: session.checkpoints.prune(keep))
 
 
 def load_averaged_weights(session: Session) -> None:
     """Load the mean weights of the last `train.average_checkpoints` that were validated."""
-    count, checkpoints = session.recipe.train.average_checkpoints, Checkpoints(session.run)
+    count, checkpoints = session.recipe.train.average_checkpoints, session.checkpoints
     newest = session.ranks.on_rank_zero(lambda: checkpoints.list_validated()[-count:])
-    load_weights(session.model, average_weights(newest), checkpoints.directory)
+    mean = average_weights(checkpoint.read_weights() for checkpoint in newest)
+    load_weights(session.model, mean, checkpoints.directory)
 
 
 def save_average(session: Session, validation: Validation) -> None:
     """Save the averaged weights, which the model has now, with their validation."""
-    checkpoints = Checkpoints(session.run)
+    checkpoints = session.checkpoints
     meta = checkpoints.choose("last").meta | validation._asdict()
 
     def write() -> None:
         checkpoints.discard_average()
-        checkpoints.write(checkpoints.average.name, session.model, None, meta)
+        checkpoints.write(AVERAGE, session.model, None, meta)
 
     session.ranks.on_rank_zero(write)
 
 
 def restore(session: Session) -> None:
     """Continue from the newest intact checkpoint, if there is one; rank 0 finds it."""
-    config, checkpoints = session.recipe.train, Checkpoints(session.run)
+    config, checkpoints = session.recipe.train, session.checkpoints
 
     def find() -> tuple[Checkpoint, list[Validation]] | None:
         path_inside(session.run, CHECKPOINTS)

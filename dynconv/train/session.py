@@ -11,6 +11,7 @@ from torch import nn
 from dynconv.config import Recipe
 from dynconv.tasks import EncodedSplit, Task, Validation
 from dynconv.text import Examples, PreparedCorpus, Vocabularies
+from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
 from dynconv.train.schedule import ends_early
@@ -66,6 +67,11 @@ class Session:
     """updates in a row that were skipped because loss or gradient was not finite"""
 
     @property
+    def checkpoints(self) -> Checkpoints:
+        """The checkpoints in the run directory."""
+        return Checkpoints(self.run)
+
+    @property
     def checkpoint_is_due(self) -> bool:
         """Whether a checkpoint and a validation follow the last update."""
         updates, config = self.progress.updates, self.recipe.train
@@ -81,18 +87,3 @@ class Session:
         """Add the validation that follows the updates so far."""
         self.history.append(validation)
         self.progress = self.progress._replace(validated=True)
-
-
-class UpdateStats(NamedTuple):
-    """The statistics of one update."""
-
-    loss: float
-    """the sum over the target tokens of all ranks"""
-    tokens: int
-    lr: float
-    norm: float
-    """norm of the gradient before clipping"""
-    scale: float
-    """factor of the loss in float16"""
-    stop: bool
-    """whether any rank has received a signal to stop"""

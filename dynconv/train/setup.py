@@ -19,8 +19,8 @@ from dynconv.machine import commit, device_name
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
-from dynconv.text import PreparedCorpus, Vocabularies, open_prepared, prepare_corpus
-from dynconv.text.prepared import VOCABULARY, foreign_files, prepared_corpus
+from dynconv.text import PreparedCorpus, open_prepared, prepare_corpus
+from dynconv.text.prepared import VOCABULARY, find_prepared, foreign_files
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
@@ -69,7 +69,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
     corpus = open_corpus(run, recipe, ranks)
     task = task_of(recipe)
-    vocabularies = Vocabularies.load(run / VOCABULARY)
+    vocabularies = corpus.vocabularies()
     valid = task.encode_split(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
     longest = min(recipe.data.longest, recipe.train.batch_tokens)
@@ -114,7 +114,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     if Checkpoints(run).list_paths():
         return check_same_recipe(recipe, run)
     text = prepared_dir(run, recipe)
-    if prepared_corpus(recipe.data.corpus) is None:
+    if find_prepared(recipe.data.corpus) is None:
         with scratch_folder(path_inside(run, ".part")) as scratch:
             if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):

@@ -22,7 +22,7 @@ class Stopwatch:
         self._finish = finish
         self._last = time.perf_counter()
         self.warm: dict[str, float] = {}
-        """the seconds after WARMUP_UPDATES updates"""
+        """`seconds` as they were after WARMUP_UPDATES updates"""
 
     def lap(self, name: str) -> None:
         self._finish()

@@ -16,16 +16,10 @@ from dynconv.tasks import Evaluation, LanguageModeling, Task, Translation, task_
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
-from dynconv.train.checkpoint import Checkpoint, Checkpoints, load_weights
+from dynconv.train.checkpoint import Checkpoint, Checkpoints
 from dynconv.train.distributed import default_device
-from dynconv.train.run_directory import (
-    DATA,
-    RECIPE,
-    check_vocabulary,
-    outputs_name,
-    read_recipe,
-    scores_name,
-)
+from dynconv.train.run_directory import DATA, OUTPUTS, RECIPE, SCORES, check_vocabulary, read_recipe
+from dynconv.train.weights import load_weights
 
 
 class TrainedModel(NamedTuple):
@@ -56,20 +50,20 @@ class TrainedModel(NamedTuple):
         Writes RUN/SPLIT.scores.json and, for a translator, RUN/SPLIT.hypotheses.txt.
         """
         recipe, run = self.recipe, self.checkpoint.run
-        text = corpus or str(self.text_directory())
-        recipe = replace(recipe, data=replace(recipe.data, corpus=text))
-        for file in (scores_name(split), outputs_name(split)):
-            check_writable(path_inside(run, file))
+        data = replace(recipe.data, corpus=corpus or str(self.text_directory()))
+        task = task_of(replace(recipe, data=data))
+        scores, outputs = (path_inside(run, n.format(split=split)) for n in (SCORES, OUTPUTS))
+        check_writable(scores)
+        check_writable(outputs)
         evaluation = replace(
-            task_of(recipe).evaluate(self.model, self.vocabularies, split),
-            corpus=corpus or self.recipe.data.corpus,
+            task.evaluate(self.model, self.vocabularies, split),
+            corpus=corpus or recipe.data.corpus,
             checkpoint=self.checkpoint.path.name,
         )
         if evaluation.outputs:
-            text = "".join(f"{line}\n" for line in evaluation.outputs)
-            replace_text(path_inside(run, outputs_name(split)), text)
-        scores = json.dumps(evaluation.numbers, indent=1)
-        replace_text(path_inside(run, scores_name(split)), scores)
+            lines = "".join(f"{line}\n" for line in evaluation.outputs)
+            replace_text(outputs, lines)
+        replace_text(scores, json.dumps(evaluation.numbers, indent=1))
         return evaluation
 
     def text_directory(self) -> Path:

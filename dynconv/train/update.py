@@ -4,9 +4,8 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -16,19 +15,18 @@ from dynconv.config.recipe import OPTIMIZERS
 from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Task
-from dynconv.text import Batch, Vocabularies
+from dynconv.text import Batch
 from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
-from dynconv.train.log import Log, SilentLog
 from dynconv.train.run_directory import NOT_FINITE, RECIPE
 from dynconv.train.schedule import learning_rate
-from dynconv.train.session import Progress, Session, UpdateStats
+from dynconv.train.session import Progress, Session
 from dynconv.train.stopwatch import Stopwatch
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """autocast's dtype by train.precision; float32 runs without autocast"""
 SMALLEST_SCALE = 2.0**-10
-"""of the loss in float16; if gradients overflow even at this scale, it is not the cause"""
+"""scale of the float16 loss from which on an overflow is not blamed on the scale any more"""
 
 
 class TokenLoss(nn.Module):
@@ -48,18 +46,40 @@ class TokenLoss(nn.Module):
             return self.task.loss(self.model, batch)
 
 
+class UpdateStats(NamedTuple):
+    """The statistics of one update."""
+
+    loss: float
+    """the sum over the target tokens of all ranks"""
+    tokens: int
+    lr: float
+    norm: float
+    """norm of the gradient before clipping"""
+    scale: float
+    """factor of the loss in float16"""
+    stop: bool
+    """whether any rank has received a signal to stop"""
+
+
+class SkippedUpdate(NamedTuple):
+    """An update that left the weights as they were: its loss or gradient is not finite."""
+
+    mean_loss: float
+    """per target token of all ranks"""
+    norm: float
+    """norm of the gradient"""
+    scale: float
+    """factor of the loss in float16"""
+    losses: list[Tensor]
+    """of the batches of this rank"""
+
+
 def make_update(
-    session: Session,
-    data: UpdateBatches,
-    pending_signal: Callable[[], int],
-    log: Log | SilentLog,
-) -> UpdateStats | None:
-    """Change the weights by one step of the optimizer.
+    session: Session, data: UpdateBatches, pending_signal: Callable[[], int], watch: Stopwatch
+) -> UpdateStats | SkippedUpdate:
+    """Change the weights by one step of the optimizer, if loss and gradient are finite.
 
     `pending_signal` returns the signal that this process has received, or 0.
-
-    Returns None when the loss or the gradient is not finite: then the weights stay as they are.
-    Raises UserError when that happens more than train.max_skipped times in a row.
     """
     config, ranks = session.recipe.train, session.ranks
     optimizer, scaler = session.optimizer, session.scaler
@@ -70,27 +90,24 @@ def make_update(
         group["lr"] = lr
     # with several ranks, gradients stay in the buckets that DDP exchanges
     optimizer.zero_grad(set_to_none=ranks.size == 1)
-    losses = backward(session.loss_module, data, scaler, ranks, log.watch)
+    losses = backward(session.loss_module, data, scaler, ranks, watch)
     scaler.unscale_(optimizer)
-    gradient = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
+    total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # the signal is summed in the same collective, so that all ranks stop after the same update
     loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending_signal())
-    norm = gradient.item()
-    finite = math.isfinite(loss + norm)
-    if finite:
+    norm, scale = total_norm.item(), scaler.get_scale()
+    update: UpdateStats | SkippedUpdate
+    if math.isfinite(loss + norm):
         scaler.step(optimizer)
         session.progress = Progress(session.progress.updates + 1, data.position)
         session.skipped = 0
+        update = UpdateStats(loss, data.tokens, lr, norm, scale, bool(stop))
     else:
-        log.event("skip", session.progress.updates + 1, scale=scaler.get_scale())
         session.skipped += not overflow(loss, scaler)
-        if session.skipped > config.max_skipped:
-            raise_not_finite(session, data, losses, loss, norm)
+        update = SkippedUpdate(loss / data.tokens, norm, scale, losses)
     scaler.update()
-    log.watch.lap("optimizer")
-    if not finite:
-        return None
-    return UpdateStats(loss, data.tokens, lr, norm, scaler.get_scale(), bool(stop))
+    watch.lap("optimizer")
+    return update
 
 
 def backward(
@@ -141,37 +158,24 @@ class NotFiniteError(UserError):
     """Reports that training diverged: a loss or a gradient is not finite."""
 
 
-def raise_not_finite(
-    session: Session, data: UpdateBatches, losses: list[Tensor], loss: float, norm: float
-) -> NoReturn:
-    """Write this rank's share of a bad update as text; raise NotFiniteError."""
+def raise_not_finite(session: Session, data: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
+    """Write this rank's share of a skipped update as text; raise NotFiniteError."""
     run, update = session.run, session.progress.updates + 1
     batches = [
         {
             "loss": str(loss.item()),  # JSON has no nan
             "pairs": [
-                {"pair": int(i), **as_text(session.examples[i], session.vocabularies)}
+                {"pair": int(i), **session.examples.as_text(i, session.vocabularies)}
                 for i in indices
             ],
         }
-        for loss, indices in zip(losses, data.indices, strict=True)
+        for loss, indices in zip(skipped.losses, data.indices, strict=True)
     ]
     path = path_inside(run, NOT_FINITE.format(update=update, rank=session.ranks.rank))
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.ranks.gather(str(path))  # waits until all are written
     raise NotFiniteError(
-        f"{run}: loss {loss / data.tokens:g}, gradient norm {norm:g} at update {update}, after "
-        "others that were skipped: continue from the last checkpoint with a lower train.lr or more "
-        f"train.warmup in {run / RECIPE}; the sentences are in {', '.join(paths)}"
+        f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.norm:g} at update {update}, "
+        "after others that were skipped: continue from the last checkpoint with a lower train.lr "
+        f"or more train.warmup in {run / RECIPE}; the sentences are in {', '.join(paths)}"
     )
-
-
-def as_text(ids: np.ndarray | tuple[np.ndarray, ...], vocabularies: Vocabularies) -> dict[str, str]:
-    """Return the text of a pair by side, or of an excerpt."""
-    if isinstance(ids, np.ndarray):
-        return {"text": vocabularies.target.decode(ids)}
-    source, target = ids
-    return {
-        "source": vocabularies.source.decode(source),
-        "target": vocabularies.target.decode(target),
-    }

@@ -1,11 +1,27 @@
 """Loss and score on the validation split."""
 
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
 import torch
 
 from dynconv.tasks import Validation
-from dynconv.train.data import iter_in_order
+from dynconv.text import batch_by_length
 from dynconv.train.session import Session
 from dynconv.train.update import TokenLoss
+
+
+class Part(NamedTuple):
+    """What one batch adds to a validation."""
+
+    indices: np.ndarray
+    """of its examples"""
+    loss: float
+    """summed over its target tokens"""
+    tokens: int
+    outputs: list[list[int]]
+    """those of greedy search, as ids; empty for a language model"""
 
 
 @torch.inference_mode()
@@ -17,27 +33,28 @@ def validate(session: Session) -> Validation:
     model, task, valid, ranks = session.model, session.task, session.valid, session.ranks
     model.eval()
     loss_module = TokenLoss(model, task)
-    own = []  # (indices, loss, tokens, outputs) of each batch
+    own = []
     budget = session.recipe.train.batch_tokens
-    for number, (indices, batch) in enumerate(iter_in_order(valid.examples, budget)):
-        if number % ranks.size == ranks.rank:
-            batch = batch.to(ranks.device)
-            outputs = task.greedy_outputs(model, batch)
-            own.append((indices, loss_module(batch).item(), len(batch.target), outputs))
+    lengths = valid.examples.lengths(range(len(valid.examples)))
+    batches = batch_by_length(lengths, max(budget, int(lengths.max())))
+    for indices in batches[ranks.rank :: ranks.size]:
+        batch = valid.examples.batch(indices).to(ranks.device)
+        outputs = task.greedy_outputs(model, batch)
+        own.append(Part(indices, loss_module(batch).item(), len(batch.target), outputs))
     model.train()
-    parts = [part for parts in ranks.gather(own) for part in parts]
+    parts = list(chain.from_iterable(ranks.gather(own)))
     return ranks.on_rank_zero(lambda: score_parts(session, parts))
 
 
-def score_parts(session: Session, parts: list[tuple]) -> Validation:
+def score_parts(session: Session, parts: list[Part]) -> Validation:
     """Put the outputs of all ranks in order, and score them."""
-    parts.sort(key=lambda part: part[0][0])
-    loss = sum(part[1] for part in parts) / sum(part[2] for part in parts)
+    parts.sort(key=lambda part: part.indices[0])  # sums of floats depend on the order
+    loss = sum(part.loss for part in parts) / sum(part.tokens for part in parts)
     outputs: list[list[int]] = [[] for _ in range(len(session.valid.examples))]
-    for indices, _, _, rows in parts:
-        for i, ids in zip(indices, rows, strict=False):
+    for part in parts:
+        for i, ids in zip(part.indices, part.outputs, strict=False):  # a language model has none
             outputs[i] = ids
-    return session.task.validate(loss, outputs, session.valid, session.vocabularies)
+    return session.task.score_outputs(loss, outputs, session.valid, session.vocabularies)
 
 
 @torch.inference_mode()

@@ -27,7 +27,7 @@ from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
 from dynconv.train import train
 from dynconv.train.checkpoint import Checkpoints
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 COMMAND = [sys.executable, "-m", "dynconv"]
 

@@ -290,7 +290,7 @@ def test_doctor_tries_a_cuda_kernel(monkeypatch):
 
     def light_conv(x, weight, *, pad_left, impl):
         if outcome:
-            raise cuda.NoGpuKernels(outcome[0])
+            raise cuda.NoGpuKernelsError(outcome[0])
         assert impl == "cuda"
         return x
 

@@ -18,9 +18,10 @@ from dynconv.config import (
     shipped_recipes,
 )
 from dynconv.config.listing import WIDTH, list_recipes, read_comment, recipe_names
-from dynconv.config.load import base_overlays, default_entries, merge_overlays
-from dynconv.config.recipe import find_unused
+from dynconv.config.load import default_entries
+from dynconv.config.overlays import base_overlays, merge_overlays
 from dynconv.config.tree import flatten
+from dynconv.config.unused import find_unused
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.text.manifest import CorpusEntry, read_manifest

@@ -30,7 +30,6 @@ def test_the_source_word_of_most_attention_or_its_entry(array):
 def test_known_words_stay():
     attention = np.array(ATTENTION)
     assert replace_unknown(["a", "b"], ["x", "y", "z"], attention, {"y": "b"}) == ["a", "b"]
-    assert replace_unknown(["a", "UNK"], ["x", "y", "z"], attention, {}, "UNK") == ["a", "x"]
 
 
 def test_read_dictionary(tmp_path):

@@ -6,23 +6,22 @@ from pathlib import Path
 import torch
 
 from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.stopwatch import Stopwatch
 
 
 def stop_after(updates: int, monkeypatch, number=signal.SIGINT) -> None:
     """Send a signal (ctrl-C) in the update after which training must stop."""
-    from dynconv.train import update
+    count, original = 0, Stopwatch.lap
 
-    count = 0
-    original = update.backward
-
-    def backward(*arguments, **options):
+    def lap(watch, name):
         nonlocal count
-        count += 1
-        if count == updates:
-            signal.raise_signal(number)
-        return original(*arguments, **options)
+        original(watch, name)
+        if name == "data":  # the batches of an update are there
+            count += 1
+            if count == updates:
+                signal.raise_signal(number)
 
-    monkeypatch.setattr(update, "backward", backward)
+    monkeypatch.setattr(Stopwatch, "lap", lap)
 
 
 def weights(run: Path, name: str = "last") -> dict[str, torch.Tensor]:

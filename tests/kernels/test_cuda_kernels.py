@@ -26,9 +26,10 @@ from helpers.operators import (
 )
 
 from dynconv import ops
-from dynconv.kernels.cuda import build, launches
+from dynconv.kernels.cuda import build, grids, plan
 from dynconv.kernels.cuda.call import convert
-from dynconv.kernels.cuda.launches import CUDA_TYPES
+from dynconv.kernels.cuda.launches import dropconnect
+from dynconv.kernels.cuda.plan import CUDA_TYPES
 from dynconv.lab import simulate
 from dynconv.lab.simulate import kernels, simulator
 from dynconv.lab.simulate.launch import launch_on_cpu
@@ -176,8 +177,8 @@ def test_bands_of_any_padding_and_strides(name, pad, started):
 @pytest.mark.parametrize("name", BANDS)
 def test_long_walks_along_bands(name, monkeypatch, started):
     """Of eight tiles, and of those that are left at the end; blocks of several warps."""
-    monkeypatch.setattr(launches, "WALKS", 1)
-    monkeypatch.setattr(launches, "BLOCKS", 1)
+    monkeypatch.setattr(grids, "WALKS", 1)
+    monkeypatch.setattr(grids, "BLOCKS", 1)
     for order in ("forward", 1):
         in_order(order, monkeypatch)
         compare(name, HALF, 1, 16 * 8 * 3 + 23, 1, 64, 31)
@@ -219,7 +220,7 @@ def in_order(order: str | int, monkeypatch) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_blocks_of_several_warps(name, monkeypatch):
     """As in long sentences: each warp has its own shared memory, and the last one is idle."""
-    monkeypatch.setattr(launches, "BLOCKS", 1)
+    monkeypatch.setattr(grids, "BLOCKS", 1)
     started = []
 
     def start(launch, arguments):
@@ -371,12 +372,12 @@ def test_talk_has_a_ring_for_the_widest_window():
     """In half precision two channels a thread, but one where the ring would not fit."""
     for dtype, size, V, ring in ((F32, 63, 1, 64), (HALF, 63, 2, 64), (HALF, 255, 1, 256)):
         x = torch.zeros(1, 9, 64, dtype=dtype)
-        columns = launches.Columns(64, size // 2, size // 2, launches.array(x))
+        columns = grids.Columns(64, size // 2, size // 2, plan.array(x))
         _, block, shared = columns.size
         assert (columns.V, columns.ring) == (V, ring)
-        assert shared == ring * block[0] * V * 4 <= launches.SHARED
-    x = launches.contiguous_array((1, 9, 64), HALF)
-    assert launches.Columns(64, 500, 500, x).ring == 256
+        assert shared == ring * block[0] * V * 4 <= grids.SHARED
+    x = plan.contiguous_array((1, 9, 64), HALF)
+    assert grids.Columns(64, 500, 500, x).ring == 256
 
 
 @pytest.mark.parametrize("reach", [4, 400], ids=["ring", "wider than the ring"])
@@ -501,10 +502,10 @@ def test_the_ladders_first_version(name, dtype):
 
     def run(kernel, count, *arguments, template=()):
         how = -(-count // 64), (64, 1), 0, arguments
-        launch_on_cpu(launches.Launch(source, kernel, (number, *template), *how), arguments)
+        launch_on_cpu(plan.Launch(source, kernel, (number, *template), *how), arguments)
 
     def strides(*tensors):
-        return launches.strides(*map(launches.array, tensors))
+        return plan.strides(*map(plan.array, tensors))
 
     reference = expected(name, inputs, K, g)
     if name == "cumulative_mean":
@@ -517,7 +518,7 @@ def test_the_ladders_first_version(name, dtype):
     if name == "talk_conv":
         sizes = (B, T, C, H, K // 2, K - 1 - K // 2)
     if name == "dynamic_conv_softmax":
-        more = [*launches.dropconnect(0.0), *strides(x, *rest)]
+        more = [*dropconnect(0.0), *strides(x, *rest)]
         run(forward, out.numel(), *inputs, None, out, *sizes, *more)
     else:
         more = strides(*rest) if name == "dynamic_conv" else []
@@ -540,7 +541,7 @@ from helpers.operators import F32, F64, F16, HALF
 
 torch.use_deterministic_algorithms(False)
 torch.empty = lambda shape, dtype, device: guarded.tensor(shape, dtype)
-for guarded.at_start, tests.launches.BLOCKS in ((False, 264), (True, 264), (False, 1)):
+for guarded.at_start, tests.grids.BLOCKS in ((False, 264), (True, 264), (False, 1)):
     for dtype in (F32, F64, F16, HALF):
         for B, T, H, R, K in [(1, 1, 1, 1, 1), (1, 5, 2, 3, 7), (2, 21, 3, 6, 5),
                               (1, 66, 2, 64, 31), (1, 9, 33, 1, 63)]:

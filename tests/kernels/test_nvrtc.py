@@ -194,7 +194,7 @@ def test_missing_says_what_to_install(monkeypatch):
     monkeypatch.setattr(nvrtc, "find", lambda: ["libnowhere.so"])
     words = r"no NVRTC \(libnowhere.so: .*pip install nvidia-cuda-nvrtc'"
     assert re.match(words, nvrtc.why_unavailable())
-    with pytest.raises(nvrtc.NoNvrtc, match=words):
+    with pytest.raises(nvrtc.NoNvrtcError, match=words):
         nvrtc.compile_program(ONE, ["one"])
 
 

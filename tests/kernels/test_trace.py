@@ -8,7 +8,7 @@ import torch
 
 from dynconv import ops
 from dynconv.kernels.cuda import build
-from dynconv.kernels.cuda.launches import TILE
+from dynconv.kernels.cuda.grids import TILE
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab import simulate
 from dynconv.lab.simulate import CompileError, KernelFault

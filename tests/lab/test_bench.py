@@ -8,9 +8,9 @@ import torch
 
 from dynconv import cli, ops
 from dynconv.lab import ledger
-from dynconv.lab.bench import baselines, cases, measure, operators, table
-from dynconv.lab.bench.baselines import choose_implementations
+from dynconv.lab.bench import cases, implementations, measure, operators, table
 from dynconv.lab.bench.cases import Shape
+from dynconv.lab.bench.implementations import choose_implementations
 from dynconv.lab.bench.measure import CpuClock, Measurement
 from dynconv.ops.registry import OPERATORS
 
@@ -85,7 +85,7 @@ def test_the_file_goes_to_the_results_or_else_to_the_current_directory(
 
 
 def test_what_does_not_fit_is_named_with_its_reason(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(baselines, "LIMIT", 500_000)  # bytes: a T x T matrix has 65,536
+    monkeypatch.setattr(implementations, "LIMIT", 500_000)  # bytes: a T x T matrix has 65,536
     options = ["--shapes", "1x128x16x1", "--operators", "talk_conv", "--impl", "window,auto"]
     path = tmp_path / "ops.json"
     assert cli.main([*TINY, *options, "--output", str(path)]) == 0
@@ -102,7 +102,7 @@ def test_what_fails_is_named_and_without_attention_its_ratios_are_missing(monkey
     def fail(*_, **__):
         raise RuntimeError("could not create a primitive")
 
-    monkeypatch.setattr(baselines, "attention", fail)
+    monkeypatch.setattr(implementations, "attention", fail)
     shape = operators.measure_shape(Shape(2, 9, 8, 2), 3, {"cumulative_mean": ["auto"]}, 1)
     copy, attention, mean = shape["results"]
     assert attention["left_out"] == "failed: could not create a primitive"
@@ -142,7 +142,7 @@ def test_shapes_of_table_6():
 
 def test_all_implementations_of_an_operator_get_the_same_task():
     outputs = defaultdict(list)
-    for one in baselines.iter_implementations(
+    for one in implementations.iter_implementations(
         Shape(2, 9, 8, 2), 3, choose_implementations(list(OPERATORS), None)
     ):
         outputs[one.case.operator].append(one.forward())
@@ -227,10 +227,12 @@ def test_memory_is_counted_beyond_the_inputs(capfd):
 @pytest.mark.parametrize(("operator", "impl"), [("dynamic_conv", "band"), ("talk_conv", "window")])
 def test_t_by_t_matrices_are_most_of_the_memory(operator, impl, monkeypatch):
     shape = Shape(2, 512, 16, 2)
-    *_, one = baselines.iter_implementations(shape, 5, choose_implementations([operator], [impl]))
+    *_, one = implementations.iter_implementations(
+        shape, 5, choose_implementations([operator], [impl])
+    )
     square = 4 * shape.B * shape.H * shape.T**2
     assert measure.peak_allocation(one.forward_backward) / square == pytest.approx(
-        baselines.MATRICES[impl], rel=0.2
+        implementations.MATRICES[impl], rel=0.2
     )
 
 

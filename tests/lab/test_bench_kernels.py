@@ -16,7 +16,7 @@ from helpers.operators import mask
 from dynconv import cli, ops
 from dynconv.kernels.cuda import build
 from dynconv.lab import simulate
-from dynconv.lab.bench import baselines as cpu_baselines
+from dynconv.lab.bench import implementations
 from dynconv.lab.bench.cases import Case, Shape, draw, dtype_name
 from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu_bench, gpu_clock, roofline
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
@@ -197,7 +197,7 @@ def fails(capsys, options: list[str]) -> str:
 
 @pytest.mark.parametrize(
     ("module", "options", "remedy"),
-    [(build, [], "--plan tells what to expect"), (nvrtc, ["--plan"], "cannot be compiled")],
+    [(build, [], "--plan predicts their times"), (nvrtc, ["--plan"], "cannot be compiled")],
     ids=["GPU", "NVRTC"],
 )
 def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monkeypatch, capsys):
@@ -523,7 +523,7 @@ def test_a_wrong_kernel_is_not_timed_and_counted(tmp_path, monkeypatch):
 @simulated
 def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
     refuse = Mock(
-        side_effect=build.NoGpuKernels("light_conv of lightconv.cu: no such architecture")
+        side_effect=build.NoGpuKernelsError("light_conv of lightconv.cu: no such architecture")
     )
     wrong, report, _ = bench_on_cpu(spoiled("conv", refuse), tmp_path, monkeypatch)
     notes = [row["note"] for row in report["numbers"]["rows"] if row["impl"] == "cuda"]
@@ -532,14 +532,14 @@ def test_a_kernel_that_does_not_compile_is_counted(tmp_path, monkeypatch):
 
 @simulated
 def test_what_is_measured_is_kept_when_the_rest_is_not(tmp_path, monkeypatch):
-    operator = GpuBench.operator
+    measure_operator = GpuBench.measure_operator
 
     def stop(self, case):
         if case.shape.T == 9:
             raise KeyboardInterrupt
-        return operator(self, case)
+        return measure_operator(self, case)
 
-    monkeypatch.setattr(GpuBench, "operator", stop)
+    monkeypatch.setattr(GpuBench, "measure_operator", stop)
     with pytest.raises(KeyboardInterrupt):
         bench_on_cpu(simulate.kernels, tmp_path, monkeypatch)
     rows = json.loads((tmp_path / "kernels.json").read_text())["numbers"]["rows"]
@@ -584,7 +584,7 @@ def test_pytorch_compiles_once_per_operator_and_dtype(monkeypatch):
         (5, F32, []),
         (3, F64, ["forward", "backward"]),
     ):
-        rows = one.operator(Case("light_conv", K, dtype, SMALL))
+        rows = one.measure_operator(Case("light_conv", K, dtype, SMALL))
         found = [row for row in rows if row["impl"] == "compiled"]
         assert [row["direction"] for row in found] == directions
         assert all(row["ms"] > 0 for row in found)
@@ -670,7 +670,7 @@ def test_what_waits_is_not_captured(capturing, fails_at, expected, pool):
 
 @simulated
 def test_what_would_need_a_matrix_for_each_head_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(cpu_baselines, "LIMIT", 2 * 4 * 2 * 2 * 12 * 12 - 1)
+    monkeypatch.setattr(implementations, "LIMIT", 2 * 4 * 2 * 2 * 12 * 12 - 1)
     _, report, text = bench_on_cpu(simulate.kernels, tmp_path, monkeypatch)
     band = [row for row in report["numbers"]["rows"] if row["impl"] == "band"]
     left = [row["T"] for row in band if row["ms"] is None]

@@ -13,17 +13,17 @@ from dynconv.config import Recipe, load_recipe
 from dynconv.errors import UserError
 from dynconv.lab import estimate
 from dynconv.lab.bench import measure
+from dynconv.lab.epoch import count_epoch
 from dynconv.lab.estimate import (
     AllocationTracker,
     BatchShape,
     batch_cost,
-    count_epoch,
     estimate_costs,
-    gpu_memory,
-    hours,
-    largest_batch,
+    format_hours,
     peak_bytes,
+    propose_batch,
 )
+from dynconv.lab.gpu_memory import gpu_memory
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import Translation, loss
@@ -205,7 +205,7 @@ def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
     corpus = prepare_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
     exact = count_epoch(corpus, recipe)
     monkeypatch.setattr(data, "POOL", 110)
-    monkeypatch.setattr(data, "PAIRS_PER_READ", 10)
+    monkeypatch.setattr(data, "EXAMPLES_PER_READ", 10)
     about = count_epoch(corpus, recipe)
     assert exact.exact and not about.exact
     assert about.pairs == exact.pairs == 400
@@ -235,13 +235,13 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
     lengths = (10, 150)
     used = peak_bytes(recipe, 400, lengths)
     for room in (1.7 * used, 20.3 * used):  # in the first the straight line hits too high
-        text = largest_batch(recipe, lengths, room, used)
+        text = propose_batch(recipe, lengths, room, used)
         size = int(text.removeprefix("train.batch_tokens=").removesuffix(" fits, about"))
         assert size % 64 == 0
         # whole sentences only: what is larger may be one of 150 away
         assert peak_bytes(recipe, size, lengths) <= room
         assert peak_bytes(recipe, size + 64 + 150, lengths) > room
-    assert "none fits" in largest_batch(recipe, lengths, used / 4, used)
+    assert "none fits" in propose_batch(recipe, lengths, used / 4, used)
 
 
 def test_a_batch_fits_or_does_not(recipe):
@@ -255,5 +255,5 @@ def test_a_batch_fits_or_does_not(recipe):
 
 
 def test_hours_follow_from_the_speed():
-    assert hours(3.6e6 * 5, 4, 500.0).startswith("2.5 at 500 target tokens/s per GPU")
-    assert hours(1.0, 1, None).startswith("not measured: give --tokens-per-s")
+    assert format_hours(3.6e6 * 5, 4, 500.0).startswith("2.5 at 500 target tokens/s per GPU")
+    assert format_hours(1.0, 1, None).startswith("not measured: give --tokens-per-s")

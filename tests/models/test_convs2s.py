@@ -21,8 +21,9 @@ from dynconv.layers.convs2s import (
 from dynconv.models import build
 from dynconv.tasks import Translation
 from dynconv.text import EOS, collate, pad
-from dynconv.train.checkpoint import Checkpoints, load_weights
+from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.update import TokenLoss
+from dynconv.train.weights import load_weights
 
 
 def small(**changes):

@@ -9,7 +9,7 @@ from dynconv.layers import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.models import build
 from dynconv.models.embedding import embed_tokens, sinusoids
 from dynconv.models.mixers import MIXERS
-from dynconv.train.checkpoint import load_weights, named_weights
+from dynconv.train.weights import load_weights, named_weights
 
 
 def millions(layers: int, mixer: str, size=None, **changes) -> float:

@@ -1,10 +1,12 @@
 """Scores: values computed by hand, every flag, every error, and known scores of real outputs."""
 
 import json
+import re
 from typing import get_args
 
 import pytest
 from conftest import ROOT
+from sacrebleu.metrics import BLEU
 
 from dynconv.errors import UserError
 from dynconv.names import Metric
@@ -132,6 +134,14 @@ def test_bootstrap_interval(metric):
     assert "bs:200|seed:12345" in score.signature
     plain = metric(HYPOTHESES, REFERENCES)
     assert plain.value == score.value and plain.low is None and plain.high is None
+
+
+def test_the_interval_is_the_one_that_sacrebleu_prints():
+    """It is read from private attributes, which a later version may rename."""
+    printed = str(BLEU().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=200))
+    mean, half = (float(number) for number in re.search(r"= ([\d.]+) ± ([\d.]+)", printed).groups())
+    score = bleu(HYPOTHESES, REFERENCES, bootstrap=200)
+    assert (score.low, score.high) == pytest.approx((mean - half, mean + half), abs=0.11)
 
 
 def test_rouge_by_hand():

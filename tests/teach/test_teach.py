@@ -170,7 +170,7 @@ def test_run_takes_lessons_that_changed_or_are_named(lesson, monkeypatch):
             lambda nb: nb.cells[1].outputs.append(
                 nbformat.v4.new_output("error", ename="ValueError", evalue="", traceback=[])
             ),
-            "holds errors",
+            "contains errors",
         ),
     ],
     ids=["edited", "unfolded", "not run", "failed"],

@@ -56,7 +56,7 @@ def learned(bpe, monkeypatch) -> list[str]:
 
 
 def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(encode, "CHUNK", 5_000)  # several of them
+    monkeypatch.setattr(encode, "CHARACTERS_PER_CHUNK", 5_000)  # several of them
     text = load_parallel(str(corpus), "de", "en", "train")
     text.source[0], text.target[7], text.source[399], text.target[399] = "", " \t", "", ""
     folder = write(tmp_path / "gaps", "train", *text)
@@ -232,7 +232,7 @@ from pathlib import Path
 from dynconv.text import encode
 from dynconv.text.vocabulary import Vocabulary
 
-encode.CHUNK = 5_000
+encode.CHARACTERS_PER_CHUNK = 5_000
 original, calls = Vocabulary.encode, []
 def killed(bpe, lines):
     calls.append(lines)
@@ -325,7 +325,7 @@ def traced(action) -> int:
 
 
 def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, monkeypatch):
-    monkeypatch.setattr(encode, "CHUNK", 20_000)
+    monkeypatch.setattr(encode, "CHARACTERS_PER_CHUNK", 20_000)
     sizes, original = [], Vocabulary.encode
 
     def encode_and_count(vocabulary, lines):

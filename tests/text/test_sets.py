@@ -108,9 +108,9 @@ def test_separators_inside_a_line_do_not_break_it(tmp_path):
 def test_many_lines_go_to_processes_in_blocks_and_keep_their_order(monkeypatch):
     monkeypatch.setattr(steps, "MIN_PARALLEL", 5)
     monkeypatch.setattr(steps, "ITEMS_IN_MEMORY", 7)
-    monkeypatch.setattr(steps, "CHUNK", 2)
-    pools, pool = [], steps._pool
-    monkeypatch.setattr(steps, "_pool", lambda: pools.append(pool()) or pools[0])
+    monkeypatch.setattr(steps, "ITEMS_PER_TASK", 2)
+    pools, pool = [], steps.worker_pool
+    monkeypatch.setattr(steps, "worker_pool", lambda: pools.append(pool()) or pools[0])
     left = iter(range(1, 17))  # two blocks and a rest
     results = parallel_map(hex, left, "test")
     assert next(results) == "0x1" and next(left) == 8  # no more than a block is read ahead

@@ -1,13 +1,14 @@
 """Language models' and summarisation's data sets, from tiny raw trees."""
 
 from hashlib import sha1
+from pathlib import Path
 
 import pytest
 from helpers.raw_sets import lines, put
 
 from dynconv import cli
 from dynconv.errors import UserError
-from dynconv.tasks.translation import all_references
+from dynconv.text.corpus import find_references, stream_parallel
 from dynconv.text.manifest import read_manifest
 from dynconv.text.sets import build_corpus
 
@@ -123,5 +124,7 @@ def test_duc_2004_has_only_a_test_split(tmp_path, monkeypatch, capsys):
     assert "no training split; dynconv evaluate RUN --corpus prepared/duc-2004-text" in (
         capsys.readouterr().out
     )
-    references = all_references("prepared/duc-2004-text", "summary", "test")
-    assert references == [("headline 0", "headline 1", "headline 2", "headline 3")]
+    files = find_references(Path("prepared/duc-2004-text"), "test.summary")
+    assert list(stream_parallel(*files)) == [
+        ("headline 0", "headline 1", "headline 2", "headline 3")
+    ]

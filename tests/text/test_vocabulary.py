@@ -11,7 +11,7 @@ from conftest import ROOT
 
 from dynconv.errors import UserError
 from dynconv.text import EOS, PAD, UNK, Vocabularies, Vocabulary, load_parallel, read_lines
-from dynconv.text.vocabulary import END, SPECIALS, _empty
+from dynconv.text.vocabulary import END, SPECIALS, empty_tokenizer
 
 TRAIN = load_parallel("libreoffice-de-en", "de", "en", "train")
 
@@ -126,7 +126,7 @@ def vocabulary_of_codes(codes: Path, lines: list[str]) -> Vocabulary:
     parts = [part for pair in pairs for part in (*pair, "".join(pair))]
     types = dict.fromkeys([*SPECIALS, "<unk>", *singles, *parts])
     numbered = {name: i for i, name in enumerate(types)}
-    return Vocabulary(_empty("bpe", vocab=numbered, merges=pairs)[0])
+    return Vocabulary(empty_tokenizer("bpe", vocab=numbered, merges=pairs)[0])
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])

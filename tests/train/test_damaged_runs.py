@@ -11,14 +11,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from dynconv import cli
-from dynconv.config import (
-    DataConfig,
-    ModelConfig,
-    Recipe,
-    StackConfig,
-    TrainConfig,
-    dump_recipe,
-)
+from dynconv.config import DataConfig, ModelConfig, Recipe, StackConfig, TrainConfig, dump_recipe
 from dynconv.config.schema import field_types
 from dynconv.lab.ablate.run import Run
 from dynconv.text import open_prepared, prepare_corpus

@@ -34,7 +34,7 @@ def pooled(request, monkeypatch):
     """400 pairs in one pool, or in five of 80 made of blocks of 16."""
     if request.param == "five pools":
         monkeypatch.setattr(data, "POOL", 80)
-        monkeypatch.setattr(data, "PAIRS_PER_READ", 16)
+        monkeypatch.setattr(data, "EXAMPLES_PER_READ", 16)
 
 
 def test_every_pair_once_an_epoch_in_another_order_each_time(pairs, pooled):
@@ -45,7 +45,7 @@ def test_every_pair_once_an_epoch_in_another_order_each_time(pairs, pooled):
 
 def test_a_pool_mixes_blocks_from_all_over(monkeypatch):
     monkeypatch.setattr(data, "POOL", 1000)
-    monkeypatch.setattr(data, "PAIRS_PER_READ", 10)
+    monkeypatch.setattr(data, "EXAMPLES_PER_READ", 10)
     pools = pools_of(10_004, 1, 0)
     assert len(pools) == 11
     assert all(np.ptp(pool) > 5000 for pool in pools)

@@ -11,7 +11,7 @@ from helpers.commands import TORCHRUN, command
 from helpers.training import weights
 
 from dynconv.train.checkpoint import Checkpoints
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 
 def run(processes: int, *arguments, **more) -> subprocess.CompletedProcess:

@@ -18,7 +18,7 @@ from helpers.training import weights
 
 from dynconv.train import checkpoint as checkpoints
 from dynconv.train import train
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 KILLS = int(os.environ.get("DYNCONV_KILLS", "2"))
 
@@ -35,12 +35,7 @@ class Killed(BaseException):
     """Nobody catches it: what lies on the disk then is what a kill leaves."""
 
 
-STEPS = [
-    (checkpoints, "write_through"),
-    (checkpoints, "sync"),
-    (os, "replace"),
-    (shutil, "rmtree"),
-]
+STEPS = [(checkpoints, "write_through"), (checkpoints, "sync"), (os, "replace"), (shutil, "rmtree")]
 
 
 def die_at(step: int, patch) -> list[str]:

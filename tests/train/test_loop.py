@@ -18,7 +18,7 @@ from dynconv.train import load_model, train
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 
 def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import torch
 from conftest import ROOT
 
 from dynconv.cli import main
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 RECORDED = ROOT / "tests" / "train" / "old_runs"
 EXPECTED = RECORDED / "expected"

@@ -19,9 +19,10 @@ from dynconv.tasks import Translation
 from dynconv.train import distributed, log, loop, stopwatch, train, update
 from dynconv.train.checkpoint import Checkpoints
 from dynconv.train.data import DataPosition, iter_updates
-from dynconv.train.distributed import Ranks, catch_signals
-from dynconv.train.log import read_log
+from dynconv.train.distributed import Ranks
+from dynconv.train.events import read_log
 from dynconv.train.run_directory import folder_lock
+from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import WARMUP_UPDATES, Stopwatch, format_seconds
 from dynconv.train.update import DTYPES, TokenLoss, backward
 
@@ -126,6 +127,7 @@ def test_a_killed_process_leaves_no_lock(tmp_path):
 import os, signal
 from pathlib import Path
 from dynconv.train.run_directory import folder_lock
+from dynconv.train.signals import catch_signals
 with folder_lock(Path({str(tmp_path)!r})):
     os.kill(os.getpid(), signal.SIGKILL)
 """

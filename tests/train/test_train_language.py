@@ -13,7 +13,7 @@ from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.text import EOS, Excerpts, Vocabulary, prepare_corpus
 from dynconv.train import load_model, train
-from dynconv.train.log import read_log
+from dynconv.train.events import read_log
 
 LINES = ["one two three four", "five six", "", "seven eight nine ten one two"]
 WORDS = 13  # ten, and <pad>, <eos>, <unk>

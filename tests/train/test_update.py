@@ -26,17 +26,17 @@ def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
     return UpdateBatches(batches, [], [0] * len(batches), tokens, DataPosition())
 
 
-def mean_loss(model, work: UpdateBatches, precision: str = "float32") -> float:
+def mean_loss(model, data: UpdateBatches, precision: str = "float32") -> float:
     """Put the gradients into the model; the mean loss per token."""
     model.zero_grad()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
     loss_module = TokenLoss(model, Translation(Recipe()), precision)
-    losses = backward(loss_module, work, scaler, Ranks(), Stopwatch())
-    return sum(losses).item() / work.tokens
+    losses = backward(loss_module, data, scaler, Ranks(), Stopwatch())
+    return sum(losses).item() / data.tokens
 
 
-def gradients(model, work: UpdateBatches, precision: str = "float32") -> list[torch.Tensor]:
-    mean_loss(model, work, precision)
+def gradients(model, data: UpdateBatches, precision: str = "float32") -> list[torch.Tensor]:
+    mean_loss(model, data, precision)
     return [p.grad for p in model.parameters()]
 
 
@@ -55,9 +55,9 @@ def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
     stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 7))
     torch.manual_seed(0)
     model = build(replace(recipe.model, encoder=stack, decoder=stack, dropout=0.0))
-    work = next(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()))
-    exact = torch.cat([g.flatten() for g in gradients(model, work)])
-    rough = torch.cat([g.flatten() for g in gradients(model, work, precision)])
+    data = next(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()))
+    exact = torch.cat([g.flatten() for g in gradients(model, data)])
+    rough = torch.cat([g.flatten() for g in gradients(model, data, precision)])
     assert not torch.equal(exact, rough)
     assert torch.cosine_similarity(exact, rough, dim=0) > 0.99  # bfloat16 keeps 8 bits
 

@@ -21,8 +21,11 @@ from dynconv.kernels.constant import constant
 from dynconv.kernels.dtypes import dtype_name
 
 SOURCES = Path(__file__).parent
+"""the folder of the C sources"""
 NAMES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
+"""the sources that are linked into one library"""
 DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
+"""the macro that selects the type REAL of a library, by dtype"""
 FLAGS: tuple[list[str], ...] = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])
 """from the fastest to the safest; the first that build a working library are used"""
 P, N, I = ctypes.c_void_p, ctypes.c_long, ctypes.c_int  # noqa: E741
@@ -36,6 +39,7 @@ SIGNATURES = {
     "step": [P, P, P, P, *[N] * 8, I],
     "threaded": [],
 }
+"""the types of each function's arguments: pointers, sizes, and C ints"""
 
 
 class NoKernelsError(RuntimeError):

@@ -1,5 +1,7 @@
 """Implements torch.ops.dynconv.* for CPU tensors by calls to the C kernels."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -45,7 +47,7 @@ def run_conv(kind: int, x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     return y
 
 
-def conv_grad_weight(g: Tensor, x: Tensor, shape: list[int], pad_left: int) -> Tensor:
+def conv_grad_weight(g: Tensor, x: Tensor, shape: Sequence[int], pad_left: int) -> Tensor:
     g, x = contiguous_channels(g), contiguous_channels(x)
     (B, T, C), (H, K) = x.shape, shape[-2:]
     shared, R = len(shape) == 2, C // H
@@ -63,7 +65,8 @@ def conv_backward(g: Tensor, x: Tensor, weight: Tensor, pad_left: int) -> tuple[
 
 
 def talk(x: Tensor, left: Tensor, right: Tensor | None, max_left: int, max_right: int) -> Tensor:
-    x, left, right = contiguous_channels(x), contiguous_offsets(left), contiguous_offsets(right)
+    x, left = contiguous_channels(x), contiguous_offsets(left)
+    right = None if right is None else contiguous_offsets(right)
     y = torch.empty(x.shape, dtype=x.dtype)
     sizes = *x.shape, left.shape[2], max_left, max_right
     run("talk", x.dtype, x, left, right, y, *sizes, *x.stride()[:2])
@@ -75,7 +78,7 @@ def talk_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of x, left and right; the last one is empty when right is None."""
     g, x = contiguous_channels(g), contiguous_channels(x)
-    left, right = contiguous_offsets(left), contiguous_offsets(right)
+    left, right = contiguous_offsets(left), None if right is None else contiguous_offsets(right)
     dx, dleft = torch.empty(x.shape, dtype=x.dtype), torch.empty_like(left)
     dright = torch.empty_like(left[:0] if right is None else right)
     sizes = *x.shape, left.shape[2], max_left, max_right

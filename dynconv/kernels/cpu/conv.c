@@ -90,9 +90,9 @@ TILERS(per_channel, PER_CHANNEL)
 static tiler *const tilers[3][2][STEPS + 1] = {LISTED(forward), LISTED(grad_input),
                                                LISTED(per_channel)};
 
-// x (B,T,C) with strides xb, xt; channels lie side by side. w: for `kind` FORWARD and GRAD_INPUT
-// (B,T,H,K) with strides wb, wt, taps and heads side by side (LightConv's strides are 0); for
-// PER_CHANNEL (K,C), side by side, and H is 1. y (B,T,C), contiguous.
+// x (B,T,C) with strides xb, xt; channels are contiguous. w: for `kind` FORWARD and GRAD_INPUT
+// (B,T,H,K) with strides wb, wt, taps and heads contiguous (LightConv's strides are 0); for
+// PER_CHANNEL (K,C), contiguous, and H is 1. y (B,T,C), contiguous.
 void conv(int kind, const stored *x, const stored *w, stored *y, long B, long T, long C, long H,
           long K, long P, long xb, long xt, long wb, long wt, int threads) {
   long R = C / H, tiles = (T + TILE - 1) / TILE, weights = kind == PER_CHANNEL ? C : H * K;

@@ -49,7 +49,7 @@ void talk(const stored *x, const real *left, const real *right, stored *y, long 
   long after = (right ? reach_of(right, B * T * H, R, T) : 0) + 1;
 #pragma omp parallel num_threads(threads)
   {
-    // Row i + 1 of S is the sum of the rows first .. first + i of x, which X holds.
+    // Row i + 1 of S is the sum of the rows first .. first + i of x, which X contains.
     long row = H * width, rows_max = least(T, TILE + before + after) + 1;
     real *S = room(rows_max * row), *X = copies(n) ? room(rows_max * row) : 0;
     real *zeros = memset(room(width), 0, width * sizeof(real));

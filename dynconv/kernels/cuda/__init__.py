@@ -1,1 +1,1 @@
-"""The CUDA kernels: launches.py plans, build.py compiles, call.py launches."""
+"""The CUDA kernels: planned in launches.py, compiled in build.py, run in call.py."""

@@ -22,7 +22,7 @@
 // Zeros are multiplied, too: an infinity or NaN in x makes NaN of its channel at up to 31 positions
 // before those whose taps meet it, and 15 after.
 
-constexpr int BAND = 16;  // positions of a tile, rows and columns of a block; see launches.py
+constexpr int BAND = 16;  // positions of a tile, rows and columns of a block; see grids.py
 
 #ifdef SIMULATED  // simulate.h defines the instructions
 template <typename Number>
@@ -106,7 +106,7 @@ __device__ __forceinline__ void stage_band(Band band, const Number* weight, long
 }
 
 // The same for dx, whose tile meets weight[first + k][K - 1 - j] in column k = i + j of A. Those
-// that lie side by side in memory are one below the other in A. Writes all of A.
+// that are contiguous in memory are one below the other in A. Writes all of A.
 template <int D, typename Band, typename Number>
 __device__ __forceinline__ void stage_transposed(Band band, const Number* weight, long long row,
                                                  int first, int T, int K) {

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from dynconv.errors import UserError
 from dynconv.kernels.constant import constant
-from dynconv.kernels.cuda.launches import CUDA_TYPES, SOURCES
+from dynconv.kernels.cuda.plan import CUDA_TYPES, SOURCES, compute_capability
 from dynconv.kernels.dtypes import dtype_name
 from dynconv.paths import data_places
 
 
-class NoGpuKernels(RuntimeError):
+class NoGpuKernelsError(RuntimeError):
     """Reports why the CUDA kernels cannot run, and what to do."""
 
 
@@ -68,11 +68,9 @@ def why_unsupported(x: Tensor) -> str:
     return f"x is {x.dtype}, the CUDA kernels take {names}: cast it, or choose another impl"
 
 
-@constant
-def architecture_name(index: int | None) -> str:
+def architecture_name(index: int) -> str:
     """Return the architecture of a GPU, such as "sm_90"."""
-    major, minor = torch.cuda.get_device_capability(index)
-    return f"sm_{major}{minor}"
+    return f"sm_{compute_capability(index)}"
 
 
 @constant
@@ -131,7 +129,10 @@ def code(source: str) -> str:
 
 
 @cache
-def compile_for_gpu(source: str, kernel: str, device: int):
-    """Return the kernel, compiled for the current GPU."""
-    module = cupy().RawModule(code=code(source), options=("-std=c++17",), name_expressions=[kernel])
+def compile_for_gpu(code: str, kernel: str, device: int):
+    """Return a kernel of some source code, compiled for the current GPU, which is `device`.
+
+    The number of the device keeps the kernels of several GPUs apart in the cache.
+    """
+    module = cupy().RawModule(code=code, options=("-std=c++17",), name_expressions=[kernel])
     return module.get_function(kernel)

@@ -3,18 +3,19 @@
 from collections.abc import Callable
 from functools import cache, lru_cache
 from inspect import signature
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.build import NoGpuKernels, compile_for_gpu, cupy
-from dynconv.kernels.cuda.launches import Launch, LaunchPlan, array
+from dynconv.kernels.cuda.build import NoGpuKernelsError, code, compile_for_gpu, cupy
+from dynconv.kernels.cuda.plan import Launch, LaunchPlan, array
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import implement
 
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "x": contiguous_channels,
     "g": contiguous_channels,
     "weight": contiguous_taps,
@@ -24,8 +25,6 @@ LAYOUTS = {
     "seed": Tensor.contiguous,
 }
 """functions that bring each argument into the memory layout that plans expect"""
-
-
 PLANS = 4096
 """plans that each operator keeps; a batch of another length needs another plan"""
 
@@ -44,7 +43,8 @@ def operator(planned: Callable[..., LaunchPlan]) -> Callable:
         return made._replace(launches=tuple(map(convert_numbers, made.launches)))
 
     def method(self, *arguments):
-        tensors, described = {}, []
+        tensors: dict[str, Tensor] = {}
+        described: list[Any] = []
         for name, z in zip(names, arguments, strict=True):
             if isinstance(z, Tensor):
                 tensors[name] = z = LAYOUTS[name](z)
@@ -64,7 +64,7 @@ class Kernels:
            tensors instead of the names of arrays
     """
 
-    def __init__(self, start: Callable[[Launch, list], None]):
+    def __init__(self, start: Callable[[Launch, list], object]):
         self.start = start
 
     conv = operator(launches.conv)
@@ -93,7 +93,7 @@ class Kernels:
 def launch_on_gpu(launch: Launch, arguments: list) -> None:
     """Launch a kernel on the GPU of its tensors, on PyTorch's current stream.
 
-    Raises NoGpuKernels when the kernel cannot be compiled or launched.
+    Raises NoGpuKernelsError when the kernel cannot be compiled or launched.
     """
     device = next(z.device for z in arguments if isinstance(z, Tensor))
     values = tuple(map(convert, arguments))
@@ -101,7 +101,7 @@ def launch_on_gpu(launch: Launch, arguments: list) -> None:
     try:
         address = torch.cuda.current_stream(device).cuda_stream
         with gpu.Device(device.index), cupy_stream(address, device.index):
-            function = compile_for_gpu(launch.source, launch.kernel, device.index)
+            function = compile_for_gpu(code(launch.source), launch.kernel, device.index)
             function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
     except (gpu.compiler.CompileException, RuntimeError) as error:  # CUDA's are RuntimeErrors
         remedy = "choose another impl, or see dynconv doctor"
@@ -109,7 +109,7 @@ def launch_on_gpu(launch: Launch, arguments: list) -> None:
             remedy = "call it once before the graph is captured: a kernel compiles at first use"
         name = torch.cuda.get_device_name(device)
         text = f"{launch.kernel} of {launch.source} on {name}: {error}; {remedy}"
-        raise NoGpuKernels(text) from error
+        raise NoGpuKernelsError(text) from error
 
 
 class Stream:
@@ -151,7 +151,7 @@ def convert(argument) -> np.generic:
         return np.uint64(argument.data_ptr())
     if isinstance(argument, int):
         if argument >= 2**31:
-            raise ValueError(f"a size of {argument:,} is more than an int holds: split the input")
+            raise ValueError(f"a size of {argument:,} exceeds a C int: split the input")
         return np.int32(argument)
     return np.float32(argument)
 

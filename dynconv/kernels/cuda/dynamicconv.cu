@@ -97,8 +97,8 @@ struct DynamicBand {
   }
 };
 
-// The version for tensor cores; see band.cuh for its map, and `bands` in launches.py for when it is
-// in use. Block (32, n).
+// The version for tensor cores; see band.cuh for its map, and `tensor_core_grid` in grids.py for
+// when it is in use. Block (32, n).
 template <typename Number, int V, int D, bool TRANSPOSED>
 __global__ void __launch_bounds__(128, 4 - TRANSPOSED - (D > 3))
 dynamic_conv_band(const Number* __restrict__ x, const Number* __restrict__ weight,

@@ -2,7 +2,7 @@
 //
 //     out[b, t, c] = sum_j weight[head(c), j] * x[b, t + j - pad, c]
 //
-// x may have any batch and time strides, its channels lie side by side; out is contiguous.
+// x may have any batch and time strides, its channels are contiguous; out is contiguous.
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
@@ -103,8 +103,8 @@ struct LightBand {
   }
 };
 
-// The version for tensor cores; see band.cuh for its map, and `bands` in launches.py for when it is
-// in use. Block (32, n): n warps, one above the other in time.
+// The version for tensor cores; see band.cuh for its map, and `tensor_core_grid` in grids.py for
+// when it is in use. Block (32, n): n warps, one above the other in time.
 template <typename Number, int V, int D, bool FLIPPED>
 __global__ void __launch_bounds__(128, D > 3 ? 3 : 4)
 light_conv_band(const Number* __restrict__ x, const Number* __restrict__ weight,

@@ -12,7 +12,7 @@ template <typename To, typename From>
 __device__ To* shared_cast(From* p) { return reinterpret_cast<To*>(p); }
 #endif
 
-constexpr int VECTOR_BYTES = 16;  // what one instruction of a lane reads at most; see launches.py
+constexpr int VECTOR_BYTES = 16;  // what one instruction of a lane reads at most; see plan.py
 
 struct float16 { unsigned short bits; };
 struct bfloat16 { unsigned short bits; };

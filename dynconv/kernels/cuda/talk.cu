@@ -1,6 +1,6 @@
 // TaLK: each position sums a window of its own size, whose edges may cut through tokens.
 //
-//     out[b, t, c] = (sum of the tokens that the window holds whole
+//     out[b, t, c] = (sum of the tokens that the window contains whole
 //                     + part of the token before it + part of the token after it) / size
 //
 // with size = max_left + max_right + 1. The window ends left * max_left tokens before t and
@@ -93,7 +93,7 @@ struct Table {
   }
 };
 
-// The reaches that a ring holds: the greatest, or their share of it.
+// The reaches that fit into a ring: the largest, or their share of it.
 struct Reach { int left, right; };
 
 __device__ __forceinline__ Reach within(int ring, int max_left, int max_right) {

@@ -8,7 +8,7 @@
 // TILE * V products. The rows of a window stay in registers, TILE of them, and rotate: at each tap
 // one new row takes the place of the oldest.
 
-constexpr int TILE = 8;  // positions of a warp, and taps of an unrolled loop; see launches.py
+constexpr int TILE = 8;  // positions of a warp, and taps of an unrolled loop; see grids.py
 
 // Rows on their way while the products of earlier ones are made.
 template <typename Number, int V>

@@ -1,7 +1,7 @@
 """The cases at which implementations are measured: operator, size and dtype."""
 
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +34,7 @@ IWSLT = Shape(B=100, T=32, C=512, H=4)
 def parse_shape(text: str) -> Shape:
     """Return the shape that a user names.
 
-    text: a length n, which is a column of Table 6 (Lioutas and Guo 2020); "iwslt"; or "BxTxCxH"
+    text  a length n, which is a column of Table 6 (Lioutas and Guo 2020); "iwslt"; or "BxTxCxH"
     """
     if text == "iwslt":
         return IWSLT
@@ -105,7 +105,7 @@ def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor
     The same case gets the same numbers in every call.
     """
     generator = torch.Generator(device).manual_seed(1)
-    options = {"generator": generator, "device": device}
+    options: dict[str, Any] = {"generator": generator, "device": device}
     (size, _), *others = case.inputs()
     x, g = (torch.randn(size, **options).to(case.dtype) for _ in range(2))
     inputs, reach = [x], case.K // 2

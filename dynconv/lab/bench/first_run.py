@@ -6,7 +6,6 @@ the next call, so calls may be as short as a GPU is lent for.
 """
 
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -22,7 +21,7 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.lab import ledger
-from dynconv.paths import data_dir, find_checkout
+from dynconv.paths import find_checkout
 
 LIMIT = 570.0
 """seconds after which a step is ended"""
@@ -60,52 +59,27 @@ def all_steps() -> list[Step]:
     steps = [
         Step("doctor", "what is installed, and what auto chooses", dynconv("doctor")),
         Step("tests", "the tests that need a GPU", pytest),
-        *(
-            Step(
-                f"kernels-{name}",
-                "the CUDA kernels, checked and timed",
-                dynconv(f"{kernels}kernels-{name}-rows.json --shapes {shape} --kernel-sizes 3,31"),
-            )
-            for name, shape in (("1000", "1000"), ("wmt", "112x32x1024x16"))
-        ),
-        *(
-            Step(
-                f"train-{tokens}x{batches}",
-                "where the time of an update goes",
-                dynconv(
-                    f"bench train {RECIPE} train.batch_tokens={tokens} train.accumulate={batches} "
-                    f"--synthetic 40000 --updates 12 "
-                    f"--output {{folder}}/train-{tokens}x{batches}-numbers.json"
-                ),
-            )
-            for tokens, batches in ((3584, 16), (28672, 2), (57344, 1))
-        ),
-        Step(
-            "demo",
-            "the demo's recipe to its end",
-            dynconv("train help-de-en-dynamic --run runs/first-run"),
-        ),
-        Step("demo-bleu", "its test BLEU", dynconv("evaluate runs/first-run")),
-        *(
-            Step(
-                check,
-                f"{check} of the kernels",
-                (*tool, check, *dynconv(f"{kernels}{check}-rows.json --shapes {shape} {small}")),
-            )
-            for check, shape in (("racecheck", "1x40x128x2"), ("memcheck", "2x33x102x6"))
-        ),
-        Step(
-            "profile",
-            "the kernels under Nsight Compute; its times of the kernels are void",
-            (
-                *profile,
-                *dynconv(
-                    f"{kernels}profile-rows.json --shapes 1000 --kernel-sizes 31 --dtypes bfloat16 "
-                    "--rounds 1"
-                ),
-            ),
-        ),
     ]
+    for name, shape in (("1000", "1000"), ("wmt", "112x32x1024x16")):
+        rows = f"kernels-{name}-rows.json --shapes {shape} --kernel-sizes 3,31"
+        what = "the CUDA kernels, checked and timed"
+        steps.append(Step(f"kernels-{name}", what, dynconv(kernels + rows)))
+    for tokens, batches in ((3584, 16), (28672, 2), (57344, 1)):
+        name = f"train-{tokens}x{batches}"
+        command = dynconv(
+            f"bench train {RECIPE} train.batch_tokens={tokens} train.accumulate={batches} "
+            f"--synthetic 40000 --updates 12 --output {{folder}}/{name}-numbers.json"
+        )
+        steps.append(Step(name, "where the time of an update goes", command))
+    demo = dynconv("train help-de-en-dynamic --run runs/first-run")
+    steps.append(Step("demo", "the demo's recipe to its end", demo))
+    steps.append(Step("demo-bleu", "its test BLEU", dynconv("evaluate runs/first-run")))
+    for check, shape in (("racecheck", "1x40x128x2"), ("memcheck", "2x33x102x6")):
+        checked = dynconv(f"{kernels}{check}-rows.json --shapes {shape} {small}")
+        steps.append(Step(check, f"{check} of the kernels", (*tool, check, *checked)))
+    rows = "profile-rows.json --shapes 1000 --kernel-sizes 31 --dtypes bfloat16 --rounds 1"
+    what = "the kernels under Nsight Compute; its times of the kernels are void"
+    steps.append(Step("profile", what, (*profile, *dynconv(kernels + rows))))
     return steps if find_checkout() else [step for step in steps if step.name != "tests"]
 
 
@@ -120,9 +94,8 @@ def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]
             "predicts its numbers without one"
         )
     if folder is None:
-        slug = re.sub("[^a-z0-9]+", "-", torch.cuda.get_device_name().lower()).strip("-")
-        results = data_dir() / "results"
-        folder = (results if results.is_dir() else Path()) / f"first-run-{slug}"
+        device = ledger.name_part(torch.cuda.get_device_name())
+        folder = ledger.results_folder() / f"first-run-{device}"
     return run_steps(all_steps(), folder, limit, say)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dynconv.kernels import torch_ops
 from dynconv.kernels.cuda.call import Kernels, convert
-from dynconv.kernels.cuda.launches import Launch
+from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock, spread
 from dynconv.lab.bench.table import Column, bench_table
@@ -37,10 +37,7 @@ def bench_host(rounds: int, output: Path | None) -> str:
     what = "microseconds of CPU time for forward and backward, up to the driver's calls"
     entry = ledger.entry(what, f"dynconv bench host --rounds {rounds}", {})
     kernels = Kernels(prepare)
-    ways = {
-        "launched": {name: getattr(kernels, name) for name in ALLOCATE},
-        "allocated": ALLOCATE,
-    }
+    ways = {"launched": {name: getattr(kernels, name) for name in ALLOCATE}, "allocated": ALLOCATE}
     times: dict[str, dict[str, list[float]]] = {way: defaultdict(list) for way in ways}
     for _ in range(rounds):
         for way, functions in ways.items():

@@ -1,7 +1,4 @@
-"""Measures time and memory of implementations, which take turns so that noise affects all alike.
-
-A clock does the measuring: `CpuClock` below, or `GpuClock` of kernels/gpu_clock.py.
-"""
+"""Measures time and memory of implementations, which take turns so that noise affects all alike."""
 
 import os
 import time
@@ -10,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from statistics import median
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -64,14 +62,29 @@ class Measurement:
             self.right = None if self.right is None else False
 
 
+class Clock(Protocol):
+    """What does the measuring: `CpuClock` below, or `GpuClock` of kernels/gpu_clock.py."""
+
+    slow: float
+    least: int
+    """a run whose call takes more than `slow` seconds has `least` turns"""
+
+    def prepare(self, run: Measurement) -> None:
+        """Measure the memory of a call, and set `run.call`, which is timed."""
+
+    def seconds(self, call: Callable[[], object]) -> float:
+        """Return the seconds of one call."""
+
+
 class CpuClock:
     """Measures wall-clock time, and the memory that PyTorch's allocator hands out."""
 
     device = torch.device("cpu")
-    slow, least = 2.0, 1  # a run whose call takes more than `slow` seconds has `least` turns
+    slow, least = 2.0, 1
 
     def prepare(self, run: Measurement) -> None:
         """Measure the memory of a first call, which also warms up."""
+        assert run.make is not None  # else its note says why there is nothing to time
         run.call = run.make()
         with record_saved_tensors(run.inputs) as saved:
             run.peak = peak_allocation(run.call)
@@ -87,11 +100,8 @@ class CpuClock:
         return passed / calls
 
 
-def measure(runs: Sequence[Measurement], clock: CpuClock, rounds: int, title: str) -> None:
-    """Prepare and time the runs that have no note yet, with a progress bar called `title`.
-
-    clock: CpuClock, or GpuClock of kernels/gpu_clock.py
-    """
+def measure(runs: Sequence[Measurement], clock: Clock, rounds: int, title: str) -> None:
+    """Prepare and time the runs that have no note yet, with a progress bar called `title`."""
     from tqdm import tqdm
 
     for run in tqdm(runs, f"{title}, memory", disable=None, leave=False):

@@ -7,8 +7,8 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.lab import ledger
-from dynconv.lab.bench.baselines import choose_implementations, iter_implementations
 from dynconv.lab.bench.cases import Shape, parse_shape
+from dynconv.lab.bench.implementations import choose_implementations, iter_implementations
 from dynconv.lab.bench.measure import CpuClock, measure, ratios, round_floats, spread
 from dynconv.lab.bench.table import Column, bench_table, digits
 from dynconv.ops.registry import OPERATORS
@@ -25,7 +25,7 @@ def bench_ops(
 ) -> Iterator[str]:
     """Measure shape by shape and write all numbers to `output`; yields what to print.
 
-    output: by default data/results/bench-ops.json, or bench-ops.json outside the repository
+    output  by default data/results/bench-ops.json, or bench-ops.json outside the repository
 
     Raises UserError for a shape, operator, implementation or kernel size that cannot be measured.
     """
@@ -57,7 +57,7 @@ def measure_shape(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: in
     for one in iter_implementations(shape, K, chosen):
         directions = ["forward"] if one.gradient is None else ["forward", "forward_backward"]
         rows.append({"operator": one.case.operator, "impl": one.impl or None})
-        runs += [(rows[-1], one.run(direction)) for direction in directions]
+        runs += [(rows[-1], one.measurement(direction)) for direction in directions]
     size = one.case.x_bytes
     with torch.no_grad():
         measure([run for _, run in runs], CpuClock(), rounds, f"T = {shape.T:,}")

@@ -116,7 +116,7 @@ def bench_recall(
     """Train every stack for every number of pairs, and record its accuracy.
 
     stacks  mixers from bottom to top with + between them, such as dynamic+attention
-    rates   learning rates to try with the first seed; the best trains with the others, too
+    rates   learning rates to try with the first seed; the best also trains with the others
 
     Writes after every result; the same command goes on after the last one. Raises UserError for an
     unknown mixer and for more pairs than there are keys.

@@ -35,9 +35,9 @@ def bench_table(
 ) -> str:
     """Return a title, the columns' titles, a line for each row, and below them the rows' notes.
 
-    title: one or more lines
-    label: returns the text at the left of a row
-    note:  the entry of a row that says what no column can say; rows without it have no note
+    title  one or more lines
+    label  returns the text at the left of a row
+    note   the entry of a row that says what no column can say; rows without it have no note
     """
     lines = ["", title, " " * label_width + "".join(f"{c.title:>{c.width}}" for c in columns)]
     notes = []

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dynconv.config import Recipe, find_recipe, load_recipe
+from dynconv.config import DataConfig, Recipe, find_recipe, load_recipe
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
 from dynconv.machine import peak_memory
@@ -33,15 +33,11 @@ SIDE = 4096
 
 
 def bench_train(
-    name: str,
-    overrides: Sequence[str],
-    updates: int,
-    synthetic: int | None,
-    output: Path | None,
+    name: str, overrides: Sequence[str], updates: int, synthetic: int | None, output: Path | None
 ) -> str:
     """Train by a recipe in a temporary directory and measure `updates` updates; return the report.
 
-    synthetic: how many lines of random words to train on, instead of the recipe's corpus
+    synthetic  how many lines of random words to train on, instead of the recipe's corpus
 
     Training runs in one process. All numbers are written to `output`, by default
     data/results/bench-train.json.
@@ -56,24 +52,10 @@ def bench_train(
     ranks = Ranks()
     watch = Stopwatch(torch.cuda.synchronize if ranks.device.type == "cuda" else lambda: None)
     with TemporaryDirectory() as directory:
-        run = Path(directory) / "run"
-        data = recipe.data
         if synthetic:
-            sides = [side for side in (data.source, data.target) if side]
-            text = random_text(Path(directory) / "text", synthetic, sides)
-            data = replace(data, corpus=str(text))
-        short = {
-            "updates": WARMUP_UPDATES + updates,
-            "validate_every": WARMUP_UPDATES + updates,
-            "warmup": 0,
-        }
-        config = replace(recipe.train, **short, average_checkpoints=0)
-        train(replace(recipe, data=data, train=config), run, watch)
-        resolved = read_recipe(run)  # its precision is decided
-        corpus = open_prepared(prepared_dir(run, resolved), verify=False)
-        text = task_of(resolved).training_examples(corpus)
-        all_updates = iter_updates(text, data.longest, config, DataPosition(), ranks)
-        measured = list(islice(all_updates, WARMUP_UPDATES, WARMUP_UPDATES + updates))
+            text = random_text(Path(directory) / "text", synthetic, recipe.data)
+            recipe = replace(recipe, data=replace(recipe.data, corpus=str(text)))
+        resolved, measured = train_briefly(recipe, updates, Path(directory) / "run", watch, ranks)
     precision = resolved.train.precision
     seconds = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in LAPS}
     tokens = sum(update.tokens for update in measured) / updates
@@ -103,6 +85,25 @@ def bench_train(
     return report(entry, recipe.train.validate_every) + f"\nwritten to {output}"
 
 
+def train_briefly(
+    recipe: Recipe, updates: int, run: Path, watch: Stopwatch, ranks: Ranks
+) -> tuple[Recipe, list[UpdateBatches]]:
+    """Train for warm-up and `updates` updates; return the recipe, its precision decided, and these.
+
+    The batches are drawn again after training, which does not keep them.
+    """
+    last = WARMUP_UPDATES + updates
+    config = replace(
+        recipe.train, updates=last, validate_every=last, warmup=0, average_checkpoints=0
+    )
+    train(replace(recipe, train=config), run, watch)
+    resolved = read_recipe(run)
+    corpus = open_prepared(prepared_dir(run, resolved), verify=False)
+    text = task_of(resolved).training_examples(corpus)
+    batches = iter_updates(text, recipe.data.longest, config, DataPosition(), ranks)
+    return resolved, list(islice(batches, WARMUP_UPDATES, last))
+
+
 def flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int:
     """Count the FLOPs of the matrix products in these updates; all others are few in comparison."""
     model = build(recipe.model).to(ranks.device)
@@ -128,14 +129,14 @@ def peak(precision: str, device: torch.device) -> float:
     return 2 * SIDE**3 / min(CpuClock().seconds(product) for _ in range(5))
 
 
-def random_text(directory: Path, lines: int, sides: Sequence[str]) -> Path:
-    """Write sentences of random words, as frequent and as long as real ones."""
+def random_text(directory: Path, lines: int, data: DataConfig) -> Path:
+    """Write sentences of random words, as frequent and as long as real ones, for all sides."""
     rng = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     words = ["".join(rng.choice(letters, rng.integers(2, 10))) for _ in range(60_000)]
     directory.mkdir(parents=True)
     for split, count in {"train": lines, "valid": 200}.items():
-        for side in sides:
+        for side in filter(None, (data.source, data.target)):
             lengths = np.clip(rng.lognormal(2.9, 0.6, count).astype(int), 1, 100)
             ranks = rng.zipf(1.1, int(lengths.sum())) % len(words)
             sentences = np.split(ranks, np.cumsum(lengths)[:-1])

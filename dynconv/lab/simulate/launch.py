@@ -6,7 +6,7 @@ from torch import Tensor
 
 from dynconv.kernels.cuda.build import code
 from dynconv.kernels.cuda.call import Kernels, convert
-from dynconv.kernels.cuda.launches import Launch
+from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab.simulate.simulator import Function, Module
 
 
@@ -15,16 +15,16 @@ def launch_on_cpu(launch: Launch, arguments: list) -> None:
     for z in arguments:
         if isinstance(z, Tensor) and z.device.type != "cpu":
             raise ValueError(f"a tensor is on {z.device}, the simulator runs on the CPU: .cpu()")
-    function = compile_for_cpu(launch.source, launch.kernel)
+    function = compile_for_cpu(code(launch.source), launch.kernel)
     values = [convert(z) for z in arguments]
     function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
 
 
 @cache
-def compile_for_cpu(source: str, kernel: str) -> Function:
-    """Return a kernel of the package, compiled for this CPU."""
-    return Module(code(source), [kernel]).get_function(kernel)
+def compile_for_cpu(code: str, kernel: str) -> Function:
+    """Return a kernel of some source code, compiled for this CPU."""
+    return Module(code, [kernel]).get_function(kernel)
 
 
 kernels = Kernels(launch_on_cpu)
-"""The operators of torch.ops.dynconv, by their CUDA kernels, for CPU tensors."""
+"""the operators of torch.ops.dynconv, by their CUDA kernels, for CPU tensors"""

@@ -26,7 +26,7 @@ BRANCH = re.compile(r"\bBRA\b.*`\((\.L_x_\d+)\)")
 
 
 class Loop(NamedTuple):
-    """Lists what a warp is given to do in one turn of a loop."""
+    """Lists the instructions that a warp executes in one turn of a loop."""
 
     code: list[str]
     around: int = 0

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import NamedTuple
 
 PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")
@@ -31,12 +32,12 @@ ERROR = re.compile(r"^\S.*\berror\b[^:]*:")
 WARNING = re.compile(r"^\S.*\bwarning\b[^:]*:")
 
 
-class NoNvrtc(RuntimeError):
-    """NVRTC cannot run here; the message says why and what to install."""
+class NoNvrtcError(RuntimeError):
+    """Reports why NVRTC cannot run here, and what to install."""
 
 
 class NvrtcError(RuntimeError):
-    """NVRTC refuses the source; the message has the first errors: kernel.cu(12): error: ..."""
+    """Quotes the first errors that NVRTC finds in a source: kernel.cu(12): error: ..."""
 
 
 class Resources(NamedTuple):
@@ -53,7 +54,7 @@ class Resources(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """Holds the resources of each kernel, by the name requested, the warnings, and the code."""
+    """Contains the resources of each kernel, by the name requested, the warnings, and the code."""
 
     kernels: dict[str, Resources]
     warnings: list[str]
@@ -66,7 +67,7 @@ def why_unavailable() -> str | None:
     """Return why NVRTC cannot run on this machine and what to install, or None if it can."""
     try:
         load_nvrtc()
-    except NoNvrtc as reason:
+    except NoNvrtcError as reason:
         return str(reason)
     return None
 
@@ -81,8 +82,8 @@ def version() -> str:
 def compile_program(code: str, names: Sequence[str], architecture: str = "sm_80") -> Compiled:
     """Compile the code and read in the log what its kernels need.
 
-    names:    name expressions, such as "light_conv<float, 4>"; a template is compiled for these
-    returns:  for each name its Resources, all warnings, and the machine code
+    names     name expressions, such as "light_conv<float, 4>"; a template is compiled for these
+    returns   for each name its Resources, all warnings, and the machine code
     """
     program = ctypes.c_void_p()
     call_nvrtc(
@@ -140,7 +141,7 @@ def options(architecture: str) -> list[str]:
 def parse(log: str) -> dict[str, Resources]:
     """Return the resources of each kernel, by its mangled name, from the log of ptxas -v."""
     frames, used = {}, {}
-    entry = function = None
+    entry = function = ""
     for line in log.splitlines():
         if match := ENTRY.search(line):
             entry = match[1]
@@ -149,8 +150,8 @@ def parse(log: str) -> dict[str, Resources]:
         elif match := FRAME.search(line):
             frames[function] = [int(count) for count in match.groups()]
         elif match := USED.search(line):
-            shared = SHARED.search(line)  # not named if there is none
-            used[entry] = int(match[1]), int(shared[1]) if shared else 0
+            declared = SHARED.search(line)  # not named if there is none
+            used[entry] = int(match[1]), int(declared[1]) if declared else 0
     kernels = {}
     for name in used.keys() & frames.keys():  # half a report is none
         (registers, shared), (stack, stores, loads) = used[name], frames[name]
@@ -162,7 +163,7 @@ def lowered_name(program: ctypes.c_void_p, name: str) -> str:
     """Return the mangled name of a name expression."""
     pointer = ctypes.c_char_p()  # to memory of the program
     call_nvrtc("nvrtcGetLoweredName", program, name.encode(), ctypes.byref(pointer))
-    return pointer.value.decode()
+    return (pointer.value or b"").decode()
 
 
 def machine_code(program: ctypes.c_void_p) -> bytes:
@@ -196,14 +197,14 @@ def result_name(status: int) -> str:
 
 @cache
 def load_nvrtc() -> ctypes.CDLL:
-    """Load NVRTC; NoNvrtc if there is none."""
+    """Load NVRTC; NoNvrtcError if there is none."""
     if sys.platform != "linux":
-        raise NoNvrtc(f"no NVRTC on {sys.platform}: it is looked for on Linux only")
+        raise NoNvrtcError(f"no NVRTC on {sys.platform}: it is looked for on Linux only")
     try:
         *_, loaded = [ctypes.CDLL(path) for path in find()]
     except OSError as error:
         remedy = f"'pip install {PACKAGES[0]}' brings it, and no GPU is needed"
-        raise NoNvrtc(f"no NVRTC ({error}): {remedy}") from error
+        raise NoNvrtcError(f"no NVRTC ({error}): {remedy}") from error
     loaded.nvrtcGetErrorString.restype = ctypes.c_char_p
     return loaded
 
@@ -215,7 +216,7 @@ def find() -> list[str]:
             files = metadata.files(package) or []
         except metadata.PackageNotFoundError:
             continue
-        paths = [file.locate() for file in files if LIBRARY.fullmatch(file.name)]
+        paths = [Path(file.locate()) for file in files if LIBRARY.fullmatch(file.name)]
         if paths := [path for path in paths if path.exists()]:
             return [str(path) for path in sorted(paths, key=lambda p: "builtins" not in p.name)]
     return [ctypes.util.find_library("nvrtc") or "libnvrtc.so"]

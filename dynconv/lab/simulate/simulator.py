@@ -46,7 +46,7 @@ FITS = {"p": "iu", "i": "iub", "f": "f", "o": "iufcV"}
 
 
 class KernelFault(RuntimeError):
-    """Raised if a kernel is launched with wrong arguments, or fails a check while it runs."""
+    """Reports a launch with wrong arguments, or a check that a kernel fails while it runs."""
 
 
 class CompileError(RuntimeError):
@@ -54,7 +54,7 @@ class CompileError(RuntimeError):
 
 
 class NoSimulatorError(RuntimeError):
-    """Kernels cannot be simulated here; the message says why and what to install."""
+    """Reports why kernels cannot be simulated here, and what to install."""
 
 
 @cache
@@ -68,12 +68,12 @@ def why_unavailable() -> str | None:
 
 
 class Module:
-    """Holds CUDA source compiled for this CPU, as cupy.RawModule holds it for a GPU.
+    """Compiles CUDA source for this CPU, as cupy.RawModule does for a GPU.
 
-    code:     kernels and device functions; the macro SIMULATED is defined. Dynamic shared memory is
+    code      kernels and device functions; the macro SIMULATED is defined. Dynamic shared memory is
               declared by DYNAMIC_SHARED(type, name), a pointer that checks each access.
-    names:    name expressions, such as "light_conv<float, 4>", of the kernels to compile
-    flags:    additional compiler flags
+    names     name expressions, such as "light_conv<float, 4>", of the kernels to compile
+    flags     additional compiler flags
     """
 
     def __init__(self, code: str, names: Sequence[str], *, flags: Sequence[str] = ()):
@@ -111,13 +111,13 @@ class Function:
     ) -> None:
         """Run the kernel to its end; KernelFault if the kernel or the launch is wrong.
 
-        grid:        blocks along x, y and z; one to three numbers
-        block:       threads along x, y and z
-        args:        NumPy scalars; np.uint64 for a pointer
-        shared_mem:  bytes of dynamic shared memory, filled with NaN before each block
-        order:       in which order the threads of a block run: "forward", "backward", or the seed
+        grid         blocks along x, y and z; one to three numbers
+        block        threads along x, y and z
+        args         NumPy scalars; np.uint64 for a pointer
+        shared_mem   bytes of dynamic shared memory, filled with NaN before each block
+        order        in which order the threads of a block run: "forward", "backward", or the seed
                      of a shuffle. A missing barrier gives different answers in different orders.
-        workers:     CPU threads that run blocks in parallel; default: as many as PyTorch's
+        workers      CPU threads that run blocks in parallel; default: as many as PyTorch's
         """
         grid = launch_extent("grid", grid, MAX_BLOCKS)
         block = launch_extent("block", block, MAX_THREADS)
@@ -181,7 +181,8 @@ def launch_extent(
     fits = all(1 <= n <= limit for n, limit in zip(sizes, limits, strict=False))
     if not (1 <= len(sizes) <= 3 and fits):
         raise KernelFault(f"{what}={sizes}: one to three sizes, from 1 to {limits}")
-    return (*sizes, 1, 1)[:3]
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
 
 
 @cache

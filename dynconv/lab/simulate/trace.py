@@ -15,7 +15,7 @@ import torch
 
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.call import Kernels, convert
-from dynconv.kernels.cuda.launches import Launch
+from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab.simulate.simulator import CHECKS, Module, toolchain
 
 HEADER = Path(__file__).with_name("trace.h")
@@ -35,7 +35,7 @@ SECTORS_PER_CYCLE = 4
 """sectors that L1 delivers per cycle"""
 NEVER = 2**62
 SHARED, STATIC, BARRIER, BACK = -1, -2, -3, -4
-"""what stands in place of the number of an array"""
+"""what replaces the number of an array"""
 
 RAW = np.dtype(  # what trace.h calls Access
     [("site", "u8"), ("place", "u8"), ("offset", "i8")]

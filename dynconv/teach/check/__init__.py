@@ -24,9 +24,10 @@ from dynconv.teach.check.kernels import (
     depthwise_kernel,
     weight_gradient_kernel,
 )
+from dynconv.teach.check.prefix_sums import summed_area
 from dynconv.teach.check.random_kernel import dropconnect_kernel
 from dynconv.teach.check.scale import accumulation, cleaned, ring_all_reduce
 from dynconv.teach.check.sequences import respell, resumable, window_attention
 from dynconv.teach.check.start import environment, mixing_matrix
-from dynconv.teach.check.talkconv import summed_area, talk, talk_gradient, true_width
+from dynconv.teach.check.talkconv import talk, talk_gradient, true_width
 from dynconv.teach.check.translation import block_trigrams, chrf, moved_positions, schedule

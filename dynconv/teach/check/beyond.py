@@ -93,8 +93,8 @@ def band_faults(hidden: Tensor, *bands) -> Iterator:
     moved = torch.where(behind, right - start + edges[1], right)
     yield "each tail begins where the one before it ends", moved
     moved = torch.where(behind, right - edges[1], right)
-    yield "the first tail begins behind the words of the head", moved
-    yield "no tail is looked at", words.argmax(-1)
+    yield "the first tail begins after the words of the head", moved
+    yield "the tails are ignored", words.argmax(-1)
     leads = classes == classes.amax(-1, keepdim=True)
     one = head.log_softmax(-1)
     one[:, edges[1] :].masked_fill_(~leads, -torch.inf)

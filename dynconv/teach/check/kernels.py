@@ -1,9 +1,7 @@
 """Checks the exercises on CUDA kernels, which the simulator runs on the CPU."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
-from math import nan, prod
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,120 +10,9 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.kernels.cuda import build
-from dynconv.lab import simulate
-from dynconv.lab.simulate.trace import trace, traffic
-from dynconv.teach.judge import EXACT, Faults, Wrong, explanation, kind, labelled, sizes
-
-ORDERS = ("forward", "backward", 0, 1)
-"""in which the threads of a block run: without a barrier, answers depend on it"""
-GUARD = 2**16
-"""elements of padding on each side of an array: a wrong index rarely reaches further"""
-UNWRITTEN = {torch.float32: 0x7FCA_FE00, torch.float64: 0x7FF8_0000_0000_19C0}
-"""bits of a NaN that arithmetic only passes on"""
-BITS = {torch.float32: torch.int32, torch.float64: torch.int64}
-
-
-def compile_answer(
-    code: str, name: str, signature: str = "", before: str = "", after: str = ""
-) -> simulate.Function:
-    """Return kernel `name` of the CUDA source; raise `Wrong` with the compiler's first error.
-
-    before, after  source code around it
-    signature      quoted if the kernel is missing
-    """
-    if not isinstance(code, str):
-        raise Wrong(f"it is {kind(code)}, not CUDA source as text")
-    try:
-        return simulate.Module(before + code + after, [name]).get_function(name)
-    except simulate.CompileError as error:
-        if str(error).startswith("names:"):
-            raise Wrong(f"it has no kernel {signature or name}") from None
-        raise Wrong(f"it does not compile: {error}") from None
-
-
-class Launch(NamedTuple):
-    """A launch of a kernel whose arguments are inputs, `out` and sizes, in this order."""
-
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    inputs: dict[str, Tensor]
-    out: str
-    shape: tuple[int, ...]
-    sizes: Sequence[int]
-    shared: int = 0
-
-    def run(self, kernel: simulate.Function, order: str | int) -> Tensor:
-        """Run a kernel and return `out`; Wrong if it writes to the guard zones of its arrays."""
-        dtype = next(iter(self.inputs.values())).dtype
-        count = prod(self.shape)
-        memory = {k: F.pad(x.flatten(), (GUARD, GUARD), value=nan) for k, x in self.inputs.items()}
-        unwritten = torch.full((count + 2 * GUARD,), UNWRITTEN[dtype], dtype=BITS[dtype])
-        memory[self.out] = unwritten.view(dtype)
-        bits = {name: x.view(BITS[dtype]) for name, x in memory.items()}
-        before = {name: x.clone() for name, x in bits.items()}
-        addresses = [np.uint64(x[GUARD:].data_ptr()) for x in memory.values()]
-        values = [*addresses, *map(np.int32, self.sizes)]
-        kernel(self.grid, self.block, values, shared_mem=self.shared, order=order)
-        for name, now in bits.items():
-            places = (now != before[name]).nonzero().flatten() - GUARD
-            why = "it is an input"
-            if name == self.out:
-                places = places[(places < 0) | (places >= count)]
-                why = f"{name} has {count} numbers"
-            if len(places):
-                raise Wrong(f"{name}[{places[0]}] is written, but {why}")
-        return memory[self.out][GUARD:-GUARD].view(self.shape)
-
-    def trace(self, code: str, name: str) -> np.ndarray:
-        """Return the accesses to memory of a run; arrays are numbered in their order."""
-        out = torch.zeros(self.shape, dtype=next(iter(self.inputs.values())).dtype)
-        values = [*self.inputs.values(), out, *map(np.int32, self.sizes)]
-        return trace(code, name, self.grid, self.block, values, self.shared)
-
-
-def judge_launch(
-    kernel: simulate.Function,
-    given: Launch,
-    right: Tensor,
-    faults: Faults | None = None,
-    *,
-    explain: Callable[..., str] | None = None,
-    tolerance: tuple[float, float] = EXACT,
-    orders: Sequence[str | int] = ORDERS,
-) -> None:
-    """Raise `Wrong` unless the result is right for every order in which the threads may run."""
-    results = []
-    for order in orders:
-        try:
-            results.append(given.run(kernel, order))
-        except (simulate.KernelFault, Wrong) as fault:
-            last = f", threads in the order {order!r}" if order != "forward" else ""
-            raise Wrong(f"{fault}{last}") from None
-    mine = results[0]
-    for order, other in zip(orders[1:], results[1:], strict=True):
-        differ = (other != mine) & ~(other.isnan() & mine.isnan())
-        if differ.any():
-            at = tuple(differ.nonzero()[0].tolist())
-            raise Wrong(
-                f"{given.out}{list(at)} is {value(mine[at])} with threads in the order "
-                f"{orders[0]!r} and {value(other[at])} in the order {order!r}: a __syncthreads() "
-                "is missing between writing shared memory and reading it, or sums are atomic"
-            )
-    wrong = ~torch.isclose(mine, right, *tolerance)
-    if wrong.any():
-        at = tuple(wrong.nonzero()[0].tolist())
-        why = explanation(mine, right, faults, explain, given.inputs, tolerance)
-        raise Wrong(f"{given.out}{list(at)} is {value(mine[at])}, not {value(right[at])}{why}")
-
-
-def value(x: Tensor) -> str:
-    """Return a value as text; for NaN, where it comes from."""
-    if x.view(BITS[x.dtype]) == UNWRITTEN[x.dtype]:
-        return "NaN as before (it is not written, or only added to what lay there)"
-    if x.isnan():
-        return "NaN (from outside of an input, or from shared memory that nobody has written)"
-    return f"{x:.6g}"
-
+from dynconv.lab.simulate.trace import traffic
+from dynconv.teach.check.simulated import ORDERS, GuardedLaunch, compile_answer, judge_launch
+from dynconv.teach.judge import Wrong, labelled, sizes
 
 SIGNATURE = (
     "__global__ void depthwise(const float* x, const float* weight, float* out, "
@@ -155,7 +42,7 @@ def depthwise_kernel(code: str) -> None:
         seed = torch.Generator().manual_seed(K)
         x, weight = (torch.randn(size, generator=seed) for size in ((B, C, T), (C, K)))
         inputs = {"x": x, "weight": weight}
-        given = Launch((blocks,), (threads,), inputs, "out", (B, C, T), (B, C, T, K, pad))
+        given = GuardedLaunch((blocks,), (threads,), inputs, "out", (B, C, T), (B, C, T, K, pad))
         label = f"{sizes(B=B, C=C, T=T, K=K, pad=pad)}, blocks {blocks}, threads of each {threads}"
         with labelled(label):
             judge_launch(
@@ -172,7 +59,7 @@ def depthwise_kernel(code: str) -> None:
     print(f"right: {len(DEPTHWISE)} launches, each with its threads in 3 orders")
 
 
-def check_made_once(code: str, given: Launch) -> None:
+def check_made_once(code: str, given: GuardedLaunch) -> None:
     """Raise `Wrong` if two threads compute the same output, which is right but slow."""
     accesses = given.trace(code, "depthwise")
     written = accesses[accesses["write"] & (accesses["array"] == 2)]
@@ -260,7 +147,7 @@ def weight_gradient_kernel(source: str) -> None:
 
 def exercise_launch(
     B: int, T: int, H: int, R: int, K: int, pad: int, N: int
-) -> tuple[Launch, Tensor]:
+) -> tuple[GuardedLaunch, Tensor]:
     """Return a launch of weight_tile, and the right partial sums (B * tiles, H, K)."""
     seed = torch.Generator().manual_seed(T)
     g, x = torch.randn(2, B, T, H * R, generator=seed, dtype=torch.float64)
@@ -273,7 +160,7 @@ def exercise_launch(
     shared = (2 * (N + K) - 1) * 32 * 8
     inputs, numbers = {"g": g, "x": x}, (T, H * R, H, K, pad, N)
     grid = (H, tiles, B)
-    return Launch(grid, (32, 8), inputs, "partial", right.shape, numbers, shared), right
+    return GuardedLaunch(grid, (32, 8), inputs, "partial", right.shape, numbers, shared), right
 
 
 SCANS = ((1, 32), (33, 32), (64, 32), (100, 64), (200, 64), (1000, 96), (3000, 1024))
@@ -294,18 +181,18 @@ def chunked_scan_kernel(source: str) -> None:
     for T, threads in SCANS:
         # Sums of integers are exact in any order.
         x = torch.randint(1, 10, (3, T), generator=torch.Generator().manual_seed(T)).float()
-        given = Launch((3,), (threads,), {"x": x}, "sums", (3, T), (T,))
+        given = GuardedLaunch((3,), (threads,), {"x": x}, "sums", (3, T), (T,))
         with labelled(f"T = {T}, {threads} threads"):
             faults = partial(scan_faults, threads=threads)
             judge_launch(kernel, given, x.cumsum(dim=1), faults, tolerance=(0, 0))
     rows, T = 2, 40
-    given = Launch((rows,), (32,), {"x": torch.ones(rows * T + 64)}, "sums", (rows, T), (T,))
+    given = GuardedLaunch((rows,), (32,), {"x": torch.ones(rows * T + 64)}, "sums", (rows, T), (T,))
     read = given.trace(source, "chunked_scan")
     last = read["index"][read["array"] == 0].max()
     if last >= rows * T:  # where the sums do not show it
         raise Wrong(
             f"T = {T}, 32 threads: it reads x[{last}], but the last of {rows} rows ends at "
-            f"x[{rows * T - 1}]: on a GPU that is somebody else's memory"
+            f"x[{rows * T - 1}]: on a GPU that memory may belong to another tensor"
         )
     print(f"right: {len(SCANS)} lengths, each in {len(ORDERS)} orders of the threads")
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dynconv.teach.check.convolutions import check_factors, check_share
-from dynconv.teach.check.kernels import compile_answer
+from dynconv.teach.check.simulated import compile_answer
 from dynconv.teach.judge import Wrong, labelled
 
 CODE = """
@@ -19,12 +19,12 @@ __global__ void factors(unsigned long long seed, unsigned long long first,
 }
 """
 COUNT = 2**16
-"""Factors of a launch, unless it asks for another number."""
+"""factors of a launch, unless it asks for another number"""
 SEEDS = 0, 1, 2, 3, 2**63 - 1
 WORD = 64
-"""Draws in a row that show whether two places of two masks are the same."""
+"""draws in a row that show whether two places of two masks are the same"""
 WORDS = 2**13
-"""Words of a mask that are compared: WORDS**2 * WORD is 2**32."""
+"""words of a mask that are compared: WORDS**2 * WORD is 2**32"""
 
 
 def dropconnect_kernel(source: str) -> None:
@@ -73,7 +73,7 @@ def dropconnect_kernel(source: str) -> None:
     }
     for apart in (1, 2, 7, 31, 1024):
         pairs[f"weights {apart} apart"] = whole[apart:], whole[:-apart]
-    for which, (a, b) in pairs.items():  # first, as it says more
+    for which, (a, b) in pairs.items():  # first, because this says more
         if torch.equal(a, b):
             raise Wrong(f"{which} have the same draws")
     for which, (a, b) in pairs.items():

@@ -9,15 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dynconv.teach.judge import (
-    Wrong,
-    attempt,
-    describe_difference,
-    judge,
-    labelled,
-    of_kind,
-    short,
-)
+from dynconv.teach.judge import Wrong, attempt, describe_difference, judge, labelled, of_kind, short
 from dynconv.text.corpus import Row
 from dynconv.text.sets.steps import fits
 
@@ -52,12 +44,12 @@ def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
     right = vectors.double().sum(dim=0)
     limit = 2 * (size - 1) * -(-length // size)
 
-    def holds(at: tuple[int]) -> str:
+    def place(at: tuple[int]) -> str:
         return f"[{at[0]}], where rank r has {at[0] % 9 + 1} * 10^r"
 
     for rank, (result, sent) in enumerate(zip(ring.results, ring.sent, strict=True)):
         result = of_kind(result, right, f"rank {rank} returns")
-        if text := describe_difference(result, right, (0, 0), holds, f"rank {rank} differs"):
+        if text := describe_difference(result, right, (0, 0), place, f"rank {rank} differs"):
             raise Wrong(text)
         if sent > limit:
             raise Wrong(f"rank {rank} sends {sent} numbers, {limit} are enough")

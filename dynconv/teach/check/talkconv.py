@@ -1,7 +1,6 @@
-"""Checks the exercises on TaLK: prefix sums, windows, gradients and widths."""
+"""Checks the exercises on TaLK: windows, gradients and widths."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -10,94 +9,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.ops.talk import edge_distances, talk_conv_loop
-from dynconv.teach.check.cost import Cost
-from dynconv.teach.judge import FLOAT32, Wrong, attempt, judge, sizes
-
-MOST = 500
-"""tensor operations, for 2,000 boxes"""
-LARGEST = 40_000
-"""maximum elements of a tensor, for 2,000 boxes in an image of 40 x 50"""
-
-
-def summed_area(mine: Callable[[Tensor, Tensor], Tensor]) -> None:
-    """mine(image, boxes) sums each box of an image (Y, X) by a table, without a loop over boxes.
-
-    boxes (N, 4): first row, first column, last row, last column, all inclusive.
-    """
-
-    def box(image: Tensor, boxes: Tensor, at: tuple[int]) -> str:
-        return "rows {0} to {2}, columns {1} to {3}".format(*boxes[at].tolist())
-
-    shapes = [(7, 7), (5, 9), (1, 6)]
-    judge(
-        mine,
-        sum_slices,
-        {f"an image of {Y} x {X}": image_and_boxes(Y, X, 40) for Y, X in shapes},
-        box_faults,
-        gradients=True,
-        place=box,
-        raises={IndexError: "it looks outside its table"},
-    )
-    with Cost() as cost:
-        attempt(partial(mine, *image_and_boxes(40, 50, 2000)))
-    if cost.operations > MOST:
-        raise Wrong(f"2,000 boxes: {cost.operations:,} operations, a loop over the boxes")
-    if cost.largest > 8 * LARGEST:
-        numbers = f"{cost.largest // 8:,} numbers"
-        raise Wrong(f"2,000 boxes in 40 x 50: a tensor of {numbers}; a box needs 4")
-    print(f"right: values and gradients on {len(shapes)} images")
-
-
-def image_and_boxes(Y: int, X: int, N: int) -> tuple[Tensor, Tensor]:
-    """Return a random image and N boxes: the whole image, its corners and random ones."""
-    seed = torch.Generator().manual_seed(Y)
-    image = torch.randn(Y, X, generator=seed, dtype=torch.float64)
-    rows = torch.randint(Y, (N - 5, 2), generator=seed).sort(dim=1).values
-    columns = torch.randint(X, (N - 5, 2), generator=seed).sort(dim=1).values
-    some = torch.stack([rows[:, 0], columns[:, 0], rows[:, 1], columns[:, 1]], dim=1)
-    corners = [[y, x, y, x] for y in (0, Y - 1) for x in (0, X - 1)]
-    return image, torch.cat([torch.tensor([[0, 0, Y - 1, X - 1], *corners]), some])
-
-
-def sum_slices(image: Tensor, boxes: Tensor) -> Tensor:
-    """Return the sum of each box by adding its elements."""
-    return torch.stack(
-        [image[top : low + 1, left : right + 1].sum() for top, left, low, right in boxes.tolist()]
-    )
-
-
-def box_faults(image: Tensor, boxes: Tensor) -> Iterator:
-    """Yield what common mistakes return."""
-    table = image.cumsum(dim=0).cumsum(dim=1)
-    padded = F.pad(table, (1, 0, 1, 0))
-    top, left, low, last = boxes.T
-    whole = top, left, low + 1, last + 1
-
-    def corners(S, top, left, low, last, both=1):
-        return S[low, last] - S[top, last] - S[low, left] + both * S[top, left]
-
-    add = "the corner before the box is in both strips: add it back"
-    yield add, corners(padded, *whole, both=0)
-    yield f"{add}, do not take it away", corners(padded, *whole, both=-1)
-    yield "the last row and column belong to the box", corners(padded, top, left, low, last)
-    inner = corners(padded, top + 1, left + 1, low + 1, last + 1)
-    yield "the first row and column belong to the box", inner
-    wrapped = corners(table, top - 1, left - 1, low, last)
-    yield "index -1 is the last row or column of the table, not a row of zeros", wrapped
-    yield "the last row belongs to the box", corners(padded, top, left, low, last + 1)
-    yield "the last column belongs to the box", corners(padded, top, left, low + 1, last)
-    short = corners(padded, top, left, low, last) + padded[low + 1, last + 1] - padded[low, last]
-    yield "strips also end with the last row or column of the box", short
-    behind = corners(F.pad(table, (0, 1, 0, 1)), *whole)
-    yield "the table is padded with zeros at its start, not at its end", behind
-    for dim in (0, 1):
-        along = F.pad(image.cumsum(dim=dim), (1, 0, 1, 0))
-        why = f"the table is summed along dim {dim} only: along dim {1 - dim}, too"
-        yield why, corners(along, *whole)
-    if image.shape[0] == image.shape[1]:
-        yield "rows and columns are exchanged", sum_slices(image.T, boxes)
-        order = "a box is first row, first column, last row, last column"
-        yield order, corners(padded, top, low, left + 1, last + 1)
+from dynconv.teach.judge import FLOAT32, judge, sizes
 
 
 def talk(mine: Callable[..., Tensor]) -> None:
@@ -164,7 +76,7 @@ def window_faults(x: Tensor, left: Tensor, right: Tensor | None, *reach: int) ->
     y = mean(begin, end)
     own = (end - begin).repeat_interleave(C // H, dim=2)
     yield "it is not divided by max_left + max_right + 1", y * K
-    less = "it is divided by max_left + max_right: the word itself counts, too"
+    less = "it is divided by max_left + max_right: the word itself also counts"
     yield less, y * K / (K - 1)
     yield "divide by max_left + max_right + 1, not by the window's own width", y * K / own
     lost = "the word itself, the cell from t to t + 1, belongs to the window"
@@ -258,7 +170,10 @@ def gradient_faults(g, x, left, right, *reach) -> Iterator:
     for why, dx in (
         ("divide by max_left + max_right + 1", true.dx * (1 + sum(reach))),
         ("the sign is turned", -true.dx),
-        ("transpose the shares: a token hears of the windows that hold it", untransposed),
+        (
+            "transpose the shares: a token gets the gradients of the windows around it",
+            untransposed,
+        ),
         ("each head has windows of its own", first.dx),
         ("channel c belongs to head c // R, with R = C / H", moved.dx[..., order.argsort()]),
     ):
@@ -285,7 +200,7 @@ def offset_faults(name: str, right: Tensor, g, x, *window) -> Iterator:
     yield "divide by max_left + max_right + 1", right * K
     yield f"the edge moves {reach} tokens per unit of the offset", right / reach
     summed = right.sum(2, keepdim=True).expand_as(right)
-    yield "a head has its own channels alone", summed
+    yield "a head sums over its own channels only", summed
     yield "sum over the channels of the head, instead of their mean", right * H / C
     products = (g[:, :, None] * x[:, None]).unflatten(3, (H, -1)).sum(4)  # (B, T, T, H)
     for further, why in ((0, "that token is in the window whole"), (2, "one token too far")):
@@ -322,7 +237,7 @@ def true_width(mine: Callable[..., Tensor]) -> None:
         x, left, right = (torch.rand(2, T, n, generator=seed).double() for n in (6, H, H))
         label = f"T = {T}, H = {H}, reaches {reach[0]} and {reach[1]}"
         cases[label] = x - 0.5, left, right if reach[1] else None, *reach
-    detached = "the width depends on the offsets, too: is it detached?"
+    detached = "the width also depends on the offsets: is it detached?"
     hints = {"left": detached, "right": detached}
     judge(mine, mean_of_window, cases, width_faults, gradients=True, hints=hints)
     print(f"right: values and the gradients of x and the offsets agree on {len(cases)} cases")

@@ -1,4 +1,4 @@
-"""Interactive figures, whose Python class holds the data that a JavaScript file draws."""
+"""Interactive figures, whose Python class contains the data that a JavaScript file draws."""
 
 from dynconv.teach.moving.figures import (
     BeamGrowth,

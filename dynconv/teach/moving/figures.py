@@ -1,6 +1,6 @@
 """Interactive figures: custom elements that show the reader's tensors and need no server.
 
-Each class holds the data of one figure; the JavaScript file of the same name draws it.
+Each class contains the data of one figure; the JavaScript file of the same name draws it.
 """
 
 import json
@@ -194,7 +194,7 @@ class TalkWindow(InteractiveFigure):
 class BeamGrowth(InteractiveFigure):
     """A beam search, step by step: which hypotheses are kept, pruned and finished.
 
-    record: (words, log p, fate, score) of each candidate, in order of the steps. A candidate of
+    record  (words, log p, fate, score) of each candidate, in order of the steps. A candidate of
     step t has t words; its fate is "live", "pruned" or "finished"; the score, log p divided by the
     length penalty, is None unless it is finished.
     """

@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from dynconv.config.schema import Count, validate
+from dynconv.config.schema import Count, check_value
 from dynconv.errors import UserError, quoted
 from dynconv.files import MARK, claim, disk_errors, locked
 from dynconv.text.fetch import unpack_corpus
@@ -56,11 +56,11 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
                 lock = out.with_name(out.name + ".lock")
                 with locked(lock, f"{out}: another process is building it"):
                     if not record.is_file():  # else another process has just finished it
-                        _write(entry, raw, part)
+                        write_corpus(entry, raw, part)
                         os.replace(part, out)
                         (out / MARK).unlink()
         except MissingRawFileError as error:
-            raise UserError(f"{error}: {_remedy(entry, raw)}") from None
+            raise UserError(f"{error}: {how_to_fetch_again(entry, raw)}") from None
     counts = json.loads(record.read_text(encoding="utf-8"))
     for split, expected in entry.sentences.items():
         if (lines := counts.get(split, 0)) != expected:
@@ -72,10 +72,12 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
     return counts
 
 
-def _write(entry: CorpusEntry, raw: Path, part: Path) -> None:
+def write_corpus(entry: CorpusEntry, raw: Path, part: Path) -> None:
     build = find_builder(entry)
     claim(part, "move it elsewhere, or give another --out")
-    counts = validate(dict[str, Count], build(raw, part), f"{entry.build} must return line counts")
+    counts = check_value(
+        dict[str, Count], build(raw, part), f"{entry.build} must return line counts"
+    )
     if not any(counts.values()):
         raise MissingRawFileError(f"{raw}: its files contain no usable line")
     shutil.rmtree(part / "stages", ignore_errors=True)
@@ -95,7 +97,7 @@ def find_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
     return build
 
 
-def _remedy(entry: CorpusEntry, raw: Path) -> str:
+def how_to_fetch_again(entry: CorpusEntry, raw: Path) -> str:
     """Return how to get raw files again: `fetch` skips an archive whose folder exists."""
     archives = {file.stem: file for file in entry.files if (raw / file.stem).is_dir()}
     where = "" if raw == entry.directory else f" --out {raw}"

@@ -18,27 +18,32 @@ from dynconv.text.sets.steps import (
 
 LANGUAGES = ("de", "en")
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-ABOUT = re.compile(r"<(url|talkid|keywords|speaker|reviewer|translator)\b")
+"""the evaluation sets that together are the test split"""
+METADATA = re.compile(r"<(url|talkid|keywords|speaker|reviewer|translator)\b")
+"""marks a line that is not part of a talk"""
 TAGS = re.compile(r"</?(title|description)>")
+"""are removed from the lines that are"""
 
 
 def iwslt14_de_en(raw: Path, out: Path) -> dict[str, int]:
     """Build IWSLT'14: tokenised pairs of 1 to 175 words and a ratio of at most 1.5, in lower case.
 
-    Every 23rd pair goes to split valid. The five evaluation sets, in the order above, are the test.
+    Every 23rd pair goes to split valid. The five sets of `TESTS`, in this order, are the test.
     """
     train = find_sides(raw, "train.tags.de-en.{}", LANGUAGES)
     tests = [find_sides(raw, f"IWSLT14.{test}.de-en.{{}}.xml", LANGUAGES) for test in TESTS]
-    pairs = tokenized_pairs(out, train, _talks, _lower)
+    pairs = tokenized_pairs(out, train, read_talks, lower_words)
     kept = hold_out(23, (pair for pair in pairs if fits(pair, longest=175, ratio=1.5)))
-    held = chain.from_iterable(tokenized_pairs(out, test, read_segments, _lower) for test in tests)
+    held = chain.from_iterable(
+        tokenized_pairs(out, test, read_segments, lower_words) for test in tests
+    )
     return write_splits(out, LANGUAGES, chain(kept, (("test", pair) for pair in held)))
 
 
-def _talks(path: Path) -> Iterator[str]:
+def read_talks(path: Path) -> Iterator[str]:
     """Read speech, titles and descriptions, but not the other lines about a talk."""
-    return (TAGS.sub("", line) for line in stream_lines(path) if not ABOUT.search(line))
+    return (TAGS.sub("", line) for line in stream_lines(path) if not METADATA.search(line))
 
 
-def _lower(line: str, language: str) -> str:
+def lower_words(line: str, language: str) -> str:
     return tokenize(line, language).lower()

@@ -18,7 +18,7 @@ def billion_word(raw: Path, out: Path) -> dict[str, int]:
             f"{raw}: no training-monolingual.tokenized.shuffled/news.en-* there"
         )
     test, valid = (find_raw(raw, f"news.en.heldout-0000{shard}-of-00050") for shard in (0, 1))
-    return _copy(out, {"train": train, "valid": [valid], "test": [test]})
+    return copy_splits(out, {"train": train, "valid": [valid], "test": [test]})
 
 
 def wikitext_103(raw: Path, out: Path) -> dict[str, int]:
@@ -27,10 +27,10 @@ def wikitext_103(raw: Path, out: Path) -> dict[str, int]:
     With one <eos> per line, blank or not, the training text has the published 103,227,021 tokens.
     """
     names = {split: f"wiki.{split}.tokens" for split in ("train", "valid", "test")}
-    return _copy(out, {split: [find_raw(raw, name)] for split, name in names.items()})
+    return copy_splits(out, {split: [find_raw(raw, name)] for split, name in names.items()})
 
 
-def _copy(out: Path, files: dict[str, list[Path]]) -> dict[str, int]:
+def copy_splits(out: Path, files: dict[str, list[Path]]) -> dict[str, int]:
     lines = (
         (split, (line.strip(" "),))
         for split, paths in files.items()

@@ -21,7 +21,7 @@ def tokenize(line: str, language: str, *, aggressive: bool = False, escape: bool
     aggressive  -a: a hyphen between letters becomes the word "@-@"
     escape      & | < > ' " [ ] are written &amp; &#124; &lt; &gt; &apos; &quot; &#91; &#93;
     """
-    words = _tokenizer(language).tokenize(
+    words = corrected_tokenizer(language).tokenize(
         line, return_str=True, aggressive_dash_splits=aggressive, escape=escape
     )
     return LAST_STOP.sub(" .", words)
@@ -32,11 +32,11 @@ def normalize(line: str, language: str) -> str:
     import regex  # re lacks \p{C}
 
     # The scripts also see the line break: before it, a quotation ."  becomes ". in German
-    return regex.sub(r"\p{C}", " ", _normalizer(language).normalize(line + "\n"))
+    return regex.sub(r"\p{C}", " ", corrected_normalizer(language).normalize(line + "\n"))
 
 
 @cache
-def _tokenizer(language: str):
+def corrected_tokenizer(language: str):
     from sacremoses import MosesTokenizer
 
     tokenizer = MosesTokenizer(language)
@@ -46,7 +46,7 @@ def _tokenizer(language: str):
 
 
 @cache
-def _normalizer(language: str):
+def corrected_normalizer(language: str):
     from sacremoses import MosesPunctNormalizer
 
     normalizer = MosesPunctNormalizer(language, perl_parity=True)

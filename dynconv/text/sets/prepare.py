@@ -33,13 +33,14 @@ def prepare_named(
 
     Raises UserError for an option that has no effect.
     """
-    source, target = pair(corpus_sides(corpus, languages))
+    sides = corpus_sides(corpus, languages)
+    source, target = pair(sides)
     out = out or Path("prepared") / Path(corpus).resolve().name
     reused = Vocabularies.load(reuse) if reuse else None
     if reused and kind not in (None, reused.target.kind):
         raise UserError(f"--vocabulary {kind} has no effect: {reuse} is not of {kind}")
     kind = kind or (reused.target.kind if reused else "bytes")
-    if source is None and vocab_size and len(vocab_size) > 1:
+    if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
         raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
     downloaded = corpus in read_manifest() and not read_manifest()[corpus].shipped

@@ -15,12 +15,14 @@ from dynconv.errors import UserError
 from dynconv.text.corpus import Row, stream_lines, stream_parallel
 
 LANGUAGE = re.compile(r"(?<=\.)[a-z]{2}(-[a-z]{2})?(?=\.|$)")
+"""the code of a language, or of a pair, in the name of a file"""
 SEGMENT = re.compile(r'<seg id="\d+">\s*|\s*</seg>\s*')
+"""the tags around a sentence of an evaluation set"""
 ITEMS_IN_MEMORY = 100_000
 """items in memory at a time"""
 MIN_PARALLEL = 10_000
 """below this number of items, starting processes takes longer than the work"""
-CHUNK = 500
+ITEMS_PER_TASK = 500
 """items handed to a process at a time"""
 
 Side = tuple[Path, str]
@@ -105,12 +107,12 @@ def parallel_map(function: Callable, items: Iterable, what: str) -> Iterator:
             if pool is None and len(block) < MIN_PARALLEL:
                 yield from map(function, block)
             else:
-                pool = pool or stack.enter_context(_pool())
-                yield from pool.map(function, block, CHUNK)
+                pool = pool or stack.enter_context(worker_pool())
+                yield from pool.map(function, block, ITEMS_PER_TASK)
             bar.update(len(block))
 
 
-def _pool():
+def worker_pool():
     """Return a pool of processes, one per core, in which only the parent handles Ctrl-C.
 
     They are spawned, because fork does not copy the threads of the bar and of torch.

@@ -10,9 +10,11 @@ from dynconv.text.sets.steps import MissingRawFileError, find_raw, parallel_map,
 
 SIDES = ("article", "summary")
 LISTS = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt"}
-ARTICLE = 400
+"""the files with the addresses of each split's stories"""
+ARTICLE_WORDS = 400
 """words that are kept of an article"""
 ENDS = (".", "!", "?", "...", "'", "`", '"', "’", "”", ")")
+"""after any other last character, See et al. add a full stop to a line"""
 
 
 def cnn_dailymail(raw: Path, out: Path) -> dict[str, int]:
@@ -29,7 +31,7 @@ def cnn_dailymail(raw: Path, out: Path) -> dict[str, int]:
         raise MissingRawFileError(
             f"{raw}: {len(folders)} folders named stories, not CNN's and Daily Mail's"
         )
-    read = partial(_story, folders=folders)
+    read = partial(read_story, folders=folders)
     pairs = (
         (s, p) for s in lists for p in parallel_map(read, stream_lines(lists[s]), f"{s} stories")
     )
@@ -64,7 +66,7 @@ def duc_2004(raw: Path, out: Path) -> dict[str, int]:
     return write_splits(out, suffixes, (("test", row) for row in rows))
 
 
-def _story(url: str, folders: list[Path]) -> Row:
+def read_story(url: str, folders: list[Path]) -> Row:
     """Read article and highlights of a .story file, whose name is the hash of its address."""
     name = sha1(url.strip().encode()).hexdigest() + ".story"
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
@@ -73,10 +75,12 @@ def _story(url: str, folders: list[Path]) -> Row:
             f"{folders[0]} and {folders[1]}: no {name} there, the story of {url.strip()}"
         )
     article, *highlights = "\n".join(map(str.strip, stream_lines(path))).split("@highlight")
-    return " ".join(_sentences(article).split()[:ARTICLE]), _sentences("".join(highlights))
+    return " ".join(join_sentences(article).split()[:ARTICLE_WORDS]), join_sentences(
+        "".join(highlights)
+    )
 
 
-def _sentences(text: str) -> str:
+def join_sentences(text: str) -> str:
     """Return the tokenised lines of a text in one line, each with a full stop at its end."""
     lines = (line if line.endswith(ENDS) else line + " ." for line in text.split("\n") if line)
     return " ".join(tokenize(line, "en", escape=False) for line in lines).lower()

@@ -41,7 +41,7 @@ def wmt14_en_de(raw: Path, out: Path) -> dict[str, int]:
     """
     corpora = "training/europarl-v7.de-en", "commoncrawl.de-en", "training/news-commentary-v9.de-en"
     test = "test-full/newstest2014-deen"
-    return _from_english(raw, out, "de", corpora, test, valid=100, longest=250, ratio=1.5)
+    return build_from_english(raw, out, "de", corpora, test, valid=100, longest=250, ratio=1.5)
 
 
 def wmt14_en_fr(raw: Path, out: Path) -> dict[str, int]:
@@ -58,7 +58,7 @@ def wmt14_en_fr(raw: Path, out: Path) -> dict[str, int]:
         "giga-fren.release2.fixed",
     )
     test = "test-full/newstest2014-fren"
-    return _from_english(raw, out, "fr", corpora, test, valid=1333, longest=175, ratio=1.5)
+    return build_from_english(raw, out, "fr", corpora, test, valid=1333, longest=175, ratio=1.5)
 
 
 def wmt16_en_ro(raw: Path, out: Path) -> dict[str, int]:
@@ -71,7 +71,7 @@ def wmt16_en_ro(raw: Path, out: Path) -> dict[str, int]:
     """
     corpora = "europarl-v8.ro-en", "SETIMES.en-ro", "corpus.bt.en-ro"
     test = "newstest2016-enro"
-    return _from_english(raw, out, "ro", corpora, test, valid=100, longest=175, ratio=9)
+    return build_from_english(raw, out, "ro", corpora, test, valid=100, longest=175, ratio=9)
 
 
 def wmt17_zh_en(raw: Path, out: Path) -> dict[str, int]:
@@ -83,55 +83,55 @@ def wmt17_zh_en(raw: Path, out: Path) -> dict[str, int]:
     languages = ("zh", "en")
     names = ["training/news-commentary-v12.zh-en.{}", "UNv1.0.en-zh.{}"]
     train = [find_sides(raw, name, languages) for name in names]
-    train += [_cwmt(english) for english in sorted(raw.rglob("[!.]*_en.txt"))]
-    valid = _news(raw, out, "valid", "newsdev2017-zhen", languages)
-    test = _news(raw, out, "test", "newstest2017-zhen", languages)
-    kept = _clean((("train", pair) for pair in _train(out, train)), longest=175, ratio=1.5)
+    train += [cwmt_sides(english) for english in sorted(raw.rglob("[!.]*_en.txt"))]
+    valid = evaluation_set(raw, out, "valid", "newsdev2017-zhen", languages)
+    test = evaluation_set(raw, out, "test", "newstest2017-zhen", languages)
+    kept = clean((("train", pair) for pair in training_pairs(out, train)), longest=175, ratio=1.5)
     return write_splits(out, languages, chain(kept, valid, test))
 
 
-def _from_english(
+def build_from_english(
     raw: Path, out: Path, to: str, corpora: Iterable[str], test: str, *, valid: int, **limits
 ) -> dict[str, int]:
     """Send one pair in `valid` of the corpora to split valid, and clean by the limits."""
     languages = ("en", to)
     train = [find_sides(raw, corpus + ".{}", languages) for corpus in corpora]
-    held_out = _news(raw, out, "test", test, languages)
-    kept = _clean(hold_out(valid, _train(out, train)), **limits)
+    held_out = evaluation_set(raw, out, "test", test, languages)
+    kept = clean(hold_out(valid, training_pairs(out, train)), **limits)
     return write_splits(out, languages, chain(kept, held_out))
 
 
-def _cwmt(english: Path) -> list[Side]:
+def cwmt_sides(english: Path) -> list[Side]:
     """Return the sides of CASIA, CASICT, Datum or NEU: NAME_ch.txt or NAME_cn.txt, NAME_en.txt."""
     chinese = find_raw(english.parent, english.name.replace("_en.txt", "_c[hn].txt"))
     return [(chinese, "zh"), (english, "en")]
 
 
-def _train(out: Path, corpora: Iterable[list[Side]]) -> Iterator[Row]:
+def training_pairs(out: Path, corpora: Iterable[list[Side]]) -> Iterator[Row]:
     return chain.from_iterable(
-        tokenized_pairs(out, sides, stream_lines, _normal) for sides in corpora
+        tokenized_pairs(out, sides, stream_lines, normalized_words) for sides in corpora
     )
 
 
-def _news(
+def evaluation_set(
     raw: Path, out: Path, split: str, name: str, languages: tuple[str, str]
 ) -> Iterator[tuple[str, Row]]:
     """Find the source and reference of an evaluation set, whose pairs are a split."""
     names = f"{name}-src.{languages[0]}.sgm", f"{name}-ref.{languages[1]}.sgm"
     sides = zip([find_raw(raw, name) for name in names], languages, strict=True)
-    return ((split, pair) for pair in tokenized_pairs(out, sides, read_segments, _words))
+    return ((split, pair) for pair in tokenized_pairs(out, sides, read_segments, words))
 
 
-def _clean(pairs: Iterable[tuple[str, Row]], **limits) -> Iterator[tuple[str, Row]]:
+def clean(pairs: Iterable[tuple[str, Row]], **limits) -> Iterator[tuple[str, Row]]:
     return ((split, pair) for split, pair in pairs if fits(pair, **limits))
 
 
-def _normal(line: str, language: str) -> str:
+def normalized_words(line: str, language: str) -> str:
     """Normalise and tokenise a line of training text; evaluation sets are not normalised."""
-    return _words(normalize(line, language), language)
+    return words(normalize(line, language), language)
 
 
-def _words(line: str, language: str) -> str:
+def words(line: str, language: str) -> str:
     if language == "zh":
         import jieba
 

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.kernels.cuda.call import launch_on_gpu
-from dynconv.kernels.cuda.launches import CUDA_TYPES, Launch, array, dropconnect, strides
-from dynconv.lab.bench.cases import SEEDED, Case, dtype_name
+from dynconv.kernels.cuda.launches import dropconnect
+from dynconv.kernels.cuda.plan import CUDA_TYPES, Launch, array, strides
+from dynconv.kernels.dtypes import dtype_name
+from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.kernels.correctness import (
     DROPOUT,
@@ -24,9 +26,8 @@ from dynconv.lab.bench.kernels.correctness import (
 from dynconv.lab.bench.measure import Measurement
 from dynconv.lab.simulate.launch import launch_on_cpu
 
-LOOSE_TOLERANCE = TOLERANCE | {
-    "float32": 1e-4
-}  # for v1, which adds a kernel's gradient up in one long sum
+LOOSE_TOLERANCE = TOLERANCE | {"float32": 1e-4}
+"""for v1, which adds up the gradient of a kernel in one long sum"""
 
 FIRST_VERSIONS = {
     "light_conv": ("lightconv.cu", "light_conv_v1"),
@@ -34,6 +35,7 @@ FIRST_VERSIONS = {
     "dynamic_conv_softmax": ("softmaxconv.cu", "softmax_conv_v1"),
     "talk_conv": ("talk.cu", "talk_conv_v1"),
 }
+"""source and kernel of each operator's first version"""
 
 
 def first_versions(

@@ -4,7 +4,6 @@ A kernel's time is compared with its floor, a copy, attention, PyTorch's impleme
 first version in its source.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -14,9 +13,10 @@ import torch
 
 from dynconv.errors import UserError
 from dynconv.kernels.cuda import build
-from dynconv.kernels.cuda.launches import CUDA_TYPES
+from dynconv.kernels.cuda.plan import CUDA_TYPES
+from dynconv.kernels.dtypes import dtype_name
 from dynconv.lab import ledger
-from dynconv.lab.bench.cases import SEEDED, Case, dtype_name, parse_shape
+from dynconv.lab.bench.cases import SEEDED, Case, parse_shape
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
 from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.kernels.predict import predict_cases
@@ -78,7 +78,7 @@ def bench_kernels(
         return 0
     if reason := build.why_unavailable():
         raise UserError(
-            f"no CUDA kernels here: {reason}; without a GPU, --plan tells what to expect"
+            f"no CUDA kernels here: {reason}; without a GPU, --plan predicts their times"
         )
     gpu_bench = GpuBench(GpuClock(), torch.ops.dynconv, rounds)
     return measure_cases(gpu_bench, cases, f"dynconv bench kernels {command}", output, say)
@@ -96,8 +96,7 @@ def measure_cases(
     The file, by default data/results/kernels-DEVICE.json, is written after each operator.
     """
     clock, rows = gpu_bench.clock, []
-    slug = re.sub("[^a-z0-9]+", "-", clock.name.lower()).strip("-")
-    output = ledger.output_path(f"kernels-{slug}", output)
+    output = ledger.output_path(f"kernels-{ledger.name_part(clock.name)}", output)
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
     report = ledger.entry(what, command, {"rows": rows}, **clock.about())
     with torch.no_grad(), torch.cuda.stream(clock.stream):

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.launches import Launch, contiguous_array
+from dynconv.kernels.cuda.plan import Launch, contiguous_array
 from dynconv.lab.bench.cases import SEEDED, Case
 
 
 def call_forward(kernels, case: Case, inputs: Sequence, seed=None, dropout: float = 0.0):
     """Call the case's operator and return its output.
 
-    kernels: torch.ops.dynconv, other Kernels, or the module `launches`, which returns a LaunchPlan
+    kernels  torch.ops.dynconv, other Kernels, or the module `launches`, which returns a LaunchPlan
     """
     if case.operator == "talk_conv":
         return kernels.talk(*inputs, case.K // 2, case.K // 2)

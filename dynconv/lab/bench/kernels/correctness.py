@@ -16,6 +16,7 @@ from dynconv.lab.bench.measure import Measurement
 DROPOUT = 0.1
 """probability with which DropConnect drops a weight"""
 TOLERANCE = {"float32": 5e-7, "bfloat16": 2**-8, "float16": 2**-10, "float64": 1e-12}
+"""largest relative error of a result that counts as right, by dtype"""
 CHUNK = 2**24
 """elements of x that are converted to float64 at a time"""
 
@@ -50,7 +51,7 @@ def reference(
 ) -> list[Tensor]:
     """Return output and gradients in float64, by shifted copies or by the paper's windows.
 
-    factor: what DropConnect multiplies the softmax by, (B, T, H, K)
+    factor  what DropConnect multiplies the softmax by, (B, T, H, K)
     """
     B, T, C, _ = case.shape
     pad, size, parts = case.K // 2, max(1, CHUNK // (T * C)), []
@@ -102,7 +103,7 @@ def check_kernels(
 ) -> tuple[dict[str, list[float]], list[Tensor]]:
     """Run both directions; return their relative errors, and the float64 results.
 
-    kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
+    kernels  torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
     errors: dict[str, list[float]] = {"forward": [], "backward": []}
     for drop in (False, True) if case.operator == SEEDED else (False,):

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dynconv.lab.bench.baselines import Implementation
 from dynconv.lab.bench.cases import Case, Shape, attention, draw
+from dynconv.lab.bench.implementations import Implementation
 from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.kernels.baselines import (
     attention_backend,
@@ -29,7 +29,7 @@ DIRECTIONS = "forward", "backward"
 class GpuBench:
     """Runs the measurements of one command on one GPU.
 
-    kernels: torch.ops.dynconv, or simulate.kernels for tensors on the CPU
+    kernels  torch.ops.dynconv, or simulate.kernels for tensors on the CPU
     """
 
     def __init__(self, clock: GpuClock, kernels, rounds: int):
@@ -41,15 +41,11 @@ class GpuBench:
     def tables(self, cases: Sequence[Case]) -> Iterator[list[dict]]:
         """Yield the rows of each shape and dtype: first of the references, then of each case."""
         for (shape, dtype), group in groupby(cases, lambda case: (case.shape, case.dtype)):
-            yield self.references(shape, dtype)
-            yield from map(self.operator, group)
+            yield self.measure_references(shape, dtype)
+            yield from map(self.measure_operator, group)
 
     def row(
-        self,
-        case: Case,
-        run: Measurement,
-        floor: dict | None = None,
-        eager_ms: float | None = None,
+        self, case: Case, run: Measurement, floor: dict | None = None, eager_ms: float | None = None
     ) -> dict:
         """Return a row of the file.
 
@@ -73,7 +69,7 @@ class GpuBench:
         row |= {"impl": run.impl, "direction": run.direction} | round_floats(finite)
         return row | {"rounds": len(run.times), "right": run.right, "note": run.note}
 
-    def references(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
+    def measure_references(self, shape: Shape, dtype: torch.dtype) -> list[dict]:
         """Measure a tiny launch, a copy, and attention, which is flash in half precision."""
         self.clock.new_pool()
         q, k, v, g = torch.randn(4, *shape[:3], device=self.clock.device).to(dtype)
@@ -90,7 +86,9 @@ class GpuBench:
         case = Case("attention", None, dtype, shape)
         launch = Measurement("launch", "", "forward", lambda: one.zero_)
         copy = Measurement("copy", "", "forward", lambda: lambda: torch.empty_like(q).copy_(q))
-        attending = [Implementation(case, impl, attend, inputs, g).run(d) for d in DIRECTIONS]
+        attending = [
+            Implementation(case, impl, attend, inputs, g).measurement(d) for d in DIRECTIONS
+        ]
         measure([launch, copy, *attending], self.clock, self.rounds, "references")
         self.attention = {run.direction: run.ms for run in attending}
         self.copied = quotient(2 * q.nbytes, copy.ms and copy.ms * 1e6)
@@ -100,7 +98,7 @@ class GpuBench:
             *(self.row(case, run) for run in attending),
         ]
 
-    def operator(self, case: Case) -> list[dict]:
+    def measure_operator(self, case: Case) -> list[dict]:
         """Measure the kernels of a case and PyTorch's implementations."""
         self.clock.new_pool()
         inputs, g, seed = draw(case, self.clock.device)
@@ -115,13 +113,13 @@ class GpuBench:
         functions = eager_implementations(case)
         for impl, function in functions.items():
             baseline = Implementation(case, impl, function, leaves, g)
-            runs += [baseline.run(direction) for direction in DIRECTIONS]
+            runs += [baseline.measurement(direction) for direction in DIRECTIONS]
         kind = case.operator, case.dtype
         if case.shape.T == COMPILED and "shifted" in functions and kind not in self.compiled:
             self.compiled.add(kind)
             function = torch_compiled(functions["shifted"])
             baseline = Implementation(case, "compiled", function, leaves, g)
-            runs += [baseline.run(direction) for direction in DIRECTIONS]
+            runs += [baseline.measurement(direction) for direction in DIRECTIONS]
         measure(runs, self.clock, self.rounds, f"{case.operator}, T = {case.shape.T:,}")
         predictions, rows = roofline.predict_case(case), []
         for run in runs:

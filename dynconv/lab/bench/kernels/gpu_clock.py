@@ -15,7 +15,7 @@ from dynconv.lab.bench.measure import Measurement, first_line
 class GpuClock:
     """Measures CUDA graphs on the current GPU, captured and replayed on a side stream."""
 
-    slow, least = 0.05, 3  # see CpuClock
+    slow, least = 0.05, 3
 
     def __init__(self):
         self.device = torch.device("cuda", torch.cuda.current_device())
@@ -49,6 +49,7 @@ class GpuClock:
 
     def prepare(self, run: Measurement) -> None:
         """Warm up, count the memory of a call, and capture it as a graph."""
+        assert run.make is not None  # else its note says why there is nothing to time
         run.make()()  # compiles, chooses and allocates what later calls reuse
         before = torch.cuda.memory_allocated()
         call = run.make()
@@ -97,7 +98,7 @@ class GpuClock:
     def seconds(self, play: Callable[[], object]) -> float:
         """Return the seconds of one replay with a cold L2.
 
-        Writing the filler evicts what L2 holds, and reading it makes the GPU write it back before
+        Writing the filler evicts what is in L2, and reading it makes the GPU write it back before
         the clock starts. Meanwhile Python queues the replay.
         """
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

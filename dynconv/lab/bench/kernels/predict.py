@@ -9,7 +9,7 @@ from textwrap import fill
 
 from dynconv.errors import UserError
 from dynconv.kernels.cuda.build import code
-from dynconv.kernels.cuda.launches import BAND, TILE
+from dynconv.kernels.cuda.grids import BAND, TILE
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels import roofline
@@ -29,7 +29,7 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     """
     used: dict[str, dict[str, set[str]]] = {}  # by source and kernel
     dynamic: dict[str, int] = {}  # by kernel
-    products: dict[str, tuple[int, int]] = {}  # by kernel: that its loop has at least, and tiles
+    products: dict[str, tuple[int, int]] = {}  # by kernel: the fewest of a loop, and tiles
     for case, name in product(cases, ARCHITECTURES):
         for launch in chain(*list_launches(case, int(name.removeprefix("sm_"))).values()):
             kernel = launch.kernel
@@ -70,7 +70,7 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
 def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> Iterator[str]:
     """Predict floors and resources without a GPU and write them; yield what to print.
 
-    output: by default data/results/kernels-plan.json
+    output  by default data/results/kernels-plan.json
     """
     if reason := nvrtc.why_unavailable():
         raise UserError(f"the kernels cannot be compiled: {reason}")

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import torch
 
-from dynconv.kernels.cuda import launches
-from dynconv.kernels.cuda.launches import BAND, TILE, Launch, contiguous_array
+from dynconv.kernels.cuda import grids
+from dynconv.kernels.cuda.grids import BAND, TILE
+from dynconv.kernels.cuda.plan import Launch, contiguous_array
 from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels.calls import list_launches
@@ -24,12 +25,13 @@ FMA = 60e12
 MMA = 500e12
 """operations per second of mma instructions in half precision: half the card's peak"""
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
+"""how many multiprocessors there are, and their cycles per second"""
 SCHEDULERS = 4
 """schedulers of a multiprocessor, each of which issues one instruction of a warp per cycle"""
 LAUNCH = 2.5e-6
 """seconds that a launch takes"""
 REACHED = 0.85
-"""share of the nearest limit that kernels reach"""
+"""share of the tightest limit that kernels reach"""
 
 
 def minimum_bytes(case: Case) -> dict[str, int]:
@@ -53,8 +55,6 @@ def operations(case: Case) -> dict[str, int]:
     return {"forward": 2 * case.K * numbers, "backward": 4 * case.K * numbers}
 
 
-# For kernels whose warps take tiles: cycles per tap, how often the rows of a tile are loaded or
-# stored, and cycles for each weight that one position has in a tile.
 TILED = {
     "light_conv": (1, 1, 0),  # a tap is read
     "light_conv_grad": (3, 2, 0),  # and a sum read and written
@@ -65,7 +65,8 @@ TILED = {
     "softmax_logits_grad": (9, 1, 7.5),
     "softmax_data_grad": (4, 1, 2),
 }
-
+"""for kernels whose warps take tiles: cycles per tap, how often the rows of a tile are loaded or
+stored, and cycles for each weight that one position has in a tile"""
 
 BANDS = (
     "light_conv_band", "dynamic_conv_band", "light_weight_grad_band", "dynamic_weight_grad_band",
@@ -79,7 +80,7 @@ class BandWalk(NamedTuple):
     walks: int
     tiles: int
     """tiles of all walks"""
-    grid: launches.Bands
+    grid: grids.Bands
 
 
 def band_walk(case: Case, launch: Launch) -> BandWalk:
@@ -87,7 +88,7 @@ def band_walk(case: Case, launch: Launch) -> BandWalk:
     B, T, C, H = case.shape
     x = contiguous_array((B, T, C), case.dtype)
     of_weights = "weight_grad" in launch.name
-    grid = launches.bands(H, case.K, *[x] * (1 + of_weights))
+    grid = grids.tensor_core_grid(H, case.K, *[x] * (1 + of_weights))
     columns = H if of_weights else C // (8 * grid.V)
     return BandWalk(grid.walks * columns, B * -(-T // BAND) * columns, grid)
 
@@ -104,7 +105,7 @@ def band_cycles(case: Case, launch: Launch) -> float:
     """Return `cycles` of a launch on tensor cores."""
     walks, tiles, grid = band_walk(case, launch)
     dynamic, D = launch.name.startswith("dynamic"), grid.D
-    times = tiles if dynamic else walks  # that a band or its sums pass through shared memory
+    times = tiles if dynamic else walks  # how often a band or its sums cross shared memory
     rows = BAND * -(-case.K // 32)  # of up to 32 weights; in memory on two lines every other time
     if "weight_grad" in launch.name:
         pieces = (1 + D) * BAND * (case.shape.C // case.shape.H) // (4 * grid.V)  # of 4 V channels
@@ -135,7 +136,7 @@ def cycles(case: Case, launch: Launch) -> float:
     V = launch.template[1]
     c = -(-32 * V * dtype.itemsize // 128)
     if case.operator == "talk_conv":
-        stretch = launches.Columns(R, reach, reach, contiguous_array((B, T, C), dtype)).stretch
+        stretch = grids.Columns(R, reach, reach, contiguous_array((B, T, C), dtype)).stretch
         words = V * accumulator(dtype).itemsize // 4
         # Forward writes a row into the table and reads four. Backward reads and writes four
         # differences and reads one; its rows are g and dx, and g and x at the two edges.
@@ -150,13 +151,13 @@ def cycles(case: Case, launch: Launch) -> float:
 
 
 class Walk(NamedTuple):
-    """Counts what the warps of a launch do for one sentence and the channels of one of them."""
+    """Counts what the warps of a launch do per sentence and group of channels."""
 
     tiles: int
     taps: int
     """taps of all tiles that meet a token"""
     columns: int
-    """sentences times such channels"""
+    """pairs of a sentence and a group of channels, which one warp processes"""
     heads: int
     """heads of a warp"""
 
@@ -165,7 +166,7 @@ def walk(case: Case, launch: Launch) -> Walk:
     """Count the tiles and taps of a launch of a kernel whose warps take tiles."""
     (B, T, C, H), K, V = case.shape, case.K, launch.template[1]
     R, reach = C // H, K // 2
-    G = launches.lanes_per_head(R, V)
+    G = grids.lanes_per_head(R, V)
     h = 32 // G
     begin = reach if launch.name == "dynamic_conv_grad" else 0  # its tiles begin before x
     tiles = [t for t in range(-begin, T, TILE) if t > -TILE]
@@ -186,7 +187,7 @@ class Instructions(NamedTuple):
 def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions]) -> float:
     """Return the instructions of the loop over taps, summed over warps; 0 where none are known.
 
-    On tensor cores of the loop over tiles, and what comes before and after it.
+    On tensor cores it counts the loop over tiles, and what comes before and after it.
     """
     if launch.kernel not in instructions:
         return 0

@@ -1,41 +1,21 @@
-"""Search: against enumeration, a slow search, itself without state, and line by line."""
+"""Search: against enumeration, a slow search, and itself without state."""
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
-from conftest import sized_stack
+from helpers.translators import model_of, six_positions
 
-from dynconv.config import (
-    ConvS2SConfig,
-    ConvStackConfig,
-    DecodeConfig,
-    ModelConfig,
-)
-from dynconv.decode import beam_search, greedy, translate
-from dynconv.decode.constraints import no_repeat
+from dynconv.decode import beam_search, greedy
 from dynconv.decode.search import max_lengths
 from dynconv.decode.stepper import Incremental, Recompute
-from dynconv.errors import UserError
-from dynconv.models import build
 from dynconv.models.mixers import MIXERS
-from dynconv.text import EOS, PAD, Vocabularies, Vocabulary, pad
+from dynconv.text import EOS, PAD, pad
 
 
 def stepwise(*arguments, **options):
     """Beam search for summaries."""
     return beam_search(*arguments, stepwise=True, **options)
-
-
-def model_of(mixer: str, vocab_size: int = 12):
-    torch.manual_seed(3)
-    stack = sized_stack(2, mixer, 3)
-    options = {"norm": "pre", "embeddings": "separate", "dropout": 0.0}
-    config = ModelConfig(
-        vocab_size=vocab_size, channels=8, ffn=16, heads=2, encoder=stack, decoder=stack, **options
-    )
-    return build(config).eval()
 
 
 @pytest.fixture
@@ -156,30 +136,6 @@ def test_a_larger_length_penalty_prefers_longer_translations(sources):
     assert lengths[0] < lengths[1]
 
 
-@pytest.fixture
-def vocabularies(corpus):
-    text = (corpus / "train.de").read_text(encoding="utf-8").splitlines()
-    return Vocabularies(*[Vocabulary.learn(text, 300)] * 2)
-
-
-def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
-    model = model_of("dynamic", 300)
-    config = DecodeConfig(beam=2, batch_tokens=20)
-    lines = ["ein und zwanzig", "", "drei und vierzig, " * 9, "  ", "neun und neunzig", "✓ 漢字"]
-    output = translate(model, vocabularies, lines, config, max_source=10)
-    assert len(output) == len(lines)
-    assert output[1] == output[3] == ""
-    assert all("\n" not in line for line in output)
-    warning = capsys.readouterr().err
-    assert "2 lines, the first of them line 3, have more than 10 tokens; only" in warning
-    # alone or among others, in small batches or large: the same translation
-    assert translate(model, vocabularies, lines[4:5], config) == output[4:5]
-    larger = replace(config, batch_tokens=4096)
-    assert translate(model, vocabularies, lines, larger, max_source=10) == output
-    translate(model, vocabularies, lines * 2, config, max_source=10)
-    assert "4 lines, the first of them line 3" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("search", [greedy, beam_search, stepwise])
 def test_every_search_decodes_in_eval_mode(search, sources):
     """Dropout must not decide, whatever mode the model was in."""
@@ -198,21 +154,6 @@ def test_a_beam_of_none_is_refused(search, sources):
         search(model_of("dynamic"), *sources, beam=0)
 
 
-@pytest.mark.parametrize(("rows", "batches"), [(0.5, 6), (3, 2), (100, 1)])
-def test_translate_fills_batches_up_to_the_limit(vocabularies, rows, batches):
-    sizes = []
-
-    def stepper(model, source, pad_mask):
-        sizes.append(source.shape)
-        return Incremental(model, source, pad_mask)
-
-    lines = ["ein und zwanzig"] * 6
-    length = len(vocabularies.source.encode(lines[:1])[0]) + 1  # with <eos>
-    config = DecodeConfig(beam=2, batch_tokens=int(rows * length), max_length=2)
-    translate(model_of("dynamic", 300), vocabularies, lines, config, stepper=stepper)
-    assert sizes == [(6 // batches, length)] * batches
-
-
 def test_length_limits_by_hand():
     model, mask = model_of("dynamic"), torch.arange(7) >= torch.tensor([[7], [2]])
     assert max_lengths(model, mask, None).tolist() == [24, 14]
@@ -223,58 +164,9 @@ def test_length_limits_by_hand():
     assert max_lengths(model, mask, 40).tolist() == [16, 16]
 
 
-@pytest.fixture
-def six_positions():
-    """A ConvS2S that raises when asked for a seventh position, and does not like to end."""
-    torch.manual_seed(3)
-    stack = ConvStackConfig(1, 8, 3)
-    config = ConvS2SConfig(
-        vocab_size=300, embedding=8, encoder=stack, decoder=stack, max_positions=6
-    )
-    model = build(config).eval()
-    torch.nn.init.constant_(model.output.bias[EOS], -9.0)
-    return model
-
-
 @pytest.mark.parametrize("search", [greedy, beam_search, stepwise])
-def test_no_search_asks_for_more_positions_than_there_are(search, six_positions):
+def test_no_search_asks_for_more_positions_than_there_are(search):
     source, mask = pad([[5, 6, 7, 8, 9, EOS], [4, EOS]])
-    found = search(six_positions, source, mask)
+    found = search(six_positions(), source, mask)
     tokens = found if search is greedy else [h[0].tokens for h in found]
     assert [len(ids) for ids in tokens] == [5, 5]
-
-
-def test_translate_cuts_a_source_to_the_positions_of_the_model(vocabularies, six_positions, capsys):
-    lines = ["drei und vierzig, ein und achtzig", "neun"]
-    output = translate(six_positions, vocabularies, lines, DecodeConfig(beam=2))
-    assert all(output)
-    warning = capsys.readouterr().err
-    assert "line 1 has" in warning and "first 5 are read (model.max_positions)" in warning
-    with pytest.raises(UserError, match=r"decode.min_length 6 and <eos> .* model.max_positions 6"):
-        translate(six_positions, vocabularies, lines, DecodeConfig(min_length=6))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"min_length": 30},
-        {"max_length": 3},
-        {"no_repeat_ngram_size": 1},
-        {"stepwise": True, "lenpen": 2.0},
-    ],
-    ids=str,
-)
-def test_translate_obeys_the_recipe(vocabularies, change):
-    model = model_of("dynamic", 300)
-    model.output.weight.data *= 5  # sure of itself, it repeats words
-    model.output.weight.data[EOS] *= 3  # and ends
-    lines = ["neun und zwanzig", "ein und dreißig", "zwei und vierzig, drei und siebzig"]
-    plain, changed = (
-        translate(model, vocabularies, lines, DecodeConfig(beam=3, **c)) for c in ({}, change)
-    )
-    options = {"beam": 3, **change}
-    if n := options.pop("no_repeat_ngram_size", 0):
-        options["constraints"] = [no_repeat(n)]
-    found = beam_search(model, *pad(vocabularies.source.encode(lines), after=1), **options)
-    assert changed == [vocabularies.target.decode(h[0].tokens) for h in found]
-    assert changed != plain

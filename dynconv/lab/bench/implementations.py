@@ -26,7 +26,7 @@ MATRICES = {"band": 2, "window": 9}
 class Implementation:
     """An implementation of an operator, with its inputs and the gradient of its output.
 
-    gradient: None if there is no backward pass
+    gradient  None if there is no backward pass
     """
 
     case: Case
@@ -50,12 +50,13 @@ class Implementation:
         grad = torch.autograd.grad
         return partial(grad, out, self.inputs, self.gradient, retain_graph=True)
 
-    def run(self, direction: str) -> Measurement:
-        """Return a measurement of one direction, with a note if it needs too much memory."""
-        call = getattr(self, direction, None)
-        run = Measurement(self.case.operator, self.impl, direction, lambda: call, self.inputs)
-        if direction == "backward":  # the graph keeps the output alive, as large as its gradient
-            run.make, run.kept = self.record, self.gradient.nbytes
+    def measurement(self, direction: str) -> Measurement:
+        """Return the measurement to make of one direction; a note refuses too much memory."""
+        calls = {"forward": self.forward, "forward_backward": self.forward_backward}
+        make = self.record if direction == "backward" else lambda: calls[direction]
+        run = Measurement(self.case.operator, self.impl, direction, make, self.inputs)
+        if direction == "backward" and self.gradient is not None:
+            run.kept = self.gradient.nbytes  # the graph keeps the output alive, which is as large
         B, T, _, H = self.case.shape
         need = MATRICES.get(self.impl, 0) * B * H * T * T * self.case.dtype.itemsize
         if need > LIMIT:
@@ -68,7 +69,7 @@ def iter_implementations(
 ) -> Iterator[Implementation]:
     """Yield a copy, attention, and the chosen implementations of each operator, all on the same x.
 
-    chosen: names of implementations by operator, as `choose` returns them
+    chosen  names of implementations by operator, as `choose` returns them
     """
     cpu = torch.device("cpu")
     mean = Case("cumulative_mean", K, torch.float32, shape)

@@ -1,0 +1,95 @@
+"""Finds recipes and experiments by the names that commands take, and reads their files."""
+
+from dataclasses import fields
+from os.path import isfile  # false, where Path.is_file raises an error, for a name that is too long
+from pathlib import Path
+
+from dynconv.config.experiment import Experiment
+from dynconv.config.legacy import find_renamed
+from dynconv.config.schema import check_value
+from dynconv.config.tree import Tree
+from dynconv.config.yaml12 import read_yaml
+from dynconv.errors import UserError, did_you_mean, nearest, quoted
+from dynconv.paths import PACKAGE
+
+RECIPES = PACKAGE / "recipes"
+EXPERIMENTS = PACKAGE / "experiments"
+
+
+def shipped_recipes() -> dict[str, Path]:
+    """Return the files of the shipped recipes by name."""
+    return yaml_files(RECIPES)
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """Return the files of the shipped experiments by name."""
+    return yaml_files(EXPERIMENTS)
+
+
+def yaml_files(folder: Path) -> dict[str, Path]:
+    """Return the YAML files of a folder, by name without suffix."""
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+
+
+def find_recipe(name: str) -> Path:
+    """Return the file of a recipe; for EXPERIMENT:ROW, the file of the experiment.
+
+    name  a shipped recipe's name, EXPERIMENT:ROW, or a path
+    """
+    shipped = shipped_recipes()
+    if path := find_file(name, shipped):
+        return path
+    experiment, colon, row = name.partition(":")
+    if colon:
+        path = find_experiment(experiment)
+        load_experiment(path).find_row(row)
+        return path
+    hint = find_renamed(name, load_experiments()) or did_you_mean(name, shipped)
+    otherwise = "dynconv train --list shows the shipped ones"
+    raise UserError(f"no recipe {quoted(name)}: not shipped, and no such file; {hint or otherwise}")
+
+
+def run_name(recipe: str) -> str:
+    """Return a name for the recipe's run directory: RECIPE or EXPERIMENT-ROW."""
+    row = "" if isfile(recipe) else recipe.partition(":")[2]
+    return find_recipe(recipe).stem + (f"-{row}" if row else "")
+
+
+def find_experiment(name: str) -> Path:
+    """Return the file of an experiment, given a shipped name or a path."""
+    return require_file(name, shipped_experiments(), "experiment")
+
+
+def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
+    """Return the file of a shipped name, or else of a path; None if there is neither.
+
+    A shipped name wins over a file of that name in the working directory: write ./NAME for yours.
+    """
+    return shipped.get(name) or (Path(name) if isfile(name) else None)
+
+
+def require_file(name: str, shipped: dict[str, Path], kind: str) -> Path:
+    """Return what `find_file` finds; UserError, with the nearest shipped name, for nothing."""
+    if path := find_file(name, shipped):
+        return path
+    hint = nearest(name, shipped, "shipped are")
+    raise UserError(f"no {kind} {quoted(name)}: not shipped, and no such file; {hint}")
+
+
+def load_experiment(path: Path) -> Experiment:
+    """Read and check an experiment. Raises UserError with one line that names key and value."""
+    return check_value(Experiment, read_mapping(path, "an experiment", Experiment), str(path))
+
+
+def load_experiments() -> dict[str, Experiment]:
+    """Read the shipped experiments, by name."""
+    return {name: load_experiment(path) for name, path in shipped_experiments().items()}
+
+
+def read_mapping(path: Path, what: str, schema: type) -> Tree:
+    """Read a YAML file. Raises UserError unless it is a mapping."""
+    tree = read_yaml(path) or {}
+    if not isinstance(tree, dict):
+        keys = ", ".join(field.name for field in fields(schema))
+        raise UserError(f"{path}: {what} is a mapping with {keys}")
+    return tree

@@ -1,0 +1,184 @@
+"""Chooses grids, blocks and shared memory for each kind of kernel.
+
+Sizes: x is (B, T, C); heads H, taps K, channels per head R = C / H.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from dynconv.kernels.cuda.plan import CUDA_TYPES, VECTOR_BYTES, Array, Launch, constant_of
+from dynconv.kernels.dtypes import accumulator
+
+SHARED = 48 * 1024
+"""bytes of shared memory that a block may use on every GPU"""
+BLOCKS = 264
+"""blocks that fill a GPU: two for each multiprocessor of an H100"""
+WALKS = 2048
+"""walks along the time axis that keep every warp of a GPU busy"""
+TENSOR_CORES = 80
+"""the first architecture that multiplies matrices of bfloat16, sm_80"""
+TILE = constant_of("window.cuh", "TILE")
+"""positions of a warp's tile"""
+BAND = constant_of("band.cuh", "BAND")
+"""positions of a tile for tensor cores"""
+
+
+def vector_width(R: int, maximum: int, *arrays: Array) -> int:
+    """Return V, the number of channels that one instruction loads: a power of two up to `maximum`.
+
+    V divides R and all strides, and every array is aligned to V elements.
+    """
+    size = arrays[0].dtype.itemsize
+    V = min(maximum, VECTOR_BYTES // size)
+    while V > 1 and (
+        R % V or any(z.alignment % (V * size) or any(s % V for s in z.strides[:2]) for z in arrays)
+    ):
+        V //= 2
+    return V
+
+
+def power_of_two(n: int) -> int:
+    """Return the smallest power of two that is at least n."""
+    return 1 << (n - 1).bit_length()
+
+
+def lanes_per_head(R: int, V: int) -> int:
+    """Return G, the number of lanes of a warp that share a head."""
+    return min(32, power_of_two(-(-R // V)))
+
+
+def elements_per_load(x: Array) -> int:
+    """Return how many elements of x's accumulator dtype one load takes: QUAD in taps.cuh."""
+    return VECTOR_BYTES // accumulator(x.dtype).itemsize
+
+
+def walk_length(tiles: int, longest: int) -> int:
+    """Return how many tiles each warp takes, few enough to keep every warp of a GPU busy."""
+    return min(longest, max(1, tiles // WALKS))
+
+
+class Grid:
+    """Launches a kernel that loads V channels of x at once.
+
+    cuda_type  the name of x's dtype in CUDA
+    size       blocks, block and shared bytes of the Launch
+    """
+
+    def __init__(self, x: Array, V: int, blocks: int, block: tuple[int, int], shared: int = 0):
+        self.cuda_type, self.V, self.size = CUDA_TYPES[x.dtype], V, (blocks, block, shared)
+
+    def launch(self, source: str, name: str, arguments: tuple, *template: int | bool) -> Launch:
+        """Return a launch of a kernel whose template begins with cuda_type and V."""
+        return Launch(source, name, (self.cuda_type, self.V, *template), *self.size, arguments)
+
+
+class Warps(Grid):
+    """Launches a kernel whose warps each process a tile, or a walk of tiles, of 32 / G heads.
+
+    G      lanes that share a head
+    chunk  taps in shared memory at a time, a multiple of TILE
+    """
+
+    def __init__(self, arrays: Sequence[Array], H: int, K: int, *, fixed: int, per_tap: int = TILE,
+                 maximum: int = 4, more: int = 0, walks: int | None = None):  # fmt: skip
+        """Choose the sizes of the grid.
+
+        arrays   x or g or both, which are read V channels at a time
+        per_tap  elements of x's accumulator that each tap of a head takes in shared memory
+        fixed    further elements per head, whatever the number of taps
+        maximum  warps per block
+        more     positions per sentence beyond its T
+        walks    the number of walks over all sentences, if warps do not take single tiles
+        """
+        x = arrays[0]
+        B, T, C = x.shape
+        V = vector_width(C // H, 4, *arrays)
+        self.G = lanes_per_head(C // H, V)
+        heads = 32 // self.G
+        size = heads * accumulator(x.dtype).itemsize
+        self.chunk = min(-(-K // TILE), (SHARED // size - fixed) // (per_tap * TILE)) * TILE
+        shared = size * (self.chunk * per_tap + fixed)
+        rows, count = (B, -(-(T + more) // TILE)) if walks is None else (1, walks)
+        groups = -(-H // heads)
+        # Warps of a block share rows in the cache, but every multiprocessor should get a block.
+        n = max(1, min(maximum, count, SHARED // shared))
+        while n > 1 and rows * -(-count // n) * groups < BLOCKS:
+            n //= 2
+        super().__init__(x, V, rows * -(-count // n) * groups, (32, n), n * shared)
+
+
+class Bands(Grid):
+    """Launches a kernel for tensor cores, whose warps each walk along tiles of BAND positions.
+
+    D      blocks of BAND rows of x that a tile meets
+    walk   tiles of a warp
+    walks  number of walks over the batch, per group of channels
+    """
+
+    def __init__(self, x: Array, V: int, K: int, channels: int, number: torch.dtype):
+        """Choose the sizes of the grid.
+
+        channels  number of channels that a warp processes
+        number    the dtype of its band in shared memory
+        """
+        B, T, C = x.shape
+        self.D = -(-K // BAND) + 1
+        tiles, columns = -(-T // BAND), C // channels
+        self.walk = walk_length(B * tiles * columns, 8)  # long walks load fewer rows twice
+        walks, n = -(-tiles // self.walk), 4
+        self.walks = B * walks
+        while n > 1 and (n > walks or B * -(-walks // n) * columns < BLOCKS):
+            n //= 2
+        shared = n * BAND * (BAND * self.D + 8) * number.itemsize  # PITCH in band.cuh
+        super().__init__(x, V, B * -(-walks // n) * columns, (32, n), shared)
+
+
+def tensor_core_grid(H: int, K: int, *arrays: Array) -> Bands | None:
+    """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
+
+    The rule is: half precision, sm_80 or later, 8 to 64 taps, and heads of a multiple of 32
+    channels, of which a lane can load 4 or 8 at once. With fewer taps tensor cores would take more
+    instructions; with more, more registers than there are.
+    """
+    x = arrays[0]
+    R = x.shape[2] // H
+    V = vector_width(R // 8, 8, *arrays) if R % 8 == 0 else 1
+    half = x.dtype in (torch.float16, torch.bfloat16) and x.architecture >= TENSOR_CORES
+    if not (half and V >= 4 and TILE <= K <= 4 * BAND):
+        return None
+    if len(arrays) == 1:
+        return Bands(x, V, K, 8 * V, x.dtype)
+    return Bands(x, V, K, R, torch.float32)  # for the weights' gradient, of sums
+
+
+class Columns(Grid):
+    """Launches TaLK's kernels, whose threads each walk V channels of a stretch of positions.
+
+    V        2 in half precision, so that a lane loads four bytes at once
+    ring     rows of prefix sums in shared memory, a power of two: enough for the widest window if
+             32 threads' columns of it fit at V = 1
+    stretch  positions per thread
+    """
+
+    def __init__(self, R: int, max_left: int, max_right: int, *arrays: Array):
+        x = arrays[0]
+        B, T, C = x.shape
+        widest = power_of_two(max_left + max_right + 2)
+        V = vector_width(R, 2 if x.dtype.itemsize == 2 else 1, *arrays)
+        if ring_rows(V, x) < widest:
+            V = 1
+        column = V * accumulator(x.dtype).itemsize
+        self.ring = min(widest, ring_rows(V, x))
+        fit = SHARED // (self.ring * column) // 32 * 32
+        threads = min(128, fit, -(-C // (32 * V)) * 32)
+        across = B * -(-C // (threads * V))
+        # Short stretches load more of their neighbours' tokens, but long ones leave the GPU idle.
+        self.stretch = 128 if across * -(-T // 128) >= BLOCKS else 32
+        shared = self.ring * threads * column
+        super().__init__(x, V, across * -(-T // self.stretch), (threads, 1), shared)
+
+
+def ring_rows(V: int, x: Array) -> int:
+    """Return how many rows for 32 threads fit into shared memory, a power of two."""
+    return power_of_two(SHARED // (32 * V * accumulator(x.dtype).itemsize) + 1) // 2

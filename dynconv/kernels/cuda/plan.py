@@ -1,0 +1,121 @@
+"""What a launch plan is made of: arrays without data, launches, and lists of both.
+
+A plan depends only on the shapes, strides and dtypes of the tensors, and making one needs no GPU.
+The same plan is run on a GPU (call.py), simulated and traced on a CPU, and used to predict times
+(dynconv.lab).
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dynconv.kernels.constant import constant
+
+SOURCES = Path(__file__).parent
+"""the folder of the CUDA sources"""
+CUDA_TYPES = {
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+}
+"""the dtypes that the kernels take, by their names in the sources"""
+
+
+def constant_of(header: str, name: str) -> int:
+    """Return the value of `constexpr int NAME = value` in a header, its only definition."""
+    text = (SOURCES / header).read_text(encoding="utf-8")
+    (value,) = re.findall(rf"^constexpr int {name} = (\d+);", text, re.MULTILINE)
+    return int(value)
+
+
+VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")
+"""bytes that a lane loads with one instruction"""
+
+
+class Array(NamedTuple):
+    """Describes the memory of a tensor."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    alignment: int = VECTOR_BYTES
+    """alignment of its address in bytes: a power of two up to VECTOR_BYTES"""
+    architecture: int = 90
+    """architecture of the device that it is on: 90 is sm_90, which a CPU simulates"""
+
+
+def array(x: Tensor) -> Array:
+    """Describe a tensor for a plan."""
+    alignment = math.gcd(x.data_ptr(), VECTOR_BYTES)
+    described = Array(tuple(x.shape), x.stride(), x.dtype, alignment)
+    if not x.is_cuda:
+        return described
+    return described._replace(architecture=compute_capability(x.device.index))
+
+
+@constant
+def compute_capability(index: int) -> int:
+    """Return the compute capability of a GPU as one number: 90 for sm_90."""
+    major, minor = torch.cuda.get_device_capability(index)
+    return 10 * major + minor
+
+
+def contiguous_array(shape: Sequence[int], dtype: torch.dtype, architecture: int = 90) -> Array:
+    """Describe a contiguous tensor, for example one that is not allocated yet."""
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    return Array(tuple(shape), tuple(strides), dtype, architecture=architecture)
+
+
+def like(x: Array) -> Array:
+    """Describe a contiguous tensor of x's shape and dtype."""
+    return contiguous_array(x.shape, x.dtype)
+
+
+class Launch(NamedTuple):
+    """Describes one launch of a kernel: a one-dimensional grid of two-dimensional blocks.
+
+    arguments  of the kernel in order: the names of arrays, None for null pointers, and numbers; an
+               int is passed as a C int, a NumPy scalar in its own type
+    shared     bytes of dynamic shared memory per block
+    """
+
+    source: str
+    name: str
+    template: tuple[str | int | bool, ...]
+    blocks: int
+    block: tuple[int, int]
+    shared: int
+    arguments: tuple
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name expression, such as "light_conv<float, 4, false>"."""
+        return name_expression(self.name, *self.template)
+
+
+@lru_cache(1024, typed=True)  # True and 1 are different templates
+def name_expression(name: str, *template: str | int | bool) -> str:
+    """Return the C++ expression of an instantiated template."""
+    parts = [str(z).lower() if isinstance(z, bool) else str(z) for z in template]
+    return f"{name}<{', '.join(parts)}>"
+
+
+class LaunchPlan(NamedTuple):
+    """Lists the launches in order, and the arrays to allocate for them: outputs and scratch."""
+
+    outputs: dict[str, Array]
+    launches: tuple[Launch, ...]
+    scratch: dict[str, Array] = {}
+
+
+def strides(*arrays: Array) -> list[np.int64]:
+    """Return each array's strides along batch and time."""
+    return [np.int64(stride) for z in arrays for stride in z.strides[:2]]

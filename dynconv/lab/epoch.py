@@ -1,0 +1,64 @@
+"""Counts the batches and tokens of one epoch of a recipe's corpus."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+
+from dynconv.config import Recipe
+from dynconv.tasks import task_of
+from dynconv.text import PreparedCorpus, is_prepared, open_prepared
+from dynconv.text.corpus import NotPreparedError, corpus_dir
+from dynconv.train.data import DataPosition, iter_batches, pools_of
+from dynconv.train.setup import check_text, prepare_recipe_corpus
+
+
+class EpochSize(NamedTuple):
+    """The size of one epoch of a corpus, without pairs that are too long."""
+
+    pairs: int
+    batches: int
+    target_tokens: int
+    usual: int
+    """tokens of a pair's longer side on average, <eos> included"""
+    longest: int
+    exact: bool
+    """False if only the first of several pools was counted"""
+
+
+def measure_corpus(recipe: Recipe) -> EpochSize | None:
+    """Return the size of an epoch of the recipe's corpus, or None if it is not prepared yet.
+
+    A corpus that is not prepared is prepared in a temporary directory.
+    """
+    data = recipe.data
+    try:
+        directory = corpus_dir(data.corpus)
+    except NotPreparedError:
+        return None
+    if is_prepared(directory):
+        return count_epoch(open_prepared(directory, verify=False), recipe)
+    with TemporaryDirectory() as folder:
+        return count_epoch(prepare_recipe_corpus(recipe, Path(folder) / "prepared"), recipe)
+
+
+def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
+    """Count the batches of the first epoch; if it has several pools, extrapolate from the first."""
+    check_text(corpus, recipe)
+    config, batches = recipe.train, []
+    text = task_of(recipe).training_examples(corpus)
+    for pairs, before, _ in iter_batches(text, recipe.data.longest, config, DataPosition()):
+        if before >= DataPosition(epoch=0, pool=1):
+            break
+        batches.append(pairs)
+    lengths = text.lengths(np.concatenate(batches))
+    pools = len(pools_of(len(text), config.seed, 0))
+    return EpochSize(
+        pairs=len(lengths) * pools,
+        batches=len(batches) * pools,
+        target_tokens=int(lengths[:, 1].sum()) * pools,
+        usual=round(lengths.max(1).mean()),
+        longest=int(lengths.max()),
+        exact=pools == 1,
+    )

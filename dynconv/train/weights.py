@@ -1,0 +1,52 @@
+"""The weights of a model by name, as checkpoints contain them: read, compared, averaged."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dynconv.errors import UserError
+from dynconv.kernels.dtypes import dtype_name
+
+Weights = dict[str, Tensor]
+
+
+def named_weights(model: nn.Module) -> Weights:
+    """Return the model's parameters by name; a shared parameter appears once."""
+    return {name: p.detach().contiguous() for name, p in model.named_parameters()}
+
+
+def load_weights(model: nn.Module, weights: Weights, path: Path) -> None:
+    """Copy the weights of a checkpoint, which `path` names in errors, into the model.
+
+    Raises UserError if names, shapes or dtypes do not match.
+    """
+    parameters = dict(model.named_parameters())
+    for name in parameters.keys() | weights.keys():
+        there, here = shape_and_dtype(weights.get(name)), shape_and_dtype(parameters.get(name))
+        if there != here:
+            raise UserError(
+                f"{path}: the checkpoint of another recipe: {name} is {there}, the model's {here}"
+            )
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+
+
+def shape_and_dtype(value: Any) -> str:
+    """Return the shape and dtype of a tensor, `(3, 4) float32`; the type of any other value."""
+    if not isinstance(value, Tensor):
+        return "missing" if value is None else type(value).__name__
+    return f"{tuple(value.shape)} {dtype_name(value.dtype)}"
+
+
+def average_weights(several: Iterable[Weights]) -> Weights:
+    """Return the mean of several weights of the same model, of which one is in memory at a time."""
+    count, total = 0, Weights()
+    for weights in several:
+        count += 1
+        for name, tensor in weights.items():
+            total[name] = total[name] + tensor if name in total else tensor
+    return {name: tensor / count for name, tensor in total.items()}

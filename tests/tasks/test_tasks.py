@@ -1,0 +1,81 @@
+"""Both tasks keep what `Task` promises: their text, loss, validation and evaluation."""
+
+import json
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import nn
+
+from dynconv.config import DataConfig, LanguageModelConfig, StackConfig
+from dynconv.models import build
+from dynconv.tasks import Task, task_of
+from dynconv.text import PreparedCorpus, Vocabularies, prepare_corpus
+from dynconv.text.corpus import corpus_dir, find_split
+
+
+class Case(NamedTuple):
+    task: Task
+    corpus: PreparedCorpus
+    vocabularies: Vocabularies
+    model: nn.Module
+
+
+@pytest.fixture(params=["translation", "language"])
+def case(request, recipe, corpus, prepared, tmp_path) -> Case:
+    """A task with a small prepared corpus, and a model that is not trained."""
+    if request.param == "language":
+        prepared = prepare_corpus(str(corpus), None, "en", 270, tmp_path / "prepared")
+        model = LanguageModelConfig(
+            vocab_size=270, channels=16, ffn=16, heads=2, decoder=StackConfig(1, "dynamic", 3)
+        )
+        config = replace(recipe.train, label_smoothing=0.0)
+        data = DataConfig(str(prepared.directory), None, "en")
+        recipe = replace(recipe, data=data, model=model, train=config, metric="perplexity")
+    else:
+        recipe = replace(recipe, data=replace(recipe.data, corpus=str(prepared.directory)))
+    torch.manual_seed(0)
+    model = build(recipe.model).eval()
+    return Case(task_of(recipe), prepared, prepared.vocabularies(), model)
+
+
+def test_the_shipped_text_has_the_sides_of_the_task(case):
+    data = case.task.shipped_data()
+    assert (data.source is None) == (case.task.recipe.data.source is None)
+    for side in filter(None, (data.source, data.target)):
+        assert find_split(corpus_dir(data.corpus), f"train.{side}").is_file()
+
+
+def test_an_unpadded_batch_predicts_every_position(case):
+    batch = case.task.unpadded_batch(torch.randint(3, 250, (2, 5)))
+    assert batch.real.tolist() == list(range(10)) and len(batch.target) == 10
+    assert case.task.loss(case.model, batch).isfinite()
+
+
+def test_the_loss_of_a_batch_is_the_sum_over_its_examples(case):
+    examples = case.task.training_examples(case.corpus)
+    whole = case.task.loss(case.model, examples.batch(range(4)))
+    parts = [case.task.loss(case.model, examples.batch([i])) for i in range(4)]
+    torch.testing.assert_close(whole, torch.stack(parts).sum(), rtol=1e-5, atol=0)
+
+
+def test_sources_are_cut_alike_in_training_and_validation(case):
+    recipe = case.task.recipe
+    task = task_of(replace(recipe, data=replace(recipe.data, max_source=2)))
+    valid = task.encode_split(case.corpus, case.vocabularies, "valid").examples
+    for examples in (task.training_examples(case.corpus), valid):
+        longest = examples.lengths(range(len(examples)))[:, 0].max()
+        assert longest == (3 if task.recipe.data.source else 0)  # with <eos>
+
+
+def test_an_evaluation_records_the_settings_that_it_depends_on(case):
+    record = case.task.evaluate(case.model, case.vocabularies, "test").numbers
+    assert json.loads(json.dumps(record)) == record
+    assert record["split"] == "test" and len(record["scores"]) == 2
+    decode = case.task.recipe.decode
+    if case.task.recipe.data.source is None:
+        assert (record["block"], record["context"]) == (None, decode.context_window)
+    else:
+        names = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
+        assert all(record[name] == getattr(decode, name) for name in names)
