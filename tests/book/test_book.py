@@ -11,6 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import ROOT
 from helpers.browser import watch
 
+from dynconv.teach import hero
+
 TOC = yaml.safe_load((ROOT / "book/_toc.yml").read_text(encoding="utf-8"))
 PAGES = [TOC["root"]] + [
     chapter["file"].removesuffix(".ipynb") for part in TOC["parts"] for chapter in part["chapters"]
@@ -161,7 +163,7 @@ LABELS = """() => [...document.querySelectorAll(".text_html > *")].flatMap(
     t => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a)"""
 
 
-@pytest.mark.parametrize("name", ["book/index", "book/results", "lessons/04_depthwise"])
+@pytest.mark.parametrize("name", ["book/results", "lessons/04_depthwise"])
 def test_labels_can_be_read_on_a_phone(html, browser, name):
     """A plot shrinks to .85, where 7 points are 9 pixels; a moving figure to .75 of 12 pixels."""
     page, _ = opened(browser, html, name, PHONE)
@@ -170,6 +172,16 @@ def test_labels_can_be_read_on_a_phone(html, browser, name):
     labels = page.evaluate(LABELS)
     assert min(labels, default=9) > 8.9 and bool(labels) == name.startswith("lessons")
     page.close()
+
+
+def test_the_first_figure_fits_on_a_phone(html, browser):
+    """It needs no scrolling, and its words are 9 pixels high or more."""
+    page, _ = opened(browser, html, "book/index", PHONE)
+    figure = page.locator("figure.fits")
+    assert figure.evaluate("e => e.scrollWidth <= e.clientWidth")
+    width = figure.locator("img:visible").bounding_box()["width"]
+    page.close()
+    assert width * hero.LABEL / 72 / hero.SIZE[0] > 9
 
 
 SHADES = """async () => {
