@@ -295,6 +295,39 @@ def test_it_follows_the_readers_scheme(html, browser, scheme):
     assert (red > 128) == (scheme == "light")
 
 
+SUBJECTS = {
+    "label smoothing": "23_recipe",
+    "Beam search": "24_beam",
+    "length penalty": "24_beam",
+    "prefix sums": "14_prefix_sums",
+    "softmax": "07_softmax",
+    "DropConnect": "08_dropconnect",
+    "byte pair encoding": "01_bpe",
+    "padding  mask": "02_batches",
+    "BLEU": "25_bleu",
+    "roofline": "18_roofline",
+    "Mamba": "33_forgetting",
+    "gradient accumulation": "26_ddp",
+    "DynamicConv": "11_dynamicconv",
+}
+FIRST = """subject => {
+    history.replaceState(null, "", "?q=" + encodeURIComponent(subject));
+    return Search._performSearch(...Search._parseQuery(subject)).at(-1)[0];
+}"""
+
+
+def test_a_search_for_a_subject_begins_with_its_lesson(html, browser):
+    scorer = (ROOT / "book/_ext/scorer.js").read_text(encoding="utf-8")
+    lessons = re.findall(r'^ *"(\d\d_\w+)": /', scorer, re.M)
+    assert len(lessons) > 20 and {f"lessons/{name}" for name in lessons} <= {*LESSONS}
+    page = browser.new_page()
+    page.goto((html / "search.html").as_uri() + "?q=depthwise")
+    page.wait_for_function("() => typeof Search != 'undefined' && Search._index")
+    found = {subject: page.evaluate(FIRST, subject) for subject in SUBJECTS}
+    page.close()
+    assert found == {subject: f"lessons/{name}" for subject, name in SUBJECTS.items()}
+
+
 def test_search_finds_a_word(html, browser):
     """Without a server; the excerpts under the links are what a browser refuses then."""
     page = browser.new_page()
