@@ -14,13 +14,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pages import FOLDER, write_pages
+
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "dynconv-lessons"
 SCRIPT = "static/lessons.js"
 LABEL = re.compile(r"^\((?P<label>[\w-]+)\)=\n#+ (?P<title>.*)$", re.MULTILINE)
 EXERCISE = re.compile(r"^```\{exercise(?:-start)?\}.*\n:label: (?P<label>[\w-]+)$", re.MULTILINE)
 SETTINGS = {
-    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    # pages of the book are opened to be read
+    "@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}},
 }
 """Those of JupyterLab, unless a user has chosen others."""
 UNLISTED = ["*.md", "*.toml", "__pycache__"]
@@ -49,10 +53,11 @@ def main() -> None:
 
 
 def places(folder: Path) -> list[str]:
-    """Return the options of the folder that opens; where book/ is beside it, its pages open too."""
+    """Return the options of the folder that opens; write the book's pages if it is beside them."""
     folder = folder.resolve()
     if not (folder.parent / "book").is_dir():
         return [str(folder)]
+    write_pages(folder.parent, folder.name, find_references(), find_papers())
     return [
         f"--ServerApp.root_dir={folder.parent}",
         f"--ContentsManager.preferred_dir={folder.name}",
@@ -81,7 +86,7 @@ def find_references() -> dict[str, dict[str, str]]:
     for page in sorted([*ROOT.glob("lessons/*.md"), *ROOT.glob("book/*.md")]):
         text = page.read_text(encoding="utf-8")
         lesson = page.parent.name == "lessons"
-        place = {"notebook": f"{page.stem}.ipynb"} if lesson else {"page": f"book/{page.name}"}
+        place = {"notebook": f"{page.stem}.ipynb"} if lesson else {"page": f"{FOLDER}/{page.name}"}
         for match in LABEL.finditer(text):
             found[match["label"]] = {"text": match["title"], **place}
         for number, match in enumerate(EXERCISE.finditer(text), 1):

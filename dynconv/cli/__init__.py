@@ -29,7 +29,7 @@ from dynconv.cli import (
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import tune_cpu
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
-from dynconv.errors import UserError, memory_error, nearest, quoted, shorten
+from dynconv.errors import UserError, did_you_mean, memory_error, nearest, quoted, shorten
 
 COMMANDS = (
     doctor,
@@ -106,8 +106,17 @@ def execute(arguments: Sequence[str] | None) -> int:
         rest = [text for text in rest if text.startswith("-")]
         refuse_repeated(options.overrides)
     if rest:
-        top.error(f"unrecognized arguments: {shorten(' '.join(rest))}")
+        options.parser.error(unknown_arguments(rest, options.parser))
     return options.call(options) or 0
+
+
+def unknown_arguments(rest: Sequence[str], command: argparse.ArgumentParser) -> str:
+    """Say which arguments a command does not know, and which it may be instead."""
+    known = [name for action in command._actions for name in action.option_strings]
+    near = did_you_mean(rest[0].partition("=")[0], known)
+    if near is None and any(action.dest == "overrides" for action in command._actions):
+        near = "entries of the recipe have no dashes: train.lr=5e-4"
+    return f"unrecognized arguments: {shorten(' '.join(rest))}{near and f'; {near}' or ''}"
 
 
 def refuse_repeated(overrides: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser
     """
     text = " ".join((run.__doc__ or "").split())
     parser = subparsers.add_parser(name, help=text.replace("%", "%%"), description=text)
-    parser.set_defaults(call=run)
+    parser.set_defaults(call=run, parser=parser)
     return parser
 
 

@@ -1,7 +1,7 @@
-"""`python -m dynconv.teach.hero RUN ...`: how trained mixers read one sentence, as a figure.
+"""`python -m dynconv.teach.hero [RUN ...]`: how trained mixers read one sentence, as a figure.
 
-It is the figure on the book's first page, book/_static/one-sentence.png. The matrices are also
-recorded, in data/results/one-sentence.json, for the first lesson.
+It is the figure on the book's first page, book/_static/one-sentence.png. The matrices come from
+data/results/one-sentence.json, which the first lesson reads as well; four runs replace them.
 """
 
 import argparse
@@ -28,12 +28,14 @@ SENTENCE = "Klicken Sie auf das Symbol, um die Tabelle zu löschen."
 REPLACE = "Tabelle", "Datei"
 """a word of the sentence, and the one that takes its place in the second sentence of the record"""
 TITLES = {
-    SelfAttention: ("attention", "Attention compares with every word"),
-    LightConv: ("light", "LightConv: one kernel for all words"),
-    DynamicConv: ("dynamic", "DynamicConv: each word predicts its own"),
-    TaLKConv: ("talk", "TaLK: each word chooses a window"),
+    SelfAttention: ("attention", "Attention:\ncompare with every word"),
+    LightConv: ("light", "LightConv:\none kernel for all words"),
+    DynamicConv: ("dynamic", "DynamicConv:\neach word predicts its own"),
+    TaLKConv: ("talk", "TaLK:\neach word picks a window"),
 }
 """colour and title of each mixer"""
+SIZE, LABEL = (4.2, 4.9), 8
+"""inches and points: 357 pixels wide, as on a phone, the labels of words are 9.4 pixels high"""
 
 
 def matrices_of_heads(mixer: nn.Module, x: Tensor) -> Tensor:
@@ -78,16 +80,17 @@ def encoder_matrices(run: Path, sentence: str) -> tuple[list[str], list[Tensor],
     return tokens, matrices, mixers[0]
 
 
-def draw(runs: list[Path], sentence: str, layer: int):
-    """Return the figure: for each run the mean of its heads in one encoder layer."""
+def draw(tokens: list[str], matrices: dict[str, Tensor]):
+    """Return the figure: a panel for each mixer, with words only at the left and the lower edge."""
     style.use()
-    fig, axes = plt.subplots(2, 2, figsize=(6.4, 6.9))
-    for ax, run in zip(axes.flat, runs, strict=True):
-        tokens, matrices, mixer = encoder_matrices(run, sentence)
-        name, title = TITLES[type(mixer)]
+    fig, axes = plt.subplots(2, 2, figsize=SIZE, sharex=True, sharey=True)
+    for ax, (name, title) in zip(axes.flat, TITLES.values(), strict=True):
         color = style.COLORS[name]
-        draw_mixing(ax, matrices[layer].mean(0), title=title, color=color, vmax=0.6, labels=tokens)
+        draw_mixing(ax, matrices[name], color=color, vmax=0.6, labels=tokens)
+        ax.set_title(title, fontsize=LABEL + 1)
         ax.set(xlabel="", ylabel="")
+        ax.tick_params(labelsize=LABEL, length=0)
+        ax.label_outer()
     return fig
 
 
@@ -127,15 +130,18 @@ def recorded_matrices(word: str = REPLACE[0]) -> tuple[list[str], dict[str, list
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("runs", nargs=4, type=Path, metavar="RUN", help="four trained translators")
-    parser.add_argument("--sentence", default=SENTENCE)
-    parser.add_argument("--layer", type=int, default=1, help="of the encoder, from 0 (default: 1)")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="four translators")
+    parser.add_argument("--layer", type=int, choices=(0, 1), default=1, help="of the encoder")
     parser.add_argument("--output", type=Path, help="default: book/_static/one-sentence.png")
     options = parser.parse_args()
-    output = options.output or checkout() / "book/_static/one-sentence.png"
-    style.save(draw(options.runs, options.sentence, options.layer), output, dpi=200)
-    if options.sentence == SENTENCE and options.output is None:
+    if len(options.runs) not in (0, 4):
+        parser.error("name four runs, or none to draw the recorded matrices")
+    if options.runs:
         record(options.runs)
+    tokens, layers = recorded_matrices()
+    matrices = {name: of_mixer[options.layer] for name, of_mixer in layers.items()}
+    output = options.output or checkout() / "book/_static/one-sentence.png"
+    style.save(draw(tokens, matrices), output, dpi=300)
 
 
 if __name__ == "__main__":

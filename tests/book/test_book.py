@@ -11,6 +11,8 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import ROOT
 from helpers.browser import watch
 
+from dynconv.teach import hero
+
 TOC = yaml.safe_load((ROOT / "book/_toc.yml").read_text(encoding="utf-8"))
 PAGES = [TOC["root"]] + [
     chapter["file"].removesuffix(".ipynb") for part in TOC["parts"] for chapter in part["chapters"]
@@ -161,7 +163,7 @@ LABELS = """() => [...document.querySelectorAll(".text_html > *")].flatMap(
     t => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a)"""
 
 
-@pytest.mark.parametrize("name", ["book/index", "book/results", "lessons/04_depthwise"])
+@pytest.mark.parametrize("name", ["book/results", "lessons/04_depthwise"])
 def test_labels_can_be_read_on_a_phone(html, browser, name):
     """A plot shrinks to .85, where 7 points are 9 pixels; a moving figure to .75 of 12 pixels."""
     page, _ = opened(browser, html, name, PHONE)
@@ -170,6 +172,16 @@ def test_labels_can_be_read_on_a_phone(html, browser, name):
     labels = page.evaluate(LABELS)
     assert min(labels, default=9) > 8.9 and bool(labels) == name.startswith("lessons")
     page.close()
+
+
+def test_the_first_figure_fits_on_a_phone(html, browser):
+    """It needs no scrolling, and its words are 9 pixels high or more."""
+    page, _ = opened(browser, html, "book/index", PHONE)
+    figure = page.locator("figure.fits")
+    assert figure.evaluate("e => e.scrollWidth <= e.clientWidth")
+    width = figure.locator("img:visible").bounding_box()["width"]
+    page.close()
+    assert width * hero.LABEL / 72 / hero.SIZE[0] > 9
 
 
 SHADES = """async () => {
@@ -281,6 +293,39 @@ def test_it_follows_the_readers_scheme(html, browser, scheme):
     page.close()
     red, *_ = map(int, re.findall(r"\d+", colour))
     assert (red > 128) == (scheme == "light")
+
+
+SUBJECTS = {
+    "label smoothing": "23_recipe",
+    "Beam search": "24_beam",
+    "length penalty": "24_beam",
+    "prefix sums": "14_prefix_sums",
+    "softmax": "07_softmax",
+    "DropConnect": "08_dropconnect",
+    "byte pair encoding": "01_bpe",
+    "padding  mask": "02_batches",
+    "BLEU": "25_bleu",
+    "roofline": "18_roofline",
+    "Mamba": "33_forgetting",
+    "gradient accumulation": "26_ddp",
+    "DynamicConv": "11_dynamicconv",
+}
+FIRST = """subject => {
+    history.replaceState(null, "", "?q=" + encodeURIComponent(subject));
+    return Search._performSearch(...Search._parseQuery(subject)).at(-1)[0];
+}"""
+
+
+def test_a_search_for_a_subject_begins_with_its_lesson(html, browser):
+    scorer = (ROOT / "book/_ext/scorer.js").read_text(encoding="utf-8")
+    lessons = re.findall(r'^ *"(\d\d_\w+)": /', scorer, re.M)
+    assert len(lessons) > 20 and {f"lessons/{name}" for name in lessons} <= {*LESSONS}
+    page = browser.new_page()
+    page.goto((html / "search.html").as_uri() + "?q=depthwise")
+    page.wait_for_function("() => typeof Search != 'undefined' && Search._index")
+    found = {subject: page.evaluate(FIRST, subject) for subject in SUBJECTS}
+    page.close()
+    assert found == {subject: f"lessons/{name}" for subject, name in SUBJECTS.items()}
 
 
 def test_search_finds_a_word(html, browser):

@@ -405,6 +405,20 @@ def test_unknown_options_are_refused(yaml, capsys):
     assert "unrecognized arguments: --beam" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "remedy"),
+    [
+        (["train", "x", "--updates", "3"], "have no dashes: train.lr=5e-4: dynconv train --help"),
+        (["translate", "x", "--bean", "3"], "did you mean --beam?: dynconv translate --help"),
+        (["data", "list", "x"], "arguments: x: dynconv data list --help"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_what_it_may_be(arguments, remedy, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(arguments)
+    assert remedy in capsys.readouterr().err
+
+
 def test_doctor_and_data_list(capsys):
     assert cli.main(["doctor"]) == 0
     text = capsys.readouterr().out

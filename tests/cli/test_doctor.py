@@ -6,9 +6,11 @@ import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dynconv import ops, paths
 from dynconv.cli.doctor import report
@@ -156,6 +158,12 @@ class TestWithACompiler:
             assert answer() == "None\n"
             assert [path] == list(compiler.cache_directory().iterdir())
             assert path.read_bytes() == whole
+
+    def test_a_library_is_tried_with_numbers_while_tensors_are_fake(self):
+        """As in `dynconv plan`, which may be the first command on a machine."""
+        path = Path(native.load_library(torch.float32)._name)
+        with FakeTensorMode():
+            assert native.find_fault(path, torch.float32) == []
 
     @pytest.mark.parametrize("fault", ["loading", "answer"])
     def test_flags_that_give_no_working_library_are_passed_over(

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -17,7 +18,7 @@ from helpers.browser import watch
 from dynconv import cli
 from dynconv.config import load_recipe
 from dynconv.decode import greedy
-from dynconv.lab import export
+from dynconv.lab import export, ledger
 from dynconv.lab.export import REGISTER, dequantize, greedy_bleu, pack_vocabulary, quantize
 from dynconv.models import build
 from dynconv.text import EOS, load_parallel, pad, prepare_corpus
@@ -196,6 +197,18 @@ def test_other_mistakes_are_reported_in_one_line(tiny, tmp_path, capsys, monkeyp
     assert "there is no directory" in refused(run, "--web", tmp_path / "none" / "x.js")
     monkeypatch.setattr(export, "LARGEST", 1000)
     assert "a page's maximum of 1,000: train with fewer" in refused(run, "--web", tmp_path / "x.js")
+
+
+def test_the_page_tells_its_model_from_the_demo():
+    with open(STATIC / "translator-dynamic.js", encoding="utf-8") as script:
+        head = "".join(itertools.takewhile(lambda line: line.startswith("//"), script))
+    updates, bleu = re.search(r"([\d,]+) updates,.* in int8 ([\d.]+);", head).groups()
+    batch = int(re.search(r"batch_tokens: (\d+)", head)[1])
+    demo = load_recipe("help-de-en-dynamic").train
+    text = " ".join((ROOT / "book/translator.md").read_text(encoding="utf-8").split())
+    assert f"{updates} updates of {batch:,}" in text
+    assert f"instead of {demo.updates:,} of {demo.batch_tokens:,}" in text
+    assert f"scores {bleu} BLEU, and the demo {ledger.read('demo')['numbers']['bleu']:.1f}" in text
 
 
 @pytest.fixture

@@ -69,7 +69,8 @@ def test_workflows_call_what_exists(path):
     commands = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
     assert commands.strip()
     assert set(re.findall(r"^make (\w+)", commands, re.M)) <= set(targets)
-    files = re.findall(r"tests/\w+\.py", commands)
+    files = re.findall(r"tests/[\w/]+\.py", commands)
+    assert bool(files) == (path.stem == "test")
     assert all((ROOT / file).exists() for file in files)
     for line in re.findall(r"--resolution lowest-direct -e \. (.*)", commands):
         # a package without a bound would be its first release, which does not build today

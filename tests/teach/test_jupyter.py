@@ -1,6 +1,7 @@
 """A lesson in a real JupyterLab, as `make lab` opens it: read, run from top to bottom, saved."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -25,7 +26,8 @@ WRONG = ".jp-Dialog-content, [data-mime-type$=stderr]:has-text('Traceback')"
 def folder(tmp_path):
     """One lesson that has not run, with the settings of all, beside the book."""
     (tmp_path / "book").mkdir()
-    (tmp_path / "book/errata.md").write_text("# Errata\n\nPrinted and true.\n", encoding="utf-8")
+    errata = "# Errata\n\nPrinted and true, {cite:t}`wu2019pay`, {ref}`lesson-how`.\n"
+    (tmp_path / "book/errata.md").write_text(errata, encoding="utf-8")
     lessons = tmp_path / "lessons"
     lessons.mkdir()
     shutil.copy(ROOT / "lessons/jupytext.toml", lessons)
@@ -80,6 +82,29 @@ def wait(page, state):
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
+    """No role, label or directive is left of any page, and its links lead somewhere."""
+    (tmp_path / "lessons").mkdir()
+    for notebook in (ROOT / "lessons").glob("*.ipynb"):
+        (tmp_path / "lessons" / notebook.name).symlink_to(notebook)
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("_build"))
+    script = "import pathlib, sys, lab\nlab.places(pathlib.Path(sys.argv[1]))"
+    command = [sys.executable, "-c", script, str(tmp_path / "lessons")]
+    subprocess.run(command, cwd=ROOT / "book/_lab", check=True)
+    pages = sorted((tmp_path / "book/_build/lab/pages").glob("*.md"))
+    assert len(pages) > 10
+    for page in pages:
+        if page.stem == "lesson_template":
+            continue
+        text = re.sub(r"^```\w*$.*?^```$|`[^`]*`", "", page.read_text("utf-8"), flags=re.M | re.S)
+        assert not re.findall(r"\{[\w:-]+\}$|^\([\w-]+\)=$|^:{3,}|^```", text, re.M), page.name
+        links = re.findall(r"\]\((?!https?://)([^)#]+)\)", text)
+        assert all((page.parent / target).is_file() for target in links), (page.name, links)
+    errata = (pages[0].parent / "errata.md").read_text("utf-8")
+    assert "[Wu et al., 2019](https://" in errata
+
+
 def test_a_lesson_reads_as_in_the_book(lab, browser):
     page = browser.new_page(viewport={"width": 1400, "height": 12_000})
     page.set_default_timeout(120_000)
@@ -114,6 +139,8 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     page.wait_for_selector(".jp-OutputPlaceholder:has-text('<Figure')")  # visible, and folded
     page.locator("a[data-label=appendix-errata]").click()
     page.wait_for_selector(".jp-MarkdownViewer :text('Printed and true')")
+    page.click(".jp-MarkdownViewer a:text-is('Four ways to mix a sentence')")
+    page.wait_for_selector(f".jp-mod-current:has-text('{OTHER}.ipynb')")
     page.close()
 
 

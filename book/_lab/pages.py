@@ -1,0 +1,97 @@
+"""Rewrites pages of the book as plain Markdown, because JupyterLab's preview knows no roles."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+FOLDER = "book/_build/lab/pages"
+"""Where the pages are written, below the folder that has book/."""
+TO_BOOK, TO_ROOT = "../../..", "../../../.."
+LABEL = re.compile(r"^\([\w-]+\)=\n", re.MULTILINE)
+ROLE = re.compile(r"\{(?P<role>[\w:]+)\}`(?P<text>[^`]+)`")
+FENCE = re.compile(r"^(?P<fence>`{3,}|:{3,})\{(?P<name>[\w-]+)\} ?(?P<argument>.*)$")
+OPTION = re.compile(r"^:(?P<key>[\w-]+): ?(?P<value>.*)$")
+
+
+def write_pages(root: Path, notebooks: str, references: Mapping, papers: Mapping) -> None:
+    """Write the pages in book/ of `root`; `notebooks` is the folder of the lessons in it.
+
+    `references` and `papers` are what `lab.find_references` and `lab.find_papers` return.
+    """
+    (root / FOLDER).mkdir(parents=True, exist_ok=True)
+
+    def link(match: re.Match) -> str:
+        return replace_role(match["role"], match["text"], notebooks, references, papers)
+
+    for page in sorted((root / "book").glob("*.md")):
+        text = rewrite(page.read_text(encoding="utf-8"), link)
+        (root / FOLDER / page.name).write_text(text, encoding="utf-8")
+
+
+def rewrite(text: str, link: Callable[[re.Match], str]) -> str:
+    """Return a page without labels and directives; `link` replaces its roles."""
+    plain = "\n".join(replace_directives(LABEL.sub("", text).split("\n")))
+    parts = re.split(r"(^```\w*\n.*?^```$)", plain, flags=re.MULTILINE | re.DOTALL)
+    parts[::2] = [ROLE.sub(link, part) for part in parts[::2]]  # what is between is code
+    return "".join(parts)
+
+
+def replace_directives(lines: list[str]) -> list[str]:
+    """Return the lines with each directive replaced: a figure by an image, its text as it is."""
+    result = []
+    while lines:
+        line, *lines = lines
+        start = FENCE.match(line)
+        if start is None:
+            if re.match(r"^```\w*$", line):  # code
+                end = lines.index("```") + 1
+                line, lines = "\n".join([line, *lines[:end]]), lines[end:]
+            if not re.match(r"^:{3,}$", line):
+                result.append(line)
+            continue
+        if start["fence"].startswith(":"):  # a card of a grid; its end is dropped above
+            result += [f"**{start['argument']}**", ""] if "card" in start["name"] else []
+            while lines and OPTION.match(lines[0]):
+                lines.pop(0)
+            continue
+        end = lines.index(start["fence"]) if start["fence"] in lines else len(lines)
+        body, lines = lines[:end], lines[end + 1 :]
+        options = {}
+        while body and (option := OPTION.match(body[0])):
+            options[option["key"]] = option["value"]
+            body.pop(0)
+        if start["name"] in ("figure", "image"):
+            image = f"![{options.get('alt', '')}]({TO_BOOK}/{start['argument']})"
+            result += [image, "", *body]
+        elif start["name"] == "math":
+            result += ["$$", *body, "$$"]
+        elif start["name"] in ("raw", "eval-rst", "bibliography", "lesson-map"):
+            result += ["*(This part is in the rendered book: `make serve`.)*"]
+        else:
+            result += body
+    return result
+
+
+def replace_role(role: str, text: str, notebooks: str, references: Mapping, papers: Mapping) -> str:
+    """Return Markdown for a role: a link to a paper, a lesson or a page, or else its text."""
+    if role.startswith("cite"):
+        cited = [cite(papers[key.strip()], role) for key in text.split(",")]
+        return ", ".join(cited) if role == "cite:t" else f"\\[{'; '.join(cited)}\\]"
+    shown = re.fullmatch(r"(?P<shown>.*?)\s*<(?P<target>[^<>]+)>", text, re.DOTALL)
+    target = " ".join((shown["target"] if shown else text).split())
+    if role == "doc":
+        return f"[{shown['shown'] if shown else target}]({target.removesuffix('.md')}.md)"
+    if role in ("ref", "numref") and target in references:
+        place = references[target]
+        words = shown["shown"] if shown else place["text"]
+        if notebook := place.get("notebook"):
+            return f"[{words}]({TO_ROOT}/{notebooks}/{notebook})"
+        return f"[{words}]({Path(place['page']).name})"
+    return f"`{shown['shown'] if shown else text}`"
+
+
+def cite(paper: Mapping[str, str], role: str) -> str:
+    """Return authors and year of a paper, with a link where it has an address."""
+    year = f" \\[{paper['year']}\\]" if role == "cite:t" else f", {paper['year']}"
+    words = paper["authors"] + year
+    return f"[{words}]({paper['address']})" if paper["address"] else words
