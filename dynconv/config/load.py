@@ -15,7 +15,7 @@ from dynconv.config.recipe import Recipe
 from dynconv.config.schema import check_value
 from dynconv.config.tree import Tree, find_stacks, flatten, parse_overrides, size_of_mixers
 from dynconv.config.unused import find_unused
-from dynconv.config.yaml12 import dump_yaml
+from dynconv.config.yaml12 import as_override, dump_yaml
 from dynconv.errors import UserError, nearest, quoted
 from dynconv.models.mixers import SIZE_KEYS
 
@@ -121,4 +121,8 @@ def differences(recipe: Recipe, other: Recipe, free: tuple[str, ...] = MAY_CHANG
     """
     a, b = (dict(flatten(asdict(each))) for each in (recipe, other))
     both = ((k, a.get(k), b.get(k)) for k in a | b if not k.startswith(free))
-    return [f"{k} {here}, not {there}" for k, here, there in both if here != there]
+    return [
+        f"{k} {as_override(here)}, not {as_override(there)}"
+        for k, here, there in both
+        if here != there
+    ]

@@ -102,6 +102,8 @@ class DataConfig:
             raise ValueError(
                 f"block_size {self.block_size} is for language models, which have source: null"
             )
+        if self.source == self.target:
+            raise ValueError(f"source and target are both {self.target}: name two languages")
 
 
 @checked_dataclass

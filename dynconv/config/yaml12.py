@@ -9,8 +9,8 @@ from typing import Any
 
 from dynconv.errors import UserError, quoted, shorten
 
-# The core schema of YAML 1.2, section 10.3.2. In YAML 1.1, which PyYAML reads, `no` is false, 010
-# is eight, 1:30 is ninety and 5e-4 is text.
+# Constants as in the core schema of YAML 1.2, section 10.3.2; integers are decimal. In YAML 1.1,
+# which PyYAML reads, `no` is false, 010 is eight, 1:30 is ninety and 5e-4 is text.
 CONSTANTS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -70,6 +70,13 @@ def scalar(text: str) -> Any:
     if FLOAT.fullmatch(text):
         return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     return text
+
+
+def as_override(value: Any) -> str:
+    """Return a value as an override KEY=VALUE spells it: null, true, [300,400]."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(as_override(each) for each in value)}]"
+    return dump_yaml(value).splitlines()[0]
 
 
 def dump_yaml(tree: Any) -> str:

@@ -33,6 +33,8 @@ class TaLKConv(ProjectedMixer):
         input_dropout: float = 0.0,
     ):
         require_heads(heads, channels)
+        if min(max_left, max_right) < 0:
+            raise ValueError(f"max_left {max_left} and max_right {max_right} must not be negative")
         causal = max_right == 0
         super().__init__(channels, max_left, causal, glu, weight_dropout, input_dropout)
         self.max_left, self.max_right, self.normalize = max_left, max_right, normalize

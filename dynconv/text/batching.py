@@ -30,7 +30,8 @@ class Batch(NamedTuple):
     def unpadded(cls, source: Tensor, target: Tensor) -> "Batch":
         """Return a batch of ids (B, S) and (B, T) without padding; its prefixes are its targets."""
         real = torch.arange(target.numel())
-        return cls(source, source.bool(), target, target.flatten(), real)
+        padding = torch.zeros_like(source, dtype=torch.bool)
+        return cls(source, padding, target, target.flatten(), real)
 
     def to(self, device: torch.device) -> "Batch":
         """Copy the batch to a device; to a GPU, without waiting for the copy."""

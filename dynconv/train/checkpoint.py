@@ -324,6 +324,6 @@ class Checkpoints:
             for later in damaged:  # or they would count as the newest
                 set_aside(later)
             return checkpoint
-        if paths:
+        if damaged:
             raise UserError(f"{self.run}: no intact checkpoint; name another --run to begin anew")
         return None

@@ -12,6 +12,7 @@ import torch
 
 from dynconv.config import Recipe, dump_recipe
 from dynconv.config.load import differences
+from dynconv.config.yaml12 import as_override
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError, memory_error
 from dynconv.files import claim, path_inside, replace_bytes, replace_text, scratch_folder
@@ -167,9 +168,10 @@ def check_text(corpus: PreparedCorpus, recipe: Recipe) -> None:
         ("model.vocab_size", corpus.vocab_size, recipe.model.vocab_size),
     ):
         if prepared != requested:
+            known, asked = as_override(prepared), as_override(requested)
             raise UserError(
-                f"{corpus.directory}: prepared with {key}={prepared or 'null'}, but the recipe has "
-                f"{requested or 'null'}: give {key}={prepared or 'null'}, or prepare it again"
+                f"{corpus.directory}: prepared with {key}={known}, but the recipe has "
+                f"{asked}: give {key}={known}, or prepare it again"
             )
 
 

@@ -102,7 +102,7 @@ def test_differences_name_what_decides_training():
     assert differences(changed, Recipe()) == ["train.lr 0.001, not 0.0005"]
     other = differences(replace(Recipe(), model=ConvS2SConfig()), Recipe())
     assert "model.architecture convs2s, not encoder-decoder" in other
-    assert "model.ffn None, not 4096" in other
+    assert "model.ffn null, not 4096" in other
 
 
 LANGUAGE = """
@@ -145,6 +145,7 @@ def test_a_recipe_upon_another(tmp_path):
             "decode: {replace_unknown: true}",
             "replace_unknown needs the attention of model.architecture convs2s",
         ),
+        ("data: {source: en, target: en}", "source and target are both en: name two languages"),
         (
             LANGUAGE + "data: {source: null, block_size: 500}",
             "data.block_size 500 exceeds train.batch_tokens",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dynconv.config import load_recipe
 from dynconv.config.tree import parse_overrides
-from dynconv.config.yaml12 import dump_yaml, parse_yaml
+from dynconv.config.yaml12 import as_override, dump_yaml, parse_value, parse_yaml
 from dynconv.errors import UserError
 
 BILLION = "b0: &b0 [x, x]\n" + "".join(f"b{i + 1}: &b{i + 1} [*b{i}, *b{i}]\n" for i in range(50))
@@ -157,3 +157,9 @@ def test_lists_are_shown_without_pytorch(command):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "False\n") and done.stdout.count("\n") > 9
+
+
+@pytest.mark.parametrize("value", [None, True, 7, 0.25, "de", [300, 400], [0.9, None]])
+def test_a_proposed_override_is_read_as_the_value(value):
+    assert parse_value(as_override(value), "here") == value
+    assert " " not in as_override(value)

@@ -226,6 +226,11 @@ def test_retention_refuses_heads_that_do_not_divide(heads):
         Retention(4, heads)
 
 
+def test_talk_refuses_windows_of_negative_reach():
+    with pytest.raises(ValueError, match="max_left 3 and max_right -1 must not be negative"):
+        TaLKConv(4, 2, 3, -1)
+
+
 @pytest.mark.parametrize("name", RECURRENT)
 def test_one_head_or_channel_cannot_see_both_ways(name):
     config = ModelConfig(channels=1, heads=1, ffn=1, state_size=1)

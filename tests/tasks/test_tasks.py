@@ -50,6 +50,7 @@ def test_the_shipped_text_has_the_sides_of_the_task(case):
 def test_an_unpadded_batch_predicts_every_position(case):
     batch = case.task.unpadded_batch(torch.randint(3, 250, (2, 5)))
     assert batch.real.tolist() == list(range(10)) and len(batch.target) == 10
+    assert not batch.source_pad.any()
     assert case.task.loss(case.model, batch).isfinite()
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynconv.config import ModelConfig
+from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.names import VocabularyKind
 from dynconv.text.corpus import corpus_dir
@@ -58,13 +59,12 @@ def prepare_named(
     elif reused:
         size = reused.sizes
     prepared = prepare_corpus(str(text), source, target, size, out, kind, reuse)
-    shown = str(list(size)).replace(" ", "") if isinstance(size, tuple) else size
     tokens = f"{prepared.source_tokens:,} {source} and " if source else ""
     named = out if corpus_dir(str(out)) == out else out.absolute()  # not a shipped one of this name
     return (
         f"{out}: {prepared.pairs:,} lines, {tokens}{prepared.target_tokens:,} {target} tokens; "
-        f"train with data.corpus={named} data.source={source or 'null'} data.target={target} "
-        f"data.vocabulary={prepared.kind} model.vocab_size={shown}"
+        f"train with data.corpus={named} data.source={as_override(source)} data.target={target} "
+        f"data.vocabulary={prepared.kind} model.vocab_size={as_override(size)}"
     )
 
 
