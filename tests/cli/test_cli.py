@@ -120,7 +120,7 @@ def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
     assert "data.vocabulary=bytes, but the recipe has words: give data.vocabulary=bytes" in line
     other = [key for key in keys if "data.source" not in key] + ["data.source=en"]
     line = fails(capsys, "train", yaml, *other, "--run", tmp_path / "other")
-    assert "prepared with data.source=de, but the recipe has en: give data.source=de" in line
+    assert "prepared with data.source=de, but the recipe has fr: give data.source=de" in line
 
 
 def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):
