@@ -23,6 +23,7 @@ KERNELS = {
     "19_lightconv_kernels": [
         *("light_v1<float>", "light_v2<float>", "light_v3<float, 1>", "light_v3<float, 4>"),
         "light_weight<float, 2, false>",
+        "add_rows<float>",
     ],
     "20_dynamicconv_kernels": [
         *("softmax_thread", "softmax_warp", "softmax_four"),
