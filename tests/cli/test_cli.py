@@ -118,7 +118,7 @@ def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
     other = [key for key in keys if "data.vocabulary" not in key] + ["data.vocabulary=words"]
     line = fails(capsys, "train", yaml, *other, "--run", tmp_path / "other")
     assert "data.vocabulary=bytes, but the recipe has words: give data.vocabulary=bytes" in line
-    other = [key for key in keys if "data.source" not in key] + ["data.source=en"]
+    other = [key for key in keys if "data.source" not in key] + ["data.source=fr"]
     line = fails(capsys, "train", yaml, *other, "--run", tmp_path / "other")
     assert "prepared with data.source=de, but the recipe has fr: give data.source=de" in line
 
