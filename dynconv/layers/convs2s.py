@@ -1,4 +1,4 @@
-"""ConvS2S's layers (Gehring et al. 2017, section 3; equations (5.1) to (5.7) of the book).
+"""ConvS2S's layers (Gehring et al. 2017, section 3; equations (5.1) to (5.5) of the book).
 
 All weights but the embeddings are normalised: g v / |v|, with a length g and a direction v per
 output (Salimans and Kingma 2016). Their initialisation keeps the variance of the layer's input,
