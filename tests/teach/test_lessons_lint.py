@@ -141,7 +141,7 @@ def test_equations_are_labelled(text):
 CITED = {
     "layers/attention.py": ["eq-attention-score", "eq-attention"],
     "layers/average.py": ["eq-averaging-mean", "eq-averaging-gates"],
-    "layers/convs2s.py": ["eq-gates-conv", "eq-gates-attend", "eq-attention"],
+    "layers/convs2s.py": ["eq-gates-conv", "eq-gates-hop", "eq-attention"],
     "ops/average.py": ["eq-averaging-mean"],
     "ops/depthwise.py": ["eq-depthwise"],
     "ops/dynamicconv.py": ["eq-dynamic"],
