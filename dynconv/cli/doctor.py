@@ -27,7 +27,7 @@ WANTED = {
 }
 """modules and what they are needed for"""
 CHECKOUT = "jupyterlab", "nbval"
-"""not needed by an installed package, which contains neither lessons nor tests"""
+"""modules that an installed package does not need, because it contains neither lessons nor tests"""
 
 
 def add_parser(subparsers) -> None:

@@ -5,7 +5,7 @@ import sys
 from importlib import metadata
 
 PACKAGES = {"cupy": "cupy-cuda13x", "yaml": "pyyaml"}
-"""packages by module whose names differ in more than case and hyphens"""
+"""names of packages that differ from the module's in more than case and hyphens, keyed by module"""
 UNIX_ONLY = "fcntl", "resource"
 """standard modules that dynconv imports and Windows lacks"""
 

@@ -17,7 +17,7 @@ class ExperimentRow:
     """Describes one system of the table."""
 
     name: str
-    """ROW in EXPERIMENT:ROW, and the beginning of the names of its run directories"""
+    """the ROW in EXPERIMENT:ROW, and the beginning of the names of its run directories"""
     recipe: str | None = None
     """a recipe that replaces the experiment's base; it lists this row under `published`"""
     changes: dict[str, Any] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class ExperimentRow:
     published: str | None = None
     """the score as printed, as text"""
     parameters: str | None = None
-    """as printed: 213M"""
+    """the number of parameters as printed: 213M"""
     note: str | None = None
 
     def __post_init__(self) -> None:
@@ -45,7 +45,7 @@ class LaptopVersion:
 
     base: str
     metric: str
-    """what is measured on the laptop and in the paper, in words"""
+    """the measure on the laptop and the one in the paper, in words"""
     changes: dict[str, Any] = field(default_factory=dict)
     """entries that differ from the base in every row"""
 
@@ -57,14 +57,15 @@ class Experiment:
     source: str
     """paper and table, or what is compared instead"""
     metric: str
-    """what the published scores are, in words"""
+    """the metric of the published scores, in words"""
     rows: tuple[ExperimentRow, ...]
     base: str | None = None
     """the recipe that all rows without `recipe` build on"""
     changes: dict[str, Any] = field(default_factory=dict)
     """entries that differ from the base in every row"""
     laptop: LaptopVersion | None = None
-    """null: `dynconv ablate` trains the rows at the paper's size"""
+    """entries that shrink the base to laptop size; null: `dynconv ablate` trains the rows at the
+    paper's size"""
 
     def __post_init__(self) -> None:
         names = [row.name for row in self.rows]

@@ -19,7 +19,7 @@ RENAMED = {
     },
     "decode": {"context": "context_window", "no_repeat": "no_repeat_ngram_size"},
 }
-"""the names of settings today, by section and old name"""
+"""today's names of settings, keyed by section and old name"""
 
 
 def rename_settings(tree: Tree, section: str = "") -> Tree:

@@ -60,11 +60,12 @@ class StackConfig:
 
     layers: Layers = 6
     mixer: MixerName | tuple[MixerName, ...] = "dynamic"
-    """one for all layers, or one per layer (`dynconv.models.mixers`)"""
+    """the mixer of all layers, or one per layer (`dynconv.models.mixers`)"""
     kernel_size: PerLayer = None
     """K, the taps of a convolution's kernel, odd"""
     reach: PerLayer = None
-    """how far TaLK's windows may extend, to the left, and in an encoder to the right"""
+    """the reach of TaLK's windows: how far they may extend to the left, and in an encoder to the
+    right"""
     window: PerLayer = None
     """positions that attention sees, its own included: centred in an encoder, the last ones in a
     decoder; odd; null: all of them"""
@@ -115,9 +116,10 @@ class MixerModelConfig:
     state_size: Dimension = 16
     """states of each channel in a state-space model"""
     glu: Flag = True
-    """gate the input projection"""
+    """whether to gate the input projection"""
     normalize: Normalization = "softmax"
-    """how a kernel is normalised, or whether a sum over a window is divided by its reach"""
+    """the normalization of a kernel; for TaLK, whether a sum over a window is divided by its
+    reach"""
     norm: Literal["pre", "post"] = "post"
     activation: Literal["relu", "swish"] = "relu"
     dropout: Probability = 0.1
@@ -156,7 +158,7 @@ class ModelConfig(MixerModelConfig):
     encoder: StackConfig = StackConfig(7, "dynamic", (3, 7, 15, 31, 31, 31, 31))
     decoder: StackConfig = StackConfig(6, "dynamic", (3, 7, 15, 31, 31, 31))
     embeddings: Literal["shared", "tied", "separate"] = "shared"
-    """one matrix for all three places; one for the decoder's two; or three"""
+    """the sharing of matrices: one for all three places; one for the decoder's two; or three"""
     activation_dropout: ClassVar[float] = 0.0  # the language models alone have it
 
     def __post_init__(self) -> None:
@@ -189,8 +191,8 @@ class ConvStackConfig:
     kernel_size: Dimension | tuple[Dimension, ...] = 3
     """K, the taps of the convolution's kernel, of all layers or of each"""
     residual: NonNegativeInt | tuple[NonNegativeInt, ...] = 1
-    """how many layers before, of all layers or of each, the residual connection starts: 1 is the
-    layer's own input, as in the paper; 0 is none"""
+    """the distance of each residual connection, of all layers or of each: it starts this many
+    layers earlier; 1 is the layer's own input, as in the paper; 0 is none"""
 
     def __post_init__(self) -> None:
         for depth, (_, _, residual) in enumerate(self.each_layer(), 1):
@@ -219,11 +221,11 @@ class ConvS2SConfig:
     attention: Flag | tuple[Flag, ...] = True
     """whether the decoder's layers attend to the source: all alike, or one entry per layer"""
     positions: Literal["both", "source", "target", "none"] = "both"
-    """which side learns position embeddings (Table 4)"""
+    """the sides that learn position embeddings (Table 4)"""
     max_positions: Dimension = 1024
     """maximum positions of a sentence, <eos> included, where they are learned"""
     dropout: Probability = 0.1
-    """on embeddings, the inputs of convolutions and the decoder's output"""
+    """dropout on embeddings, the inputs of convolutions and the decoder's output"""
 
     def __post_init__(self) -> None:
         if not any(self.attends):
@@ -264,19 +266,20 @@ class LanguageModelConfig(MixerModelConfig):
     decoder: StackConfig = StackConfig(17, "talk", reach=(3, 7, 15, 31) + (63,) * 13)
     norm: Literal["pre", "post"] = "pre"
     final_norm: Flag = False
-    """normalise the last residual sum; the papers' models do not"""
+    """whether to normalise the last residual sum; the papers' models do not"""
     cutoffs: tuple[VocabSize, ...] = ()
     """first type of the second, third ... band of the vocabulary; none: one band, plain softmax"""
     bands: tuple[Dimension, ...] | None = None
     """width of each band's embeddings, the first's being channels; null: channels / factor^band"""
     factor: Dimension = 4
-    """by which the embeddings of each band are narrower than those of the band before"""
+    """the ratio of widths: each band's embeddings are this many times narrower than the previous
+    band's"""
     embeddings: Literal["tied", "separate"] = "tied"
     """whether the softmax shares the embeddings' matrices and projections"""
     activation_dropout: Probability = 0.0
-    """inside the feed-forward module"""
+    """dropout inside the feed-forward module"""
     softmax_dropout: Probability = 0.0
-    """on the projected hidden states of the adaptive softmax's tail bands"""
+    """dropout on the projected hidden states of the adaptive softmax's tail bands"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,9 +26,9 @@ class Overlays(NamedTuple):
     """Lists the trees that make up a recipe, in the order in which they are merged."""
 
     base: list[Tree]
-    """those of the recipes and experiments that it builds on"""
+    """trees inherited from base recipes and experiments"""
     own: list[Tree]
-    """its own: an entry of theirs that has no effect is an error"""
+    """trees that the recipe adds itself; an entry in them that has no effect is an error"""
 
 
 def recipe_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> Overlays:

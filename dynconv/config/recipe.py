@@ -79,11 +79,11 @@ class DataConfig:
     corpus: str = "libreoffice-de-en"
     """a shipped corpus, a directory with {train,valid,test}.{source,target}, or a prepared one"""
     source: str | None = "de"
-    """null: train a language model on {train,valid,test}.{target}"""
+    """the language of the source; null: train a language model on {train,valid,test}.{target}"""
     target: str = "en"
     vocabulary: VocabularyKind = "bytes"
-    """bytes: byte-level BPE of raw text. bpe: BPE of text that is already split into words, as in
-    the papers. words: whole words; rare ones become <unk>"""
+    """the kind of vocabulary. bytes: byte-level BPE of raw text. bpe: BPE of text that is already
+    split into words, as in the papers. words: whole words; rare ones become <unk>"""
     block_size: PositiveInt | None = None
     """tokens per training example of a language model; null: each line is an example"""
     max_source: PositiveInt = 1024
@@ -119,22 +119,23 @@ class TrainConfig:
     accumulate: Accumulation = 1
     """batches per update and process"""
     checkpoint_activations: Flag = False
-    """keep only the input of each block for the backward pass, which computes the rest again: less
-    memory for a third more work, and the same gradients bit for bit"""
+    """whether to keep only the input of each block for the backward pass, which computes the rest
+    again: less memory for a third more work, and the same gradients bit for bit"""
     lr: NonNegative = 5e-4
     """the peak learning rate, at the end of warm-up"""
     warmup: NonNegativeInt = 4000
     """updates in which the learning rate grows linearly from lr_start to lr"""
     schedule: ScheduleName = "inverse_sqrt"
-    """after warm-up. inverse_sqrt: lr sqrt(warmup / u), or lr / sqrt(u) if warmup is 0. cosine:
-    half a cosine, which reaches lr_end after the last update. plateau: keep lr until a validation
-    loss fails to improve, then divide it by ten after every validation; stop below lr_end"""
+    """the learning rate after warm-up. inverse_sqrt: lr sqrt(warmup / u), or lr / sqrt(u) if warmup
+    is 0. cosine: half a cosine, which reaches lr_end after the last update. plateau: keep lr until
+    a validation loss fails to improve, then divide it by ten after every validation; stop below
+    lr_end"""
     lr_start: NonNegative = 1e-7
     """the learning rate at the beginning of warm-up"""
     lr_end: NonNegative = 1e-7
     """the final rate of cosine, and the rate at which plateau stops"""
     optimizer: OptimizerName = "adam"
-    """adam: AdamW. nag: SGD with Nesterov momentum"""
+    """the optimizer. adam: AdamW. nag: SGD with Nesterov momentum"""
     momentum: Momentum = 0.99
     betas: tuple[Probability, Probability] = (0.9, 0.98)
     eps: NonNegative = 1e-8
@@ -151,12 +152,12 @@ class TrainConfig:
     average_checkpoints: NonNegativeInt = 0
     """number of last checkpoints to average at the end of training; 0: none"""
     precision: Precision = "auto"
-    """auto: bfloat16 autocast on a GPU that supports it, and on a CPU if it makes timed updates at
-    least 1.1 times as fast; otherwise float32. float16 scales the loss, and halves the scale when
-    a gradient overflows"""
+    """the precision of training. auto: bfloat16 autocast on a GPU that supports it, and on a CPU if
+    it makes timed updates at least 1.1 times as fast; otherwise float32. float16 scales the loss,
+    and halves the scale when a gradient overflows"""
     max_skipped: NonNegativeInt = 3
-    """how many updates in a row may be skipped because loss or gradient is not finite; training
-    stops at the next. Updates that float16 skips to halve its scale are not counted"""
+    """maximum number of updates in a row that are skipped because loss or gradient is not finite;
+    training stops at the next. Updates that float16 skips to halve its scale are not counted"""
     seed: NonNegativeInt = 1
     timeout: Positive = 60.0
     """seconds without an answer, within an update, after which a process counts as lost;
@@ -184,19 +185,20 @@ class DecodeConfig:
     lenpen: LengthPenalty = 1.0
     """length penalty: the score of a hypothesis is log p / length^lenpen"""
     stepwise: Flag = False
-    """true: rank by this score at every step, so finished and unfinished hypotheses compete for the
-    same beam; false: use it only at the end"""
+    """the ranking of hypotheses. true: by this score at every step, so finished and unfinished
+    hypotheses compete for the same beam; false: by this score only at the end"""
     min_length: Length = 0
     """minimum tokens of an output, without <eos>"""
     max_length: Dimension | None = None
     """maximum tokens of an output, with <eos>; null: twice the source's plus ten, but at least
     min_length plus <eos>. The model's number of positions limits either"""
     no_repeat_ngram_size: NonNegativeInt = 0
-    """no n-gram of this size may occur twice in an output; 3: trigram blocking; 0: no limit"""
+    """the n of n-grams that may not occur twice in an output; 3: trigram blocking; 0: no limit"""
     replace_unknown: Flag = False
-    """replace <unk> by the source word with the highest attention, or by its dictionary entry"""
+    """whether to replace <unk> by the source word with the highest attention, or by its dictionary
+    entry"""
     dictionary: str | None = None
-    """for replace_unknown: a file with lines `source word <tab> target word`"""
+    """a file for replace_unknown, with lines `source word <tab> target word`"""
     context_window: NonNegativeInt = 0
     """tokens of context that a language model sees before each block that is scored"""
     batch_tokens: PositiveInt = 4096
@@ -222,11 +224,11 @@ class PublishedScore:
     row: str
     """the name of the system's row there"""
     value: str
-    """as printed: 29.7, or 39.84 / 16.25 / 36.73, or diverges"""
+    """the score as printed: 29.7, or 39.84 / 16.25 / 36.73, or diverges"""
     metric: str
     """the metric of the value, in words"""
     parameters: str | None = None
-    """as printed: 213M"""
+    """the number of parameters as printed: 213M"""
 
 
 @checked_dataclass
@@ -241,7 +243,8 @@ class Recipe:
     metric: Metric = "bleu"
     """the score that validation and evaluation report (`dynconv.score.metric`)"""
     profile: Flag = False
-    """write a trace of one update to RUN/trace.json (chrome://tracing, ui.perfetto.dev)"""
+    """whether to write a trace of one update to RUN/trace.json (chrome://tracing,
+    ui.perfetto.dev)"""
 
     @property
     def is_language_model(self) -> bool:

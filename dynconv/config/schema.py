@@ -45,9 +45,9 @@ Flag = Annotated[bool, Field(strict=True)]
 PositiveInt = whole(1)
 NonNegativeInt = whole(0)
 Dimension = whole(1, 10**6)
-"""size of something that is allocated, such as the width of a layer"""
+"""the size of something that is allocated, such as the width of a layer"""
 Length = whole(0, 10**6)
-"""tokens that are generated one after the other"""
+"""a number of tokens that are generated one after the other"""
 VocabSize = whole(1, 10**7)
 """number of types in one vocabulary"""
 Beam = whole(1, 1000)
@@ -60,7 +60,8 @@ Number = Annotated[float, Field(strict=True)]
 Positive = finite(gt=0, le=1e12)
 NonNegative = finite(ge=0, le=1e12)
 Probability = finite(ge=0, lt=1)
-"""at least 0 and below 1; every dropout is the probability with which a value is dropped"""
+"""a number at least 0 and below 1; every dropout is the probability with which a value is
+dropped"""
 Fraction = finite(gt=0, le=1)
 LengthPenalty = finite(ge=-10, le=10)
 """an exponent, of lengths up to a million"""

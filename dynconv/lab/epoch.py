@@ -24,7 +24,7 @@ class EpochSize(NamedTuple):
     """tokens of a pair's longer side on average, <eos> included"""
     longest: int
     exact: bool
-    """False if only the first of several pools was counted"""
+    """whether the count is exact: False if only the first of several pools was counted"""
 
 
 def measure_corpus(recipe: Recipe) -> EpochSize | None:

@@ -20,13 +20,13 @@ from dynconv.tasks import task_of
 from dynconv.train.update import TokenLoss
 
 GB = 1e9
-"""bytes"""
+"""the number of bytes in a gigabyte"""
 RESERVED = 0.1
 """share of a GPU's memory for fragmentation, the CUDA context and libraries"""
 USUAL_LENGTH = 30
 """tokens assumed per sentence when the corpus is not here"""
 MULTIPLE = 64
-"""proposed batch sizes are multiples of this many tokens"""
+"""the unit of proposed batch sizes, in tokens: they are multiples of it"""
 NOT_HERE = "not known: the corpus is not here (dynconv data prepare)"
 
 

@@ -57,9 +57,9 @@ class TrialResult(TypedDict):
 
     updates: PositiveInt
     score: Number | None
-    """as in Validation: higher is better; None when training diverged, as is the loss"""
+    """the score as in Validation: higher is better; None when training diverged, as is the loss"""
     loss: Number | None
-    """nats per token"""
+    """the loss in nats per token"""
 
 
 class TrialRecord(TrialResult):
@@ -90,11 +90,12 @@ class SearchSpace:
     """The settings that trials are drawn from, and the rounds of successive halving."""
 
     settings: dict[str, Range | list[Any]]
-    """by entry of the recipe: an interval, or a list of choices"""
+    """settings to draw, keyed by entry of the recipe: an interval, or a list of choices"""
     fractions: tuple[Fraction, ...] = (1.0,)
     """shares of the recipe's updates for which each round trains"""
     reduction_factor: whole(2) = 4
-    """1 / reduction_factor of the trials in a round continue in the next"""
+    """the reduction per round: 1 / reduction_factor of the trials in a round continue in the
+    next"""
 
 
 def load_space(name: str) -> SearchSpace:

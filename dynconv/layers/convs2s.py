@@ -17,7 +17,7 @@ from dynconv.layers.convolution import WindowConv
 from dynconv.layers.history import select_rows
 
 SQRT_HALF = 0.5**0.5
-"""by which the sum of two tensors of equal variance is multiplied to keep that variance"""
+"""the factor that scales the sum of two tensors of equal variance back to their variance"""
 
 
 def normalized(layer: nn.Linear | nn.Conv1d, gain: float) -> nn.Module:
@@ -92,7 +92,7 @@ class KeyedMemory(NamedTuple):
     states: Tensor
     values: Tensor
     pad_mask: Tensor | None
-    """(B, S) bool, True where padding"""
+    """mask (B, S) bool, True where padding"""
 
     def select(self, rows: Tensor) -> "KeyedMemory":
         return select_rows(self, rows)

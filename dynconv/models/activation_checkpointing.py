@@ -13,7 +13,7 @@ class Recomputable(nn.Module):
     """
 
     recomputed = False
-    """whether it does so in train mode"""
+    """whether the module recomputes its activations in train mode"""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.recomputed and self.training:

@@ -50,7 +50,7 @@ class Mixer(NamedTuple):
 
 
 MIXERS: dict[str, Mixer] = {}
-"""all registered mixers, by their names in recipes"""
+"""all registered mixers, keyed by their names in recipes"""
 
 
 def register_mixer(

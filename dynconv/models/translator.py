@@ -18,7 +18,7 @@ class Translator(nn.Module, ABC):
     max_positions: int | None = None
     """maximum tokens of a source or a target, <eos> included; None: no limit"""
     output: nn.Linear
-    """maps hidden states to logits"""
+    """the layer that maps hidden states to logits"""
 
     @abstractmethod
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> Any:

@@ -38,7 +38,7 @@ class Backend(Protocol):
 
 
 BACKENDS: dict[str, Backend] = {"native": native, "cuda": cuda}
-"""by the names that `impl` takes, in the order in which "auto" tries them"""
+"""backends, keyed by the names that `impl` takes, in the order in which "auto" tries them"""
 
 
 class Rule(NamedTuple):
@@ -62,11 +62,11 @@ class Operator(NamedTuple):
     """Describes an operator: how it can be computed, and how "auto" chooses among these ways."""
 
     name: str
-    """of its function in `dynconv.ops`"""
+    """the name of its function in `dynconv.ops`"""
     implementations: dict[str, Callable[..., Tensor]]
-    """the functions that compute it, by the names that `impl` takes"""
+    """the functions that compute it, keyed by the names that `impl` takes"""
     rules: tuple[Rule, ...]
-    """without kernels, "auto" takes the first that allows T and K"""
+    """choices without kernels: "auto" takes the first that allows T and K"""
 
     def choose(self, impl: str, x: Tensor, K: int = 1) -> Callable[..., Tensor]:
         """Return the implementation that `impl` names, for x (B, T, C) and K taps, if it has any.

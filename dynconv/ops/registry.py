@@ -17,7 +17,7 @@ MODULES = (
     depthwise, lightconv, dynamicconv, softmaxconv, talk, average, ssm, retnet, selective,
 )  # fmt: skip
 OPERATORS = {module.OPERATOR.name: module.OPERATOR for module in MODULES}
-"""by the names of their functions in `dynconv.ops`"""
+"""operators, keyed by the names of their functions in `dynconv.ops`"""
 
 
 def implementations(operator: str) -> list[str]:

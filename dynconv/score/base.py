@@ -11,13 +11,13 @@ class Score(NamedTuple):
 
     metric: str
     value: float
-    """0 to 100"""
+    """the score, from 0 to 100"""
     signature: str
     low: float | None = None
     high: float | None = None
     """the 95% interval, if it was computed"""
     detail: str = ""
-    """of BLEU: its n-gram precisions, brevity penalty and lengths"""
+    """details of BLEU: its n-gram precisions, brevity penalty and lengths"""
 
     def records(self) -> list[dict[str, Any]]:
         """Return the score as an entry of SPLIT.scores.json."""

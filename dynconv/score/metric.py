@@ -11,7 +11,7 @@ from dynconv.score.rouge import rouge as compute_rouge
 RESAMPLES = 1000
 """resamples of a bootstrap, sacreBLEU's default"""
 SENTENCE_END = " ."
-"""what ends a sentence within a line for ROUGE-L, in `dynconv score` as in `dynconv evaluate`: the
+"""the end of a sentence within a line for ROUGE-L, in `dynconv score` as in `dynconv evaluate`: the
 papers' summaries are tokenised, so a full stop has a space before it"""
 
 
@@ -22,7 +22,7 @@ class Comparison(NamedTuple):
     references: Sequence
     """a text per line, or, for rouge and rouge-75, several"""
     language: str = "en"
-    """of the text; only bleu-detokenized depends on it"""
+    """language of the text; only bleu-detokenized depends on it"""
     bootstrap: int = 0
     """resamples for the 95% intervals of BLEU and chrF; 0 for no intervals"""
 
@@ -95,7 +95,7 @@ METRICS: dict[str, Callable[[Comparison], list[Score]]] = {
     "rouge": mean_rouge,
     "rouge-75": partial(mean_rouge, recall=True, limit=75),  # recall of 75 bytes, as in DUC-2004
 }
-"""what each of the names in `dynconv.names` computes"""
+"""the function of each metric, keyed by its name in `dynconv.names`"""
 
 
 def report(

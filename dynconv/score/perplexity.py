@@ -18,9 +18,9 @@ class Perplexity(NamedTuple):
     """
 
     nats: float
-    """-log p of the whole text"""
+    """the negative log-likelihood -log p of the whole text"""
     tokens: int
-    """<eos> included"""
+    """the number of tokens, <eos> included"""
     words: int
     unknown: int = 0
     """tokens that are <unk>"""

@@ -10,7 +10,7 @@ from dynconv.errors import UserError
 from dynconv.score.base import Score, check_pairs
 
 KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
-"""the metrics, by their names in rouge-score; rougeLsum is ROUGE-L of a text of sentences"""
+"""the metrics, named as in rouge-score; rougeLsum is ROUGE-L of a text of sentences"""
 MAX_WORDS = 5_000
 """maximum words of a line: the time for ROUGE-L grows with their square"""
 

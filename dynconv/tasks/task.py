@@ -30,10 +30,10 @@ class Validation(NamedTuple):
     """The result of one validation."""
 
     loss: float
-    """nats per token, without label smoothing"""
+    """the loss in nats per token, without label smoothing"""
     score: float
-    """higher is better: the recipe's metric, 0 to 100, of greedy outputs; for a language model the
-    negative loss"""
+    """the score, where higher is better: the recipe's metric, 0 to 100, of greedy outputs; for a
+    language model the negative loss"""
     metric: str
 
     @property
@@ -64,19 +64,19 @@ class Evaluation:
 
     split: str
     scored: str
-    """what was scored, in words: 1,000 sentences"""
+    """the amount that was scored, in words: 1,000 sentences"""
     seconds: float
     settings: dict[str, Any]
-    """those of decoding or scoring, as SPLIT.scores.json records them"""
+    """settings of decoding or scoring, as SPLIT.scores.json records them"""
     settings_in_words: str
     scores: Sequence[Score | Perplexity]
-    """the first is the recipe's metric; `str` formats each as one line"""
+    """the scores, the recipe's metric first; `str` formats each as one line"""
     outputs: list[str] = field(default_factory=list)
-    """one line per source line; empty for a language model"""
+    """the outputs, one line per source line; empty for a language model"""
     examples: list[TranslationExample] = field(default_factory=list)
     corpus: str = ""
     checkpoint: str = ""
-    """the names of both, which `TrainedModel.evaluate` adds"""
+    """the names of the corpus and the checkpoint, which `TrainedModel.evaluate` adds"""
 
     @property
     def summary(self) -> str:
@@ -103,9 +103,10 @@ class Task(ABC, Generic[M]):
     """The interface of a task for training, validation and evaluation of models of class M."""
 
     unit: ClassVar[str]
-    """what its training examples are called, in the plural"""
+    """the plural noun for its training examples"""
     wrong_task_hint: ClassVar[str]
-    """what the model is and which commands use it, for the error of a command that needs another"""
+    """an explanation of what the model is and which commands use it, for the error of a command
+    that needs another"""
 
     def __init__(self, recipe: Recipe):
         self.recipe = recipe

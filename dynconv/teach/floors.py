@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 EIGHTHS = ["", *"▏▎▍▌▋▊▉"]
-"""what a bar ends with, by the eighths of a block"""
+"""characters that end a bar, by the eighths of a block"""
 
 
 def print_floors(found: Mapping[str, Mapping[str, float]], copy: float) -> None:

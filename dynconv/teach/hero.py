@@ -35,7 +35,8 @@ TITLES = {
 }
 """colour and title of each mixer"""
 SIZE, LABEL = (4.2, 4.9), 8
-"""inches and points: 357 pixels wide, as on a phone, the labels of words are 9.4 pixels high"""
+"""the figure's size in inches and its labels' in points: 357 pixels wide, as on a phone, the labels
+of words are 9.4 pixels high"""
 
 
 def matrices_of_heads(mixer: nn.Module, x: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 EXACT = (1e-9, 1e-12)
 """relative and absolute tolerance in float64: sums in another order differ by some 1e-16"""
 FLOAT32 = (1e-5, 1e-6)
-"""the same in float32"""
+"""relative and absolute tolerance in float32"""
 
 Cases = Mapping[str, Sequence[Any]]
 Faults = Mapping[str, Callable] | Callable[..., Iterable[tuple[str, Any]]]

@@ -34,7 +34,7 @@ KERNELS = {
         *("walk", "walk_masked", "walk_ahead", "walk_back"),
     ],
 }
-"""by lesson"""
+"""kernels, keyed by lesson"""
 HEADERS = {"20_dynamicconv_kernels": "softmaxconv.cu"}
 """the file of the package that stands before a lesson's kernels, instead of HEADER"""
 CALLS = {

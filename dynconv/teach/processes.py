@@ -41,7 +41,7 @@ class Processes:
         self.ends: list[Connection] = []
         self.children: list[Any] = []
         self.ready = 0
-        """how many have reported that they have started"""
+        """the number of processes that have reported that they have started"""
 
     def start(self, size: int) -> None:
         """Start processes until there are `size`, without waiting for them to be ready."""

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from dynconv.errors import UserError
 
 CORRUPT = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError)
-"""what the three libraries raise for a truncated or altered archive"""
+"""errors that the three libraries raise for a truncated or altered archive"""
 
 
 def unpack(archive: Path, into: Path) -> None:

@@ -22,9 +22,9 @@ class Batch(NamedTuple):
     prefix: Tensor
     """the decoder's input: <eos>, then the target"""
     target: Tensor
-    """(N,) int64, the tokens to predict, sentence after sentence: the target, then <eos>"""
+    """tokens to predict (N,) int64, sentence after sentence: the target, then <eos>"""
     real: Tensor
-    """(N,) int64, the positions of those tokens among the B x T positions of `prefix`"""
+    """positions (N,) int64 of those tokens among the B x T positions of `prefix`"""
 
     @classmethod
     def unpadded(cls, source: Tensor, target: Tensor) -> "Batch":

@@ -37,8 +37,9 @@ SAMPLE = 500_000
 PROBE = 10_000
 """pairs from which the number of long words is estimated"""
 LONG_WORD = 30
-"""Words of more characters are long. Most of them are unique, and the learner keeps all in memory.
-Text without spaces, such as Chinese, should be segmented first, or given a vocabulary to `reuse`"""
+"""the maximum number of characters of a word that is not long. Most long words are unique, and the
+learner keeps all in memory. Text without spaces, such as Chinese, should be segmented first, or
+given a vocabulary to `reuse`"""
 LONG_BYTES = 4_000_000
 """maximum bytes of long words from which the vocabulary is learned, to bound memory"""
 CHARACTERS_PER_CHUNK = 1 << 20

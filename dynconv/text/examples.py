@@ -58,7 +58,7 @@ class Pairs(Examples):
     """Sentence pairs: the ids of source, target, source, target ..., without <eos>."""
 
     max_source: int = sys.maxsize
-    """sources are truncated to this many tokens"""
+    """maximum number of tokens of a source; longer ones are truncated"""
 
     sides, collate = 2, staticmethod(collate)
 

@@ -33,7 +33,7 @@ VOCABULARY = "vocabulary.json"
 TOKENS = "train.tokens"
 BOUNDS = "train.bounds"
 SIDES_PER_CHECK = 1 << 20
-"""sides of pairs whose ids are checked at a time; even"""
+"""the number of sides that `check_ids` reads at once (even, so that no pair is split)"""
 
 
 class PreparedFile(TypedDict):
@@ -53,7 +53,8 @@ class PreparedCorpus:
     directory: Path
     corpus: str
     source: str | None
-    """None for the text of a language model, whose lines are counted as pairs"""
+    """the language of the source; None for the text of a language model, whose lines are counted as
+    pairs"""
     target: str
     pairs: Count
     blank: Count
@@ -67,7 +68,7 @@ class PreparedCorpus:
     dtype: Literal["uint16", "uint32"]
     """type of an id"""
     files: dict[str, PreparedFile]
-    """each file by its name"""
+    """the corpus's files, keyed by name"""
 
     @property
     def sides(self) -> int:

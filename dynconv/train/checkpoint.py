@@ -72,19 +72,19 @@ class CheckpointMeta(TypedDict):
     update: NonNegativeInt
     place: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt]
     batches: PositiveInt
-    """in one update, over all ranks"""
+    """batches in one update, over all ranks"""
     device: str
     loss: Number | None
     score: Number | None
     metric: NotRequired[str]
     history: NotRequired[list[ValidationRecord]]
-    """missing from runs of dynconv 0.1"""
+    """validations so far; missing from runs of dynconv 0.1"""
     vocabulary: str
     """sha256 of the run's vocabulary.json"""
     text: str
     """sha256 of the training text, train.tokens"""
     sha256: dict[str, str]
-    """by the names of the checkpoint's files"""
+    """the sha256 of each of the checkpoint's files, keyed by its name"""
 
 
 class OptimizerState(TypedDict):

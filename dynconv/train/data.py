@@ -18,7 +18,8 @@ T = TypeVar("T")
 POOL = 1 << 20
 """examples that are sorted by length at a time, which bounds memory for any corpus"""
 EXAMPLES_PER_READ = 1 << 10
-"""a larger corpus is read in blocks of this many in a row, which is faster on disks"""
+"""the number of examples in a row that are read at once from a larger corpus, which is faster on
+disks"""
 
 
 class DataPosition(NamedTuple):
@@ -34,13 +35,13 @@ class UpdateBatches(NamedTuple):
 
     batches: list[Batch]
     indices: list[np.ndarray]
-    """of the examples in each batch"""
+    """indices of the examples in each batch"""
     seeds: list[int]
-    """for the dropout masks of each batch"""
+    """seeds of the dropout masks of each batch"""
     tokens: int
     """target tokens of this update on all ranks together"""
     position: DataPosition
-    """where to resume after it"""
+    """the position from which to resume after this update"""
 
 
 def iter_updates(

@@ -21,11 +21,11 @@ from dynconv.errors import UserError
 T = TypeVar("T")
 
 START_TIMEOUT = timedelta(minutes=10)
-"""how long processes wait for each other at the start, when NCCL starts too; torchrun notices
+"""the time that processes wait for each other at the start, when NCCL starts too; torchrun notices
 processes that die"""
 LONG_TIMEOUT = timedelta(hours=2)
-"""how long the others wait while one prepares data, validates or saves; they notice at once when
-it dies, because its connections close"""
+"""the time that the others wait while one prepares data, validates or saves; they notice at once
+when it dies, because its connections close"""
 BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """environment variables that torchrun sets for each process"""
 
@@ -45,8 +45,8 @@ class Ranks:
     """the rank among the processes of the same machine"""
     device: torch.device = field(default_factory=default_device)
     update_group: dist.ProcessGroup | None = None
-    """for collectives inside an update, which time out after train.timeout seconds; all others use
-    the default group and LONG_TIMEOUT"""
+    """the process group of collectives inside an update, which time out after train.timeout
+    seconds; all others use the default group and LONG_TIMEOUT"""
 
     @property
     def is_rank_zero(self) -> bool:

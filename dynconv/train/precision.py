@@ -17,7 +17,7 @@ from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import TokenLoss, backward
 
 SPEEDUP = 1.1
-"""bfloat16 is chosen when it makes an update at least this many times faster"""
+"""the factor by which an update must at least be faster for bfloat16 to be chosen"""
 TIMED_BATCHES = 5
 """batches that are timed in both precisions, after one to warm up"""
 

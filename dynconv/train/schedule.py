@@ -50,7 +50,7 @@ def plateau(config: TrainConfig, done: int, losses: Sequence[float]) -> float:
 
 
 RATES = {"inverse_sqrt": inverse_sqrt, "cosine": cosine, "plateau": plateau}
-"""the functions of the schedules after warm-up, by the names in `dynconv.config.recipe`"""
+"""functions of the schedules after warm-up, keyed by the names in `dynconv.config.recipe`"""
 
 
 def ends_early(config: TrainConfig, history: Sequence[Validation]) -> bool:

@@ -22,7 +22,7 @@ class Progress(NamedTuple):
 
     updates: int = 0
     position: DataPosition = DataPosition()
-    """in the data"""
+    """position in the stream of batches"""
     validated: bool = False
     """whether the validation that follows these updates is done"""
 
@@ -42,13 +42,13 @@ class Session:
     run: Path
     """the run directory"""
     recipe: Recipe
-    """train.precision is no longer auto"""
+    """the recipe, whose train.precision is no longer auto"""
     task: Task
     ranks: Ranks
     vocabularies: Vocabularies
     corpus: PreparedCorpus
     examples: Examples
-    """what the task trains on"""
+    """the examples that the task trains on"""
     too_long: int
     """examples that training leaves out, beyond data.max_length or train.batch_tokens"""
     valid: EncodedSplit
@@ -57,7 +57,7 @@ class Session:
     """the model's loss of a batch; under torchrun it also averages the gradients over ranks"""
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
-    """scales the loss in float16; does nothing in other precisions"""
+    """the scaler of the loss in float16, which does nothing in other precisions"""
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""

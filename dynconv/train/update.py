@@ -24,7 +24,7 @@ from dynconv.train.session import Progress, Session
 from dynconv.train.stopwatch import Stopwatch
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-"""autocast's dtype by train.precision; float32 runs without autocast"""
+"""autocast's dtypes, keyed by train.precision; float32 runs without autocast"""
 SMALLEST_SCALE = 2.0**-10
 """scale of the float16 loss from which on an overflow is not blamed on the scale any more"""
 
@@ -50,7 +50,7 @@ class UpdateStats(NamedTuple):
     """The statistics of one update."""
 
     loss: float
-    """the sum over the target tokens of all ranks"""
+    """the loss, summed over the target tokens of all ranks"""
     tokens: int
     lr: float
     norm: float
@@ -65,13 +65,13 @@ class SkippedUpdate(NamedTuple):
     """An update that left the weights as they were: its loss or gradient is not finite."""
 
     mean_loss: float
-    """per target token of all ranks"""
+    """the loss per target token of all ranks"""
     norm: float
     """norm of the gradient"""
     scale: float
     """factor of the loss in float16"""
     losses: list[Tensor]
-    """of the batches of this rank"""
+    """losses of the batches of this rank"""
 
 
 def make_update(

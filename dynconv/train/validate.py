@@ -16,12 +16,12 @@ class Part(NamedTuple):
     """What one batch adds to a validation."""
 
     indices: np.ndarray
-    """of its examples"""
+    """indices of the examples in the batch"""
     loss: float
-    """summed over its target tokens"""
+    """the loss, summed over the batch's target tokens"""
     tokens: int
     outputs: list[list[int]]
-    """those of greedy search, as ids; empty for a language model"""
+    """outputs of greedy search, as ids; empty for a language model"""
 
 
 @torch.inference_mode()

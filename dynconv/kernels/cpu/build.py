@@ -26,9 +26,9 @@ SOURCES = Path(__file__).parent
 NAMES = ("conv.c", "conv_grad_weight.c", "talk.c", "average.c", "step.c")
 """the sources that are linked into one library"""
 DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.bfloat16: "-DBF16"}
-"""the macro that selects the type REAL of a library, by dtype"""
+"""macros that select the type REAL of a library, keyed by dtype"""
 FLAGS: tuple[list[str], ...] = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])
-"""from the fastest to the safest; the first that build a working library are used"""
+"""compiler flags from the fastest to the safest; the first that build a working library are used"""
 P, N, I = ctypes.c_void_p, ctypes.c_long, ctypes.c_int  # noqa: E741
 SIGNATURES = {
     "conv": [I, P, P, P, *[N] * 10, I],

@@ -9,7 +9,7 @@ from dynconv.models import count_parameters
 from dynconv.table import align
 
 SECONDS = "of updates with their data and log, without validations and checkpoints; null: not known"
-"""what the seconds of a row are, as the file says it"""
+"""an explanation of the seconds of a row, as the file states it"""
 KEPT = ("metrics", "valid_loss", "seconds", "precision", "threads")
 """entries of a run's results that are listed per seed"""
 

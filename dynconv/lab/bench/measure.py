@@ -24,14 +24,14 @@ class Measurement:
     operator: str
     impl: str
     direction: str
-    """forward, backward, or forward_backward for both at once"""
+    """the direction: forward, backward, or forward_backward for both at once"""
     make: Callable[[], Callable[[], object]] | None = None
-    """prepares (runs forward, for example) and returns the call to time"""
+    """a function that prepares (runs forward, for example) and returns the call to time"""
     inputs: Sequence[Tensor] = ()
     kept: int = 0
     """bytes of an output that the call keeps alive"""
     call: Callable[[], object] | None = None
-    """what is timed; None before `prepare`, and if there is nothing to time"""
+    """the call that is timed; None before `prepare`, and if there is nothing to time"""
     times: list[float] = field(default_factory=list)
     """seconds of one call, one entry per turn"""
     peak: int | None = None
@@ -42,7 +42,7 @@ class Measurement:
     """whether its results are right; None if they are not checked"""
     error: float | None = None
     note: str | None = None
-    """why it was not timed, or what is special about its times"""
+    """a note on why it was not timed, or what is special about its times"""
 
     @property
     def ms(self) -> float | None:
@@ -67,7 +67,7 @@ class Clock(Protocol):
 
     slow: float
     least: int
-    """a run whose call takes more than `slow` seconds has `least` turns"""
+    """minimum turns: a run whose call takes more than `slow` seconds has `least` turns"""
 
     def prepare(self, run: Measurement) -> None:
         """Measure the memory of a call, and set `run.call`, which is timed."""

@@ -44,7 +44,7 @@ class Resources(NamedTuple):
     """Counts what one kernel needs, without the functions that it calls without inlining them."""
 
     registers: int
-    """per thread"""
+    """registers per thread"""
     spilled: int
     """bytes per thread that are stored and loaded for lack of registers"""
     stack: int

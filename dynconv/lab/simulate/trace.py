@@ -35,7 +35,7 @@ SECTORS_PER_CYCLE = 4
 """sectors that L1 delivers per cycle"""
 NEVER = 2**62
 SHARED, STATIC, BARRIER, BACK = -1, -2, -3, -4
-"""what replaces the number of an array"""
+"""markers that replace the number of an array"""
 
 RAW = np.dtype(  # what trace.h calls Access
     [("site", "u8"), ("place", "u8"), ("offset", "i8")]

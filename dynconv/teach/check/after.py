@@ -9,7 +9,7 @@ from torch import Tensor
 from dynconv.teach.judge import judge
 
 SIZES = {"one word": (1, 1, 2, 3), "two sentences": (2, 7, 3, 4), "many words": (1, 40, 2, 2)}
-"""name: B, T, C and N"""
+"""sizes B, T, C and N, keyed by name"""
 
 
 def state_after(mine: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
@@ -108,15 +108,15 @@ class Kept(NamedTuple):
     of_attention: int = 2
     """vectors per word: a key and a value"""
     own_word: int = 0
-    """1 if a window keeps also the word that leaves it next"""
+    """the number of extra words: 1 if a window keeps also the word that leaves it next"""
     unlimited: bool = False
     """whether attention keeps all words in spite of its window"""
     full_window: bool = False
     """whether a window counts as full from the first word on"""
     inputs: int = 3
-    """of the short convolution in front of the states"""
+    """the number of inputs of the short convolution in front of the states"""
     taps: int = 0
-    """added to the K - 1 inputs of a convolution"""
+    """taps added to the K - 1 inputs of a convolution"""
     by_channel: bool = True
 
     def __call__(self, stack: Stack, t: int, C: int) -> int:

@@ -167,8 +167,8 @@ SUMMARIES = {
     "nothing in common": (["a b"], ["c"]),
     "no words": ([], ["a b"]),
 }
-"""name: sentences of the hypothesis, and of the reference; no longest subsequence is a choice that
-would change the result"""
+"""sentences of the hypothesis and of the reference, keyed by name; no longest subsequence is a
+choice that would change the result"""
 
 
 class Rouge(NamedTuple):
@@ -267,9 +267,9 @@ class Seeds(NamedTuple):
     """Computes the number of seeds; other arguments than the defaults are mistakes."""
 
     recipes: int = 2
-    """whose means scatter; 1 forgets one of them"""
+    """recipes whose means scatter; 1 forgets one of them"""
     sign: int = 1
-    """of z_power"""
+    """the sign of z_power"""
     sides: int = 2
     exponent: int = 2
     assumed: float | None = None

@@ -14,7 +14,7 @@ from dynconv.ops.shapes import split_heads
 from dynconv.teach.judge import Wrong, attempt, judge, kind, short, sizes
 
 Place = tuple[int, int]
-"""(epoch, batches of it that are done)"""
+"""a place in the data: (epoch, batches of it that are done)"""
 
 
 def respell(mine: Callable[..., list[int]]) -> None:

@@ -14,7 +14,7 @@ from dynconv.lab.simulate.trace import trace
 from dynconv.teach.judge import EXACT, Faults, Wrong, explanation, kind
 
 ORDERS = ("forward", "backward", 0, 1)
-"""in which the threads of a block run: without a barrier, answers depend on it"""
+"""orders in which the threads of a block run: without a barrier, answers depend on it"""
 GUARD = 2**16
 """elements of padding on each side of an array: a wrong index rarely reaches further"""
 UNWRITTEN = {torch.float32: 0x7FCA_FE00, torch.float64: 0x7FF8_0000_0000_19C0}

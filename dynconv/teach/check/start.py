@@ -16,7 +16,7 @@ from dynconv.text.corpus import load_parallel
 
 NOT_IN_LESSONS = {"tensorboard", "requests", "jupyterlab", "nbval", "cupy"}
 PACKAGES = {"IPython", "nltk", "numpy", "sacremoses", *WANTED} - NOT_IN_LESSONS
-"""rouge-score needs nltk, jupyterlab needs IPython"""
+"""packages to import: rouge-score needs nltk, jupyterlab needs IPython"""
 
 
 def environment() -> None:

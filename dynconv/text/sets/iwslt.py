@@ -20,9 +20,9 @@ LANGUAGES = ("de", "en")
 TESTS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 """the evaluation sets that together are the test split"""
 METADATA = re.compile(r"<(url|talkid|keywords|speaker|reviewer|translator)\b")
-"""marks a line that is not part of a talk"""
+"""the beginning of a metadata line"""
 TAGS = re.compile(r"</?(title|description)>")
-"""are removed from the lines that are"""
+"""tags to strip from the lines of a talk"""
 
 
 def iwslt14_de_en(raw: Path, out: Path) -> dict[str, int]:

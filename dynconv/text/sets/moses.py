@@ -9,10 +9,10 @@ import re
 from functools import cache
 
 LAST_STOP = re.compile(r"(?<=[^ .])\.$")
-"""Since 2017 tokenizer.perl separates a full stop at the end of a line whatever precedes it.
-IWSLT'14 and the later sets were made so; the library still leaves it attached to abbreviations."""
+"""a full stop at the end of a line. Since 2017 tokenizer.perl separates it whatever precedes it;
+IWSLT'14 and the later sets were made so. The library still leaves it attached to abbreviations."""
 LETTERS = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
-"""Han and Hangul: Perl treats these as letters, the library as one word each"""
+"""characters of Han and Hangul: Perl treats these as letters, the library as one word each"""
 
 
 def tokenize(line: str, language: str, *, aggressive: bool = False, escape: bool = True) -> str:

@@ -21,7 +21,8 @@ SEGMENT = re.compile(r'<seg id="\d+">\s*|\s*</seg>\s*')
 ITEMS_IN_MEMORY = 100_000
 """items in memory at a time"""
 MIN_PARALLEL = 10_000
-"""below this number of items, starting processes takes longer than the work"""
+"""the minimum number of items to process in parallel: for fewer, starting processes takes longer
+than the work"""
 ITEMS_PER_TASK = 500
 """items handed to a process at a time"""
 

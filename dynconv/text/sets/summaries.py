@@ -14,7 +14,7 @@ LISTS = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt
 ARTICLE_WORDS = 400
 """words that are kept of an article"""
 ENDS = (".", "!", "?", "...", "'", "`", '"', "’", "”", ")")
-"""after any other last character, See et al. add a full stop to a line"""
+"""characters that may end a line; after any other, See et al. add a full stop"""
 
 
 def cnn_dailymail(raw: Path, out: Path) -> dict[str, int]:

@@ -18,8 +18,8 @@ from dynconv.text.sets.steps import (
 )
 
 COMMA_BELOW = str.maketrans("ŞşŢţ", "ȘșȚț")
-"""turns Romanian letters with a cedilla, from old fonts, into those with a comma, as
-normalise-romanian.py (Sennrich et al.) does"""
+"""a translation table of Romanian letters with a cedilla, from old fonts, into those with a comma,
+as in normalise-romanian.py (Sennrich et al.)"""
 
 
 def wmt16_en_de(raw: Path, out: Path) -> dict[str, int]:

@@ -27,7 +27,7 @@ from dynconv.lab.bench.measure import Measurement
 from dynconv.lab.simulate.launch import launch_on_cpu
 
 LOOSE_TOLERANCE = TOLERANCE | {"float32": 1e-4}
-"""for v1, which adds up the gradient of a kernel in one long sum"""
+"""the tolerance for v1, which adds up the gradient of a kernel in one long sum"""
 
 FIRST_VERSIONS = {
     "light_conv": ("lightconv.cu", "light_conv_v1"),

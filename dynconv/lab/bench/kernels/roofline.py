@@ -25,7 +25,7 @@ FMA = 60e12
 MMA = 500e12
 """operations per second of mma instructions in half precision: half the card's peak"""
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
-"""how many multiprocessors there are, and their cycles per second"""
+"""the number of multiprocessors, and their cycles per second"""
 SCHEDULERS = 4
 """schedulers of a multiprocessor, each of which issues one instruction of a warp per cycle"""
 LAUNCH = 2.5e-6
@@ -65,13 +65,13 @@ TILED = {
     "softmax_logits_grad": (9, 1, 7.5),
     "softmax_data_grad": (4, 1, 2),
 }
-"""for kernels whose warps take tiles: cycles per tap, how often the rows of a tile are loaded or
-stored, and cycles for each weight that one position has in a tile"""
+"""costs of kernels whose warps take tiles: cycles per tap, how often the rows of a tile are loaded
+or stored, and cycles for each weight that one position has in a tile"""
 
 BANDS = (
     "light_conv_band", "dynamic_conv_band", "light_weight_grad_band", "dynamic_weight_grad_band",
 )  # fmt: skip
-"""kernels on tensor cores, whose warps walk along tiles of BAND positions"""
+"""names of kernels on tensor cores, whose warps walk along tiles of BAND positions"""
 
 
 class BandWalk(NamedTuple):
@@ -179,9 +179,10 @@ class Instructions(NamedTuple):
     """Counts the instructions of a compiled kernel."""
 
     loop: int
-    """for TILE taps; on tensor cores for a tile, or for 8 V channels of one"""
+    """instructions of the loop for TILE taps; on tensor cores for a tile, or for 8 V channels of
+    one"""
     around: int = 0
-    """around that loop, on tensor cores"""
+    """instructions around that loop, on tensor cores"""
 
 
 def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions]) -> float:
