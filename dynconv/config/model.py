@@ -78,7 +78,7 @@ class StackConfig:
             listed = isinstance(value, tuple) or all(size_key != name for _, size_key in mixers)
             for (mixer, size_key), size in zip(mixers, sizes, strict=True):
                 if size is not None and size_key != name and listed:
-                    raise ValueError(f"{name} {size} has no effect: mixer {mixer} takes none")
+                    raise ValueError(f"{name} {size} has no effect: mixer {mixer} takes no {name}")
                 if size_key == name and size is None and name != "window":
                     raise ValueError(f"mixer {mixer} needs a {name}: give one, or one per layer")
                 if size_key == name and name != "reach" and size is not None and size % 2 == 0:

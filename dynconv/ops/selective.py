@@ -48,7 +48,7 @@ def selective_scan_doubling(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tens
     a = (dt.unsqueeze(-1) * A).exp()  # (batch, T, channels, N)
     u = (dt * x).unsqueeze(-1) * B.unsqueeze(2)
     joined = 1
-    while joined < max(2, x.shape[1]):
+    while joined < max(2, x.shape[1]):  # one round even for T = 1, or A would get no gradient
         u = torch.cat([u[:, :joined], u[:, joined:] + a[:, joined:] * u[:, :-joined]], dim=1)
         a = torch.cat([a[:, :joined], a[:, joined:] * a[:, :-joined]], dim=1)
         joined *= 2

@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 def pad(sequences: Sequence[Ids], *, before: int = 0, after: int = 0) -> tuple[Tensor, Tensor]:
     """Return sequences as one (B, T) int64 tensor, padded at the end, and its bool mask.
 
-    before, after: the number of <eos> (0 or 1) to put before and after each sequence
+    before, after  number of <eos> (0 or 1) to put before and after each sequence
     """
     lengths = np.array([len(s) for s in sequences])[:, None]
     column = np.arange(before + int(lengths.max()) + after)

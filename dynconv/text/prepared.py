@@ -158,9 +158,8 @@ def check_counts(corpus: PreparedCorpus) -> None:
     """Raise UserError if the counts in prepared.json contradict each other."""
     sizes = {name: file["bytes"] for name, file in corpus.files.items()}
     tokens = corpus.source_tokens + corpus.target_tokens
-    tokens += (
-        corpus.pairs + 1 if corpus.sides == 1 else 0
-    )  # an <eos> of each line, and one before all
+    if corpus.sides == 1:
+        tokens += corpus.pairs + 1  # an <eos> after each line, and one before the first
     expected = {
         TOKENS: np.dtype(corpus.dtype).itemsize * tokens,
         BOUNDS: 8 * (corpus.sides * corpus.pairs + 1),

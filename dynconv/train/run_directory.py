@@ -111,7 +111,7 @@ def with_precision(recipe: Recipe, precision: Precision) -> Recipe:
 def check_vocabulary(owner: Path, digest: str, run: Path) -> None:
     """Raise UserError if `owner`, a checkpoint or a corpus, uses another vocabulary than the run.
 
-    digest: the sha256 of the vocabulary of `owner`. Token ids mean nothing without it.
+    digest  the sha256 of the vocabulary of `owner`; token ids mean nothing without it
     """
     if digest != sha256(run / VOCABULARY):
         raise UserError(f"{owner}: made with another vocabulary than {run / VOCABULARY}")

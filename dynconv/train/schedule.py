@@ -16,7 +16,7 @@ def learning_rate(config: TrainConfig, done: int, losses: Sequence[float] = ()) 
     Warm-up is linear from lr_start to lr. After it:
 
     inverse_sqrt  lr sqrt(warmup / done) (Vaswani et al. 2017, section 5.3); without warm-up
-                  lr / sqrt(done), which falls from the first update on
+                  lr / sqrt(done), which falls after the second update
     cosine        lr_end + (lr - lr_end) (1 + cos(pi p)) / 2, where p goes from 0 after warm-up to 1
                   after the last update (Loshchilov and Hutter 2017, equation 5)
     plateau       lr until a validation loss fails to improve, then divided by ten after that and

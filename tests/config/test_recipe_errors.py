@@ -209,7 +209,9 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     assert load_recipe("help-de-en-ssm", ["model.state=8"]).model.state_size == 8
     language = load_recipe("austen-dynamic", ["data.block=64", "decode.context=9"])
     assert (language.data.block_size, language.decode.context_window) == (64, 9)
-    with pytest.raises(UserError, match="kernel_size 5 has no effect: mixer attention takes none"):
+    with pytest.raises(
+        UserError, match="kernel_size 5 has no effect: mixer attention takes no kernel_size"
+    ):
         load_recipe("help-de-en-attention", ["model.encoder.width=5"])
     path = tmp_path / "mine.yaml"
     path.write_text("base: austen-dynamic\ndata: {max_tokens: 9}")
@@ -225,7 +227,9 @@ def test_another_mixer_does_not_take_the_kernel_size_of_the_one_before():
     assert model == load_recipe("help-de-en-attention").model
     with pytest.raises(UserError, match="model.encoder: mixer talk needs a reach"):
         load_recipe("help-de-en-dynamic", ["model.encoder.mixer=talk"])
-    with pytest.raises(UserError, match="kernel_size 5 has no effect: mixer attention takes none"):
+    with pytest.raises(
+        UserError, match="kernel_size 5 has no effect: mixer attention takes no kernel_size"
+    ):
         load_recipe("help-de-en-dynamic", [attends[0], "model.encoder.kernel_size=5"])
     one = load_recipe("help-de-en-dynamic", ["model.encoder.mixer=[dynamic, attention, light]"])
     assert one.model.encoder.kernel_size == (3, None, 15)

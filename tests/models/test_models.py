@@ -102,7 +102,7 @@ def test_embedding_matrices(embeddings, matrices):
         (lambda: ModelConfig(head=4), "^unknown key head; did you mean heads?"),
         (
             lambda: StackConfig(2, ("light", "average"), (3, 5)),
-            "kernel_size 5 has no effect: mixer average takes none",
+            "kernel_size 5 has no effect: mixer average takes no kernel_size",
         ),
     ],
 )
