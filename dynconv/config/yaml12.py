@@ -9,8 +9,9 @@ from typing import Any
 
 from dynconv.errors import UserError, quoted, shorten
 
-# Constants as in the core schema of YAML 1.2, section 10.3.2; integers are decimal. In YAML 1.1,
-# which PyYAML reads, `no` is false, 010 is eight, 1:30 is ninety and 5e-4 is text.
+# Constants and numbers as in the core schema of YAML 1.2, section 10.3.2, but without its octal and
+# hexadecimal integers: 0o17 and 0x1F are text. In YAML 1.1, which PyYAML reads, `no` is false, 010
+# is eight, 1:30 is ninety and 5e-4 is text.
 CONSTANTS = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),

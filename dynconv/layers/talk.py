@@ -35,6 +35,11 @@ class TaLKConv(ProjectedMixer):
         require_heads(heads, channels)
         if min(max_left, max_right) < 0:
             raise ValueError(f"max_left {max_left} and max_right {max_right} must not be negative")
+        if not isinstance(normalize, bool):
+            raise ValueError(
+                f"normalize {normalize!r} must be True (divide sums by max_left + max_right + 1) "
+                "or False (leave them as they are)"
+            )
         causal = max_right == 0
         super().__init__(channels, max_left, causal, glu, weight_dropout, input_dropout)
         self.max_left, self.max_right, self.normalize = max_left, max_right, normalize

@@ -39,13 +39,14 @@ def require_same_dtype(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
         raise TypeError(f"{a_name} is {a.dtype}, {b_name} {b.dtype}: cast one with .to()")
 
 
-def check_sequence(x: Tensor) -> None:
+def check_sequence(x: Tensor, name: str = "x") -> None:
     """Raise unless x is floating-point (B, T, C) with T, C >= 1. B may be 0."""
-    require_floating("x", x)
+    require_floating(name, x)
+    shape = tuple(x.shape)
     if x.dim() != 3:
-        raise ValueError(f"x {tuple(x.shape)} has {x.dim()} dimensions: give it three, (B, T, C)")
+        raise ValueError(f"{name} {shape} has {x.dim()} dimensions: give it three, (B, T, C)")
     if x.shape[1] == 0 or x.shape[2] == 0:
-        raise ValueError(f"x {tuple(x.shape)} is empty: T and C must be at least 1")
+        raise ValueError(f"{name} {shape} is empty: T and C must be at least 1")
 
 
 def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str, name: str = "weight") -> None:
@@ -109,11 +110,13 @@ def require_shape(name: str, tensor: Tensor, axes: str, *sizes: int) -> None:
         raise ValueError(f"{name} {tuple(tensor.shape)} does not fit: {axes} is ({expected}) here")
 
 
-def require_sums_dtype(name: str, tensor: Tensor, x: Tensor, dtype: torch.dtype) -> None:
+def require_sums_dtype(
+    name: str, tensor: Tensor, x: Tensor, dtype: torch.dtype, x_name: str = "x"
+) -> None:
     """Raise unless a tensor is in the dtype of sums for x, and on its device."""
-    require_same_device("x", x, name, tensor)
+    require_same_device(x_name, x, name, tensor)
     if tensor.dtype != dtype:
-        raise TypeError(f"x is {x.dtype}, {name} {tensor.dtype}: cast {name} to {dtype}")
+        raise TypeError(f"{x_name} is {x.dtype}, {name} {tensor.dtype}: cast {name} to {dtype}")
 
 
 def require_states(name: str, tensor: Tensor, x: Tensor) -> int:
@@ -140,12 +143,12 @@ def check_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> None:
 
 def check_retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> None:
     """Raise unless q, k and v (B, T, C) and the decays gamma (H,) fit together."""
-    check_sequence(q)
+    check_sequence(q, "q")
     for name, tensor in (("k", k), ("v", v)):
         require_same_device("q", q, name, tensor)
         require_same_dtype("q", q, name, tensor)
         require_shape(name, tensor, "(B, T, C)", *q.shape)
-    require_sums_dtype("gamma", gamma, q, accumulator(q.dtype))
+    require_sums_dtype("gamma", gamma, q, accumulator(q.dtype), "q")
     if gamma.dim() != 1:
         raise ValueError(f"gamma {tuple(gamma.shape)} does not fit: it is (H,)")
     require_heads(len(gamma), q.shape[2])

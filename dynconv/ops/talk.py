@@ -240,7 +240,8 @@ def talk_conv(
 
     Offsets may be float32 if x is in half precision. Raises ValueError for shapes that do not
     fit, for a negative reach, when right and max_right contradict each other, and when `impl` is
-    unknown or cannot run; TypeError for mixed dtypes.
+    unknown or cannot run; TypeError for mixed dtypes. For a second derivative give impl="window":
+    "auto" may take an implementation that has none.
     """
     check_talk(x, left, right, max_left, max_right)
     K = max_left + max_right + 1

@@ -48,6 +48,13 @@ class Examples(ABC):
         first = self.sides * range(len(self))[i]  # IndexError beyond the end; -1 is the last
         return self.bounds[first : first + self.sides + 1].tolist()
 
+    def first_bounds(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
+        """Return where the bounds of these examples begin: (N,) int64. Indices as in a list."""
+        given, total = np.asarray(indices, dtype=np.int64), len(self)
+        if ((given < -total) | (given >= total)).any():
+            raise IndexError(f"an index is outside of the {total} examples")
+        return self.sides * np.where(given < 0, given + total, given)
+
     def batch(self, indices: Iterable[int]) -> Batch:
         """Collate the examples of these indices into a batch."""
         return self.collate([self[i] for i in indices])
@@ -81,7 +88,7 @@ class Pairs(Examples):
 
     def lengths(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
         """Count the tokens of source and target, <eos> included: (N,) indices to (N, 2) int64."""
-        first = 2 * np.asarray(indices, dtype=np.int64)
+        first = self.first_bounds(indices)
         start, middle, end = (self.bounds[first + k] for k in range(3))
         source = np.minimum(middle - start, self.max_source)
         return np.stack([source, end - middle], axis=1) + 1
@@ -119,7 +126,7 @@ class Excerpts(Examples):
 
     def lengths(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
         """Count 0 source tokens and the tokens to predict: (N,) indices to (N, 2) int64."""
-        first = np.asarray(indices, dtype=np.int64)
+        first = self.first_bounds(indices)
         target = self.bounds[first + 1] - self.bounds[first]
         return np.stack([np.zeros_like(target), target], axis=1)
 

@@ -231,6 +231,12 @@ def test_talk_refuses_windows_of_negative_reach():
         TaLKConv(4, 2, 3, -1)
 
 
+@pytest.mark.parametrize("kind", ["none", "softmax", 1, None])
+def test_talk_refuses_a_normalization_by_name(kind):
+    with pytest.raises(ValueError, match=f"^normalize {kind!r} must be True .* or False"):
+        TaLKConv(4, 2, 3, 3, normalize=kind)
+
+
 @pytest.mark.parametrize("name", RECURRENT)
 def test_one_head_or_channel_cannot_see_both_ways(name):
     config = ModelConfig(channels=1, heads=1, ffn=1, state_size=1)

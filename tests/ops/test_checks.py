@@ -42,6 +42,7 @@ def test_every_operator_refuses_a_bad_sequence(x, error, words):
     refused(error, words, check_selective, x, x, A, WRITE, WRITE)
     for axes, shape in KERNELS.items():
         refused(error, words, check_conv, x, torch.zeros(shape), 1, axes)
+    refused(error, f"^q{words.removeprefix('x')}", check_retention, x, x, x, GAMMA)
 
 
 @pytest.mark.parametrize("B", [0, 1, 2])
@@ -173,6 +174,13 @@ def test_good_states_pass():
         (ValueError, r"A \(5, 4\) does not fit x .* A is \(6, N\)", check_ssm, (X, DT, Z[:5], Z)),
         (ValueError, r"A \(6, 0\) does not fit", check_ssm, (X, DT, Z[:, :0], Z)),
         (ValueError, r"C \(6, 3\) does not fit: .* is \(6, 4\)", check_ssm, (X, DT, Z, Z[:, :3])),
+        (
+            TypeError,
+            "^q is torch.float32, gamma torch.float64: cast gamma to torch.float32",
+            check_retention,
+            (X, X, X, GAMMA.double()),
+        ),
+        (ValueError, "^q is on cpu, gamma on meta", check_retention, (X, X, X, GAMMA.to("meta"))),
         (ValueError, r"k \(2, 4, 6\) does not fit", check_retention, (X, X[:, :4], X, GAMMA)),
         (
             TypeError,
