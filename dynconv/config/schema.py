@@ -25,7 +25,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 from typing_extensions import is_typeddict
 
-from dynconv.errors import UserError, nearest, quoted, shorten
+from dynconv.config.yaml12 import shown
+from dynconv.errors import UserError, nearest, shorten
 
 MAX_INT = 2**31 - 1
 
@@ -109,17 +110,21 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
     errors = error.errors()
     problem = max(errors, key=lambda each: (each["type"] == "value_error", len(each["loc"])))
     loc, reason = problem["loc"], problem["type"]
+    if reason == "missing" and isinstance(loc[-1], int):  # an entry of a list that is too short
+        loc, reason = loc[:-1], "too_short"
     keys, wrong = locate(schema, loc)
     key = ".".join([section, *keys] if section else keys)
     if reason == "unexpected_keyword_argument":
         _, around = locate(schema, loc[:-1])
         return f"unknown key {key}; {nearest(keys[-1], field_types(around), 'there are')}"
-    if reason == "value_error" or (reason == "missing" and isinstance(loc[-1], str)):
+    if reason == "missing":
+        return f"{key} is missing"
+    if reason == "value_error":
         message = shorten(problem["msg"].removeprefix("Value error, "), 400)
         return f"{key}: {message}" if key else message
     tried = [each for each in errors if each["loc"][: len(keys)] == loc[: len(keys)]]
     given = min(tried, key=lambda each: len(each["loc"]))["input"]  # the shortest has all of it
-    return f"{key} {quoted(given)} must be {allowed_values(wrong)}".lstrip()
+    return f"{key} {shown(given)} must be {allowed_values(wrong)}".lstrip()
 
 
 def locate(schema: Any, loc: Sequence[int | str]) -> tuple[list[str], Any]:

@@ -80,6 +80,16 @@ def as_override(value: Any) -> str:
     return dump_yaml(value).splitlines()[0]
 
 
+def shown(value: Any, depth: int = 0) -> str:
+    """Return a value, truncated if it is long, as an error shows it: in YAML, with text quoted."""
+    if isinstance(value, list | tuple) and depth < MAX_DEPTH:
+        return shorten(f"[{', '.join(shown(item, depth + 1) for item in value)}]")
+    if isinstance(value, dict) and depth < MAX_DEPTH:
+        items = (f"{key}: {shown(item, depth + 1)}" for key, item in value.items())
+        return shorten(f"{{{', '.join(items)}}}")
+    return as_override(value) if value is None or isinstance(value, bool) else quoted(value)
+
+
 def dump_yaml(tree: Any) -> str:
     """Return the YAML text of mappings, lists and scalars, which `parse_yaml` reads as the same."""
     import yaml

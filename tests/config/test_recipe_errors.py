@@ -69,6 +69,16 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
         ),
         ("train: {average_checkpoints: 9}", "average_checkpoints 9 exceeds keep_checkpoints 5: "),
         ("decode: {beam: 0}", "decode.beam 0 must be a whole number at least 1"),
+        ("train: {lr: null}", "train.lr null must be a number"),
+        ("train: {updates: true}", "train.updates true must be a whole number"),
+        (
+            "train: {betas: [0.9]}",
+            "train.betas [0.9] must be a list of 2, with each entry a number at least 0 and below",
+        ),
+        ("train: {betas: []}", "train.betas [] must be a list of 2"),
+        ("train: {betas: [0.9, null]}", "train.betas.1 null must be a number at least 0"),
+        ("published: [{source: a}]", "published.0.row is missing"),
+        ("decode: {beam: [true, null, 'a']}", "decode.beam [true, null, 'a'] must be a whole"),
         ("train: [", "not readable YAML"),
         ("just words", "a recipe is a mapping"),
     ],
@@ -84,7 +94,7 @@ def test_mistakes_are_one_line_that_names_the_file_and_the_key(tmp_path, text, w
 
 @pytest.mark.parametrize(
     ("override", "words"),
-    [("train.lr", "write it as key=value"), ("train.lr.x=1", "train.lr {'x': 1} must be a number")],
+    [("train.lr", "write it as key=value"), ("train.lr.x=1", "train.lr {x: 1} must be a number")],
 )
 def test_mistakes_in_overrides(tmp_path, override, words):
     with pytest.raises(UserError, match=words):

@@ -299,7 +299,7 @@ def test_a_flipped_byte_is_found_on_request(out, name):
         ('{"format": "other"}', r"prepared\.json: not of format 'dynconv prepared corpus 2'"),
         (
             '{"format": "dynconv prepared corpus 2"}',
-            r"prepared\.json: corpus: Field required: prepare it again",
+            r"prepared\.json: corpus is missing: prepare it again",
         ),
     ],
 )
