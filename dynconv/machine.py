@@ -14,7 +14,8 @@ def device_name(device: torch.device | None = None) -> str:
 
     device  by default the GPU if there is one
     """
-    if device.type == "cuda" if device else torch.cuda.is_available():
+    on_gpu = device.type == "cuda" if device else torch.cuda.is_available()
+    if on_gpu:
         return torch.cuda.get_device_name(device)
     return f"{processor_name()} ({torch.backends.cpu.get_cpu_capability()}), {os.cpu_count()} cores"
 

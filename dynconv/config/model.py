@@ -4,7 +4,7 @@ Every class checks the ranges of its entries, also where a program constructs it
 """
 
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
 
@@ -44,6 +44,15 @@ def per_layer(name: str, value: Any, layers: int) -> tuple:
     return value
 
 
+def check_size(key: SizeKey, mixer: str, size: int | None) -> None:
+    """Raise ValueError if a mixer that takes a size under this key cannot have this one."""
+    if size is None:
+        if key != "window":
+            raise ValueError(f"mixer {mixer} needs a {key}: give one, or one per layer")
+    elif key != "reach" and size % 2 == 0:
+        raise ValueError(f"{key} {size} of mixer {mixer} must be odd")
+
+
 def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
     """Return the numbers of types of source and target; one number stands for both."""
     return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
@@ -72,17 +81,16 @@ class StackConfig:
 
     def __post_init__(self) -> None:
         mixers = self._mixers()
-        for name in SIZE_KEYS:
-            value = getattr(self, name)
-            sizes = per_layer(name, value, self.layers)
-            listed = isinstance(value, tuple) or all(size_key != name for _, size_key in mixers)
+        taken = {size_key for _, size_key in mixers}
+        for key in SIZE_KEYS:
+            value = getattr(self, key)
+            must_fit = isinstance(value, tuple) or key not in taken  # else some layer takes it
+            sizes = per_layer(key, value, self.layers)
             for (mixer, size_key), size in zip(mixers, sizes, strict=True):
-                if size is not None and size_key != name and listed:
-                    raise ValueError(f"{name} {size} has no effect: mixer {mixer} takes no {name}")
-                if size_key == name and size is None and name != "window":
-                    raise ValueError(f"mixer {mixer} needs a {name}: give one, or one per layer")
-                if size_key == name and name != "reach" and size is not None and size % 2 == 0:
-                    raise ValueError(f"{name} {size} of mixer {mixer} must be odd")
+                if size_key == key:
+                    check_size(key, mixer, size)
+                elif size is not None and must_fit:
+                    raise ValueError(f"{key} {size} has no effect: mixer {mixer} takes no {key}")
 
     def _mixers(self) -> list[tuple[str, SizeKey | None]]:
         """Return each layer's mixer, and the name of the size that it takes."""
@@ -159,7 +167,6 @@ class ModelConfig(MixerModelConfig):
     decoder: StackConfig = StackConfig(6, "dynamic", (3, 7, 15, 31, 31, 31))
     embeddings: Literal["shared", "tied", "separate"] = "shared"
     """the sharing of matrices: one for all three places; one for the decoder's two; or three"""
-    activation_dropout: ClassVar[float] = 0.0  # the language models alone have it
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ def forward_parts(parts: int, kind: str, causal: bool) -> int:
     Raises ValueError if none would be left for the other direction.
     """
     if parts == 1 and not causal:
-        raise ValueError(f"a single {kind[:-1]} sees one direction only: give at least 2 {kind}")
+        raise ValueError(f"{kind} 1 can see only one direction: give at least 2")
     return parts if causal else parts - parts // 2
 
 

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 def build(config: AnyModelConfig) -> Translator | LanguageModel:
     """Build the model that `config` describes, with random weights."""
 
-    def blocks(stack: StackConfig, causal: bool, cross: bool = False) -> list[Block]:
+    def blocks(
+        stack: StackConfig, causal: bool, cross: bool = False, activation_dropout: float = 0.0
+    ) -> list[Block]:
         heads, dropout = config.heads, config.attention_dropout
         return [
             Block(
                 config,
                 build_mixer(config, mixer, size, causal=causal),
                 CrossAttention(config.channels, heads, dropout=dropout) if cross else None,
+                activation_dropout,
             )
             for mixer, size in stack.each_layer()
         ]
@@ -35,7 +38,8 @@ def build(config: AnyModelConfig) -> Translator | LanguageModel:
     if config.architecture == "convs2s":
         return ConvS2S(config)
     if config.architecture == "language-model":
-        return LanguageModel(config, blocks(config.decoder, causal=True))
+        decoder = blocks(config.decoder, causal=True, activation_dropout=config.activation_dropout)
+        return LanguageModel(config, decoder)
     encoder = blocks(config.encoder, causal=False)
     return Seq2Seq(config, encoder, blocks(config.decoder, causal=True, cross=True))
 

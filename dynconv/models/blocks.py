@@ -67,12 +67,11 @@ class Block(Recomputable):
         config: ModelConfig | LanguageModelConfig,
         mixer: nn.Module,
         cross: CrossAttention | None = None,
+        activation_dropout: float = 0.0,
     ):
         super().__init__()
         self.mixer, self.cross = mixer, cross
-        self.ffn = FeedForward(
-            config.channels, config.ffn, config.activation, config.activation_dropout
-        )
+        self.ffn = FeedForward(config.channels, config.ffn, config.activation, activation_dropout)
         self.around_mixer = Residual(config)
         self.around_cross = Residual(config) if cross else None
         self.around_ffn = Residual(config)

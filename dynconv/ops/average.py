@@ -64,7 +64,7 @@ def cumulative_mean_blocked(x: Tensor) -> Tensor:
 
 def cumulative_mean_kernel(x: Tensor) -> Tensor:
     """Call the C kernel, which sums in float64, or the CUDA kernel, which sums in short pieces."""
-    return torch_ops.cumulative_mean(x, False)
+    return torch_ops.cumulative_mean(x, backward=False)
 
 
 OPERATOR = Operator(

@@ -241,7 +241,7 @@ def test_talk_refuses_a_normalization_by_name(kind):
 def test_one_head_or_channel_cannot_see_both_ways(name):
     config = ModelConfig(channels=1, heads=1, ffn=1, state_size=1)
     build_mixer(config, name, None, causal=True)
-    words = f"mixer {name}: a single (head|channel) sees one direction only: give at least 2 "
+    words = f"mixer {name}: (heads|channels) 1 can see only one direction: give at least 2$"
     with pytest.raises(UserError, match=words):
         build_mixer(config, name, None, causal=False)
 

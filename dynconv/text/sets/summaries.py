@@ -75,9 +75,8 @@ def read_story(url: str, folders: list[Path]) -> Row:
             f"{folders[0]} and {folders[1]}: no {name} there, the story of {url.strip()}"
         )
     article, *highlights = "\n".join(map(str.strip, stream_lines(path))).split("@highlight")
-    return " ".join(join_sentences(article).split()[:ARTICLE_WORDS]), join_sentences(
-        "".join(highlights)
-    )
+    words = join_sentences(article).split()[:ARTICLE_WORDS]
+    return " ".join(words), join_sentences("".join(highlights))
 
 
 def join_sentences(text: str) -> str:
