@@ -13,7 +13,7 @@ from dynconv.kernels.autocast import without_autocast
 from dynconv.kernels.dtypes import upcast
 from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear
-from dynconv.ops.checks import require_heads, require_odd
+from dynconv.ops.checks import require_heads, require_odd, require_probability
 from dynconv.ops.shapes import split_heads
 
 
@@ -89,6 +89,7 @@ class SelfAttention(nn.Module):
         self.heads, self.window, self.causal = heads, window, causal
         self.in_proj = linear(channels, 3 * channels)
         self.out_proj = linear(channels, channels)
+        require_probability("dropout", dropout)
         self.dropout = dropout
 
     def _allowed(self, T: int, S: int, device: torch.device) -> Tensor:
@@ -142,6 +143,7 @@ class CrossAttention(nn.Module):
         self.query_proj = linear(channels, channels)
         self.memory_proj = linear(channels, 2 * channels)
         self.out_proj = linear(channels, channels)
+        require_probability("dropout", dropout)
         self.dropout = dropout
 
     def project(self, memory: Tensor) -> KVCache:

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers.history import History, require_causal
+from dynconv.ops.checks import require_probability
 
 
 def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
@@ -63,6 +64,7 @@ class ProjectedMixer(nn.Module):
         input_dropout: float,
     ):
         super().__init__()
+        require_probability("weight_dropout", weight_dropout)
         self.past, self.causal, self.weight_dropout = past, causal, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
 

@@ -21,6 +21,12 @@ def require_odd(name: str, size: int) -> None:
         raise ValueError(f"{name} {size} must be odd and positive")
 
 
+def require_probability(name: str, value: float) -> None:
+    """Raise ValueError unless a probability of dropout is at least 0 and below 1."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} {value} lies outside [0, 1)")
+
+
 def require_floating(name: str, tensor: Tensor) -> None:
     """Raise TypeError unless the tensor is real and floating-point."""
     if not tensor.is_floating_point():

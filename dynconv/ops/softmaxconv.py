@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dynconv.kernels import torch_ops
 from dynconv.ops.auto import Operator, Rule
-from dynconv.ops.checks import check_conv
+from dynconv.ops.checks import check_conv, require_probability
 from dynconv.ops.dynamicconv import dynamic_conv
 from dynconv.ops.normalize import normalize_kernel
 
@@ -78,7 +78,6 @@ def dynamic_conv_softmax(
     when dropout lies outside [0, 1).
     """
     check_conv(x, logits, pad_left, "BTHK", "logits")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout {dropout} lies outside [0, 1)")
+    require_probability("dropout", dropout)
     implementation = OPERATOR.choose(impl, x, logits.shape[3])
     return implementation(x, logits, pad_left, dropout)

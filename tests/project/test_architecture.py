@@ -38,6 +38,25 @@ def test_every_file_that_it_names_is_there(path):
     assert there or re.search("NAME|NN", path)
 
 
+def test_every_name_that_it_gives_is_in_the_code():
+    suffixes = {".py", ".c", ".h", ".cu", ".cuh", ".yaml"}
+    files = [f for room in ("dynconv", "tests") for f in (ROOT / room).rglob("*.*")]
+    texts = [f.read_text(encoding="utf-8") for f in files if f.suffix in suffixes]
+    known = set(re.findall(r"\w+", "\n".join(texts))) | {"pypi"}  # an environment of GitHub's
+    prose = re.sub("```.*?```", "", TEXT + HOW_TO, flags=re.DOTALL)
+    named = re.findall(r"`([A-Za-z_][\w.]*)(?:\([\w, =]*\))?`", prose)
+    assert len(named) > 90
+    assert not {name for name in named if name.split(".")[-1] not in known}
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), re.findall(r"`(\w+)`\s+(?:in|of)\s+`((?:\w+/)+[\w.]+)`", TEXT + HOW_TO)
+)
+def test_every_name_is_in_the_file_that_it_is_said_to_be_in(name, path):
+    path = next(root / path for root in (ROOT, ROOT / "dynconv") if (root / path).exists())
+    assert re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path) -> set[str]:
     """Return the rooms of dynconv that a file imports anywhere in it, but for type checkers."""
     rooms, tree = set(), ast.parse(path.read_text(encoding="utf-8"))
