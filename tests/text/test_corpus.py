@@ -130,7 +130,7 @@ def test_raw_files_go_to_the_checkout_or_below_the_working_directory(tmp_path, m
 def test_what_is_not_prepared_names_the_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("iwslt14-de-en", "prepared/iwslt14-de-en", "prepared/wmt14-en-de-words"):
-        words = f"no directory {name}; dynconv data fetch .* make prepared/{Path(name).name}, "
+        words = f"no directory {name}; dynconv data fetch .* make prepared/{Path(name).name}; "
         with pytest.raises(NotPreparedError, match=words):
             corpus_dir(name)
     with pytest.raises(UserError, match=r"did you mean prepared/iwslt14-de-en\?") as error:

@@ -154,7 +154,7 @@ WRONG = {
     "true_width": [
         (
             lambda x, *w: sums(x, *w) / sums(torch.ones_like(x), *w).detach(),
-            "gradients of left differ .* too: is it detached",
+            "gradients of left differ .* is it detached",
         ),
     ],
 }
