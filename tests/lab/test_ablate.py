@@ -274,7 +274,7 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
         ({"rows": [{"name": "a/b"}]}, "rows.0: name 'a/b' cannot name a directory"),
         ({"rows": [{"name": "a", "change": {}}]}, "unknown key rows.0.change; did you mean change"),
         ({"rows": [{"name": "a", "published": 26.9}]}, "rows.0.published 26.9 must be text"),
-        ({"rows": [{"row": "a"}]}, "rows.0.name: "),
+        ({"rows": [{"row": "a"}]}, "rows.0.name is missing"),
         ({"base": None}, "dynamic has no recipe: give it one, or the experiment a base"),
         ({"rows": [{"name": "a", "recipe": "help"}]}, "row a: no recipe 'help'"),
         ({"changes": {"model": {"head": 3}}}, "row dynamic: "),
