@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def places(folder: Path) -> list[str]:
-    """Return the options of the folder that opens; write the book's pages if it is beside them."""
+    """Return the options of the folder that opens; if book/ is beside it, write its pages."""
     folder = folder.resolve()
     if not (folder.parent / "book").is_dir():
         return [str(folder)]

@@ -116,7 +116,8 @@ def unknown_arguments(rest: Sequence[str], command: argparse.ArgumentParser) -> 
     near = did_you_mean(rest[0].partition("=")[0], known)
     if near is None and any(action.dest == "overrides" for action in command._actions):
         near = "entries of the recipe have no dashes: train.lr=5e-4"
-    return f"unrecognized arguments: {shorten(' '.join(rest))}{near and f'; {near}' or ''}"
+    said = f"unrecognized arguments: {shorten(' '.join(rest))}"
+    return f"{said}; {near}" if near else said
 
 
 def refuse_repeated(overrides: Sequence[str]) -> None:

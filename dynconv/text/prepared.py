@@ -33,7 +33,7 @@ VOCABULARY = "vocabulary.json"
 TOKENS = "train.tokens"
 BOUNDS = "train.bounds"
 SIDES_PER_CHECK = 1 << 20
-"""the number of sides that `check_ids` reads at once (even, so that no pair is split)"""
+"""the number of sides that `check_ids` reads at once; an odd one would split a pair"""
 
 
 class PreparedFile(TypedDict):

@@ -18,7 +18,7 @@ def is_unmarked_run(directory: Path) -> bool:
 
 
 def validations_in_log(run: Path, update: int, config: TrainConfig) -> list[Validation]:
-    """Return the validations before an update, for a checkpoint that does not contain them.
+    """Return the validations before an update, for a checkpoint without them.
 
     Raises UserError if the run has no log and its recipe depends on them.
     """

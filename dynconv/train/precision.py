@@ -17,7 +17,7 @@ from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import TokenLoss, backward
 
 SPEEDUP = 1.1
-"""the factor by which an update must at least be faster for bfloat16 to be chosen"""
+"""the least speed-up of an update for which bfloat16 is chosen"""
 TIMED_BATCHES = 5
 """batches that are timed in both precisions, after one to warm up"""
 

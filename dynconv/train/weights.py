@@ -43,7 +43,7 @@ def shape_and_dtype(value: Any) -> str:
 
 
 def average_weights(several: Iterable[Weights]) -> Weights:
-    """Return the mean of several weights of the same model, of which one is in memory at a time."""
+    """Return the mean of several weights of the same model, which are read one after the other."""
     count, total = 0, Weights()
     for weights in several:
         count += 1

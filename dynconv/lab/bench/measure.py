@@ -1,4 +1,4 @@
-"""Measures time and memory of implementations, which take turns so that noise affects all alike."""
+"""Measures time and memory of implementations in turns, because noise then affects all alike."""
 
 import os
 import time
