@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from pages import FOLDER, write_pages
@@ -80,6 +81,7 @@ def write_extension(extensions: Path) -> None:
     (folder / SCRIPT).write_text(f"const KNOWN = {known};\n{code}", encoding="utf-8")
 
 
+@cache
 def find_references() -> dict[str, dict[str, str]]:
     """Return the text of every label, and the notebook or the page of the book that it is in."""
     found = {}
@@ -94,6 +96,7 @@ def find_references() -> dict[str, dict[str, str]]:
     return found
 
 
+@cache
 def find_papers() -> dict[str, dict[str, str]]:
     """Return authors, year, title and address of every work in the bibliography."""
     try:
