@@ -23,7 +23,7 @@ from dynconv.models.mixers import SIZE_KEYS
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read and check a recipe.
 
-    recipe     a name or path, as `find_recipe` accepts
+    recipe     a name or path, as `require_recipe` accepts
     overrides  key.sub=value; if the value is a mapping, it replaces only the entries in it
 
     Raises UserError with one line that names the key, its value and what would be valid.
@@ -85,7 +85,7 @@ def default_entries(recipe: Recipe) -> dict[str, Any]:
 def check_recipe(tree: Tree, where: str) -> Recipe:
     """Turn a tree into a recipe and check every entry; `where` begins an error message."""
     schema = {field.name: field.type for field in fields(Recipe)}
-    schema["model"] = find_model(tree.get("model"), where)
+    schema["model"] = model_class(tree.get("model"), where)
     sections = {
         name: check_value(schema[name], value, where, name) if name in schema else value
         for name, value in tree.items()
@@ -93,7 +93,7 @@ def check_recipe(tree: Tree, where: str) -> Recipe:
     return check_value(Recipe, sections, where)
 
 
-def find_model(tree: Any, where: str) -> type:
+def model_class(tree: Any, where: str) -> type:
     """Return the class of the section `model`, chosen by `architecture`."""
     name = tree.get("architecture") if isinstance(tree, dict) else None
     if name is None:

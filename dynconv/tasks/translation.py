@@ -18,7 +18,7 @@ from dynconv.score.metric import RESAMPLES
 from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
-from dynconv.text.corpus import corpus_dir, find_references, stream_parallel
+from dynconv.text.corpus import corpus_dir, require_references, stream_parallel
 
 EXAMPLES = 10
 """examples in an evaluation"""
@@ -117,7 +117,7 @@ class Translation(Task[Translator]):
         seconds = time.perf_counter() - start
         references: Sequence = text.target
         if recipe.metric == "rouge-75":
-            files = find_references(corpus_dir(data.corpus), f"{split}.{data.target}")
+            files = require_references(corpus_dir(data.corpus), f"{split}.{data.target}")
             references = list(stream_parallel(*files))
         metric, language = recipe.metric, data.target
         scores = compute_metric(metric, outputs, references, language, bootstrap=RESAMPLES)

@@ -16,9 +16,9 @@ from dynconv.text.corpus import (
     OPENERS,
     Row,
     corpus_dir,
-    find_references,
     find_split,
-    split_path,
+    require_references,
+    require_split,
     stream_parallel,
 )
 from dynconv.text.prepared import (
@@ -76,7 +76,7 @@ def prepare_corpus(
         raise UserError(f"{out}: something else is there: give another --out")
     sides = [side for side in (source, target) if side]
     directory = corpus_dir(corpus)
-    splits = find_splits(directory, sides)
+    splits = require_splits(directory, sides)
     given = reuse and Vocabularies.load(reuse)
     if given and given.sizes != vocab_size:
         sizes = f"{given.sizes} types, not vocab_size {vocab_size}"
@@ -123,13 +123,13 @@ def prepare_corpus(
     return open_prepared(out, verify=False)
 
 
-def find_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
+def require_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
     """Find the files of each split; UserError if train, or one side of a split, is missing."""
     splits = {}
     for split in ("train", "valid", "test"):
         names = [f"{split}.{side}" for side in sides]
-        if split == "train" or any(split_path(directory, name) for name in names):
-            splits[split] = [find_split(directory, name) for name in names]
+        if split == "train" or any(find_split(directory, name) for name in names):
+            splits[split] = [require_split(directory, name) for name in names]
     return splits
 
 
@@ -218,7 +218,7 @@ def write_ids(
 
 def copy_text(directory: Path, name: str, to: Path) -> None:
     """Copy one side of a split, `name` ("test.summary"), with all references if it has several."""
-    for file in find_references(directory, name):
+    for file in require_references(directory, name):
         copy = to / (file.stem if file.suffix in OPENERS else file.name)
         with OPENERS.get(file.suffix, open)(file, "rb") as text, copy.open("wb") as plain:
             shutil.copyfileobj(text, plain)

@@ -19,10 +19,10 @@ from helpers.training import stop_after
 from dynconv import cli
 from dynconv.config import (
     ConvS2SConfig,
-    find_experiment,
     load_experiment,
     load_recipe,
     load_row,
+    require_experiment,
     run_name,
     shipped_experiments,
 )
@@ -345,7 +345,7 @@ def test_the_rows_say_what_their_names_say():
     """Spot checks: of what a row of the paper is, in the model that it trains."""
 
     def model(name: str, row: str):
-        return load_row(SHIPPED[name], SHIPPED[name].find_row(row)).model
+        return load_row(SHIPPED[name], SHIPPED[name].require_row(row)).model
 
     assert model("wu2019-table3", "dynamic") == model("wu2019-table6", "softmax")
     layers = [model("wu2019-table3", row).encoder.layers for row in ("attention", "cnn", "dynamic")]
@@ -417,6 +417,6 @@ def test_what_help_suggests_shrinks_every_row_of_the_comparison(capsys):
     with pytest.raises(SystemExit):
         cli.main(["ablate", "--help"])
     (override,) = re.findall(r"train\.\w+=\d+", capsys.readouterr().out)
-    experiment = load_experiment(find_experiment("help-de-en-mixers"))
+    experiment = load_experiment(require_experiment("help-de-en-mixers"))
     recipes = [load_row(experiment, row, [override]) for row in experiment.rows]
     assert {recipe.train.updates for recipe in recipes} == {300}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
 
-from dynconv.config import find_experiment, load_experiment, load_row
+from dynconv.config import load_experiment, load_row, require_experiment
 from dynconv.config.listing import read_comment
 from dynconv.errors import UserError
 from dynconv.files import check_writable
@@ -35,7 +35,7 @@ def ablate(
     A run whose loss or score is not finite is recorded as DIVERGES and counts as finished. Raises
     UserError for invalid input; finished runs are kept.
     """
-    path = find_experiment(name)
+    path = require_experiment(name)
     experiment = load_experiment(path)
     if any(text.startswith("train.seed=") for text in overrides):
         raise UserError("train.seed differs from run to run: give the number of seeds as --seeds")

@@ -12,7 +12,7 @@ from dynconv.config import Recipe
 from dynconv.config.schema import NonNegative, Number, PositiveInt, check_content
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab.training import try_training
-from dynconv.text.corpus import corpus_dir, find_split
+from dynconv.text.corpus import corpus_dir, require_split
 from dynconv.train import load_model
 from dynconv.train.run_directory import check_same_recipe, read_recipe, read_starts
 from dynconv.train.stopwatch import Stopwatch
@@ -90,7 +90,7 @@ class Run(NamedTuple):
         """Raise UserError if the text that scores the run is missing."""
         data = self.recipe.data
         for side in filter(None, (data.source, data.target)):
-            find_split(corpus_dir(data.corpus), f"{SPLIT}.{side}")
+            require_split(corpus_dir(data.corpus), f"{SPLIT}.{side}")
 
     def _write(self, results: dict[str, Any]) -> None:
         replace_text(path_inside(self.directory, RESULTS), json.dumps(results, indent=1))

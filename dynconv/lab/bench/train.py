@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dynconv.config import DataConfig, Recipe, find_recipe, load_recipe
+from dynconv.config import DataConfig, Recipe, load_recipe, require_recipe
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
 from dynconv.machine import peak_memory
@@ -44,7 +44,7 @@ def bench_train(
     """
     output = ledger.output_path("bench-train", output)
     recipe = load_recipe(name, overrides)
-    shown = name if ":" in name else find_recipe(name).stem
+    shown = name if ":" in name else require_recipe(name).stem
     command = shlex.join(["dynconv", "bench", "train", shown, *overrides])
     command += f" --updates {updates}" + (f" --synthetic {synthetic}" if synthetic else "")
     what = "training by one process: seconds of each part of an update, and its arithmetic"

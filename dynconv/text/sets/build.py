@@ -73,7 +73,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
 
 
 def write_corpus(entry: CorpusEntry, raw: Path, part: Path) -> None:
-    build = find_builder(entry)
+    build = require_builder(entry)
     claim(part, "move it elsewhere, or give another --out")
     counts = check_value(
         dict[str, Count], build(raw, part), f"{entry.build} must return line counts"
@@ -84,7 +84,7 @@ def write_corpus(entry: CorpusEntry, raw: Path, part: Path) -> None:
     (part / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
 
 
-def find_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
+def require_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
     """Return the function that the entry `build` names; UserError if there is none."""
     name, _, function = entry.build.partition(".")
     module = f"dynconv.text.sets.{name}"
