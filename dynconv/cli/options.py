@@ -111,7 +111,7 @@ def number(schema: str) -> Callable[[str], float]:
         from dynconv.errors import UserError
 
         try:
-            return types.check_value(getattr(types, schema), scalar(text), "")
+            return types.validated(getattr(types, schema), scalar(text), "")
         except UserError as error:
             raise argparse.ArgumentTypeError(str(error).removeprefix(": ")) from None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dynconv.config.experiment import Experiment
 from dynconv.config.legacy import find_renamed
-from dynconv.config.schema import check_value
+from dynconv.config.schema import validated
 from dynconv.config.tree import Tree
 from dynconv.config.yaml12 import read_yaml
 from dynconv.errors import UserError, did_you_mean, nearest, quoted
@@ -84,7 +84,7 @@ def require_file(name: str, shipped: dict[str, Path], kind: str) -> Path:
 
 def load_experiment(path: Path) -> Experiment:
     """Read and check an experiment. Raises UserError with one line that names key and value."""
-    return check_value(Experiment, read_mapping(path, "an experiment", Experiment), str(path))
+    return validated(Experiment, read_mapping(path, "an experiment", Experiment), str(path))
 
 
 def load_experiments() -> dict[str, Experiment]:

@@ -12,7 +12,7 @@ from dynconv.config.legacy import rename_settings
 from dynconv.config.model import MODELS, ModelConfig
 from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
 from dynconv.config.recipe import Recipe
-from dynconv.config.schema import check_value
+from dynconv.config.schema import validated
 from dynconv.config.tree import Tree, find_stacks, flatten, parse_overrides, size_of_mixers
 from dynconv.config.unused import find_unused
 from dynconv.config.yaml12 import as_override, dump_yaml
@@ -68,7 +68,7 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
             own = any(f"{k}.".startswith(f"{key}.{size}.") for k in keys)
             if size in stack and not own and "mixer" in stack:
                 stack[size] = size_of_mixers(stack, size, stack[size])
-    recipe = check_recipe(tree, where)
+    recipe = build_recipe(tree, where)
     entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)
     for key, reason in find_unused(recipe).items():
         if key in keys and entries[key] != defaults[key]:
@@ -82,15 +82,15 @@ def default_entries(recipe: Recipe) -> dict[str, Any]:
     return dict(flatten({name: asdict(type(getattr(recipe, name))()) for name in sections}))
 
 
-def check_recipe(tree: Tree, where: str) -> Recipe:
+def build_recipe(tree: Tree, where: str) -> Recipe:
     """Turn a tree into a recipe and check every entry; `where` begins an error message."""
     schema = {field.name: field.type for field in fields(Recipe)}
     schema["model"] = model_class(tree.get("model"), where)
     sections = {
-        name: check_value(schema[name], value, where, name) if name in schema else value
+        name: validated(schema[name], value, where, name) if name in schema else value
         for name, value in tree.items()
     }
-    return check_value(Recipe, sections, where)
+    return validated(Recipe, sections, where)
 
 
 def model_class(tree: Any, where: str) -> type:

@@ -30,10 +30,10 @@ from dynconv.config.schema import (
     Fraction,
     Number,
     PositiveInt,
-    check_content,
-    check_value,
     checked_dataclass,
     finite,
+    validated,
+    validated_content,
     whole,
 )
 from dynconv.config.unused import find_unused
@@ -101,7 +101,7 @@ class SearchSpace:
 def load_space(name: str) -> SearchSpace:
     """Read a search space: a shipped name, or else a path, as for recipes."""
     path = require_file(name, yaml_files(SPACES), "search space")
-    return check_value(SearchSpace, read_yaml(path), str(path))
+    return validated(SearchSpace, read_yaml(path), str(path))
 
 
 def tune(
@@ -230,7 +230,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     if record.exists():
         check_same_recipe(recipe, run)
         remedy = "remove it, and the trial is scored again"
-        return check_content(TrialResult, read_json(record, remedy), record, remedy)
+        return validated_content(TrialResult, read_json(record, remedy), record, remedy)
     signal, diverged = try_training(recipe, run)
     if signal is not None:
         return signal

@@ -21,7 +21,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from dynconv.config.model import per_side
-from dynconv.config.schema import Count, PositiveInt, check_content
+from dynconv.config.schema import Count, PositiveInt, validated_content
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
 from dynconv.names import VocabularyKind
@@ -135,7 +135,7 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
         raise UserError(f"{directory}: no prepared corpus here (it has no prepared.json)") from None
     if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
         raise UserError(f"{meta}: not of format {FORMAT!r}: {remedy}")
-    prepared = check_content(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
+    prepared = validated_content(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
     check_counts(prepared)
     for name, recorded in prepared.files.items():
         path = directory / name

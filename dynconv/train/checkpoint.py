@@ -30,7 +30,7 @@ from torch import nn
 from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
-from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, check_content
+from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validated_content
 from dynconv.errors import UserError
 from dynconv.files import (
     TEMPORARY,
@@ -116,7 +116,7 @@ class Checkpoint(NamedTuple):
             tree = read_json(file, RESTORE)
         except FileNotFoundError:
             raise UserError(f"{path}: no checkpoint here (it has no meta.json)") from None
-        meta = check_content(CheckpointMeta, tree, file, RESTORE)
+        meta = validated_content(CheckpointMeta, tree, file, RESTORE)
         if (meta["loss"] is None) != (meta["score"] is None):
             raise UserError(f"{file}: only one of loss and score is null: {RESTORE}")
         return cls(path, meta)
@@ -174,7 +174,7 @@ class Checkpoint(NamedTuple):
             raise UserError(
                 f"{path}: not written by dynconv; nothing was executed ({cause})"
             ) from None
-        return check_content(TrainingState, state, path, RESTORE)
+        return validated_content(TrainingState, state, path, RESTORE)
 
     def _read(self, name: str) -> bytes:
         path = self.path / name

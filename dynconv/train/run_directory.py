@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.config.load import MAY_CHANGE, differences, load_recipe
-from dynconv.config.schema import PositiveInt, check_content
+from dynconv.config.schema import PositiveInt, validated_content
 from dynconv.errors import UserError
 from dynconv.files import LOCK, MARK, is_claimed, locked, make_folder, read_json, sha256
 from dynconv.names import Precision
@@ -135,4 +135,4 @@ def read_starts(run: Path) -> list[StartRecord]:
     path, remedy = run / ENVIRONMENT, "remove it; training does not need it"
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
-    return check_content(list[StartRecord], read_json(path, remedy), path, remedy)
+    return validated_content(list[StartRecord], read_json(path, remedy), path, remedy)

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
-from dynconv.config.schema import NonNegative, Number, PositiveInt, check_content
+from dynconv.config.schema import NonNegative, Number, PositiveInt, validated_content
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab.training import try_training
 from dynconv.text.corpus import corpus_dir, require_split
@@ -60,7 +60,7 @@ class Run(NamedTuple):
         remedy = "remove it, and the row is scored again"
         if not path.exists():
             return {}
-        return check_content(Results, read_json(path, remedy), path, remedy)
+        return validated_content(Results, read_json(path, remedy), path, remedy)
 
     @property
     def finished(self) -> bool:

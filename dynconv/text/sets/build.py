@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from dynconv.config.schema import Count, check_value
+from dynconv.config.schema import Count, validated
 from dynconv.errors import UserError, quoted
 from dynconv.files import MARK, claim, disk_errors, locked
 from dynconv.text.fetch import unpack_corpus
@@ -75,9 +75,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
 def write_corpus(entry: CorpusEntry, raw: Path, part: Path) -> None:
     build = require_builder(entry)
     claim(part, "move it elsewhere, or give another --out")
-    counts = check_value(
-        dict[str, Count], build(raw, part), f"{entry.build} must return line counts"
-    )
+    counts = validated(dict[str, Count], build(raw, part), f"{entry.build} must return line counts")
     if not any(counts.values()):
         raise MissingRawFileError(f"{raw}: its files contain no usable line")
     shutil.rmtree(part / "stages", ignore_errors=True)
