@@ -20,7 +20,7 @@ from dynconv.config import (  # noqa: E402
     StackConfig,
     TrainConfig,
 )
-from dynconv.models.mixers import find_mixer  # noqa: E402
+from dynconv.models.mixers import require_mixer  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
@@ -163,7 +163,7 @@ def recipe(corpus) -> Recipe:
 
 def sized_stack(layers: int, mixer: str, size=None) -> StackConfig:
     """A stack of one mixer, whose kernel_size, reach or window is `size`, if it takes any."""
-    kind = find_mixer(mixer).size_key
+    kind = require_mixer(mixer).size_key
     return StackConfig(layers, mixer, **({kind: size} if kind else {}))
 
 

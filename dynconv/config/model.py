@@ -17,7 +17,7 @@ from dynconv.config.schema import (
     checked_dataclass,
     whole,
 )
-from dynconv.models.mixers import SIZE_KEYS, SizeKey, find_mixer
+from dynconv.models.mixers import SIZE_KEYS, SizeKey, require_mixer
 from dynconv.names import Normalization
 
 Layers: Any = whole(1, 1000)
@@ -28,7 +28,7 @@ VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
 
 def known_mixer(name: str) -> str:
     """Return the name of a mixer. Raises ValueError unless it is registered."""
-    find_mixer(name)
+    require_mixer(name)
     return name
 
 
@@ -95,7 +95,7 @@ class StackConfig:
     def _mixers(self) -> list[tuple[str, SizeKey | None]]:
         """Return each layer's mixer, and the name of the size that it takes."""
         mixers = per_layer("mixer", self.mixer, self.layers)
-        return [(mixer, find_mixer(mixer).size_key) for mixer in mixers]
+        return [(mixer, require_mixer(mixer).size_key) for mixer in mixers]
 
     def each_layer(self) -> list[tuple[str, int | None]]:
         """Return (mixer, size) of every layer, bottom to top: its kernel_size, reach or window."""
@@ -155,7 +155,7 @@ class MixerModelConfig:
     def used_options(self) -> set[str]:
         """The options that blocks or mixers read."""
         blocks = {"ffn", "norm", "activation", "dropout"}
-        return blocks.union(*(find_mixer(mixer).options for mixer in self.mixers))
+        return blocks.union(*(require_mixer(mixer).options for mixer in self.mixers))
 
 
 @checked_dataclass

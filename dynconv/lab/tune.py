@@ -45,7 +45,7 @@ from dynconv.lab.training import try_training
 from dynconv.paths import PACKAGE
 from dynconv.tasks import Validation
 from dynconv.train import load_model
-from dynconv.train.run_directory import check_same_recipe, folder_lock
+from dynconv.train.run_directory import folder_lock, match_recorded_recipe
 
 TRIAL = "trial.json"
 """the file of a trial's result, in its run directory"""
@@ -228,7 +228,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     """
     record = run / TRIAL
     if record.exists():
-        check_same_recipe(recipe, run)
+        match_recorded_recipe(recipe, run)
         remedy = "remove it, and the trial is scored again"
         return validated_content(TrialResult, read_json(record, remedy), record, remedy)
     signal, diverged = try_training(recipe, run)

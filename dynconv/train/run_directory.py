@@ -87,7 +87,7 @@ def read_recipe(run: Path) -> Recipe:
         ) from None
 
 
-def check_same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:
+def match_recorded_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:
     """Return the recipe with the precision that was chosen when the run began.
 
     Raises UserError if the recipe of the run differs, except in keys that begin with one of `free`.

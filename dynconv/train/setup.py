@@ -30,9 +30,9 @@ from dynconv.train.run_directory import (
     DATA,
     ENVIRONMENT,
     RECIPE,
-    check_same_recipe,
     check_vocabulary,
     is_run,
+    match_recorded_recipe,
     prepared_dir,
     read_starts,
     with_precision,
@@ -113,7 +113,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     if not is_run(run):
         claim(run, "name another --run")
     if Checkpoints(run).list_paths():
-        return check_same_recipe(recipe, run)
+        return match_recorded_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
         with scratch_folder(path_inside(run, ".part")) as scratch:

@@ -80,7 +80,7 @@ def tests_passed_on(x: Tensor) -> bool:
 @cache
 def load_library(dtype: torch.dtype) -> ctypes.CDLL:
     """Load the kernels for this dtype, compiling them if needed; NoKernelsError if that fails."""
-    compiler = find_compiler()
+    compiler = require_compiler()
     if note := substitution(compiler):
         warnings.warn(note, stacklevel=1)
     sources = ((SOURCES / name).read_text("utf-8") for name in ("vector.h", *NAMES))
@@ -106,7 +106,7 @@ def load(path: Path) -> ctypes.CDLL:
     return loaded
 
 
-def find_compiler() -> list[str]:
+def require_compiler() -> list[str]:
     """Return the C compiler's path and the arguments in `CC`; NoKernelsError if none exists."""
     commands = [command for command in (command_in("CC"), ["cc"], ["gcc"], ["clang"]) if command]
     if found := installed(commands):

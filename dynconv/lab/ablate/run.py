@@ -14,7 +14,7 @@ from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab.training import try_training
 from dynconv.text.corpus import corpus_dir, require_split
 from dynconv.train import load_model
-from dynconv.train.run_directory import check_same_recipe, read_recipe, read_starts
+from dynconv.train.run_directory import match_recorded_recipe, read_recipe, read_starts
 from dynconv.train.stopwatch import Stopwatch
 
 RESULTS = "ablation.json"
@@ -67,7 +67,7 @@ class Run(NamedTuple):
         """Whether there is a score; UserError if another recipe produced it."""
         if "score" not in self.results:
             return False
-        check_same_recipe(
+        match_recorded_recipe(
             self.recipe, self.directory, free=("published", "profile", "train.timeout")
         )
         return True
