@@ -18,7 +18,7 @@ from dynconv.config.schema import (
     finite,
     whole,
 )
-from dynconv.names import Metric, Precision, VocabularyKind
+from dynconv.names import MetricName, Precision, VocabularyKind
 
 
 class Optimizer(NamedTuple):
@@ -240,7 +240,7 @@ class Recipe:
     model: AnyModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
-    metric: Metric = "bleu"
+    metric: MetricName = "bleu"
     """the score that validation and evaluation report (`dynconv.score.metric`)"""
     profile: Flag = False
     """whether to write a trace of one update to RUN/trace.json (chrome://tracing,

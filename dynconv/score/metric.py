@@ -20,7 +20,7 @@ class Comparison(NamedTuple):
 
     hypotheses: Sequence[str]
     references: Sequence
-    """a text per line, or, for rouge and rouge-75, several"""
+    """a text per line, or, for ROUGE, several"""
     language: str = "en"
     """language of the text; only bleu-detokenized depends on it"""
     bootstrap: int = 0
@@ -34,13 +34,13 @@ def compute_metric(
     language: str = "en",
     bootstrap: int = 0,
 ) -> list[Score]:
-    """Compute the scores of a metric of `METRICS`; checkpoints are compared by the first.
+    """Compute the scores of a metric of `METRICS`, that by which checkpoints are compared first.
 
     `Comparison` describes the other arguments. Raises ValueError for another metric.
     """
     if metric not in METRICS:
         raise ValueError(f"no metric {metric!r}")
-    return METRICS[metric](Comparison(hypotheses, references, language, bootstrap))
+    return METRICS[metric].compute(Comparison(hypotheses, references, language, bootstrap))
 
 
 def plain_bleu(lines: Comparison) -> list[Score]:
@@ -87,15 +87,29 @@ def mean_rouge(lines: Comparison, **options: Any) -> list[Score]:
 
 stemmed_rouge = partial(compute_rouge, stem=True, sentence_end=SENTENCE_END)
 
-METRICS: dict[str, Callable[[Comparison], list[Score]]] = {
-    "bleu": plain_bleu,
-    "bleu-tokenized": tokenized_bleu,
-    "bleu-split": split_bleu,
-    "bleu-detokenized": detokenized_bleu,
-    "rouge": mean_rouge,
-    "rouge-75": partial(mean_rouge, recall=True, limit=75),  # recall of 75 bytes, as in DUC-2004
+
+class Metric(NamedTuple):
+    """Describes a metric that a recipe can name."""
+
+    compute: Callable[[Comparison], list[Score]]
+    """returns its scores; checkpoints are compared by the first"""
+    of_summaries: bool = False
+    """whether it scores summaries, not translations"""
+    several_references: bool = False
+    """whether it reads all references of a text, not only the first"""
+
+
+rouge_75 = partial(mean_rouge, recall=True, limit=75)  # recall of 75 bytes, as in DUC-2004
+
+METRICS = {
+    "bleu": Metric(plain_bleu),
+    "bleu-tokenized": Metric(tokenized_bleu),
+    "bleu-split": Metric(split_bleu),
+    "bleu-detokenized": Metric(detokenized_bleu),
+    "rouge": Metric(mean_rouge, of_summaries=True),
+    "rouge-75": Metric(rouge_75, of_summaries=True, several_references=True),
 }
-"""the function of each metric, keyed by its name in `dynconv.names`"""
+"""the metrics of outputs, keyed by their names in `dynconv.names`"""
 
 
 def report(

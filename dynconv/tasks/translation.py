@@ -14,7 +14,7 @@ from dynconv.decode.stepper import Incremental
 from dynconv.errors import UserError
 from dynconv.models import Translator
 from dynconv.score import compute_metric
-from dynconv.score.metric import RESAMPLES
+from dynconv.score.metric import METRICS, RESAMPLES
 from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
@@ -57,7 +57,7 @@ class Translation(Task[Translator]):
 
     def shipped_data(self) -> DataConfig:
         corpus, source, target = "libreoffice-de-en", "de", "en"
-        if self.recipe.metric.startswith("rouge"):
+        if METRICS[self.recipe.metric].of_summaries:
             corpus, source, target = "debian-descriptions", "paragraph", "synopsis"
         return replace(self.recipe.data, corpus=corpus, source=source, target=target)
 
@@ -116,7 +116,7 @@ class Translation(Task[Translator]):
         outputs = self.translate(model, vocabularies, text.source)
         seconds = time.perf_counter() - start
         references: Sequence = text.target
-        if recipe.metric == "rouge-75":
+        if METRICS[recipe.metric].several_references:
             files = require_references(corpus_dir(data.corpus), f"{split}.{data.target}")
             references = list(stream_parallel(*files))
         metric, language = recipe.metric, data.target
