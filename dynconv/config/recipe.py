@@ -92,11 +92,6 @@ class DataConfig:
     """maximum tokens of a side. Training leaves out pairs with a side that has more than this or
     than train.batch_tokens, and reports how many"""
 
-    @property
-    def longest(self) -> int:
-        """The maximum number of tokens of a training example."""
-        return self.block_size or self.max_length
-
     def __post_init__(self) -> None:
         if self.block_size is not None and self.source is not None:
             raise ValueError(
@@ -250,6 +245,11 @@ class Recipe:
     def is_language_model(self) -> bool:
         """Whether the model continues a text, rather than translate a source."""
         return isinstance(self.model, LanguageModelConfig)
+
+    @property
+    def longest_example(self) -> int:
+        """The maximum number of tokens of a training example; longer ones are left out."""
+        return min(self.data.block_size or self.data.max_length, self.train.batch_tokens)
 
     def __post_init__(self) -> None:
         language = self.is_language_model

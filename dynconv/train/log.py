@@ -141,7 +141,7 @@ def open_log(session: Session, watch: Stopwatch) -> Iterator[Reporter]:
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
         )
         if session.too_long:
-            limit = min(session.recipe.data.longest, config.batch_tokens)
+            limit = session.recipe.longest_example
             log.say(
                 f"{session.too_long:,} of {len(session.examples):,} {session.task.unit} are left "
                 f"out: a side has more than {limit} tokens (data.max_length, train.batch_tokens)"
