@@ -14,12 +14,11 @@ from dynconv.config.model import (
     MODELS,
     AnyModelConfig,
     ConvS2SConfig,
-    ConvStackConfig,
     LanguageModelConfig,
     ModelConfig,
-    StackConfig,
 )
 from dynconv.config.recipe import DataConfig, DecodeConfig, PublishedScore, Recipe, TrainConfig
+from dynconv.config.stack import ConvStackConfig, StackConfig
 
 __all__ = [
     "MODELS", "AnyModelConfig", "ConvS2SConfig", "ConvStackConfig", "DataConfig", "DecodeConfig",

@@ -252,44 +252,55 @@ class Recipe:
         return min(self.data.block_size or self.data.max_length, self.train.batch_tokens)
 
     def __post_init__(self) -> None:
-        language = self.is_language_model
+        self._check_task()
+        self._check_lengths()
+        self._check_smoothing()
+
+    def _check_task(self) -> None:
+        """Raise ValueError if the model cannot do what other sections ask of it."""
+        language, architecture = self.is_language_model, self.model.architecture
         if language != (self.data.source is None):
             raise ValueError(
                 "a language model has data.source: null, and any other model has a source; "
-                f"model.architecture is {self.model.architecture}, data.source {self.data.source}"
+                f"model.architecture is {architecture}, data.source {self.data.source}"
             )
         if language != (self.metric == "perplexity"):
             raise ValueError(
                 "metric perplexity is for language models, and they have no other; "
-                f"model.architecture is {self.model.architecture}, metric {self.metric}"
+                f"model.architecture is {architecture}, metric {self.metric}"
             )
+        shows_attention = isinstance(self.model, ConvS2SConfig)
+        words = self.data.vocabulary == "words"
+        if self.decode.replace_unknown and not (shows_attention and words):
+            raise ValueError(
+                "decode.replace_unknown needs the attention of model.architecture convs2s, and "
+                "data.vocabulary words"
+            )
+
+    def _check_lengths(self) -> None:
+        """Raise ValueError if examples are too long for a batch or for the model."""
         block, limit = self.data.block_size, self.train.batch_tokens
         if block is not None and block > limit:
             raise ValueError(
                 f"data.block_size {block} exceeds train.batch_tokens {limit}: lower the one or "
                 "raise the other"
             )
-        convs2s = isinstance(self.model, ConvS2SConfig)
-        longest = self.model.position_limit if isinstance(self.model, ConvS2SConfig) else None
-        if longest is not None and self.data.max_length > longest:
+        longest, positions = self.data.max_length, self.model.position_limit
+        if positions is not None and longest > positions:
             raise ValueError(
-                f"data.max_length {self.data.max_length} exceeds model.max_positions {longest}: "
+                f"data.max_length {longest} exceeds model.max_positions {positions}: "
                 "lower the one or raise the other"
             )
-        if self.decode.replace_unknown and not (convs2s and self.data.vocabulary == "words"):
-            raise ValueError(
-                "decode.replace_unknown needs the attention of model.architecture convs2s, and "
-                "data.vocabulary words"
-            )
+
+    def _check_smoothing(self) -> None:
+        """Raise ValueError if the correct type could be less probable than any other."""
         smoothing = self.train.label_smoothing
         if isinstance(self.model, LanguageModelConfig):
             if smoothing:
                 raise ValueError(
                     f"train.label_smoothing {smoothing} must be 0 for a language model"
                 )
-            return
-        types = self.model.vocab_sizes[1]
-        if smoothing * types > types - 1:
+        elif smoothing * (types := self.model.vocab_sizes[1]) > types - 1:
             raise ValueError(
                 f"train.label_smoothing {smoothing} exceeds {types - 1}/{types}, which spreads it "
                 "evenly over the vocabulary: lower it"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dynconv.config import LanguageModelConfig
-from dynconv.config.model import StackConfig
+from dynconv.config.stack import StackConfig
 from dynconv.errors import UserError, quoted
 from dynconv.files import read_json
 from dynconv.lab import ledger
