@@ -11,7 +11,7 @@ from conftest import ROOT
 
 from dynconv.errors import UserError
 from dynconv.text import EOS, PAD, UNK, Vocabularies, Vocabulary, load_parallel, read_lines
-from dynconv.text.vocabulary import END, SPECIALS, empty_tokenizer
+from dynconv.text.kinds import END, PiecesOfWords
 
 TRAIN = load_parallel("libreoffice-de-en", "de", "en", "train")
 
@@ -124,9 +124,9 @@ def vocabulary_of_codes(codes: Path, lines: list[str]) -> Vocabulary:
     characters = sorted(set().union(*lines) - {" "})
     singles = [c + end for c in characters for end in ("", END)]
     parts = [part for pair in pairs for part in (*pair, "".join(pair))]
-    types = dict.fromkeys([*SPECIALS, "<unk>", *singles, *parts])
+    types = dict.fromkeys([*PiecesOfWords.specials, *singles, *parts])
     numbered = {name: i for i, name in enumerate(types)}
-    return Vocabulary(empty_tokenizer("bpe", vocab=numbered, merges=pairs)[0])
+    return Vocabulary(PiecesOfWords().empty(vocab=numbered, merges=pairs))
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
