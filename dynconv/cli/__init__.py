@@ -55,8 +55,11 @@ MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller mod
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    The code is 0 for success, 2 for a UserError (also for a file that cannot be written), 128 + n
-    after signal n, and 1 if stdout cannot be written or if `bench kernels` finds a wrong kernel.
+    0        success
+    1        stdout cannot be written, memory has run out, or a benchmark finds something wrong
+    2        a mistake in the command or in its files, a file that cannot be read or written, or a
+             missing package
+    128 + n  signal n ended it
     """
     tune_cpu()
     try:
@@ -86,7 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         discard_stdout()
         # a full disk, no permission
-        return fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
+        where, code = (error.filename, 2) if error.filename else ("output", 1)
+        return fail(f"{where}: {error.strerror or error}", code)
 
 
 def execute(arguments: Sequence[str] | None) -> int:
@@ -148,11 +152,22 @@ def fail(message: str, code: int) -> int:
     return code
 
 
+class Formatter(argparse.HelpFormatter):
+    """Appends the default of each option that has one to its help."""
+
+    def _get_help_string(self, action) -> str:
+        default = action.default
+        if not action.option_strings or default in (None, False, "", argparse.SUPPRESS):
+            return action.help or ""
+        values = default if isinstance(default, list) else [default]
+        return f"{action.help} (default: {' '.join(f'{value}' for value in values)})"
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that raises its errors instead of exiting, also those of printing help."""
 
     def __init__(self, **options) -> None:
-        super().__init__(exit_on_error=False, **options)
+        super().__init__(exit_on_error=False, formatter_class=Formatter, **options)
 
     def error(self, message) -> NoReturn:
         super().error(f"{message}: {self.prog} --help")

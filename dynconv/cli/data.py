@@ -58,7 +58,9 @@ def add_parser(subparsers) -> None:
         metavar="FILE",
         help="use this vocabulary.json instead of learning one",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default: prepared/NAME")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write it (default: prepared/NAME)"
+    )
 
 
 def run_list(options) -> None:

@@ -5,7 +5,6 @@ from typing import Any, Literal, NamedTuple
 from dynconv.config.model import AnyModelConfig, ConvS2SConfig, LanguageModelConfig, ModelConfig
 from dynconv.config.schema import (
     Beam,
-    Dimension,
     Flag,
     Length,
     LengthPenalty,
@@ -13,6 +12,7 @@ from dynconv.config.schema import (
     NonNegativeInt,
     Positive,
     PositiveInt,
+    PositiveLength,
     Probability,
     checked_dataclass,
     finite,
@@ -184,7 +184,7 @@ class DecodeConfig:
     hypotheses compete for the same beam; false: by this score only at the end"""
     min_length: Length = 0
     """minimum tokens of an output, without <eos>"""
-    max_length: Dimension | None = None
+    max_length: PositiveLength | None = None
     """maximum tokens of an output, with <eos>; null: twice the source's plus ten, but at least
     min_length plus <eos>. The model's number of positions limits either"""
     no_repeat_ngram_size: NonNegativeInt = 0

@@ -36,7 +36,7 @@ def width(text: str) -> int:
 @pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))
 def test_the_plan_of_two_shapes(tmp_path, capsys):
     path = tmp_path / "plan.json"
-    shapes = ["--shapes", "10x1000x1024x16,112x32x1024x16"]
+    shapes = ["--shapes", "10x1000x1024x16", "112x32x1024x16"]
     chosen = ["--dtypes", "bfloat16", "--operators", "light_conv,talk_conv", "--kernel-sizes", "31"]
     assert cli.main(["bench", "kernels", "--plan", *shapes, *chosen, "--output", str(path)]) == 0
     text, error = capsys.readouterr()
@@ -44,7 +44,7 @@ def test_the_plan_of_two_shapes(tmp_path, capsys):
     assert "Expected on an H200, not measured" in text and str(path) in text.splitlines()[-1]
 
     report = json.loads(path.read_text())
-    assert report["command"].startswith("dynconv bench kernels --plan --shapes 10x1000x1024x16,112")
+    assert report["command"].startswith("dynconv bench kernels --plan --shapes 10x1000x1024x16 112")
     assert report["versions"]["nvrtc"] == nvrtc.version() and "H200" in report["what"]
     assert report["device"] == "NVIDIA H200, as assumed"  # not the machine that worked it out
     assert len(report["numbers"]["rows"]) == 2 * 2 * 2

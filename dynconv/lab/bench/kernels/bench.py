@@ -71,7 +71,7 @@ def bench_kernels(
     cases = make_cases(shapes, dtypes, operators, kernel_sizes)
     options = {"shapes": shapes, "dtypes": dtypes, "operators": operators}
     options |= {"kernel-sizes": kernel_sizes, "rounds": [str(rounds)]}
-    command = " ".join(f"--{name} {','.join(values)}" for name, values in options.items())
+    command = " ".join(f"--{name} {' '.join(values)}" for name, values in options.items())
     if plan:
         for text in predict_cases(cases, f"dynconv bench kernels --plan {command}", output):
             say(text)
