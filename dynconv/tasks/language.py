@@ -88,7 +88,7 @@ class LanguageModeling(Task[LanguageModel]):
         seconds = time.perf_counter() - start
         return Evaluation(
             split=split,
-            scored=f"{len(lines):,} lines",
+            amount=f"{len(lines):,} lines",
             seconds=seconds,
             settings={"block": block, "context": context, **result._asdict()},
             settings_in_words=describe_windows(block, context),

@@ -126,7 +126,7 @@ class Translation(Task[Translator]):
         examples = [n * len(outputs) // shown for n in range(shown)]
         return Evaluation(
             split=split,
-            scored=f"{len(outputs):,} sentences",
+            amount=f"{len(outputs):,} sentences",
             seconds=seconds,
             settings={**search, "sentences": len(outputs)},
             settings_in_words=f"beam {config.beam}, length penalty {config.lenpen:g}",

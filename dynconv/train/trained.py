@@ -63,7 +63,7 @@ class TrainedModel(NamedTuple):
         if evaluation.outputs:
             lines = "".join(f"{line}\n" for line in evaluation.outputs)
             replace_text(outputs, lines)
-        replace_text(scores, json.dumps(evaluation.numbers, indent=1))
+        replace_text(scores, json.dumps(evaluation.record, indent=1))
         return evaluation
 
     def text_directory(self) -> Path:

@@ -71,7 +71,7 @@ def test_sources_are_cut_alike_in_training_and_validation(case):
 
 
 def test_an_evaluation_records_the_settings_that_it_depends_on(case):
-    record = case.task.evaluate(case.model, case.vocabularies, "test").numbers
+    record = case.task.evaluate(case.model, case.vocabularies, "test").record
     assert json.loads(json.dumps(record)) == record
     assert record["split"] == "test" and len(record["scores"]) == 2
     decode = case.task.recipe.decode

@@ -100,7 +100,7 @@ class Run(NamedTuple):
         loss = trained.checkpoint.meta["loss"]
         if not math.isfinite(loss):
             return {"score": DIVERGES, "valid_loss": None}
-        first, *others = trained.evaluate(SPLIT).numbers["scores"]
+        first, *others = trained.evaluate(SPLIT).record["scores"]
         metrics = {m["metric"]: m["value"] for m in (first, *others) if math.isfinite(m["value"])}
         return {
             "score": metrics.get(first["metric"], DIVERGES),
