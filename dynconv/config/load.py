@@ -72,7 +72,8 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
     entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)
     for key, reason in find_unused(recipe).items():
         if key in keys and entries[key] != defaults[key]:
-            raise UserError(f"{where}: {key} {entries[key]} has no effect: {reason}; leave it out")
+            value = as_override(entries[key])
+            raise UserError(f"{where}: {key} {value} has no effect: {reason}; leave it out")
     return recipe
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from dynconv.config.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
+from dynconv.config.yaml12 import as_override
 from dynconv.models.mixers import require_mixer
 from dynconv.names import Normalization
 
@@ -186,7 +187,8 @@ class LanguageModelConfig(MixerModelConfig):
         super().__post_init__()
         if any(a >= b for a, b in pairwise(self.band_edges)):
             raise ValueError(
-                f"cutoffs {self.cutoffs} must grow, within vocab_size {self.vocab_size}"
+                f"cutoffs {as_override(self.cutoffs)} must grow, within vocab_size "
+                f"{self.vocab_size}"
             )
         if self.bands is not None and len(self.bands) != len(self.cutoffs) + 1:
             raise ValueError(
@@ -198,7 +200,7 @@ class LanguageModelConfig(MixerModelConfig):
                 f"channels, {self.channels}"
             )
         if min(self.widths) < 1:
-            raise ValueError(f"bands of width {self.widths}: each must be at least 1")
+            raise ValueError(f"bands of width {as_override(self.widths)}: each must be at least 1")
         if self.softmax_dropout and not self.cutoffs:
             raise ValueError(
                 f"softmax_dropout {self.softmax_dropout} acts on the bands after cutoffs: "

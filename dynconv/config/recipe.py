@@ -18,6 +18,7 @@ from dynconv.config.schema import (
     finite,
     whole,
 )
+from dynconv.config.yaml12 import as_override
 from dynconv.names import MetricName, Precision, VocabularyKind
 
 
@@ -262,7 +263,7 @@ class Recipe:
         if language != (self.data.source is None):
             raise ValueError(
                 "a language model has data.source: null, and any other model has a source; "
-                f"model.architecture is {architecture}, data.source {self.data.source}"
+                f"model.architecture is {architecture}, data.source {as_override(self.data.source)}"
             )
         if language != (self.metric == "perplexity"):
             raise ValueError(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.names import VocabularyKind
@@ -79,8 +80,8 @@ def prepare_corpus(
     splits = require_splits(directory, sides)
     given = reuse and Vocabularies.load(reuse)
     if given and given.sizes != vocab_size:
-        sizes = f"{given.sizes} types, not vocab_size {vocab_size}"
-        raise UserError(f"{reuse}: {sizes}: give that number")
+        sizes, asked = as_override(given.sizes), as_override(vocab_size)
+        raise UserError(f"{reuse}: {sizes} types, not vocab_size {asked}: give that number")
     with disk_errors(out), scratch_folder(out.with_name(f".{out.name}.part")) as folder:
         (scratch := folder / out.name).mkdir()
         # Counting also finds every error in the text, before the vocabulary is learned.

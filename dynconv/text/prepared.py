@@ -22,6 +22,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config.model import per_side
 from dynconv.config.schema import Count, PositiveInt, validated_content
+from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
 from dynconv.names import VocabularyKind
@@ -187,6 +188,7 @@ def check_ids(corpus: PreparedCorpus) -> None:
         largest = np.maximum.reduceat(tokens[cuts[0] : cuts[-1]], cuts[:-1] - cuts[0])
         for side in range(sides):
             if (found := int(largest[side::sides].max())) >= sizes[side]:
-                problem = f"{TOKENS}: has id {found}, beyond vocab_size {corpus.vocab_size}"
+                size = as_override(corpus.vocab_size)
+                problem = f"{TOKENS}: has id {found}, beyond vocab_size {size}"
     if problem:
         raise UserError(f"{corpus.directory}/{problem}: prepare it again")
