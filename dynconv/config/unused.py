@@ -3,7 +3,8 @@
 from itertools import chain
 
 from dynconv.config.model import ConvS2SConfig, LanguageModelConfig, ModelConfig
-from dynconv.config.recipe import OPTIMIZERS, SCHEDULES, Recipe
+from dynconv.config.optimizers import OPTIMIZERS, SCHEDULES
+from dynconv.config.recipe import Recipe
 from dynconv.models.mixers import OPTIONS, require_mixer
 
 BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")

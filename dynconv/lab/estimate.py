@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import Recipe
-from dynconv.config.recipe import OPTIMIZERS
+from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.lab.epoch import measure_corpus
 from dynconv.lab.gpu_memory import ATTENTION_FLOPS, AllocationTracker, gpu_memory
 from dynconv.models import build

@@ -43,44 +43,44 @@ def compute_metric(
     return METRICS[metric].compute(Comparison(hypotheses, references, language, bootstrap))
 
 
-def plain_bleu(lines: Comparison) -> list[Score]:
+def plain_bleu(texts: Comparison) -> list[Score]:
     """Compute sacreBLEU of plain text, then chrF."""
-    hypotheses, references, _, bootstrap = lines
+    hypotheses, references, _, bootstrap = texts
     return [
         bleu(hypotheses, references, bootstrap=bootstrap),
         chrf(hypotheses, references, bootstrap=bootstrap),
     ]
 
 
-def detokenized_bleu(lines: Comparison) -> list[Score]:
+def detokenized_bleu(texts: Comparison) -> list[Score]:
     """Join the tokens of Moses to plain text on both sides, then compute `plain_bleu`."""
     from sacremoses import MosesDetokenizer
 
-    join = MosesDetokenizer(lines.language).detokenize
-    hypotheses = [join(line.split()) for line in lines.hypotheses]
-    references = [join(line.split()) for line in lines.references]
-    return plain_bleu(lines._replace(hypotheses=hypotheses, references=references))
+    join = MosesDetokenizer(texts.language).detokenize
+    hypotheses = [join(line.split()) for line in texts.hypotheses]
+    references = [join(line.split()) for line in texts.references]
+    return plain_bleu(texts._replace(hypotheses=hypotheses, references=references))
 
 
-def tokenized_bleu(lines: Comparison) -> list[Score]:
+def tokenized_bleu(texts: Comparison) -> list[Score]:
     """Compute BLEU of the tokens as they are, as in the papers, then sacreBLEU."""
-    hypotheses, references, _, bootstrap = lines
+    hypotheses, references, _, bootstrap = texts
     return [
         bleu(hypotheses, references, tokenized=True, bootstrap=bootstrap),
         bleu(hypotheses, references, bootstrap=bootstrap),
     ]
 
 
-def split_bleu(lines: Comparison) -> list[Score]:
+def split_bleu(texts: Comparison) -> list[Score]:
     """Compute BLEU of the tokens with compounds split at hyphens, then `tokenized_bleu`."""
-    hypotheses, references, _, bootstrap = lines
+    hypotheses, references, _, bootstrap = texts
     split = bleu(hypotheses, references, compound_split=True, bootstrap=bootstrap)
-    return [split, *tokenized_bleu(lines)]
+    return [split, *tokenized_bleu(texts)]
 
 
-def mean_rouge(lines: Comparison, **options: Any) -> list[Score]:
+def mean_rouge(texts: Comparison, **options: Any) -> list[Score]:
     """Compute the mean F-score of ROUGE-1, 2 and L of stems, then each of them."""
-    three = stemmed_rouge(lines.hypotheses, lines.references, **options)
+    three = stemmed_rouge(texts.hypotheses, texts.references, **options)
     mean = sum(score.value for score in three) / len(three)
     return [Score("ROUGE mean", mean, three[0].signature), *three]
 

@@ -35,7 +35,7 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> Non
     if source and not source.is_dir():
         raise UserError(f"--from {source}: no such directory; give the one with your copies")
     directory = out or entry.directory
-    wanted = [file for file in entry.files if not is_kept(file, directory)]
+    wanted = [file for file in entry.files if not verify_existing(file, directory)]
     if wanted:
         print(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
         print(f"{name}: please cite {entry.citation}")
@@ -75,7 +75,8 @@ def locked_scratch(directory: Path) -> Iterator[Path]:
                 yield scratch
 
 
-def is_kept(file: CorpusFile, directory: Path) -> bool:
+def verify_existing(file: CorpusFile, directory: Path) -> bool:
+    """Print whether a directory has the file, and has it intact; return that."""
     path = file.find(directory)
     if path is None:
         return False

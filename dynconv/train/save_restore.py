@@ -7,7 +7,7 @@ import os
 from concurrent.futures import Executor
 
 from dynconv.config import TrainConfig
-from dynconv.config.recipe import OPTIMIZERS
+from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.errors import UserError
 from dynconv.files import path_inside
 from dynconv.tasks import Validation

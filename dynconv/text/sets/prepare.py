@@ -44,7 +44,8 @@ def prepare_named(
     if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
         raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
-    downloaded = corpus in read_manifest() and not read_manifest()[corpus].shipped
+    entry = read_manifest().get(corpus)
+    downloaded = entry is not None and not entry.shipped
     if raw and not downloaded:
         raise UserError(f"--raw {raw} has no effect: {corpus} is text already; leave it out")
     text: str | Path = corpus
