@@ -28,7 +28,7 @@ from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknow
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import tune_cpu
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
-from dynconv.errors import UserError, memory_error, shorten
+from dynconv.errors import UserError, memory_error, shorten, warn
 
 COMMANDS = (
     doctor,
@@ -115,7 +115,7 @@ def execute(arguments: Sequence[str] | None) -> int:
 
 def fail(message: str, code: int) -> int:
     """Print a line to stderr and return the exit code."""
-    print(f"dynconv: {message}", file=sys.stderr)
+    warn(message)
     return code
 
 

@@ -22,6 +22,7 @@ from dynconv.text.corpus import (
     require_split,
     stream_parallel,
 )
+from dynconv.text.manifest import SPLITS
 from dynconv.text.prepared import (
     BOUNDS,
     FORMAT,
@@ -127,7 +128,7 @@ def prepare_corpus(
 def require_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
     """Find the files of each split; UserError if train, or one side of a split, is missing."""
     splits = {}
-    for split in ("train", "valid", "test"):
+    for split in SPLITS:
         names = [f"{split}.{side}" for side in sides]
         if split == "train" or any(find_split(directory, name) for name in names):
             splits[split] = [require_split(directory, name) for name in names]

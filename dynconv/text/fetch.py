@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dynconv.errors import UserError
-from dynconv.files import disk_errors, locked, scratch_folder, set_aside, sha256
+from dynconv.files import LOCK, disk_errors, locked, scratch_folder, set_aside, sha256
 from dynconv.text.archive import unpack
 from dynconv.text.manifest import CorpusEntry, CorpusFile, find_corpus
 
@@ -70,7 +70,7 @@ def locked_scratch(directory: Path) -> Iterator[Path]:
     elsewhere = "give data fetch --out DIR, and data prepare --raw DIR"
     with disk_errors(directory, elsewhere, kept="the rest is kept"):
         directory.mkdir(parents=True, exist_ok=True)
-        with locked(directory / ".lock", f"{directory}: another process fetches or unpacks there"):
+        with locked(directory / LOCK, f"{directory}: another process fetches or unpacks there"):
             with scratch_folder(directory / ".part") as scratch:
                 yield scratch
 

@@ -10,9 +10,8 @@ from sacrebleu.metrics import BLEU
 
 from dynconv.errors import UserError
 from dynconv.names import MetricName
-from dynconv.score import bleu, chrf, report, rouge, split_compounds
+from dynconv.score import bleu, chrf, lead, report, rouge, split_compounds
 from dynconv.score import metric as module
-from dynconv.score.rouge import lead
 from dynconv.text import load_parallel
 
 SCORING = ROOT.parent / "shared" / "benchmarks" / "scoring"

@@ -7,14 +7,13 @@ split.
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 from dynconv.config.schema import Count, validated
-from dynconv.errors import UserError, quoted
+from dynconv.errors import UserError, quoted, warn
 from dynconv.files import MARK, claim, disk_errors, locked
 from dynconv.text.fetch import unpack_corpus
 from dynconv.text.manifest import CorpusEntry, find_corpus
@@ -64,10 +63,9 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
     counts = json.loads(record.read_text(encoding="utf-8"))
     for split, expected in entry.sentences.items():
         if (lines := counts.get(split, 0)) != expected:
-            print(
-                f"dynconv: {name}: {lines:,} lines in split {split} instead of {expected:,}: are "
-                f"the raw files complete? remove {out} to build it again",
-                file=sys.stderr,
+            warn(
+                f"{name}: {lines:,} lines in split {split} instead of {expected:,}: are the raw "
+                f"files complete? remove {out} to build it again"
             )
     return counts
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from dynconv.text.corpus import stream_lines
+from dynconv.text.manifest import SPLITS
 from dynconv.text.sets.steps import MissingRawFileError, require_raw, write_splits
 
 
@@ -26,7 +27,7 @@ def wikitext_103(raw: Path, out: Path) -> dict[str, int]:
 
     With one <eos> per line, blank or not, the training text has the published 103,227,021 tokens.
     """
-    names = {split: f"wiki.{split}.tokens" for split in ("train", "valid", "test")}
+    names = {split: f"wiki.{split}.tokens" for split in SPLITS}
     return copy_splits(out, {split: [require_raw(raw, name)] for split, name in names.items()})
 
 
