@@ -19,7 +19,6 @@ import io
 import json
 import math
 import os
-import sys
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NotRequired, cast
@@ -31,7 +30,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
 from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validated_content
-from dynconv.errors import UserError
+from dynconv.errors import UserError, warn
 from dynconv.files import (
     TEMPORARY,
     disk_errors,
@@ -318,7 +317,7 @@ class Checkpoints:
                 checkpoint.read_weights()
                 checkpoint.read_state()
             except UserError as error:
-                print(f"dynconv: {error}; going back to the checkpoint before it", file=sys.stderr)
+                warn(f"{error}; going back to the checkpoint before it")
                 damaged.append(path)
                 continue
             for later in damaged:  # or they would count as the newest

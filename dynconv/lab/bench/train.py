@@ -12,6 +12,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import DataConfig, Recipe, load_recipe, require_recipe
+from dynconv.config.find import split_row
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
 from dynconv.machine import peak_memory
@@ -44,7 +45,7 @@ def bench_train(
     """
     output = ledger.output_path("bench-train", output)
     recipe = load_recipe(name, overrides)
-    shown = name if ":" in name else require_recipe(name).stem
+    shown = require_recipe(name).stem if split_row(name)[1] is None else name
     command = shlex.join(["dynconv", "bench", "train", shown, *overrides])
     command += f" --updates {updates}" + (f" --synthetic {synthetic}" if synthetic else "")
     what = "training by one process: seconds of each part of an update, and its arithmetic"
