@@ -79,17 +79,8 @@ def run_fetch(options) -> None:
 
 def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
-    from dynconv.errors import UserError
     from dynconv.text.sets.prepare import prepare_named
 
-    for name in ("languages", "vocab_size"):
-        values = getattr(options, name) or ()
-        if len(values) > 2:
-            option, given = name.replace("_", "-"), " ".join(map(str, values))
-            raise UserError(f"--{option} {given}: one value, or two, not more")
-    if options.languages and len({*options.languages}) < len(options.languages):
-        given = " ".join(options.languages)
-        raise UserError(f"--languages {given}: name two languages, or one for a language model")
     print(
         prepare_named(
             options.corpus,
