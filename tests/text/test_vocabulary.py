@@ -5,13 +5,15 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from conftest import ROOT
 
 from dynconv.errors import UserError
+from dynconv.names import VocabularyKind
 from dynconv.text import EOS, PAD, UNK, Vocabularies, Vocabulary, load_parallel, read_lines
-from dynconv.text.kinds import END, PiecesOfWords
+from dynconv.text.kinds import END, KINDS, PiecesOfWords
 
 TRAIN = load_parallel("libreoffice-de-en", "de", "en", "train")
 
@@ -111,6 +113,12 @@ def test_two_vocabularies_in_one_file(tmp_path):
     joint = Vocabularies.load(path)
     assert joint.sizes == 270 and joint.source is joint.target
     assert joint.target.encode(WORDS) == pieces.encode(WORDS)
+
+
+def test_every_kind_that_a_recipe_can_name_is_there():
+    assert [*KINDS] == [*get_args(VocabularyKind)]
+    for name, size in {"bytes": 262, "bpe": 31, "words": 11}.items():
+        assert Vocabulary.learn(WORDS, size, name).kind == name
 
 
 def test_unknown_kinds_are_named():
