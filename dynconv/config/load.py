@@ -55,26 +55,36 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
 
     where   begins an error message
     shared  overrides for several recipes, which may have no effect in this one
-
-    An inherited kernel_size, reach or window is dropped if no mixer of the stack uses it: for
-    example, when attention replaces a convolution.
     """
     overlays = Overlays(*([rename_settings(tree) for tree in trees] for trees in overlays))
     overrides = rename_settings(parse_overrides(shared))
     tree = merge_overlays([*overlays.base, *overlays.own, overrides])
-    keys = {key for overlay in overlays.own for key, _ in flatten(overlay)}
+    own = {key for overlay in overlays.own for key, _ in flatten(overlay)}
+    drop_inherited_sizes(tree, own)
+    recipe = build_recipe(tree, where)
+    check_effects(recipe, own, where)
+    return recipe
+
+
+def drop_inherited_sizes(tree: Tree, own: set[str]) -> None:
+    """Drop each kernel_size, reach or window that no mixer uses, unless its key is in `own`.
+
+    For example, when attention replaces a convolution.
+    """
     for stack, key in find_stacks(tree):
         for size in SIZE_KEYS:
-            own = any(f"{k}.".startswith(f"{key}.{size}.") for k in keys)
-            if size in stack and not own and "mixer" in stack:
+            stated = any(f"{k}.".startswith(f"{key}.{size}.") for k in own)
+            if size in stack and not stated and "mixer" in stack:
                 stack[size] = size_of_mixers(stack, size, stack[size])
-    recipe = build_recipe(tree, where)
+
+
+def check_effects(recipe: Recipe, own: set[str], where: str) -> None:
+    """Raise UserError for an entry in `own` without effect; `where` begins its message."""
     entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)
     for key, reason in find_unused(recipe).items():
-        if key in keys and entries[key] != defaults[key]:
+        if key in own and entries[key] != defaults[key]:
             value = as_override(entries[key])
             raise UserError(f"{where}: {key} {value} has no effect: {reason}; leave it out")
-    return recipe
 
 
 def default_entries(recipe: Recipe) -> dict[str, Any]:
