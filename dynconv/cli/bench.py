@@ -22,7 +22,30 @@ def add_parser(subparsers) -> None:
         "bench", help="Measure decoding, operators, CUDA kernels, launches, training or recall."
     )
     commands = bench.add_subparsers(required=True, metavar="WHAT")
+    add_decode(commands)
+    add_operators(commands)
+    add_kernels(commands)
+    add_host(commands)
+    add_training(commands)
+    add_recall(commands)
+    add_first(commands)
 
+
+def add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
+    """Add how many times a command repeats its measurements."""
+    parser.add_argument(
+        "--rounds", type=number("Repeats"), default=default, help="times that each is measured"
+    )
+
+
+def add_list(
+    parser: argparse.ArgumentParser, name: str, help_text: str, default: list[str] | None = None
+) -> None:
+    """Add an option that takes one or more names, separated by spaces."""
+    parser.add_argument(name, nargs="+", action=StoreList, default=default, help=help_text)
+
+
+def add_decode(commands) -> None:
     parser = add_command(commands, "decode", run_decode)
     parser.add_argument(
         "--sentences", type=positive_int, help="sentences of the test split (default: all)"
@@ -31,6 +54,17 @@ def add_parser(subparsers) -> None:
     add_output(parser, "data/results/bench-decode.json")
     add_decoding(parser)
 
+
+def run_decode(options) -> None:
+    """Compare decoding with and without incremental state, run alternately."""
+    from dynconv.lab.bench.decode import bench_decode
+    from dynconv.tasks import Translation
+
+    trained = load_trained(options, Translation)
+    print(bench_decode(trained, options.run, options.sentences, options.rounds, options.output))
+
+
+def add_operators(commands) -> None:
     parser = add_command(commands, "ops", run_operators)
     add_list(
         parser,
@@ -46,6 +80,26 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--threads", type=number("Threads"), default=1, help="threads of PyTorch")
     add_output(parser, "data/results/bench-ops.json")
 
+
+def run_operators(options) -> None:
+    """Compare all implementations of the operators with a copy and attention, run alternately."""
+    import torch
+
+    from dynconv.lab.bench.operators import bench_ops
+
+    torch.set_num_threads(options.threads)
+    for text in bench_ops(
+        options.shapes,
+        options.operators,
+        options.impl,
+        kernel_size=options.kernel_size,
+        rounds=options.rounds,
+        output=options.output,
+    ):
+        say(text)
+
+
+def add_kernels(commands) -> None:
     parser = add_command(commands, "kernels", run_kernels)
     add_list(
         parser,
@@ -69,10 +123,38 @@ def add_parser(subparsers) -> None:
     )
     add_output(parser, "data/results/kernels-DEVICE.json, kernels-plan.json with --plan")
 
+
+def run_kernels(options) -> int:
+    """Check the CUDA kernels, then compare their times with lower bounds, attention and PyTorch."""
+    from dynconv.lab.bench.kernels.bench import bench_kernels
+
+    wrong = bench_kernels(
+        options.shapes,
+        options.dtypes,
+        options.operators,
+        options.kernel_sizes,
+        rounds=options.rounds,
+        plan=options.plan,
+        output=options.output,
+        say=say,
+    )
+    return 1 if wrong else 0
+
+
+def add_host(commands) -> None:
     parser = add_command(commands, "host", run_host)
     add_rounds(parser, 9)
     add_output(parser, "data/results/bench-host.json")
 
+
+def run_host(options) -> None:
+    """Time what the CPU does to launch an operator's CUDA kernels, without a GPU."""
+    from dynconv.lab.bench.host import bench_host
+
+    print(bench_host(options.rounds, options.output))
+
+
+def add_training(commands) -> None:
     parser = add_command(commands, "train", run_training)
     add_recipe(parser)
     parser.add_argument("--updates", type=positive_int, default=100, help="updates to time")
@@ -84,6 +166,19 @@ def add_parser(subparsers) -> None:
     )
     add_output(parser, "data/results/bench-train.json")
 
+
+def run_training(options) -> None:
+    """Train for some updates in a scratch directory, and show where the time goes."""
+    from dynconv.lab.bench.train import bench_train
+
+    print(
+        bench_train(
+            options.recipe, options.overrides, options.updates, options.synthetic, options.output
+        )
+    )
+
+
+def add_recall(commands) -> None:
     parser = add_command(commands, "recall", run_recall)
     add_list(
         parser,
@@ -111,92 +206,6 @@ def add_parser(subparsers) -> None:
     )
     add_output(parser, "data/results/recall.json")
 
-    parser = add_command(commands, "first-run", run_first)
-    parser.add_argument("--steps", type=positive_int, help="at most this many in this call")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="FOLDER",
-        help="where to write (default: data/results/first-run-DEVICE; outside a checkout its name, "
-        "in this directory)",
-    )
-
-
-def add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
-    """Add how many times a command repeats its measurements."""
-    parser.add_argument(
-        "--rounds", type=number("Repeats"), default=default, help="times that each is measured"
-    )
-
-
-def add_list(
-    parser: argparse.ArgumentParser, name: str, help_text: str, default: list[str] | None = None
-) -> None:
-    """Add an option that takes one or more names, separated by spaces."""
-    parser.add_argument(name, nargs="+", action=StoreList, default=default, help=help_text)
-
-
-def run_decode(options) -> None:
-    """Compare decoding with and without incremental state, run alternately."""
-    from dynconv.lab.bench.decode import bench_decode
-    from dynconv.tasks import Translation
-
-    trained = load_trained(options, Translation)
-    print(bench_decode(trained, options.run, options.sentences, options.rounds, options.output))
-
-
-def run_operators(options) -> None:
-    """Compare all implementations of the operators with a copy and attention, run alternately."""
-    import torch
-
-    from dynconv.lab.bench.operators import bench_ops
-
-    torch.set_num_threads(options.threads)
-    for text in bench_ops(
-        options.shapes,
-        options.operators,
-        options.impl,
-        kernel_size=options.kernel_size,
-        rounds=options.rounds,
-        output=options.output,
-    ):
-        say(text)
-
-
-def run_kernels(options) -> int:
-    """Check the CUDA kernels, then compare their times with lower bounds, attention and PyTorch."""
-    from dynconv.lab.bench.kernels.bench import bench_kernels
-
-    wrong = bench_kernels(
-        options.shapes,
-        options.dtypes,
-        options.operators,
-        options.kernel_sizes,
-        rounds=options.rounds,
-        plan=options.plan,
-        output=options.output,
-        say=say,
-    )
-    return 1 if wrong else 0
-
-
-def run_host(options) -> None:
-    """Time what the CPU does to launch an operator's CUDA kernels, without a GPU."""
-    from dynconv.lab.bench.host import bench_host
-
-    print(bench_host(options.rounds, options.output))
-
-
-def run_training(options) -> None:
-    """Train for some updates in a scratch directory, and show where the time goes."""
-    from dynconv.lab.bench.train import bench_train
-
-    print(
-        bench_train(
-            options.recipe, options.overrides, options.updates, options.synthetic, options.output
-        )
-    )
-
 
 def run_recall(options) -> None:
     """Train small stacks of mixers to look up keys, and show how many pairs each can remember."""
@@ -210,6 +219,18 @@ def run_recall(options) -> None:
         seeds=options.seeds,
         output=options.output,
         say=say,
+    )
+
+
+def add_first(commands) -> None:
+    parser = add_command(commands, "first-run", run_first)
+    parser.add_argument("--steps", type=positive_int, help="at most this many in this call")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="where to write (default: data/results/first-run-DEVICE; outside a checkout its name, "
+        "in this directory)",
     )
 
 

@@ -38,18 +38,7 @@ def translate(
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
     limit, key = max_source_length(model, config, max_source)
     sources = truncate(sources, limit, key)
-    size = config.no_repeat_ngram_size
-    search = partial(
-        beam_search,
-        model,
-        beam=config.beam,
-        lenpen=config.lenpen,
-        stepwise=config.stepwise,
-        min_length=config.min_length,
-        max_length=config.max_length,
-        constraints=[no_repeat(size)] if size else (),
-        stepper=stepper,
-    )
+    search = make_search(model, config, stepper)
     nonblank = [i for i, ids in enumerate(sources) if ids]
     lengths = np.array([(len(sources[i]) + 1, 0) for i in nonblank])
     results = [""] * len(lines)
@@ -78,6 +67,22 @@ def translate(
                 results[i] = text
             bar.update(len(chosen))
     return results
+
+
+def make_search(model: Translator, config: DecodeConfig, stepper: Callable) -> Callable:
+    """Return beam search with the settings of a recipe, as a function of source and padding."""
+    size = config.no_repeat_ngram_size
+    return partial(
+        beam_search,
+        model,
+        beam=config.beam,
+        lenpen=config.lenpen,
+        stepwise=config.stepwise,
+        min_length=config.min_length,
+        max_length=config.max_length,
+        constraints=[no_repeat(size)] if size else (),
+        stepper=stepper,
+    )
 
 
 def truncate(sources: list[list[int]], limit: int, key: str) -> list[list[int]]:

@@ -72,17 +72,11 @@ def prepare_corpus(
     has another size, or the disk cannot be written.
     """
     out = out.resolve()
-    if is_prepared(out):
-        raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise UserError(f"{out}: something else is there: give another --out")
+    check_free(out)
     sides = [side for side in (source, target) if side]
     directory = corpus_dir(corpus)
     splits = require_splits(directory, sides)
-    given = reuse and Vocabularies.load(reuse)
-    if given and given.sizes != vocab_size:
-        sizes, asked = as_override(given.sizes), as_override(vocab_size)
-        raise UserError(f"{reuse}: {sizes} types, not vocab_size {asked}: give that number")
+    given = reuse and load_vocabularies(reuse, vocab_size)
     with disk_errors(out), scratch_folder(out.with_name(f".{out.name}.part")) as folder:
         (scratch := folder / out.name).mkdir()
         # Counting also finds every error in the text, before the vocabulary is learned.
@@ -123,6 +117,23 @@ def prepare_corpus(
         sync_file(meta)
         os.replace(scratch, out)
     return open_prepared(out, verify=False)
+
+
+def check_free(out: Path) -> None:
+    """Raise UserError if there is something at `out`, other than an empty directory."""
+    if is_prepared(out):
+        raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise UserError(f"{out}: something else is there: give another --out")
+
+
+def load_vocabularies(path: Path, vocab_size: int | tuple[int, int]) -> Vocabularies:
+    """Load vocabularies to use again. Raises UserError if they are not of this size."""
+    vocabularies = Vocabularies.load(path)
+    if vocabularies.sizes != vocab_size:
+        sizes, asked = as_override(vocabularies.sizes), as_override(vocab_size)
+        raise UserError(f"{path}: {sizes} types, not vocab_size {asked}: give that number")
+    return vocabularies
 
 
 def require_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
