@@ -45,9 +45,9 @@ def recipe_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> Overlays:
     row = split_row(str(recipe))[1]
     name = f"{path.resolve()}:{row}"
     if name in seen:
-        raise UserError(f"{path}: its base leads back to it")
+        raise UserError(f"{path}: its base leads back to it: name another base")
     if len(seen) == MAX_BASES:
-        raise UserError(f"{path}: more than {MAX_BASES} recipes build on each other")
+        raise UserError(f"{path}: more than {MAX_BASES} recipes build on each other: merge some")
     seen = (*seen, name)
     if row is not None:
         experiment = load_experiment(path)

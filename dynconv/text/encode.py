@@ -132,7 +132,7 @@ def load_vocabularies(path: Path, vocab_size: int | tuple[int, int]) -> Vocabula
     vocabularies = Vocabularies.load(path)
     if vocabularies.sizes != vocab_size:
         sizes, asked = as_override(vocabularies.sizes), as_override(vocab_size)
-        raise UserError(f"{path}: {sizes} types, not vocab_size {asked}: give that number")
+        raise UserError(f"{path}: {sizes} types, not vocab_size {asked}: give {sizes}")
     return vocabularies
 
 

@@ -35,7 +35,10 @@ class Vocabulary:
         chosen = require_kind(kind)
         smallest = len(chosen.specials) + chosen.others
         if vocab_size < smallest:
-            raise UserError(f"vocab_size {vocab_size} is below {smallest}: {chosen.smallest}")
+            raise UserError(
+                f"vocab_size {vocab_size} is below {smallest}, the least for {chosen.smallest}: "
+                "raise it"
+            )
         vocabulary = cls(chosen.learn(lines, vocab_size))
         if (size := len(vocabulary)) != vocab_size:
             problem = "the text yields" if size < vocab_size else "the text's characters alone are"
