@@ -33,8 +33,8 @@ class Kind(ABC):
         """Return an untrained tokenizer."""
 
     @abstractmethod
-    def learn(self, lines: Iterable[str], vocab_size: int) -> Any:
-        """Return a tokenizer with the types of a text, at most `vocab_size` if there are more."""
+    def trainer(self, **options: Any) -> Any:
+        """Return what trains such a tokenizer, with the options that all trainers take."""
 
     @abstractmethod
     def decode(self, tokenizer: Any, ids: Sequence[int]) -> str:
@@ -44,9 +44,16 @@ class Kind(ABC):
         """Return the name of a type as it is shown to people."""
         return name
 
-    def options(self, vocab_size: int) -> dict[str, Any]:
-        """Return the options that all trainers take."""
-        return dict(vocab_size=vocab_size, special_tokens=self.specials, show_progress=False)
+    def learn(self, lines: Iterable[str], vocab_size: int, more: Sequence[str] = ()) -> Any:
+        """Return a tokenizer with the types of a text, at most `vocab_size` if there are more.
+
+        more  types to number after the special ones, whether or not they are frequent
+        """
+        types = [*self.specials, *more]
+        trainer = self.trainer(vocab_size=vocab_size, special_tokens=types, show_progress=False)
+        tokenizer = self.empty()
+        tokenizer.train_from_iterator(lines, trainer)
+        return tokenizer
 
 
 class Bytes(Kind):
@@ -70,14 +77,11 @@ class Bytes(Kind):
         tokenizer.decoder = decoders.ByteLevel()
         return tokenizer
 
-    def learn(self, lines: Iterable[str], vocab_size: int) -> Any:
+    def trainer(self, **options: Any) -> Any:
         from tokenizers import pre_tokenizers, trainers
 
         alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer = trainers.BpeTrainer(**self.options(vocab_size), initial_alphabet=alphabet)
-        tokenizer = self.empty()
-        tokenizer.train_from_iterator(lines, trainer)
-        return tokenizer
+        return trainers.BpeTrainer(**options, initial_alphabet=alphabet)
 
     def decode(self, tokenizer: Any, ids: Sequence[int]) -> str:
         return tokenizer.decode(ids).removeprefix(" ").replace("\n", " ")
@@ -95,27 +99,24 @@ class PiecesOfWords(Kind):
 
     def empty(self, **learned: Any) -> Any:
         """Return a tokenizer, untrained unless its vocab and merges are given."""
-        from tokenizers import Tokenizer, models, pre_tokenizers
+        from tokenizers import models
 
         model = models.BPE(unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END, **learned)
-        tokenizer = Tokenizer(model)
-        tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
-        return tokenizer
+        return split_at_spaces(model)
 
-    def learn(self, lines: Iterable[str], vocab_size: int) -> Any:
+    def trainer(self, **options: Any) -> Any:
         from tokenizers import trainers
 
+        return trainers.BpeTrainer(**options, end_of_word_suffix=END)
+
+    def learn(self, lines: Iterable[str], vocab_size: int, more: Sequence[str] = ()) -> Any:
         lines = list(lines)
         letters = set().union(*lines) - {" "}
         last = {word[-1] + END for line in lines for word in line.split(" ") if word}
-        options = self.options(vocab_size)
         # The trainer would number the last letters in the order of a hash table, another one in
         # each process, and merge equally frequent pairs in the order of these numbers.
-        options["special_tokens"] = [*self.specials, *sorted(letters), *sorted(last)]
-        tokenizer = self.empty()
-        trainer = trainers.BpeTrainer(**options, end_of_word_suffix=END)
-        tokenizer.train_from_iterator(lines, trainer)
-        model = json.loads(tokenizer.to_str())["model"]  # in which letters are not special
+        learned = super().learn(lines, vocab_size, [*sorted(letters), *sorted(last)])
+        model = json.loads(learned.to_str())["model"]  # in which letters are not special
         return self.empty(vocab=model["vocab"], merges=[tuple(pair) for pair in model["merges"]])
 
     def decode(self, tokenizer: Any, ids: Sequence[int]) -> str:
@@ -141,23 +142,31 @@ class Words(Kind):
     specials = ["< pad >", "< eos >", "<unk>"]
 
     def empty(self) -> Any:
-        from tokenizers import Tokenizer, models, pre_tokenizers
+        from tokenizers import models
 
-        tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
-        tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
-        return tokenizer
+        return split_at_spaces(models.WordLevel(unk_token="<unk>"))
 
-    def learn(self, lines: Iterable[str], vocab_size: int) -> Any:
+    def trainer(self, **options: Any) -> Any:
         from tokenizers import trainers
 
+        return trainers.WordLevelTrainer(**options)
+
+    def learn(self, lines: Iterable[str], vocab_size: int, more: Sequence[str] = ()) -> Any:
         # counted as a word, the text's own <unk> would be given a second id
         lines = (" ".join(w for w in line.split(" ") if w != "<unk>") for line in lines)
-        tokenizer = self.empty()
-        tokenizer.train_from_iterator(lines, trainers.WordLevelTrainer(**self.options(vocab_size)))
-        return tokenizer
+        return super().learn(lines, vocab_size, more)
 
     def decode(self, tokenizer: Any, ids: Sequence[int]) -> str:
         return " ".join(tokenizer.id_to_token(i) for i in ids)
+
+
+def split_at_spaces(model: Any) -> Any:
+    """Return a tokenizer of words between spaces."""
+    from tokenizers import Tokenizer, pre_tokenizers
+
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
+    return tokenizer
 
 
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (Bytes(), PiecesOfWords(), Words())}
