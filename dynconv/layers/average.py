@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.kernels.dtypes import upcast
-from dynconv.layers.history import require_causal, select_rows
 from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.state import require_causal
 
 
 class AverageState(NamedTuple):
@@ -16,9 +16,6 @@ class AverageState(NamedTuple):
 
     total: Tensor
     count: Tensor
-
-    def select(self, rows: Tensor) -> "AverageState":
-        return select_rows(self, rows)
 
 
 class AverageAttention(nn.Module):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.kernels.dtypes import upcast
 from dynconv.layers.direction import forward_parts
-from dynconv.layers.history import require_causal, run_steps, select_rows
 from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.state import require_causal, run_steps
 from dynconv.ops.selective import selective_step
 
 KERNEL_SIZE = 4
@@ -24,9 +24,6 @@ class SelectiveState(NamedTuple):
 
     h: Tensor
     past: Tensor
-
-    def select(self, rows: Tensor) -> "SelectiveState":
-        return select_rows(self, rows)
 
 
 class SelectiveScan(nn.Module):

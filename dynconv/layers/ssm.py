@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.kernels.dtypes import upcast
 from dynconv.layers.direction import flip_rest, forward_parts
-from dynconv.layers.history import require_causal, run_steps, select_rows
 from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.state import require_causal, run_steps
 from dynconv.ops.ssm import discretize, ssm_step
 
 
@@ -20,9 +20,6 @@ class S4DState(NamedTuple):
     """Keeps the complex states (N, C, states) after the last position."""
 
     h: Tensor
-
-    def select(self, rows: Tensor) -> "S4DState":
-        return select_rows(self, rows)
 
 
 class S4D(nn.Module):

@@ -23,7 +23,6 @@ from dynconv.layers import (
     TaLKConv,
     check_mixer,
 )
-from dynconv.layers.history import select_rows
 from dynconv.layers.projection import zero_padding
 from dynconv.models.mixers import MIXERS, OPTIONS, build_mixer, register_mixer
 
@@ -114,9 +113,6 @@ def test_an_unknown_normalisation_is_refused_when_the_layer_is_built(layer):
 class Last(NamedTuple):
     token: torch.Tensor
 
-    def select(self, rows):
-        return select_rows(self, rows)
-
 
 class FirstRow(Last):
     def select(self, rows):
@@ -165,7 +161,7 @@ class Shift(torch.nn.Module):
         ("right", "causal=False: real positions see padding on the right"),
         ("later", "causal=True: positions see later ones"),
         ("step", r"causal=True: steps of \[1, 1, 1.* are not forward"),
-        ("select", r"causal=True: a step after state\.select"),
+        ("select", r"causal=True: a step from selected rows of the state"),
         ("no step", "causal=True: TypeError: 'NoneType' object is not callable$"),
         ("tensor", r"causal=True: the state, a Tensor, has no select\(rows\): return a NamedTuple"),
         ("list", r"causal=True: the state, a list, has no select\(rows\): return a NamedTuple"),
