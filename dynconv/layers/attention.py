@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.kernels.autocast import without_autocast
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast, without_autocast
 from dynconv.layers.projection import linear
 from dynconv.layers.state import require_causal
 from dynconv.ops.checks import require_heads, require_odd, require_probability

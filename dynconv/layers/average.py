@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.layers.state import require_causal
 

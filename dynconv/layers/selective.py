@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast
 from dynconv.layers.direction import forward_parts
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.layers.state import require_causal, run_steps

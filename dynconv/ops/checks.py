@@ -6,7 +6,7 @@
 import torch
 from torch import Tensor
 
-from dynconv.kernels.dtypes import accumulator
+from dynconv.dtypes import accumulator
 
 
 def require_heads(heads: int, channels: int) -> None:

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from dynconv.dtypes import dtype_name
 from dynconv.kernels.compiler import cached_library, command_in, installed, run_compiler
 from dynconv.kernels.constant import constant
-from dynconv.kernels.dtypes import dtype_name
 
 SOURCES = Path(__file__).parent
 """the folder of the C sources"""

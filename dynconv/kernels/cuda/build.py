@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from dynconv.dtypes import dtype_name
 from dynconv.errors import UserError
 from dynconv.kernels.constant import constant
 from dynconv.kernels.cuda.plan import CUDA_TYPES, SOURCES, compute_capability
-from dynconv.kernels.dtypes import dtype_name
 from dynconv.paths import data_places
 
 
@@ -102,7 +102,8 @@ def sources_hash() -> str:
     What finds compilers, or caches facts about the machine, is not among them.
     """
     key = hashlib.sha256()
-    given = (SOURCES.parent / f"{name}.py" for name in ("dtypes", "layout", "schema"))
+    kernels, package = SOURCES.parents[:2]
+    given = package / "dtypes.py", kernels / "layout.py", kernels / "schema.py"
     for path in sorted([*SOURCES.glob("*.*"), *given]):
         key.update(path.read_text("utf-8").encode())
     return key.hexdigest()[:16]

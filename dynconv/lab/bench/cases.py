@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dynconv.dtypes import accumulator, dtype_name
 from dynconv.errors import UserError
-from dynconv.kernels.dtypes import accumulator, dtype_name
 from dynconv.ops.shapes import split_heads
 
 POSITIONS = 10_000

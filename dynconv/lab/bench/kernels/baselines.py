@@ -9,10 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
+from dynconv.dtypes import dtype_name
 from dynconv.kernels.cuda.call import launch_on_gpu
 from dynconv.kernels.cuda.launches import dropconnect
 from dynconv.kernels.cuda.plan import CUDA_TYPES, Launch, array, strides
-from dynconv.kernels.dtypes import dtype_name
 from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.kernels.correctness import (

@@ -11,10 +11,10 @@ from textwrap import wrap
 
 import torch
 
+from dynconv.dtypes import dtype_name
 from dynconv.errors import UserError
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.plan import CUDA_TYPES
-from dynconv.kernels.dtypes import dtype_name
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import SEEDED, Case, parse_shape
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench

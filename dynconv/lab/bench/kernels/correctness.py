@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.kernels.dtypes import accumulator
+from dynconv.dtypes import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.measure import Measurement
