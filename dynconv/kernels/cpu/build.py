@@ -37,7 +37,7 @@ SIGNATURES = {
     "talk": [P, P, P, P, *[N] * 8, I],
     "talk_backward": [P, P, P, P, P, P, P, *[N] * 10, I],
     "cumulative_mean": [I, P, P, *[N] * 5, I],
-    "step": [P, P, P, P, *[N] * 8, I],
+    "conv_step": [P, P, P, P, *[N] * 8, I],
     "threaded": [],
 }
 """the types of each function's arguments: pointers, sizes, and C ints"""
