@@ -22,7 +22,7 @@ from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
 from dynconv.text import PreparedCorpus, open_prepared, prepare_corpus
 from dynconv.text.prepared import VOCABULARY, find_prepared, foreign_files
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
 from dynconv.train.precision import choose_precision

@@ -16,7 +16,8 @@ from dynconv.tasks import Evaluation, LanguageModeling, Task, Translation, task_
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
-from dynconv.train.checkpoint import Checkpoint, Checkpoints
+from dynconv.train.checkpoint import Checkpoint
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.distributed import default_device
 from dynconv.train.run_directory import DATA, OUTPUTS, RECIPE, SCORES, check_vocabulary, read_recipe
 from dynconv.train.weights import load_weights

@@ -26,7 +26,7 @@ from dynconv import cli
 from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
 from dynconv.train import train
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.events import read_log
 
 COMMAND = [sys.executable, "-m", "dynconv"]

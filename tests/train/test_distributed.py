@@ -10,7 +10,7 @@ import torch
 from helpers.commands import TORCHRUN, command
 from helpers.training import weights
 
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.events import read_log
 
 
@@ -126,12 +126,12 @@ def test_a_run_directory_that_is_not_shared(prepared_yaml, tmp_path):
 
 def test_a_full_disk_stops_all_and_leaves_a_checkpoint(prepared_yaml, tmp_path):
     body = """
-from dynconv.train import checkpoint
+from dynconv.train import checkpoints
 def full(path, data):
     if "000010" in str(path):
         raise OSError(28, "No space left on device")
     write(path, data)
-write, checkpoint.write_through = checkpoint.write_through, full
+write, checkpoints.write_through = checkpoints.write_through, full
 more = []
 """
     (line,) = said(run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "run"))

@@ -16,8 +16,7 @@ import torch
 from helpers.commands import command
 from helpers.training import weights
 
-from dynconv.train import checkpoint as checkpoints
-from dynconv.train import train
+from dynconv.train import checkpoints, train
 from dynconv.train.events import read_log
 
 KILLS = int(os.environ.get("DYNCONV_KILLS", "2"))

@@ -17,7 +17,7 @@ from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Translation
 from dynconv.train import distributed, log, loop, stopwatch, train, update
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.events import read_log

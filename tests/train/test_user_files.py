@@ -15,7 +15,7 @@ from dynconv.errors import UserError
 from dynconv.files import claim, path_inside, replace_text, scratch_folder, set_aside
 from dynconv.text import prepare_corpus
 from dynconv.train import train
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 
 MINE = {
     "letter.txt": "Dear",
