@@ -52,14 +52,14 @@ LEARN = "train.lr=1e-2", "train.updates=60", "train.validate_every=60"
 
 
 @pytest.fixture
-def small(yaml, tmp_path):
+def small(recipe_file, tmp_path):
     """Writes an ablation of the tiny recipe, and calls the command."""
 
     class Small:
         folder, output = tmp_path / "runs", tmp_path / "table.json"
 
         def write(self, rows=TWO, **more) -> None:
-            about = {"source": "Nobody 2021, Table 1", "metric": "BLEU", "base": str(yaml)}
+            about = {"source": "Nobody 2021, Table 1", "metric": "BLEU", "base": str(recipe_file)}
             tree = {**about, "changes": {"train": {"updates": 6}}, "rows": rows} | more
             text = "# What it is.\n" + YAML.safe_dump(tree)
             (tmp_path / "numbers.yaml").write_text(text, encoding="utf-8")
@@ -237,14 +237,14 @@ def test_a_run_without_a_finite_loss_has_diverged(what, small, monkeypatch):
     assert [row["scores"] for row in small.found["numbers"]["rows"]] == [["diverges"]] * 2
 
 
-def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
+def test_language_models_have_perplexity_a_word(small, corpus, recipe_file, tmp_path):
     model = {"architecture": "language-model", "vocab_size": 300, "channels": 32, "ffn": 32}
     model |= {"heads": 2, "decoder": {"layers": 1, "mixer": "talk", "reach": 3}}
-    tree = YAML.safe_load(yaml.read_text(encoding="utf-8"))
+    tree = YAML.safe_load(recipe_file.read_text(encoding="utf-8"))
     tree |= {"model": model, "metric": "perplexity"}
     tree["data"] |= {"source": None, "target": "en"}
     tree["train"]["label_smoothing"] = 0.0
-    yaml.write_text(YAML.safe_dump(tree), encoding="utf-8")
+    recipe_file.write_text(YAML.safe_dump(tree), encoding="utf-8")
     small.write([{"name": "talk"}])
     assert small("--seeds", "1") == 0
     scores = json.loads((small.folder / "talk-1" / "test.scores.json").read_text())
@@ -385,9 +385,9 @@ def test_a_row_is_a_recipe(small, capsys):
     assert "did you mean attention?" in fails(capsys, "train", name + "s")
 
 
-def test_a_row_at_two_sizes(small, yaml):
+def test_a_row_at_two_sizes(small, recipe_file):
     """What a row changes holds at both; a laptop's own changes come on top."""
-    laptop = {"base": str(yaml), "metric": "ours", "changes": {"train": {"lr": 1e-4}}}
+    laptop = {"base": str(recipe_file), "metric": "ours", "changes": {"train": {"lr": 1e-4}}}
     row = {"name": "deep", "changes": {"model": {"encoder": {"layers": 3}}}}
     small.write([row | {"laptop": {"train": {"updates": 5}}}], laptop=laptop)
     experiment = load_experiment(Path(small.arguments()[1]))

@@ -15,10 +15,19 @@ from dynconv.train.update import DTYPES
 
 
 @pytest.mark.parametrize("text", [[], ["--synthetic", "300"]])
-def test_bench_train(yaml, tmp_path, capsys, monkeypatch, text):
+def test_bench_train(recipe_file, tmp_path, capsys, monkeypatch, text):
     monkeypatch.setattr(module, "SIDE", 64)
     output = tmp_path / "bench.json"
-    arguments = ["bench", "train", str(yaml), "--updates", "6", "--output", str(output), *text]
+    arguments = [
+        "bench",
+        "train",
+        str(recipe_file),
+        "--updates",
+        "6",
+        "--output",
+        str(output),
+        *text,
+    ]
     assert cli.main(arguments) == 0
     shown = capsys.readouterr().out
     record = json.loads(output.read_text(encoding="utf-8"))

@@ -214,11 +214,11 @@ def test_the_check_of_the_how_to_passes_for_its_mixer():
         del MIXERS["shift"]
 
 
-def test_the_mixer_of_the_how_to_trains(yaml, tmp_path):
+def test_the_mixer_of_the_how_to_trains(recipe_file, tmp_path):
     program, run = tmp_path / "shift.py", tmp_path / "run"
     program.write_text(TEXT.split("```python\n")[1].split("```")[0], encoding="utf-8")
     changes = ["model.encoder.mixer=shift", "model.decoder.mixer=shift", "train.updates=2"]
-    for arguments in (["train", yaml, *changes, "--run", run], ["evaluate", run]):
+    for arguments in (["train", recipe_file, *changes, "--run", run], ["evaluate", run]):
         done = subprocess.run(
             [sys.executable, program, *arguments], capture_output=True, text=True, cwd=ROOT
         )
