@@ -3,13 +3,14 @@
 Every class checks the ranges of its entries, also where a program constructs it directly.
 """
 
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any, Literal
 
 from dynconv.config.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
 from dynconv.config.yaml12 import as_override
-from dynconv.models.mixers import require_mixer
+from dynconv.models.mixers import OPTIONS, require_mixer
 from dynconv.names import Normalization
 
 VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
@@ -76,6 +77,11 @@ class MixerModelConfig:
         """The options that blocks or mixers read."""
         blocks = {"ffn", "norm", "activation", "dropout"}
         return blocks.union(*(require_mixer(mixer).options for mixer in self.mixers))
+
+
+assert {field.name for field in fields(MixerModelConfig)} == {
+    "architecture", "vocab_size", "channels", *OPTIONS,
+}, "models.mixers.OPTIONS does not list the entries that mixers can take"  # fmt: skip
 
 
 @checked_dataclass

@@ -13,6 +13,7 @@ from dynconv.dtypes import upcast
 from dynconv.layers.direction import flip_rest, forward_parts
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.layers.state import require_causal, run_steps
+from dynconv.ops.checks import require_positive
 from dynconv.ops.ssm import discretize, ssm_step
 
 
@@ -36,6 +37,7 @@ class S4D(nn.Module):
     def __init__(self, channels: int, states: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
+        require_positive("states", states)
         self.forwards = forward_parts(channels, "channels", causal)
         n = torch.arange(states).expand(channels, states)
         self.log_dt = nn.Parameter(torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)))

@@ -27,6 +27,12 @@ def require_probability(name: str, value: float) -> None:
         raise ValueError(f"{name} {value} lies outside [0, 1)")
 
 
+def require_positive(name: str, size: int) -> None:
+    """Raise ValueError unless a size is at least 1."""
+    if size < 1:
+        raise ValueError(f"{name} {size} must be at least 1")
+
+
 def require_floating(name: str, tensor: Tensor) -> None:
     """Raise TypeError unless the tensor is real and floating-point."""
     if not tensor.is_floating_point():

@@ -1,7 +1,6 @@
 """Every mixer as a layer: what `check_mixer` checks, kernels, gradients, wrong arguments."""
 
 import re
-from dataclasses import fields
 from typing import NamedTuple
 
 import pytest
@@ -10,21 +9,23 @@ from torch.func import functional_call
 
 from dynconv import ops
 from dynconv.config import ModelConfig
-from dynconv.config.model import MixerModelConfig
 from dynconv.errors import UserError
 from dynconv.layers import (
+    S4D,
+    AverageAttention,
     CrossAttention,
     DenseConv,
     DepthwiseConv,
     DynamicConv,
     LightConv,
     Retention,
+    SelectiveSSM,
     SelfAttention,
     TaLKConv,
     check_mixer,
 )
 from dynconv.layers.projection import zero_padding
-from dynconv.models.mixers import MIXERS, OPTIONS, build_mixer, register_mixer
+from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
 
 C, H = 12, 3
 CONFIG = ModelConfig(channels=C, heads=H, ffn=24, state_size=4)
@@ -260,11 +261,6 @@ def test_a_mixer_that_could_not_be_built_is_refused(arguments, words):
     assert "new" not in MIXERS
 
 
-def test_options_are_the_entries_that_models_share():
-    shared = {field.name for field in fields(MixerModelConfig)}
-    assert {*OPTIONS} == shared - {"architecture", "vocab_size", "channels"}
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", RECURRENT)
 def test_gradients_of_recurrent_layers(name, causal):
@@ -348,6 +344,9 @@ def test_cross_attention_shares_memory_among_beams():
         (lambda: TaLKConv(C, H, 3, 3, weight_dropout=2), r"weight_dropout 2 lies outside"),
         (lambda: TaLKConv(C, 7, 3, 3), "7 heads"),
         (lambda: Retention(C, 7), "7 heads"),
+        (lambda: S4D(C, 0), "states 0 must be at least 1"),
+        (lambda: SelectiveSSM(C, -1), "states -1 must be at least 1"),
+        (lambda: AverageAttention(C, 0), "ffn 0 must be at least 1"),
     ],
 )
 def test_bad_sizes_are_named(build, words):
