@@ -144,7 +144,7 @@ def tune(
 
     with folder_lock(folder):
         study = open_study(folder, entry["numbers"]["space"])
-        candidates = draw(study, distributions, trials, search)
+        candidates = draw_trials(study, distributions, trials, search)
         for number, length in enumerate(lengths):
             rounds.append([])
             for trial, settings in candidates:
@@ -157,7 +157,7 @@ def tune(
                 rounds[-1].append({"trial": trial, "settings": settings, **result})
                 ledger.write(output, entry)
                 say(format_trial(rounds[-1][-1]))
-            candidates = best(rounds[-1], search)
+            candidates = promoted(rounds[-1], search)
     chosen = max(rounds[-1], key=quality)
     say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
@@ -189,7 +189,7 @@ def open_study(folder: Path, space: dict[str, str]) -> Study:
     return study
 
 
-def draw(
+def draw_trials(
     study: Study, distributions: dict[str, Any], trials: int, search: SearchSpace
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield number and settings of each trial: first those drawn before, then new ones."""
@@ -244,7 +244,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     return result
 
 
-def best(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
+def promoted(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
     """Return the trials that go on to the next round, the best first."""
     ranked = sorted(results, key=quality, reverse=True)
     return [

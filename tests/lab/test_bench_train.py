@@ -57,13 +57,13 @@ def test_a_language_model_trains_on_random_words_without_a_source(tmp_path, monk
 def test_the_arithmetic_is_that_of_the_matrix_products(recipe, pairs):
     """Forward and backward: three products of as many operations, 2 a weight and position."""
     some = list(islice(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()), 2))
-    counted = module.flops(recipe, some, Ranks())
+    counted = module.count_flops(recipe, some, Ranks())
     wider = replace(recipe, model=replace(recipe.model, ffn=2 * recipe.model.ffn))
     C, F = recipe.model.channels, recipe.model.ffn
     positions = sum(
         batch.source.numel() + batch.prefix.numel() for w in some for batch in w.batches
     )
-    assert module.flops(wider, some, Ranks()) - counted == 3 * 2 * positions * 2 * C * F
+    assert module.count_flops(wider, some, Ranks()) - counted == 3 * 2 * positions * 2 * C * F
 
 
 def test_the_peak_is_of_the_precision(monkeypatch):
@@ -72,6 +72,6 @@ def test_the_peak_is_of_the_precision(monkeypatch):
     product = torch.mm
     monkeypatch.setattr(torch, "mm", lambda a, b: seen.append(a.dtype) or product(a, b))
     for precision in ("float32", "bfloat16"):
-        assert module.peak(precision, torch.device("cpu")) > 1e6
+        assert module.measure_peak(precision, torch.device("cpu")) > 1e6
         assert set(seen) == {DTYPES.get(precision, torch.float32)}
         seen.clear()

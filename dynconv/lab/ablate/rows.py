@@ -10,7 +10,7 @@ from dynconv.config.listing import read_comment
 from dynconv.errors import UserError
 from dynconv.files import check_writable
 from dynconv.lab import ledger
-from dynconv.lab.ablate.plot import plot
+from dynconv.lab.ablate.plot import plot_results
 from dynconv.lab.ablate.run import Run
 from dynconv.lab.ablate.table import format_score, results, results_table
 from dynconv.train.run_directory import folder_lock
@@ -62,7 +62,7 @@ def ablate(
     def write() -> dict:
         entry["numbers"] = {"ablation": path.stem, **results(experiment, runs)}
         ledger.write(output, entry)
-        plot(entry["numbers"], drawing)
+        plot_results(entry["numbers"], drawing)
         return entry
 
     with folder_lock(folder):

@@ -99,7 +99,7 @@ CAUSAL = ("diagonal_ssm", "retention", "selective_scan")
 """operators with a state in place of a window"""
 
 
-def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
+def draw_inputs(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
     """Return random inputs, a gradient of the output, and a seed for DropConnect, an int64 of (1,).
 
     The same case gets the same numbers in every call.
