@@ -100,7 +100,7 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
         build.code(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
     )
     section = nvdisasm.disassemble(compiled)[kernel]
-    code, _ = nvdisasm.read(section)
+    code, _ = nvdisasm.read_section(section)
     loop = nvdisasm.main_loop(section)
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
         loop = Loop(code[: code.index("EXIT") + 1])
