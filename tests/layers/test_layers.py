@@ -354,6 +354,32 @@ def test_bad_sizes_are_named(build, words):
         build()
 
 
+NONSENSE = {
+    "heads": 0,
+    "ffn": 0,
+    "state_size": -1,
+    "normalize": "softmux",
+    "attention_dropout": 1.0,
+    "weight_dropout": -0.1,
+    "input_dropout": 1.5,
+}
+"""values that no layer can run with, keyed by option"""
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_every_mixer_refuses_nonsense_when_it_is_built(name):
+    build, size_key, options = MIXERS[name]
+    chosen = {option: getattr(CONFIG, option) for option in options}
+    build(C, SIZES[size_key], True, **chosen)
+    for option, value in NONSENSE.items():
+        if option in options and options[option] is None:  # it takes any value
+            with pytest.raises(ValueError, match=str(value)):
+                build(C, SIZES[size_key], True, **chosen | {option: value})
+    if size_key:
+        with pytest.raises(ValueError, match="-1"):
+            build(C, -1, True, **chosen)
+
+
 def test_weights_of_the_paper():
     """Wu et al. 2019, section 3: 7,340,032 weights dense, 7,168 depthwise, 112 shared by heads."""
     assert DenseConv(1024, 7).conv.weight.numel() == 7_340_032
