@@ -16,7 +16,7 @@ import torch
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Translation
-from dynconv.train import distributed, log, loop, stopwatch, train, update
+from dynconv.train import distributed, log, loop, train, update
 from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
@@ -153,30 +153,29 @@ def test_what_a_line_of_the_log_tells(prepared_recipe, tmp_path):
     assert 0 < first["overhead"] < 10
 
 
-def test_the_time_left_is_estimated(monkeypatch):
+def test_the_time_left_is_estimated():
     """0.1 s for data and 0.9 s for an update, ten slow ones first; 8 s a validation, 2 s a save."""
     now = 0.0
-    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: now)
-    clock = Stopwatch()
+    watch = Stopwatch(clock=lambda: now)
 
     def lap(name: str, seconds: float) -> None:
         nonlocal now
         now += seconds
-        clock.lap(name)
+        watch.lap(name)
 
     lap("start", 100)
     for number in range(1, 31):
         lap("data", 0.1)
         lap("forward", 0.9 if number > WARMUP_UPDATES else 5)
-        clock.update()
+        watch.update()
         if number == WARMUP_UPDATES:
-            assert clock.seconds_left(100, 0) is None
+            assert watch.seconds_left(100, 0) is None
         if number == 20:
-            assert clock.seconds_left(100, 3) == pytest.approx(100)  # no validation was seen
+            assert watch.seconds_left(100, 3) == pytest.approx(100)  # no validation was seen
             lap("validate", 8)
             lap("save", 2)
-            clock.validations += 1
-    assert clock.seconds_left(100, 3) == pytest.approx(130)
+            watch.validations += 1
+    assert watch.seconds_left(100, 3) == pytest.approx(130)
     assert format_seconds(3723) == "1:02:03"
 
 
