@@ -130,10 +130,12 @@ def code(source: str) -> str:
 
 
 @cache
-def compile_for_gpu(code: str, kernel: str, device: int):
-    """Return a kernel of some source code, compiled for the current GPU, which is `device`.
+def compile_for_gpu(program: str, kernel: str, device: int):
+    """Return a kernel of a program, compiled for the current GPU, which is `device`.
+
+    program  CUDA source, as `code` returns it
 
     The number of the device keeps the kernels of several GPUs apart in the cache.
     """
-    module = cupy().RawModule(code=code, options=("-std=c++17",), name_expressions=[kernel])
+    module = cupy().RawModule(code=program, options=("-std=c++17",), name_expressions=[kernel])
     return module.get_function(kernel)
