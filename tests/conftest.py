@@ -182,7 +182,7 @@ def recipe_file(recipe, tmp_path) -> Path:
 
 
 @pytest.fixture
-def trained(monkeypatch) -> list[str]:
+def started_runs(monkeypatch) -> list[str]:
     """The runs that training has been called for, in order."""
     from dynconv.lab import training
     from dynconv.train import train

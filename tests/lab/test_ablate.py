@@ -80,10 +80,10 @@ def small(recipe_file, tmp_path):
     return made
 
 
-def test_two_rows_and_two_seeds(small, trained, capsys):
+def test_two_rows_and_two_seeds(small, started_runs, capsys):
     assert small("--seeds", "2", *LEARN) == 0
     # a seed for all rows before the next
-    assert trained == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
+    assert started_runs == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
     found = small.found
     assert (found["numbers"]["ablation"], found["what"]) == ("numbers", "What it is.")
     assert found["numbers"]["source"] == "Nobody 2021, Table 1"
@@ -118,12 +118,14 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
 
     small.output.unlink()
     assert small("--seeds", "2", *LEARN) == 0  # nothing is trained, all is written again
-    assert len(trained) == 4
+    assert len(started_runs) == 4
     again = small.found
     assert again["numbers"]["rows"] == found["numbers"]["rows"]
 
 
-def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, trained, monkeypatch):
+def test_more_seeds_train_only_those_on_text_that_is_prepared_once(
+    small, started_runs, monkeypatch
+):
     """Also after a first row with another vocabulary."""
     prepared, prepare_recipe_corpus = [], training.prepare_recipe_corpus
     for module in (training, setup):
@@ -136,7 +138,7 @@ def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, traine
     assert small("--seeds", "1") == 0
     assert small.found["numbers"]["rows"][0]["deviation"] is None
     assert small("--seeds", "2") == 0
-    assert trained == [
+    assert started_runs == [
         f"{row}-{seed}" for seed in "12" for row in ("other", "dynamic", "attention")
     ]
     assert [recipe.model.vocab_size for recipe, _ in prepared] == [290, 300]
@@ -145,7 +147,7 @@ def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, traine
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_and_the_same_command_goes_on(small, trained, monkeypatch, number):
+def test_a_signal_ends_it_and_the_same_command_goes_on(small, started_runs, monkeypatch, number):
     stop_after(9, monkeypatch, number)  # the third update of the second run
     assert small("--seeds", "1") == 128 + number
     dynamic, attention = small.found["numbers"]["rows"]
@@ -158,7 +160,7 @@ def test_a_signal_ends_it_and_the_same_command_goes_on(small, trained, monkeypat
     assert len(starts) == 2 and attention["seconds"] == [sum(starts)]
 
 
-def test_killed_between_training_and_its_score(small, trained, monkeypatch):
+def test_killed_between_training_and_its_score(small, started_runs, monkeypatch):
     """The score comes without new updates; how long the killed start took, nobody knows."""
 
     def die(*_) -> None:
@@ -178,7 +180,7 @@ def test_killed_between_training_and_its_score(small, trained, monkeypatch):
         assert row["scores"][0] is not None and (row["seconds"][0] is not None) == seconds
 
 
-def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys):
+def test_a_row_that_diverges_is_recorded_and_others_go_on(small, started_runs, capsys):
     small.write([{"name": "wild", "changes": {"train": {"lr": 1e12, "warmup": 0}}}, *TWO])
     assert small("--seeds", "2", "train.max_skipped=0") == 0
     wild, *others = small.found["numbers"]["rows"]
@@ -190,7 +192,7 @@ def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys
     line = next(line for line in text.splitlines() if line.startswith("wild  "))
     assert line.split()[2:5] == ["diverges"] * 3
     assert small("--seeds", "2", "train.max_skipped=0") == 0
-    assert len(trained) == 6  # not tried again
+    assert len(started_runs) == 6  # not tried again
 
 
 def test_another_error_in_a_run_that_diverged_is_reported(recipe, tmp_path):
@@ -254,7 +256,7 @@ def test_language_models_have_perplexity_a_word(small, corpus, recipe_file, tmp_
     assert row["scores"] == [metrics["perplexity per word"]]
 
 
-def test_a_finished_run_of_another_recipe(small, trained, capsys):
+def test_a_finished_run_of_another_recipe(small, started_runs, capsys):
     assert small("--seeds", "1") == 0
     for change in ("train.lr=2e-3", "decode.beam=3"):
         line = fails(capsys, *small.arguments("--seeds", "1", change))
@@ -262,7 +264,7 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
         assert f"dynamic-1 contains the run of another recipe ({key} {float(value):g}, not" in line
     small.write([TWO[0] | {"published": "27.0"}, TWO[1]])  # no part of what is trained
     assert small("--seeds", "1") == 0
-    assert small.found["numbers"]["rows"][0]["published"] == "27.0" and len(trained) == 2
+    assert small.found["numbers"]["rows"][0]["published"] == "27.0" and len(started_runs) == 2
 
 
 @pytest.mark.parametrize(
@@ -281,13 +283,13 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
         ({"changes": {"model": {"heads": 3}}}, "3 heads do not divide 32 channels"),
     ],
 )
-def test_mistakes_are_one_line(small, trained, capsys, tree, said):
+def test_mistakes_are_one_line(small, started_runs, capsys, tree, said):
     small.write(**tree)
     assert said in fails(capsys, *small.arguments())
     assert not small.folder.exists()
 
 
-def test_further_mistakes_are_one_line(small, trained, capsys, tmp_path):
+def test_further_mistakes_are_one_line(small, started_runs, capsys, tmp_path):
     assert "did you mean wu2019-table3?" in fails(capsys, "ablate", "wu2019-table33")
     line = fails(capsys, *small.arguments("train.seed=4"))
     assert "train.seed differs from run to run: give the number of seeds as --seeds" in line
@@ -295,10 +297,10 @@ def test_further_mistakes_are_one_line(small, trained, capsys, tmp_path):
     assert "there is no directory" in fails(capsys, *small.arguments())
     (tmp_path / "numbers.yaml").write_text("- a\n- b\n")
     assert "an experiment is a mapping with source, " in fails(capsys, *small.arguments())
-    assert trained == []
+    assert started_runs == []
 
 
-def test_results_without_a_place_go_to_the_data_folder(small, trained, monkeypatch, tmp_path):
+def test_results_without_a_place_go_to_the_data_folder(small, started_runs, monkeypatch, tmp_path):
     monkeypatch.setattr(ledger, "data_dir", lambda: tmp_path / "data")
     (tmp_path / "data" / "results").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)

@@ -44,9 +44,9 @@ def search(recipe_file, tmp_path):
     return made
 
 
-def test_the_best_of_the_first_round_train_for_longer(search, trained, capsys):
+def test_the_best_of_the_first_round_train_for_longer(search, started_runs, capsys):
     assert search("--trials", "4") == 0
-    assert trained[:4] == ["0-000", "0-001", "0-002", "0-003"] and len(trained) == 6
+    assert started_runs[:4] == ["0-000", "0-001", "0-002", "0-003"] and len(started_runs) == 6
     first, second = search.rounds
     assert [t["updates"] for t in first] == [4] * 4 and [t["updates"] for t in second] == [8] * 2
     ranked = sorted(first, key=tune.quality, reverse=True)
@@ -63,7 +63,7 @@ def test_the_best_of_the_first_round_train_for_longer(search, trained, capsys):
     assert "best: " in capsys.readouterr().out
 
 
-def test_the_same_command_resumes_and_more_trials_go_on(search, trained, monkeypatch):
+def test_the_same_command_resumes_and_more_trials_go_on(search, started_runs, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(6, patch)  # in the second trial
         assert search("--trials", "3") == 128 + signal.SIGINT
@@ -78,7 +78,7 @@ def test_the_same_command_resumes_and_more_trials_go_on(search, trained, monkeyp
     assert again[:3] == first and len({*map(tuple, again)}) == 5
 
 
-def test_a_trial_that_diverges_is_the_worst(search, trained):
+def test_a_trial_that_diverges_is_the_worst(search, started_runs):
     search.write({"train.lr": [1e12, 1e-3]})
     assert search("--trials", "6", "train.max_skipped=0") == 0
     first, second = search.rounds
