@@ -1,8 +1,9 @@
-"""The exception for user errors, and help to word its one line."""
+"""The exception for user errors, help to word its one line, and warnings."""
 
 import difflib
 import errno
 import re
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,6 +21,11 @@ class DivergedError(UserError):
 
     def __init__(self) -> None:
         super().__init__("the model's outputs are not finite: it has diverged in training")
+
+
+def warn(message: str) -> None:
+    """Print a line to stderr; its beginning says that it is from dynconv."""
+    print(f"dynconv: {message}", file=sys.stderr)
 
 
 MAX_QUOTED = 100

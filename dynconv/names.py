@@ -4,7 +4,7 @@ from typing import Literal
 
 VocabularyKind = Literal["bytes", "bpe", "words"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
-Metric = Literal[
+MetricName = Literal[
     "bleu", "bleu-tokenized", "bleu-split", "bleu-detokenized", "rouge", "rouge-75", "perplexity"
 ]
 Normalization = Literal[

@@ -28,6 +28,5 @@ def data_dir() -> Path:
 
 
 def raw_dir() -> Path:
-    """Return where downloads go: `data/raw` of the repository, or of the working directory if the
-    package is installed without it."""
+    """Return where downloads go: `data/raw`, in the working directory if there is no checkout."""
     return (data_dir() if find_checkout() else Path("data")) / "raw"

@@ -19,8 +19,9 @@ from dynconv.config import (  # noqa: E402
     Recipe,
     StackConfig,
     TrainConfig,
+    dump_recipe,
 )
-from dynconv.models.mixers import find_mixer  # noqa: E402
+from dynconv.models.mixers import require_mixer  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
@@ -163,22 +164,25 @@ def recipe(corpus) -> Recipe:
 
 def sized_stack(layers: int, mixer: str, size=None) -> StackConfig:
     """A stack of one mixer, whose kernel_size, reach or window is `size`, if it takes any."""
-    kind = find_mixer(mixer).size_key
+    kind = require_mixer(mixer).size_key
     return StackConfig(layers, mixer, **({kind: size} if kind else {}))
 
 
-@pytest.fixture
-def yaml(recipe, tmp_path) -> Path:
-    """That recipe in a file."""
-    from dynconv.config import dump_recipe
-
-    path = tmp_path / "tiny.yaml"
+def write_recipe(recipe: Recipe, folder: Path) -> Path:
+    """Write a recipe to a file in a folder."""
+    path = folder / "tiny.yaml"
     path.write_text(dump_recipe(recipe), encoding="utf-8")
     return path
 
 
 @pytest.fixture
-def trained(monkeypatch) -> list[str]:
+def recipe_file(recipe, tmp_path) -> Path:
+    """That recipe in a file."""
+    return write_recipe(recipe, tmp_path)
+
+
+@pytest.fixture
+def started_runs(monkeypatch) -> list[str]:
     """The runs that training has been called for, in order."""
     from dynconv.lab import training
     from dynconv.train import train
@@ -204,14 +208,15 @@ def prepared(corpus, tmp_path_factory):
 
 
 @pytest.fixture
-def prepared_yaml(recipe, prepared, tmp_path) -> Path:
+def prepared_recipe(recipe, prepared) -> Recipe:
     """The small recipe, on text that is prepared already."""
-    from dynconv.config import dump_recipe
+    return replace(recipe, data=replace(recipe.data, corpus=str(prepared.directory)))
 
-    path = tmp_path / "tiny.yaml"
-    data = replace(recipe.data, corpus=str(prepared.directory))
-    path.write_text(dump_recipe(replace(recipe, data=data)), encoding="utf-8")
-    return path
+
+@pytest.fixture
+def prepared_recipe_file(prepared_recipe, tmp_path) -> Path:
+    """That recipe in a file."""
+    return write_recipe(prepared_recipe, tmp_path)
 
 
 @pytest.fixture(scope="session")

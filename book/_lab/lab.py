@@ -50,19 +50,12 @@ def main() -> None:
         f"--LabApp.app_settings_dir={made / 'settings'}",
         f"--ContentsManager.hide_globs={UNLISTED}",
     ]
-    os.execv(sys.executable, [*jupyter, "lab", *places(arguments.folder), *settings, *options])
-
-
-def places(folder: Path) -> list[str]:
-    """Return the options of the folder that opens; if book/ is beside it, write its pages."""
-    folder = folder.resolve()
-    if not (folder.parent / "book").is_dir():
-        return [str(folder)]
-    write_pages(folder.parent, folder.name, find_references(), find_papers())
-    return [
-        f"--ServerApp.root_dir={folder.parent}",
-        f"--ContentsManager.preferred_dir={folder.name}",
-    ]
+    folder = arguments.folder.resolve()
+    root, opened = folder.parent, [str(folder)]
+    if (root / "book").is_dir():
+        write_pages(root, folder.name, find_references(), find_papers())
+        opened = [f"--ServerApp.root_dir={root}", f"--ContentsManager.preferred_dir={folder.name}"]
+    os.execv(sys.executable, [*jupyter, "lab", *opened, *settings, *options])
 
 
 def write_extension(extensions: Path) -> None:

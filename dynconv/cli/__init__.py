@@ -5,10 +5,8 @@ command imports the packages it needs, so `--help` answers at once.
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from dynconv import __version__
 from dynconv.cli import (
@@ -26,10 +24,11 @@ from dynconv.cli import (
     translate,
     tune,
 )
+from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknown_arguments
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import tune_cpu
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
-from dynconv.errors import UserError, did_you_mean, memory_error, nearest, quoted, shorten
+from dynconv.errors import UserError, memory_error, shorten, warn
 
 COMMANDS = (
     doctor,
@@ -55,8 +54,11 @@ MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller mod
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    The code is 0 for success, 2 for a UserError (also for a file that cannot be written), 128 + n
-    after signal n, and 1 if stdout cannot be written or if `bench kernels` finds a wrong kernel.
+    0        success
+    1        stdout cannot be written, memory has run out, or a benchmark finds something wrong
+    2        a mistake in the command or in its files, a file that cannot be read or written, or a
+             missing package
+    128 + n  signal n ended it
     """
     tune_cpu()
     try:
@@ -86,7 +88,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         discard_stdout()
         # a full disk, no permission
-        return fail(f"{error.filename or 'output'}: {error.strerror or error}", 1)
+        where, code = (error.filename, 2) if error.filename else ("output", 1)
+        return fail(f"{where}: {error.strerror or error}", code)
 
 
 def execute(arguments: Sequence[str] | None) -> int:
@@ -110,61 +113,10 @@ def execute(arguments: Sequence[str] | None) -> int:
     return options.call(options) or 0
 
 
-def unknown_arguments(rest: Sequence[str], command: argparse.ArgumentParser) -> str:
-    """Say which arguments a command does not know, and which it may be instead."""
-    known = [name for action in command._actions for name in action.option_strings]
-    near = did_you_mean(rest[0].partition("=")[0], known)
-    if near is None and any(action.dest == "overrides" for action in command._actions):
-        near = "entries of the recipe have no dashes: train.lr=5e-4"
-    said = f"unrecognized arguments: {shorten(' '.join(rest))}"
-    return f"{said}; {near}" if near else said
-
-
-def refuse_repeated(overrides: Sequence[str]) -> None:
-    """Raise UserError if two overrides replace the same entry."""
-    first: dict[str, str] = {}
-    for override in overrides:
-        key = override.partition("=")[0]
-        if key in first:
-            twice = f"{shorten(first[key])} and {shorten(override)}"
-            raise UserError(f"{twice} replace the same entry: keep one")
-        first[key] = override
-
-
-def join_negative(arguments: Sequence[str]) -> list[str]:
-    """Join `--lenpen -inf` to `--lenpen=-inf`: argparse would take -inf for an option."""
-    joined: list[str] = []
-    for text in arguments:
-        if re.match(r"-(\d|\.|inf|nan)", text) and joined and re.match(r"--\w[^=]*$", joined[-1]):
-            joined[-1] += f"={text}"
-        else:
-            joined.append(text)
-    return joined
-
-
 def fail(message: str, code: int) -> int:
     """Print a line to stderr and return the exit code."""
-    print(f"dynconv: {message}", file=sys.stderr)
+    warn(message)
     return code
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that raises its errors instead of exiting, also those of printing help."""
-
-    def __init__(self, **options) -> None:
-        super().__init__(exit_on_error=False, **options)
-
-    def error(self, message) -> NoReturn:
-        super().error(f"{message}: {self.prog} --help")
-
-    def _check_value(self, action, value) -> None:
-        """Refuse what is not a choice, and list the nearest choices instead of all."""
-        if action.choices is not None and value not in action.choices:
-            near = nearest(str(value), map(str, action.choices), "choose from")
-            raise argparse.ArgumentError(action, f"{quoted(value)} is not a valid choice; {near}")
-
-    def _print_message(self, message, file=None) -> None:
-        print(message, end="", file=file or sys.stderr)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ def add_parser(subparsers) -> None:
         type=number("Repeats"),
         default=3,
         metavar="N",
-        help="train with seeds 1 to N (default: 3)",
+        help="train with seeds 1 to N",
     )
     parser.add_argument(
         "--run",

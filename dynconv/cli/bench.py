@@ -1,13 +1,14 @@
 """`dynconv bench`: measure decoding, operators, CUDA kernels, launches, training and recall."""
 
+import argparse
 from pathlib import Path
 
 from dynconv.cli.options import (
+    StoreList,
     add_command,
     add_decoding,
     add_output,
     add_recipe,
-    comma_separated,
     load_trained,
     number,
     positive_int,
@@ -21,109 +22,37 @@ def add_parser(subparsers) -> None:
         "bench", help="Measure decoding, operators, CUDA kernels, launches, training or recall."
     )
     commands = bench.add_subparsers(required=True, metavar="WHAT")
+    add_decode(commands)
+    add_operators(commands)
+    add_kernels(commands)
+    add_host(commands)
+    add_training(commands)
+    add_recall(commands)
+    add_first(commands)
 
+
+def add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
+    """Add how many times a command repeats its measurements."""
+    parser.add_argument(
+        "--rounds", type=number("Repeats"), default=default, help="times that each is measured"
+    )
+
+
+def add_list(
+    parser: argparse.ArgumentParser, name: str, help_text: str, default: list[str] | None = None
+) -> None:
+    """Add an option that takes one or more names, separated by spaces."""
+    parser.add_argument(name, nargs="+", action=StoreList, default=default, help=help_text)
+
+
+def add_decode(commands) -> None:
     parser = add_command(commands, "decode", run_decode)
-    parser.add_argument("--sentences", type=positive_int, help="default: all of the test split")
-    parser.add_argument("--rounds", type=number("Repeats"), default=3, help="default: 3")
+    parser.add_argument(
+        "--sentences", type=positive_int, help="sentences of the test split (default: all)"
+    )
+    add_rounds(parser, 3)
     add_output(parser, "data/results/bench-decode.json")
     add_decoding(parser)
-
-    parser = add_command(commands, "ops", run_operators)
-    parser.add_argument(
-        "--shapes",
-        type=comma_separated,
-        default=["10", "100", "1000", "10000", "iwslt"],
-        help="lengths as in Table 6 of the TaLK paper (B = 10 or less, C = 1024, H = 16), iwslt, "
-        "or BxTxCxH (default: 10,100,1000,10000,iwslt)",
-    )
-    parser.add_argument("--operators", type=comma_separated, help="default: all")
-    parser.add_argument("--impl", type=comma_separated, help="default: all but loop")
-    parser.add_argument("--kernel-size", type=number("Dimension"), default=31, help="default: 31")
-    parser.add_argument("--rounds", type=number("Repeats"), default=5, help="default: 5")
-    parser.add_argument("--threads", type=number("Threads"), default=1, help="default: 1")
-    add_output(parser, "data/results/bench-ops.json")
-
-    parser = add_command(commands, "kernels", run_kernels)
-    parser.add_argument(
-        "--shapes",
-        type=comma_separated,
-        default=["10x10x1024x16", "10x100x1024x16", "10x1000x1024x16", "10x10000x1024x16"]
-        + ["iwslt", "112x32x1024x16"],
-        help="as for bench ops (default: Table 6 of the TaLK paper at B = 10, iwslt, and an update "
-        "of wmt16-en-de-dynamic)",
-    )
-    parser.add_argument(
-        "--dtypes",
-        type=comma_separated,
-        default=["float32", "bfloat16"],
-        help="default: float32,bfloat16",
-    )
-    parser.add_argument(
-        "--operators",
-        type=comma_separated,
-        help="(default: light_conv, dynamic_conv, dynamic_conv_softmax, talk_conv)",
-    )
-    parser.add_argument(
-        "--kernel-sizes", type=comma_separated, default=["3", "31"], help="default: 3,31"
-    )
-    parser.add_argument("--rounds", type=number("Repeats"), default=30, help="default: 30")
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="without a GPU: predict lower bounds and resources of the kernels",
-    )
-    add_output(parser, "data/results/kernels-DEVICE.json, kernels-plan.json with --plan")
-
-    parser = add_command(commands, "host", run_host)
-    parser.add_argument("--rounds", type=number("Repeats"), default=9, help="default: 9")
-    add_output(parser, "data/results/bench-host.json")
-
-    parser = add_command(commands, "train", run_training)
-    add_recipe(parser)
-    parser.add_argument("--updates", type=positive_int, default=100, help="default: 100")
-    parser.add_argument(
-        "--synthetic",
-        type=number("Dimension"),
-        metavar="LINES",
-        help="train on this many lines of random words instead of the corpus",
-    )
-    add_output(parser, "data/results/bench-train.json")
-
-    parser = add_command(commands, "recall", run_recall)
-    parser.add_argument(
-        "--stacks",
-        nargs="+",
-        default=["attention+attention", "dynamic+dynamic", "dynamic+attention"],
-        help="mixers from bottom to top (default: attention+attention dynamic+dynamic "
-        "dynamic+attention)",
-    )
-    parser.add_argument(
-        "--pairs",
-        type=positive_int,
-        nargs="+",
-        default=[4, 8, 16],
-        help="at most 64 (default: 4 8 16)",
-    )
-    parser.add_argument(
-        "--lr",
-        type=number("Positive"),
-        nargs="+",
-        default=[1e-3, 3e-3],
-        help="learning rates to choose from (default: 0.001 0.003)",
-    )
-    parser.add_argument("--updates", type=positive_int, default=1000, help="default: 1000")
-    parser.add_argument("--seeds", type=number("Repeats"), default=3, help="default: 3")
-    add_output(parser, "data/results/recall.json")
-
-    parser = add_command(commands, "first-run", run_first)
-    parser.add_argument("--steps", type=positive_int, help="at most this many in this call")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="FOLDER",
-        help="default: data/results/first-run-DEVICE; outside a checkout its name, in this "
-        "directory",
-    )
 
 
 def run_decode(options) -> None:
@@ -133,6 +62,23 @@ def run_decode(options) -> None:
 
     trained = load_trained(options, Translation)
     print(bench_decode(trained, options.run, options.sentences, options.rounds, options.output))
+
+
+def add_operators(commands) -> None:
+    parser = add_command(commands, "ops", run_operators)
+    add_list(
+        parser,
+        "--shapes",
+        "lengths as in Table 6 of the TaLK paper (B = 10 or less, C = 1024, H = 16), iwslt, or "
+        "BxTxCxH",
+        default=["10", "100", "1000", "10000", "iwslt"],
+    )
+    add_list(parser, "--operators", "functions of dynconv.ops (default: all)")
+    add_list(parser, "--impl", "implementations (default: all but loop)")
+    parser.add_argument("--kernel-size", type=number("Dimension"), default=31, help="K, odd")
+    add_rounds(parser, 5)
+    parser.add_argument("--threads", type=number("Threads"), default=1, help="threads of PyTorch")
+    add_output(parser, "data/results/bench-ops.json")
 
 
 def run_operators(options) -> None:
@@ -153,6 +99,31 @@ def run_operators(options) -> None:
         say(text)
 
 
+def add_kernels(commands) -> None:
+    parser = add_command(commands, "kernels", run_kernels)
+    add_list(
+        parser,
+        "--shapes",
+        "as for bench ops; the last of the default is an update of wmt16-en-de-dynamic",
+        default=["10x10x1024x16", "10x100x1024x16", "10x1000x1024x16", "10x10000x1024x16"]
+        + ["iwslt", "112x32x1024x16"],
+    )
+    add_list(parser, "--dtypes", "dtypes of x", default=["float32", "bfloat16"])
+    add_list(
+        parser,
+        "--operators",
+        "the operators (default: light_conv, dynamic_conv, dynamic_conv_softmax, talk_conv)",
+    )
+    add_list(parser, "--kernel-sizes", "K, odd", default=["3", "31"])
+    add_rounds(parser, 30)
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="without a GPU: predict lower bounds and resources of the kernels",
+    )
+    add_output(parser, "data/results/kernels-DEVICE.json, kernels-plan.json with --plan")
+
+
 def run_kernels(options) -> int:
     """Check the CUDA kernels, then compare their times with lower bounds, attention and PyTorch."""
     from dynconv.lab.bench.kernels.bench import bench_kernels
@@ -170,11 +141,30 @@ def run_kernels(options) -> int:
     return 1 if wrong else 0
 
 
+def add_host(commands) -> None:
+    parser = add_command(commands, "host", run_host)
+    add_rounds(parser, 9)
+    add_output(parser, "data/results/bench-host.json")
+
+
 def run_host(options) -> None:
     """Time what the CPU does to launch an operator's CUDA kernels, without a GPU."""
     from dynconv.lab.bench.host import bench_host
 
     print(bench_host(options.rounds, options.output))
+
+
+def add_training(commands) -> None:
+    parser = add_command(commands, "train", run_training)
+    add_recipe(parser)
+    parser.add_argument("--updates", type=positive_int, default=100, help="updates to time")
+    parser.add_argument(
+        "--synthetic",
+        type=number("PositiveLength"),
+        metavar="LINES",
+        help="train on this many lines of random words instead of the corpus",
+    )
+    add_output(parser, "data/results/bench-train.json")
 
 
 def run_training(options) -> None:
@@ -186,6 +176,35 @@ def run_training(options) -> None:
             options.recipe, options.overrides, options.updates, options.synthetic, options.output
         )
     )
+
+
+def add_recall(commands) -> None:
+    parser = add_command(commands, "recall", run_recall)
+    add_list(
+        parser,
+        "--stacks",
+        "mixers from bottom to top",
+        default=["attention+attention", "dynamic+dynamic", "dynamic+attention"],
+    )
+    parser.add_argument(
+        "--pairs",
+        type=positive_int,
+        nargs="+",
+        default=[4, 8, 16],
+        help="how many to look up, up to 64",
+    )
+    parser.add_argument(
+        "--lr",
+        type=number("Positive"),
+        nargs="+",
+        default=[1e-3, 3e-3],
+        help="learning rates to choose from",
+    )
+    parser.add_argument("--updates", type=positive_int, default=1000, help="updates of each stack")
+    parser.add_argument(
+        "--seeds", type=number("Repeats"), default=3, metavar="N", help="train with seeds 1 to N"
+    )
+    add_output(parser, "data/results/recall.json")
 
 
 def run_recall(options) -> None:
@@ -200,6 +219,18 @@ def run_recall(options) -> None:
         seeds=options.seeds,
         output=options.output,
         say=say,
+    )
+
+
+def add_first(commands) -> None:
+    parser = add_command(commands, "first-run", run_first)
+    parser.add_argument("--steps", type=positive_int, help="at most this many in this call")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="where to write (default: data/results/first-run-DEVICE; outside a checkout its name, "
+        "in this directory)",
     )
 
 

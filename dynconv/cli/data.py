@@ -12,7 +12,18 @@ def add_parser(subparsers) -> None:
     data = subparsers.add_parser("data", help="List, fetch or prepare corpora.")
     commands = data.add_subparsers(required=True, metavar="COMMAND")
     add_command(commands, "list", run_list)
+    add_fetch(commands)
+    add_prepare(commands)
 
+
+def run_list(options) -> None:
+    """List the corpora, both shipped and downloadable."""
+    from dynconv.text.manifest import corpus_table
+
+    print(corpus_table())
+
+
+def add_fetch(commands) -> None:
     parser = add_command(commands, "fetch", run_fetch)
     parser.add_argument("name")
     parser.add_argument(
@@ -26,6 +37,15 @@ def add_parser(subparsers) -> None:
         help="use the files of this directory instead of downloading them",
     )
 
+
+def run_fetch(options) -> None:
+    """Download a corpus and verify its checksums."""
+    from dynconv.text.fetch import fetch
+
+    fetch(options.name, options.out, options.source)
+
+
+def add_prepare(commands) -> None:
     parser = add_command(commands, "prepare", run_prepare)
     parser.add_argument(
         "corpus", metavar="NAME", help="a corpus of data list, or a directory of text"
@@ -58,36 +78,15 @@ def add_parser(subparsers) -> None:
         metavar="FILE",
         help="use this vocabulary.json instead of learning one",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="default: prepared/NAME")
-
-
-def run_list(options) -> None:
-    """List the corpora, both shipped and downloadable."""
-    from dynconv.text.manifest import corpus_table
-
-    print(corpus_table())
-
-
-def run_fetch(options) -> None:
-    """Download a corpus and verify its checksums."""
-    from dynconv.text.fetch import fetch
-
-    fetch(options.name, options.out, options.source)
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write it (default: prepared/NAME)"
+    )
 
 
 def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
-    from dynconv.errors import UserError
     from dynconv.text.sets.prepare import prepare_named
 
-    for name in ("languages", "vocab_size"):
-        values = getattr(options, name) or ()
-        if len(values) > 2:
-            option, given = name.replace("_", "-"), " ".join(map(str, values))
-            raise UserError(f"--{option} {given}: one value, or two, not more")
-    if options.languages and len({*options.languages}) < len(options.languages):
-        given = " ".join(options.languages)
-        raise UserError(f"--languages {given}: name two languages, or one for a language model")
     print(
         prepare_named(
             options.corpus,

@@ -101,7 +101,7 @@ def native_kernels() -> str:
             "in PyTorch, but more slowly: at 1,000 positions forward and backward take two "
             "(LightConv) to six (TaLK) times as long."
         )
-    compiler = native.find_compiler()
+    compiler = native.require_compiler()
     notes = [native.substitution(compiler)]
     if not native.load_library(torch.float32).threaded():
         notes.append("This compiler's OpenMP does not fit PyTorch's, so they run on one thread")

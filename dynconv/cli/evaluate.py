@@ -6,7 +6,7 @@ from dynconv.cli.options import add_command, add_decoding, load_trained, say
 def add_parser(subparsers) -> None:
     """Add `dynconv evaluate`."""
     parser = add_command(subparsers, "evaluate", run)
-    parser.add_argument("--split", default="test", help="default: test")
+    parser.add_argument("--split", default="test", help="the split to score")
     parser.add_argument("--corpus", help="another text in the same languages (default: the run's)")
     add_decoding(parser)
 

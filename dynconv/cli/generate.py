@@ -12,17 +12,21 @@ def add_parser(subparsers) -> None:
         "--prompt", default="", metavar="TEXT", help="the text to continue (default: none)"
     )
     parser.add_argument(
-        "--samples", type=number("Repeats"), default=1, metavar="N", help="default: 1"
+        "--samples", type=number("Repeats"), default=1, metavar="N", help="number of continuations"
     )
     parser.add_argument(
-        "--max-tokens", type=number("Dimension"), default=100, metavar="N", help="default: 100"
+        "--max-tokens",
+        type=number("PositiveLength"),
+        default=100,
+        metavar="N",
+        help="maximum tokens of a continuation",
     )
     parser.add_argument(
         "--temperature",
         type=number("NonNegative"),
-        default=1.0,
+        default=1,
         metavar="X",
-        help="below 1 favours likely tokens; 0 always takes the most likely one (default: 1)",
+        help="below 1 favours likely tokens; 0 always takes the most likely one",
     )
     parser.add_argument(
         "--top-k", type=positive_int, metavar="K", help="sample only from the K most likely tokens"
@@ -30,16 +34,16 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--top-p",
         type=number("Fraction"),
-        default=1.0,
+        default=1,
         metavar="P",
-        help="sample only from the fewest tokens whose probabilities sum to P (default: 1, all)",
+        help="sample only from the fewest tokens whose probabilities sum to P; 1: from all",
     )
     parser.add_argument(
         "--seed",
         type=number("NonNegativeInt"),
         default=1,
         metavar="N",
-        help="the same seed gives the same text (default: 1)",
+        help="the same seed gives the same text",
     )
 
 

@@ -21,6 +21,13 @@ def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser
     return parser
 
 
+class StoreList(argparse.Action):
+    """Stores a list of arguments. Commands in older records join it by commas, which also works."""
+
+    def __call__(self, parser, namespace, values, *_) -> None:
+        setattr(namespace, self.dest, [item for each in values for item in each.split(",")])
+
+
 class ShowList(argparse.Action):
     """An option that prints a table of `dynconv.config.listing` and exits, as --help does.
 
@@ -48,9 +55,13 @@ def add_overrides(parser: argparse.ArgumentParser, help_text: str) -> None:
 def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Add a run directory and the options of decoding with its model."""
     add_run(parser)
-    parser.add_argument("--beam", type=number("Beam"), help="default: the recipe's decode.beam")
     parser.add_argument(
-        "--lenpen", type=number("LengthPenalty"), help="default: the recipe's decode.lenpen"
+        "--beam", type=number("Beam"), help="hypotheses kept (default: the recipe's decode.beam)"
+    )
+    parser.add_argument(
+        "--lenpen",
+        type=number("LengthPenalty"),
+        help="length penalty (default: the recipe's decode.lenpen)",
     )
 
 
@@ -61,8 +72,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         default="best",
         metavar="NAME",
-        help="best (default); last, which is the average if the run made one; or a name in "
-        "RUN/checkpoints",
+        help="best; last, which is the average if the run made one; or a name in RUN/checkpoints",
     )
 
 
@@ -111,7 +121,7 @@ def number(schema: str) -> Callable[[str], float]:
         from dynconv.errors import UserError
 
         try:
-            return types.check_value(getattr(types, schema), scalar(text), "")
+            return types.validated(getattr(types, schema), scalar(text), "")
         except UserError as error:
             raise argparse.ArgumentTypeError(str(error).removeprefix(": ")) from None
 
@@ -120,8 +130,3 @@ def number(schema: str) -> Callable[[str], float]:
 
 
 positive_int = number("PositiveInt")
-
-
-def comma_separated(text: str) -> list[str]:
-    """Split names at commas."""
-    return text.split(",")

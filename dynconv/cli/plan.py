@@ -7,15 +7,15 @@ def add_parser(subparsers) -> None:
     """Add `dynconv plan`."""
     parser = add_command(subparsers, "plan", run)
     add_recipe(parser)
-    parser.add_argument("--gpus", type=positive_int, default=1, help="default: 1")
+    parser.add_argument("--gpus", type=positive_int, default=1, help="how many train together")
     parser.add_argument(
-        "--memory", type=number("Positive"), default=80.0, metavar="GB", help="per GPU; default: 80"
+        "--memory", type=number("Positive"), default=80, metavar="GB", help="memory of one GPU"
     )
     parser.add_argument(
         "--tokens-per-s",
         type=number("Positive"),
         metavar="X",
-        help="per GPU, as bench train measures it",
+        help="target tokens per second of one GPU, as bench train measures it",
     )
 
 

@@ -16,7 +16,7 @@ def run(options) -> None:
     """Draw the curves of one or more runs."""
     from dynconv.errors import UserError
     from dynconv.files import check_writable, path_inside
-    from dynconv.lab.plot import plot
+    from dynconv.lab.plot import plot_curves
     from dynconv.train.run_directory import CURVES, is_run
 
     first, output = options.runs[0], options.output
@@ -25,5 +25,5 @@ def run(options) -> None:
             raise UserError(f"{first}: no run directory; for a log elsewhere, give --output FILE")
         output = path_inside(first, CURVES)
     check_writable(output)
-    plot(options.runs, output)
+    plot_curves(options.runs, output)
     print(f"curves: {output}")

@@ -22,7 +22,7 @@ def add_parser(subparsers) -> None:
         "--run-dir",  # torchrun has options that begin with --run
         type=Path,
         metavar="RUN",
-        help="default: runs/RECIPE; under torchrun write --run-dir",
+        help="the run directory (default: runs/RECIPE); under torchrun write --run-dir",
     )
     parser.add_argument(
         "--dry-run",

@@ -11,8 +11,12 @@ from dynconv.errors import UserError
 def add_parser(subparsers) -> None:
     """Add `dynconv translate`."""
     parser = add_command(subparsers, "translate", run)
-    parser.add_argument("--input", default="-", metavar="FILE", help="default: stdin")
-    parser.add_argument("--output", default="-", metavar="FILE", help="default: stdout")
+    parser.add_argument(
+        "--input", default="-", metavar="FILE", help="the lines to translate (default: stdin)"
+    )
+    parser.add_argument(
+        "--output", default="-", metavar="FILE", help="where to write them (default: stdout)"
+    )
     add_decoding(parser)
 
 

@@ -13,14 +13,14 @@ def add_parser(subparsers) -> None:
         "--space",
         default="translation",
         metavar="SPACE",
-        help="the search space: a shipped name, or a YAML file (default: translation)",
+        help="the search space: a shipped name, or a YAML file",
     )
     parser.add_argument(
         "--trials",
         type=positive_int,
         default=16,
         metavar="N",
-        help="how many in the first round (default: 16)",
+        help="how many in the first round",
     )
     parser.add_argument(
         "--run",

@@ -2,9 +2,9 @@
 
 from dynconv.config.experiment import Experiment, ExperimentRow
 from dynconv.config.find import (
-    find_experiment,
-    find_recipe,
     load_experiment,
+    require_experiment,
+    require_recipe,
     run_name,
     shipped_experiments,
     shipped_recipes,
@@ -14,17 +14,16 @@ from dynconv.config.model import (
     MODELS,
     AnyModelConfig,
     ConvS2SConfig,
-    ConvStackConfig,
     LanguageModelConfig,
     ModelConfig,
-    StackConfig,
 )
 from dynconv.config.recipe import DataConfig, DecodeConfig, PublishedScore, Recipe, TrainConfig
+from dynconv.config.stack import ConvStackConfig, StackConfig
 
 __all__ = [
     "MODELS", "AnyModelConfig", "ConvS2SConfig", "ConvStackConfig", "DataConfig", "DecodeConfig",
     "Experiment", "ExperimentRow", "LanguageModelConfig", "ModelConfig", "PublishedScore", "Recipe",
-    "StackConfig", "TrainConfig", "differences", "dump_recipe", "find_experiment", "find_recipe",
-    "load_experiment", "load_recipe", "load_row", "run_name", "shipped_experiments",
+    "StackConfig", "TrainConfig", "differences", "dump_recipe", "load_experiment", "load_recipe",
+    "load_row", "require_experiment", "require_recipe", "run_name", "shipped_experiments",
     "shipped_recipes",
 ]  # fmt: skip

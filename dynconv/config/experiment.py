@@ -76,7 +76,7 @@ class Experiment:
         if self.base is None and (without := [row.name for row in self.rows if not row.recipe]):
             raise ValueError(f"{without[0]} has no recipe: give it one, or the experiment a base")
 
-    def find_row(self, name: str) -> ExperimentRow:
+    def require_row(self, name: str) -> ExperimentRow:
         """Return the row of this name. Raises UserError when there is none."""
         rows = {row.name: row for row in self.rows}
         if name not in rows:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dynconv.config.experiment import Experiment
 from dynconv.config.legacy import find_renamed
-from dynconv.config.schema import check_value
+from dynconv.config.schema import validated
 from dynconv.config.tree import Tree
 from dynconv.config.yaml12 import read_yaml
 from dynconv.errors import UserError, did_you_mean, nearest, quoted
@@ -31,7 +31,7 @@ def yaml_files(folder: Path) -> dict[str, Path]:
     return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
-def find_recipe(name: str) -> Path:
+def require_recipe(name: str) -> Path:
     """Return the file of a recipe; for EXPERIMENT:ROW, the file of the experiment.
 
     name  a shipped recipe's name, EXPERIMENT:ROW, or a path
@@ -39,23 +39,29 @@ def find_recipe(name: str) -> Path:
     shipped = shipped_recipes()
     if path := find_file(name, shipped):
         return path
-    experiment, colon, row = name.partition(":")
-    if colon:
-        path = find_experiment(experiment)
-        load_experiment(path).find_row(row)
+    experiment, row = split_row(name)
+    if row is not None:
+        path = require_experiment(experiment)
+        load_experiment(path).require_row(row)
         return path
     hint = find_renamed(name, load_experiments()) or did_you_mean(name, shipped)
     otherwise = "dynconv train --list shows the shipped ones"
     raise UserError(f"no recipe {quoted(name)}: not shipped, and no such file; {hint or otherwise}")
 
 
+def split_row(recipe: str) -> tuple[str, str | None]:
+    """Split EXPERIMENT:ROW; the row of a recipe's name, or of the path of a file, is None."""
+    experiment, colon, row = recipe.partition(":")
+    return (experiment, row) if colon and not isfile(recipe) else (recipe, None)
+
+
 def run_name(recipe: str) -> str:
     """Return a name for the recipe's run directory: RECIPE or EXPERIMENT-ROW."""
-    row = "" if isfile(recipe) else recipe.partition(":")[2]
-    return find_recipe(recipe).stem + (f"-{row}" if row else "")
+    stem, row = require_recipe(recipe).stem, split_row(recipe)[1]
+    return stem if row is None else f"{stem}-{row}"
 
 
-def find_experiment(name: str) -> Path:
+def require_experiment(name: str) -> Path:
     """Return the file of an experiment, given a shipped name or a path."""
     return require_file(name, shipped_experiments(), "experiment")
 
@@ -78,7 +84,7 @@ def require_file(name: str, shipped: dict[str, Path], kind: str) -> Path:
 
 def load_experiment(path: Path) -> Experiment:
     """Read and check an experiment. Raises UserError with one line that names key and value."""
-    return check_value(Experiment, read_mapping(path, "an experiment", Experiment), str(path))
+    return validated(Experiment, read_mapping(path, "an experiment", Experiment), str(path))
 
 
 def load_experiments() -> dict[str, Experiment]:

@@ -12,7 +12,7 @@ from dynconv.config.legacy import rename_settings
 from dynconv.config.model import MODELS, ModelConfig
 from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
 from dynconv.config.recipe import Recipe
-from dynconv.config.schema import check_value
+from dynconv.config.schema import validated
 from dynconv.config.tree import Tree, find_stacks, flatten, parse_overrides, size_of_mixers
 from dynconv.config.unused import find_unused
 from dynconv.config.yaml12 import as_override, dump_yaml
@@ -23,7 +23,7 @@ from dynconv.models.mixers import SIZE_KEYS
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read and check a recipe.
 
-    recipe     a name or path, as `find_recipe` accepts
+    recipe     a name or path, as `require_recipe` accepts
     overrides  key.sub=value; if the value is a mapping, it replaces only the entries in it
 
     Raises UserError with one line that names the key, its value and what would be valid.
@@ -55,25 +55,36 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
 
     where   begins an error message
     shared  overrides for several recipes, which may have no effect in this one
-
-    An inherited kernel_size, reach or window is dropped if no mixer of the stack uses it: for
-    example, when attention replaces a convolution.
     """
     overlays = Overlays(*([rename_settings(tree) for tree in trees] for trees in overlays))
     overrides = rename_settings(parse_overrides(shared))
     tree = merge_overlays([*overlays.base, *overlays.own, overrides])
-    keys = {key for overlay in overlays.own for key, _ in flatten(overlay)}
+    own = {key for overlay in overlays.own for key, _ in flatten(overlay)}
+    drop_inherited_sizes(tree, own)
+    recipe = build_recipe(tree, where)
+    check_effects(recipe, own, where)
+    return recipe
+
+
+def drop_inherited_sizes(tree: Tree, own: set[str]) -> None:
+    """Drop each kernel_size, reach or window that no mixer uses, unless its key is in `own`.
+
+    For example, when attention replaces a convolution.
+    """
     for stack, key in find_stacks(tree):
         for size in SIZE_KEYS:
-            own = any(f"{k}.".startswith(f"{key}.{size}.") for k in keys)
-            if size in stack and not own and "mixer" in stack:
+            stated = any(f"{k}.".startswith(f"{key}.{size}.") for k in own)
+            if size in stack and not stated and "mixer" in stack:
                 stack[size] = size_of_mixers(stack, size, stack[size])
-    recipe = check_recipe(tree, where)
+
+
+def check_effects(recipe: Recipe, own: set[str], where: str) -> None:
+    """Raise UserError for an entry in `own` without effect; `where` begins its message."""
     entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)
     for key, reason in find_unused(recipe).items():
-        if key in keys and entries[key] != defaults[key]:
-            raise UserError(f"{where}: {key} {entries[key]} has no effect: {reason}; leave it out")
-    return recipe
+        if key in own and entries[key] != defaults[key]:
+            value = as_override(entries[key])
+            raise UserError(f"{where}: {key} {value} has no effect: {reason}; leave it out")
 
 
 def default_entries(recipe: Recipe) -> dict[str, Any]:
@@ -82,18 +93,18 @@ def default_entries(recipe: Recipe) -> dict[str, Any]:
     return dict(flatten({name: asdict(type(getattr(recipe, name))()) for name in sections}))
 
 
-def check_recipe(tree: Tree, where: str) -> Recipe:
+def build_recipe(tree: Tree, where: str) -> Recipe:
     """Turn a tree into a recipe and check every entry; `where` begins an error message."""
     schema = {field.name: field.type for field in fields(Recipe)}
-    schema["model"] = find_model(tree.get("model"), where)
+    schema["model"] = model_class(tree.get("model"), where)
     sections = {
-        name: check_value(schema[name], value, where, name) if name in schema else value
+        name: validated(schema[name], value, where, name) if name in schema else value
         for name, value in tree.items()
     }
-    return check_value(Recipe, sections, where)
+    return validated(Recipe, sections, where)
 
 
-def find_model(tree: Any, where: str) -> type:
+def model_class(tree: Any, where: str) -> type:
     """Return the class of the section `model`, chosen by `architecture`."""
     name = tree.get("architecture") if isinstance(tree, dict) else None
     if name is None:

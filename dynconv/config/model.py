@@ -3,107 +3,23 @@
 Every class checks the ranges of its entries, also where a program constructs it directly.
 """
 
+from dataclasses import fields
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator
-
-from dynconv.config.schema import (
-    Dimension,
-    Flag,
-    NonNegativeInt,
-    Probability,
-    VocabSize,
-    checked_dataclass,
-    whole,
-)
-from dynconv.models.mixers import SIZE_KEYS, SizeKey, find_mixer
+from dynconv.config.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
+from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
+from dynconv.config.yaml12 import as_override
+from dynconv.models.mixers import OPTIONS, require_mixer
 from dynconv.names import Normalization
 
-Layers: Any = whole(1, 1000)
-PerLayer: Any = Dimension | None | tuple[Dimension | None, ...]
 VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
 """types of the joint vocabulary, the special ones included; or of source and target"""
-
-
-def known_mixer(name: str) -> str:
-    """Return the name of a mixer. Raises ValueError unless it is registered."""
-    find_mixer(name)
-    return name
-
-
-MixerName = Annotated[str, AfterValidator(known_mixer)]
-
-
-def per_layer(name: str, value: Any, layers: int) -> tuple:
-    """Return an entry that is given for all layers, or as a list, as a tuple with one per layer."""
-    if not isinstance(value, tuple):
-        return (value,) * layers
-    if len(value) != layers:
-        raise ValueError(f"{name} lists {len(value)} entries for {layers} layers")
-    return value
-
-
-def check_size(key: SizeKey, mixer: str, size: int | None) -> None:
-    """Raise ValueError if a mixer that takes a size under this key cannot have this one."""
-    if size is None:
-        if key != "window":
-            raise ValueError(f"mixer {mixer} needs a {key}: give one, or one per layer")
-    elif key != "reach" and size % 2 == 0:
-        raise ValueError(f"{key} {size} of mixer {mixer} must be odd")
 
 
 def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
     """Return the numbers of types of source and target; one number stands for both."""
     return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
-
-
-@checked_dataclass
-class StackConfig:
-    """Describes the mixers of the encoder or the decoder, bottom to top.
-
-    A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a
-    `kernel_size`, the other mixers none. A list has one entry per layer, null where a layer takes
-    no such size; a single number is for all layers that take it.
-    """
-
-    layers: Layers = 6
-    mixer: MixerName | tuple[MixerName, ...] = "dynamic"
-    """the mixer of all layers, or one per layer (`dynconv.models.mixers`)"""
-    kernel_size: PerLayer = None
-    """K, the taps of a convolution's kernel, odd"""
-    reach: PerLayer = None
-    """the reach of TaLK's windows: how far they may extend to the left, and in an encoder to the
-    right"""
-    window: PerLayer = None
-    """positions that attention sees, its own included: centred in an encoder, the last ones in a
-    decoder; odd; null: all of them"""
-
-    def __post_init__(self) -> None:
-        mixers = self._mixers()
-        taken = {size_key for _, size_key in mixers}
-        for key in SIZE_KEYS:
-            value = getattr(self, key)
-            must_fit = isinstance(value, tuple) or key not in taken  # else some layer takes it
-            sizes = per_layer(key, value, self.layers)
-            for (mixer, size_key), size in zip(mixers, sizes, strict=True):
-                if size_key == key:
-                    check_size(key, mixer, size)
-                elif size is not None and must_fit:
-                    raise ValueError(f"{key} {size} has no effect: mixer {mixer} takes no {key}")
-
-    def _mixers(self) -> list[tuple[str, SizeKey | None]]:
-        """Return each layer's mixer, and the name of the size that it takes."""
-        mixers = per_layer("mixer", self.mixer, self.layers)
-        return [(mixer, find_mixer(mixer).size_key) for mixer in mixers]
-
-    def each_layer(self) -> list[tuple[str, int | None]]:
-        """Return (mixer, size) of every layer, bottom to top: its kernel_size, reach or window."""
-        sizes = {name: per_layer(name, getattr(self, name), self.layers) for name in SIZE_KEYS}
-        return [
-            (mixer, sizes[size_key][i] if size_key else None)
-            for i, (mixer, size_key) in enumerate(self._mixers())
-        ]
 
 
 @checked_dataclass
@@ -147,6 +63,11 @@ class MixerModelConfig:
         raise NotImplementedError
 
     @property
+    def position_limit(self) -> int | None:
+        """The maximum number of positions: None, as sinusoids exist for every position."""
+        return None
+
+    @property
     def mixers(self) -> list[str]:
         """The names of the model's mixers, each once, in the order of the alphabet."""
         return sorted({mixer for stack in self.stacks for mixer, _ in stack.each_layer()})
@@ -155,7 +76,12 @@ class MixerModelConfig:
     def used_options(self) -> set[str]:
         """The options that blocks or mixers read."""
         blocks = {"ffn", "norm", "activation", "dropout"}
-        return blocks.union(*(find_mixer(mixer).options for mixer in self.mixers))
+        return blocks.union(*(require_mixer(mixer).options for mixer in self.mixers))
+
+
+assert {field.name for field in fields(MixerModelConfig)} == {
+    "architecture", "vocab_size", "channels", *OPTIONS,
+}, "models.mixers.OPTIONS does not list the entries that mixers can take"  # fmt: skip
 
 
 @checked_dataclass
@@ -186,31 +112,6 @@ class ModelConfig(MixerModelConfig):
     def used_options(self) -> set[str]:
         """The options that blocks, mixers or source-target attention read."""
         return {"heads", "attention_dropout", *super().used_options}
-
-
-@checked_dataclass
-class ConvStackConfig:
-    """Describes the blocks of ConvS2S's encoder or decoder, bottom to top."""
-
-    layers: Layers = 20
-    channels: Dimension | tuple[Dimension, ...] = 512
-    """hidden units, of all layers or of each"""
-    kernel_size: Dimension | tuple[Dimension, ...] = 3
-    """K, the taps of the convolution's kernel, of all layers or of each"""
-    residual: NonNegativeInt | tuple[NonNegativeInt, ...] = 1
-    """the distance of each residual connection, of all layers or of each: it starts this many
-    layers earlier; 1 is the layer's own input, as in the paper; 0 is none"""
-
-    def __post_init__(self) -> None:
-        for depth, (_, _, residual) in enumerate(self.each_layer(), 1):
-            if residual > depth:
-                raise ValueError(f"residual {residual} of layer {depth} must be 0 to {depth}")
-
-    def each_layer(self) -> list[tuple[int, int, int]]:
-        """Return (channels, kernel_size, residual) of every layer, bottom to top."""
-        names = ("channels", "kernel_size", "residual")
-        lists = (per_layer(name, getattr(self, name), self.layers) for name in names)
-        return list(zip(*lists, strict=True))
 
 
 @checked_dataclass
@@ -292,7 +193,8 @@ class LanguageModelConfig(MixerModelConfig):
         super().__post_init__()
         if any(a >= b for a, b in pairwise(self.band_edges)):
             raise ValueError(
-                f"cutoffs {self.cutoffs} must grow, within vocab_size {self.vocab_size}"
+                f"cutoffs {as_override(self.cutoffs)} must grow, within vocab_size "
+                f"{self.vocab_size}"
             )
         if self.bands is not None and len(self.bands) != len(self.cutoffs) + 1:
             raise ValueError(
@@ -304,7 +206,7 @@ class LanguageModelConfig(MixerModelConfig):
                 f"channels, {self.channels}"
             )
         if min(self.widths) < 1:
-            raise ValueError(f"bands of width {self.widths}: each must be at least 1")
+            raise ValueError(f"bands of width {as_override(self.widths)}: each must be at least 1")
         if self.softmax_dropout and not self.cutoffs:
             raise ValueError(
                 f"softmax_dropout {self.softmax_dropout} acts on the bands after cutoffs: "

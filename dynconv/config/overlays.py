@@ -7,12 +7,17 @@ overrides of a command. A later overlay replaces entries of an earlier one (`mer
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, fields
-from os.path import isfile
 from pathlib import Path
 from typing import NamedTuple
 
 from dynconv.config.experiment import Experiment, ExperimentRow
-from dynconv.config.find import RECIPES, find_recipe, load_experiment, read_mapping
+from dynconv.config.find import (
+    RECIPES,
+    load_experiment,
+    read_mapping,
+    require_recipe,
+    split_row,
+)
 from dynconv.config.legacy import split_kernels
 from dynconv.config.recipe import PublishedScore, Recipe
 from dynconv.config.tree import Tree, merge
@@ -36,17 +41,17 @@ def recipe_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> Overlays:
 
     seen  the recipes and rows that build on it
     """
-    path = recipe if isinstance(recipe, Path) else find_recipe(recipe)
-    row = "" if isfile(recipe) else str(recipe).partition(":")[2]
+    path = recipe if isinstance(recipe, Path) else require_recipe(recipe)
+    row = split_row(str(recipe))[1]
     name = f"{path.resolve()}:{row}"
     if name in seen:
-        raise UserError(f"{path}: its base leads back to it")
+        raise UserError(f"{path}: its base leads back to it: name another base")
     if len(seen) == MAX_BASES:
-        raise UserError(f"{path}: more than {MAX_BASES} recipes build on each other")
+        raise UserError(f"{path}: more than {MAX_BASES} recipes build on each other: merge some")
     seen = (*seen, name)
-    if row:
+    if row is not None:
         experiment = load_experiment(path)
-        return row_overlays(experiment, experiment.find_row(row), laptop=False, seen=seen)
+        return row_overlays(experiment, experiment.require_row(row), laptop=False, seen=seen)
     tree = read_mapping(path, "a recipe", Recipe)
     if "base" not in tree:
         # a run's recipe.yaml states every entry, even one without effect

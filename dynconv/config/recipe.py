@@ -1,11 +1,11 @@
 """The sections of a recipe, and the checks that they fit together."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from dynconv.config.model import AnyModelConfig, ConvS2SConfig, LanguageModelConfig, ModelConfig
+from dynconv.config.optimizers import OPTIMIZERS, SCHEDULES
 from dynconv.config.schema import (
     Beam,
-    Dimension,
     Flag,
     Length,
     LengthPenalty,
@@ -13,57 +13,14 @@ from dynconv.config.schema import (
     NonNegativeInt,
     Positive,
     PositiveInt,
+    PositiveLength,
     Probability,
     checked_dataclass,
     finite,
     whole,
 )
-from dynconv.names import Metric, Precision, VocabularyKind
-
-
-class Optimizer(NamedTuple):
-    """Describes an optimizer: how to construct it, and which state it keeps."""
-
-    class_name: str
-    """name in torch.optim"""
-    constants: dict[str, Any]
-    """arguments that are the same for all recipes"""
-    options: tuple[str, ...]
-    """arguments that recipes set in `train`, in addition to lr and weight_decay"""
-    moments: tuple[str, ...]
-    """keys of its state for tensors of the parameter's shape"""
-    scalars: tuple[str, ...]
-    """keys of its state for scalars"""
-    state: str
-    """the moments, in words"""
-
-
-OPTIMIZERS = {
-    "adam": Optimizer(
-        class_name="AdamW",
-        constants={},
-        options=("betas", "eps"),
-        moments=("exp_avg", "exp_avg_sq"),
-        scalars=("step",),
-        state="AdamW's two moments",
-    ),
-    "nag": Optimizer(
-        class_name="SGD",
-        constants={"nesterov": True},
-        options=("momentum",),
-        moments=("momentum_buffer",),
-        scalars=(),
-        state="the velocity",
-    ),
-}
-
-
-SCHEDULES: dict[str, tuple[str, ...]] = {
-    "inverse_sqrt": (),
-    "cosine": ("lr_end",),
-    "plateau": ("lr_end",),
-}
-"""the schedules of the learning rate (`dynconv.train.schedule`), each with its own settings"""
+from dynconv.config.yaml12 import as_override
+from dynconv.names import MetricName, Precision, VocabularyKind
 
 # Type checkers accept no calls in annotations.
 Accumulation: Any = whole(1, 10_000)
@@ -91,11 +48,6 @@ class DataConfig:
     max_length: PositiveInt = 256
     """maximum tokens of a side. Training leaves out pairs with a side that has more than this or
     than train.batch_tokens, and reports how many"""
-
-    @property
-    def longest(self) -> int:
-        """The maximum number of tokens of a training example."""
-        return self.block_size or self.max_length
 
     def __post_init__(self) -> None:
         if self.block_size is not None and self.source is not None:
@@ -189,7 +141,7 @@ class DecodeConfig:
     hypotheses compete for the same beam; false: by this score only at the end"""
     min_length: Length = 0
     """minimum tokens of an output, without <eos>"""
-    max_length: Dimension | None = None
+    max_length: PositiveLength | None = None
     """maximum tokens of an output, with <eos>; null: twice the source's plus ten, but at least
     min_length plus <eos>. The model's number of positions limits either"""
     no_repeat_ngram_size: NonNegativeInt = 0
@@ -240,7 +192,7 @@ class Recipe:
     model: AnyModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
-    metric: Metric = "bleu"
+    metric: MetricName = "bleu"
     """the score that validation and evaluation report (`dynconv.score.metric`)"""
     profile: Flag = False
     """whether to write a trace of one update to RUN/trace.json (chrome://tracing,
@@ -251,45 +203,61 @@ class Recipe:
         """Whether the model continues a text, rather than translate a source."""
         return isinstance(self.model, LanguageModelConfig)
 
+    @property
+    def longest_example(self) -> int:
+        """The maximum number of tokens of a training example; longer ones are left out."""
+        return min(self.data.block_size or self.data.max_length, self.train.batch_tokens)
+
     def __post_init__(self) -> None:
-        language = self.is_language_model
+        self._check_task()
+        self._check_lengths()
+        self._check_smoothing()
+
+    def _check_task(self) -> None:
+        """Raise ValueError if the model cannot do what other sections ask of it."""
+        language, architecture = self.is_language_model, self.model.architecture
         if language != (self.data.source is None):
             raise ValueError(
                 "a language model has data.source: null, and any other model has a source; "
-                f"model.architecture is {self.model.architecture}, data.source {self.data.source}"
+                f"model.architecture is {architecture}, data.source {as_override(self.data.source)}"
             )
         if language != (self.metric == "perplexity"):
             raise ValueError(
                 "metric perplexity is for language models, and they have no other; "
-                f"model.architecture is {self.model.architecture}, metric {self.metric}"
+                f"model.architecture is {architecture}, metric {self.metric}"
             )
+        shows_attention = isinstance(self.model, ConvS2SConfig)
+        words = self.data.vocabulary == "words"
+        if self.decode.replace_unknown and not (shows_attention and words):
+            raise ValueError(
+                "decode.replace_unknown needs the attention of model.architecture convs2s, and "
+                "data.vocabulary words"
+            )
+
+    def _check_lengths(self) -> None:
+        """Raise ValueError if examples are too long for a batch or for the model."""
         block, limit = self.data.block_size, self.train.batch_tokens
         if block is not None and block > limit:
             raise ValueError(
                 f"data.block_size {block} exceeds train.batch_tokens {limit}: lower the one or "
                 "raise the other"
             )
-        convs2s = isinstance(self.model, ConvS2SConfig)
-        longest = self.model.position_limit if isinstance(self.model, ConvS2SConfig) else None
-        if longest is not None and self.data.max_length > longest:
+        longest, positions = self.data.max_length, self.model.position_limit
+        if positions is not None and longest > positions:
             raise ValueError(
-                f"data.max_length {self.data.max_length} exceeds model.max_positions {longest}: "
+                f"data.max_length {longest} exceeds model.max_positions {positions}: "
                 "lower the one or raise the other"
             )
-        if self.decode.replace_unknown and not (convs2s and self.data.vocabulary == "words"):
-            raise ValueError(
-                "decode.replace_unknown needs the attention of model.architecture convs2s, and "
-                "data.vocabulary words"
-            )
+
+    def _check_smoothing(self) -> None:
+        """Raise ValueError if the correct type could be less probable than any other."""
         smoothing = self.train.label_smoothing
         if isinstance(self.model, LanguageModelConfig):
             if smoothing:
                 raise ValueError(
                     f"train.label_smoothing {smoothing} must be 0 for a language model"
                 )
-            return
-        types = self.model.vocab_sizes[1]
-        if smoothing * types > types - 1:
+        elif smoothing * (types := self.model.vocab_sizes[1]) > types - 1:
             raise ValueError(
                 f"train.label_smoothing {smoothing} exceeds {types - 1}/{types}, which spreads it "
                 "evenly over the vocabulary: lower it"

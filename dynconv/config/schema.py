@@ -1,6 +1,6 @@
 """Types that check their entries, from YAML or JSON, with errors of one line.
 
-A file that dynconv reads back has a dataclass or TypedDict of its own, by which `check_content`
+A file that dynconv reads back has a dataclass or TypedDict of its own, by which `validated_content`
 checks what was read.
 """
 
@@ -48,7 +48,8 @@ NonNegativeInt = whole(0)
 Dimension = whole(1, 10**6)
 """the size of something that is allocated, such as the width of a layer"""
 Length = whole(0, 10**6)
-"""a number of tokens that are generated one after the other"""
+"""a number of tokens or lines"""
+PositiveLength = whole(1, 10**6)
 VocabSize = whole(1, 10**7)
 """number of types in one vocabulary"""
 Beam = whole(1, 1000)
@@ -76,7 +77,7 @@ def checked_dataclass(cls: type) -> type:
     return cls
 
 
-def check_value(schema: Any, tree: Any, where: str, section: str = "") -> Any:
+def validated(schema: Any, tree: Any, where: str, section: str = "") -> Any:
     """Return the value of a type that YAML or JSON describes.
 
     Raises UserError: `where`, then the entry of the section that is wrong, and how.
@@ -85,13 +86,13 @@ def check_value(schema: Any, tree: Any, where: str, section: str = "") -> Any:
         return TypeAdapter(schema).validate_python(tree)
 
 
-def check_content(schema: Any, tree: Any, path: Path | str, remedy: str) -> Any:
+def validated_content(schema: Any, tree: Any, path: Path | str, remedy: str) -> Any:
     """Return the value of a type that the content of a file describes.
 
     Raises UserError: the file, the entry that is wrong, how, and the remedy.
     """
     try:
-        return check_value(schema, tree, str(path))
+        return validated(schema, tree, str(path))
     except UserError as error:
         raise UserError(f"{error}: {remedy}") from None
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dynconv.config.model import ModelConfig, StackConfig
+from dynconv.config.model import ModelConfig
+from dynconv.config.stack import StackConfig
 from dynconv.config.yaml12 import MAX_DEPTH, parse_value
 from dynconv.errors import UserError, quoted
 from dynconv.models.mixers import MIXERS

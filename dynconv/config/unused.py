@@ -3,8 +3,9 @@
 from itertools import chain
 
 from dynconv.config.model import ConvS2SConfig, LanguageModelConfig, ModelConfig
-from dynconv.config.recipe import OPTIMIZERS, SCHEDULES, Recipe
-from dynconv.models.mixers import OPTIONS, find_mixer
+from dynconv.config.optimizers import OPTIMIZERS, SCHEDULES
+from dynconv.config.recipe import Recipe
+from dynconv.models.mixers import OPTIONS, require_mixer
 
 BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
 """entries of `decode` for beam search"""
@@ -45,7 +46,7 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
 def find_unused_options(model: ModelConfig | LanguageModelConfig) -> dict[str, str]:
     """Return the options that no mixer reads, or whose value none of them knows, and why."""
     unused = {name: "no mixer of this model reads it" for name in {*OPTIONS} - model.used_options}
-    options = {mixer: find_mixer(mixer).options for mixer in model.mixers}
+    options = {mixer: require_mixer(mixer).options for mixer in model.mixers}
     for name in model.used_options:
         known = {mixer: taken[name] for mixer, taken in options.items() if name in taken}
         value = getattr(model, name)

@@ -1,8 +1,16 @@
 """Generates and scores text: beam search, sampling, per-token log-likelihood."""
 
-from dynconv.decode.sample import sample
+from dynconv.decode.sample import next_probabilities, sample
 from dynconv.decode.search import Hypothesis, beam_search, greedy
 from dynconv.decode.surprisal import surprisal
 from dynconv.decode.translate import translate
 
-__all__ = ["Hypothesis", "beam_search", "greedy", "sample", "surprisal", "translate"]
+__all__ = [
+    "Hypothesis",
+    "beam_search",
+    "greedy",
+    "next_probabilities",
+    "sample",
+    "surprisal",
+    "translate",
+]

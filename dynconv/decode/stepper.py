@@ -7,6 +7,7 @@ rows of the encoder's output. `keep` selects and reorders rows. The model is lef
 import torch
 from torch import Tensor
 
+from dynconv.layers.state import select_state
 from dynconv.models import Translator
 
 
@@ -25,7 +26,7 @@ class Recompute:
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Continue with these sentences and these rows; a row may appear several times."""
-        self.memory = self.memory.select(sentences)
+        self.memory = select_state(self.memory, sentences)
         self.prefix = self.prefix[rows]
 
 
@@ -45,7 +46,7 @@ class Incremental:
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
         """Continue with these sentences and these rows; a row may appear several times."""
         if len(sentences) < len(self.memory.states):
-            self.memory = self.memory.select(sentences)
+            self.memory = select_state(self.memory, sentences)
             self.state = self.state.select(rows, sentences)
         else:  # the same sentences in the same order: nothing of theirs is copied
             self.state = self.state.select(rows)

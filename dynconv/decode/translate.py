@@ -1,6 +1,5 @@
 """Translates lines of text in batches."""
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import Incremental
 from dynconv.decode.unknown import read_dictionary, replace_unknown, source_attention, source_words
-from dynconv.errors import DivergedError, UserError
+from dynconv.errors import DivergedError, UserError, warn
 from dynconv.models import ConvS2S, Translator
 from dynconv.text import Vocabularies, batch_by_length, pad
 
@@ -39,27 +38,16 @@ def translate(
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
     limit, key = max_source_length(model, config, max_source)
     sources = truncate(sources, limit, key)
-    size = config.no_repeat_ngram_size
-    search = partial(
-        beam_search,
-        model,
-        beam=config.beam,
-        lenpen=config.lenpen,
-        stepwise=config.stepwise,
-        min_length=config.min_length,
-        max_length=config.max_length,
-        constraints=[no_repeat(size)] if size else (),
-        stepper=stepper,
-    )
-    full = [i for i, ids in enumerate(sources) if ids]
-    lengths = np.array([(len(sources[i]) + 1, 0) for i in full])
+    search = make_search(model, config, stepper)
+    nonblank = [i for i, ids in enumerate(sources) if ids]
+    lengths = np.array([(len(sources[i]) + 1, 0) for i in nonblank])
     results = [""] * len(lines)
     device = next(model.parameters()).device
     # a bar on terminals only
-    with tqdm(total=len(full), unit=" sentences", disable=None, desc="translate") as bar:
+    with tqdm(total=len(nonblank), unit=" sentences", disable=None, desc="translate") as bar:
         batches = batch_by_length(lengths, max(config.batch_tokens, int(lengths.max(initial=0))))
         for batch in reversed(batches):  # longest first: memory fails early
-            chosen = [full[i] for i in batch]
+            chosen = [nonblank[i] for i in batch]
             source, pad_mask = (x.to(device) for x in pad([sources[i] for i in chosen], after=1))
             hypotheses = search(source, pad_mask)
             if not all(hypotheses):
@@ -81,16 +69,29 @@ def translate(
     return results
 
 
+def make_search(model: Translator, config: DecodeConfig, stepper: Callable) -> Callable:
+    """Return beam search with the settings of a recipe, as a function of source and padding."""
+    size = config.no_repeat_ngram_size
+    return partial(
+        beam_search,
+        model,
+        beam=config.beam,
+        lenpen=config.lenpen,
+        stepwise=config.stepwise,
+        min_length=config.min_length,
+        max_length=config.max_length,
+        constraints=[no_repeat(size)] if size else (),
+        stepper=stepper,
+    )
+
+
 def truncate(sources: list[list[int]], limit: int, key: str) -> list[list[int]]:
     """Return the first `limit` ids of each line; a warning on stderr names the recipe's key."""
     if cut := [number for number, ids in enumerate(sources, 1) if len(ids) > limit]:
         which = f"line {cut[0]} has"
         if len(cut) > 1:
             which = f"{len(cut):,} lines, the first of them line {cut[0]}, have"
-        print(
-            f"dynconv: {which} more than {limit} tokens; only the first {limit} are read ({key})",
-            file=sys.stderr,
-        )
+        warn(f"{which} more than {limit} tokens; only the first {limit} are read ({key})")
     return [ids[:limit] for ids in sources]
 
 

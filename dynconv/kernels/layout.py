@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast
 
 NARROW = 8
 """smallest number of channels per head that fills the vectors of the C kernels"""

@@ -151,6 +151,6 @@ def differentiate_cumulative_mean(ctx, g):
 
 
 define(
-    "step(Tensor past, Tensor at, Tensor weight) -> Tensor",
+    "conv_step(Tensor past, Tensor at, Tensor weight) -> Tensor",
     lambda past, at, weight: past.new_empty(len(at), past.shape[2]),
 )

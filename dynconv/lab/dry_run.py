@@ -23,7 +23,7 @@ from dynconv.config import (
 from dynconv.models import count_parameters
 from dynconv.tasks import task_of
 from dynconv.text import is_prepared
-from dynconv.text.corpus import NotPreparedError, corpus_dir, find_split, stream_lines
+from dynconv.text.corpus import NotPreparedError, corpus_dir, require_split, stream_lines
 from dynconv.train import load_model, train
 from dynconv.train.events import read_log
 
@@ -73,7 +73,7 @@ def corpus_status(data: DataConfig) -> str:
         return str(error)
     if not is_prepared(directory):
         for split, suffix in product(("train", "valid"), filter(None, (data.source, data.target))):
-            find_split(directory, f"{split}.{suffix}")
+            require_split(directory, f"{split}.{suffix}")
     return str(directory)
 
 
@@ -82,7 +82,7 @@ def write_excerpt(data: DataConfig, directory: Path) -> None:
     directory.mkdir()
     suffixes = [suffix for suffix in (data.source, data.target) if suffix]
     for split, count in LINES.items():
-        files = [find_split(corpus_dir(data.corpus), f"{split}.{suffix}") for suffix in suffixes]
+        files = [require_split(corpus_dir(data.corpus), f"{split}.{suffix}") for suffix in suffixes]
         rows = zip(*map(stream_lines, files), strict=True)
         if split != "train":
             rows = (row for row in rows if all(len(line.split()) <= WORDS for line in row))

@@ -48,7 +48,7 @@ def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
     check_text(corpus, recipe)
     config, batches = recipe.train, []
     text = task_of(recipe).training_examples(corpus)
-    for pairs, before, _ in iter_batches(text, recipe.data.longest, config, DataPosition()):
+    for pairs, before, _ in iter_batches(text, recipe.longest_example, config, DataPosition()):
         if before >= DataPosition(epoch=0, pool=1):
             break
         batches.append(pairs)

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import Recipe
-from dynconv.config.recipe import OPTIMIZERS
+from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.lab.epoch import measure_corpus
 from dynconv.lab.gpu_memory import ATTENTION_FLOPS, AllocationTracker, gpu_memory
 from dynconv.models import build
@@ -41,7 +41,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     """
     config = recipe.train
     epoch = measure_corpus(recipe)
-    usual, longest = recipe.data.block_size or USUAL_LENGTH, recipe.data.longest
+    usual, longest = recipe.data.block_size or USUAL_LENGTH, recipe.longest_example
     lengths = (epoch.usual, epoch.longest) if epoch else (usual, longest)
     costs = batch_costs(recipe, config.batch_tokens, lengths)
     parameters, activations = costs[0].parameters, max(cost.bytes for cost in costs)

@@ -15,7 +15,7 @@ PANELS = [
 ]
 
 
-def plot(runs: list[Path], output: Path) -> None:
+def plot_curves(runs: list[Path], output: Path) -> None:
     """Plot the quantities in PANELS over updates, one line per run, as PNG or SVG."""
     import matplotlib
 

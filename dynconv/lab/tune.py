@@ -30,10 +30,10 @@ from dynconv.config.schema import (
     Fraction,
     Number,
     PositiveInt,
-    check_content,
-    check_value,
     checked_dataclass,
     finite,
+    validated,
+    validated_content,
     whole,
 )
 from dynconv.config.unused import find_unused
@@ -45,7 +45,7 @@ from dynconv.lab.training import try_training
 from dynconv.paths import PACKAGE
 from dynconv.tasks import Validation
 from dynconv.train import load_model
-from dynconv.train.run_directory import check_same_recipe, folder_lock
+from dynconv.train.run_directory import folder_lock, match_recorded_recipe
 
 TRIAL = "trial.json"
 """the file of a trial's result, in its run directory"""
@@ -101,7 +101,7 @@ class SearchSpace:
 def load_space(name: str) -> SearchSpace:
     """Read a search space: a shipped name, or else a path, as for recipes."""
     path = require_file(name, yaml_files(SPACES), "search space")
-    return check_value(SearchSpace, read_yaml(path), str(path))
+    return validated(SearchSpace, read_yaml(path), str(path))
 
 
 def tune(
@@ -144,7 +144,7 @@ def tune(
 
     with folder_lock(folder):
         study = open_study(folder, entry["numbers"]["space"])
-        candidates = draw(study, distributions, trials, search)
+        candidates = draw_trials(study, distributions, trials, search)
         for number, length in enumerate(lengths):
             rounds.append([])
             for trial, settings in candidates:
@@ -157,7 +157,7 @@ def tune(
                 rounds[-1].append({"trial": trial, "settings": settings, **result})
                 ledger.write(output, entry)
                 say(format_trial(rounds[-1][-1]))
-            candidates = best(rounds[-1], search)
+            candidates = promoted(rounds[-1], search)
     chosen = max(rounds[-1], key=quality)
     say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
@@ -189,7 +189,7 @@ def open_study(folder: Path, space: dict[str, str]) -> Study:
     return study
 
 
-def draw(
+def draw_trials(
     study: Study, distributions: dict[str, Any], trials: int, search: SearchSpace
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield number and settings of each trial: first those drawn before, then new ones."""
@@ -228,9 +228,9 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     """
     record = run / TRIAL
     if record.exists():
-        check_same_recipe(recipe, run)
+        match_recorded_recipe(recipe, run)
         remedy = "remove it, and the trial is scored again"
-        return check_content(TrialResult, read_json(record, remedy), record, remedy)
+        return validated_content(TrialResult, read_json(record, remedy), record, remedy)
     signal, diverged = try_training(recipe, run)
     if signal is not None:
         return signal
@@ -244,7 +244,7 @@ def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
     return result
 
 
-def best(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
+def promoted(results: list[TrialRecord], search: SearchSpace) -> list[tuple[int, list[str]]]:
     """Return the trials that go on to the next round, the best first."""
     ranked = sorted(results, key=quality, reverse=True)
     return [

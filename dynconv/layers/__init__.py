@@ -3,8 +3,9 @@
 `forward(x, pad_mask)` maps whole sequences (B, T, C) to (B, T, C); pad_mask (B, T) is True at
 padding. `step(x, state)` decodes with causal layers in eval mode: it takes the next n positions
 (N, n, C) of N sequences, and returns the outputs that `forward` would give there, and the next
-state. The state before the first position is None. No gradient flows through states, and layers
-that look ahead raise ValueError. `check_mixer` tries all of this on a layer of your own.
+state: a named tuple of tensors with one row per sequence, or None before the first position. No
+gradient flows through states, and layers that look ahead raise ValueError. `check_mixer` tries all
+of this on a layer of your own.
 """
 
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax

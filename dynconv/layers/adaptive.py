@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast
 
 
 class AdaptiveEmbedding(nn.Module):

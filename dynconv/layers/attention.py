@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.kernels.autocast import without_autocast
-from dynconv.kernels.dtypes import upcast
-from dynconv.layers.history import require_causal, select_rows
+from dynconv.dtypes import upcast, without_autocast
 from dynconv.layers.projection import linear
+from dynconv.layers.state import require_causal
 from dynconv.ops.checks import require_heads, require_odd, require_probability
 from dynconv.ops.shapes import split_heads
 
@@ -61,9 +60,6 @@ class KVCache(NamedTuple):
 
     keys: Tensor
     values: Tensor
-
-    def select(self, rows: Tensor) -> "KVCache":
-        return select_rows(self, rows)
 
 
 class SelfAttention(nn.Module):

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.kernels.dtypes import upcast
-from dynconv.layers.history import require_causal, select_rows
+from dynconv.dtypes import upcast
 from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.state import require_causal
+from dynconv.ops.checks import require_positive
 
 
 class AverageState(NamedTuple):
@@ -16,9 +17,6 @@ class AverageState(NamedTuple):
 
     total: Tensor
     count: Tensor
-
-    def select(self, rows: Tensor) -> "AverageState":
-        return select_rows(self, rows)
 
 
 class AverageAttention(nn.Module):
@@ -32,6 +30,7 @@ class AverageAttention(nn.Module):
 
     def __init__(self, channels: int, ffn: int, *, causal: bool = False):
         super().__init__()
+        require_positive("ffn", ffn)
         self.causal = causal
         self.ffn = nn.Sequential(linear(channels, ffn), nn.ReLU(), linear(ffn, channels))
         self.gates = linear(2 * channels, 2 * channels)

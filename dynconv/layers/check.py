@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from dynconv.layers.state import select_state
+
 
 def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
     """Raise AssertionError, whose line says what is wrong, unless a mixer does what it promises.
@@ -15,7 +17,7 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
     build(causal)  returns a new layer of x (B, T, channels)
 
     Padding at either end changes no real position; in a causal layer no position sees a later one,
-    `step` returns what `forward` does, in chunks of any size, and `select` takes rows of a state.
+    `step` returns what `forward` does, in chunks of any size, also from selected rows of a state.
     Layers are tried in float64, after noise has been added to their parameters, because most leaks
     are multiples of a bias, which often starts as zero; and `forward` also under autocast, because
     training may run in bfloat16.
@@ -68,18 +70,19 @@ def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
         state, parts = None, []
         for part in x.split(sizes, dim=1):
             y, state = layer.step(part, state)
-            if isinstance(state, Tensor) or not hasattr(state, "select"):
-                name = type(state).__name__
+            if isinstance(state, Tensor) or not (
+                hasattr(state, "_fields") or hasattr(state, "select")
+            ):
                 raise AssertionError(
-                    f"{kind}: the state, a {name}, has no select(rows): return a NamedTuple "
-                    "whose `select` calls select_rows of dynconv.layers.history"
+                    f"{kind}: the state, a {type(state).__name__}, has no select(rows): return a "
+                    "NamedTuple of tensors with one row per sequence"
                 )
             parts.append(y)
         expect(torch.cat(parts, 1), whole, f"{kind}: steps of {sizes} positions are not forward")
     _, state = layer.step(x[:, :4])
     rows = torch.tensor([1, 0, 0])
-    y, _ = layer.step(x[rows, 4:], state.select(rows))
-    expect(y, whole[rows, 4:], f"{kind}: a step after state.select(rows) is not that of the rows")
+    y, _ = layer.step(x[rows, 4:], select_state(state, rows))
+    expect(y, whole[rows, 4:], f"{kind}: a step from selected rows of the state is another")
 
 
 def expect(found: Tensor, expected: Tensor, fault: str) -> None:

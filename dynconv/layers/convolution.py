@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.layers.history import History, require_causal
+from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
+from dynconv.layers.state import require_causal
 from dynconv.ops.checks import require_heads, require_odd
 from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.normalize import check_normalization

@@ -14,7 +14,6 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from dynconv.errors import UserError
 from dynconv.layers.convolution import WindowConv
-from dynconv.layers.history import select_rows
 
 SQRT_HALF = 0.5**0.5
 """the factor that scales the sum of two tensors of equal variance back to their variance"""
@@ -93,9 +92,6 @@ class KeyedMemory(NamedTuple):
     values: Tensor
     pad_mask: Tensor | None
     """mask (B, S) bool, True where padding"""
-
-    def select(self, rows: Tensor) -> "KeyedMemory":
-        return select_rows(self, rows)
 
 
 class MultiStepAttention(nn.Module):

@@ -1,44 +1,10 @@
-"""Decoding states: their rows, steps one by one, and the input history of a convolution."""
-
-from collections.abc import Callable
-from typing import TypeVar
+"""The state of a convolution: a history of its last inputs."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynconv.ops.dynamicconv import conv_windows
 from dynconv.ops.step import conv_step
-
-
-def require_causal(layer: nn.Module, causal: bool) -> None:
-    """Raise ValueError if `step` is called on a layer that looks at later positions."""
-    if not causal:
-        raise ValueError(
-            f"{type(layer).__name__}.step decodes from left to right, but this layer also looks at "
-            "later positions: build it with causal=True (TaLKConv with max_right=0)"
-        )
-
-
-State = TypeVar("State", bound=tuple)
-
-
-def select_rows(state: State, rows: Tensor) -> State:
-    """Return a named tuple with these rows of each tensor; a row may appear several times."""
-    return type(state)(*(None if part is None else part.index_select(0, rows) for part in state))
-
-
-def run_steps(
-    step: Callable[..., tuple[Tensor, Tensor]], state: Tensor, *inputs: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the outputs (N, n, ...) of a recurrence at n positions, and the state after them.
-
-    output, state = step(state, *inputs), for the inputs (N, ...) at one position after the other
-    """
-    outputs = []
-    for each in zip(*(part.unbind(1) for part in inputs), strict=True):
-        output, state = step(state, *each)
-        outputs.append(output)
-    return torch.stack(outputs, dim=1), state
 
 
 class Slots:

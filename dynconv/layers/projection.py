@@ -3,7 +3,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.layers.history import History, require_causal
+from dynconv.layers.history import History
+from dynconv.layers.state import require_causal
 from dynconv.ops.checks import require_probability
 
 

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.kernels.dtypes import accumulator, upcast
+from dynconv.dtypes import accumulator, upcast
 from dynconv.layers.direction import flip_rest, forward_parts
-from dynconv.layers.history import require_causal, run_steps, select_rows
 from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.state import require_causal, run_steps
 from dynconv.ops.checks import require_heads
 from dynconv.ops.retnet import retention_step
 
@@ -20,9 +20,6 @@ class RetentionState(NamedTuple):
     """Keeps the matrices (N, H, R, R) after the last position."""
 
     S: Tensor
-
-    def select(self, rows: Tensor) -> "RetentionState":
-        return select_rows(self, rows)
 
 
 class Retention(nn.Module):

@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast
 from dynconv.layers.direction import forward_parts
-from dynconv.layers.history import require_causal, run_steps, select_rows
 from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.state import require_causal, run_steps
+from dynconv.ops.checks import require_positive
 from dynconv.ops.selective import selective_step
 
 KERNEL_SIZE = 4
@@ -24,9 +25,6 @@ class SelectiveState(NamedTuple):
 
     h: Tensor
     past: Tensor
-
-    def select(self, rows: Tensor) -> "SelectiveState":
-        return select_rows(self, rows)
 
 
 class SelectiveScan(nn.Module):
@@ -85,6 +83,7 @@ class SelectiveSSM(nn.Module):
     def __init__(self, channels: int, states: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
+        require_positive("states", states)
         forwards = forward_parts(channels, "channels", causal)
         self.widths = [forwards] if causal else [forwards, channels - forwards]
         self.in_proj = linear(channels, 2 * channels, bias=False)

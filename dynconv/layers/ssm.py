@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast
 from dynconv.layers.direction import flip_rest, forward_parts
-from dynconv.layers.history import require_causal, run_steps, select_rows
 from dynconv.layers.projection import linear, zero_padding
+from dynconv.layers.state import require_causal, run_steps
+from dynconv.ops.checks import require_positive
 from dynconv.ops.ssm import discretize, ssm_step
 
 
@@ -20,9 +21,6 @@ class S4DState(NamedTuple):
     """Keeps the complex states (N, C, states) after the last position."""
 
     h: Tensor
-
-    def select(self, rows: Tensor) -> "S4DState":
-        return select_rows(self, rows)
 
 
 class S4D(nn.Module):
@@ -39,6 +37,7 @@ class S4D(nn.Module):
     def __init__(self, channels: int, states: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
+        require_positive("states", states)
         self.forwards = forward_parts(channels, "channels", causal)
         n = torch.arange(states).expand(channels, states)
         self.log_dt = nn.Parameter(torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)))

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear
 from dynconv.ops.checks import require_heads

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from dynconv.layers.attention import KVCache
+from dynconv.layers.state import select_state
 
 
 class DecoderState(NamedTuple):
@@ -22,9 +23,9 @@ class DecoderState(NamedTuple):
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
         """Return the state of these rows, and of these sentences or, if None, of all."""
-        mixers, source = [mixer.select(rows) for mixer in self.mixers], self.source
+        mixers, source = [select_state(mixer, rows) for mixer in self.mixers], self.source
         if sentences is not None:
-            source = [projected.select(sentences) for projected in source]
+            source = [select_state(projected, sentences) for projected in source]
         return DecoderState(self.position, mixers, source)
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast
 
 
 def token_embedding(vocab_size: int, channels: int) -> nn.Embedding:

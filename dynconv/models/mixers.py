@@ -94,7 +94,7 @@ def register_mixer(
     return register
 
 
-def find_mixer(name: str) -> Mixer:
+def require_mixer(name: str) -> Mixer:
     """Return the mixer registered under a name. Raises ValueError for an unknown one."""
     if name not in MIXERS:
         raise ValueError(f"mixer {quoted(name)} is not known; {nearest(name, MIXERS, 'there are')}")
@@ -108,7 +108,7 @@ def build_mixer(
 
     Raises UserError for settings that the layer refuses by ValueError.
     """
-    mixer = find_mixer(name)
+    mixer = require_mixer(name)
     options = {option: getattr(config, option) for option in mixer.options}
     try:
         return mixer.build(config.channels, size, causal, **options)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor, nn
 
-from dynconv.layers.history import select_rows
 from dynconv.models.decoder import DecoderState, step_blocks
 from dynconv.models.embedding import embed_tokens, token_embedding
 from dynconv.models.translator import Translator
@@ -20,9 +19,6 @@ class Memory(NamedTuple):
 
     states: Tensor
     pad_mask: Tensor | None
-
-    def select(self, rows: Tensor) -> Memory:
-        return select_rows(self, rows)
 
 
 class Seq2Seq(Translator):

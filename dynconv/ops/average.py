@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dynconv.dtypes import upcast
 from dynconv.kernels import torch_ops
-from dynconv.kernels.dtypes import upcast
 from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_sequence
 

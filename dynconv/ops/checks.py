@@ -6,7 +6,7 @@
 import torch
 from torch import Tensor
 
-from dynconv.kernels.dtypes import accumulator
+from dynconv.dtypes import accumulator
 
 
 def require_heads(heads: int, channels: int) -> None:
@@ -25,6 +25,12 @@ def require_probability(name: str, value: float) -> None:
     """Raise ValueError unless a probability of dropout is at least 0 and below 1."""
     if not 0 <= value < 1:
         raise ValueError(f"{name} {value} lies outside [0, 1)")
+
+
+def require_positive(name: str, size: int) -> None:
+    """Raise ValueError unless a size is at least 1."""
+    if size < 1:
+        raise ValueError(f"{name} {size} must be at least 1")
 
 
 def require_floating(name: str, tensor: Tensor) -> None:

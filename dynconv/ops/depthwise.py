@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dynconv.dtypes import accumulator
 from dynconv.kernels import torch_ops
-from dynconv.kernels.dtypes import accumulator
 from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import positions_in_cache
 from dynconv.ops.checks import check_conv

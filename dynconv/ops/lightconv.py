@@ -11,8 +11,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from dynconv.dtypes import accumulator
 from dynconv.kernels import torch_ops
-from dynconv.kernels.dtypes import accumulator
 from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import BLOCK, blocks, diagonals
 from dynconv.ops.checks import check_conv

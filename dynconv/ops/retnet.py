@@ -14,8 +14,7 @@ The paper also rotates q and k by an angle that grows with the position; this fu
 import torch
 from torch import Tensor
 
-from dynconv.kernels.autocast import without_autocast
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast, without_autocast
 from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_retention
 from dynconv.ops.shapes import split_heads

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dynconv.kernels.autocast import without_autocast
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast, without_autocast
 from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_selective
 

@@ -19,7 +19,7 @@ Unrolled, the recurrence is a convolution with a kernel as long as the sentence:
 import torch
 from torch import Tensor
 
-from dynconv.kernels.dtypes import upcast
+from dynconv.dtypes import upcast
 from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_ssm
 from dynconv.ops.depthwise import depthwise_conv

@@ -39,5 +39,5 @@ def conv_step(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     returns   (N, C)
     """
     if native.supports(past) and past.shape[2] >= NARROW * weight.shape[1]:
-        return torch_ops.step(past, at, weight)
+        return torch_ops.conv_step(past, at, weight)
     return conv_step_gather(past, at, weight)

@@ -20,9 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from dynconv.dtypes import upcast, without_autocast
 from dynconv.kernels import torch_ops
-from dynconv.kernels.autocast import without_autocast
-from dynconv.kernels.dtypes import upcast
 from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dynconv.kernels.autocast import without_autocast
+from dynconv.dtypes import without_autocast
 
 
 class Trilinear(torch.autograd.Function):

@@ -4,7 +4,7 @@ from dynconv.score.base import Score
 from dynconv.score.bleu import bleu, chrf, split_compounds
 from dynconv.score.metric import compute_metric, report
 from dynconv.score.perplexity import Perplexity, perplexity
-from dynconv.score.rouge import rouge
+from dynconv.score.rouge import lead, rouge
 
 __all__ = [
     "Perplexity",
@@ -12,6 +12,7 @@ __all__ = [
     "bleu",
     "chrf",
     "compute_metric",
+    "lead",
     "perplexity",
     "report",
     "rouge",

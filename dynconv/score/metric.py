@@ -20,7 +20,7 @@ class Comparison(NamedTuple):
 
     hypotheses: Sequence[str]
     references: Sequence
-    """a text per line, or, for rouge and rouge-75, several"""
+    """a text per line, or, for ROUGE, several"""
     language: str = "en"
     """language of the text; only bleu-detokenized depends on it"""
     bootstrap: int = 0
@@ -34,68 +34,82 @@ def compute_metric(
     language: str = "en",
     bootstrap: int = 0,
 ) -> list[Score]:
-    """Compute the scores of a metric of `METRICS`; checkpoints are compared by the first.
+    """Compute the scores of a metric of `METRICS`, that by which checkpoints are compared first.
 
     `Comparison` describes the other arguments. Raises ValueError for another metric.
     """
     if metric not in METRICS:
         raise ValueError(f"no metric {metric!r}")
-    return METRICS[metric](Comparison(hypotheses, references, language, bootstrap))
+    return METRICS[metric].compute(Comparison(hypotheses, references, language, bootstrap))
 
 
-def plain_bleu(lines: Comparison) -> list[Score]:
+def plain_bleu(texts: Comparison) -> list[Score]:
     """Compute sacreBLEU of plain text, then chrF."""
-    hypotheses, references, _, bootstrap = lines
+    hypotheses, references, _, bootstrap = texts
     return [
         bleu(hypotheses, references, bootstrap=bootstrap),
         chrf(hypotheses, references, bootstrap=bootstrap),
     ]
 
 
-def detokenized_bleu(lines: Comparison) -> list[Score]:
+def detokenized_bleu(texts: Comparison) -> list[Score]:
     """Join the tokens of Moses to plain text on both sides, then compute `plain_bleu`."""
     from sacremoses import MosesDetokenizer
 
-    join = MosesDetokenizer(lines.language).detokenize
-    hypotheses = [join(line.split()) for line in lines.hypotheses]
-    references = [join(line.split()) for line in lines.references]
-    return plain_bleu(lines._replace(hypotheses=hypotheses, references=references))
+    join = MosesDetokenizer(texts.language).detokenize
+    hypotheses = [join(line.split()) for line in texts.hypotheses]
+    references = [join(line.split()) for line in texts.references]
+    return plain_bleu(texts._replace(hypotheses=hypotheses, references=references))
 
 
-def tokenized_bleu(lines: Comparison) -> list[Score]:
+def tokenized_bleu(texts: Comparison) -> list[Score]:
     """Compute BLEU of the tokens as they are, as in the papers, then sacreBLEU."""
-    hypotheses, references, _, bootstrap = lines
+    hypotheses, references, _, bootstrap = texts
     return [
         bleu(hypotheses, references, tokenized=True, bootstrap=bootstrap),
         bleu(hypotheses, references, bootstrap=bootstrap),
     ]
 
 
-def split_bleu(lines: Comparison) -> list[Score]:
+def split_bleu(texts: Comparison) -> list[Score]:
     """Compute BLEU of the tokens with compounds split at hyphens, then `tokenized_bleu`."""
-    hypotheses, references, _, bootstrap = lines
+    hypotheses, references, _, bootstrap = texts
     split = bleu(hypotheses, references, compound_split=True, bootstrap=bootstrap)
-    return [split, *tokenized_bleu(lines)]
+    return [split, *tokenized_bleu(texts)]
 
 
-def mean_rouge(lines: Comparison, **options: Any) -> list[Score]:
+def mean_rouge(texts: Comparison, **options: Any) -> list[Score]:
     """Compute the mean F-score of ROUGE-1, 2 and L of stems, then each of them."""
-    three = stemmed_rouge(lines.hypotheses, lines.references, **options)
+    three = stemmed_rouge(texts.hypotheses, texts.references, **options)
     mean = sum(score.value for score in three) / len(three)
     return [Score("ROUGE mean", mean, three[0].signature), *three]
 
 
 stemmed_rouge = partial(compute_rouge, stem=True, sentence_end=SENTENCE_END)
 
-METRICS: dict[str, Callable[[Comparison], list[Score]]] = {
-    "bleu": plain_bleu,
-    "bleu-tokenized": tokenized_bleu,
-    "bleu-split": split_bleu,
-    "bleu-detokenized": detokenized_bleu,
-    "rouge": mean_rouge,
-    "rouge-75": partial(mean_rouge, recall=True, limit=75),  # recall of 75 bytes, as in DUC-2004
+
+class Metric(NamedTuple):
+    """Describes a metric that a recipe can name."""
+
+    compute: Callable[[Comparison], list[Score]]
+    """returns its scores; checkpoints are compared by the first"""
+    of_summaries: bool = False
+    """whether it scores summaries, not translations"""
+    several_references: bool = False
+    """whether it reads all references of a text, not only the first"""
+
+
+rouge_75 = partial(mean_rouge, recall=True, limit=75)  # recall of 75 bytes, as in DUC-2004
+
+METRICS = {
+    "bleu": Metric(plain_bleu),
+    "bleu-tokenized": Metric(tokenized_bleu),
+    "bleu-split": Metric(split_bleu),
+    "bleu-detokenized": Metric(detokenized_bleu),
+    "rouge": Metric(mean_rouge, of_summaries=True),
+    "rouge-75": Metric(rouge_75, of_summaries=True, several_references=True),
 }
-"""the function of each metric, keyed by its name in `dynconv.names`"""
+"""the metrics of outputs, keyed by their names in `dynconv.names`"""
 
 
 def report(

@@ -38,14 +38,7 @@ def rouge(
     """
     check_pairs(hypotheses, references)
     several = [[r] if isinstance(r, str) else r for r in references]
-    for number, texts in enumerate(zip(hypotheses, several, strict=True), 1):
-        if not texts[1]:
-            raise UserError(f"line {number} has no reference: give it one, or leave the line out")
-        words = max(len(text.encode()[:limit].split()) for text in (texts[0], *texts[1]))
-        if words > MAX_WORDS:
-            raise UserError(
-                f"line {number} has {words:,} words, and ROUGE is computed of at most {MAX_WORDS:,}"
-            )
+    check_lines(hypotheses, several, limit)
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenizers import DefaultTokenizer
 
@@ -69,6 +62,21 @@ def rouge(
     )
     means = [100 * sum(values) / len(lines) for values in zip(*lines, strict=True)]
     return [Score(name, m, signature) for name, m in zip(KINDS.values(), means, strict=True)]
+
+
+def check_lines(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], limit: int | None
+) -> None:
+    """Raise UserError for a line without a reference, or with too many words."""
+    for number, (hypothesis, several) in enumerate(zip(hypotheses, references, strict=True), 1):
+        if not several:
+            raise UserError(f"line {number} has no reference: give it one, or leave the line out")
+        words = max(len(text.encode()[:limit].split()) for text in (hypothesis, *several))
+        if words > MAX_WORDS:
+            raise UserError(
+                f"line {number} has {words:,} words, more than the {MAX_WORDS:,} that ROUGE reads: "
+                "shorten it"
+            )
 
 
 def first_bytes(text: str, limit: int | None, sentence_end: str) -> str:

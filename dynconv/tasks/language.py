@@ -15,7 +15,7 @@ from dynconv.score import perplexity
 from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, Validation
 from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies, read_lines
-from dynconv.text.corpus import corpus_dir, find_split
+from dynconv.text.corpus import corpus_dir, require_split
 
 
 class LanguageModeling(Task[LanguageModel]):
@@ -48,7 +48,7 @@ class LanguageModeling(Task[LanguageModel]):
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
         directory = corpus.directory
-        lines = read_lines(find_split(directory, f"{split}.{corpus.target}"))
+        lines = read_lines(require_split(directory, f"{split}.{corpus.target}"))
         text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block_size)
         return EncodedSplit(text, [], corpus.target)
 
@@ -77,7 +77,7 @@ class LanguageModeling(Task[LanguageModel]):
     def evaluate(self, model: LanguageModel, vocabularies: Vocabularies, split: str) -> Evaluation:
         data, config = self.recipe.data, self.recipe.decode
         directory, vocabulary = corpus_dir(data.corpus), vocabularies.target
-        lines = read_lines(find_split(directory, f"{split}.{data.target}"))
+        lines = read_lines(require_split(directory, f"{split}.{data.target}"))
         tokens = Excerpts.encode(lines, vocabulary, data.block_size).tokens[1:]
         start = time.perf_counter()
         block, context = data.block_size, config.context_window
@@ -88,7 +88,7 @@ class LanguageModeling(Task[LanguageModel]):
         seconds = time.perf_counter() - start
         return Evaluation(
             split=split,
-            scored=f"{len(lines):,} lines",
+            amount=f"{len(lines):,} lines",
             seconds=seconds,
             settings={"block": block, "context": context, **result._asdict()},
             settings_in_words=describe_windows(block, context),

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from dynconv.dtypes import to_autocast_dtype
+
 LOGITS = 2**25
 """maximum number of logits in memory at once, 134 MB in float32"""
 
@@ -52,7 +54,7 @@ class ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, bias, target, smoothing, rows):
-        x, W, V = autocast(hidden), autocast(weight), len(weight)
+        x, W, V = to_autocast_dtype(hidden), to_autocast_dtype(weight), len(weight)
         other = smoothing / (V - 1)  # the smoothed target of all types but the correct one
         more = 1 - smoothing - other  # what the correct one has beyond that
         dx, dW = torch.zeros_like(hidden), torch.zeros_like(weight)
@@ -78,10 +80,3 @@ class ChunkedLoss(torch.autograd.Function):
     def backward(ctx, factor):
         gradients = (None if z is None else z * factor for z in ctx.saved_tensors)
         return *gradients, None, None, None
-
-
-def autocast(x: Tensor) -> Tensor:
-    """Return x in the dtype that a matrix product has under autocast, if that is on."""
-    device = x.device.type
-    on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    return x.to(torch.get_autocast_dtype(device)) if on else x

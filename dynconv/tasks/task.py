@@ -63,8 +63,8 @@ class Evaluation:
     """The result of evaluating a model on a split of a text."""
 
     split: str
-    scored: str
-    """the amount that was scored, in words: 1,000 sentences"""
+    amount: str
+    """what was scored, in words: 1,000 sentences"""
     seconds: float
     settings: dict[str, Any]
     """settings of decoding or scoring, as SPLIT.scores.json records them"""
@@ -82,12 +82,12 @@ class Evaluation:
     def summary(self) -> str:
         """What was scored, how long it took, and the settings, in one line."""
         return (
-            f"{self.scored} of split {self.split} in {self.seconds:.0f} s: "
+            f"{self.amount} of split {self.split} in {self.seconds:.0f} s: "
             f"{self.settings_in_words}, checkpoint {self.checkpoint}"
         )
 
     @property
-    def numbers(self) -> dict[str, Any]:
+    def record(self) -> dict[str, Any]:
         """The content of SPLIT.scores.json."""
         return {
             "corpus": self.corpus,

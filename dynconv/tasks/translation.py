@@ -14,11 +14,11 @@ from dynconv.decode.stepper import Incremental
 from dynconv.errors import UserError
 from dynconv.models import Translator
 from dynconv.score import compute_metric
-from dynconv.score.metric import RESAMPLES
+from dynconv.score.metric import METRICS, RESAMPLES
 from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
-from dynconv.text.corpus import corpus_dir, find_references, stream_parallel
+from dynconv.text.corpus import corpus_dir, require_references, stream_parallel
 
 EXAMPLES = 10
 """examples in an evaluation"""
@@ -57,7 +57,7 @@ class Translation(Task[Translator]):
 
     def shipped_data(self) -> DataConfig:
         corpus, source, target = "libreoffice-de-en", "de", "en"
-        if self.recipe.metric.startswith("rouge"):
+        if METRICS[self.recipe.metric].of_summaries:
             corpus, source, target = "debian-descriptions", "paragraph", "synopsis"
         return replace(self.recipe.data, corpus=corpus, source=source, target=target)
 
@@ -116,8 +116,8 @@ class Translation(Task[Translator]):
         outputs = self.translate(model, vocabularies, text.source)
         seconds = time.perf_counter() - start
         references: Sequence = text.target
-        if recipe.metric == "rouge-75":
-            files = find_references(corpus_dir(data.corpus), f"{split}.{data.target}")
+        if METRICS[recipe.metric].several_references:
+            files = require_references(corpus_dir(data.corpus), f"{split}.{data.target}")
             references = list(stream_parallel(*files))
         metric, language = recipe.metric, data.target
         scores = compute_metric(metric, outputs, references, language, bootstrap=RESAMPLES)
@@ -126,7 +126,7 @@ class Translation(Task[Translator]):
         examples = [n * len(outputs) // shown for n in range(shown)]
         return Evaluation(
             split=split,
-            scored=f"{len(outputs):,} sentences",
+            amount=f"{len(outputs):,} sentences",
             seconds=seconds,
             settings={**search, "sentences": len(outputs)},
             settings_in_words=f"beam {config.beam}, length penalty {config.lenpen:g}",

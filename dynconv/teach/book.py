@@ -16,12 +16,12 @@ from typing import Any
 import yaml
 
 from dynconv.errors import UserError
-from dynconv.teach.checkout import checkout, repository_address, run_tool
+from dynconv.teach.checkout import repository_address, require_checkout, run_tool
 
 
 def main() -> None:
     """Build the book into `--out`; UserError if that is not possible here."""
-    root = checkout()
+    root = require_checkout()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=root / "book")
     parser.add_argument("--links", action="store_true", help="check the book's links instead")

@@ -9,7 +9,7 @@ from dynconv import paths
 from dynconv.errors import UserError
 
 
-def checkout() -> Path:
+def require_checkout() -> Path:
     """Return the root of the repository's checkout; UserError if dynconv runs without one."""
     root = paths.find_checkout()
     if root is None:

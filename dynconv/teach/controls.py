@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from dynconv.lab import ledger
 from dynconv.layers import DynamicConv, LightConv, TaLKConv
 from dynconv.paths import data_dir
-from dynconv.teach.checkout import checkout, run_tool
+from dynconv.teach.checkout import require_checkout, run_tool
 from dynconv.text import load_parallel
 from dynconv.train.trained import load_model
 
@@ -38,7 +38,7 @@ SIDES = (
 def definitions(lesson: str, *values: str) -> dict[str, Any]:
     """Return what the cells of a lesson import and define, and its `values`, by name."""
     names: dict[str, Any] = {"__name__": lesson}
-    for cell in jupytext.read(checkout() / "lessons" / f"{lesson}.md").cells:
+    for cell in jupytext.read(require_checkout() / "lessons" / f"{lesson}.md").cells:
         if cell.cell_type != "code" or "solution" in cell.metadata.get("tags", []):
             continue
         for node in ast.parse(cell.source).body:

@@ -19,7 +19,7 @@ from dynconv.lab import ledger, style
 from dynconv.layers import DynamicConv, LightConv, SelfAttention, TaLKConv
 from dynconv.layers.attention import project
 from dynconv.ops.shapes import split_heads
-from dynconv.teach.checkout import checkout, run_tool
+from dynconv.teach.checkout import require_checkout, run_tool
 from dynconv.teach.mixing import draw_mixing
 from dynconv.text import EOS
 from dynconv.train import load_model
@@ -141,7 +141,7 @@ def main() -> None:
         record(options.runs)
     tokens, layers = recorded_matrices()
     matrices = {name: of_mixer[options.layer] for name, of_mixer in layers.items()}
-    output = options.output or checkout() / "book/_static/one-sentence.png"
+    output = options.output or require_checkout() / "book/_static/one-sentence.png"
     style.save(draw(tokens, matrices), output, dpi=300)
 
 

@@ -27,7 +27,7 @@ except ModuleNotFoundError as missing:
     sys.exit(f"{missing.name} is missing: pip install 'dynconv[lessons]'")
 
 from dynconv.errors import UserError
-from dynconv.teach.checkout import checkout, repository_address, run_tool
+from dynconv.teach.checkout import repository_address, require_checkout, run_tool
 
 ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
@@ -153,7 +153,7 @@ def colab_setup(root: Path) -> str:
 
 def main() -> None:
     """Run, check or strip the lessons that the command line names."""
-    folder = checkout() / "lessons"
+    folder = require_checkout() / "lessons"
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("action", choices=["run", "check", "student"])
     parser.add_argument("names", nargs="*", metavar="NAME")

@@ -15,7 +15,7 @@ from dynconv.kernels.cuda import build
 from dynconv.lab import ledger
 from dynconv.lab.simulate import nvdisasm, nvrtc
 from dynconv.lab.simulate.nvdisasm import Loop
-from dynconv.teach.checkout import checkout, run_tool
+from dynconv.teach.checkout import require_checkout, run_tool
 from dynconv.teach.launch import HEADER
 
 KERNELS = {
@@ -78,7 +78,7 @@ def strings_of(lesson: str) -> dict[str, str]:
                 return None if None in parts else str.replace(*map(str, parts))
         return None
 
-    for cell in jupytext.read(checkout() / "lessons" / f"{lesson}.md").cells:
+    for cell in jupytext.read(require_checkout() / "lessons" / f"{lesson}.md").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
             match node:
                 case ast.Assign(targets, right) if (text := value(right)) is not None:
@@ -100,7 +100,7 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
         build.code(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
     )
     section = nvdisasm.disassemble(compiled)[kernel]
-    code, _ = nvdisasm.read(section)
+    code, _ = nvdisasm.read_section(section)
     loop = nvdisasm.main_loop(section)
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
         loop = Loop(code[: code.index("EXIT") + 1])

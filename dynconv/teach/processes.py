@@ -50,7 +50,7 @@ class Processes:
         spawn = multiprocessing.get_context("spawn")
         while len(self.children) < size:
             mine, theirs = spawn.Pipe()
-            child = spawn.Process(target=_serve, args=(theirs, self.store.port), daemon=True)
+            child = spawn.Process(target=serve, args=(theirs, self.store.port), daemon=True)
             child.start()
             theirs.close()
             self.ends.append(mine)
@@ -76,7 +76,7 @@ class Processes:
         """
         self.start(size)
         self.calls += 1
-        call = pickle.dumps((_carried(function), function.__name__, arguments))
+        call = pickle.dumps((carried(function), function.__name__, arguments))
         answers: list[tuple[Any, str | None]] = []
         try:
             end = time.monotonic() + START
@@ -106,7 +106,7 @@ class Processes:
         return pickle.loads(self.ends[rank].recv_bytes())
 
 
-def _carried(function: FunctionType) -> tuple[list[str], dict[str, str], dict[str, Any]]:
+def carried(function: FunctionType) -> tuple[list[str], dict[str, str], dict[str, Any]]:
     """Return a function and all it uses: sources of functions, names of modules, and values.
 
     A notebook cannot be imported by another process, so its functions travel as source.
@@ -131,7 +131,7 @@ def _carried(function: FunctionType) -> tuple[list[str], dict[str, str], dict[st
     return list(sources.values()), modules, values
 
 
-def _serve(end: Connection, port: int) -> None:
+def serve(end: Connection, port: int) -> None:
     """Run in a process: answer calls until the notebook is gone."""
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)  # gloo prints on its own
@@ -145,7 +145,7 @@ def _serve(end: Connection, port: int) -> None:
         except (EOFError, ConnectionError):
             return
         try:
-            result, error = _answer(dist.PrefixStore(f"{number}", store), *rest), None
+            result, error = answer(dist.PrefixStore(f"{number}", store), *rest), None
         except Exception as problem:
             last = traceback.extract_tb(problem.__traceback__)[-1].name
             result, error = None, f"{type(problem).__name__} in {last}: {problem}"
@@ -155,7 +155,7 @@ def _serve(end: Connection, port: int) -> None:
         end.send_bytes(pickle.dumps((result, error)))
 
 
-def _answer(store: dist.Store, rank: int, size: int, wait: float, call: bytes) -> Any:
+def answer(store: dist.Store, rank: int, size: int, wait: float, call: bytes) -> Any:
     """Join the process group and return what the function returns on this rank."""
     (sources, modules, values), name, arguments = pickle.loads(call)
     space = {"__name__": "notebook", **values}

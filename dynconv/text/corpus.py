@@ -114,12 +114,12 @@ def corpus_dir(corpus: str) -> Path:
     raise UserError(f"no corpus {quoted(corpus)}: not shipped, and no directory {tried}; {hint}")
 
 
-def find_split(directory: Path, name: str) -> Path:
+def require_split(directory: Path, name: str) -> Path:
     """Return the file `name` ("train.de") in a directory, or NAME.xz, or NAME.gz.
 
     Raises UserError when there is none.
     """
-    if (path := split_path(directory, name)) is not None:
+    if (path := find_split(directory, name)) is not None:
         return path
     split, _, suffix = name.partition(".")
     splits = sorted({file.name.partition(".")[0] for file in directory.glob(f"*.{suffix}*")})
@@ -133,19 +133,19 @@ def find_split(directory: Path, name: str) -> Path:
     raise UserError(f"{directory}: no {names[0]}, {names[1]} or {names[2]} there{hint}")
 
 
-def split_path(directory: Path, name: str) -> Path | None:
+def find_split(directory: Path, name: str) -> Path | None:
     """Return the file `name` in a directory, or NAME.xz, or NAME.gz; None when there is none."""
     paths = (directory / f"{name}{suffix}" for suffix in ("", *OPENERS))
     return next(filter(Path.is_file, paths), None)
 
 
-def find_references(directory: Path, name: str) -> list[Path]:
+def require_references(directory: Path, name: str) -> list[Path]:
     """Return the files of all references of a split: `name` ("test.summary"), then NAME1, NAME2 ...
 
     Raises UserError when there is none.
     """
-    files = [find_split(directory, name)]
-    while (file := split_path(directory, f"{name}{len(files)}")) is not None:
+    files = [require_split(directory, name)]
+    while (file := find_split(directory, f"{name}{len(files)}")) is not None:
         files.append(file)
     return files
 
@@ -153,7 +153,7 @@ def find_references(directory: Path, name: str) -> list[Path]:
 def load_parallel(corpus: str, source: str, target: str, split: str) -> ParallelText:
     """Read a split ("train") of a corpus in two languages ("de", "en"), blank lines included."""
     directory = corpus_dir(corpus)
-    paths = [find_split(directory, f"{split}.{language}") for language in (source, target)]
+    paths = [require_split(directory, f"{split}.{language}") for language in (source, target)]
     pairs = list(stream_parallel(*paths))
     return ParallelText([s for s, _ in pairs], [t for _, t in pairs])
 

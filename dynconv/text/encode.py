@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.names import VocabularyKind
@@ -16,11 +17,12 @@ from dynconv.text.corpus import (
     OPENERS,
     Row,
     corpus_dir,
-    find_references,
     find_split,
-    split_path,
+    require_references,
+    require_split,
     stream_parallel,
 )
+from dynconv.text.manifest import SPLITS
 from dynconv.text.prepared import (
     BOUNDS,
     FORMAT,
@@ -63,24 +65,18 @@ def prepare_corpus(
     source, target  languages ("de", "en"); source is None for the text of a language model
     vocab_size      number of types: one for a joint vocabulary, or a pair for source and target
     out             the new directory; it is created under a temporary name, and renamed at the end
-    kind            kind of vocabulary, see `dynconv.text.vocabulary`
+    kind            kind of vocabulary, see `dynconv.text.kinds`
     reuse           a vocabulary file to use instead of learning one; its size is vocab_size
 
     Raises UserError if `out` exists, the text cannot be read or has no usable pair, the vocabulary
     has another size, or the disk cannot be written.
     """
     out = out.resolve()
-    if is_prepared(out):
-        raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise UserError(f"{out}: something else is there: give another --out")
+    check_free(out)
     sides = [side for side in (source, target) if side]
     directory = corpus_dir(corpus)
-    splits = find_splits(directory, sides)
-    given = reuse and Vocabularies.load(reuse)
-    if given and given.sizes != vocab_size:
-        sizes = f"{given.sizes} types, not vocab_size {vocab_size}"
-        raise UserError(f"{reuse}: {sizes}: give that number")
+    splits = require_splits(directory, sides)
+    given = reuse and load_vocabularies(reuse, vocab_size)
     with disk_errors(out), scratch_folder(out.with_name(f".{out.name}.part")) as folder:
         (scratch := folder / out.name).mkdir()
         # Counting also finds every error in the text, before the vocabulary is learned.
@@ -123,13 +119,30 @@ def prepare_corpus(
     return open_prepared(out, verify=False)
 
 
-def find_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
+def check_free(out: Path) -> None:
+    """Raise UserError if there is something at `out`, other than an empty directory."""
+    if is_prepared(out):
+        raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise UserError(f"{out}: something else is there: give another --out")
+
+
+def load_vocabularies(path: Path, vocab_size: int | tuple[int, int]) -> Vocabularies:
+    """Load vocabularies to use again. Raises UserError if they are not of this size."""
+    vocabularies = Vocabularies.load(path)
+    if vocabularies.sizes != vocab_size:
+        sizes, asked = as_override(vocabularies.sizes), as_override(vocab_size)
+        raise UserError(f"{path}: {sizes} types, not vocab_size {asked}: give {sizes}")
+    return vocabularies
+
+
+def require_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
     """Find the files of each split; UserError if train, or one side of a split, is missing."""
     splits = {}
-    for split in ("train", "valid", "test"):
+    for split in SPLITS:
         names = [f"{split}.{side}" for side in sides]
-        if split == "train" or any(split_path(directory, name) for name in names):
-            splits[split] = [find_split(directory, name) for name in names]
+        if split == "train" or any(find_split(directory, name) for name in names):
+            splits[split] = [require_split(directory, name) for name in names]
     return splits
 
 
@@ -218,7 +231,7 @@ def write_ids(
 
 def copy_text(directory: Path, name: str, to: Path) -> None:
     """Copy one side of a split, `name` ("test.summary"), with all references if it has several."""
-    for file in find_references(directory, name):
+    for file in require_references(directory, name):
         copy = to / (file.stem if file.suffix in OPENERS else file.name)
         with OPENERS.get(file.suffix, open)(file, "rb") as text, copy.open("wb") as plain:
             shutil.copyfileobj(text, plain)

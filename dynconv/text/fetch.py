@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dynconv.errors import UserError
-from dynconv.files import disk_errors, locked, scratch_folder, set_aside, sha256
+from dynconv.files import LOCK, disk_errors, locked, scratch_folder, set_aside, sha256
 from dynconv.text.archive import unpack
 from dynconv.text.manifest import CorpusEntry, CorpusFile, find_corpus
 
@@ -35,7 +35,7 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> Non
     if source and not source.is_dir():
         raise UserError(f"--from {source}: no such directory; give the one with your copies")
     directory = out or entry.directory
-    wanted = [file for file in entry.files if not is_kept(file, directory)]
+    wanted = [file for file in entry.files if not verify_existing(file, directory)]
     if wanted:
         print(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
         print(f"{name}: please cite {entry.citation}")
@@ -70,12 +70,13 @@ def locked_scratch(directory: Path) -> Iterator[Path]:
     elsewhere = "give data fetch --out DIR, and data prepare --raw DIR"
     with disk_errors(directory, elsewhere, kept="the rest is kept"):
         directory.mkdir(parents=True, exist_ok=True)
-        with locked(directory / ".lock", f"{directory}: another process fetches or unpacks there"):
+        with locked(directory / LOCK, f"{directory}: another process fetches or unpacks there"):
             with scratch_folder(directory / ".part") as scratch:
                 yield scratch
 
 
-def is_kept(file: CorpusFile, directory: Path) -> bool:
+def verify_existing(file: CorpusFile, directory: Path) -> bool:
+    """Print whether a directory has the file, and has it intact; return that."""
     path = file.find(directory)
     if path is None:
         return False

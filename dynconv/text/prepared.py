@@ -21,7 +21,8 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from dynconv.config.model import per_side
-from dynconv.config.schema import Count, PositiveInt, check_content
+from dynconv.config.schema import Count, PositiveInt, validated_content
+from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
 from dynconv.names import VocabularyKind
@@ -116,7 +117,7 @@ def foreign_files(directory: Path) -> list[str]:
     """Return the names in a directory that `prepare_corpus` would not have written."""
     names = sorted(os.listdir(directory))
     if not is_prepared(directory):
-        return names or [""]
+        return names or [""]  # an empty directory: joined to it, "" names the directory
     ours = {"prepared.json", VOCABULARY, TOKENS, BOUNDS}
     return [name for name in names if name not in ours and not name.startswith(("valid.", "test."))]
 
@@ -135,7 +136,7 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
         raise UserError(f"{directory}: no prepared corpus here (it has no prepared.json)") from None
     if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
         raise UserError(f"{meta}: not of format {FORMAT!r}: {remedy}")
-    prepared = check_content(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
+    prepared = validated_content(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
     check_counts(prepared)
     for name, recorded in prepared.files.items():
         path = directory / name
@@ -187,6 +188,7 @@ def check_ids(corpus: PreparedCorpus) -> None:
         largest = np.maximum.reduceat(tokens[cuts[0] : cuts[-1]], cuts[:-1] - cuts[0])
         for side in range(sides):
             if (found := int(largest[side::sides].max())) >= sizes[side]:
-                problem = f"{TOKENS}: has id {found}, beyond vocab_size {corpus.vocab_size}"
+                size = as_override(corpus.vocab_size)
+                problem = f"{TOKENS}: has id {found}, beyond vocab_size {size}"
     if problem:
         raise UserError(f"{corpus.directory}/{problem}: prepare it again")

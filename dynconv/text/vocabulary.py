@@ -1,29 +1,18 @@
 """Vocabularies turn text into ids and back, by HF `tokenizers`; they learn from training text only.
 
-There are three kinds. The first ids of each are <pad>, <eos>, which also starts the decoder, and,
-except in the kind bytes, <unk>.
-
-bytes  byte-pair encoding of the bytes of any text. Decoding restores the text, except that Unicode
-       is composed (NFC), a space at the start is dropped, and a line break becomes a space
-bpe    byte-pair encoding of the characters of words between spaces, as in the papers (Sennrich et
-       al. 2016), for tokenised text. A character that training text does not contain is <unk>
-words  the most frequent words between spaces; any other is <unk>
+`dynconv.text.kinds` describes the kinds.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from dynconv.errors import UserError
 from dynconv.names import VocabularyKind
+from dynconv.text.kinds import SPECIALS, recognize, require_kind
 
 PAD, EOS, UNK = 0, 1, 2
-SPECIALS = ["<pad>", "<eos>"]
-BYTES = 256
-KINDS = get_args(VocabularyKind)
-END = "</w>"
-"""suffix of the last piece of a word in the kind bpe"""
 
 
 class Vocabulary:
@@ -32,52 +21,32 @@ class Vocabulary:
     def __init__(self, tokenizer):
         tokenizer.encode_special_tokens = True  # "<eos>" in a text is text
         self._tokenizer = tokenizer
+        has_merges = hasattr(tokenizer.model, "end_of_word_suffix")
+        self._kind = recognize(self.unknown is not None, has_merges)
 
     @classmethod
     def learn(
         cls, lines: Iterable[str], vocab_size: int, kind: VocabularyKind = "bytes"
     ) -> "Vocabulary":
-        """Learn `vocab_size` types, the special ones included, of a kind described above.
+        """Learn `vocab_size` types, the special ones included, of a kind.
 
         Raises UserError when the size is too small for the kind, or the text yields fewer types.
         """
-        from tokenizers import pre_tokenizers, trainers
-
-        tokenizer, specials = empty_tokenizer(kind)
-        smallest = len(specials) + (BYTES if kind == "bytes" else 1)
+        chosen = require_kind(kind)
+        smallest = len(chosen.specials) + chosen.others
         if vocab_size < smallest:
-            what = "256 bytes and specials" if kind == "bytes" else "specials and a word"
-            raise UserError(f"vocab_size {vocab_size} is below {smallest}: {what}")
-        options = {"vocab_size": vocab_size, "special_tokens": specials, "show_progress": False}
-        trainer: trainers.Trainer
-        if kind == "words":
-            trainer = trainers.WordLevelTrainer(**options)
-            # counted as a word, the text's own <unk> would be given a second id
-            lines = (" ".join(w for w in line.split(" ") if w != "<unk>") for line in lines)
-        elif kind == "bpe":
-            lines = list(lines)
-            letters = set().union(*lines) - {" "}
-            last = {word[-1] + END for line in lines for word in line.split(" ") if word}
-            # The trainer would number the last letters in the order of a hash table, another one in
-            # each process, and merge equally frequent pairs in the order of these numbers.
-            options["special_tokens"] = [*specials, *sorted(letters), *sorted(last)]
-            trainer = trainers.BpeTrainer(**options, end_of_word_suffix=END)
-        else:
-            alphabet = pre_tokenizers.ByteLevel.alphabet()
-            trainer = trainers.BpeTrainer(**options, initial_alphabet=alphabet)
-        tokenizer.train_from_iterator(lines, trainer)
-        size = tokenizer.get_vocab_size()
-        if size != vocab_size:
+            raise UserError(
+                f"vocab_size {vocab_size} is below {smallest}, the least for {chosen.smallest}: "
+                "raise it"
+            )
+        vocabulary = cls(chosen.learn(lines, vocab_size))
+        if (size := len(vocabulary)) != vocab_size:
             problem = "the text yields" if size < vocab_size else "the text's characters alone are"
             raise UserError(
                 f"{problem} {size} types, not {vocab_size}: give {size} as --vocab-size, or as "
                 "model.vocab_size of a recipe"
             )
-        if kind == "bpe":
-            model = json.loads(tokenizer.to_str())["model"]
-            merges = [tuple(pair) for pair in model["merges"]]
-            tokenizer, _ = empty_tokenizer("bpe", vocab=model["vocab"], merges=merges)
-        return cls(tokenizer)
+        return vocabulary
 
     def to_json(self, pretty: bool = False) -> str:
         """Return the vocabulary in the JSON of the library tokenizers."""
@@ -88,10 +57,8 @@ class Vocabulary:
 
     @property
     def kind(self) -> VocabularyKind:
-        """The kind that its tokenizer shows: "bytes", "bpe" or "words"."""
-        if self.unknown is None:
-            return "bytes"
-        return "bpe" if hasattr(self._tokenizer.model, "end_of_word_suffix") else "words"
+        """The name of its kind, which its tokenizer shows."""
+        return self._kind.name
 
     @property
     def unknown(self) -> int | None:
@@ -107,29 +74,11 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Decode ids to text; <pad> and <eos> are dropped, a line break becomes a space."""
-        kept = [i for i in ids if i >= len(SPECIALS)]
-        if self.kind == "bytes":
-            return self._tokenizer.decode(kept).removeprefix(" ").replace("\n", " ")
-        types = [self._tokenizer.id_to_token(i) for i in kept]
-        if self.kind == "words":
-            return " ".join(types)
-        pieces = (f"{piece.removesuffix(END)} " if ends_word(piece) else piece for piece in types)
-        return "".join(pieces).rstrip(" ")
+        return self._kind.decode(self._tokenizer, [i for i in ids if i >= len(SPECIALS)])
 
     def words(self, ids: Iterable[int]) -> list[str]:
         """Return the type of each id; in the kind bpe `@@` marks pieces that do not end a word."""
-        types = [self._tokenizer.id_to_token(i) for i in ids]
-        return [mark_piece(each) for each in types] if self.kind == "bpe" else types
-
-
-def mark_piece(piece: str) -> str:
-    """Return a piece of the kind bpe as it is shown: with `@@` unless it ends a word."""
-    return piece.removesuffix(END) if ends_word(piece) else f"{piece}@@"
-
-
-def ends_word(piece: str) -> bool:
-    """Return whether a piece of the kind bpe is the last one of a word, as special types are."""
-    return piece.endswith(END) or piece in (*SPECIALS, "<unk>")
+        return [self._kind.show(self._tokenizer.id_to_token(i)) for i in ids]
 
 
 class Vocabularies(NamedTuple):
@@ -178,44 +127,17 @@ def check_tree(tree: dict) -> None:
     `tokenizers` accepts many of them, and aborts, hangs or pads when it encodes a line.
     """
     model, types = tree["model"], tree["model"]["vocab"]
-    kind: VocabularyKind = "bytes"
-    if model.get("unk_token") is not None:
-        kind = "bpe" if "merges" in model else "words"
-    tokenizer, specials = empty_tokenizer(kind)
-    ours = json.loads(tokenizer.to_str())
+    kind = recognize(model.get("unk_token") is not None, "merges" in model)
+    ours = json.loads(kind.empty().to_str())
     for theirs, settings in ((tree, ours), (model, ours["model"])):
         for key in settings.keys() & theirs.keys() - {"added_tokens", "model", "vocab", "merges"}:
             if theirs[key] != settings[key]:
                 raise ValueError(f"{key} is {str(theirs[key])[:60]}, not {settings[key]}")
     if sorted(types.values()) != [*range(len(types))]:
         raise ValueError("the ids of its types are not 0, 1, 2 ...")
-    for number, name in enumerate(specials):
+    for number, name in enumerate(kind.specials):
         if types.get(name) != number:
             raise ValueError(f"{name} has the id {types.get(name)}, not {number}")
     for added in tree.get("added_tokens", ()):
         if types.get(added["content"]) != added["id"]:
             raise ValueError(f"the added token {added['content']} is no type of that id")
-
-
-def empty_tokenizer(kind: VocabularyKind, **learned):
-    """Return a tokenizer of a kind, and its special tokens; untrained unless merges are given."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    if kind not in KINDS:
-        raise UserError(f"vocabulary {kind!r} is not known; there are {', '.join(KINDS)}")
-    if kind == "bytes":
-        tokenizer = Tokenizer(models.BPE())
-        tokenizer.normalizer = normalizers.NFC()
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-        tokenizer.decoder = decoders.ByteLevel()
-        return tokenizer, SPECIALS
-    tokenizer = Tokenizer(
-        models.WordLevel(unk_token="<unk>")
-        if kind == "words"
-        else models.BPE(unk_token="<unk>", fuse_unk=True, end_of_word_suffix=END, **learned)
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.CharDelimiterSplit(" ")
-    # `< pad >` contains a space, so no word of the text can collide with it. An <unk> in the text,
-    # as in WikiText, is meant to be our <unk>.
-    specials = ["< pad >", "< eos >"] if kind == "words" else SPECIALS
-    return tokenizer, [*specials, "<unk>"]

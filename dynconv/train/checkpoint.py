@@ -1,4 +1,4 @@
-"""Checkpoints: directories written under a temporary name, then renamed.
+"""A checkpoint: a directory with all that resuming needs.
 
     checkpoints/000500/model.safetensors    the weights, by name
                        state.pt             optimizer and gradient scaler: tensors and numbers
@@ -7,8 +7,7 @@
                                             and the checksums of the other two
 
 The learning rate is a function of the update and of those scores, and the random numbers of a batch
-are a function of the seed and its position, so a checkpoint is all that resuming needs. A thread
-writes it while its weights are validated; afterwards the scores are added to meta.json.
+are a function of the seed and its position, so nothing else has to be saved.
 
 Reading a checkpoint executes no code from it: safetensors files contain only tensors, and state.pt
 is read with `weights_only=True`.
@@ -16,39 +15,27 @@ is read with `weights_only=True`.
 
 import hashlib
 import io
-import json
 import math
 import os
-import sys
-from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NotRequired, cast
+from typing import Any, Literal, NamedTuple, NotRequired
 
 import torch
 from pydantic import ConfigDict
-from torch import nn
 from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
-from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, check_content
+from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validated_content
 from dynconv.errors import UserError
-from dynconv.files import (
-    TEMPORARY,
-    disk_errors,
-    path_inside,
-    read_json,
-    replace_text,
-    scratch_folder,
-    set_aside,
-    sync,
-    write_through,
-)
+from dynconv.files import TEMPORARY, read_json
 from dynconv.tasks import Validation
 from dynconv.train.legacy import validations_in_log
-from dynconv.train.run_directory import CHECKPOINTS, check_not_deleted
-from dynconv.train.weights import Weights, named_weights
+from dynconv.train.weights import Weights
 
 FORMAT = "dynconv checkpoint 3"
+WEIGHTS = "model.safetensors"
+STATE = "state.pt"
+META = "meta.json"
 RESTORE = "restore the file, or remove this checkpoint"
 """the remedy that errors in a checkpoint name"""
 AVERAGE = "average"
@@ -111,12 +98,12 @@ class Checkpoint(NamedTuple):
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
         """Open the checkpoint in a directory; UserError if dynconv did not write it."""
-        file = path / "meta.json"
+        file = path / META
         try:
             tree = read_json(file, RESTORE)
         except FileNotFoundError:
-            raise UserError(f"{path}: no checkpoint here (it has no meta.json)") from None
-        meta = check_content(CheckpointMeta, tree, file, RESTORE)
+            raise UserError(f"{path}: no checkpoint here (it has no {META})") from None
+        meta = validated_content(CheckpointMeta, tree, file, RESTORE)
         if (meta["loss"] is None) != (meta["score"] is None):
             raise UserError(f"{file}: only one of loss and score is null: {RESTORE}")
         return cls(path, meta)
@@ -135,8 +122,7 @@ class Checkpoint(NamedTuple):
     @property
     def has_foreign_files(self) -> bool:
         """Whether it contains files that training did not put there."""
-        ours = {"meta.json", "model.safetensors", "state.pt"}
-        names = set(os.listdir(self.path)) - ours
+        names = set(os.listdir(self.path)) - {WEIGHTS, STATE, META}
         return any(not name.startswith(TEMPORARY) for name in names)
 
     @property
@@ -157,16 +143,16 @@ class Checkpoint(NamedTuple):
         from safetensors import SafetensorError
         from safetensors.torch import load
 
-        data = self._read("model.safetensors")
+        data = self._read(WEIGHTS)
         try:
             return load(data)
         except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
-            path = self.path / "model.safetensors"
+            path = self.path / WEIGHTS
             raise UserError(f"{path}: cannot be read as safetensors ({error}): {RESTORE}") from None
 
     def read_state(self) -> dict[str, Any]:
         """Read the states of optimizer and scaler; UserError when the file is damaged."""
-        data, path = self._read("state.pt"), self.path / "state.pt"
+        data, path = self._read(STATE), self.path / STATE
         try:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except Exception as error:  # pickle raises many kinds for a foreign file
@@ -174,7 +160,7 @@ class Checkpoint(NamedTuple):
             raise UserError(
                 f"{path}: not written by dynconv; nothing was executed ({cause})"
             ) from None
-        return check_content(TrainingState, state, path, RESTORE)
+        return validated_content(TrainingState, state, path, RESTORE)
 
     def _read(self, name: str) -> bytes:
         path = self.path / name
@@ -183,7 +169,7 @@ class Checkpoint(NamedTuple):
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from None
         if hashlib.sha256(data).hexdigest() != self.meta["sha256"].get(name):
-            raise UserError(f"{path}: damaged: its checksum differs from the one in meta.json")
+            raise UserError(f"{path}: damaged: its checksum differs from the one in {META}")
         return data
 
     def validations(self, config: TrainConfig) -> list[Validation]:
@@ -193,137 +179,3 @@ class Checkpoint(NamedTuple):
         else:  # of dynconv 0.1
             earlier = validations_in_log(self.run, self.meta["update"], config)
         return [*earlier, self.validation] if self.validation else earlier
-
-
-class Checkpoints:
-    """The checkpoints of a run: those that training saves, and the average of its last ones."""
-
-    def __init__(self, run: Path):
-        self.run, self.directory = run, run / CHECKPOINTS
-        self.average_path = self.directory / AVERAGE
-
-    def list_paths(self) -> list[Path]:
-        """Return the directories of all checkpoints that training left, readable or not."""
-        paths = (file.parent for file in self.directory.glob("*/meta.json"))
-        return [path for path in paths if path.name.isdecimal() or path == self.average_path]
-
-    def list_readable(self) -> list[Checkpoint]:
-        """Return the readable checkpoints, oldest first; the average comes after those it averages.
-
-        Leaves out checkpoints with a damaged meta.json and copies that a user made.
-        """
-        checkpoints = []
-        for path in self.list_paths():
-            with suppress(UserError):
-                checkpoints.append(Checkpoint.open(path))
-        checkpoints = [checkpoint for checkpoint in checkpoints if checkpoint.has_own_name]
-        return sorted(checkpoints, key=lambda c: (c.meta["update"], c.path.name))
-
-    def list_validated(self) -> list[Checkpoint]:
-        """Return the checkpoints that have scores, oldest first, without the average."""
-        return [c for c in self.list_readable() if c.validation and c.path.name.isdecimal()]
-
-    def choose(self, which: str) -> Checkpoint:
-        """Return the `best` on the validation split, the `last`, or one by its name (`000500`).
-
-        `last` is the average if there is one.
-        """
-        if which not in ("best", "last"):
-            return Checkpoint.open(self.directory / which)
-        checkpoints = self.list_readable()
-        if not checkpoints:
-            raise UserError(f"{self.run}: no checkpoint in it yet")
-        if which == "best":
-            return max(checkpoints, key=lambda c: c.quality)
-        return checkpoints[-1]
-
-    def write(
-        self, name: str, model: nn.Module, state: dict | None, meta: dict[str, Any]
-    ) -> Checkpoint:
-        """Write a checkpoint; it appears under its name only when it is complete.
-
-        Raises UserError if it cannot be written; earlier checkpoints are kept.
-        """
-        from safetensors.torch import save
-
-        check_not_deleted(self.run)
-        path = self.directory / name
-        files: dict[str, bytes | memoryview] = {"model.safetensors": save(named_weights(model))}
-        if state is not None:
-            buffer = io.BytesIO()
-            torch.save(state, buffer)
-            files["state.pt"] = buffer.getbuffer()
-        sums = {file: hashlib.sha256(data).hexdigest() for file, data in files.items()}
-        meta = {"format": FORMAT, **meta, "sha256": sums}
-        files["meta.json"] = json.dumps(meta, indent=1).encode()
-        with disk_errors(path, kept="earlier checkpoints are untouched"), self.scratch() as scratch:
-            part = scratch / name
-            part.mkdir()
-            for file, data in files.items():
-                write_through(part / file, data)
-            sync(part)
-            if os.path.lexists(path):  # damaged, or with files of the user
-                set_aside(path)
-            os.replace(part, path)
-            sync(self.directory)
-        return Checkpoint(path, cast(CheckpointMeta, meta))
-
-    def add_validation(self, name: str, validation: Validation) -> None:
-        """Add the validation of a checkpoint that was written before it to meta.json."""
-        meta = self.choose(name).meta | validation._asdict()
-        path = path_inside(self.run, CHECKPOINTS, name, "meta.json")
-        replace_text(path, json.dumps(meta, indent=1))
-
-    def scratch(self) -> AbstractContextManager[Path]:
-        """Return a folder for checkpoints that are being written or deleted."""
-        return scratch_folder(path_inside(self.run, CHECKPOINTS, ".part"))
-
-    def prune(self, keep: int) -> None:
-        """Delete all but the newest checkpoint, the best, and the `keep` newest validated ones.
-
-        Deletes only checkpoints that training wrote, and none to which a user has added files.
-        """
-        kept = [self.choose("last"), self.choose("best"), *self.list_validated()[-keep:]]
-        kept_paths = {checkpoint.path for checkpoint in kept}
-        numbered = [each for each in self.list_readable() if each.path != self.average_path]
-        with self.scratch() as scratch:
-            for checkpoint in numbered:
-                if checkpoint.path not in kept_paths and not checkpoint.has_foreign_files:
-                    os.replace(checkpoint.path, scratch / checkpoint.path.name)
-
-    def has_average(self, updates: int) -> bool:
-        """Return whether the average was made from a run of this many updates."""
-        averages = (c for c in self.list_readable() if c.path == self.average_path)
-        return any(average.meta["update"] == updates for average in averages)
-
-    def discard_average(self) -> None:
-        """Delete the average of a run that was shorter, unless a user has added files to it."""
-        with suppress(UserError), self.scratch() as scratch:
-            if not Checkpoint.open(self.average_path).has_foreign_files:
-                os.replace(self.average_path, scratch / self.average_path.name)
-
-    def find_intact(self) -> Checkpoint | None:
-        """Return the newest intact checkpoint that training wrote, or None if it wrote none.
-
-        Reports damaged checkpoints and falls back to an older one. Raises UserError if all of
-        them are damaged.
-        """
-        paths = [path for path in self.list_paths() if path != self.average_path]
-        damaged = []
-        for path in sorted(paths, key=lambda path: int(path.name), reverse=True):
-            try:
-                checkpoint = Checkpoint.open(path)
-                if not checkpoint.has_own_name:
-                    continue
-                checkpoint.read_weights()
-                checkpoint.read_state()
-            except UserError as error:
-                print(f"dynconv: {error}; going back to the checkpoint before it", file=sys.stderr)
-                damaged.append(path)
-                continue
-            for later in damaged:  # or they would count as the newest
-                set_aside(later)
-            return checkpoint
-        if damaged:
-            raise UserError(f"{self.run}: no intact checkpoint; name another --run to begin anew")
-        return None

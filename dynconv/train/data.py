@@ -45,7 +45,7 @@ class UpdateBatches(NamedTuple):
 
 
 def iter_updates(
-    examples: Examples, max_length: int, config: TrainConfig, position: DataPosition, ranks: Ranks
+    examples: Examples, longest: int, config: TrainConfig, position: DataPosition, ranks: Ranks
 ) -> Iterator[UpdateBatches]:
     """Yield the batches of one optimizer update at a time, forever, starting at `position`.
 
@@ -53,7 +53,7 @@ def iter_updates(
     `config.accumulate` batches per update. So N ranks compute the same updates as one rank with N
     times `accumulate`. Dropout masks are seeded per batch for the same reason.
     """
-    batches = iter_batches(examples, max_length, config, position)
+    batches = iter_batches(examples, longest, config, position)
     while True:
         update = list(islice(batches, config.accumulate * ranks.size))
         own = [(indices, before) for indices, before, _ in update[ranks.rank :: ranks.size]]
@@ -71,12 +71,12 @@ def dropout_seed(seed: int, position: DataPosition) -> int:
 
 
 def iter_batches(
-    examples: Examples, max_length: int, config: TrainConfig, position: DataPosition
+    examples: Examples, longest: int, config: TrainConfig, position: DataPosition
 ) -> Iterator[tuple[np.ndarray, DataPosition, DataPosition]]:
     """Yield (indices of the examples in a batch, position before it, position after it), forever.
 
-    The same seed and position give the same batches. Examples with a side longer than `max_length`
-    or config.batch_tokens are left out (see `count_too_long`); raises UserError if none is left.
+    The same seed and position give the same batches. Examples with a side of more than `longest`
+    tokens are left out (see `count_too_long`); raises UserError if none is left.
     """
     epoch, first, start = position
     seed, budget = config.seed, config.batch_tokens
@@ -85,7 +85,7 @@ def iter_batches(
         for pool in range(first, len(pools)):
             indices = np.concatenate([np.arange(*block) for block in pools[pool]])
             lengths = examples.lengths(indices)
-            fit = lengths.max(1) <= min(max_length, budget)
+            fit = lengths.max(1) <= longest
             indices, lengths = indices[fit], lengths[fit]
             if not len(indices):
                 continue
@@ -98,17 +98,16 @@ def iter_batches(
         if not usable:
             raise UserError(
                 f"{examples.directory}: no usable example in split train: "
-                f"all have more than {min(max_length, budget)} tokens "
-                "(data.max_length, train.batch_tokens)"
+                f"all have more than {longest} tokens (data.max_length, train.batch_tokens)"
             )
         epoch, first = epoch + 1, 0
 
 
-def count_too_long(examples: Examples, limit: int) -> int:
-    """Count the examples with a side of more than `limit` tokens."""
+def count_too_long(examples: Examples, longest: int) -> int:
+    """Count the examples with a side of more than `longest` tokens."""
     count = len(examples)
     pools = (np.arange(start, min(start + POOL, count)) for start in range(0, count, POOL))
-    return sum(int((examples.lengths(pool).max(1) > limit).sum()) for pool in pools)
+    return sum(int((examples.lengths(pool).max(1) > longest).sum()) for pool in pools)
 
 
 def pools_of(examples: int, seed: int, epoch: int) -> list[np.ndarray]:

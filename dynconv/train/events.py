@@ -7,7 +7,7 @@ from typing import NotRequired
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
-from dynconv.config.schema import NonNegativeInt, Number, check_content
+from dynconv.config.schema import NonNegativeInt, Number, validated_content
 from dynconv.errors import UserError
 
 LOG = "log.jsonl"
@@ -47,5 +47,5 @@ def read_log(run: Path) -> list[Event]:
         except (ValueError, RecursionError):
             continue
         where, remedy = f"{path}, line {number}", "remove it; training does not need it"
-        events.append(check_content(Event, tree, where, remedy))
+        events.append(validated_content(Event, tree, where, remedy))
     return events

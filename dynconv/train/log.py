@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Protocol
 
 from dynconv.files import disk_errors, path_inside, replace_text
 from dynconv.machine import peak_memory
@@ -22,7 +23,28 @@ TRACED_UPDATE = 10
 """the update of this start that `profile: true` traces"""
 
 
-class Reporter:
+class Reporter(Protocol):
+    """What the training loop reports to."""
+
+    watch: Stopwatch
+
+    def event(self, kind: str, update: int, **values: float | str | None) -> None:
+        """Report an event of an update; a value of None is not known."""
+
+    def report_update(self, done: int, update: UpdateStats) -> None:
+        """Report update number `done`."""
+
+    def report_validation(self, done: int, validation: Validation, example: str) -> None:
+        """Report a validation that has been recorded, with an example."""
+
+    def say(self, text: str) -> None:
+        """Show the user a line."""
+
+    def close(self) -> None:
+        """Release what reports are written to."""
+
+
+class Silent:
     """Reports nothing, as on all ranks but 0; after each update it waits while rank 0 traces."""
 
     def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
@@ -40,7 +62,7 @@ class Reporter:
     def close(self) -> None: ...
 
 
-class Log(Reporter):
+class Log:
     """Writes the reports of rank 0. Resuming does not depend on them."""
 
     def __init__(self, session: Session, watch: Stopwatch, trace: Callable[[], None]):
@@ -48,7 +70,7 @@ class Log(Reporter):
         from torch.utils.tensorboard import SummaryWriter
         from tqdm import tqdm
 
-        super().__init__(watch, trace)
+        self.watch, self._trace = watch, trace
         run, (done, _, validated) = session.run, session.progress
         self._path = path_inside(run, LOG)
         self._config, self._device = session.recipe.train, session.ranks.device
@@ -135,13 +157,15 @@ def open_log(session: Session, watch: Stopwatch) -> Iterator[Reporter]:
     """Yield the log of this rank, and close it at the end."""
     ranks, config = session.ranks, session.recipe.train
     with tracing(session.run, session.recipe.profile, ranks) as trace:
-        log = Log(session, watch, trace) if ranks.is_rank_zero else Reporter(watch, trace)
+        log: Reporter = Silent(watch, trace)
+        if ranks.is_rank_zero:
+            log = Log(session, watch, trace)
         log.say(
             f"update {session.progress.updates} of {config.updates}; {ranks.size} "
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
         )
         if session.too_long:
-            limit = min(session.recipe.data.longest, config.batch_tokens)
+            limit = session.recipe.longest_example
             log.say(
                 f"{session.too_long:,} of {len(session.examples):,} {session.task.unit} are left "
                 f"out: a side has more than {limit} tokens (data.max_length, train.batch_tokens)"

@@ -67,7 +67,7 @@ def loop(
     config = session.recipe.train
     updates = iter_updates(
         session.examples,
-        session.recipe.data.longest,
+        session.recipe.longest_example,
         config,
         session.progress.position,
         session.ranks,

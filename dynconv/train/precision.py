@@ -36,7 +36,7 @@ def choose_precision(
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     single, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
     config = replace(task.recipe.train, accumulate=1)
-    updates = iter_updates(examples, task.recipe.data.longest, config, DataPosition(), single)
+    updates = iter_updates(examples, task.recipe.longest_example, config, DataPosition(), single)
     for data in islice(updates, 1 + TIMED_BATCHES):
         for precision, timed in seconds.items():
             start = time.perf_counter()

@@ -27,7 +27,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
 from dynconv.config.load import MAY_CHANGE, differences, load_recipe
-from dynconv.config.schema import PositiveInt, check_content
+from dynconv.config.schema import PositiveInt, validated_content
 from dynconv.errors import UserError
 from dynconv.files import LOCK, MARK, is_claimed, locked, make_folder, read_json, sha256
 from dynconv.names import Precision
@@ -87,7 +87,7 @@ def read_recipe(run: Path) -> Recipe:
         ) from None
 
 
-def check_same_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:
+def match_recorded_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:
     """Return the recipe with the precision that was chosen when the run began.
 
     Raises UserError if the recipe of the run differs, except in keys that begin with one of `free`.
@@ -135,4 +135,4 @@ def read_starts(run: Path) -> list[StartRecord]:
     path, remedy = run / ENVIRONMENT, "remove it; training does not need it"
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
-    return check_content(list[StartRecord], read_json(path, remedy), path, remedy)
+    return validated_content(list[StartRecord], read_json(path, remedy), path, remedy)

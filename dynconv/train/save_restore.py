@@ -7,12 +7,12 @@ import os
 from concurrent.futures import Executor
 
 from dynconv.config import TrainConfig
-from dynconv.config.recipe import OPTIMIZERS
+from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.errors import UserError
 from dynconv.files import path_inside
 from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS, VOCABULARY
-from dynconv.train.checkpoint import AVERAGE, RESTORE, Checkpoint
+from dynconv.train.checkpoint import AVERAGE, RESTORE, STATE, Checkpoint
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import CHECKPOINTS, check_vocabulary
@@ -90,7 +90,7 @@ def restore(session: Session) -> None:
 
     def find() -> tuple[Checkpoint, list[Validation]] | None:
         path_inside(session.run, CHECKPOINTS)
-        checkpoint = checkpoints.find_intact()
+        checkpoint = checkpoints.newest_intact()
         if checkpoint is None:
             return None
         checkpoints.prune(config.keep_checkpoints)
@@ -122,7 +122,7 @@ def load_state(session: Session, checkpoint: Checkpoint) -> None:
     The optimizer keeps the hyper-parameters of the recipe. Raises UserError if the kind or shape of
     a state does not match.
     """
-    state, path = checkpoint.read_state(), checkpoint.path / "state.pt"
+    state, path = checkpoint.read_state(), checkpoint.path / STATE
     optimizer, scaler = session.optimizer, session.scaler
     saved = state["optimizer"]["state"]
     chosen = OPTIMIZERS[session.recipe.train.optimizer]

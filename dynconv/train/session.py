@@ -11,7 +11,7 @@ from torch import nn
 from dynconv.config import Recipe
 from dynconv.tasks import EncodedSplit, Task, Validation
 from dynconv.text import Examples, PreparedCorpus, Vocabularies
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
 from dynconv.train.schedule import ends_early

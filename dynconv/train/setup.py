@@ -22,7 +22,7 @@ from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
 from dynconv.text import PreparedCorpus, open_prepared, prepare_corpus
 from dynconv.text.prepared import VOCABULARY, find_prepared, foreign_files
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
 from dynconv.train.precision import choose_precision
@@ -30,9 +30,9 @@ from dynconv.train.run_directory import (
     DATA,
     ENVIRONMENT,
     RECIPE,
-    check_same_recipe,
     check_vocabulary,
     is_run,
+    match_recorded_recipe,
     prepared_dir,
     read_starts,
     with_precision,
@@ -73,8 +73,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     vocabularies = corpus.vocabularies()
     valid = task.encode_split(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
-    longest = min(recipe.data.longest, recipe.train.batch_tokens)
-    too_long = ranks.on_rank_zero(lambda: count_too_long(examples, longest))
+    too_long = ranks.on_rank_zero(lambda: count_too_long(examples, recipe.longest_example))
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(ranks.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
@@ -113,7 +112,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     if not is_run(run):
         claim(run, "name another --run")
     if Checkpoints(run).list_paths():
-        return check_same_recipe(recipe, run)
+        return match_recorded_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
         with scratch_folder(path_inside(run, ".part")) as scratch:

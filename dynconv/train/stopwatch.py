@@ -14,19 +14,26 @@ LAPS = ("data", *COMPUTE_LAPS, "log")
 class Stopwatch:
     """Times the training loop: `lap(name)` adds the time since the previous lap to that name."""
 
-    def __init__(self, finish: Callable[[], object] = lambda: None):
-        """`finish` waits until the device is idle; without it, a GPU's time is counted in the lap
-        that reads its result."""
+    def __init__(
+        self,
+        finish: Callable[[], object] = lambda: None,
+        clock: Callable[[], float] = time.perf_counter,
+    ):
+        """Start at the time of `clock`, in seconds.
+
+        `finish` waits until the device is idle; without it, a GPU's time is counted in the lap that
+        reads its result.
+        """
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.updates = self.validations = 0
-        self._finish = finish
-        self._last = time.perf_counter()
+        self._finish, self._clock = finish, clock
+        self._last = clock()
         self.warm: dict[str, float] = {}
         """`seconds` as they were after WARMUP_UPDATES updates"""
 
     def lap(self, name: str) -> None:
         self._finish()
-        now = time.perf_counter()
+        now = self._clock()
         self.seconds[name] += now - self._last
         self._last = now
 

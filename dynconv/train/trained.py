@@ -16,7 +16,8 @@ from dynconv.tasks import Evaluation, LanguageModeling, Task, Translation, task_
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
-from dynconv.train.checkpoint import Checkpoint, Checkpoints
+from dynconv.train.checkpoint import Checkpoint
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.distributed import default_device
 from dynconv.train.run_directory import DATA, OUTPUTS, RECIPE, SCORES, check_vocabulary, read_recipe
 from dynconv.train.weights import load_weights
@@ -63,7 +64,7 @@ class TrainedModel(NamedTuple):
         if evaluation.outputs:
             lines = "".join(f"{line}\n" for line in evaluation.outputs)
             replace_text(outputs, lines)
-        replace_text(scores, json.dumps(evaluation.numbers, indent=1))
+        replace_text(scores, json.dumps(evaluation.record, indent=1))
         return evaluation
 
     def text_directory(self) -> Path:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from dynconv.config import TrainConfig
-from dynconv.config.recipe import OPTIMIZERS
+from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Task

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dynconv.dtypes import dtype_name
 from dynconv.errors import UserError
-from dynconv.kernels.dtypes import dtype_name
 
 Weights = dict[str, Tensor]
 

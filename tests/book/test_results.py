@@ -6,7 +6,7 @@ from statistics import mean
 import pytest
 from conftest import ROOT
 
-from dynconv.config import find_experiment, load_experiment
+from dynconv.config import load_experiment, require_experiment
 from dynconv.lab import ledger
 from dynconv.lab.ablate.table import summary
 
@@ -20,7 +20,7 @@ def expected(name: str) -> dict[str, list[str]]:
     """The cells of each recipe's line: parameters, its seeds, their mean, companions' means."""
     found = {}
     for row, record in zip(
-        load_experiment(find_experiment(name)).rows, RECORDS[name]["rows"], strict=True
+        load_experiment(require_experiment(name)).rows, RECORDS[name]["rows"], strict=True
     ):
         assert row.name == record["name"]
         cells = [f"{record['parameters'] / 1e6:.2f} M"]

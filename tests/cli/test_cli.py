@@ -26,7 +26,7 @@ from dynconv import cli
 from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
 from dynconv.train import train
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.events import read_log
 
 COMMAND = [sys.executable, "-m", "dynconv"]
@@ -38,10 +38,10 @@ def run(recipe, tmp_path) -> Path:
     return tmp_path / "run"
 
 
-def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsys):
+def test_train_translate_evaluate_score_plot_bench(recipe_file, corpus, tmp_path, capsys):
     run = tmp_path / "run"
     overrides = "train.lr=2e-3", "train.seed=3"
-    assert cli.main(["train", str(yaml), overrides[0], "--run", str(run), overrides[1]]) == 0
+    assert cli.main(["train", str(recipe_file), overrides[0], "--run", str(run), overrides[1]]) == 0
     said, reported = capsys.readouterr()
     assert str(run) in said
     first = (corpus / "valid.de").read_text(encoding="utf-8").splitlines()[0]
@@ -82,25 +82,29 @@ def test_train_translate_evaluate_score_plot_bench(yaml, corpus, tmp_path, capsy
     assert all(len(measured[f"{name}_range"]) == 2 for name in ("incremental_s", "recompute_s"))
 
 
-def test_bench_decode_reads_the_text_that_evaluate_reads(yaml, corpus, tmp_path, monkeypatch):
+def test_bench_decode_reads_the_text_that_evaluate_reads(
+    recipe_file, corpus, tmp_path, monkeypatch
+):
     """That of the run, also from a directory in which the recipe's relative name means nothing."""
     run = tmp_path / "run"
     monkeypatch.chdir(corpus.parent)
-    assert cli.main(["train", str(yaml), f"data.corpus={corpus.name}", "--run", str(run)]) == 0
+    assert (
+        cli.main(["train", str(recipe_file), f"data.corpus={corpus.name}", "--run", str(run)]) == 0
+    )
     monkeypatch.chdir(tmp_path)
     assert cli.main(["evaluate", str(run)]) == 0
     bench = ["bench", "decode", str(run), "--sentences", "2", "--rounds", "1"]
     assert cli.main([*bench, "--output", "decode.json"]) == 0
 
 
-def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
+def test_prepare_and_train_with_it(recipe_file, corpus, tmp_path, capsys):
     out = tmp_path / "prepared"
     prepare = ["data", "prepare", str(corpus), "--languages", "de", "en", "--out", str(out)]
     assert cli.main([*prepare, "--vocab-size", "320"]) == 0
     said = capsys.readouterr().out
     assert said.startswith(f"{out}: 400 lines, ")
     keys = [word for word in said.split() if "=" in word]
-    assert cli.main(["train", str(yaml), *keys, "--run", str(tmp_path / "run")]) == 0
+    assert cli.main(["train", str(recipe_file), *keys, "--run", str(tmp_path / "run")]) == 0
     assert not (tmp_path / "run" / "data").exists()
     assert cli.main(["translate", str(tmp_path / "run"), "--input", str(corpus / "test.de")]) == 0
     assert cli.main(["evaluate", str(tmp_path / "run")]) == 0  # the test split is there, too
@@ -109,17 +113,17 @@ def test_prepare_and_train_with_it(yaml, corpus, tmp_path, capsys):
     assert "model.vocab_size=320" in capsys.readouterr().out
     line = fails(capsys, *prepare[:-1], tmp_path / "three", "--vocab-size", "300", "301", "302")
     assert "--vocab-size 300 301 302: one value, or two, not more" in line
-    line = fails(capsys, "train", yaml, f"data.corpus={out}", "--run", tmp_path / "other")
+    line = fails(capsys, "train", recipe_file, f"data.corpus={out}", "--run", tmp_path / "other")
     assert (
         "prepared with model.vocab_size=320, but the recipe has 300: give model.vocab_size=320"
         in line
     )
     assert not (tmp_path / "other").exists()
     other = [key for key in keys if "data.vocabulary" not in key] + ["data.vocabulary=words"]
-    line = fails(capsys, "train", yaml, *other, "--run", tmp_path / "other")
+    line = fails(capsys, "train", recipe_file, *other, "--run", tmp_path / "other")
     assert "data.vocabulary=bytes, but the recipe has words: give data.vocabulary=bytes" in line
     other = [key for key in keys if "data.source" not in key] + ["data.source=fr"]
-    line = fails(capsys, "train", yaml, *other, "--run", tmp_path / "other")
+    line = fails(capsys, "train", recipe_file, *other, "--run", tmp_path / "other")
     assert "prepared with data.source=de, but the recipe has fr: give data.source=de" in line
 
 
@@ -131,12 +135,17 @@ def test_prepare_a_shipped_corpus_by_name(tmp_path, monkeypatch, capsys):
     assert "its languages are not known" in fails(capsys, "data", "prepare", tmp_path)
 
 
-def test_plan_prints_every_row_and_refuses_a_negative_memory(yaml, capsys):
-    assert cli.main(["plan", str(yaml), "--gpus", "2", "--memory", "1", "--tokens-per-s", "9"]) == 0
+def test_plan_prints_every_row_and_refuses_a_negative_memory(recipe_file, capsys):
+    assert (
+        cli.main(["plan", str(recipe_file), "--gpus", "2", "--memory", "1", "--tokens-per-s", "9"])
+        == 0
+    )
     said = capsys.readouterr().out
     for row in ("parameters", "optimizer", "activations", "one update", "epoch", "hours"):
         assert f"\n{row} " in f"\n{said}"
-    assert "--memory: -1 must be a number above 0" in fails(capsys, "plan", yaml, "--memory", "-1")
+    assert "--memory: -1 must be a number above 0" in fails(
+        capsys, "plan", recipe_file, "--memory", "-1"
+    )
 
 
 def test_translate_reads_stdin_and_writes_a_line_for_each_line(run):
@@ -201,7 +210,7 @@ def test_over_long_lines_are_cut_with_a_warning(run, tmp_path, capsys):
     ids=["lengths", "empty", "utf-8", "missing"],
 )
 def test_bad_text_is_reported_before_anything_is_written(
-    yaml, corpus, tmp_path, capsys, content, words
+    recipe_file, corpus, tmp_path, capsys, content, words
 ):
     folder = tmp_path / "corpus"
     folder.mkdir()
@@ -212,14 +221,14 @@ def test_bad_text_is_reported_before_anything_is_written(
     if content is not None:
         target.write_bytes(content if isinstance(content, bytes) else content.encode())
     run = tmp_path / "run"
-    error = fails(capsys, "train", yaml, f"data.corpus={folder}", "--run", run)
+    error = fails(capsys, "train", recipe_file, f"data.corpus={folder}", "--run", run)
     assert words in error and str(folder) in error
     assert not run.exists()
 
 
-def test_bad_recipes(yaml, capsys):
-    assert "did you mean lr?" in fails(capsys, "train", yaml, "train.lrr=1")
-    assert "5 heads do not divide 32" in fails(capsys, "train", yaml, "model.heads=5")
+def test_bad_recipes(recipe_file, capsys):
+    assert "did you mean lr?" in fails(capsys, "train", recipe_file, "train.lrr=1")
+    assert "5 heads do not divide 32" in fails(capsys, "train", recipe_file, "model.heads=5")
     assert "no recipe 'nothing'" in fails(capsys, "train", "nothing")
 
 
@@ -252,17 +261,19 @@ def test_bad_checkpoints(run, recipe, tmp_path, capsys):
     assert "another recipe" in fails(capsys, "translate", run, "--checkpoint", "last")
 
 
-def test_the_run_of_another_recipe(yaml, tmp_path, capsys):
+def test_the_run_of_another_recipe(recipe_file, tmp_path, capsys):
     run = str(tmp_path / "run")
-    assert cli.main(["train", str(yaml), "--run", run]) == 0
-    assert "train.seed 2, not 1" in fails(capsys, "train", yaml, "train.seed=2", "--run", run)
+    assert cli.main(["train", str(recipe_file), "--run", run]) == 0
+    assert "train.seed 2, not 1" in fails(
+        capsys, "train", recipe_file, "train.seed=2", "--run", run
+    )
 
 
-def test_a_disk_that_is_full_while_saving(yaml, tmp_path):
+def test_a_disk_that_is_full_while_saving(recipe_file, tmp_path):
     """The system refuses to write files beyond 300 KB: vocabulary and log fit, a state does not."""
     run = tmp_path / "run"
     limited = subprocess.run(
-        [*COMMAND, "train", yaml, "--run", run, "model.ffn=300"],
+        [*COMMAND, "train", recipe_file, "--run", run, "model.ffn=300"],
         capture_output=True,
         encoding="utf-8",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
@@ -272,18 +283,18 @@ def test_a_disk_that_is_full_while_saving(yaml, tmp_path):
     assert error.startswith(f"dynconv: {run}/checkpoints/000005: cannot be written (")
     assert "Traceback" not in limited.stderr
     assert list((run / "checkpoints").iterdir()) == []
-    again = subprocess.run([*COMMAND, "train", yaml, "--run", run, "model.ffn=300"])
+    again = subprocess.run([*COMMAND, "train", recipe_file, "--run", run, "model.ffn=300"])
     assert again.returncode == 0
     assert Checkpoints(run).choose("last").meta["update"] == 10
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(yaml, tmp_path):
+def test_ctrl_c_saves_and_the_same_command_goes_on(recipe_file, tmp_path):
     run = tmp_path / "run"
     arguments = ["train.updates=100000", "train.validate_every=100000"]
     updates = []
     for _ in range(2):
         process = subprocess.Popen(
-            [*COMMAND, "train", yaml, *arguments, "--run", run],
+            [*COMMAND, "train", recipe_file, *arguments, "--run", run],
             stderr=subprocess.PIPE,
             encoding="utf-8",
             env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -373,9 +384,9 @@ def test_every_module_that_the_package_imports_is_in_a_package_that_it_declares(
     assert not {name for name in tops if "--force-reinstall" in how_to_install(name)}
 
 
-def test_a_command_that_misses_a_module(yaml, monkeypatch, capsys):
+def test_a_command_that_misses_a_module(recipe_file, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "yaml", None)  # importing it raises ModuleNotFoundError
-    assert "yaml is not installed: pip install pyyaml" in fails(capsys, "plan", yaml)
+    assert "yaml is not installed: pip install pyyaml" in fails(capsys, "plan", recipe_file)
 
 
 def test_help_imports_neither_torch_nor_numpy_and_takes_no_time():
@@ -399,9 +410,9 @@ print(time.process_time() - start, file=sys.stderr)
     assert float(seconds) < 0.5  # all of them together
 
 
-def test_unknown_options_are_refused(yaml, capsys):
+def test_unknown_options_are_refused(recipe_file, capsys):
     with pytest.raises(SystemExit):
-        cli.main(["train", str(yaml), "--beam", "5"])
+        cli.main(["train", str(recipe_file), "--beam", "5"])
     assert "unrecognized arguments: --beam" in capsys.readouterr().err
 
 
@@ -428,8 +439,8 @@ def test_doctor_and_data_list(capsys):
     assert "libreoffice-de-en" in capsys.readouterr().out
 
 
-def test_dry_run_prints_the_resolved_recipe(yaml, recipe, tmp_path, capsys):
-    assert cli.main(["train", str(yaml), "--dry-run", "train.seed=4"]) == 0
+def test_dry_run_prints_the_resolved_recipe(recipe_file, recipe, tmp_path, capsys):
+    assert cli.main(["train", str(recipe_file), "--dry-run", "train.seed=4"]) == 0
     path = tmp_path / "resolved.yaml"
     path.write_text(capsys.readouterr().out)
     assert load_recipe(path) == replace(recipe, train=replace(recipe.train, seed=4))

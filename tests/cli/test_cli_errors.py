@@ -4,6 +4,7 @@ A case is a command, as one would type it in the directory that `workplace` make
 the line has. Nothing in that directory changes.
 """
 
+import errno
 import gzip
 import lzma
 import shlex
@@ -22,6 +23,7 @@ from dynconv.config import (
     TrainConfig,
     dump_recipe,
 )
+from dynconv.errors import UserError
 from dynconv.text import prepare_corpus
 from dynconv.train import train
 
@@ -324,3 +326,25 @@ def test_a_bad_option_is_one_line(case, workplace, monkeypatch, capsys):
     assert error.startswith("dynconv: argument ") == (error.count("\n") == 1)
     assert error.startswith(("dynconv: argument ", "usage: dynconv"))
     assert snapshot(workplace) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UserError("recipe.yaml: wrong"), 2),
+        (OSError(errno.ENOSPC, "No space left on device", "log.jsonl"), 2),
+        (ModuleNotFoundError("no cupy", name="cupy"), 2),
+        (OSError(errno.ENOSPC, "No space left on device"), 1),  # of stdout
+        (MemoryError(), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
+)
+def test_the_exit_code_says_whose_mistake_it_is(error, code, monkeypatch, capsys):
+    def fails(arguments):
+        raise error
+
+    monkeypatch.setattr(cli, "execute", fails)
+    monkeypatch.setattr(cli, "discard_stdout", lambda: None)
+    assert cli.main([]) == code
+    assert capsys.readouterr().err.count("\n") == 1

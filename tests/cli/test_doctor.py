@@ -57,7 +57,7 @@ def script(tmp_path, text: str) -> str:
 
 def quick(tmp_path) -> str:
     """The machine's own compiler, which here need not optimise."""
-    return script(tmp_path, f'exec {native.find_compiler()[0]} "$@" -O0')
+    return script(tmp_path, f'exec {native.require_compiler()[0]} "$@" -O0')
 
 
 def native_is_refused(words: str) -> None:
@@ -138,7 +138,7 @@ class TestWithACompiler:
         assert [path] == list(compiler.cache_directory().iterdir())
         assert path.stat().st_mtime_ns == built
         text = said()
-        assert native.find_compiler()[0] in text and str(compiler.cache_directory()) in text
+        assert native.require_compiler()[0] in text and str(compiler.cache_directory()) in text
 
     def test_a_damaged_library_is_built_again(self, machine, tmp_path):
         """In another process: the loader may end one that maps a damaged library."""
@@ -189,7 +189,7 @@ class TestWithACompiler:
         assert "does not fit PyTorch's, so they run on one thread." in said()
 
     def test_a_compiler_that_fails_for_one_dtype_serves_the_others(self, machine, tmp_path):
-        command = native.find_compiler()[0]
+        command = native.require_compiler()[0]
         lines = f'case "$*" in *-DBF16*) exit 1;; esac; exec {command} "$@" -O0'
         machine(script(tmp_path, lines))
         assert native.supports(X) and not native.supports(X.bfloat16())
@@ -211,8 +211,8 @@ class TestWithACompiler:
 
     @pytest.mark.parametrize("command", ["{} -O0", "env {} -O0", "'{}' -O0"])
     def test_a_compiler_with_arguments(self, machine, command):
-        machine(command.format(native.find_compiler()[0]))
-        assert native.find_compiler()[-1] == "-O0"
+        machine(command.format(native.require_compiler()[0]))
+        assert native.require_compiler()[-1] == "-O0"
         assert native.why_unavailable() is None
 
     def test_a_compiler_that_is_not_there_is_replaced_and_told(self, machine):
@@ -262,7 +262,7 @@ class TestWithACompiler:
         count = len(names)
         monkeypatch.setattr(compiler, "processor_features", lambda: "another")
         assert look() == count + 1
-        monkeypatch.setattr(native, "find_compiler", lambda: ["/usr/bin/another"])
+        monkeypatch.setattr(native, "require_compiler", lambda: ["/usr/bin/another"])
         assert look() == count + 2
 
     def test_two_processes_may_build_at_once(self, tmp_path):

@@ -11,7 +11,7 @@ from helpers.schema import KEYS, bounds
 from dynconv import cli
 from dynconv.config import load_recipe, schema
 from dynconv.config.experiment import Experiment, ExperimentRow, LaptopVersion
-from dynconv.config.schema import check_value
+from dynconv.config.schema import validated
 from dynconv.errors import UserError
 from dynconv.names import VocabularyKind
 
@@ -87,7 +87,7 @@ def test_every_value_of_every_key(recipe, key, kind):
 def test_every_value_of_an_experiment(section, name):
     for value in (7, 10**30, float("nan"), True, [1], {"a": 1}, {"a": {"b": []}}, "x" * 5000, None):
         with pytest.raises(UserError) as error:
-            check_value(section, {name: value}, "mine.yaml")
+            validated(section, {name: value}, "mine.yaml")
         assert "\n" not in str(error.value) and len(str(error.value)) < 600
 
 

@@ -10,8 +10,8 @@ from dynconv.config import (
     StackConfig,
     differences,
     dump_recipe,
-    find_recipe,
     load_recipe,
+    require_recipe,
 )
 from dynconv.config.listing import recipe_names
 from dynconv.errors import UserError
@@ -103,7 +103,7 @@ def test_mistakes_in_overrides(tmp_path, override, words):
 
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(UserError, match="did you mean help-de-en-dynamic?"):
-        find_recipe("help-de-en-dynamc")
+        require_recipe("help-de-en-dynamc")
 
 
 def test_differences_name_what_decides_training():

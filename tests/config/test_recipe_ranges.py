@@ -1,5 +1,7 @@
 """Every entry of every section: what is out of range is refused, in one line that says which."""
 
+import re
+
 import pytest
 import yaml
 from helpers.schema import KEYS, bounds
@@ -18,8 +20,10 @@ NUMBERS = [(recipe, key, *found) for recipe, key, schema in KEYS if (found := bo
 def refused(recipe: str, override: str) -> str:
     with pytest.raises(UserError) as error:
         load_recipe(recipe, [override])
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    said = str(error.value)
+    assert "\n" not in said
+    assert not re.search(r"\b(None|True|False)\b|Field required|\d, ?\d[^]]*\)", said), said
+    return said
 
 
 def test_enough_bounds_are_tested():
@@ -129,3 +133,16 @@ def test_heads_that_nothing_reads_need_not_divide_the_channels():
     average = ["model.decoder.mixer=average", "model.channels=30"]
     assert load_recipe("austen-dynamic", average).model.channels == 30
     assert "4 heads do not divide 30" in refused("austen-dynamic", "model.channels=30")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override", "said"),
+    [
+        ("help-de-en-dynamic", "data.source=null", "data.source null"),
+        ("austen-dynamic", "decode.stepwise=true", "decode.stepwise true has no effect"),
+        ("austen-dynamic", "model.cutoffs=[400,300]", "cutoffs [400,300] must grow"),
+        ("austen-dynamic", "model={cutoffs: [9], factor: 1000000}", "bands of width ["),
+    ],
+)
+def test_values_are_shown_as_a_recipe_states_them(recipe, override, said):
+    assert said in refused(recipe, override)

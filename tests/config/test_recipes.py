@@ -11,9 +11,9 @@ import yaml
 from dynconv import cli
 from dynconv.config import (
     Recipe,
-    find_recipe,
     load_experiment,
     load_recipe,
+    require_recipe,
     shipped_experiments,
     shipped_recipes,
 )
@@ -87,7 +87,7 @@ def test_the_comment_says_what_to_expect(name):
 def test_the_comment_of_an_experiment_says_what_to_expect(name):
     """A row's own numbers stand in the row."""
     (row,) = loaded(name).published
-    text = read_comment(find_recipe(name))
+    text = read_comment(require_recipe(name))
     assert row.source in text and "We have not run it" in text
 
 

@@ -8,8 +8,7 @@ from conftest import sized_stack
 
 from dynconv import cli
 from dynconv.config import LanguageModelConfig, StackConfig
-from dynconv.decode import sample
-from dynconv.decode.sample import next_probabilities
+from dynconv.decode import next_probabilities, sample
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.models.mixers import MIXERS

@@ -3,7 +3,7 @@
 import torch
 
 from dynconv import ops
-from dynconv.kernels.dtypes import accumulator
+from dynconv.dtypes import accumulator
 from dynconv.ops.registry import OPERATORS
 
 F32, F64, F16, HALF = torch.float32, torch.float64, torch.float16, torch.bfloat16

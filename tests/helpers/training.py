@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.stopwatch import Stopwatch
 
 

@@ -14,10 +14,10 @@ from conftest import gpu_record
 from helpers.operators import operators_with
 
 from dynconv import ops, paths
+from dynconv.dtypes import accumulator
 from dynconv.errors import UserError
 from dynconv.kernels.cuda import build, call, grids, launches, plan
 from dynconv.kernels.cuda.plan import Launch, contiguous_array
-from dynconv.kernels.dtypes import accumulator
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.kernels import predict, roofline

@@ -49,7 +49,9 @@ def test_the_loop_with_the_most_multiply_adds():
 
 
 def test_missing_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(nvdisasm, "find", nvdisasm.find.__wrapped__)  # not what is in the cache
+    monkeypatch.setattr(
+        nvdisasm, "find_nvdisasm", nvdisasm.find_nvdisasm.__wrapped__
+    )  # not what is in the cache
     monkeypatch.setattr(nvdisasm, "PACKAGE", "nowhere")
     monkeypatch.setattr(nvdisasm.shutil, "which", lambda name: None)
     assert nvdisasm.why_unavailable() == "no nvdisasm: 'pip install nowhere' brings it, on Linux"

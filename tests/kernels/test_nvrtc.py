@@ -170,7 +170,7 @@ def test_nvrtc_tells_its_version(resources):
 def test_nothing_is_kept(monkeypatch, version, cached):
     # A kept kernel has no log. Only with a driver is one kept, so look at the options.
     monkeypatch.setattr(nvrtc, "version", lambda: version)
-    assert ("--no-cache" in nvrtc.options("sm_80")) == cached
+    assert ("--no-cache" in nvrtc.compiler_options("sm_80")) == cached
 
 
 def test_older_log():
@@ -178,20 +178,20 @@ def test_older_log():
         "_Z5spillPf": nvrtc.Resources(registers=32, spilled=2664, stack=888, shared=1024),
         "plain": nvrtc.Resources(registers=8, spilled=0, stack=0, shared=0),
     }
-    assert nvrtc.parse(LOG) == expected
+    assert nvrtc.parse_log(LOG) == expected
     lines = LOG.splitlines()
     called = lines[5:7]  # elsewhere, it still says nothing of the kernel
-    assert nvrtc.parse("\n".join([*lines[:4], *called, lines[4], *lines[7:]])) == expected
+    assert nvrtc.parse_log("\n".join([*lines[:4], *called, lines[4], *lines[7:]])) == expected
     # A log that says less is no zero
-    assert nvrtc.parse(LOG.replace("Used 8", "Uses 8")).keys() == {"_Z5spillPf"}
-    assert nvrtc.parse(LOG.replace(", 1416 bytes spill loads", "")).keys() == {"plain"}
+    assert nvrtc.parse_log(LOG.replace("Used 8", "Uses 8")).keys() == {"_Z5spillPf"}
+    assert nvrtc.parse_log(LOG.replace(", 1416 bytes spill loads", "")).keys() == {"plain"}
 
 
 def test_missing_says_what_to_install(monkeypatch):
     monkeypatch.setattr(
         nvrtc, "load_nvrtc", nvrtc.load_nvrtc.__wrapped__
     )  # not the one in the cache
-    monkeypatch.setattr(nvrtc, "find", lambda: ["libnowhere.so"])
+    monkeypatch.setattr(nvrtc, "library_paths", lambda: ["libnowhere.so"])
     words = r"no NVRTC \(libnowhere.so: .*pip install nvidia-cuda-nvrtc'"
     assert re.match(words, nvrtc.why_unavailable())
     with pytest.raises(nvrtc.NoNvrtcError, match=words):
@@ -219,9 +219,9 @@ def test_where_it_is_found(monkeypatch, tmp_path):
 
     monkeypatch.setattr(metadata, "files", files)
     names = ("libnvrtc-builtins.so.12.9", "libnvrtc.so.12")
-    assert nvrtc.find() == [str(tmp_path / name) for name in names]
+    assert nvrtc.library_paths() == [str(tmp_path / name) for name in names]
     monkeypatch.setattr(nvrtc, "PACKAGES", ("nvidia-cuda-nvrtc",))
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: f"lib{name}.so.9")
-    assert nvrtc.find() == ["libnvrtc.so.9"]
+    assert nvrtc.library_paths() == ["libnvrtc.so.9"]
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
-    assert nvrtc.find() == ["libnvrtc.so"]
+    assert nvrtc.library_paths() == ["libnvrtc.so"]

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from dynconv import ops
+from dynconv.dtypes import accumulator
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.grids import TILE
-from dynconv.kernels.dtypes import accumulator
 from dynconv.lab import simulate
 from dynconv.lab.simulate import CompileError, KernelFault
 from dynconv.lab.simulate.trace import request_cycles, trace, trace_launches, traffic

@@ -19,10 +19,10 @@ from helpers.training import stop_after
 from dynconv import cli
 from dynconv.config import (
     ConvS2SConfig,
-    find_experiment,
     load_experiment,
     load_recipe,
     load_row,
+    require_experiment,
     run_name,
     shipped_experiments,
 )
@@ -52,14 +52,14 @@ LEARN = "train.lr=1e-2", "train.updates=60", "train.validate_every=60"
 
 
 @pytest.fixture
-def small(yaml, tmp_path):
+def small(recipe_file, tmp_path):
     """Writes an ablation of the tiny recipe, and calls the command."""
 
     class Small:
         folder, output = tmp_path / "runs", tmp_path / "table.json"
 
         def write(self, rows=TWO, **more) -> None:
-            about = {"source": "Nobody 2021, Table 1", "metric": "BLEU", "base": str(yaml)}
+            about = {"source": "Nobody 2021, Table 1", "metric": "BLEU", "base": str(recipe_file)}
             tree = {**about, "changes": {"train": {"updates": 6}}, "rows": rows} | more
             text = "# What it is.\n" + YAML.safe_dump(tree)
             (tmp_path / "numbers.yaml").write_text(text, encoding="utf-8")
@@ -80,10 +80,10 @@ def small(yaml, tmp_path):
     return made
 
 
-def test_two_rows_and_two_seeds(small, trained, capsys):
+def test_two_rows_and_two_seeds(small, started_runs, capsys):
     assert small("--seeds", "2", *LEARN) == 0
     # a seed for all rows before the next
-    assert trained == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
+    assert started_runs == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
     found = small.found
     assert (found["numbers"]["ablation"], found["what"]) == ("numbers", "What it is.")
     assert found["numbers"]["source"] == "Nobody 2021, Table 1"
@@ -118,12 +118,14 @@ def test_two_rows_and_two_seeds(small, trained, capsys):
 
     small.output.unlink()
     assert small("--seeds", "2", *LEARN) == 0  # nothing is trained, all is written again
-    assert len(trained) == 4
+    assert len(started_runs) == 4
     again = small.found
     assert again["numbers"]["rows"] == found["numbers"]["rows"]
 
 
-def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, trained, monkeypatch):
+def test_more_seeds_train_only_those_on_text_that_is_prepared_once(
+    small, started_runs, monkeypatch
+):
     """Also after a first row with another vocabulary."""
     prepared, prepare_recipe_corpus = [], training.prepare_recipe_corpus
     for module in (training, setup):
@@ -136,7 +138,7 @@ def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, traine
     assert small("--seeds", "1") == 0
     assert small.found["numbers"]["rows"][0]["deviation"] is None
     assert small("--seeds", "2") == 0
-    assert trained == [
+    assert started_runs == [
         f"{row}-{seed}" for seed in "12" for row in ("other", "dynamic", "attention")
     ]
     assert [recipe.model.vocab_size for recipe, _ in prepared] == [290, 300]
@@ -145,7 +147,7 @@ def test_more_seeds_train_only_those_on_text_that_is_prepared_once(small, traine
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_and_the_same_command_goes_on(small, trained, monkeypatch, number):
+def test_a_signal_ends_it_and_the_same_command_goes_on(small, started_runs, monkeypatch, number):
     stop_after(9, monkeypatch, number)  # the third update of the second run
     assert small("--seeds", "1") == 128 + number
     dynamic, attention = small.found["numbers"]["rows"]
@@ -158,7 +160,7 @@ def test_a_signal_ends_it_and_the_same_command_goes_on(small, trained, monkeypat
     assert len(starts) == 2 and attention["seconds"] == [sum(starts)]
 
 
-def test_killed_between_training_and_its_score(small, trained, monkeypatch):
+def test_killed_between_training_and_its_score(small, started_runs, monkeypatch):
     """The score comes without new updates; how long the killed start took, nobody knows."""
 
     def die(*_) -> None:
@@ -178,7 +180,7 @@ def test_killed_between_training_and_its_score(small, trained, monkeypatch):
         assert row["scores"][0] is not None and (row["seconds"][0] is not None) == seconds
 
 
-def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys):
+def test_a_row_that_diverges_is_recorded_and_others_go_on(small, started_runs, capsys):
     small.write([{"name": "wild", "changes": {"train": {"lr": 1e12, "warmup": 0}}}, *TWO])
     assert small("--seeds", "2", "train.max_skipped=0") == 0
     wild, *others = small.found["numbers"]["rows"]
@@ -190,7 +192,7 @@ def test_a_row_that_diverges_is_recorded_and_others_go_on(small, trained, capsys
     line = next(line for line in text.splitlines() if line.startswith("wild  "))
     assert line.split()[2:5] == ["diverges"] * 3
     assert small("--seeds", "2", "train.max_skipped=0") == 0
-    assert len(trained) == 6  # not tried again
+    assert len(started_runs) == 6  # not tried again
 
 
 def test_another_error_in_a_run_that_diverged_is_reported(recipe, tmp_path):
@@ -237,14 +239,14 @@ def test_a_run_without_a_finite_loss_has_diverged(what, small, monkeypatch):
     assert [row["scores"] for row in small.found["numbers"]["rows"]] == [["diverges"]] * 2
 
 
-def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
+def test_language_models_have_perplexity_a_word(small, corpus, recipe_file, tmp_path):
     model = {"architecture": "language-model", "vocab_size": 300, "channels": 32, "ffn": 32}
     model |= {"heads": 2, "decoder": {"layers": 1, "mixer": "talk", "reach": 3}}
-    tree = YAML.safe_load(yaml.read_text(encoding="utf-8"))
+    tree = YAML.safe_load(recipe_file.read_text(encoding="utf-8"))
     tree |= {"model": model, "metric": "perplexity"}
     tree["data"] |= {"source": None, "target": "en"}
     tree["train"]["label_smoothing"] = 0.0
-    yaml.write_text(YAML.safe_dump(tree), encoding="utf-8")
+    recipe_file.write_text(YAML.safe_dump(tree), encoding="utf-8")
     small.write([{"name": "talk"}])
     assert small("--seeds", "1") == 0
     scores = json.loads((small.folder / "talk-1" / "test.scores.json").read_text())
@@ -254,7 +256,7 @@ def test_language_models_have_perplexity_a_word(small, corpus, yaml, tmp_path):
     assert row["scores"] == [metrics["perplexity per word"]]
 
 
-def test_a_finished_run_of_another_recipe(small, trained, capsys):
+def test_a_finished_run_of_another_recipe(small, started_runs, capsys):
     assert small("--seeds", "1") == 0
     for change in ("train.lr=2e-3", "decode.beam=3"):
         line = fails(capsys, *small.arguments("--seeds", "1", change))
@@ -262,7 +264,7 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
         assert f"dynamic-1 contains the run of another recipe ({key} {float(value):g}, not" in line
     small.write([TWO[0] | {"published": "27.0"}, TWO[1]])  # no part of what is trained
     assert small("--seeds", "1") == 0
-    assert small.found["numbers"]["rows"][0]["published"] == "27.0" and len(trained) == 2
+    assert small.found["numbers"]["rows"][0]["published"] == "27.0" and len(started_runs) == 2
 
 
 @pytest.mark.parametrize(
@@ -281,13 +283,13 @@ def test_a_finished_run_of_another_recipe(small, trained, capsys):
         ({"changes": {"model": {"heads": 3}}}, "3 heads do not divide 32 channels"),
     ],
 )
-def test_mistakes_are_one_line(small, trained, capsys, tree, said):
+def test_mistakes_are_one_line(small, started_runs, capsys, tree, said):
     small.write(**tree)
     assert said in fails(capsys, *small.arguments())
     assert not small.folder.exists()
 
 
-def test_further_mistakes_are_one_line(small, trained, capsys, tmp_path):
+def test_further_mistakes_are_one_line(small, started_runs, capsys, tmp_path):
     assert "did you mean wu2019-table3?" in fails(capsys, "ablate", "wu2019-table33")
     line = fails(capsys, *small.arguments("train.seed=4"))
     assert "train.seed differs from run to run: give the number of seeds as --seeds" in line
@@ -295,10 +297,10 @@ def test_further_mistakes_are_one_line(small, trained, capsys, tmp_path):
     assert "there is no directory" in fails(capsys, *small.arguments())
     (tmp_path / "numbers.yaml").write_text("- a\n- b\n")
     assert "an experiment is a mapping with source, " in fails(capsys, *small.arguments())
-    assert trained == []
+    assert started_runs == []
 
 
-def test_results_without_a_place_go_to_the_data_folder(small, trained, monkeypatch, tmp_path):
+def test_results_without_a_place_go_to_the_data_folder(small, started_runs, monkeypatch, tmp_path):
     monkeypatch.setattr(ledger, "data_dir", lambda: tmp_path / "data")
     (tmp_path / "data" / "results").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
@@ -345,7 +347,7 @@ def test_the_rows_say_what_their_names_say():
     """Spot checks: of what a row of the paper is, in the model that it trains."""
 
     def model(name: str, row: str):
-        return load_row(SHIPPED[name], SHIPPED[name].find_row(row)).model
+        return load_row(SHIPPED[name], SHIPPED[name].require_row(row)).model
 
     assert model("wu2019-table3", "dynamic") == model("wu2019-table6", "softmax")
     layers = [model("wu2019-table3", row).encoder.layers for row in ("attention", "cnn", "dynamic")]
@@ -385,9 +387,9 @@ def test_a_row_is_a_recipe(small, capsys):
     assert "did you mean attention?" in fails(capsys, "train", name + "s")
 
 
-def test_a_row_at_two_sizes(small, yaml):
+def test_a_row_at_two_sizes(small, recipe_file):
     """What a row changes holds at both; a laptop's own changes come on top."""
-    laptop = {"base": str(yaml), "metric": "ours", "changes": {"train": {"lr": 1e-4}}}
+    laptop = {"base": str(recipe_file), "metric": "ours", "changes": {"train": {"lr": 1e-4}}}
     row = {"name": "deep", "changes": {"model": {"encoder": {"layers": 3}}}}
     small.write([row | {"laptop": {"train": {"updates": 5}}}], laptop=laptop)
     experiment = load_experiment(Path(small.arguments()[1]))
@@ -417,6 +419,6 @@ def test_what_help_suggests_shrinks_every_row_of_the_comparison(capsys):
     with pytest.raises(SystemExit):
         cli.main(["ablate", "--help"])
     (override,) = re.findall(r"train\.\w+=\d+", capsys.readouterr().out)
-    experiment = load_experiment(find_experiment("help-de-en-mixers"))
+    experiment = load_experiment(require_experiment("help-de-en-mixers"))
     recipes = [load_row(experiment, row, [override]) for row in experiment.rows]
     assert {recipe.train.updates for recipe in recipes} == {300}

@@ -17,7 +17,7 @@ from dynconv import cli, ops
 from dynconv.kernels.cuda import build
 from dynconv.lab import simulate
 from dynconv.lab.bench import implementations
-from dynconv.lab.bench.cases import Case, Shape, draw, dtype_name
+from dynconv.lab.bench.cases import Case, Shape, draw_inputs, dtype_name
 from dynconv.lab.bench.kernels import baselines, bench, correctness, gpu_bench, gpu_clock, roofline
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
 from dynconv.lab.bench.measure import CpuClock, Measurement, measure
@@ -36,7 +36,7 @@ def width(text: str) -> int:
 @pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))
 def test_the_plan_of_two_shapes(tmp_path, capsys):
     path = tmp_path / "plan.json"
-    shapes = ["--shapes", "10x1000x1024x16,112x32x1024x16"]
+    shapes = ["--shapes", "10x1000x1024x16", "112x32x1024x16"]
     chosen = ["--dtypes", "bfloat16", "--operators", "light_conv,talk_conv", "--kernel-sizes", "31"]
     assert cli.main(["bench", "kernels", "--plan", *shapes, *chosen, "--output", str(path)]) == 0
     text, error = capsys.readouterr()
@@ -44,7 +44,7 @@ def test_the_plan_of_two_shapes(tmp_path, capsys):
     assert "Expected on an H200, not measured" in text and str(path) in text.splitlines()[-1]
 
     report = json.loads(path.read_text())
-    assert report["command"].startswith("dynconv bench kernels --plan --shapes 10x1000x1024x16,112")
+    assert report["command"].startswith("dynconv bench kernels --plan --shapes 10x1000x1024x16 112")
     assert report["versions"]["nvrtc"] == nvrtc.version() and "H200" in report["what"]
     assert report["device"] == "NVIDIA H200, as assumed"  # not the machine that worked it out
     assert len(report["numbers"]["rows"]) == 2 * 2 * 2
@@ -169,7 +169,7 @@ def test_every_kernel_has_a_limit_of_its_own(operator, dtype):
 def test_a_direction_moves_its_inputs_and_its_outputs():
     for operator in bench.OPERATORS:
         case = Case(operator, 3, HALF, SMALL)
-        inputs, g, _ = draw(case, CPU)
+        inputs, g, _ = draw_inputs(case, CPU)
         read = sum(z.nbytes for z in inputs)
         assert roofline.minimum_bytes(case)["forward"] == read + g.nbytes
         assert roofline.minimum_bytes(case)["backward"] == 2 * read + g.nbytes
@@ -179,7 +179,7 @@ def test_a_direction_moves_its_inputs_and_its_outputs():
 def test_windows_end_within_a_token(K):
     """Where the gradient of an offset does not jump, whatever the rounding."""
     case = Case("talk_conv", K, HALF, Shape(4, 50, 8, 4))
-    (x, *offsets), _, _ = draw(case, CPU)
+    (x, *offsets), _, _ = draw_inputs(case, CPU)
     assert x.dtype == HALF
     for offset in offsets:
         distance = offset * (K // 2)
@@ -258,8 +258,8 @@ def unwritten(out):
 
 def errors(kernels, operator: str, dtype=F64, K: int = 3) -> dict:
     case = Case(operator, K, dtype, Shape(3, 40, 16, 2))
-    inputs, g, seed = draw(case, CPU)
-    return correctness.check_kernels(kernels, case, inputs, g, seed)[0]
+    inputs, g, seed = draw_inputs(case, CPU)
+    return correctness.relative_errors(kernels, case, inputs, g, seed)[0]
 
 
 def passes(found: list[float], dtype=F64) -> bool:
@@ -328,7 +328,7 @@ def test_the_mask_has_its_share_and_is_the_same_backward():
 @pytest.mark.parametrize("K", [3, 15, 31])  # of 8 channels a head: one, two, four lots of them
 def test_the_mask_is_read_off_the_kernels(K):
     case = Case("dynamic_conv_softmax", K, F64, Shape(2, 20, 16, 2))
-    (_, logits), _, seed = draw(case, CPU)
+    (_, logits), _, seed = draw_inputs(case, CPU)
     kept, _ = correctness.dropconnect_mask(simulate.kernels, case, logits, seed)
     wanted = mask(seed.item(), logits.shape, correctness.DROPOUT) != 0
     s = torch.arange(20)[:, None] + torch.arange(K) - K // 2
@@ -361,7 +361,7 @@ def test_memory_is_poisoned_as_long_as_the_kernels_write():
 @pytest.mark.parametrize("operator", bench.OPERATORS)
 def test_the_first_versions_pass_where_they_have_a_direction(operator):
     case = Case(operator, 3, F32, SMALL)
-    runs = baselines.kernel_runs(simulate.kernels, case, *draw(case, CPU))
+    runs = baselines.kernel_runs(simulate.kernels, case, *draw_inputs(case, CPU))
     directions = ["forward", "backward"] if operator in ("light_conv", "talk_conv") else ["forward"]
     assert [run.direction for run in runs if run.impl == "v1"] == directions
     assert all(run.right and run.error < 5e-7 for run in runs), runs
@@ -374,7 +374,7 @@ def test_a_first_version_that_fails_stops_nobody(monkeypatch):
 
     case = Case("light_conv", 3, F32, Shape(1, 8, 4, 2))
     monkeypatch.setattr(baselines, "first_versions", lambda *arguments: {"forward": fail})
-    runs = baselines.kernel_runs(simulate.kernels, case, *draw(case, CPU))
+    runs = baselines.kernel_runs(simulate.kernels, case, *draw_inputs(case, CPU))
     assert [(run.impl, run.right) for run in runs[:2]] == [("cuda", True)] * 2
     assert runs[2].note == "failed: no room in the cache" and runs[2].right is None
 

@@ -15,10 +15,19 @@ from dynconv.train.update import DTYPES
 
 
 @pytest.mark.parametrize("text", [[], ["--synthetic", "300"]])
-def test_bench_train(yaml, tmp_path, capsys, monkeypatch, text):
+def test_bench_train(recipe_file, tmp_path, capsys, monkeypatch, text):
     monkeypatch.setattr(module, "SIDE", 64)
     output = tmp_path / "bench.json"
-    arguments = ["bench", "train", str(yaml), "--updates", "6", "--output", str(output), *text]
+    arguments = [
+        "bench",
+        "train",
+        str(recipe_file),
+        "--updates",
+        "6",
+        "--output",
+        str(output),
+        *text,
+    ]
     assert cli.main(arguments) == 0
     shown = capsys.readouterr().out
     record = json.loads(output.read_text(encoding="utf-8"))
@@ -48,13 +57,13 @@ def test_a_language_model_trains_on_random_words_without_a_source(tmp_path, monk
 def test_the_arithmetic_is_that_of_the_matrix_products(recipe, pairs):
     """Forward and backward: three products of as many operations, 2 a weight and position."""
     some = list(islice(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()), 2))
-    counted = module.flops(recipe, some, Ranks())
+    counted = module.count_flops(recipe, some, Ranks())
     wider = replace(recipe, model=replace(recipe.model, ffn=2 * recipe.model.ffn))
     C, F = recipe.model.channels, recipe.model.ffn
     positions = sum(
         batch.source.numel() + batch.prefix.numel() for w in some for batch in w.batches
     )
-    assert module.flops(wider, some, Ranks()) - counted == 3 * 2 * positions * 2 * C * F
+    assert module.count_flops(wider, some, Ranks()) - counted == 3 * 2 * positions * 2 * C * F
 
 
 def test_the_peak_is_of_the_precision(monkeypatch):
@@ -63,6 +72,6 @@ def test_the_peak_is_of_the_precision(monkeypatch):
     product = torch.mm
     monkeypatch.setattr(torch, "mm", lambda a, b: seen.append(a.dtype) or product(a, b))
     for precision in ("float32", "bfloat16"):
-        assert module.peak(precision, torch.device("cpu")) > 1e6
+        assert module.measure_peak(precision, torch.device("cpu")) > 1e6
         assert set(seen) == {DTYPES.get(precision, torch.float32)}
         seen.clear()

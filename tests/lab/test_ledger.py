@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 
 from dynconv.cli import parser
-from dynconv.config import find_experiment, load_experiment, load_recipe, load_row
+from dynconv.config import load_experiment, load_recipe, load_row, require_experiment
 from dynconv.lab import ledger
 
 FILES = sorted((ROOT / "data/results").glob("*.json"))
@@ -97,7 +97,7 @@ def test_its_command_is_there(line):
         if hasattr(options, "recipe"):
             load_recipe(options.recipe, overrides)
         if arguments[0] == "ablate":
-            experiment = load_experiment(find_experiment(options.name))
+            experiment = load_experiment(require_experiment(options.name))
             for row in experiment.rows:
                 load_row(experiment, row, overrides)
 

@@ -17,7 +17,7 @@ SHORT = "train.updates=8", "train.warmup=0"
 
 
 @pytest.fixture
-def search(yaml, tmp_path):
+def search(recipe_file, tmp_path):
     """Writes a search space for the tiny recipe, and calls the command."""
 
     class Search:
@@ -29,7 +29,7 @@ def search(yaml, tmp_path):
 
         def arguments(self, *more) -> list[str]:
             places = "--space", self.file, "--run", self.folder, "--output", self.output
-            return [str(a) for a in ("tune", yaml, *SHORT, *more, *places)]
+            return [str(a) for a in ("tune", recipe_file, *SHORT, *more, *places)]
 
         def __call__(self, *more) -> int:
             return cli.main(self.arguments(*more))
@@ -44,9 +44,9 @@ def search(yaml, tmp_path):
     return made
 
 
-def test_the_best_of_the_first_round_train_for_longer(search, trained, capsys):
+def test_the_best_of_the_first_round_train_for_longer(search, started_runs, capsys):
     assert search("--trials", "4") == 0
-    assert trained[:4] == ["0-000", "0-001", "0-002", "0-003"] and len(trained) == 6
+    assert started_runs[:4] == ["0-000", "0-001", "0-002", "0-003"] and len(started_runs) == 6
     first, second = search.rounds
     assert [t["updates"] for t in first] == [4] * 4 and [t["updates"] for t in second] == [8] * 2
     ranked = sorted(first, key=tune.quality, reverse=True)
@@ -63,7 +63,7 @@ def test_the_best_of_the_first_round_train_for_longer(search, trained, capsys):
     assert "best: " in capsys.readouterr().out
 
 
-def test_the_same_command_resumes_and_more_trials_go_on(search, trained, monkeypatch):
+def test_the_same_command_resumes_and_more_trials_go_on(search, started_runs, monkeypatch):
     with monkeypatch.context() as patch:
         stop_after(6, patch)  # in the second trial
         assert search("--trials", "3") == 128 + signal.SIGINT
@@ -78,7 +78,7 @@ def test_the_same_command_resumes_and_more_trials_go_on(search, trained, monkeyp
     assert again[:3] == first and len({*map(tuple, again)}) == 5
 
 
-def test_a_trial_that_diverges_is_the_worst(search, trained):
+def test_a_trial_that_diverges_is_the_worst(search, started_runs):
     search.write({"train.lr": [1e12, 1e-3]})
     assert search("--trials", "6", "train.max_skipped=0") == 0
     first, second = search.rounds
@@ -130,8 +130,8 @@ def test_another_space_is_refused(search, capsys):
     assert "another space: name another --run" in message
 
 
-def test_an_unknown_space_names_the_shipped(yaml, capsys):
-    assert "shipped are translation" in fails(capsys, "tune", yaml, "--space", "x")
+def test_an_unknown_space_names_the_shipped(recipe_file, capsys):
+    assert "shipped are translation" in fails(capsys, "tune", recipe_file, "--space", "x")
 
 
 def test_a_shipped_space_wins_over_a_file_of_its_name(monkeypatch, tmp_path):
@@ -151,7 +151,7 @@ def test_nan_is_the_worst_of_trials():
     assert tune.quality(bad) == tune.quality(diverged)
 
 
-def test_a_range_must_have_room(search, yaml, capsys):
+def test_a_range_must_have_room(search, recipe_file, capsys):
     for low, high, log in ((2, 1, False), (1, 1, False), (0, 1, True)):
         search.write({"train.lr": {"low": low, "high": high, "log": log}})
         assert "must be below high" in fails(capsys, *search.arguments("--trials", "1"))

@@ -1,7 +1,6 @@
 """Every mixer as a layer: what `check_mixer` checks, kernels, gradients, wrong arguments."""
 
 import re
-from dataclasses import fields
 from typing import NamedTuple
 
 import pytest
@@ -10,22 +9,23 @@ from torch.func import functional_call
 
 from dynconv import ops
 from dynconv.config import ModelConfig
-from dynconv.config.model import MixerModelConfig
 from dynconv.errors import UserError
 from dynconv.layers import (
+    S4D,
+    AverageAttention,
     CrossAttention,
     DenseConv,
     DepthwiseConv,
     DynamicConv,
     LightConv,
     Retention,
+    SelectiveSSM,
     SelfAttention,
     TaLKConv,
     check_mixer,
 )
-from dynconv.layers.history import select_rows
 from dynconv.layers.projection import zero_padding
-from dynconv.models.mixers import MIXERS, OPTIONS, build_mixer, register_mixer
+from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
 
 C, H = 12, 3
 CONFIG = ModelConfig(channels=C, heads=H, ffn=24, state_size=4)
@@ -114,9 +114,6 @@ def test_an_unknown_normalisation_is_refused_when_the_layer_is_built(layer):
 class Last(NamedTuple):
     token: torch.Tensor
 
-    def select(self, rows):
-        return select_rows(self, rows)
-
 
 class FirstRow(Last):
     def select(self, rows):
@@ -165,7 +162,7 @@ class Shift(torch.nn.Module):
         ("right", "causal=False: real positions see padding on the right"),
         ("later", "causal=True: positions see later ones"),
         ("step", r"causal=True: steps of \[1, 1, 1.* are not forward"),
-        ("select", r"causal=True: a step after state\.select"),
+        ("select", r"causal=True: a step from selected rows of the state"),
         ("no step", "causal=True: TypeError: 'NoneType' object is not callable$"),
         ("tensor", r"causal=True: the state, a Tensor, has no select\(rows\): return a NamedTuple"),
         ("list", r"causal=True: the state, a list, has no select\(rows\): return a NamedTuple"),
@@ -264,11 +261,6 @@ def test_a_mixer_that_could_not_be_built_is_refused(arguments, words):
     assert "new" not in MIXERS
 
 
-def test_options_are_the_entries_that_models_share():
-    shared = {field.name for field in fields(MixerModelConfig)}
-    assert {*OPTIONS} == shared - {"architecture", "vocab_size", "channels"}
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", RECURRENT)
 def test_gradients_of_recurrent_layers(name, causal):
@@ -352,11 +344,40 @@ def test_cross_attention_shares_memory_among_beams():
         (lambda: TaLKConv(C, H, 3, 3, weight_dropout=2), r"weight_dropout 2 lies outside"),
         (lambda: TaLKConv(C, 7, 3, 3), "7 heads"),
         (lambda: Retention(C, 7), "7 heads"),
+        (lambda: S4D(C, 0), "states 0 must be at least 1"),
+        (lambda: SelectiveSSM(C, -1), "states -1 must be at least 1"),
+        (lambda: AverageAttention(C, 0), "ffn 0 must be at least 1"),
     ],
 )
 def test_bad_sizes_are_named(build, words):
     with pytest.raises(ValueError, match=words):
         build()
+
+
+NONSENSE = {
+    "heads": 0,
+    "ffn": 0,
+    "state_size": -1,
+    "normalize": "softmux",
+    "attention_dropout": 1.0,
+    "weight_dropout": -0.1,
+    "input_dropout": 1.5,
+}
+"""values that no layer can run with, keyed by option"""
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_every_mixer_refuses_nonsense_when_it_is_built(name):
+    build, size_key, options = MIXERS[name]
+    chosen = {option: getattr(CONFIG, option) for option in options}
+    build(C, SIZES[size_key], True, **chosen)
+    for option, value in NONSENSE.items():
+        if option in options and options[option] is None:  # it takes any value
+            with pytest.raises(ValueError, match=str(value)):
+                build(C, SIZES[size_key], True, **chosen | {option: value})
+    if size_key:
+        with pytest.raises(ValueError, match="-1"):
+            build(C, -1, True, **chosen)
 
 
 def test_weights_of_the_paper():

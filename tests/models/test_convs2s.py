@@ -21,7 +21,7 @@ from dynconv.layers.convs2s import (
 from dynconv.models import build
 from dynconv.tasks import Translation
 from dynconv.text import EOS, collate, pad
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.update import TokenLoss
 from dynconv.train.weights import load_weights
 

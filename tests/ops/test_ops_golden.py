@@ -8,6 +8,7 @@ import torch
 
 from dynconv import ops
 from dynconv.layers import DynamicConv, LightConv, TaLKConv
+from dynconv.layers.state import select_state
 
 
 def load(golden, pattern: str, chosen: int, full: int) -> list[tuple[str, dict, dict]]:
@@ -156,7 +157,7 @@ def compare_steps(name: str, layer, meta: dict, z: dict) -> None:
             state = None
             for t in range(meta["T"]):
                 if order is not None and t == meta["reorder_at"]:
-                    state = state.select(order)
+                    state = select_state(state, order)
                 y, state = layer.step(z["x"][:, t : t + 1], state)
                 close(y, z[expected][:, t : t + 1], f"{name} step {t}")
 

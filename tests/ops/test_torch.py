@@ -51,7 +51,7 @@ def arguments() -> dict[str, list[tuple]]:
         "talk": [(x, left, right, 3, 2), (x, left, None, 3, 0)],
         "talk_backward": [(g, x, left, right, 3, 2), (g, x, left, None, 3, 0)],
         "cumulative_mean": [(x, False), (g, True)],
-        "step": [(torch.randn(K, 3, C), at, torch.randn(B, H, K))],
+        "conv_step": [(torch.randn(K, 3, C), at, torch.randn(B, H, K))],
     }
 
 
@@ -60,7 +60,7 @@ def arguments() -> dict[str, list[tuple]]:
 @pytest.mark.parametrize("name", arguments())
 def test_registration(name, grad):
     """Schema, fake tensors, autograd and tracing agree with the kernel."""
-    if grad and name in ("step", "talk_backward"):
+    if grad and name in ("conv_step", "talk_backward"):
         pytest.skip("not differentiable")
     for case in arguments()[name]:
         if grad:

@@ -57,6 +57,26 @@ def test_every_name_is_in_the_file_that_it_is_said_to_be_in(name, path):
     assert re.search(rf"\b{name}\b", path.read_text(encoding="utf-8"))
 
 
+PROMISES = {"find_": r"\bNone\b|^dict|^list", "require_": r"^(?!.*\| None)", "check_": "^None$"}
+"""what functions return whose names begin so; CONTRIBUTING.md has the rule"""
+OLD_NAMES = {"find_corpus"}
+"""a function that raises where it finds nothing, but is called in lessons"""
+
+
+def test_the_beginning_of_a_name_keeps_its_promise():
+    paths = [path for path in (ROOT / "dynconv").rglob("*.py") if "teach" not in path.parts]
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    functions = [node for node in nodes if isinstance(node, ast.FunctionDef) and node.returns]
+    broken = {
+        function.name
+        for function in functions
+        for beginning, promise in PROMISES.items()
+        if function.name.startswith(beginning)
+        and not re.search(promise, ast.unparse(function.returns))
+    }
+    assert broken == OLD_NAMES
+
+
 def imports(path: Path) -> set[str]:
     """Return the rooms of dynconv that a file imports anywhere in it, but for type checkers."""
     rooms, tree = set(), ast.parse(path.read_text(encoding="utf-8"))
@@ -194,11 +214,11 @@ def test_the_check_of_the_how_to_passes_for_its_mixer():
         del MIXERS["shift"]
 
 
-def test_the_mixer_of_the_how_to_trains(yaml, tmp_path):
+def test_the_mixer_of_the_how_to_trains(recipe_file, tmp_path):
     program, run = tmp_path / "shift.py", tmp_path / "run"
     program.write_text(TEXT.split("```python\n")[1].split("```")[0], encoding="utf-8")
     changes = ["model.encoder.mixer=shift", "model.decoder.mixer=shift", "train.updates=2"]
-    for arguments in (["train", yaml, *changes, "--run", run], ["evaluate", run]):
+    for arguments in (["train", recipe_file, *changes, "--run", run], ["evaluate", run]):
         done = subprocess.run(
             [sys.executable, program, *arguments], capture_output=True, text=True, cwd=ROOT
         )

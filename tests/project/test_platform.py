@@ -50,7 +50,7 @@ for module in pkgutil.walk_packages(dynconv.__path__, "dynconv."):
     assert done.returncode == 0, done.stderr
 
 
-def test_without_what_windows_lacks_all_but_training_runs(run, yaml, corpus, tmp_path):
+def test_without_what_windows_lacks_all_but_training_runs(run, recipe_file, corpus, tmp_path):
     program = """
 from dynconv import cli
 run, yaml, corpus, output = sys.argv[1:]
@@ -58,7 +58,7 @@ print(cli.main(["translate", run, "--input", f"{corpus}/test.de", "--output", ou
 print(cli.main(["train", yaml, "--run", output + "-run"]))
 """
     output = tmp_path / "out.en"
-    done = python(LIKE_WINDOWS + program, run, yaml, corpus, output)
+    done = python(LIKE_WINDOWS + program, run, recipe_file, corpus, output)
     assert done.stdout == "0\n2\n", done.stderr
     message = "this needs Python's module fcntl, which Windows lacks: use WSL"
     assert done.stderr == f"dynconv: {message}\n"
@@ -172,14 +172,14 @@ def test_too_little_memory_is_reported(error, reason, monkeypatch, capsys):
     assert memory_error(RuntimeError("sizes differ")) is None
 
 
-def test_a_training_that_needs_too_much_memory(yaml, tmp_path):
+def test_a_training_that_needs_too_much_memory(recipe_file, tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 
     command = [
         *COMMAND,
         "train",
-        str(yaml),
+        str(recipe_file),
         "model.channels=200000",
         "--run",
         str(tmp_path / "run"),
@@ -191,10 +191,10 @@ def test_a_training_that_needs_too_much_memory(yaml, tmp_path):
     assert "lower train.batch_tokens (now 400)" in line
 
 
-def test_missing_variables_of_torchrun_are_named(yaml, tmp_path, monkeypatch, capsys):
+def test_missing_variables_of_torchrun_are_named(recipe_file, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "of another program")
     monkeypatch.setenv("MASTER_PORT", "1")
-    assert cli.main(["train", str(yaml), "--run", str(tmp_path / "run")]) == 2
+    assert cli.main(["train", str(recipe_file), "--run", str(tmp_path / "run")]) == 2
     assert "but not RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR: start" in (
         capsys.readouterr().err
     )

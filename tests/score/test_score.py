@@ -9,10 +9,9 @@ from conftest import ROOT
 from sacrebleu.metrics import BLEU
 
 from dynconv.errors import UserError
-from dynconv.names import Metric
-from dynconv.score import bleu, chrf, report, rouge, split_compounds
+from dynconv.names import MetricName
+from dynconv.score import bleu, chrf, lead, report, rouge, split_compounds
 from dynconv.score import metric as module
-from dynconv.score.rouge import lead
 from dynconv.text import load_parallel
 
 SCORING = ROOT.parent / "shared" / "benchmarks" / "scoring"
@@ -220,7 +219,7 @@ def test_rouge_names_a_line_without_reference():
 
 
 def test_every_metric_of_a_recipe_has_its_function():
-    assert {*module.METRICS, "perplexity"} == {*get_args(Metric)}
+    assert {*module.METRICS, "perplexity"} == {*get_args(MetricName)}
 
 
 def test_lead():

@@ -12,7 +12,7 @@ from dynconv.config import DataConfig, LanguageModelConfig, StackConfig
 from dynconv.models import build
 from dynconv.tasks import Task, task_of
 from dynconv.text import PreparedCorpus, Vocabularies, prepare_corpus
-from dynconv.text.corpus import corpus_dir, find_split
+from dynconv.text.corpus import corpus_dir, require_split
 
 
 class Case(NamedTuple):
@@ -44,7 +44,7 @@ def test_the_shipped_text_has_the_sides_of_the_task(case):
     data = case.task.shipped_data()
     assert (data.source is None) == (case.task.recipe.data.source is None)
     for side in filter(None, (data.source, data.target)):
-        assert find_split(corpus_dir(data.corpus), f"train.{side}").is_file()
+        assert require_split(corpus_dir(data.corpus), f"train.{side}").is_file()
 
 
 def test_an_unpadded_batch_predicts_every_position(case):
@@ -71,7 +71,7 @@ def test_sources_are_cut_alike_in_training_and_validation(case):
 
 
 def test_an_evaluation_records_the_settings_that_it_depends_on(case):
-    record = case.task.evaluate(case.model, case.vocabularies, "test").numbers
+    record = case.task.evaluate(case.model, case.vocabularies, "test").record
     assert json.loads(json.dumps(record)) == record
     assert record["split"] == "test" and len(record["scores"]) == 2
     decode = case.task.recipe.decode

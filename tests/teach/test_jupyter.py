@@ -89,8 +89,12 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
         (tmp_path / "lessons" / notebook.name).symlink_to(notebook)
     (tmp_path / "data").symlink_to(ROOT / "data")
     shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("_build"))
-    script = "import pathlib, sys, lab\nlab.places(pathlib.Path(sys.argv[1]))"
-    command = [sys.executable, "-c", script, str(tmp_path / "lessons")]
+    script = (
+        "import pathlib, sys, lab, pages\n"
+        "known = lab.find_references(), lab.find_papers()\n"
+        "pages.write_pages(pathlib.Path(sys.argv[1]), 'lessons', *known)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
     subprocess.run(command, cwd=ROOT / "book/_lab", check=True)
     pages = sorted((tmp_path / "book/_build/lab/pages").glob("*.md"))
     assert len(pages) > 10

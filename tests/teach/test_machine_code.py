@@ -19,7 +19,7 @@ def why_not_comparable() -> str | None:
 
 
 def test_strings_are_found_through_names_sums_and_replacements(monkeypatch, tmp_path):
-    monkeypatch.setattr("dynconv.teach.machine_code.checkout", lambda: tmp_path)
+    monkeypatch.setattr("dynconv.teach.machine_code.require_checkout", lambda: tmp_path)
     (tmp_path / "lessons").mkdir()
     cell = (
         '```{code-cell}\nA = "a"\nB = A + "b"\nC = A\nC += "c"\nD = B.replace("b", A)\nn = 1\n```\n'

@@ -63,6 +63,7 @@ def test_a_function_runs_in_as_many_processes_as_asked(two):
 
 
 def test_says_which_rank_failed_and_goes_on(two):
+    two.start(2)
     before = list(two.children)
     with pytest.raises(RuntimeError, match="process 1 of 2: ValueError in fails: no such thing"):
         two.run(2, fails)

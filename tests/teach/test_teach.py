@@ -147,7 +147,7 @@ def test_runner_stores_outputs_and_writes_the_same_bytes_again(lesson):
 
 def test_run_takes_lessons_that_changed_or_are_named(lesson, monkeypatch):
     ran = []
-    monkeypatch.setattr(runner, "checkout", lambda: lesson.parents[1])
+    monkeypatch.setattr(runner, "require_checkout", lambda: lesson.parents[1])
     monkeypatch.setattr(
         runner, "run", lambda text, run=runner.run: (ran.append(text.stem), run(text))
     )
@@ -195,7 +195,7 @@ def test_check_rejects_a_missing_notebook(lesson):
 
 
 def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "checkout", lambda: tmp_path)
+    monkeypatch.setattr(runner, "require_checkout", lambda: tmp_path)
     monkeypatch.setattr(sys, "argv", ["lessons", "student", "01", "-o", str(tmp_path / "out")])
     runner.main()
     notebook = nbformat.read(tmp_path / "out" / "01_title.ipynb", as_version=4)
@@ -204,7 +204,7 @@ def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch):
 
 
 def test_colab_notebooks_install_the_repository_first(lesson, tmp_path, monkeypatch):
-    monkeypatch.setattr(runner, "checkout", lambda: tmp_path)
+    monkeypatch.setattr(runner, "require_checkout", lambda: tmp_path)
     out = tmp_path / "out"
     monkeypatch.setattr(sys, "argv", ["lessons", "student", "01", "--colab", "-o", str(out)])
     project = tmp_path / "pyproject.toml"

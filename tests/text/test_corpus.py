@@ -15,9 +15,9 @@ from dynconv.paths import data_dir, raw_dir
 from dynconv.text.corpus import (
     NotPreparedError,
     corpus_dir,
-    find_split,
     load_parallel,
     read_lines,
+    require_split,
     stream_lines,
 )
 from dynconv.text.manifest import read_manifest
@@ -177,13 +177,13 @@ def test_corpus_dir_lists_all_when_nothing_is_near(tmp_path, monkeypatch, name):
 def test_find_split_prefers_plain_then_xz_then_gz(tmp_path):
     for suffix in (".gz", ".xz", ""):
         path = write(tmp_path / f"train.de{suffix}", b"x\n")
-        assert find_split(tmp_path, "train.de") == path
+        assert require_split(tmp_path, "train.de") == path
 
 
 def test_find_split_lists_what_was_looked_for(tmp_path):
     (tmp_path / "train.de").mkdir()  # a directory is not a split
     with pytest.raises(UserError, match=r"no train\.de, train\.de\.xz or train\.de\.gz there") as e:
-        find_split(tmp_path, "train.de")
+        require_split(tmp_path, "train.de")
     assert str(tmp_path) in str(e.value)
 
 
@@ -192,9 +192,9 @@ def test_find_split_names_the_suffixes_that_are_there(tmp_path):
         (tmp_path / name).write_bytes(b"")
     words = "there are train.num, train.words.gz: name the suffixes by data.source and data.target"
     with pytest.raises(UserError, match=words):
-        find_split(tmp_path, "train.de")
+        require_split(tmp_path, "train.de")
     with pytest.raises(UserError, match="there are the splits train, valid$"):
-        find_split(tmp_path, "test.num")
+        require_split(tmp_path, "test.num")
 
 
 def test_load_parallel_reads_a_users_own_text(tmp_path):
@@ -233,7 +233,7 @@ def test_parallel_corpora_counts_lengths_and_no_leakage(name, language, counts):
 
 def test_jane_austen_is_split_by_novel():
     folder, splits = corpus_dir("jane-austen"), ("train", "valid", "test")
-    lines = {split: read_lines(find_split(folder, f"{split}.txt")) for split in splits}
+    lines = {split: read_lines(require_split(folder, f"{split}.txt")) for split in splits}
     assert [len(part) for part in lines.values()] == [8_207, 1_056, 1_035]
     words = {split: " ".join(part) for split, part in lines.items()}
     for hero, home in {"Knightley": "train", "Tilney": "valid", "Wentworth": "test"}.items():
@@ -245,7 +245,7 @@ def test_debian_descriptions_have_four_columns_and_disjoint_sources():
     rows = {}
     for split in ("train", "valid", "test"):
         folder, columns = corpus_dir("debian-descriptions"), "package source paragraph synopsis"
-        texts = [read_lines(find_split(folder, f"{split}.{name}")) for name in columns.split()]
+        texts = [read_lines(require_split(folder, f"{split}.{name}")) for name in columns.split()]
         rows[split] = list(zip(*texts, strict=True))
         assert all(all(row) for row in rows[split])
     assert [len(part) for part in rows.values()] == [30_247, 1_863, 1_699]

@@ -6,7 +6,7 @@ import pytest
 
 from dynconv.errors import UserError
 from dynconv.paths import data_dir
-from dynconv.text.corpus import find_split, read_lines
+from dynconv.text.corpus import read_lines, require_split
 from dynconv.text.manifest import CorpusFile, corpus_sides, corpus_table, find_corpus, read_manifest
 
 CONTENT = b"eins\nzwei\n"
@@ -25,7 +25,7 @@ def test_entries_describe_what_is_shipped():
         ends = {file.name.split(".")[1] for file in entry.files}
         for split, lines in entry.sentences.items():
             for end in ends:
-                assert len(read_lines(find_split(entry.directory, f"{split}.{end}"))) == lines
+                assert len(read_lines(require_split(entry.directory, f"{split}.{end}"))) == lines
 
 
 def test_the_papers_data_sets_are_listed():

@@ -20,11 +20,11 @@ from dynconv.text.manifest import find_corpus
 from dynconv.text.sets import build_corpus, corpus_text, iwslt, steps
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.steps import (
-    find_raw,
     fits,
     hold_out,
     parallel_map,
     read_segments,
+    require_raw,
     write_splits,
 )
 
@@ -120,15 +120,15 @@ def test_many_lines_go_to_processes_in_blocks_and_keep_their_order(monkeypatch):
 
 def test_a_raw_file_is_found_at_any_depth_plain_or_packed(tmp_path):
     path = put(tmp_path, "one/two/a.de", "x")
-    assert find_raw(tmp_path, "a.de") == path
+    assert require_raw(tmp_path, "a.de") == path
     packed = put(tmp_path, "b.de.gz", "x")
-    assert find_raw(tmp_path, "b.de") == packed
+    assert require_raw(tmp_path, "b.de") == packed
     plain = put(tmp_path, "b.de/b.de", "x")  # unpacked into a directory of its own name
-    assert find_raw(tmp_path, "b.de") == plain
+    assert require_raw(tmp_path, "b.de") == plain
     put(tmp_path, "other/a.de", "x")
-    assert find_raw(tmp_path, "other/a.de").parent.name == "other"
+    assert require_raw(tmp_path, "other/a.de").parent.name == "other"
     with pytest.raises(UserError, match="which one"):
-        find_raw(tmp_path, "a.de")
+        require_raw(tmp_path, "a.de")
 
 
 def test_segments_are_read_a_line_each(tmp_path):
@@ -251,7 +251,7 @@ def test_a_missing_raw_file_is_named_with_the_remedy(tmp_path):
     assert "no train.tags.de-en.de there: dynconv data fetch iwslt14-de-en" in message
     assert "--from DIR" in message
     talks(raw, numbered(30))
-    find_raw(raw, "IWSLT14.TED.tst2012.de-en.en.xml").unlink()
+    require_raw(raw, "IWSLT14.TED.tst2012.de-en.en.xml").unlink()
     assert "no IWSLT14.TED.tst2012.de-en.en.xml there" in build_fails(raw, out)
     assert not (tmp_path / "out.part" / "stages").exists()  # before any work
 
@@ -277,7 +277,7 @@ def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, mon
     raw, text = tmp_path / "raw", tmp_path / "text"
     fetch = ["data", "fetch", "iwslt14-de-en", "--from", str(tmp_path), "--out", str(raw)]
     assert cli.main(fetch) == 0
-    find_raw(unpack_corpus("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
+    require_raw(unpack_corpus("iwslt14-de-en", raw), "train.tags.de-en.en").unlink()
     message = build_fails(raw, text)
     remedy = f"remove the folder de-en; then dynconv data fetch iwslt14-de-en --out {raw}, or"
     assert f"in {raw} {remedy}" in message
@@ -313,7 +313,7 @@ def test_another_language_pair_is_recognised(tmp_path):
 def test_sides_of_unequal_length_are_an_error(tmp_path):
     raw = tmp_path / "raw"
     talks(raw, numbered(30))
-    english = find_raw(raw, "train.tags.de-en.en")
+    english = require_raw(raw, "train.tags.de-en.en")
     english.write_bytes(english.read_bytes() + b"One more.\n")
     message = build_fails(raw, tmp_path / "out")
     assert re.search(r"train\.tags\.de-en\.de has 32 lines but .*de-en\.en has 33", message)

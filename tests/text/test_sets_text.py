@@ -8,7 +8,7 @@ from helpers.raw_sets import lines, put
 
 from dynconv import cli
 from dynconv.errors import UserError
-from dynconv.text.corpus import find_references, stream_parallel
+from dynconv.text.corpus import require_references, stream_parallel
 from dynconv.text.manifest import read_manifest
 from dynconv.text.sets import build_corpus
 
@@ -124,7 +124,7 @@ def test_duc_2004_has_only_a_test_split(tmp_path, monkeypatch, capsys):
     assert "no training split; dynconv evaluate RUN --corpus prepared/duc-2004-text" in (
         capsys.readouterr().out
     )
-    files = find_references(Path("prepared/duc-2004-text"), "test.summary")
+    files = require_references(Path("prepared/duc-2004-text"), "test.summary")
     assert list(stream_parallel(*files)) == [
         ("headline 0", "headline 1", "headline 2", "headline 3")
     ]

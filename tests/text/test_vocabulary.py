@@ -5,13 +5,15 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from conftest import ROOT
 
 from dynconv.errors import UserError
+from dynconv.names import VocabularyKind
 from dynconv.text import EOS, PAD, UNK, Vocabularies, Vocabulary, load_parallel, read_lines
-from dynconv.text.vocabulary import END, SPECIALS, empty_tokenizer
+from dynconv.text.kinds import END, KINDS, PiecesOfWords
 
 TRAIN = load_parallel("libreoffice-de-en", "de", "en", "train")
 
@@ -113,6 +115,12 @@ def test_two_vocabularies_in_one_file(tmp_path):
     assert joint.target.encode(WORDS) == pieces.encode(WORDS)
 
 
+def test_every_kind_that_a_recipe_can_name_is_there():
+    assert [*KINDS] == [*get_args(VocabularyKind)]
+    for name, size in {"bytes": 262, "bpe": 31, "words": 11}.items():
+        assert Vocabulary.learn(WORDS, size, name).kind == name
+
+
 def test_unknown_kinds_are_named():
     with pytest.raises(UserError, match="vocabulary 'word' is not known"):
         Vocabulary.learn(WORDS, 9, "word")
@@ -124,9 +132,9 @@ def vocabulary_of_codes(codes: Path, lines: list[str]) -> Vocabulary:
     characters = sorted(set().union(*lines) - {" "})
     singles = [c + end for c in characters for end in ("", END)]
     parts = [part for pair in pairs for part in (*pair, "".join(pair))]
-    types = dict.fromkeys([*SPECIALS, "<unk>", *singles, *parts])
+    types = dict.fromkeys([*PiecesOfWords.specials, *singles, *parts])
     numbered = {name: i for i, name in enumerate(types)}
-    return Vocabulary(empty_tokenizer("bpe", vocab=numbered, merges=pairs)[0])
+    return Vocabulary(PiecesOfWords().empty(vocab=numbered, merges=pairs))
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])

@@ -15,8 +15,9 @@ import torch
 from dynconv.errors import UserError
 from dynconv.files import claim
 from dynconv.models import build
-from dynconv.train import checkpoint, load_model, loop, train
-from dynconv.train.checkpoint import FORMAT, Checkpoint, Checkpoints
+from dynconv.train import checkpoints, load_model, loop, train
+from dynconv.train.checkpoint import FORMAT, Checkpoint
+from dynconv.train.checkpoints import Checkpoints
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "write_through", full)
+        patch.setattr(checkpoints, "write_through", full)
         with pytest.raises(UserError, match="000002: cannot be written.*No space left.*untouched"):
             Checkpoints(tmp_path).write("000002", model, {}, meta(2))
     assert [c.path for c in Checkpoints(tmp_path).list_readable()] == [first.path]

@@ -10,7 +10,7 @@ import torch
 from helpers.commands import TORCHRUN, command
 from helpers.training import weights
 
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.events import read_log
 
 
@@ -34,12 +34,12 @@ LONG = [
 
 
 @pytest.mark.parametrize("size", [2, 4])
-def test_n_ranks_train_the_model_of_one(prepared_yaml, tmp_path, size):
+def test_n_ranks_train_the_model_of_one(prepared_recipe_file, tmp_path, size):
     """Parameter by parameter, with accumulation, batches of any size, and dropout."""
     for processes in (1, size):
         accumulate = f"train.accumulate={2 * size // processes}"
         folder = tmp_path / f"{processes}"
-        done = run(processes, prepared_yaml, *LONG, accumulate, "--run-dir", folder)
+        done = run(processes, prepared_recipe_file, *LONG, accumulate, "--run-dir", folder)
         assert done.returncode == 0, done.stderr
     one, many = weights(tmp_path / "1"), weights(tmp_path / f"{size}")
     assert one.keys() == many.keys()
@@ -76,15 +76,15 @@ def run_script(
     return done
 
 
-def test_ranks_that_disagree_about_the_recipe(prepared_yaml, tmp_path):
+def test_ranks_that_disagree_about_the_recipe(prepared_recipe_file, tmp_path):
     body = 'more = [f"train.lr={1 + rank}e-3", f"train.accumulate={1 + rank}"]'
-    (line,) = said(run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "gloo"))
+    (line,) = said(run_script(tmp_path, body, prepared_recipe_file, "--run-dir", tmp_path / "gloo"))
     assert "process 1 (on " in line
     assert "disagree: train.accumulate 2, not 1; train.lr 0.002, not 0.001" in line
     assert not (tmp_path / "gloo").exists()
 
 
-def test_ranks_that_disagree_about_the_vocabulary(prepared_yaml, prepared, corpus, tmp_path):
+def test_ranks_that_disagree_about_the_vocabulary(prepared_recipe_file, prepared, corpus, tmp_path):
     from dynconv.text import prepare_corpus
 
     turned = tmp_path / "turned"
@@ -101,40 +101,40 @@ def test_ranks_that_disagree_about_the_vocabulary(prepared_yaml, prepared, corpu
     body = (
         f'os.chdir("{tmp_path}/" + ("there" if rank else "here")); more = ["data.corpus=prepared"]'
     )
-    (line,) = said(run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "run"))
+    (line,) = said(run_script(tmp_path, body, prepared_recipe_file, "--run-dir", tmp_path / "run"))
     assert "the text in prepared has another vocabulary" in line
 
 
-def test_a_machine_without_its_gpus(prepared_yaml, tmp_path):
+def test_a_machine_without_its_gpus(prepared_recipe_file, tmp_path):
     body = """
 import torch
 from dynconv.train import distributed
 distributed.own_device = lambda *_: torch.device("cpu" if rank else "cuda:0")
 more = []
 """
-    (line,) = said(run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "run"))
+    (line,) = said(run_script(tmp_path, body, prepared_recipe_file, "--run-dir", tmp_path / "run"))
     assert "disagree: one has cpu, the other cuda" in line
 
 
-def test_a_run_directory_that_is_not_shared(prepared_yaml, tmp_path):
+def test_a_run_directory_that_is_not_shared(prepared_recipe_file, tmp_path):
     body = f'os.chdir("{tmp_path}/" + str(rank)); more = ["--run-dir", "run"]'
     for rank in range(2):
         (tmp_path / f"{rank}").mkdir()
-    (line,) = said(run_script(tmp_path, body, prepared_yaml))
+    (line,) = said(run_script(tmp_path, body, prepared_recipe_file))
     assert "run: this process does not see the run directory of process 0" in line
 
 
-def test_a_full_disk_stops_all_and_leaves_a_checkpoint(prepared_yaml, tmp_path):
+def test_a_full_disk_stops_all_and_leaves_a_checkpoint(prepared_recipe_file, tmp_path):
     body = """
-from dynconv.train import checkpoint
+from dynconv.train import checkpoints
 def full(path, data):
     if "000010" in str(path):
         raise OSError(28, "No space left on device")
     write(path, data)
-write, checkpoint.write_through = checkpoint.write_through, full
+write, checkpoints.write_through = checkpoints.write_through, full
 more = []
 """
-    (line,) = said(run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "run"))
+    (line,) = said(run_script(tmp_path, body, prepared_recipe_file, "--run-dir", tmp_path / "run"))
     assert "000010: cannot be written (No space left on device)" in line
     assert weights(tmp_path / "run", "000005")
 
@@ -153,17 +153,17 @@ more = []
 """what happens to rank 1 in its eighth update"""
 
 
-def test_a_hung_rank_stops_all(prepared_yaml, tmp_path):
+def test_a_hung_rank_stops_all(prepared_recipe_file, tmp_path):
     # with its own handler of SIGTERM, torchrun would wait for 30 s
     hang = "signal.signal(signal.SIGTERM, signal.SIG_DFL); time.sleep(1000)"
-    arguments = [prepared_yaml, "train.timeout=4", "--run-dir", tmp_path / "run"]
+    arguments = [prepared_recipe_file, "train.timeout=4", "--run-dir", tmp_path / "run"]
     (line,) = said(run_script(tmp_path, EIGHTH.format(what=hang), *arguments))
     assert "process 0 of 2 has lost another one, which died, hangs, or took longer" in line
     assert "train.timeout (4 s)" in line
     assert weights(tmp_path / "run", "000005")
 
 
-def test_a_slow_preview_loses_no_process(prepared_yaml, tmp_path):
+def test_a_slow_preview_loses_no_process(prepared_recipe_file, tmp_path):
     """Only rank 0 makes it; the others wait, for longer than an update may take."""
     body = """
 import time
@@ -174,39 +174,43 @@ def slow(*arguments):
 seconds, Translation.preview = iter([6]), slow
 more = []
 """
-    arguments = [prepared_yaml, "train.timeout=4", "--run-dir", tmp_path / "run"]
+    arguments = [prepared_recipe_file, "train.timeout=4", "--run-dir", tmp_path / "run"]
     run_script(tmp_path, body, *arguments, succeeds=True)
     assert weights(tmp_path / "run", "000010")
 
 
-def test_torchrun_restarts_after_a_dead_rank(prepared_yaml, tmp_path):
+def test_torchrun_restarts_after_a_dead_rank(prepared_recipe_file, tmp_path):
     die = "os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and os.kill(os.getpid(), signal.SIGKILL)"
     body = EIGHTH.format(what=die)
-    done = run_script(tmp_path, body, prepared_yaml, "--run-dir", tmp_path / "run", restarts=1)
+    done = run_script(
+        tmp_path, body, prepared_recipe_file, "--run-dir", tmp_path / "run", restarts=1
+    )
     assert "update 5 of 10; 2 processes on cpu" in done.stderr  # the second start
     assert len(said(done)) == 1 and "lost another one" in said(done)[0]
-    assert run(2, prepared_yaml, "--run-dir", tmp_path / "whole").returncode == 0
+    assert run(2, prepared_recipe_file, "--run-dir", tmp_path / "whole").returncode == 0
     ended, whole = weights(tmp_path / "run"), weights(tmp_path / "whole")
     assert all(torch.equal(ended[name], whole[name]) for name in whole)
 
 
-def test_an_unreadable_corpus_is_one_message(prepared_yaml, prepared, tmp_path):
+def test_an_unreadable_corpus_is_one_message(prepared_recipe_file, prepared, tmp_path):
     import shutil
 
     broken = tmp_path / "broken"
     shutil.copytree(prepared.directory, broken)
     with (broken / "train.tokens").open("r+b") as file:
         file.truncate(100)
-    done = run(2, prepared_yaml, f"data.corpus={broken}", "--run-dir", tmp_path / "run")
+    done = run(2, prepared_recipe_file, f"data.corpus={broken}", "--run-dir", tmp_path / "run")
     assert done.returncode != 0
     (line,) = said(done)
     assert str(broken / "train.tokens") in line
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_sigterm_saves_and_ends(prepared_yaml, tmp_path, processes):
+def test_sigterm_saves_and_ends(prepared_recipe_file, tmp_path, processes):
     folder = tmp_path / "run"
-    line = command(processes, prepared_yaml, "train.updates=100000", "train.validate_every=100000")
+    line = command(
+        processes, prepared_recipe_file, "train.updates=100000", "train.validate_every=100000"
+    )
     going = subprocess.Popen([*line, "--run-dir", folder], stderr=subprocess.PIPE, text=True)
     wait_for(folder / "log.jsonl", '"train"')
     going.send_signal(signal.SIGTERM)

@@ -16,8 +16,7 @@ import torch
 from helpers.commands import command
 from helpers.training import weights
 
-from dynconv.train import checkpoint as checkpoints
-from dynconv.train import train
+from dynconv.train import checkpoints, train
 from dynconv.train.events import read_log
 
 KILLS = int(os.environ.get("DYNCONV_KILLS", "2"))
@@ -80,10 +79,10 @@ def test_a_kill_at_every_step_of_every_save(recipe, prepared, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_kills_at_random_moments(prepared_yaml, tmp_path, processes):
+def test_kills_at_random_moments(prepared_recipe_file, tmp_path, processes):
     """kill -9 of the process, or of one of two; in either case the same command goes on."""
     settings = "train.updates=150", "train.validate_every=3", "train.keep_checkpoints=2"
-    line = command(processes, prepared_yaml, *settings)
+    line = command(processes, prepared_recipe_file, *settings)
     draw = random.Random(processes)
     kills, finished, saving, going = 0, 0, 0, None
     reference = tmp_path / "reference"

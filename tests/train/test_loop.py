@@ -15,7 +15,7 @@ from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared
 from dynconv.train import load_model, train
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.events import read_log

@@ -16,8 +16,8 @@ import torch
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Translation
-from dynconv.train import distributed, log, loop, stopwatch, train, update
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train import distributed, log, loop, train, update
+from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.events import read_log
@@ -25,12 +25,6 @@ from dynconv.train.run_directory import folder_lock
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import WARMUP_UPDATES, Stopwatch, format_seconds
 from dynconv.train.update import DTYPES, TokenLoss, backward
-
-
-@pytest.fixture
-def recipe(recipe, prepared):
-    """The small recipe on prepared text."""
-    return replace(recipe, data=replace(recipe.data, corpus=str(prepared.directory)))
 
 
 def with_train(recipe, **values):
@@ -53,9 +47,9 @@ def spoil(monkeypatch, updates: set[int]) -> None:
     monkeypatch.setattr(update, "backward", backward)
 
 
-def test_a_bad_update_is_left_out_and_logged(recipe, tmp_path, monkeypatch):
+def test_a_bad_update_is_left_out_and_logged(prepared_recipe, tmp_path, monkeypatch):
     spoil(monkeypatch, {4, 5, 7, 8})  # train.max_skipped is 3 in a row
-    assert train(recipe, tmp_path) is None
+    assert train(prepared_recipe, tmp_path) is None
     events = read_log(tmp_path)
     assert [e["update"] for e in events if e["event"] == "skip"] == [4, 4, 5, 5]
     assert [e["update"] for e in events if e["event"] == "valid"] == [5, 10]
@@ -65,10 +59,12 @@ def test_a_bad_update_is_left_out_and_logged(recipe, tmp_path, monkeypatch):
     assert Checkpoints(tmp_path).choose("last").meta["place"][2] == 14
 
 
-def test_too_many_bad_updates_stop_and_show_their_text(recipe, corpus, tmp_path, monkeypatch):
+def test_too_many_bad_updates_stop_and_show_their_text(
+    prepared_recipe, corpus, tmp_path, monkeypatch
+):
     spoil(monkeypatch, set(range(7, 20)))
     with pytest.raises(UserError, match="loss nan, gradient norm nan at update 7.*not-finite") as e:
-        train(with_train(recipe, max_skipped=2), tmp_path)
+        train(with_train(prepared_recipe, max_skipped=2), tmp_path)
     assert "\n" not in str(e.value)
     assert [e["event"] for e in read_log(tmp_path)].count("skip") == 3
     (batch,) = json.loads((tmp_path / "not-finite-000007-0.json").read_text(encoding="utf-8"))
@@ -84,10 +80,10 @@ def begin_with_scale(monkeypatch, scale: float) -> None:
     monkeypatch.setattr(torch.amp, "GradScaler", scaler)
 
 
-def test_float16_halves_its_scale_until_nothing_overflows(recipe, tmp_path, monkeypatch):
+def test_float16_halves_its_scale_until_nothing_overflows(prepared_recipe, tmp_path, monkeypatch):
     begin_with_scale(monkeypatch, 2.0**24)
-    recipe = with_train(recipe, precision="float16", max_skipped=0)
-    assert train(recipe, tmp_path) is None
+    prepared_recipe = with_train(prepared_recipe, precision="float16", max_skipped=0)
+    assert train(prepared_recipe, tmp_path) is None
     skips = [event["scale"] for event in read_log(tmp_path) if event["event"] == "skip"]
     last = Checkpoints(tmp_path).choose("last")
     scale = last.read_state()["scaler"]["scale"]
@@ -98,14 +94,14 @@ def test_float16_halves_its_scale_until_nothing_overflows(recipe, tmp_path, monk
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
-def test_float16_goes_on_with_its_scale(recipe, tmp_path, monkeypatch):
+def test_float16_goes_on_with_its_scale(prepared_recipe, tmp_path, monkeypatch):
     begin_with_scale(monkeypatch, 2.0**24)
-    recipe = with_train(recipe, precision="float16", updates=20)
-    train(recipe, tmp_path / "whole")
-    train(with_train(recipe, updates=10), tmp_path / "parts")
+    prepared_recipe = with_train(prepared_recipe, precision="float16", updates=20)
+    train(prepared_recipe, tmp_path / "whole")
+    train(with_train(prepared_recipe, updates=10), tmp_path / "parts")
     path = tmp_path / "parts" / "recipe.yaml"
     path.write_text(path.read_text().replace("updates: 10", "updates: 20"))
-    train(recipe, tmp_path / "parts")
+    train(prepared_recipe, tmp_path / "parts")
     skips = [e["update"] for e in read_log(tmp_path / "parts") if e["event"] == "skip"]
     assert skips and max(skips) <= 10  # the second part need not look for the scale again
     a, b = (Checkpoints(tmp_path / name).choose("last") for name in ("whole", "parts"))
@@ -136,18 +132,18 @@ with folder_lock(Path({str(tmp_path)!r})):
         pass
 
 
-def test_the_trace_of_one_update(recipe, tmp_path):
-    recipe = with_train(recipe, updates=12)
-    assert train(replace(recipe, profile=True), tmp_path) is None
+def test_the_trace_of_one_update(prepared_recipe, tmp_path):
+    prepared_recipe = with_train(prepared_recipe, updates=12)
+    assert train(replace(prepared_recipe, profile=True), tmp_path) is None
     events = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
     names = [event.get("name") for event in events]
     assert "aten::linear" in names
     assert names.count("Optimizer.step#AdamW.step") == 1  # one update, not all
-    assert train(recipe, tmp_path) is None  # to have traced is no other recipe
+    assert train(prepared_recipe, tmp_path) is None  # to have traced is no other recipe
 
 
-def test_what_a_line_of_the_log_tells(recipe, tmp_path):
-    train(with_train(recipe, updates=40, validate_every=20), tmp_path)
+def test_what_a_line_of_the_log_tells(prepared_recipe, tmp_path):
+    train(with_train(prepared_recipe, updates=40, validate_every=20), tmp_path)
     first, second = (event for event in read_log(tmp_path) if event["event"] == "train")
     assert first["update"] == 20 and second["update"] == 40
     assert first.keys() >= {"loss", "lr", "norm", "scale", "tokens_per_s", "memory_gb", "left_s"}
@@ -157,30 +153,29 @@ def test_what_a_line_of_the_log_tells(recipe, tmp_path):
     assert 0 < first["overhead"] < 10
 
 
-def test_the_time_left_is_estimated(monkeypatch):
+def test_the_time_left_is_estimated():
     """0.1 s for data and 0.9 s for an update, ten slow ones first; 8 s a validation, 2 s a save."""
     now = 0.0
-    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: now)
-    clock = Stopwatch()
+    watch = Stopwatch(clock=lambda: now)
 
     def lap(name: str, seconds: float) -> None:
         nonlocal now
         now += seconds
-        clock.lap(name)
+        watch.lap(name)
 
     lap("start", 100)
     for number in range(1, 31):
         lap("data", 0.1)
         lap("forward", 0.9 if number > WARMUP_UPDATES else 5)
-        clock.update()
+        watch.update()
         if number == WARMUP_UPDATES:
-            assert clock.seconds_left(100, 0) is None
+            assert watch.seconds_left(100, 0) is None
         if number == 20:
-            assert clock.seconds_left(100, 3) == pytest.approx(100)  # no validation was seen
+            assert watch.seconds_left(100, 3) == pytest.approx(100)  # no validation was seen
             lap("validate", 8)
             lap("save", 2)
-            clock.validations += 1
-    assert clock.seconds_left(100, 3) == pytest.approx(130)
+            watch.validations += 1
+    assert watch.seconds_left(100, 3) == pytest.approx(130)
     assert format_seconds(3723) == "1:02:03"
 
 
@@ -220,7 +215,7 @@ def test_more_processes_than_gpus(monkeypatch):
     assert distributed.own_device(1, 4) == torch.device("cpu")
 
 
-def test_a_full_gpu_is_reported(recipe, tmp_path, monkeypatch):
+def test_a_full_gpu_is_reported(prepared_recipe, tmp_path, monkeypatch):
     def backward(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has ...")
 
@@ -229,10 +224,10 @@ def test_a_full_gpu_is_reported(recipe, tmp_path, monkeypatch):
         UserError,
         match=r"^not enough memory \(CUDA out of memory\): lower train.batch_tokens \(now 400",
     ):
-        train(recipe, tmp_path)
+        train(prepared_recipe, tmp_path)
 
 
-def test_gradients_are_exchanged_only_with_the_last_batch(recipe, pairs):
+def test_gradients_are_exchanged_only_with_the_last_batch(prepared_recipe, pairs):
     """no_sync encloses forward and backward of all others."""
 
     class Wrapped(torch.nn.Module):
@@ -253,7 +248,9 @@ def test_gradients_are_exchanged_only_with_the_last_batch(recipe, pairs):
             return self.weight * len(batch.target)
 
     model, two = Wrapped(), Ranks(0, 2, device=torch.device("cpu"))
-    work = next(iter_updates(pairs, 256, replace(recipe.train, accumulate=3), DataPosition(), two))
+    work = next(
+        iter_updates(pairs, 256, replace(prepared_recipe.train, accumulate=3), DataPosition(), two)
+    )
     losses = backward(model, work, torch.amp.GradScaler("cpu", enabled=False), two, Stopwatch())
     others = [("forward", True), ("backward", True)] * 2
     assert model.calls == [*others, ("forward", False), ("backward", False)]
@@ -263,17 +260,19 @@ def test_gradients_are_exchanged_only_with_the_last_batch(recipe, pairs):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("mixer", ["dynamic", "attention"])
-def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(recipe, pairs, mixer, precision):
+def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(
+    prepared_recipe, pairs, mixer, precision
+):
     stack = replace(
-        recipe.model.encoder, mixer=mixer, kernel_size=3 if mixer == "dynamic" else None
+        prepared_recipe.model.encoder, mixer=mixer, kernel_size=3 if mixer == "dynamic" else None
     )
-    model = build(replace(recipe.model, encoder=stack))
-    loss_module = TokenLoss(model, Translation(recipe), precision)
+    model = build(replace(prepared_recipe.model, encoder=stack))
+    loss_module = TokenLoss(model, Translation(prepared_recipe), precision)
     norms = [part for part in loss_module.modules() if isinstance(part, torch.nn.LayerNorm)]
     seen = []
     for norm in norms:
         norm.register_forward_hook(lambda _, given, out: seen.append((given[0].dtype, out.dtype)))
-    work = next(iter_updates(pairs, 256, recipe.train, DataPosition(), Ranks()))
+    work = next(iter_updates(pairs, 256, prepared_recipe.train, DataPosition(), Ranks()))
     assert loss_module(work.batches[0]).dtype == torch.float32
     assert len(seen) == len(norms) == 7
     assert set(seen) == {(torch.float32, torch.float32)}
@@ -283,31 +282,31 @@ def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(recipe, pairs, mi
     assert ((scores.softmax(-1) - exact).abs() <= exact * half_a_step).all()
 
 
-def test_a_kill_in_a_validation_loses_nothing(recipe, tmp_path, monkeypatch):
+def test_a_kill_in_a_validation_loses_nothing(prepared_recipe, tmp_path, monkeypatch):
     """The checkpoint comes first; the validation is made up for."""
     whole = tmp_path / "whole"
-    train(recipe, whole)
+    train(prepared_recipe, whole)
 
     def killed(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop, "validate", killed)
-        train(recipe, tmp_path / "run")
+        train(prepared_recipe, tmp_path / "run")
     saved = Checkpoints(tmp_path / "run").choose("last")
     assert saved.meta["update"] == 5 and saved.meta["score"] is None
-    assert train(recipe, tmp_path / "run") is None
+    assert train(prepared_recipe, tmp_path / "run") is None
     assert read_log(tmp_path / "run") == read_log(whole)
     assert Checkpoints(tmp_path / "run").choose("000005").meta["score"] is not None
 
 
-def test_another_text_under_a_checkpoint_is_refused(recipe, prepared, corpus, tmp_path):
+def test_another_text_under_a_checkpoint_is_refused(prepared_recipe, prepared, corpus, tmp_path):
     from dynconv.text import prepare_corpus
 
     text = tmp_path / "text"
     shutil.copytree(prepared.directory, text)
-    recipe = replace(recipe, data=replace(recipe.data, corpus=str(text)))
-    train(recipe, tmp_path / "run")
+    prepared_recipe = replace(prepared_recipe, data=replace(prepared_recipe.data, corpus=str(text)))
+    train(prepared_recipe, tmp_path / "run")
     shutil.rmtree(text)
     fewer = tmp_path / "fewer"
     shutil.copytree(corpus, fewer)
@@ -316,23 +315,25 @@ def test_another_text_under_a_checkpoint_is_refused(recipe, prepared, corpus, tm
         (fewer / f"train.{side}").write_text("".join(lines[:300]), encoding="utf-8")
     prepare_corpus(str(fewer), "de", "en", 300, text, reuse=prepared.directory / "vocabulary.json")
     with pytest.raises(UserError, match="text: not the text with which .*000010 was trained"):
-        train(recipe, tmp_path / "run")
+        train(prepared_recipe, tmp_path / "run")
 
 
-def test_a_users_own_data_stays(recipe, corpus, tmp_path):
-    recipe = replace(recipe, data=replace(recipe.data, corpus=str(corpus)))
+def test_a_users_own_data_stays(prepared_recipe, corpus, tmp_path):
+    prepared_recipe = replace(
+        prepared_recipe, data=replace(prepared_recipe.data, corpus=str(corpus))
+    )
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "precious").write_text("mine")
     with pytest.raises(
         UserError, match="has data, and dynconv did not make it: name another --run"
     ):
-        train(recipe, tmp_path)
+        train(prepared_recipe, tmp_path)
     assert (tmp_path / "data" / "precious").read_text() == "mine"
 
 
-def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
-    recipe = with_train(recipe, average_checkpoints=2, updates=15)
-    train(recipe, tmp_path / "whole")
+def test_interruptions_do_not_change_the_average(prepared_recipe, tmp_path, monkeypatch):
+    prepared_recipe = with_train(prepared_recipe, average_checkpoints=2, updates=15)
+    train(prepared_recipe, tmp_path / "whole")
     count, original = 0, update.backward
 
     def backward(*arguments):
@@ -343,8 +344,8 @@ def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
         return original(*arguments)
 
     monkeypatch.setattr(update, "backward", backward)
-    assert train(recipe, tmp_path / "parts") == signal.SIGTERM
-    assert train(recipe, tmp_path / "parts") is None
+    assert train(prepared_recipe, tmp_path / "parts") == signal.SIGTERM
+    assert train(prepared_recipe, tmp_path / "parts") is None
     a, b = (Checkpoints(tmp_path / name).choose("average") for name in ("whole", "parts"))
     a, b = a.read_weights(), b.read_weights()
     assert all(torch.equal(a[name], b[name]) for name in a)
@@ -360,36 +361,44 @@ def test_interruptions_do_not_change_the_average(recipe, tmp_path, monkeypatch):
         {"lr": math.nan},
     ],
 )
-def test_values_that_would_spoil_a_run_later(recipe, values):
+def test_values_that_would_spoil_a_run_later(prepared_recipe, values):
     with pytest.raises(ValueError, match=rf"^{next(iter(values))} .*(must be|should be)"):
-        with_train(recipe, **values)
+        with_train(prepared_recipe, **values)
 
 
-def test_after_a_loss_of_power(recipe, tmp_path):
+def test_after_a_loss_of_power(prepared_recipe, tmp_path):
     """Small files may be empty or hold zeros then; the checkpoints are what counts."""
-    train(with_train(recipe, updates=5), tmp_path)
+    train(with_train(prepared_recipe, updates=5), tmp_path)
     path = tmp_path / "recipe.yaml"
     path.write_text(path.read_text().replace("updates: 5", "updates: 10"))
     (tmp_path / "environment.json").write_text("")
     with (tmp_path / "log.jsonl").open("ab") as log:
         log.write(b"\0" * 40 + b"\n")
-    assert train(recipe, tmp_path) is None
+    assert train(prepared_recipe, tmp_path) is None
     assert [event["update"] for event in read_log(tmp_path)] == [5, 10]
 
 
-def test_a_run_goes_on_without_its_log(recipe, tmp_path):
+def test_a_run_goes_on_without_its_log(prepared_recipe, tmp_path):
     """The history of validations is in the checkpoint: a plateau keeps its rate, bit for bit."""
-    recipe = with_train(
-        recipe, updates=40, validate_every=5, schedule="plateau", lr=1e-3, lr_end=1e-12, warmup=0
+    prepared_recipe = with_train(
+        prepared_recipe,
+        updates=40,
+        validate_every=5,
+        schedule="plateau",
+        lr=1e-3,
+        lr_end=1e-12,
+        warmup=0,
     )
-    recipe = with_train(recipe, label_smoothing=0.9)  # so that the loss does not improve for ever
+    prepared_recipe = with_train(
+        prepared_recipe, label_smoothing=0.9
+    )  # so that the loss does not improve for ever
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    train(recipe, whole)
-    train(with_train(recipe, updates=30), parts)
+    train(prepared_recipe, whole)
+    train(with_train(prepared_recipe, updates=30), parts)
     path = parts / "recipe.yaml"
     path.write_text(path.read_text().replace("updates: 30", "updates: 40"))
     (parts / "log.jsonl").unlink()
-    train(recipe, parts)
+    train(prepared_recipe, parts)
     a, b = (Checkpoints(run).choose("last") for run in (whole, parts))
     assert len({found["loss"] for found in a.meta["history"]}) == 7
     assert a.meta["history"] == b.meta["history"]
@@ -397,10 +406,10 @@ def test_a_run_goes_on_without_its_log(recipe, tmp_path):
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_an_old_checkpoint_needs_the_log_that_its_history_is_in(recipe, tmp_path):
+def test_an_old_checkpoint_needs_the_log_that_its_history_is_in(prepared_recipe, tmp_path):
     """Those of dynconv 0.1 have no history; log.jsonl has, and without it nothing is guessed."""
-    recipe = with_train(recipe, schedule="plateau", warmup=0)
-    train(with_train(recipe, updates=5), tmp_path)
+    prepared_recipe = with_train(prepared_recipe, schedule="plateau", warmup=0)
+    train(with_train(prepared_recipe, updates=5), tmp_path)
     path = tmp_path / "checkpoints" / "000005" / "meta.json"
     meta = json.loads(path.read_text())
     assert meta.pop("history") == []
@@ -410,9 +419,9 @@ def test_an_old_checkpoint_needs_the_log_that_its_history_is_in(recipe, tmp_path
     log_text = (tmp_path / "log.jsonl").read_text()
     (tmp_path / "log.jsonl").unlink()
     with pytest.raises(UserError, match=r"log.jsonl: missing, and .*plateau and train.patience"):
-        train(recipe, tmp_path)
+        train(prepared_recipe, tmp_path)
     (tmp_path / "log.jsonl").write_text(log_text)
-    assert train(recipe, tmp_path) is None
+    assert train(prepared_recipe, tmp_path) is None
     (first,) = Checkpoints(tmp_path).choose("last").meta["history"]
     assert first["loss"] == json.loads(log_text.splitlines()[0])["loss"]
 
@@ -434,8 +443,8 @@ def test_other_processes_wait_while_rank_0_writes_a_trace(tmp_path, monkeypatch)
     assert (tmp_path / "trace.json").exists()
 
 
-def test_a_timeout_is_free_to_change(recipe, tmp_path):
-    train(recipe, tmp_path)
-    assert train(with_train(recipe, timeout=5.0), tmp_path) is None
+def test_a_timeout_is_free_to_change(prepared_recipe, tmp_path):
+    train(prepared_recipe, tmp_path)
+    assert train(with_train(prepared_recipe, timeout=5.0), tmp_path) is None
     with pytest.raises(ValueError, match="timeout 0 must be a number above 0"):
-        with_train(recipe, timeout=0)
+        with_train(prepared_recipe, timeout=0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dynconv.config import TrainConfig
-from dynconv.config.recipe import SCHEDULES
+from dynconv.config.optimizers import SCHEDULES
 from dynconv.tasks import Validation
 from dynconv.train import learning_rate
 from dynconv.train.schedule import RATES, ends_early

@@ -15,7 +15,7 @@ from dynconv.errors import UserError
 from dynconv.files import claim, path_inside, replace_text, scratch_folder, set_aside
 from dynconv.text import prepare_corpus
 from dynconv.train import train
-from dynconv.train.checkpoint import Checkpoints
+from dynconv.train.checkpoints import Checkpoints
 
 MINE = {
     "letter.txt": "Dear",
@@ -90,10 +90,12 @@ def refused(capsys, *arguments) -> str:
         "data fetch iwslt14-de-en --from HOME --out HOME",
     ],
 )
-def test_a_directory_of_the_users(home, yaml, corpus, tmp_path, monkeypatch, capsys, command):
+def test_a_directory_of_the_users(
+    home, recipe_file, corpus, tmp_path, monkeypatch, capsys, command
+):
     table = tmp_path / "table.yaml"
-    table.write_text(f"source: '-'\nmetric: BLEU\nbase: {yaml}\nrows: [{{name: a}}]\n")
-    paths = {"HOME": home, "YAML": yaml, "CORPUS": corpus, "TABLE": table}
+    table.write_text(f"source: '-'\nmetric: BLEU\nbase: {recipe_file}\nrows: [{{name: a}}]\n")
+    paths = {"HOME": home, "YAML": recipe_file, "CORPUS": corpus, "TABLE": table}
     for word, path in paths.items():
         command = command.replace(word, str(path))
     monkeypatch.chdir(tmp_path)
@@ -297,7 +299,7 @@ def test_a_full_disk_leaves_the_old_output(trained, corpus, tmp_path, monkeypatc
     assert len((tmp_path / "out").read_text().splitlines()) == 20
 
 
-def test_outputs_that_cannot_be_written_are_noticed_before_the_work(tmp_path, yaml, capsys):
+def test_outputs_that_cannot_be_written_are_noticed_before_the_work(tmp_path, recipe_file, capsys):
     missing = tmp_path / "nowhere"
     line = refused(capsys, "translate", tmp_path / "no run", "--output", missing / "out")
     assert f"there is no directory {missing}" in line

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from dynconv.dtypes import dtype_name
 from dynconv.kernels.compiler import cached_library, command_in, installed, run_compiler
 from dynconv.kernels.constant import constant
-from dynconv.kernels.dtypes import dtype_name
 
 SOURCES = Path(__file__).parent
 """the folder of the C sources"""
@@ -37,7 +37,7 @@ SIGNATURES = {
     "talk": [P, P, P, P, *[N] * 8, I],
     "talk_backward": [P, P, P, P, P, P, P, *[N] * 10, I],
     "cumulative_mean": [I, P, P, *[N] * 5, I],
-    "step": [P, P, P, P, *[N] * 8, I],
+    "conv_step": [P, P, P, P, *[N] * 8, I],
     "threaded": [],
 }
 """the types of each function's arguments: pointers, sizes, and C ints"""
@@ -80,7 +80,7 @@ def tests_passed_on(x: Tensor) -> bool:
 @cache
 def load_library(dtype: torch.dtype) -> ctypes.CDLL:
     """Load the kernels for this dtype, compiling them if needed; NoKernelsError if that fails."""
-    compiler = find_compiler()
+    compiler = require_compiler()
     if note := substitution(compiler):
         warnings.warn(note, stacklevel=1)
     sources = ((SOURCES / name).read_text("utf-8") for name in ("vector.h", *NAMES))
@@ -106,7 +106,7 @@ def load(path: Path) -> ctypes.CDLL:
     return loaded
 
 
-def find_compiler() -> list[str]:
+def require_compiler() -> list[str]:
     """Return the C compiler's path and the arguments in `CC`; NoKernelsError if none exists."""
     commands = [command for command in (command_in("CC"), ["cc"], ["gcc"], ["clang"]) if command]
     if found := installed(commands):

@@ -94,17 +94,17 @@ def cumulative_mean(x: Tensor, backward: bool) -> Tensor:
     return y
 
 
-def step(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+def conv_step(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     (N, H, K), (_, M, C) = weight.shape, past.shape
     past, at = past.contiguous(), at if at.stride(1) == 1 else at.contiguous()
     weight = weight if weight.stride(2) == 1 else weight.contiguous()
     y = torch.empty((N, C), dtype=past.dtype)
     strides = at.stride(0), *weight.stride()[:2]
-    run("step", past.dtype, past, at, weight, y, N, M, C, H, K, *strides)
+    run("conv_step", past.dtype, past, at, weight, y, N, M, C, H, K, *strides)
     return y
 
 
 implement(
     "CPU", conv, conv_grad_input, conv_grad_weight, conv_backward, talk, talk_backward,
-    cumulative_mean, step,
+    cumulative_mean, conv_step,
 )  # fmt: skip

@@ -6,7 +6,7 @@
 #include "vector.h"
 
 // The last vector of a head's channels reads only its own: load_first.
-void step(const stored *past, const int64_t *at, const stored *w, stored *y, long N, long M, long C,
+void conv_step(const stored *past, const int64_t *at, const stored *w, stored *y, long N, long M, long C,
           long H, long K, long an, long wn, long wh, int threads) {
   long R = C / H;
   if (N * C * K < 1 << 18) threads = 1;

@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from dynconv.dtypes import dtype_name
 from dynconv.errors import UserError
 from dynconv.kernels.constant import constant
 from dynconv.kernels.cuda.plan import CUDA_TYPES, SOURCES, compute_capability
-from dynconv.kernels.dtypes import dtype_name
 from dynconv.paths import data_places
 
 
@@ -102,7 +102,8 @@ def sources_hash() -> str:
     What finds compilers, or caches facts about the machine, is not among them.
     """
     key = hashlib.sha256()
-    given = (SOURCES.parent / f"{name}.py" for name in ("dtypes", "layout", "schema"))
+    kernels, package = SOURCES.parents[:2]
+    given = package / "dtypes.py", kernels / "layout.py", kernels / "schema.py"
     for path in sorted([*SOURCES.glob("*.*"), *given]):
         key.update(path.read_text("utf-8").encode())
     return key.hexdigest()[:16]
@@ -129,10 +130,12 @@ def code(source: str) -> str:
 
 
 @cache
-def compile_for_gpu(code: str, kernel: str, device: int):
-    """Return a kernel of some source code, compiled for the current GPU, which is `device`.
+def compile_for_gpu(program: str, kernel: str, device: int):
+    """Return a kernel of a program, compiled for the current GPU, which is `device`.
+
+    program  CUDA source, as `code` returns it
 
     The number of the device keeps the kernels of several GPUs apart in the cache.
     """
-    module = cupy().RawModule(code=code, options=("-std=c++17",), name_expressions=[kernel])
+    module = cupy().RawModule(code=program, options=("-std=c++17",), name_expressions=[kernel])
     return module.get_function(kernel)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import torch
 
+from dynconv.dtypes import accumulator
 from dynconv.kernels.cuda.plan import CUDA_TYPES, VECTOR_BYTES, Array, Launch, constant_of
-from dynconv.kernels.dtypes import accumulator
 
 SHARED = 48 * 1024
 """bytes of shared memory that a block may use on every GPU"""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from dynconv.dtypes import accumulator
 from dynconv.kernels.cuda.grids import (
     TILE,
     Bands,
@@ -30,7 +31,6 @@ from dynconv.kernels.cuda.plan import (
     like,
     strides,
 )
-from dynconv.kernels.dtypes import accumulator
 
 
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:

@@ -9,7 +9,7 @@ from dynconv.lab.ablate.run import DIVERGES
 from dynconv.lab.ablate.table import finite
 
 
-def plot(results: dict[str, Any], output: Path) -> None:
+def plot_results(results: dict[str, Any], output: Path) -> None:
     """Plot the results, with a tick at the mean and the published score at the right."""
     import matplotlib
 

@@ -9,12 +9,12 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
-from dynconv.config.schema import NonNegative, Number, PositiveInt, check_content
+from dynconv.config.schema import NonNegative, Number, PositiveInt, validated_content
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab.training import try_training
-from dynconv.text.corpus import corpus_dir, find_split
+from dynconv.text.corpus import corpus_dir, require_split
 from dynconv.train import load_model
-from dynconv.train.run_directory import check_same_recipe, read_recipe, read_starts
+from dynconv.train.run_directory import match_recorded_recipe, read_recipe, read_starts
 from dynconv.train.stopwatch import Stopwatch
 
 RESULTS = "ablation.json"
@@ -60,14 +60,14 @@ class Run(NamedTuple):
         remedy = "remove it, and the row is scored again"
         if not path.exists():
             return {}
-        return check_content(Results, read_json(path, remedy), path, remedy)
+        return validated_content(Results, read_json(path, remedy), path, remedy)
 
     @property
     def finished(self) -> bool:
         """Whether there is a score; UserError if another recipe produced it."""
         if "score" not in self.results:
             return False
-        check_same_recipe(
+        match_recorded_recipe(
             self.recipe, self.directory, free=("published", "profile", "train.timeout")
         )
         return True
@@ -90,7 +90,7 @@ class Run(NamedTuple):
         """Raise UserError if the text that scores the run is missing."""
         data = self.recipe.data
         for side in filter(None, (data.source, data.target)):
-            find_split(corpus_dir(data.corpus), f"{SPLIT}.{side}")
+            require_split(corpus_dir(data.corpus), f"{SPLIT}.{side}")
 
     def _write(self, results: dict[str, Any]) -> None:
         replace_text(path_inside(self.directory, RESULTS), json.dumps(results, indent=1))
@@ -100,7 +100,7 @@ class Run(NamedTuple):
         loss = trained.checkpoint.meta["loss"]
         if not math.isfinite(loss):
             return {"score": DIVERGES, "valid_loss": None}
-        first, *others = trained.evaluate(SPLIT).numbers["scores"]
+        first, *others = trained.evaluate(SPLIT).record["scores"]
         metrics = {m["metric"]: m["value"] for m in (first, *others) if math.isfinite(m["value"])}
         return {
             "score": metrics.get(first["metric"], DIVERGES),

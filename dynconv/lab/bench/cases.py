@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dynconv.dtypes import accumulator, dtype_name
 from dynconv.errors import UserError
-from dynconv.kernels.dtypes import accumulator, dtype_name
 from dynconv.ops.shapes import split_heads
 
 POSITIONS = 10_000
@@ -99,7 +99,7 @@ CAUSAL = ("diagonal_ssm", "retention", "selective_scan")
 """operators with a state in place of a window"""
 
 
-def draw(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
+def draw_inputs(case: Case, device: torch.device) -> tuple[list[Tensor], Tensor, Tensor]:
     """Return random inputs, a gradient of the output, and a seed for DropConnect, an int64 of (1,).
 
     The same case gets the same numbers in every call.

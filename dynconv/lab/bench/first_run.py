@@ -61,7 +61,7 @@ def all_steps() -> list[Step]:
         Step("tests", "the tests that need a GPU", pytest),
     ]
     for name, shape in (("1000", "1000"), ("wmt", "112x32x1024x16")):
-        rows = f"kernels-{name}-rows.json --shapes {shape} --kernel-sizes 3,31"
+        rows = f"kernels-{name}-rows.json --shapes {shape} --kernel-sizes 3 31"
         what = "the CUDA kernels, checked and timed"
         steps.append(Step(f"kernels-{name}", what, dynconv(kernels + rows)))
     for tokens, batches in ((3584, 16), (28672, 2), (57344, 1)):

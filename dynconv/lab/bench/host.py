@@ -73,6 +73,7 @@ ALLOCATE: dict[str, Callable] = {
     "talk": lambda x, *_: torch.empty_like(x),
     "talk_backward": lambda g, *inputs: tuple(map(torch.empty_like, inputs[:3])),
 }
+"""functions that allocate the outputs of an operator and leave them empty, keyed by its name"""
 
 
 @contextmanager

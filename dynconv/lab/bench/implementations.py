@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.errors import UserError
-from dynconv.lab.bench.cases import Case, Shape, attention, draw
+from dynconv.lab.bench.cases import Case, Shape, attention, draw_inputs
 from dynconv.lab.bench.measure import Measurement
 from dynconv.ops.registry import OPERATORS
 
@@ -69,11 +69,11 @@ def iter_implementations(
 ) -> Iterator[Implementation]:
     """Yield a copy, attention, and the chosen implementations of each operator, all on the same x.
 
-    chosen  names of implementations by operator, as `choose` returns them
+    chosen  names of implementations by operator, as `choose_implementations` returns them
     """
     cpu = torch.device("cpu")
     mean = Case("cumulative_mean", K, torch.float32, shape)
-    (x, *_), gradient, _ = draw(mean, cpu)
+    (x, *_), gradient, _ = draw_inputs(mean, cpu)
     yield Implementation(mean._replace(operator="copy"), "", torch.empty_like(x).copy_, [x], None)
     k, v = torch.randn(2, *x.shape, generator=torch.Generator().manual_seed(2))
     inputs = [z.requires_grad_() for z in (x.clone(), k, v)]
@@ -81,7 +81,7 @@ def iter_implementations(
     yield Implementation(mean._replace(operator="attention"), "", attend, inputs, gradient)
     for operator, impls in chosen.items():
         case = mean._replace(operator=operator)
-        inputs = [z.requires_grad_() for z in draw(case, cpu)[0]]
+        inputs = [z.requires_grad_() for z in draw_inputs(case, cpu)[0]]
         for impl in impls:
             function = partial(getattr(ops, operator), **case.options(), impl=impl)
             yield Implementation(case, impl, function, inputs, gradient)

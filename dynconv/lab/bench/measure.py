@@ -166,7 +166,7 @@ def peak_allocation(call: Callable[[], object]) -> int:
 
     What libraries such as oneDNN allocate for themselves is not counted.
     """
-    with _quiet(), torch.autograd.profiler.profile(profile_memory=True) as profiler:
+    with quiet_stderr(), torch.autograd.profiler.profile(profile_memory=True) as profiler:
         call()
     held = highest = 0
     for event in profiler.kineto_results.events():
@@ -177,7 +177,7 @@ def peak_allocation(call: Callable[[], object]) -> int:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet_stderr() -> Iterator[None]:
     """Silence stderr: the profiler of torch 2.13 writes two lines to it every time."""
     stderr = os.dup(2)
     with open(os.devnull, "w") as nothing:

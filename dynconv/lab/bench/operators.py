@@ -35,8 +35,8 @@ def bench_ops(
     chosen = choose_implementations(operators or list(OPERATORS), impls)
     output = ledger.output_path("bench-ops", output)
     threads = torch.get_num_threads()
-    command = ["dynconv bench ops", "--shapes", ",".join(shapes), "--operators", ",".join(chosen)]
-    command += ["--impl", ",".join(impls)] if impls else []
+    command = ["dynconv bench ops --shapes", *shapes, "--operators", *chosen]
+    command += ["--impl", *impls] if impls else []
     command += [f"--kernel-size {kernel_size} --rounds {rounds} --threads {threads}"]
     numbers = {"threads": threads, "dtype": "float32", "kernel_size": kernel_size, "shapes": []}
     what = "operators, forward and with backward to all inputs, beside a copy and attention"

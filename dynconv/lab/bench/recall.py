@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from dynconv.config import LanguageModelConfig
-from dynconv.config.model import StackConfig
+from dynconv.config.stack import StackConfig
 from dynconv.errors import UserError, quoted
 from dynconv.files import read_json
 from dynconv.lab import ledger
 from dynconv.models import LanguageModel, build
-from dynconv.models.mixers import find_mixer
+from dynconv.models.mixers import require_mixer
 
 KEYS = 64
 """different keys, and as many values"""
@@ -46,7 +46,7 @@ def draw_sequences(rows: int, pairs: int, generator: torch.Generator) -> tuple[T
 def build_stack(mixers: Sequence[str], pairs: int) -> LanguageModel:
     """Build a language model of these mixers, whose windows cover the whole sequence."""
     cover = 3 * pairs | 1  # kernel sizes are odd
-    sizes = [find_mixer(mixer).size_key for mixer in mixers]
+    sizes = [require_mixer(mixer).size_key for mixer in mixers]
     covers = {
         size: tuple(cover if takes == size else None for takes in sizes)
         for size in ("kernel_size", "reach")
@@ -124,7 +124,7 @@ def bench_recall(
     try:
         for stack in stacks:
             for mixer in stack.split("+"):
-                find_mixer(mixer)
+                require_mixer(mixer)
     except ValueError as error:
         raise UserError(f"--stacks {quoted(stack)}: {error}") from None
     if max(pairs) > KEYS:

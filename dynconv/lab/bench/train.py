@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dynconv.config import DataConfig, Recipe, find_recipe, load_recipe
+from dynconv.config import DataConfig, Recipe, load_recipe, require_recipe
+from dynconv.config.find import split_row
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
 from dynconv.machine import peak_memory
@@ -44,7 +45,7 @@ def bench_train(
     """
     output = ledger.output_path("bench-train", output)
     recipe = load_recipe(name, overrides)
-    shown = name if ":" in name else find_recipe(name).stem
+    shown = require_recipe(name).stem if split_row(name)[1] is None else name
     command = shlex.join(["dynconv", "bench", "train", shown, *overrides])
     command += f" --updates {updates}" + (f" --synthetic {synthetic}" if synthetic else "")
     what = "training by one process: seconds of each part of an update, and its arithmetic"
@@ -60,7 +61,7 @@ def bench_train(
     seconds = {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in LAPS}
     tokens = sum(update.tokens for update in measured) / updates
     counted = measured[:: max(1, updates // COUNTED)]
-    per_token = flops(resolved, counted, ranks) / sum(update.tokens for update in counted)
+    per_token = count_flops(resolved, counted, ranks) / sum(update.tokens for update in counted)
     save, computing = watch.seconds["save"], sum(seconds[lap] for lap in COMPUTE_LAPS)
     overhead = seconds["data"] + seconds["log"] + save / recipe.train.validate_every
     speed = tokens / sum(seconds.values())
@@ -79,7 +80,7 @@ def bench_train(
         "memory_gb": peak_memory(ranks.device) / 1e9,
         "flop_per_target_token": per_token,
         "flop_per_s": per_token * speed,
-        "peak_flop_per_s": peak(precision, ranks.device),
+        "peak_flop_per_s": measure_peak(precision, ranks.device),
     }
     ledger.write(output, entry)
     return report(entry, recipe.train.validate_every) + f"\nwritten to {output}"
@@ -100,11 +101,11 @@ def train_briefly(
     resolved = read_recipe(run)
     corpus = open_prepared(prepared_dir(run, resolved), verify=False)
     text = task_of(resolved).training_examples(corpus)
-    batches = iter_updates(text, recipe.data.longest, config, DataPosition(), ranks)
+    batches = iter_updates(text, recipe.longest_example, config, DataPosition(), ranks)
     return resolved, list(islice(batches, WARMUP_UPDATES, last))
 
 
-def flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int:
+def count_flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int:
     """Count the FLOPs of the matrix products in these updates; all others are few in comparison."""
     model = build(recipe.model).to(ranks.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
@@ -116,7 +117,7 @@ def flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) -> int
     return counter.get_total_flops()
 
 
-def peak(precision: str, device: torch.device) -> float:
+def measure_peak(precision: str, device: torch.device) -> float:
     """Return the FLOPs per second of a product of two large square matrices, the best of five."""
     a, b = torch.randn(2, SIDE, SIDE, device=device, dtype=DTYPES.get(precision, torch.float32))
 

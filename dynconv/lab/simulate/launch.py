@@ -21,9 +21,9 @@ def launch_on_cpu(launch: Launch, arguments: list) -> None:
 
 
 @cache
-def compile_for_cpu(code: str, kernel: str) -> Function:
-    """Return a kernel of some source code, compiled for this CPU."""
-    return Module(code, [kernel]).get_function(kernel)
+def compile_for_cpu(program: str, kernel: str) -> Function:
+    """Return a kernel of a program, CUDA source, compiled for this CPU."""
+    return Module(program, [kernel]).get_function(kernel)
 
 
 kernels = Kernels(launch_on_cpu)

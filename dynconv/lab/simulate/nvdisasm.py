@@ -48,11 +48,11 @@ class Loop(NamedTuple):
 
 def why_unavailable() -> str | None:
     """Return why there is no nvdisasm and what to install, or None if there is one."""
-    return None if find() else f"no nvdisasm: 'pip install {PACKAGE}' brings it, on Linux"
+    return None if find_nvdisasm() else f"no nvdisasm: 'pip install {PACKAGE}' brings it, on Linux"
 
 
 @cache
-def find() -> str | None:
+def find_nvdisasm() -> str | None:
     """Return the path of nvdisasm: of the package, or of a CUDA toolkit."""
     try:
         files = metadata.files(PACKAGE) or []
@@ -75,7 +75,7 @@ def disassemble(compiled: Compiled) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernels.cubin")
         path.write_bytes(compiled.cubin)
-        command = [str(find()), "-c", str(path)]
+        command = [str(find_nvdisasm()), "-c", str(path)]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     _, *parts = SECTION.split(text)
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
@@ -93,7 +93,7 @@ def main_loop(section: str) -> Loop | None:
 
 def innermost(section: str) -> list[Loop]:
     """Return the loops of a kernel that have no loop inside, in the order of the code."""
-    code, labels = read(section)
+    code, labels = read_section(section)
     spans = []
     for end, instruction in enumerate(code):
         match = BRANCH.search(instruction)
@@ -106,7 +106,7 @@ def innermost(section: str) -> list[Loop]:
     ]
 
 
-def read(section: str) -> tuple[list[str], dict[str, int]]:
+def read_section(section: str) -> tuple[list[str], dict[str, int]]:
     """Return the instructions of a kernel, and the number of the one that follows each label."""
     code: list[str] = []
     labels = {}

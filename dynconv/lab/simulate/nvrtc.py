@@ -92,21 +92,21 @@ def compile_program(code: str, names: Sequence[str], architecture: str = "sm_80"
     try:
         for name in names:
             call_nvrtc("nvrtcAddNameExpression", program, name.encode())
-        log = run(program, architecture)
+        log = compile_logged(program, architecture)
         lowered = {name: lowered_name(program, name) for name in names}
         cubin = machine_code(program)
     finally:
         call_nvrtc("nvrtcDestroyProgram", ctypes.byref(program))
-    kernels = parse(log)
+    kernels = parse_log(log)
     if missing := [name for name in names if lowered[name] not in kernels]:
         raise NvrtcError(f"no resources of {', '.join(missing)} in the log for {architecture}")
     warnings = [line for line in log.splitlines() if WARNING.search(line)]
     return Compiled({name: kernels[lowered[name]] for name in names}, warnings, lowered, cubin)
 
 
-def run(program: ctypes.c_void_p, architecture: str) -> str:
+def compile_logged(program: ctypes.c_void_p, architecture: str) -> str:
     """Compile the program and return its log; NvrtcError with the first errors."""
-    flags = options(architecture)
+    flags = compiler_options(architecture)
     array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
     status = load_nvrtc().nvrtcCompileProgram(program, len(flags), array)
     size = ctypes.c_size_t()
@@ -128,7 +128,7 @@ def run(program: ctypes.c_void_p, architecture: str) -> str:
     raise NvrtcError("\n".join(text))
 
 
-def options(architecture: str) -> list[str]:
+def compiler_options(architecture: str) -> list[str]:
     """Return the options for NVRTC."""
     flags = [f"--gpu-architecture={architecture}", "-std=c++17", "--ptxas-options=-v"]
     flags.append("-ftz=true")  # as CuPy does
@@ -138,7 +138,7 @@ def options(architecture: str) -> list[str]:
     return flags
 
 
-def parse(log: str) -> dict[str, Resources]:
+def parse_log(log: str) -> dict[str, Resources]:
     """Return the resources of each kernel, by its mangled name, from the log of ptxas -v."""
     frames, used = {}, {}
     entry = function = ""
@@ -201,7 +201,7 @@ def load_nvrtc() -> ctypes.CDLL:
     if sys.platform != "linux":
         raise NoNvrtcError(f"no NVRTC on {sys.platform}: it is looked for on Linux only")
     try:
-        *_, loaded = [ctypes.CDLL(path) for path in find()]
+        *_, loaded = [ctypes.CDLL(path) for path in library_paths()]
     except OSError as error:
         remedy = f"'pip install {PACKAGES[0]}' brings it, and no GPU is needed"
         raise NoNvrtcError(f"no NVRTC ({error}): {remedy}") from error
@@ -209,8 +209,8 @@ def load_nvrtc() -> ctypes.CDLL:
     return loaded
 
 
-def find() -> list[str]:
-    """Return what to load, builtins before NVRTC: 13.0 does not find them in its own folder."""
+def library_paths() -> list[str]:
+    """Return the libraries to load, builtins before NVRTC: 13.0 does not find them by itself."""
     for package in PACKAGES:
         try:
             files = metadata.files(package) or []

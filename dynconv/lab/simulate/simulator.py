@@ -128,7 +128,7 @@ class Function:
         seed = ORDERS[order] if order in ORDERS else order
         if seed is order and (isinstance(order, str) or order < 0):
             raise ValueError(f"order={order!r}: 'forward', 'backward', or a seed from 0 on")
-        launch = Launch(
+        launch = LaunchStruct(
             grid=grid,
             block=block,
             shared=shared_mem,
@@ -157,7 +157,7 @@ class Function:
         return b"".join(value.tobytes().ljust(16, b"\0") for value in args)
 
 
-class Launch(ctypes.Structure):
+class LaunchStruct(ctypes.Structure):
     """Mirrors the struct Launch of simulate.h."""
 
     _fields_ = [

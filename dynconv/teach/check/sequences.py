@@ -25,7 +25,9 @@ def respell(mine: Callable[..., list[int]]) -> None:
     table = [(0, 1), (4, 2), (2, 3), (5, 6)]  # 4 is 01, 5 is 012, 6 is 23, 7 is 01223
     allowed_types = [{4, 5, 6, 7}, {4, 5, 6}, {4, 6}, {5}, {7}, set()]
 
-    def right(ids: list[int], allowed: set[int], table: list[Place], first: int) -> list[int]:
+    def right(
+        ids: list[int], allowed: set[int], table: list[tuple[int, int]], first: int
+    ) -> list[int]:
         out = []
         for i in ids:
             basic = i < first or i in allowed

@@ -7,14 +7,13 @@ split.
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from dynconv.config.schema import Count, check_value
-from dynconv.errors import UserError, quoted
+from dynconv.config.schema import Count, validated
+from dynconv.errors import UserError, quoted, warn
 from dynconv.files import MARK, claim, disk_errors, locked
 from dynconv.text.fetch import unpack_corpus
 from dynconv.text.manifest import CorpusEntry, find_corpus
@@ -64,27 +63,24 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
     counts = json.loads(record.read_text(encoding="utf-8"))
     for split, expected in entry.sentences.items():
         if (lines := counts.get(split, 0)) != expected:
-            print(
-                f"dynconv: {name}: {lines:,} lines in split {split} instead of {expected:,}: are "
-                f"the raw files complete? remove {out} to build it again",
-                file=sys.stderr,
+            warn(
+                f"{name}: {lines:,} lines in split {split} instead of {expected:,}: are the raw "
+                f"files complete? remove {out} to build it again"
             )
     return counts
 
 
 def write_corpus(entry: CorpusEntry, raw: Path, part: Path) -> None:
-    build = find_builder(entry)
+    build = require_builder(entry)
     claim(part, "move it elsewhere, or give another --out")
-    counts = check_value(
-        dict[str, Count], build(raw, part), f"{entry.build} must return line counts"
-    )
+    counts = validated(dict[str, Count], build(raw, part), f"{entry.build} must return line counts")
     if not any(counts.values()):
         raise MissingRawFileError(f"{raw}: its files contain no usable line")
     shutil.rmtree(part / "stages", ignore_errors=True)
     (part / "counts.json").write_text(json.dumps(counts), encoding="utf-8")
 
 
-def find_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
+def require_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
     """Return the function that the entry `build` names; UserError if there is none."""
     name, _, function = entry.build.partition(".")
     module = f"dynconv.text.sets.{name}"

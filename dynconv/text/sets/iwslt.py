@@ -8,10 +8,10 @@ from pathlib import Path
 from dynconv.text.corpus import stream_lines
 from dynconv.text.sets.moses import tokenize
 from dynconv.text.sets.steps import (
-    find_sides,
     fits,
     hold_out,
     read_segments,
+    require_sides,
     tokenized_pairs,
     write_splits,
 )
@@ -30,8 +30,8 @@ def iwslt14_de_en(raw: Path, out: Path) -> dict[str, int]:
 
     Every 23rd pair goes to split valid. The five sets of `TESTS`, in this order, are the test.
     """
-    train = find_sides(raw, "train.tags.de-en.{}", LANGUAGES)
-    tests = [find_sides(raw, f"IWSLT14.{test}.de-en.{{}}.xml", LANGUAGES) for test in TESTS]
+    train = require_sides(raw, "train.tags.de-en.{}", LANGUAGES)
+    tests = [require_sides(raw, f"IWSLT14.{test}.de-en.{{}}.xml", LANGUAGES) for test in TESTS]
     pairs = tokenized_pairs(out, train, read_talks, lower_words)
     kept = hold_out(23, (pair for pair in pairs if fits(pair, longest=175, ratio=1.5)))
     held = chain.from_iterable(

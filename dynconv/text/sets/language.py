@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from dynconv.text.corpus import stream_lines
-from dynconv.text.sets.steps import MissingRawFileError, find_raw, write_splits
+from dynconv.text.manifest import SPLITS
+from dynconv.text.sets.steps import MissingRawFileError, require_raw, write_splits
 
 
 def billion_word(raw: Path, out: Path) -> dict[str, int]:
@@ -17,7 +18,7 @@ def billion_word(raw: Path, out: Path) -> dict[str, int]:
         raise MissingRawFileError(
             f"{raw}: no training-monolingual.tokenized.shuffled/news.en-* there"
         )
-    test, valid = (find_raw(raw, f"news.en.heldout-0000{shard}-of-00050") for shard in (0, 1))
+    test, valid = (require_raw(raw, f"news.en.heldout-0000{shard}-of-00050") for shard in (0, 1))
     return copy_splits(out, {"train": train, "valid": [valid], "test": [test]})
 
 
@@ -26,8 +27,8 @@ def wikitext_103(raw: Path, out: Path) -> dict[str, int]:
 
     With one <eos> per line, blank or not, the training text has the published 103,227,021 tokens.
     """
-    names = {split: f"wiki.{split}.tokens" for split in ("train", "valid", "test")}
-    return copy_splits(out, {split: [find_raw(raw, name)] for split, name in names.items()})
+    names = {split: f"wiki.{split}.tokens" for split in SPLITS}
+    return copy_splits(out, {split: [require_raw(raw, name)] for split, name in names.items()})
 
 
 def copy_splits(out: Path, files: dict[str, list[Path]]) -> dict[str, int]:

@@ -34,6 +34,11 @@ def prepare_named(
 
     Raises UserError for an option that has no effect.
     """
+    check_one_or_two("--languages", languages)
+    check_one_or_two("--vocab-size", vocab_size)
+    if languages and len({*languages}) < len(languages):
+        given = " ".join(languages)
+        raise UserError(f"--languages {given}: name two languages, or one for a language model")
     sides = corpus_sides(corpus, languages)
     source, target = pair(sides)
     out = out or Path("prepared") / Path(corpus).resolve().name
@@ -44,7 +49,8 @@ def prepare_named(
     if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
         raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
-    downloaded = corpus in read_manifest() and not read_manifest()[corpus].shipped
+    entry = read_manifest().get(corpus)
+    downloaded = entry is not None and not entry.shipped
     if raw and not downloaded:
         raise UserError(f"--raw {raw} has no effect: {corpus} is text already; leave it out")
     text: str | Path = corpus
@@ -66,6 +72,13 @@ def prepare_named(
         f"train with data.corpus={named} data.source={as_override(source)} data.target={target} "
         f"data.vocabulary={prepared.kind} model.vocab_size={as_override(size)}"
     )
+
+
+def check_one_or_two(option: str, values: Sequence | None) -> None:
+    """Raise UserError if an option has more values than a corpus has sides."""
+    if values and len(values) > 2:
+        given = " ".join(map(str, values))
+        raise UserError(f"{option} {given}: one value, or two, not more")
 
 
 def pair(values: Sequence) -> tuple:

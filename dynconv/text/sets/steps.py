@@ -34,7 +34,7 @@ class MissingRawFileError(UserError):
     """A raw file is missing; `build_corpus` adds where to get it."""
 
 
-def find_raw(raw: Path, name: str) -> Path:
+def require_raw(raw: Path, name: str) -> Path:
     """Find the one file of this name (or end of a path, or pattern) below `raw`, plain or .gz.
 
     Raises MissingRawFileError, which names the same file of another language pair if there is one.
@@ -51,9 +51,9 @@ def find_raw(raw: Path, name: str) -> Path:
     raise MissingRawFileError(f"{raw}: no {name} there{hint}")
 
 
-def find_sides(raw: Path, name: str, languages: Iterable[str]) -> list[Side]:
+def require_sides(raw: Path, name: str, languages: Iterable[str]) -> list[Side]:
     """Find the file of each language, whose code replaces {} in `name`."""
-    return [(find_raw(raw, name.format(language)), language) for language in languages]
+    return [(require_raw(raw, name.format(language)), language) for language in languages]
 
 
 def read_segments(path: Path) -> Iterator[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import tokenize
-from dynconv.text.sets.steps import MissingRawFileError, find_raw, parallel_map, write_splits
+from dynconv.text.sets.steps import MissingRawFileError, parallel_map, require_raw, write_splits
 
 SIDES = ("article", "summary")
 LISTS = {"train": "all_train.txt", "valid": "all_val.txt", "test": "all_test.txt"}
@@ -25,7 +25,7 @@ def cnn_dailymail(raw: Path, out: Path) -> dict[str, int]:
     the original text, so its ROUGE cannot be compared with theirs; and Moses separates the words,
     not Stanford's tokeniser. The 114 stories without text are left out.
     """
-    lists = {split: find_raw(raw, name) for split, name in LISTS.items()}
+    lists = {split: require_raw(raw, name) for split, name in LISTS.items()}
     folders = sorted(path for path in raw.rglob("stories") if path.is_dir())
     if len(folders) != 2:
         raise MissingRawFileError(
@@ -48,7 +48,7 @@ def gigaword(raw: Path, out: Path) -> dict[str, int]:
         "valid": ("valid.article.filter.txt", "valid.title.filter.txt"),
         "test": ("[Gg]iga/input.txt", "[Gg]iga/task1_ref0.txt"),
     }
-    files = {split: [find_raw(raw, name) for name in pair] for split, pair in names.items()}
+    files = {split: [require_raw(raw, name) for name in pair] for split, pair in names.items()}
     pairs = ((split, pair) for split in files for pair in stream_parallel(*files[split]))
     return write_splits(out, SIDES, pairs)
 
@@ -59,8 +59,8 @@ def duc_2004(raw: Path, out: Path) -> dict[str, int]:
     There is only a test: test.article and test.summary, and test.summary1 to 3 for the other three
     headlines.
     """
-    article = find_raw(raw, "input.txt")
-    headlines = [find_raw(raw, f"task1_ref{number}.txt") for number in range(4)]
+    article = require_raw(raw, "input.txt")
+    headlines = [require_raw(raw, f"task1_ref{number}.txt") for number in range(4)]
     suffixes = (*SIDES, *(f"summary{number}" for number in range(1, 4)))
     rows = stream_parallel(article, *headlines)
     return write_splits(out, suffixes, (("test", row) for row in rows))

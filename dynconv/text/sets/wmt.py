@@ -8,11 +8,11 @@ from dynconv.text.corpus import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.steps import (
     Side,
-    find_raw,
-    find_sides,
     fits,
     hold_out,
     read_segments,
+    require_raw,
+    require_sides,
     tokenized_pairs,
     write_splits,
 )
@@ -26,7 +26,7 @@ def wmt16_en_de(raw: Path, out: Path) -> dict[str, int]:
     """Build the copy that Google prepared, its subwords joined to Moses's words again."""
     names = {"train": "train.tok.clean", "valid": "newstest2013.tok", "test": "newstest2014.tok"}
     sides = {
-        split: [find_raw(raw, f"{name}.bpe.32000.{language}") for language in ("en", "de")]
+        split: [require_raw(raw, f"{name}.bpe.32000.{language}") for language in ("en", "de")]
         for split, name in names.items()
     }
     pairs = ((split, pair) for split in sides for pair in stream_parallel(*sides[split]))
@@ -82,7 +82,7 @@ def wmt17_zh_en(raw: Path, out: Path) -> dict[str, int]:
     """
     languages = ("zh", "en")
     names = ["training/news-commentary-v12.zh-en.{}", "UNv1.0.en-zh.{}"]
-    train = [find_sides(raw, name, languages) for name in names]
+    train = [require_sides(raw, name, languages) for name in names]
     train += [cwmt_sides(english) for english in sorted(raw.rglob("[!.]*_en.txt"))]
     valid = evaluation_set(raw, out, "valid", "newsdev2017-zhen", languages)
     test = evaluation_set(raw, out, "test", "newstest2017-zhen", languages)
@@ -95,7 +95,7 @@ def build_from_english(
 ) -> dict[str, int]:
     """Send one pair in `valid` of the corpora to split valid, and clean by the limits."""
     languages = ("en", to)
-    train = [find_sides(raw, corpus + ".{}", languages) for corpus in corpora]
+    train = [require_sides(raw, corpus + ".{}", languages) for corpus in corpora]
     held_out = evaluation_set(raw, out, "test", test, languages)
     kept = clean(hold_out(valid, training_pairs(out, train)), **limits)
     return write_splits(out, languages, chain(kept, held_out))
@@ -103,7 +103,7 @@ def build_from_english(
 
 def cwmt_sides(english: Path) -> list[Side]:
     """Return the sides of CASIA, CASICT, Datum or NEU: NAME_ch.txt or NAME_cn.txt, NAME_en.txt."""
-    chinese = find_raw(english.parent, english.name.replace("_en.txt", "_c[hn].txt"))
+    chinese = require_raw(english.parent, english.name.replace("_en.txt", "_c[hn].txt"))
     return [(chinese, "zh"), (english, "en")]
 
 
@@ -118,7 +118,7 @@ def evaluation_set(
 ) -> Iterator[tuple[str, Row]]:
     """Find the source and reference of an evaluation set, whose pairs are a split."""
     names = f"{name}-src.{languages[0]}.sgm", f"{name}-ref.{languages[1]}.sgm"
-    sides = zip([find_raw(raw, name) for name in names], languages, strict=True)
+    sides = zip([require_raw(raw, name) for name in names], languages, strict=True)
     return ((split, pair) for pair in tokenized_pairs(out, sides, read_segments, words))
 
 

@@ -9,19 +9,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv import ops
+from dynconv.dtypes import dtype_name
 from dynconv.kernels.cuda.call import launch_on_gpu
 from dynconv.kernels.cuda.launches import dropconnect
 from dynconv.kernels.cuda.plan import CUDA_TYPES, Launch, array, strides
-from dynconv.kernels.dtypes import dtype_name
 from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.kernels.correctness import (
     DROPOUT,
     TOLERANCE,
-    check_kernels,
     fill_with_nan,
     record_error,
     relative_error,
+    relative_errors,
 )
 from dynconv.lab.bench.measure import Measurement
 from dynconv.lab.simulate.launch import launch_on_cpu
@@ -109,7 +109,7 @@ def kernel_runs(
 ) -> list[Measurement]:
     """Check the kernels in use and their first versions; return them, ready to be timed."""
     dropconnect = (seed, DROPOUT) if case.operator == SEEDED else ()
-    errors, expected = check_kernels(kernels, case, inputs, g, seed)
+    errors, expected = relative_errors(kernels, case, inputs, g, seed)
     calls = {
         "forward": partial(call_forward, kernels, case, inputs, *dropconnect),
         "backward": partial(call_backward, kernels, case, g, inputs, *dropconnect),

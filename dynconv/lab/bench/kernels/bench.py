@@ -11,10 +11,10 @@ from textwrap import wrap
 
 import torch
 
+from dynconv.dtypes import dtype_name
 from dynconv.errors import UserError
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.plan import CUDA_TYPES
-from dynconv.kernels.dtypes import dtype_name
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import SEEDED, Case, parse_shape
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
@@ -71,7 +71,7 @@ def bench_kernels(
     cases = make_cases(shapes, dtypes, operators, kernel_sizes)
     options = {"shapes": shapes, "dtypes": dtypes, "operators": operators}
     options |= {"kernel-sizes": kernel_sizes, "rounds": [str(rounds)]}
-    command = " ".join(f"--{name} {','.join(values)}" for name, values in options.items())
+    command = " ".join(f"--{name} {' '.join(values)}" for name, values in options.items())
     if plan:
         for text in predict_cases(cases, f"dynconv bench kernels --plan {command}", output):
             say(text)

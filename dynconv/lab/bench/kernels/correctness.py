@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.kernels.dtypes import accumulator
+from dynconv.dtypes import accumulator
 from dynconv.lab.bench.cases import SEEDED, Case
 from dynconv.lab.bench.kernels.calls import call_backward, call_forward
 from dynconv.lab.bench.measure import Measurement
@@ -98,7 +98,7 @@ def dropconnect_mask(kernels, case: Case, logits: Tensor, seed: Tensor) -> tuple
     return kept, abs(share - (1 - DROPOUT)) <= 6 * (DROPOUT * (1 - DROPOUT) / count) ** 0.5
 
 
-def check_kernels(
+def relative_errors(
     kernels, case: Case, inputs: Sequence[Tensor], g: Tensor, seed: Tensor
 ) -> tuple[dict[str, list[float]], list[Tensor]]:
     """Run both directions; return their relative errors, and the float64 results.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from dynconv.lab.bench.cases import Case, Shape, attention, draw
+from dynconv.lab.bench.cases import Case, Shape, attention, draw_inputs
 from dynconv.lab.bench.implementations import Implementation
 from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.kernels.baselines import (
@@ -101,7 +101,7 @@ class GpuBench:
     def measure_operator(self, case: Case) -> list[dict]:
         """Measure the kernels of a case and PyTorch's implementations."""
         self.clock.new_pool()
-        inputs, g, seed = draw(case, self.clock.device)
+        inputs, g, seed = draw_inputs(case, self.clock.device)
         try:
             runs = kernel_runs(self.kernels, case, inputs, g, seed)
         except Exception as error:  # it does not compile, or float64 does not fit

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import torch
 
+from dynconv.dtypes import accumulator
 from dynconv.kernels.cuda import grids
 from dynconv.kernels.cuda.grids import BAND, TILE
 from dynconv.kernels.cuda.plan import Launch, contiguous_array
-from dynconv.kernels.dtypes import accumulator
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels.calls import list_launches
 

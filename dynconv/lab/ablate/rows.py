@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
 
-from dynconv.config import find_experiment, load_experiment, load_row
+from dynconv.config import load_experiment, load_row, require_experiment
 from dynconv.config.listing import read_comment
 from dynconv.errors import UserError
 from dynconv.files import check_writable
 from dynconv.lab import ledger
-from dynconv.lab.ablate.plot import plot
+from dynconv.lab.ablate.plot import plot_results
 from dynconv.lab.ablate.run import Run
 from dynconv.lab.ablate.table import format_score, results, results_table
 from dynconv.train.run_directory import folder_lock
@@ -35,7 +35,7 @@ def ablate(
     A run whose loss or score is not finite is recorded as DIVERGES and counts as finished. Raises
     UserError for invalid input; finished runs are kept.
     """
-    path = find_experiment(name)
+    path = require_experiment(name)
     experiment = load_experiment(path)
     if any(text.startswith("train.seed=") for text in overrides):
         raise UserError("train.seed differs from run to run: give the number of seeds as --seeds")
@@ -62,7 +62,7 @@ def ablate(
     def write() -> dict:
         entry["numbers"] = {"ablation": path.stem, **results(experiment, runs)}
         ledger.write(output, entry)
-        plot(entry["numbers"], drawing)
+        plot_results(entry["numbers"], drawing)
         return entry
 
     with folder_lock(folder):

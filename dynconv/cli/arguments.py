@@ -1,0 +1,71 @@
+"""What argparse lacks: errors of one line, defaults in its help, negative numbers, overrides."""
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from dynconv.errors import UserError, did_you_mean, nearest, quoted, shorten
+
+
+class Formatter(argparse.HelpFormatter):
+    """Appends the default of each option that has one to its help."""
+
+    def _get_help_string(self, action) -> str:
+        default = action.default
+        if not action.option_strings or default in (None, False, "", argparse.SUPPRESS):
+            return action.help or ""
+        values = default if isinstance(default, list) else [default]
+        return f"{action.help} (default: {' '.join(f'{value}' for value in values)})"
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises its errors instead of exiting, also those of printing help."""
+
+    def __init__(self, **options) -> None:
+        super().__init__(exit_on_error=False, formatter_class=Formatter, **options)
+
+    def error(self, message) -> NoReturn:
+        super().error(f"{message}: {self.prog} --help")
+
+    def _check_value(self, action, value) -> None:
+        """Refuse what is not a choice, and list the nearest choices instead of all."""
+        if action.choices is not None and value not in action.choices:
+            near = nearest(str(value), map(str, action.choices), "choose from")
+            raise argparse.ArgumentError(action, f"{quoted(value)} is not a valid choice; {near}")
+
+    def _print_message(self, message, file=None) -> None:
+        print(message, end="", file=file or sys.stderr)
+
+
+def unknown_arguments(rest: Sequence[str], command: argparse.ArgumentParser) -> str:
+    """Say which arguments a command does not know, and which it may be instead."""
+    known = [name for action in command._actions for name in action.option_strings]
+    near = did_you_mean(rest[0].partition("=")[0], known)
+    if near is None and any(action.dest == "overrides" for action in command._actions):
+        near = "entries of the recipe have no dashes: train.lr=5e-4"
+    said = f"unrecognized arguments: {shorten(' '.join(rest))}"
+    return f"{said}; {near}" if near else said
+
+
+def refuse_repeated(overrides: Sequence[str]) -> None:
+    """Raise UserError if two overrides replace the same entry."""
+    first: dict[str, str] = {}
+    for override in overrides:
+        key = override.partition("=")[0]
+        if key in first:
+            twice = f"{shorten(first[key])} and {shorten(override)}"
+            raise UserError(f"{twice} replace the same entry: keep one")
+        first[key] = override
+
+
+def join_negative(arguments: Sequence[str]) -> list[str]:
+    """Join `--lenpen -inf` to `--lenpen=-inf`: argparse would take -inf for an option."""
+    joined: list[str] = []
+    for text in arguments:
+        if re.match(r"-(\d|\.|inf|nan)", text) and joined and re.match(r"--\w[^=]*$", joined[-1]):
+            joined[-1] += f"={text}"
+        else:
+            joined.append(text)
+    return joined

@@ -1,0 +1,48 @@
+"""The optimizers and the schedules of the learning rate that recipes can name."""
+
+from typing import Any, NamedTuple
+
+
+class Optimizer(NamedTuple):
+    """Describes an optimizer: how to construct it, and which state it keeps."""
+
+    class_name: str
+    """name in torch.optim"""
+    constants: dict[str, Any]
+    """arguments that are the same for all recipes"""
+    options: tuple[str, ...]
+    """arguments that recipes set in `train`, in addition to lr and weight_decay"""
+    moments: tuple[str, ...]
+    """keys of its state for tensors of the parameter's shape"""
+    scalars: tuple[str, ...]
+    """keys of its state for scalars"""
+    state: str
+    """the moments, in words"""
+
+
+OPTIMIZERS = {
+    "adam": Optimizer(
+        class_name="AdamW",
+        constants={},
+        options=("betas", "eps"),
+        moments=("exp_avg", "exp_avg_sq"),
+        scalars=("step",),
+        state="AdamW's two moments",
+    ),
+    "nag": Optimizer(
+        class_name="SGD",
+        constants={"nesterov": True},
+        options=("momentum",),
+        moments=("momentum_buffer",),
+        scalars=(),
+        state="the velocity",
+    ),
+}
+
+
+SCHEDULES: dict[str, tuple[str, ...]] = {
+    "inverse_sqrt": (),
+    "cosine": ("lr_end",),
+    "plateau": ("lr_end",),
+}
+"""the schedules of the learning rate (`dynconv.train.schedule`), each with its own settings"""
