@@ -1,9 +1,9 @@
 """Generates and scores text: beam search, sampling, per-token log-likelihood."""
 
-from dynconv.decode.sample import next_probabilities, sample
+from dynconv.decode.likelihood import surprisal
+from dynconv.decode.sampling import next_probabilities, sample
 from dynconv.decode.search import Hypothesis, beam_search, greedy
-from dynconv.decode.surprisal import surprisal
-from dynconv.decode.translate import translate
+from dynconv.decode.translating import translate
 
 __all__ = [
     "Hypothesis",

@@ -1,8 +1,7 @@
 """The operators as functions. The file of each begins with its oracle, a loop.
 
-No file of this folder is named after its function (`retnet.py` has `retention`), although files of
-`decode` and `score` are: the function would hide the module, from which tests and lessons import
-the implementations.
+No file of this folder is named after its function (`retnet.py` has `retention`): the function would
+hide the module, from which tests and lessons import the implementations.
 """
 
 from dynconv.ops.average import cumulative_mean

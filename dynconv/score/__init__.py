@@ -1,10 +1,10 @@
 """Scores of translations and summaries, each with a signature so that others can repeat it."""
 
 from dynconv.score.base import Score
-from dynconv.score.bleu import bleu, chrf, split_compounds
+from dynconv.score.bleu_score import bleu, chrf, split_compounds
 from dynconv.score.metric import compute_metric, report
-from dynconv.score.perplexity import Perplexity, perplexity
-from dynconv.score.rouge import lead, rouge
+from dynconv.score.perplexity_score import Perplexity, perplexity
+from dynconv.score.rouge_score import lead, rouge
 
 __all__ = [
     "Perplexity",

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from dynconv.score.base import Score
-from dynconv.score.bleu import bleu, chrf
-from dynconv.score.rouge import rouge as compute_rouge
+from dynconv.score.bleu_score import bleu, chrf
+from dynconv.score.rouge_score import rouge as compute_rouge
 
 RESAMPLES = 1000
 """resamples of a bootstrap, sacreBLEU's default"""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dynconv.config import DataConfig, Recipe
 from dynconv.score import Perplexity, Score
-from dynconv.score.perplexity import bounded_exp
+from dynconv.score.perplexity_score import bounded_exp
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 
 M = TypeVar("M", bound=nn.Module)
