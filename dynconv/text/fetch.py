@@ -13,7 +13,7 @@ from pathlib import Path
 from dynconv.errors import UserError
 from dynconv.files import LOCK, disk_errors, locked, scratch_folder, set_aside, sha256
 from dynconv.text.archive import unpack
-from dynconv.text.manifest import CorpusEntry, CorpusFile, find_corpus
+from dynconv.text.manifest import CorpusEntry, CorpusFile, require_corpus
 
 TIMEOUT = (10, 60)
 """seconds to connect, and to wait for the next bytes"""
@@ -28,7 +28,7 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> Non
 
     Raises UserError, which says what to do next, if a file is not available; the others are kept.
     """
-    entry = find_corpus(name)
+    entry = require_corpus(name)
     if entry.shipped:
         print(f"{name} is shipped with dynconv and needs no fetching: {entry.directory}")
         return
@@ -48,7 +48,7 @@ def unpack_corpus(name: str, out: Path | None = None) -> Path:
 
     `out` is the directory given to `fetch`. Raises UserError if a file is missing.
     """
-    entry = find_corpus(name)
+    entry = require_corpus(name)
     directory = out or entry.directory
     if missing := ", ".join(file.name for file in entry.missing_files(directory)):
         where = f" --out {out}" if out else ""

@@ -129,7 +129,7 @@ def corpus_table() -> str:
     return "\n".join(align(rows))
 
 
-def find_corpus(name: str) -> CorpusEntry:
+def require_corpus(name: str) -> CorpusEntry:
     """Return a corpus of the manifest by its name; UserError with the nearest name if unknown."""
     known = read_manifest()
     if name not in known:
@@ -149,7 +149,7 @@ def corpus_sides(corpus: str, requested: Sequence[str] | None = None) -> Sequenc
         return requested
     if corpus not in known and Path(corpus).is_dir():
         raise UserError(f"{corpus}: its languages are not known: give --languages SOURCE TARGET")
-    entry = find_corpus(corpus)
+    entry = require_corpus(corpus)
     sides = entry.sides or entry.languages
     if absent := " or ".join(side for side in requested or () if side not in sides):
         raise UserError(f"{corpus} has no side {absent}: it has {', '.join(sides)}")

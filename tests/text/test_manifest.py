@@ -7,7 +7,13 @@ import pytest
 from dynconv.errors import UserError
 from dynconv.paths import data_dir
 from dynconv.text.corpus import read_lines, require_split
-from dynconv.text.manifest import CorpusFile, corpus_sides, corpus_table, find_corpus, read_manifest
+from dynconv.text.manifest import (
+    CorpusFile,
+    corpus_sides,
+    corpus_table,
+    read_manifest,
+    require_corpus,
+)
 
 CONTENT = b"eins\nzwei\n"
 PAPERS = {
@@ -89,7 +95,7 @@ def test_listing_says_what_is_fetched(manifest):
 )
 def test_an_unknown_name(name, hint):
     with pytest.raises(UserError) as error:
-        find_corpus(name)
+        require_corpus(name)
     assert f"no corpus {name!r} in the manifest; {hint}" in str(error.value)
 
 

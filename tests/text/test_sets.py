@@ -16,7 +16,7 @@ from dynconv.files import claim, locked
 from dynconv.text import Pairs, open_prepared
 from dynconv.text.corpus import stream_lines
 from dynconv.text.fetch import unpack_corpus
-from dynconv.text.manifest import find_corpus
+from dynconv.text.manifest import require_corpus
 from dynconv.text.sets import build_corpus, corpus_text, iwslt, steps
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.steps import (
@@ -204,8 +204,8 @@ def test_a_set_that_is_there_is_not_built_again(tmp_path):
 def test_known_numbers_of_lines_pass_without_a_warning(tmp_path, capsys, monkeypatch):
     talks(tmp_path / "raw", numbered(30))
     counts = {"train": 31, "valid": 1, "test": 10}
-    entry = replace(find_corpus("iwslt14-de-en"), sentences=counts)
-    monkeypatch.setattr("dynconv.text.sets.build.find_corpus", lambda name: entry)
+    entry = replace(require_corpus("iwslt14-de-en"), sentences=counts)
+    monkeypatch.setattr("dynconv.text.sets.build.require_corpus", lambda name: entry)
     build_corpus("iwslt14-de-en", tmp_path / "raw", tmp_path / "out")
     assert capsys.readouterr().err == ""
 
@@ -258,8 +258,8 @@ def test_a_missing_raw_file_is_named_with_the_remedy(tmp_path):
 
 @pytest.mark.parametrize("build", ["-", "", ".", "iwslt", "iwslt.", "iwslt.no", "no.no", "a.b.c"])
 def test_a_wrong_builder_in_the_manifest(build, tmp_path, monkeypatch):
-    entry = replace(find_corpus("iwslt14-de-en"), build=build)
-    monkeypatch.setattr("dynconv.text.sets.build.find_corpus", lambda name: entry)
+    entry = replace(require_corpus("iwslt14-de-en"), build=build)
+    monkeypatch.setattr("dynconv.text.sets.build.require_corpus", lambda name: entry)
     message = build_fails(tmp_path, tmp_path / "out")
     assert f"corpus iwslt14-de-en: build {build!r} does not name a function in " in message
 

@@ -16,7 +16,7 @@ from dynconv.config.schema import Count, validated
 from dynconv.errors import UserError, quoted, warn
 from dynconv.files import MARK, claim, disk_errors, locked
 from dynconv.text.fetch import unpack_corpus
-from dynconv.text.manifest import CorpusEntry, find_corpus
+from dynconv.text.manifest import CorpusEntry, require_corpus
 from dynconv.text.sets.steps import MissingRawFileError
 
 
@@ -26,7 +26,7 @@ def corpus_text(name: str, raw: Path | None, out: Path) -> dict[str, int]:
     raw  the directory of the fetched archives; None: data/raw/NAME
     """
     if not (out / "counts.json").is_file():
-        if needed := find_corpus(name).needs:
+        if needed := require_corpus(name).needs:
             import_module(needed)  # if it is missing, the command says how to install it
         raw = unpack_corpus(name, raw)
     return build_corpus(name, raw or out, out)  # what was built before needs no raw files
@@ -42,7 +42,7 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
     translation, and if the disk cannot be written. Prints a warning if a split does not have the
     published number of lines.
     """
-    entry = find_corpus(name)
+    entry = require_corpus(name)
     record, part = out / "counts.json", out.with_name(out.name + ".part")
     if record.is_file():
         print(f"{out}: using the text that was built before")
