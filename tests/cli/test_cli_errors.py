@@ -134,7 +134,6 @@ translate tiny-run --input one --output one | one: is the input, too
 translate tiny-run --input one --output directory/../one | one: is the input, too
 translate tiny-run --input one --output tiny-run/recipe.yaml | recipe.yaml: is there already
 translate tiny-run --input one --output tiny-run/checkpoints/000001/meta.json | meta.json: is there
-export tiny-run --web tiny-run/recipe.yaml | recipe.yaml: is there already
 generate nowhere | nowhere
 generate one | one
 generate tiny-run | translation model
