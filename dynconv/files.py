@@ -91,6 +91,16 @@ def is_claimed(directory: Path) -> bool:
     return (directory / MARK).is_file() and not (directory / MARK).is_symlink()
 
 
+def check_output(path: Path) -> None:
+    """Raise UserError like `check_writable`, or if that replaced a file below a marked directory.
+
+    For outputs whose name the user chooses: one slip, and a run would have no recipe.
+    """
+    check_writable(path)
+    if path.exists() and (ours := next(filter(is_claimed, path.resolve().parents), None)):
+        raise UserError(f"{path}: is there already, in {ours}, which dynconv made: name a new file")
+
+
 def make_folder(directory: Path, remedy: str) -> None:
     """Make a directory unless it exists; raise UserError with the remedy if a file has its name."""
     if directory.exists() and not directory.is_dir():

@@ -24,20 +24,23 @@ def write_pages(root: Path, notebooks: str, references: Mapping, papers: Mapping
         return replace_role(match["role"], match["text"], notebooks, references, papers)
 
     for page in sorted((root / "book").glob("*.md")):
-        text = rewrite(page.read_text(encoding="utf-8"), link)
+        text = rewrite(page.read_text(encoding="utf-8"), link, papers)
         (root / FOLDER / page.name).write_text(text, encoding="utf-8")
 
 
-def rewrite(text: str, link: Callable[[re.Match], str]) -> str:
+def rewrite(text: str, link: Callable[[re.Match], str], papers: Mapping) -> str:
     """Return a page without labels and directives; `link` replaces its roles."""
-    plain = "\n".join(replace_directives(LABEL.sub("", text).split("\n")))
+    plain = "\n".join(replace_directives(LABEL.sub("", text).split("\n"), papers))
     parts = re.split(r"(^```\w*\n.*?^```$)", plain, flags=re.MULTILINE | re.DOTALL)
     parts[::2] = [ROLE.sub(link, part) for part in parts[::2]]  # what is between is code
     return "".join(parts)
 
 
-def replace_directives(lines: list[str]) -> list[str]:
-    """Return the lines with each directive replaced: a figure by an image, its text as it is."""
+def replace_directives(lines: list[str], papers: Mapping) -> list[str]:
+    """Return the lines with each directive replaced: a figure by an image, its text as it is.
+
+    A card of a grid becomes its title, which leads to the lesson, and the bibliography a list.
+    """
     result = []
     while lines:
         line, *lines = lines
@@ -50,26 +53,37 @@ def replace_directives(lines: list[str]) -> list[str]:
                 result.append(line)
             continue
         if start["fence"].startswith(":"):  # a card of a grid; its end is dropped above
-            result += [f"**{start['argument']}**", ""] if "card" in start["name"] else []
-            while lines and OPTION.match(lines[0]):
-                lines.pop(0)
+            options, lines = take_options(lines)
+            title = start["argument"]
+            if "link" in options:
+                title = f"{{ref}}`{title} <{options['link']}>`"
+            result += [f"**{title}**", ""] if "card" in start["name"] else []
             continue
         end = lines.index(start["fence"]) if start["fence"] in lines else len(lines)
         body, lines = lines[:end], lines[end + 1 :]
-        options = {}
-        while body and (option := OPTION.match(body[0])):
-            options[option["key"]] = option["value"]
-            body.pop(0)
+        options, body = take_options(body)
         if start["name"] in ("figure", "image"):
             image = f"![{options.get('alt', '')}]({TO_BOOK}/{start['argument']})"
             result += [image, "", *body]
         elif start["name"] == "math":
             result += ["$$", *body, "$$"]
-        elif start["name"] in ("raw", "eval-rst", "bibliography", "lesson-map"):
+        elif start["name"] == "bibliography":
+            keys = sorted(papers, key=lambda key: (papers[key]["authors"], papers[key]["year"]))
+            result += [f"- {{cite:t}}`{key}`: {papers[key]['title']}" for key in keys]
+        elif start["name"] in ("raw", "eval-rst", "lesson-map"):
             result += ["*(This part is in the rendered book: `make serve`.)*"]
         else:
             result += body
     return result
+
+
+def take_options(lines: list[str]) -> tuple[dict[str, str], list[str]]:
+    """Return the options of a directive at the beginning of the lines, and the other lines."""
+    options = {}
+    while lines and (option := OPTION.match(lines[0])):
+        options[option["key"]] = option["value"]
+        lines = lines[1:]
+    return options, lines
 
 
 def replace_role(role: str, text: str, notebooks: str, references: Mapping, papers: Mapping) -> str:

@@ -22,13 +22,16 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Translate text: one line out for each line in, in order; no input gives no output."""
-    from dynconv.files import check_writable, replace_text
+    from dynconv.files import check_output, replace_text
     from dynconv.tasks import Translation
     from dynconv.text import read_lines
     from dynconv.text.corpus import decode_utf8
 
     if options.output != "-":
-        check_writable(Path(options.output))
+        output = Path(options.output)
+        check_output(output)
+        if options.input != "-" and output.resolve() == Path(options.input).resolve():
+            raise UserError(f"{output}: is the input, too: name another --output")
     trained = load_trained(options, Translation)
     if options.input == "-":
         if sys.stdin is None:
@@ -42,4 +45,4 @@ def run(options) -> None:
         write_utf8()
         print(text, end="", flush=True)
     else:
-        replace_text(Path(options.output), text)
+        replace_text(output, text)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dynconv.config import dump_recipe
 from dynconv.errors import UserError
-from dynconv.files import check_writable, replace_text
+from dynconv.files import check_output, replace_text
 from dynconv.text import Vocabulary
 from dynconv.train import TrainedModel
 
@@ -55,7 +55,7 @@ def export_web(trained: TrainedModel, output: Path) -> str:
     run = trained.checkpoint.run
     mixer, config = page_config(trained, run)
     path = output / f"translator-{mixer}.js" if output.is_dir() else output
-    check_writable(path)
+    check_output(path)
     tensors = quantize(trained.model) | pack_vocabulary(trained.vocabularies.target)
     raw = b"".join(little_endian(values).tobytes() for values in tensors.values())
     data = base64.b64encode(gzip.compress(raw, mtime=0))

@@ -24,6 +24,9 @@ COLORS = {
 
 SHARP = 220
 """pixels per inch of a picture in a file: twice `figure.dpi`, for screens that show them"""
+PHONE = 4.6
+"""Width in inches of a figure that fits on a phone: 350 pixels wide, its labels of 9 points are 9.5
+pixels high."""
 
 
 def use() -> None:

@@ -6,19 +6,22 @@ from typing import Any
 from matplotlib import pyplot as plt
 
 from dynconv.lab import ledger, style
+from dynconv.lab.ablate.plot import plot
 from dynconv.paths import data_dir
 from dynconv.teach.checkout import run_tool
 
 
 def draw_curves(numbers: dict[str, Any]) -> plt.Figure:
     """Draw the validation's BLEU and loss over the updates, with one line per mixer."""
-    figure, axes = plt.subplots(1, 2, figsize=(7.0, 2.6), sharex=True)
     panels = {"valid_bleu": "BLEU, validation, greedy", "valid_loss": "loss, validation"}
+    size = (style.PHONE, 2.2 * len(panels))
+    figure, axes = plt.subplots(len(panels), 1, figsize=size, sharex=True)
     for ax, (key, label) in zip(axes, panels.items(), strict=True):
         for mixer in [name for name in numbers if name in style.COLORS]:
             updates, values = numbers[mixer]["updates"], numbers[mixer][key]
             ax.plot(updates, values, "o-", ms=3, color=style.COLORS[mixer], label=mixer)
-        ax.set(xlabel="updates", ylabel=label, xlim=(0, None))
+        ax.set(ylabel=label, xlim=(0, None))
+    ax.set(xlabel="updates")
     axes[0].legend(frameon=False, loc="lower right")
     return figure
 
@@ -28,7 +31,7 @@ def draw_recall(numbers: dict[str, Any]) -> plt.Figure:
     stacks: dict[str, list[dict]] = {}
     for result in numbers["results"]:
         stacks.setdefault(result["stack"], []).append(result)
-    figure, axes = plt.subplots(2, 4, figsize=(6.4, 3.2), sharex=True, sharey=True)
+    figure, axes = plt.subplots(4, 2, figsize=(style.PHONE, 5.4), sharex=True, sharey=True)
     for ax, (stack, results) in zip(axes.flat, stacks.items(), strict=True):
         lower, upper = stack.split("+")
         color = style.COLORS.get(lower, "black")
@@ -45,12 +48,14 @@ def draw_recall(numbers: dict[str, Any]) -> plt.Figure:
 
 
 def main() -> None:
-    """Draw learning-curves.png and recall.png."""
+    """Draw learning-curves.png, recall.png, and again each ablation's plot that is there."""
     plt.switch_backend("agg")
     style.use()
     for name, draw in (("learning-curves", draw_curves), ("recall", draw_recall)):
         figure = draw(ledger.read(name)["numbers"])
         style.save(figure, data_dir() / f"results/{name}.png", dpi=style.SHARP)
+    for picture in (data_dir() / "results").glob("ablate-*.png"):
+        plot(ledger.read(picture.stem)["numbers"], picture)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,10 @@ TITLES = {
 SIZE, LABEL = (4.2, 4.9), 8
 """the figure's size in inches and its labels' in points: 357 pixels wide, as on a phone, the labels
 of words are 9.4 pixels high"""
+DPI = 300
+DARKEST = 0.3
+"""The weight from which a shade is the darkest. The largest of the record is 0.57, but those of
+LightConv and TaLK, 0.21 and 0.14, would hardly be seen next to it."""
 
 
 def matrices_of_heads(mixer: nn.Module, x: Tensor) -> Tensor:
@@ -87,7 +91,7 @@ def draw(tokens: list[str], matrices: dict[str, Tensor]):
     fig, axes = plt.subplots(2, 2, figsize=SIZE, sharex=True, sharey=True)
     for ax, (name, title) in zip(axes.flat, TITLES.values(), strict=True):
         color = style.COLORS[name]
-        draw_mixing(ax, matrices[name], color=color, vmax=0.6, labels=tokens)
+        draw_mixing(ax, matrices[name], color=color, vmax=DARKEST, labels=tokens)
         ax.set_title(title, fontsize=LABEL + 1)
         ax.set(xlabel="", ylabel="")
         ax.tick_params(labelsize=LABEL, length=0)
@@ -142,7 +146,7 @@ def main() -> None:
     tokens, layers = recorded_matrices()
     matrices = {name: of_mixer[options.layer] for name, of_mixer in layers.items()}
     output = options.output or require_checkout() / "book/_static/one-sentence.png"
-    style.save(draw(tokens, matrices), output, dpi=300)
+    style.save(draw(tokens, matrices), output, dpi=DPI)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import ROOT
 from helpers.browser import watch
 
+from dynconv.lab import style
 from dynconv.teach import hero
 
 TOC = yaml.safe_load((ROOT / "book/_toc.yml").read_text(encoding="utf-8"))
@@ -163,25 +164,32 @@ LABELS = """() => [...document.querySelectorAll(".text_html > *")].flatMap(
     t => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a)"""
 
 
-@pytest.mark.parametrize("name", ["book/results", "lessons/04_depthwise"])
-def test_labels_can_be_read_on_a_phone(html, browser, name):
+def test_labels_can_be_read_on_a_phone(html, browser):
     """A plot shrinks to .85, where 7 points are 9 pixels; a moving figure to .75 of 12 pixels."""
-    page, _ = opened(browser, html, name, PHONE)
+    page, _ = opened(browser, html, "lessons/04_depthwise", PHONE)
     plots = page.evaluate(PLOTS)
     assert plots and min(plots) > 0.84
-    labels = page.evaluate(LABELS)
-    assert min(labels, default=9) > 8.9 and bool(labels) == name.startswith("lessons")
+    assert min(page.evaluate(LABELS)) > 8.9
     page.close()
 
 
-def test_the_first_figure_fits_on_a_phone(html, browser):
-    """It needs no scrolling, and its words are 9 pixels high or more."""
-    page, _ = opened(browser, html, "book/index", PHONE)
-    figure = page.locator("figure.fits")
-    assert figure.evaluate("e => e.scrollWidth <= e.clientWidth")
-    width = figure.locator("img:visible").bounding_box()["width"]
+FIGURES = """() => [...document.querySelectorAll("figure")].map(e => {
+    const image = [...e.querySelectorAll("img")].find(i => i.checkVisibility());
+    return {fits: e.scrollWidth <= e.clientWidth, drawn: image.naturalWidth, shown: image.width};
+})"""
+
+
+@pytest.mark.parametrize(
+    "name, dpi, points",
+    [("book/index", hero.DPI, hero.LABEL), ("book/results", style.SHARP, 9)],
+)
+def test_a_figure_fits_on_a_phone(html, browser, name, dpi, points):
+    """It needs no scrolling, and its labels are 9 pixels high or more."""
+    page, _ = opened(browser, html, name, PHONE)
+    figures = page.evaluate(FIGURES)
     page.close()
-    assert width * hero.LABEL / 72 / hero.SIZE[0] > 9
+    assert figures and all(figure["fits"] for figure in figures)
+    assert min(f["shown"] / f["drawn"] * dpi * points / 72 for f in figures) > 9
 
 
 SHADES = """async () => {
@@ -208,10 +216,10 @@ SHADES = """async () => {
 
 @pytest.mark.parametrize("name", ["book/results", "lessons/04_depthwise"])
 def test_an_edge_is_shaded_while_there_is_more_behind_it(html, browser, name):
-    """Of figures, tables, code and moving figures: the right one at first, then the left."""
+    """Of tables, code, plots and moving figures: the right one at first, then the left."""
     page, _ = opened(browser, html, name, PHONE)
     shades = page.evaluate(SHADES)
-    assert {"figure" if name == "book/results" else "pre", "div"} <= {tag for tag, *_ in shades}
+    assert ("pre" if name.startswith("lessons") else "div") in {tag for tag, *_ in shades}
     assert {(first, last) for _, first, last in shades} == {("01", "10")}
     page.close()
 

@@ -107,6 +107,10 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
         assert all((page.parent / target).is_file() for target in links), (page.name, links)
     errata = (pages[0].parent / "errata.md").read_text("utf-8")
     assert "[Wu et al., 2019](https://" in errata
+    index = (pages[0].parent / "index.md").read_text("utf-8")
+    assert "**[The kernel track](../../../../lessons/18_roofline.ipynb)**" in index
+    papers = (pages[0].parent / "bibliography.md").read_text("utf-8")
+    assert "](https://arxiv.org/abs/1901.10430): Pay Less Attention with" in papers
 
 
 def test_a_lesson_reads_as_in_the_book(lab, browser):

@@ -19,7 +19,7 @@ def plot_results(results: dict[str, Any], output: Path) -> None:
     rows = results["rows"]
     with plt.rc_context():
         style.use()
-        figure, ax = plt.subplots(figsize=(6.0, 1.1 + 0.24 * len(rows)))
+        figure, ax = plt.subplots(figsize=(style.PHONE, 1.1 + 0.24 * len(rows)))
         for y, row in enumerate(rows):
             scores = finite(row["scores"])
             color = style.COLORS.get(row["mixer"], "black")
@@ -34,7 +34,7 @@ def plot_results(results: dict[str, Any], output: Path) -> None:
             ax.text(1.02, 1.02, "published", va="bottom", style="italic", transform=ax.transAxes)
         ax.grid(axis="y", lw=0.3)
         ax.set_title(results["source"])
-        ax.set_xlabel(textwrap.fill(results["metric"], 90), fontsize=7)
+        ax.set_xlabel(textwrap.fill(results["metric"], 60))
         style.save(figure, output, dpi=style.SHARP)
         plt.close(figure)
 
