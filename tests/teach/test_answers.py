@@ -192,7 +192,7 @@ FAULTS = {
     "moved_positions": 12,
     "rouge_l": 8,
     "schedule": 13,
-    "gated_chunk": 6,
+    "gated_chunk": 7,
     "numbers_kept": 8,
     "seeds_needed": 12,
     "state_after": 4,

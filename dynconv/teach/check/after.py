@@ -60,6 +60,9 @@ def gated_chunk(mine: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Chunk])
         keep = 0.1 + 0.9 * torch.rand(B, Q, generator=g)
         inputs = tuple(z.double() for z in (Z, q, k, v, keep))
         cases[f"{name}: B, Q, R = {B, Q, R}"] = inputs
+    Z, q, k, v, keep = (z[:1] for z in cases["a chunk: B, Q, R = (2, 8, 4)"])
+    marks = keep.new_tensor([[0, 1, 1, 0, 1]])
+    cases["keep = [0, 1, 1, 0, 1]"] = Z, q[:, :5], k[:, :5], v[:, :5], marks
     judge(mine, word_by_word, cases, chunk_faults)
     print(f"right: outputs and states of {len(cases)} chunks")
 
@@ -88,6 +91,9 @@ def chunk_faults(
     one_late = "word t fades the old state by its own factor also: the product includes keep[:, t]"
     yield one_late, right._replace(y=alone.y + late.unsqueeze(-1) * whole)
     yield "nothing fades: use `keep`", word_by_word(Z, q, k, v, torch.ones_like(keep))
+    divided = (q @ k.mT * ratios(keep).tril()) @ v + keep.cumprod(1).unsqueeze(-1) * whole
+    no_ratio = "a factor of 0 makes a difference of logarithms, or a quotient of products, NaN"
+    yield no_ratio, right._replace(y=divided)
     both = (q @ k.mT * ratios(keep)) @ v + keep.cumprod(1).unsqueeze(-1) * whole
     yield "a word sees later ones: keep only s <= t", right._replace(y=both)
 

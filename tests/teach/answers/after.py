@@ -17,8 +17,21 @@ def word_by_word(x, keep, write):
     return z
 
 
-def by_clock(Z, q, k, v, keep):
+def by_factors(Z, q, k, v, keep):
     """The solution."""
+    later = torch.ones_like(q @ k.mT).tril(-1) > 0
+    D = torch.where(later, keep[:, :, None], 1.0).cumprod(dim=1).tril()
+    old = keep.cumprod(dim=1)[..., None]
+    y = (q @ k.mT * D) @ v + old * (q @ Z)
+    return y, old[:, -1:] * Z + (k * D[:, -1, :, None]).mT @ v
+
+
+def by_clamped_clock(Z, q, k, v, keep):
+    return by_clock(Z, q, k, v, keep.clamp(min=1e-30))
+
+
+def by_clock(Z, q, k, v, keep):
+    """NaN after a factor of 0."""
     clock = keep.log().cumsum(dim=1)
     passed = (clock[:, :, None] - clock[:, None, :]).clamp(max=0)
     y = (q @ k.mT * passed.exp().tril()) @ v + (q * clock.exp()[..., None]) @ Z
@@ -55,7 +68,7 @@ def layer_by_layer(stack, t, C):
 
 RIGHT = {
     "state_after": [by_powers, word_by_word],
-    "gated_chunk": [by_clock, chunk_of_words],
+    "gated_chunk": [by_factors, by_clamped_clock, chunk_of_words],
     "numbers_kept": [layer_by_layer, lambda *stack: torch.tensor(layer_by_layer(*stack))],
 }
 WRONG = {
@@ -66,6 +79,7 @@ WRONG = {
     ],
     "gated_chunk": [
         (first_of, "not \\(y, Z\\)"),
+        (by_clock, "1, 1, 0, 1.*mine nan.*a factor of 0"),
         (lambda Z, q, k, v, keep: by_clock(Z, q, k, v, keep)[::-1], "y is a tensor of shape"),
         (lambda Z, q, k, v, keep: by_clock(Z.mT, q, k, v, keep), "y differs"),
     ],
