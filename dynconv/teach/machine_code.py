@@ -26,8 +26,8 @@ KERNELS = {
         "add_rows<float>",
     ],
     "20_dynamicconv_kernels": [
-        *("softmax_thread", "softmax_warp", "softmax_four"),
-        *("dynamic_first", "dynamic_tile", "dynamic_fused", "dynamic_dry", "weight_grad"),
+        *("softmax_warp", "softmax_four", "dynamic_first", "dynamic_tile"),
+        *("dynamic_fused", "dynamic_dry", "dynamic_pairs", "weight_grad"),
     ],
     "21_talk_kernels": [
         *("column_scan", "column_scan_restrict", "gather", "gather_once"),
@@ -42,6 +42,7 @@ CALLS = {
     "dynamic_tile": ["convolve"],
     "dynamic_fused": ["softmax_of_four", "convolve"],
     "dynamic_dry": ["softmax_of_four", "convolve"],
+    "dynamic_pairs": ["softmax_of_four", "convolve"],
     "weight_grad": ["convolve"],
 }
 """functions that a kernel calls and that stand in strings of their own"""
