@@ -112,7 +112,7 @@ METRICS = {
 """the metrics of outputs, keyed by their names in `dynconv.names`"""
 
 
-def report(
+def score_report(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,

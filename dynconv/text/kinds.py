@@ -23,9 +23,9 @@ class Kind(ABC):
     name: ClassVar[VocabularyKind]
     specials: ClassVar[list[str]]
     """the names of its first types"""
-    others: ClassVar[int] = 1
+    min_other_types: ClassVar[int] = 1
     """the minimum number of other types"""
-    smallest: ClassVar[str] = "specials and a word"
+    smallest_in_words: ClassVar[str] = "specials and a word"
     """the smallest vocabulary, in words"""
 
     @abstractmethod
@@ -65,8 +65,8 @@ class Bytes(Kind):
 
     name = "bytes"
     specials = SPECIALS
-    others = 256
-    smallest = "256 bytes and specials"
+    min_other_types = 256
+    smallest_in_words = "256 bytes and specials"
 
     def empty(self) -> Any:
         from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers

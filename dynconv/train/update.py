@@ -103,7 +103,7 @@ def make_update(
         session.skipped = 0
         update = UpdateStats(loss, data.tokens, lr, norm, scale, bool(stop))
     else:
-        session.skipped += not overflow(loss, scaler)
+        session.skipped += not smaller_scale_may_help(loss, scaler)
         update = SkippedUpdate(loss / data.tokens, norm, scale, losses)
     scaler.update()
     watch.lap("optimizer")
@@ -149,7 +149,7 @@ def make_optimizer(
     return optimizer, torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
 
 
-def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
+def smaller_scale_may_help(loss: float, scaler: torch.amp.GradScaler) -> bool:
     """Return whether a smaller scale of the float16 loss may make the gradient finite."""
     return scaler.is_enabled() and math.isfinite(loss) and scaler.get_scale() > SMALLEST_SCALE
 

@@ -68,7 +68,7 @@ class Run(NamedTuple):
         if "score" not in self.results:
             return False
         match_recorded_recipe(
-            self.recipe, self.directory, free=("published", "profile", "train.timeout")
+            self.recipe, self.directory, ignored=("published", "profile", "train.timeout")
         )
         return True
 
