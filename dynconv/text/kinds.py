@@ -18,7 +18,7 @@ END = "</w>"
 
 
 class Kind(ABC):
-    """The interface of a kind; tokenizers are those of the library tokenizers."""
+    """The interface of a kind. A tokenizer is a `tokenizers.Tokenizer`."""
 
     name: ClassVar[VocabularyKind]
     specials: ClassVar[list[str]]
@@ -90,7 +90,7 @@ class Bytes(Kind):
 class PiecesOfWords(Kind):
     """Byte-pair encoding of the characters of words between spaces, for tokenised text.
 
-    This is that of the papers (Sennrich et al. 2016). A character that training text does not
+    The papers use this kind (Sennrich et al. 2016). A character that training text does not
     contain is <unk>.
     """
 
