@@ -26,7 +26,7 @@ from dynconv.train.stopwatch import Stopwatch
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """autocast's dtypes, keyed by train.precision; float32 runs without autocast"""
 SMALLEST_SCALE = 2.0**-10
-"""the smallest loss scale at which we still blame an overflow on the scale"""
+"""an overflow is blamed on the float16 loss scale only while the scale is above this"""
 
 
 class TokenLoss(nn.Module):
