@@ -1,4 +1,4 @@
-"""The tokenizer and the normaliser of Moses, from sacremoses.
+"""The tokenizer and the normalizer of Moses, from sacremoses.
 
 With the corrections below its tokenizer equals tokenizer.perl, with and without -a, on all but 2
 of 85,116 lines of German, French and English, and its normaliser normalize-punctuation.perl on
