@@ -1,4 +1,4 @@
-"""The dtype of sums, which may be wider than that of their terms, and autocast around them."""
+"""The dtype of sums, which may be wider than their terms' dtype, and autocast around them."""
 
 from contextlib import AbstractContextManager, nullcontext
 

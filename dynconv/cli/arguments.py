@@ -21,7 +21,7 @@ class Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises its errors instead of exiting, also those of printing help."""
+    """A parser that raises errors instead of exiting, including errors while it prints help."""
 
     def __init__(self, **options) -> None:
         super().__init__(exit_on_error=False, formatter_class=Formatter, **options)

@@ -62,14 +62,14 @@ def add_prepare(commands) -> None:
         type=number("VocabSize"),
         nargs="+",
         metavar="N",
-        help="number of types in the joint vocabulary, or in those of source and target (default: "
-        "32768, or that of --reuse)",
+        help="number of types in the joint vocabulary, or in the vocabularies of source and target "
+        "(default: 32768, or the size of --reuse)",
     )
     parser.add_argument(
         "--vocabulary",
         choices=get_args(VocabularyKind),
         help="byte-pair encoding of any text (bytes) or of tokenised words (bpe), or "
-        "whole words (default: that of --reuse, else bytes)",
+        "whole words (default: the kind of --reuse, else bytes)",
     )
     parser.add_argument("--raw", type=Path, metavar="DIR", help="where data fetch --out put it")
     parser.add_argument(

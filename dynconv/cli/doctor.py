@@ -37,11 +37,11 @@ def add_parser(subparsers) -> None:
 
 def run(options) -> None:
     """Show what is installed, which kernels can run, and how to get what is missing."""
-    print(report())
+    print(describe_machine())
 
 
-def report() -> str:
-    """Return the report."""
+def describe_machine() -> str:
+    """Describe this machine and installation: versions, devices, and kernels that can run."""
     import torch
 
     from dynconv import ops

@@ -25,11 +25,11 @@ def how_to_install(module: str) -> str:
 
     A module that is not a declared dependency is part of one, so all are reinstalled.
     """
-    package = normalized(PACKAGES.get(module, module))
+    package = canonical_name(PACKAGES.get(module, module))
     extras = []
     for requirement in metadata.requires("dynconv") or ():
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-        if normalized(name) == package:
+        if canonical_name(name) == package:
             extra = re.search(r"extra == ['\"](\w+)", requirement)
             if not extra:
                 return f"pip install {name}"
@@ -40,5 +40,5 @@ def how_to_install(module: str) -> str:
     return "pip install --force-reinstall dynconv"
 
 
-def normalized(name: str) -> str:
+def canonical_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -9,7 +9,7 @@ from dynconv.config.find import (
     shipped_experiments,
     shipped_recipes,
 )
-from dynconv.config.load import differences, dump_recipe, load_recipe, load_row
+from dynconv.config.load import dump_recipe, list_differences, load_recipe, load_row
 from dynconv.config.model import (
     MODELS,
     AnyModelConfig,
@@ -23,7 +23,7 @@ from dynconv.config.stack import ConvStackConfig, StackConfig
 __all__ = [
     "MODELS", "AnyModelConfig", "ConvS2SConfig", "ConvStackConfig", "DataConfig", "DecodeConfig",
     "Experiment", "ExperimentRow", "LanguageModelConfig", "ModelConfig", "PublishedScore", "Recipe",
-    "StackConfig", "TrainConfig", "differences", "dump_recipe", "load_experiment", "load_recipe",
-    "load_row", "require_experiment", "require_recipe", "run_name", "shipped_experiments",
-    "shipped_recipes",
+    "StackConfig", "TrainConfig", "dump_recipe", "list_differences", "load_experiment",
+    "load_recipe", "load_row", "require_experiment", "require_recipe", "run_name",
+    "shipped_experiments", "shipped_recipes",
 ]  # fmt: skip

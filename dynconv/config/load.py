@@ -125,13 +125,15 @@ MAY_CHANGE = ("published", "decode.", "profile", "train.accumulate", "train.time
 """entries that may change when a run is resumed; `accumulate` only with the number of processes"""
 
 
-def differences(recipe: Recipe, other: Recipe, free: tuple[str, ...] = MAY_CHANGE) -> list[str]:
+def list_differences(
+    recipe: Recipe, other: Recipe, ignored: tuple[str, ...] = MAY_CHANGE
+) -> list[str]:
     """Return the entries that differ, as `train.lr 0.001, not 0.0005`.
 
-    free  beginnings of keys that are not compared
+    ignored  beginnings of keys that are not compared
     """
     a, b = (dict(flatten(asdict(each))) for each in (recipe, other))
-    both = ((k, a.get(k), b.get(k)) for k in a | b if not k.startswith(free))
+    both = ((k, a.get(k), b.get(k)) for k in a | b if not k.startswith(ignored))
     return [
         f"{k} {as_override(here)}, not {as_override(there)}"
         for k, here, there in both

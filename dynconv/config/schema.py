@@ -156,7 +156,7 @@ def allowed_values(schema: Any) -> str:
         notes = [note for info in parts[1:] for note in getattr(info, "metadata", [])]
         bounds = [
             f"{words} {getattr(note, bound):,.10g}"
-            for bound, words in BOUNDS.items()
+            for bound, words in BOUND_WORDS.items()
             for note in notes
             if hasattr(note, bound)
         ]
@@ -170,7 +170,7 @@ def allowed_values(schema: Any) -> str:
         return f"a list{length}, with each entry {allowed_values(parts[0])}"
     if types := field_types(schema):
         return f"a mapping with {', '.join(types)}"
-    return WORDS.get(schema, "a mapping")
+    return TYPE_WORDS.get(schema, "a mapping")
 
 
 def field_types(schema: Any) -> dict[str, Any]:
@@ -181,8 +181,8 @@ def field_types(schema: Any) -> dict[str, Any]:
     return {field.name: field.type for field in fields(schema)} if is_dataclass(schema) else {}
 
 
-BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
-WORDS = {
+BOUND_WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
+TYPE_WORDS = {
     bool: "true or false",
     float: "a number",
     int: "a whole number",

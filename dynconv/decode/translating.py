@@ -26,7 +26,7 @@ def translate(
     max_source: int = DataConfig.max_source,
     stepper: Callable = Incremental,
 ) -> list[str]:
-    """Return one translation per line, in order; that of a blank line is empty.
+    """Return one translation per line, in order; a blank line gives an empty one.
 
     Lines of more than max_source tokens, or than the model has positions, are truncated, with a
     warning on stderr.

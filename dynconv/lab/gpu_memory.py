@@ -62,7 +62,7 @@ def attention_flops(query: Sequence[int], key: Sequence[int], *_, **__) -> int:
 
 
 def attention_backward_flops(grad: Sequence[int], query, key, *_, **__) -> int:
-    """Return the FLOPs of its backward pass, without those of computing the weights again."""
+    """Return the FLOPs of its backward pass, without the FLOPs of computing the weights again."""
     return 2 * attention_flops(query, key)
 
 

@@ -38,7 +38,7 @@ def entry(
     """Return a new entry for `write`. Call it before measuring, because it records the load.
 
     device    by default the GPU if there is one, else the processor
-    versions  to record in addition to those of Python and PyTorch
+    versions  to record in addition to the versions of Python and PyTorch
     """
     return {
         "what": what,

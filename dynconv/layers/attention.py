@@ -43,7 +43,7 @@ def attend(
     return y.to(dtype).transpose(1, 2).flatten(2)
 
 
-def project(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
+def project_parts(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]:
     """Project x (B, T, C) to keys and values, or to queries, keys and values: each (B, T, C).
 
     The bias of the keys adds the same value to all scores of a query, so it cancels in the softmax.
@@ -97,7 +97,7 @@ class SelfAttention(nn.Module):
         return ahead.abs() <= K // 2
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-        projected = project(self.in_proj, x, 3)
+        projected = project_parts(self.in_proj, x, 3)
         if pad_mask is None and self.window is None:
             return self._attend(projected, causal=self.causal)
         allowed = self._allowed(x.shape[1], x.shape[1], x.device)
@@ -118,7 +118,7 @@ class SelfAttention(nn.Module):
     def step(self, x: Tensor, state: KVCache | None = None) -> tuple[Tensor, KVCache]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         require_causal(self, self.causal)
-        query, key, value = project(self.in_proj, x, 3)
+        query, key, value = project_parts(self.in_proj, x, 3)
         if state is not None:
             key, value = torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1)
         # A single new position may attend to itself and to all positions in the state.
@@ -147,7 +147,7 @@ class CrossAttention(nn.Module):
 
         They are contiguous because otherwise each decoding step would copy them.
         """
-        key, value = project(self.memory_proj, memory, 2)
+        key, value = project_parts(self.memory_proj, memory, 2)
         return KVCache(*(split_heads(part, self.heads).contiguous() for part in (key, value)))
 
     def forward(self, x: Tensor, projected: KVCache, pad_mask: Tensor | None = None) -> Tensor:

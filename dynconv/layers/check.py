@@ -78,11 +78,15 @@ def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
                     "NamedTuple of tensors with one row per sequence"
                 )
             parts.append(y)
-        expect(torch.cat(parts, 1), whole, f"{kind}: steps of {sizes} positions are not forward")
+        expect(
+            torch.cat(parts, 1), whole, f"{kind}: steps of {sizes} positions differ from forward"
+        )
     _, state = layer.step(x[:, :4])
     rows = torch.tensor([1, 0, 0])
     y, _ = layer.step(x[rows, 4:], select_state(state, rows))
-    expect(y, whole[rows, 4:], f"{kind}: a step from selected rows of the state is another")
+    expect(
+        y, whole[rows, 4:], f"{kind}: a step from selected rows of the state differs from forward"
+    )
 
 
 def expect(found: Tensor, expected: Tensor, fault: str) -> None:

@@ -96,7 +96,7 @@ class LightConv(ProjectedMixer):
     def _mix(self, x: Tensor) -> Tensor:
         return ops.light_conv(x, self.kernel(x.dtype), pad_left=self.pad_left)
 
-    def _mix_last(self, x: Tensor, history: History) -> Tensor:
+    def _mix_step(self, x: Tensor, history: History) -> Tensor:
         return history.convolve(same_kernel(x, self.kernel(x.dtype)))
 
 
@@ -170,5 +170,5 @@ class DynamicConv(ProjectedMixer):
         kernel = F.dropout(kernel, self.weight_dropout, self.training)
         return ops.dynamic_conv(x, kernel, pad_left=self.pad_left)
 
-    def _mix_last(self, x: Tensor, history: History) -> Tensor:
+    def _mix_step(self, x: Tensor, history: History) -> Tensor:
         return history.convolve(ops.normalize_kernel(self.logits(x), self.normalize).to(x.dtype))

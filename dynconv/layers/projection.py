@@ -50,7 +50,7 @@ class ProjectedMixer(nn.Module):
     input_dropout   probability with which an input of the projection is dropped
 
     A subclass creates the parameters of its kernel and, last, `out_proj`, and defines `_mix` and
-    `_mix_last`.
+    `_mix_step`.
     """
 
     out_proj: nn.Linear
@@ -73,7 +73,7 @@ class ProjectedMixer(nn.Module):
         """Return the mixed positions (B, T, C) of projected inputs x (B, T, C)."""
         raise NotImplementedError
 
-    def _mix_last(self, x: Tensor, history: History) -> Tensor:
+    def _mix_step(self, x: Tensor, history: History) -> Tensor:
         """Return the mixed positions (N, n, C) of x (N, n, C), which are the last of `history`."""
         raise NotImplementedError
 
@@ -85,4 +85,4 @@ class ProjectedMixer(nn.Module):
         require_causal(self, self.causal)
         x = self.in_proj(x)
         state = History.extend(state, x, self.past)
-        return self.out_proj(self._mix_last(x, state)), state
+        return self.out_proj(self._mix_step(x, state)), state

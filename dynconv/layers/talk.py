@@ -57,7 +57,7 @@ class TaLKConv(ProjectedMixer):
         y = ops.talk_conv(x, left, right, max_left=self.max_left, max_right=self.max_right)
         return self._scaled(y)
 
-    def _mix_last(self, x: Tensor, history: History) -> Tensor:
+    def _mix_step(self, x: Tensor, history: History) -> Tensor:
         # Windows may reach past the start of the sentence, where the history contains zeros.
         behind = torch.arange(self.max_left, -1, -1, device=x.device)
         reach = self._offsets(x).unsqueeze(-1) * self.max_left  # (N, n, H, 1)

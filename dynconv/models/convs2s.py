@@ -106,8 +106,8 @@ class ConvStack(nn.Module):
         super().__init__()
         layers = config.each_layer()
         widths, blocks = [layers[0][0]], []
-        for layer, attend in zip(layers, attends, strict=True):
-            attended = embedding if attend else None
+        for layer, attends_here in zip(layers, attends, strict=True):
+            attended = embedding if attends_here else None
             options = {"embedding": attended, "causal": causal, "dropout": dropout}
             block = ConvBlock(widths, *layer, **options)
             blocks.append(block)

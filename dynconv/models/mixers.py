@@ -1,7 +1,8 @@
 """Registers the mixers that recipes can name.
 
 The schema of recipes and `dynconv.models.build` both read this table. A program can add a mixer
-with `register_mixer` before it reads a recipe. Reading one does not need PyTorch: see `layers`.
+with `register_mixer` before it reads a recipe. Reading one does not need PyTorch, which
+`import_layers` loads.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def build_mixer(
         raise UserError(f"mixer {name}: {error}") from error
 
 
-def layers() -> ModuleType:
+def import_layers() -> ModuleType:
     """Import the layers, and with them PyTorch, when the first mixer is built."""
     from dynconv import layers
 
@@ -125,27 +126,28 @@ def layers() -> ModuleType:
 
 @register_mixer("attention", size_key="window", options=["heads", "attention_dropout"])
 def build_attention(channels, window, causal, heads, attention_dropout):
-    return layers().SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
+    layers = import_layers()
+    return layers.SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
 
 
 @register_mixer("dense", size_key="kernel_size")
 def build_dense(channels, kernel_size, causal):
-    return layers().DenseConv(channels, kernel_size, causal=causal)
+    return import_layers().DenseConv(channels, kernel_size, causal=causal)
 
 
 @register_mixer("depthwise", size_key="kernel_size", options=PROJECTED)
 def build_depthwise(channels, kernel_size, causal, **options):
-    return layers().DepthwiseConv(channels, kernel_size, causal=causal, **options)
+    return import_layers().DepthwiseConv(channels, kernel_size, causal=causal, **options)
 
 
 @register_mixer("light", size_key="kernel_size", options=["heads", "normalize", *PROJECTED])
 def build_light(channels, kernel_size, causal, heads, **options):
-    return layers().LightConv(channels, heads, kernel_size, causal=causal, **options)
+    return import_layers().LightConv(channels, heads, kernel_size, causal=causal, **options)
 
 
 @register_mixer("dynamic", size_key="kernel_size", options=["heads", "normalize", *PROJECTED])
 def build_dynamic(channels, kernel_size, causal, heads, **options):
-    return layers().DynamicConv(channels, heads, kernel_size, causal=causal, **options)
+    return import_layers().DynamicConv(channels, heads, kernel_size, causal=causal, **options)
 
 
 @register_mixer(
@@ -155,25 +157,26 @@ def build_dynamic(channels, kernel_size, causal, heads, **options):
     values={"normalize": ("softmax", "none")},
 )
 def build_talk(channels, reach, causal, heads, normalize, **options):
-    reaches = reach, 0 if causal else reach
-    return layers().TaLKConv(channels, heads, *reaches, normalize=normalize != "none", **options)
+    reaches = {"max_left": reach, "max_right": 0 if causal else reach}
+    normalize = normalize != "none"
+    return import_layers().TaLKConv(channels, heads, **reaches, normalize=normalize, **options)
 
 
 @register_mixer("average", options=["ffn"])
 def build_average(channels, size, causal, ffn):
-    return layers().AverageAttention(channels, ffn, causal=causal)
+    return import_layers().AverageAttention(channels, ffn, causal=causal)
 
 
 @register_mixer("ssm", options=["state_size"])
 def build_ssm(channels, size, causal, state_size):
-    return layers().S4D(channels, state_size, causal=causal)
+    return import_layers().S4D(channels, state_size, causal=causal)
 
 
 @register_mixer("retention", options=["heads"])
 def build_retention(channels, size, causal, heads):
-    return layers().Retention(channels, heads, causal=causal)
+    return import_layers().Retention(channels, heads, causal=causal)
 
 
 @register_mixer("selective", options=["state_size"])
 def build_selective(channels, size, causal, state_size):
-    return layers().SelectiveSSM(channels, state_size, causal=causal)
+    return import_layers().SelectiveSSM(channels, state_size, causal=causal)

@@ -2,7 +2,7 @@
 
 from dynconv.score.base import Score
 from dynconv.score.bleu_score import bleu, chrf, split_compounds
-from dynconv.score.metric import compute_metric, report
+from dynconv.score.metric import compute_metric, score_report
 from dynconv.score.perplexity_score import Perplexity, perplexity
 from dynconv.score.rouge_score import lead, rouge
 
@@ -14,7 +14,7 @@ __all__ = [
     "compute_metric",
     "lead",
     "perplexity",
-    "report",
+    "score_report",
     "rouge",
     "split_compounds",
 ]

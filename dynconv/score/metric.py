@@ -34,7 +34,7 @@ def compute_metric(
     language: str = "en",
     bootstrap: int = 0,
 ) -> list[Score]:
-    """Compute the scores of a metric of `METRICS`, that by which checkpoints are compared first.
+    """Compute a metric's scores. Checkpoints are compared by the first of them.
 
     `Comparison` describes the other arguments. Raises ValueError for another metric.
     """
@@ -112,7 +112,7 @@ METRICS = {
 """the metrics of outputs, keyed by their names in `dynconv.names`"""
 
 
-def report(
+def score_report(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,

@@ -48,8 +48,8 @@ class ChunkedLoss(torch.autograd.Function):
     """Computes the label-smoothed loss in chunks of rows, and the gradients together with it.
 
     The gradient of the loss with respect to the logits is softmax(logits) minus the smoothed
-    target. So those of hidden, W and b are known at once, up to the factor that the backward pass
-    brings, and the logits are not computed twice.
+    target. The gradients of hidden, W and b can therefore be computed in the forward pass. The
+    backward pass only scales them, so no logits are computed twice.
     """
 
     @staticmethod

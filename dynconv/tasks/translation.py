@@ -20,7 +20,7 @@ from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExampl
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
 from dynconv.text.corpus import corpus_dir, require_references, stream_parallel
 
-EXAMPLES = 10
+EXAMPLES_SHOWN = 10
 """examples in an evaluation"""
 SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
 """entries of a recipe's `decode` on which outputs depend, which SPLIT.scores.json records"""
@@ -122,7 +122,7 @@ class Translation(Task[Translator]):
         metric, language = recipe.metric, data.target
         scores = compute_metric(metric, outputs, references, language, bootstrap=RESAMPLES)
         search = {name: getattr(config, name) for name in SEARCH_SETTINGS}
-        shown = min(EXAMPLES, len(outputs))  # evenly spread over the split
+        shown = min(EXAMPLES_SHOWN, len(outputs))  # evenly spread over the split
         examples = [n * len(outputs) // shown for n in range(shown)]
         return Evaluation(
             split=split,

@@ -17,7 +17,7 @@ from dynconv import ops
 from dynconv.files import replace_text
 from dynconv.lab import ledger, style
 from dynconv.layers import DynamicConv, LightConv, SelfAttention, TaLKConv
-from dynconv.layers.attention import project
+from dynconv.layers.attention import project_parts
 from dynconv.ops.shapes import split_heads
 from dynconv.teach.checkout import require_checkout, run_tool
 from dynconv.teach.mixing import draw_mixing
@@ -51,7 +51,8 @@ def matrices_of_heads(mixer: nn.Module, x: Tensor) -> Tensor:
     """
     T = x.shape[1]
     if isinstance(mixer, SelfAttention):
-        query, key, _ = (split_heads(part, mixer.heads) for part in project(mixer.in_proj, x, 3))
+        parts = project_parts(mixer.in_proj, x, 3)
+        query, key, _ = (split_heads(part, mixer.heads) for part in parts)
         return (query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5).softmax(-1)[0]
     x = mixer.in_proj(x)
     if isinstance(mixer, LightConv):

@@ -15,9 +15,9 @@ from dynconv.text.manifest import read_manifest
 
 OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open}
 
-LONGEST_LINE = 1_000_000
+MAX_LINE_BYTES = 1_000_000
 """maximum bytes of a line, which bounds memory even if a file is not text"""
-LONGEST_WORD = 10_000
+MAX_WORD_BYTES = 10_000
 """maximum bytes of a word: the time to learn a vocabulary grows with its square"""
 
 Row = tuple[str, ...]
@@ -69,14 +69,14 @@ def decode_utf8(file: BinaryIO, name: str) -> Iterator[str]:
 
     Raises UserError for a line or a word that is too long.
     """
-    for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE + 1), b""), 1):
-        if len(line) > LONGEST_LINE:
+    for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
+        if len(line) > MAX_LINE_BYTES:
             raise UserError(
-                f"{name}, line {number}: longer than {LONGEST_LINE:,} bytes: break it into lines"
+                f"{name}, line {number}: longer than {MAX_LINE_BYTES:,} bytes: break it into lines"
             )
-        if len(line) > LONGEST_WORD and len(max(line.split(), key=len)) > LONGEST_WORD:
+        if len(line) > MAX_WORD_BYTES and len(max(line.split(), key=len)) > MAX_WORD_BYTES:
             raise UserError(
-                f"{name}, line {number}: a word of more than {LONGEST_WORD:,} bytes: put spaces "
+                f"{name}, line {number}: a word of more than {MAX_WORD_BYTES:,} bytes: put spaces "
                 "into it, or leave it out"
             )
         if number == 1:

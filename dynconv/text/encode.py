@@ -34,15 +34,15 @@ from dynconv.text.prepared import (
 )
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
 
-SAMPLE = 500_000
+MAX_SAMPLED_ROWS = 500_000
 """maximum pairs from which the vocabulary is learned, to bound memory"""
-PROBE = 10_000
+PROBED_ROWS = 10_000
 """pairs from which the number of long words is estimated"""
 LONG_WORD = 30
-"""the maximum number of characters of a word that is not long. Most long words are unique, and the
+"""characters above which a word is long. Most long words are unique, and the
 learner keeps all in memory. Text without spaces, such as Chinese, should be segmented first, or
 given a vocabulary to `reuse`"""
-LONG_BYTES = 4_000_000
+MAX_LONG_BYTES = 4_000_000
 """maximum bytes of long words from which the vocabulary is learned, to bound memory"""
 CHARACTERS_PER_CHUNK = 1 << 20
 """characters that are encoded at a time, rounded up to whole pairs"""
@@ -176,10 +176,11 @@ def sample_lines(paths: list[Path], lines: int, kind: VocabularyKind) -> Iterato
     """Sample lines evenly over the text to learn from; for kind words, yield all lines."""
     if kind == "words":
         return chain.from_iterable(spread_rows(paths, lines, lines, "learn"))
-    probe = chain.from_iterable(spread_rows(paths, lines, PROBE, "probe"))
+    probe = chain.from_iterable(spread_rows(paths, lines, PROBED_ROWS, "probe"))
     words = (word for line in probe for word in line.split())
-    size = sum(len(word.encode()) for word in words if len(word) > LONG_WORD) / min(PROBE, lines)
-    sample = min(SAMPLE, int(LONG_BYTES / size)) if size else SAMPLE
+    size = sum(len(word.encode()) for word in words if len(word) > LONG_WORD)
+    per_row = size / min(PROBED_ROWS, lines)
+    sample = min(MAX_SAMPLED_ROWS, int(MAX_LONG_BYTES / per_row)) if size else MAX_SAMPLED_ROWS
     return chain.from_iterable(spread_rows(paths, lines, sample, "learn"))
 
 

@@ -120,7 +120,7 @@ class Excerpts(Examples):
         return cls(tokens, excerpt_bounds(np.cumsum([0, *(len(line) + 1 for line in ids)]), block))
 
     def __getitem__(self, i: int) -> np.ndarray:
-        """Return the id before excerpt i, then those of the excerpt, as a view."""
+        """Return the id before excerpt i, then the excerpt's ids, as a view."""
         start, end = self.offsets(i)
         return self.tokens[start : end + 1]
 

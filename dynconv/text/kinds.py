@@ -18,14 +18,14 @@ END = "</w>"
 
 
 class Kind(ABC):
-    """The interface of a kind; tokenizers are those of the library tokenizers."""
+    """The interface of a kind. A tokenizer is a `tokenizers.Tokenizer`."""
 
     name: ClassVar[VocabularyKind]
     specials: ClassVar[list[str]]
     """the names of its first types"""
-    others: ClassVar[int] = 1
+    min_other_types: ClassVar[int] = 1
     """the minimum number of other types"""
-    smallest: ClassVar[str] = "specials and a word"
+    smallest_in_words: ClassVar[str] = "specials and a word"
     """the smallest vocabulary, in words"""
 
     @abstractmethod
@@ -65,8 +65,8 @@ class Bytes(Kind):
 
     name = "bytes"
     specials = SPECIALS
-    others = 256
-    smallest = "256 bytes and specials"
+    min_other_types = 256
+    smallest_in_words = "256 bytes and specials"
 
     def empty(self) -> Any:
         from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -90,7 +90,7 @@ class Bytes(Kind):
 class PiecesOfWords(Kind):
     """Byte-pair encoding of the characters of words between spaces, for tokenised text.
 
-    This is that of the papers (Sennrich et al. 2016). A character that training text does not
+    The papers use this kind (Sennrich et al. 2016). A character that training text does not
     contain is <unk>.
     """
 

@@ -33,11 +33,11 @@ class Vocabulary:
         Raises UserError when the size is too small for the kind, or the text yields fewer types.
         """
         chosen = require_kind(kind)
-        smallest = len(chosen.specials) + chosen.others
+        smallest = len(chosen.specials) + chosen.min_other_types
         if vocab_size < smallest:
             raise UserError(
-                f"vocab_size {vocab_size} is below {smallest}, the least for {chosen.smallest}: "
-                "raise it"
+                f"vocab_size {vocab_size} is below {smallest}, "
+                f"the least for {chosen.smallest_in_words}: raise it"
             )
         vocabulary = cls(chosen.learn(lines, vocab_size))
         if (size := len(vocabulary)) != vocab_size:

@@ -44,7 +44,7 @@ class Reporter(Protocol):
         """Release what reports are written to."""
 
 
-class Silent:
+class SilentReporter:
     """Reports nothing, as on all ranks but 0; after each update it waits while rank 0 traces."""
 
     def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
@@ -62,7 +62,7 @@ class Silent:
     def close(self) -> None: ...
 
 
-class Log:
+class LogReporter:
     """Writes the reports of rank 0. Resuming does not depend on them."""
 
     def __init__(self, session: Session, watch: Stopwatch, trace: Callable[[], None]):
@@ -157,9 +157,9 @@ def open_log(session: Session, watch: Stopwatch) -> Iterator[Reporter]:
     """Yield the log of this rank, and close it at the end."""
     ranks, config = session.ranks, session.recipe.train
     with tracing(session.run, session.recipe.profile, ranks) as trace:
-        log: Reporter = Silent(watch, trace)
+        log: Reporter = SilentReporter(watch, trace)
         if ranks.is_rank_zero:
-            log = Log(session, watch, trace)
+            log = LogReporter(session, watch, trace)
         log.say(
             f"update {session.progress.updates} of {config.updates}; {ranks.size} "
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"

@@ -26,7 +26,7 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
-from dynconv.config.load import MAY_CHANGE, differences, load_recipe
+from dynconv.config.load import MAY_CHANGE, list_differences, load_recipe
 from dynconv.config.schema import PositiveInt, validated_content
 from dynconv.errors import UserError
 from dynconv.files import LOCK, MARK, is_claimed, locked, make_folder, read_json, sha256
@@ -87,15 +87,17 @@ def read_recipe(run: Path) -> Recipe:
         ) from None
 
 
-def match_recorded_recipe(recipe: Recipe, run: Path, free: tuple[str, ...] = MAY_CHANGE) -> Recipe:
+def match_recorded_recipe(
+    recipe: Recipe, run: Path, ignored: tuple[str, ...] = MAY_CHANGE
+) -> Recipe:
     """Return the recipe with the precision that was chosen when the run began.
 
-    Raises UserError if the recipe of the run differs, except in keys that begin with one of `free`.
+    Raises UserError if the run's recipe differs, except in keys that begin with one of `ignored`.
     """
     recorded = read_recipe(run)
     if recipe.train.precision == "auto":
         recipe = with_precision(recipe, recorded.train.precision)
-    if changed := differences(recipe, recorded, free):
+    if changed := list_differences(recipe, recorded, ignored):
         raise UserError(
             f"{run} contains the run of another recipe ({'; '.join(changed)}): name another "
             f"--run, give the same values, or put the new ones also into {run / RECIPE}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from dynconv.config import Recipe, dump_recipe
-from dynconv.config.load import differences
+from dynconv.config.load import list_differences
 from dynconv.config.yaml12 import as_override
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError, memory_error
@@ -64,7 +64,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     Raises UserError if the directory contains the run of another recipe or the text has changed;
     also, on every rank, if the recipe or the text of any rank differs from that of rank 0.
     """
-    ranks.require_agreement(recipe, lambda ours, theirs: "; ".join(differences(theirs, ours, ())))
+    ranks.require_agreement(recipe, lambda own, first: "; ".join(list_differences(first, own, ())))
     if recipe.decode.dictionary:  # report a mistake in it before training, not after
         read_dictionary(Path(recipe.decode.dictionary))
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))

@@ -61,7 +61,7 @@ class Stopwatch:
 
     @property
     def overhead(self) -> float:
-        """The time of data, log and checkpoints as a fraction of that of the updates."""
+        """The time of data, log and checkpoints as a fraction of the updates' time."""
         added = sum(self.seconds[name] for name in ("data", "log", "save"))
         return added / sum(self.seconds[name] for name in COMPUTE_LAPS)
 

@@ -26,7 +26,7 @@ from dynconv.train.stopwatch import Stopwatch
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """autocast's dtypes, keyed by train.precision; float32 runs without autocast"""
 SMALLEST_SCALE = 2.0**-10
-"""scale of the float16 loss from which on an overflow is not blamed on the scale any more"""
+"""an overflow is blamed on the float16 loss scale only while the scale is above this"""
 
 
 class TokenLoss(nn.Module):
@@ -103,7 +103,8 @@ def make_update(
         session.skipped = 0
         update = UpdateStats(loss, data.tokens, lr, norm, scale, bool(stop))
     else:
-        session.skipped += not overflow(loss, scaler)
+        if not smaller_scale_may_help(loss, scaler):
+            session.skipped += 1
         update = SkippedUpdate(loss / data.tokens, norm, scale, losses)
     scaler.update()
     watch.lap("optimizer")
@@ -117,11 +118,12 @@ def backward(
     ranks: Ranks,
     watch: Stopwatch,
 ) -> list[Tensor]:
-    """Add to the gradients those of the mean loss per token over one update of all ranks.
+    """Accumulate the gradients of the mean loss per token.
 
-    The loss is a sum over tokens, divided once by the number of tokens of the whole update, so that
-    many small batches on many ranks give the gradient of one large batch. `loss_module` is a
-    TokenLoss that `ranks` has wrapped. Returns the losses of this rank's batches.
+    The mean is taken over all batches of the update on all ranks. The loss is a sum over tokens,
+    divided once by the number of tokens of the whole update, so that many small batches on many
+    ranks give the gradient of one large batch. `loss_module` is a TokenLoss that `ranks` has
+    wrapped. Returns the losses of this rank's batches.
     """
     losses = []
     for i, (batch, seed) in enumerate(zip(data.batches, data.seeds, strict=True), 1):
@@ -149,7 +151,7 @@ def make_optimizer(
     return optimizer, torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
 
 
-def overflow(loss: float, scaler: torch.amp.GradScaler) -> bool:
+def smaller_scale_may_help(loss: float, scaler: torch.amp.GradScaler) -> bool:
     """Return whether a smaller scale of the float16 loss may make the gradient finite."""
     return scaler.is_enabled() and math.isfinite(loss) and scaler.get_scale() > SMALLEST_SCALE
 

@@ -12,8 +12,8 @@ from dynconv.train.session import Session
 from dynconv.train.update import TokenLoss
 
 
-class Part(NamedTuple):
-    """What one batch adds to a validation."""
+class ScoredBatch(NamedTuple):
+    """One batch of a validation, with its loss and outputs."""
 
     indices: np.ndarray
     """indices of the examples in the batch"""
@@ -40,19 +40,19 @@ def validate(session: Session) -> Validation:
     for indices in batches[ranks.rank :: ranks.size]:
         batch = valid.examples.batch(indices).to(ranks.device)
         outputs = task.greedy_outputs(model, batch)
-        own.append(Part(indices, loss_module(batch).item(), len(batch.target), outputs))
+        own.append(ScoredBatch(indices, loss_module(batch).item(), len(batch.target), outputs))
     model.train()
-    parts = list(chain.from_iterable(ranks.gather(own)))
-    return ranks.on_rank_zero(lambda: score_parts(session, parts))
+    scored = list(chain.from_iterable(ranks.gather(own)))
+    return ranks.on_rank_zero(lambda: score_batches(session, scored))
 
 
-def score_parts(session: Session, parts: list[Part]) -> Validation:
+def score_batches(session: Session, scored: list[ScoredBatch]) -> Validation:
     """Put the outputs of all ranks in order, and score them."""
-    parts.sort(key=lambda part: part.indices[0])  # sums of floats depend on the order
-    loss = sum(part.loss for part in parts) / sum(part.tokens for part in parts)
+    scored.sort(key=lambda batch: batch.indices[0])  # sums of floats depend on the order
+    loss = sum(batch.loss for batch in scored) / sum(batch.tokens for batch in scored)
     outputs: list[list[int]] = [[] for _ in range(len(session.valid.examples))]
-    for part in parts:
-        for i, ids in zip(part.indices, part.outputs, strict=False):  # a language model has none
+    for batch in scored:
+        for i, ids in zip(batch.indices, batch.outputs, strict=False):  # a language model has none
             outputs[i] = ids
     return session.task.score_outputs(loss, outputs, session.valid, session.vocabularies)
 

@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dynconv import ops, paths
-from dynconv.cli.doctor import report
+from dynconv.cli.doctor import describe_machine
 from dynconv.kernels import compiler
 from dynconv.kernels.cpu import build as native
 from dynconv.kernels.cuda import build as cuda
@@ -30,7 +30,7 @@ def forget() -> None:
 
 def said() -> str:
     """The doctor's report, without line breaks."""
-    return " ".join(report().split())
+    return " ".join(describe_machine().split())
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from dynconv.config import (
     ConvS2SConfig,
     Recipe,
     StackConfig,
-    differences,
     dump_recipe,
+    list_differences,
     load_recipe,
     require_recipe,
 )
@@ -109,8 +109,8 @@ def test_an_unknown_name_gets_the_nearest():
 def test_differences_name_what_decides_training():
     changed = replace(Recipe(), train=replace(Recipe().train, lr=1e-3))
     changed = replace(changed, decode=replace(changed.decode, beam=1))
-    assert differences(changed, Recipe()) == ["train.lr 0.001, not 0.0005"]
-    other = differences(replace(Recipe(), model=ConvS2SConfig()), Recipe())
+    assert list_differences(changed, Recipe()) == ["train.lr 0.001, not 0.0005"]
+    other = list_differences(replace(Recipe(), model=ConvS2SConfig()), Recipe())
     assert "model.architecture convs2s, not encoder-decoder" in other
     assert "model.ffn null, not 4096" in other
 

@@ -161,7 +161,7 @@ class Shift(torch.nn.Module):
         ("left", "causal=False: real positions see padding on the left"),
         ("right", "causal=False: real positions see padding on the right"),
         ("later", "causal=True: positions see later ones"),
-        ("step", r"causal=True: steps of \[1, 1, 1.* are not forward"),
+        ("step", r"causal=True: steps of \[1, 1, 1.* differ from forward"),
         ("select", r"causal=True: a step from selected rows of the state"),
         ("no step", "causal=True: TypeError: 'NoneType' object is not callable$"),
         ("tensor", r"causal=True: the state, a Tensor, has no select\(rows\): return a NamedTuple"),

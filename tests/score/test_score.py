@@ -10,7 +10,7 @@ from sacrebleu.metrics import BLEU
 
 from dynconv.errors import UserError
 from dynconv.names import MetricName
-from dynconv.score import bleu, chrf, lead, report, rouge, split_compounds
+from dynconv.score import bleu, chrf, lead, rouge, score_report, split_compounds
 from dynconv.score import metric as module
 from dynconv.text import load_parallel
 
@@ -204,7 +204,7 @@ def test_score_and_evaluate_give_the_same_rouge():
     pair = ["d e f . a b c .", "one line"], ["a b c . d e f .", "one more line"]
     _, *evaluated = module.compute_metric("rouge", *pair)
     assert evaluated[2].value > 80
-    lines = report(*pair, rouge=True).splitlines()
+    lines = score_report(*pair, rouge=True).splitlines()
     assert [line for line in lines if line.startswith("ROUGE")] == [str(s) for s in evaluated]
 
 
@@ -234,30 +234,31 @@ def test_lead_of_package_descriptions():
 
 
 def test_report_has_a_line_for_each_score():
-    plain = report(HYPOTHESES, REFERENCES).splitlines()
+    plain = score_report(HYPOTHESES, REFERENCES).splitlines()
     assert [line.split(" = ")[0] for line in plain[::2]] == ["BLEU", "chrF2"]
     score = bleu(HYPOTHESES, REFERENCES, bootstrap=1000)
     interval = f"[{score.low:.2f}, {score.high:.2f}]"
     assert plain[0] == f"BLEU = {score.value:.2f} {interval}  {score.signature}"
 
     flags = {"tokenized": True, "compound_split": True, "rouge": True}
-    names = [line.split(" = ")[0] for line in report(HYPOTHESES, REFERENCES, **flags).splitlines()]
+    lines = score_report(HYPOTHESES, REFERENCES, **flags).splitlines()
+    names = [line.split(" = ")[0] for line in lines]
     assert [name for name in names if not name.startswith(" ")] == [
         *("BLEU", "BLEU, tokenized", "BLEU, compounds split"),
         *("chrF2", "ROUGE-1", "ROUGE-2", "ROUGE-L"),
     ]
     shouted = [line.upper() for line in HYPOTHESES]
-    assert report(shouted, HYPOTHESES, lowercase=True).startswith("BLEU = 100.00 ")
+    assert score_report(shouted, HYPOTHESES, lowercase=True).startswith("BLEU = 100.00 ")
 
 
 def test_report_prints_what_bleu_is_made_of():
     # The counts of test_bleu_by_hand, in multi-bleu.perl's words
-    line = report(["we have built one house"], ["we have built one bridge"]).splitlines()[1]
+    line = score_report(["we have built one house"], ["we have built one bridge"]).splitlines()[1]
     made_of = "80.0/75.0/66.7/50.0 (BP=1.000, ratio=1.000, hyp_len=5, ref_len=5)"
     assert line.strip() == made_of
 
 
-METRICS = [bleu, chrf, lambda h, r: rouge(h, r, stem=False), report]
+METRICS = [bleu, chrf, lambda h, r: rouge(h, r, stem=False), score_report]
 IDS = ["bleu", "chrf", "rouge", "report"]
 
 

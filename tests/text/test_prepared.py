@@ -83,7 +83,7 @@ def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
 
 @pytest.mark.parametrize("sample", [1, 30, 100])
 def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, learned, monkeypatch, sample):
-    monkeypatch.setattr(encode, "SAMPLE", sample)
+    monkeypatch.setattr(encode, "MAX_SAMPLED_ROWS", sample)
     numbers = [str(i) for i in range(400)]
     folder = write(tmp_path / "text", "train", numbers, numbers)
     prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out")
@@ -95,7 +95,7 @@ def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, learned, monke
 
 def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, learned, monkeypatch):
     """Else memory would grow with every line: 100,000 such pairs took 1.6 GB."""
-    monkeypatch.setattr(encode, "LONG_BYTES", 50 * 93)
+    monkeypatch.setattr(encode, "MAX_LONG_BYTES", 50 * 93)
     lines = [chr(0x4E00 + i) * 31 for i in range(400)]  # 93 bytes
     folder = write(tmp_path / "text", "train", lines, ["short"] * 400)
     prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out")

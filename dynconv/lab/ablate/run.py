@@ -53,8 +53,8 @@ class Run(NamedTuple):
         metrics     all scores by name
         valid_loss  nats per token of the checkpoint that was scored
         seconds     training seconds of all starts; None if a start was killed
-        precision   that of training
-        threads     those of the last start
+        precision   the precision of training
+        threads     the threads of the last start
         """
         path = self.directory / RESULTS
         remedy = "remove it, and the row is scored again"
@@ -68,7 +68,7 @@ class Run(NamedTuple):
         if "score" not in self.results:
             return False
         match_recorded_recipe(
-            self.recipe, self.directory, free=("published", "profile", "train.timeout")
+            self.recipe, self.directory, ignored=("published", "profile", "train.timeout")
         )
         return True
 

@@ -26,11 +26,13 @@ def prepare_named(
 ) -> str:
     """Prepare a corpus of the manifest, or a directory of text; return a line on how to train.
 
-    corpus, out            its name, or a directory; the new directory, by default prepared/NAME
-    languages, vocab_size  of source and target, or one: of a language model, or of both together
-    kind                   of the vocabulary; None: that of `reuse`, else bytes
-    raw                    the directory of the fetched archives; None: data/raw/NAME
-    reuse                  a vocabulary.json to use instead of learning one
+    corpus      the name of the corpus, or a directory of text
+    languages   suffixes of source and target, or one for a language model
+    vocab_size  vocabulary sizes of source and target, or one size for both together
+    kind        the kind of vocabulary (default: the kind of `reuse`, or bytes)
+    raw         the directory of the fetched archives (default: data/raw/NAME)
+    reuse       a vocabulary.json to use instead of learning one
+    out         the directory to write (default: prepared/NAME)
 
     Raises UserError for an option that has no effect.
     """
