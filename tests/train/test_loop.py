@@ -11,10 +11,11 @@ import torch
 from helpers.schema import bounds
 from helpers.training import stop_after, weights
 
-from dynconv.config import TrainConfig
+from dynconv.config import TrainConfig, load_recipe
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared
-from dynconv.train import load_model, train
+from dynconv.train import TrainedModel, load_model, train
+from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
@@ -198,3 +199,17 @@ def test_a_small_model_learns_to_translate_numbers(recipe, tmp_path):
 def test_pairs_that_cannot_be_used_are_reported(pairs, recipe):
     with pytest.raises(UserError, match="no usable example in split train: all have more than 2"):
         next(iter_updates(pairs, 2, recipe.train, DataPosition(), Ranks()))
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "use"),
+    [
+        ("austen-dynamic", TrainedModel.translate, "dynconv generate"),
+        ("help-de-en-dynamic", TrainedModel.continue_text, "dynconv translate"),
+    ],
+)
+def test_the_method_of_another_task_is_refused(tmp_path, name, method, use):
+    checkpoint = Checkpoint(tmp_path / "checkpoints" / "000001", {})
+    trained = TrainedModel(load_recipe(name), None, None, checkpoint)
+    with pytest.raises(UserError, match=f"^{tmp_path}: .*{use}"):
+        method(trained, "text")
