@@ -4,6 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from itertools import product
 from typing import NoReturn
 
 from dynconv.errors import UserError, did_you_mean, nearest, quoted, shorten
@@ -51,13 +52,16 @@ def unknown_arguments(rest: Sequence[str], command: argparse.ArgumentParser) -> 
 
 def refuse_repeated(overrides: Sequence[str]) -> None:
     """Raise UserError if two overrides replace the same entry."""
-    first: dict[str, str] = {}
+    from dynconv.config.tree import flatten, parse_overrides
+
+    seen: dict[str, str] = {}
     for override in overrides:
-        key = override.partition("=")[0]
-        if key in first:
-            twice = f"{shorten(first[key])} and {shorten(override)}"
-            raise UserError(f"{twice} replace the same entry: keep one")
-        first[key] = override
+        keys = {key: override for key, _ in flatten(parse_overrides([override]))}
+        for key, other in product(keys, seen):
+            if f"{key}.".startswith(f"{other}.") or f"{other}.".startswith(f"{key}."):
+                twice = f"{shorten(seen[other])} and {shorten(override)}"
+                raise UserError(f"{twice} replace the same entry: keep one")
+        seen |= keys
 
 
 def join_negative(arguments: Sequence[str]) -> list[str]:

@@ -83,11 +83,12 @@ def load_trained(options, task: type | None = None) -> "TrainedModel":
     """
     from dynconv.config.unused import find_unused
     from dynconv.errors import UserError
+    from dynconv.tasks.task import require_task
     from dynconv.train import load_model
 
     trained = load_model(options.run, options.checkpoint)
-    if task is not None and not isinstance(trained.task, task):
-        raise UserError(f"{options.run}: {trained.task.wrong_task_hint}")
+    if task is not None:
+        require_task(trained.task, task, options.run)
     given = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
     changes: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
     unused = find_unused(trained.recipe)

@@ -1,5 +1,6 @@
 """Reads and writes YAML 1.2: mappings, lists and scalars. Ambiguous text is refused."""
 
+import math
 import re
 from collections.abc import Iterator
 from copy import deepcopy
@@ -77,7 +78,10 @@ def as_override(value: Any) -> str:
     """Return a value as an override KEY=VALUE spells it: null, true, [300,400]."""
     if isinstance(value, list | tuple):
         return f"[{','.join(as_override(each) for each in value)}]"
-    return dump_yaml(value).splitlines()[0]
+    # dumped within a list, where more text needs quotes; only double quotes hide a line break
+    style = '"' if isinstance(value, str) and "\n" in value else None
+    line = dump_yaml([value], default_flow_style=True, default_style=style, width=math.inf)
+    return line.strip()[1:-1]
 
 
 def shown(value: Any, depth: int = 0) -> str:
@@ -90,15 +94,18 @@ def shown(value: Any, depth: int = 0) -> str:
     return as_override(value) if value is None or isinstance(value, bool) else quoted(value)
 
 
-def dump_yaml(tree: Any) -> str:
-    """Return the YAML text of mappings, lists and scalars, which `parse_yaml` reads as the same."""
+def dump_yaml(tree: Any, **layout: Any) -> str:
+    """Return the YAML text of mappings, lists and scalars, which `parse_yaml` reads as the same.
+
+    `layout` are options of `yaml.dump`.
+    """
     import yaml
 
     class Dumper(yaml.SafeDumper):
         ignore_aliases = staticmethod(lambda data: True)
 
     Dumper.add_implicit_resolver("tag:yaml.org,2002:float", FLOAT, list("-+.0123456789"))  # quotes
-    return yaml.dump(tree, Dumper=Dumper, sort_keys=False)
+    return yaml.dump(tree, Dumper=Dumper, sort_keys=False, **layout)
 
 
 @lru_cache(maxsize=256)

@@ -28,8 +28,11 @@ def surprisal(
 
     Leaves the model in eval mode. Raises UserError if block, context or batch_tokens is invalid.
     """
-    if context < 0 or block is not None and block < 1:
-        raise UserError(f"block {block} must be at least 1, and context {context} at least 0")
+    if context < 0 or batch_tokens < 1 or block is not None and block < 1:
+        raise UserError(
+            f"block {block} and batch_tokens {batch_tokens} must be at least 1, "
+            f"and context {context} at least 0"
+        )
     stream = np.append(EOS, np.asarray(tokens))
     N = len(stream) - 1  # token i, stream[i + 1], is predicted from stream[: i + 1]
     cuts = np.flatnonzero(stream == EOS) if block is None else np.arange(0, N, block)

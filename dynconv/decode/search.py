@@ -101,10 +101,12 @@ def beam_search(
 
     source (B, S) int64; pad_mask (B, S) bool, True is padding. max_length counts <eos>, min_length
     does not. Unless `stepwise`, the score compares only finished hypotheses: see `Beams` and
-    `StepwiseBeams`. Leaves the model in eval mode. Raises ValueError for a beam below 1.
+    `StepwiseBeams`. Leaves the model in eval mode. Raises ValueError for a beam or a
+    max_length below 1.
     """
-    if beam < 1:
-        raise ValueError(f"beam {beam} must be at least 1")
+    for name, number in {"beam": beam, "max_length": max_length}.items():
+        if number is not None and number < 1:
+            raise ValueError(f"{name} {number} must be at least 1")
     constraints = [*constraints, at_least(min_length)]
     step = stepper(model, source, pad_mask)
     limit = max_lengths(model, pad_mask, max_length, min_length)

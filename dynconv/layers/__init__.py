@@ -4,8 +4,8 @@
 padding. `step(x, state)` decodes with causal layers in eval mode: it takes the next n positions
 (N, n, C) of N sequences, and returns the outputs that `forward` would give there, and the next
 state: a named tuple of tensors with one row per sequence, or None before the first position. No
-gradient flows through states, and layers that look ahead raise ValueError. `check_mixer` tries all
-of this on a layer of your own.
+gradient flows through states or through the convolutions of `step`, and layers that look ahead
+raise ValueError. `check_mixer` tries all of this on a layer of your own.
 """
 
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax

@@ -63,6 +63,8 @@ class AdaptiveSoftmax(nn.Module):
         tied: AdaptiveEmbedding | None = None,
     ):
         super().__init__()
+        if widths[0] != channels:
+            raise ValueError(f"the first band has width {widths[0]}: it must be {channels} wide")
         self.edges = edges
         self.words = tied.words if tied else band_words(edges, widths)
         self.projections = tied.projections[1:] if tied else band_projections(channels, widths[1:])

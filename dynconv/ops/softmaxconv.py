@@ -38,6 +38,12 @@ def dynamic_conv_softmax_loop(x: Tensor, logits: Tensor, mask: Tensor, pad_left:
     return torch.stack(rows, dim=1)
 
 
+def dynamic_conv_softmax_masked(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
+    """Run the loop with a mask of PyTorch's generator."""
+    mask = F.dropout(torch.ones_like(logits), dropout)
+    return dynamic_conv_softmax_loop(x, logits, mask, pad_left)
+
+
 def dynamic_conv_softmax_separate(
     x: Tensor, logits: Tensor, pad_left: int, dropout: float
 ) -> Tensor:
@@ -57,7 +63,11 @@ def dynamic_conv_softmax_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout:
 
 OPERATOR = Operator(
     "dynamic_conv_softmax",
-    {"separate": dynamic_conv_softmax_separate, "cuda": dynamic_conv_softmax_cuda},
+    {
+        "loop": dynamic_conv_softmax_masked,
+        "separate": dynamic_conv_softmax_separate,
+        "cuda": dynamic_conv_softmax_cuda,
+    },
     (Rule("separate"),),
 )
 

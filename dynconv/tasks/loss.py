@@ -63,7 +63,8 @@ class ChunkedLoss(torch.autograd.Function):
         for h, dh, correct in zip(*(z.split(rows) for z in (x, dx, target)), strict=True):
             at = torch.arange(len(h), device=h.device), correct
             log_p = F.linear(h, W, bias).log_softmax(1, dtype=torch.float32)
-            loss -= more * log_p[at].sum() + other * log_p.sum()
+            smoothed = other * log_p.sum() if other else 0  # 0 times a logit of -inf is NaN
+            loss -= more * log_p[at].sum() + smoothed
             if any(ctx.needs_input_grad):
                 g = log_p.exp_().sub_(other)
                 g[at] -= more

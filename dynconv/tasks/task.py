@@ -4,16 +4,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
 from dynconv.config import DataConfig, Recipe
+from dynconv.errors import UserError
 from dynconv.score import Perplexity, Score
 from dynconv.score.perplexity_score import bounded_exp
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 
 M = TypeVar("M", bound=nn.Module)
+T = TypeVar("T", bound="Task")
 
 
 class EncodedSplit(NamedTuple):
@@ -153,3 +156,10 @@ class Task(ABC, Generic[M]):
     @abstractmethod
     def evaluate(self, model: M, vocabularies: Vocabularies, split: str) -> Evaluation:
         """Score a model on a split of the recipe's corpus."""
+
+
+def require_task(task: Task, kind: type[T], run: Path) -> T:
+    """Return the task of a run. Raises UserError if it is not of this kind."""
+    if not isinstance(task, kind):
+        raise UserError(f"{run}: {task.wrong_task_hint}")
+    return task

@@ -86,8 +86,10 @@ def batch_by_length(
     seed       shuffles the batches, and pairs of equal length; None: batches in order of length
     max_pairs  maximum pairs per batch; None: as many as fit
 
-    Raises UserError when a single pair exceeds the budget.
+    Raises UserError when a single pair exceeds the budget, ValueError for max_pairs below 1.
     """
+    if max_pairs is not None and max_pairs < 1:
+        raise ValueError(f"max_pairs {max_pairs} must be at least 1")
     if not len(lengths):
         return []
     lengths = np.asarray(lengths)

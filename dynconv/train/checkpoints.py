@@ -92,7 +92,8 @@ class Checkpoints:
 
         check_not_deleted(self.run)
         path = self.directory / name
-        files: dict[str, bytes | memoryview] = {WEIGHTS: save(named_weights(model))}
+        weights = {name: tensor.contiguous() for name, tensor in named_weights(model).items()}
+        files: dict[str, bytes | memoryview] = {WEIGHTS: save(weights)}
         if state is not None:
             buffer = io.BytesIO()
             torch.save(state, buffer)

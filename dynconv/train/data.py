@@ -128,7 +128,7 @@ def pools_of(examples: int, seed: int, epoch: int) -> list[np.ndarray]:
 def prefetch(items: Iterator[T]) -> Iterator[T]:
     """Yield the same items; a thread prepares the next two while the current one is in use."""
     with ThreadPoolExecutor(1) as worker:
-        waiting = deque(worker.submit(next, items) for _ in range(2))
-        while True:
-            yield waiting.popleft().result()
-            waiting.append(worker.submit(next, items))
+        waiting = deque(worker.submit(list, islice(items, 1)) for _ in range(2))
+        while item := waiting.popleft().result():  # [] after the last one
+            yield from item
+            waiting.append(worker.submit(list, islice(items, 1)))

@@ -79,10 +79,10 @@ def loop(
             log.event("valid", session.progress.updates, **validation._asdict())
             log.watch.lap("validate")
             finish_saving(session)
-            log.watch.lap("save")
             session.record(validation)
             save_validation(session)
             prune(session)
+            log.watch.lap("save")
             # the other ranks wait here: within an update they would wait for train.timeout only
             example = session.ranks.on_rank_zero(lambda: preview(session))
             log.report_validation(session.progress.updates, validation, example)
@@ -99,6 +99,7 @@ def loop(
         log.report_update(session.progress.updates, update)
         if session.checkpoint_is_due or update.stop:  # before validating, which may take long
             save_checkpoint(session, writer)
+            log.watch.lap("save")
         if update.stop:
             finish_saving(session)
             done = session.progress.updates

@@ -75,9 +75,9 @@ def load_averaged_weights(session: Session) -> None:
 def save_average(session: Session, validation: Validation) -> None:
     """Save the averaged weights, which the model has now, with their validation."""
     checkpoints = session.checkpoints
-    meta = checkpoints.choose("last").meta | validation._asdict()
 
     def write() -> None:
+        meta = checkpoints.choose("last").meta | validation._asdict()
         checkpoints.discard_average()
         checkpoints.write(AVERAGE, session.model, None, meta)
 

@@ -13,6 +13,7 @@ from dynconv.errors import UserError
 from dynconv.files import check_writable, path_inside, replace_text
 from dynconv.models import LanguageModel, Translator, build
 from dynconv.tasks import Evaluation, LanguageModeling, Task, Translation, task_of
+from dynconv.tasks.task import require_task
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
@@ -37,12 +38,14 @@ class TrainedModel(NamedTuple):
 
     def translate(self, lines: Sequence[str], **options: Any) -> list[str]:
         """Return one translation per line; `Translation.translate` has the options."""
-        task, model = cast(Translation, self.task), cast(Translator, self.model)
+        task = require_task(self.task, Translation, self.checkpoint.run)
+        model = cast(Translator, self.model)
         return task.translate(model, self.vocabularies, lines, **options)
 
     def continue_text(self, text: str, **options: Any) -> list[str]:
         """Return sampled continuations of a text; `dynconv.decode.sample` has the options."""
-        task, model = cast(LanguageModeling, self.task), cast(LanguageModel, self.model)
+        task = require_task(self.task, LanguageModeling, self.checkpoint.run)
+        model = cast(LanguageModel, self.model)
         return task.continue_text(model, self.vocabularies, text, **options)
 
     def evaluate(self, split: str, corpus: str | None = None) -> Evaluation:

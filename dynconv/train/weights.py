@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from dynconv.dtypes import dtype_name
@@ -14,8 +13,9 @@ Weights = dict[str, Tensor]
 
 
 def named_weights(model: nn.Module) -> Weights:
-    """Return the model's parameters by name; a shared parameter appears once."""
-    return {name: p.detach().contiguous() for name, p in model.named_parameters()}
+    """Return parameters and persistent buffers by name, not copied; a shared one appears once."""
+    names = {name for name, _ in (*model.named_parameters(), *model.named_buffers())}
+    return {name: tensor for name, tensor in model.state_dict().items() if name in names}
 
 
 def load_weights(model: nn.Module, weights: Weights, path: Path) -> None:
@@ -23,16 +23,15 @@ def load_weights(model: nn.Module, weights: Weights, path: Path) -> None:
 
     Raises UserError if names, shapes or dtypes do not match.
     """
-    parameters = dict(model.named_parameters())
-    for name in parameters.keys() | weights.keys():
-        there, here = shape_and_dtype(weights.get(name)), shape_and_dtype(parameters.get(name))
+    tensors = named_weights(model)
+    for name in tensors.keys() | weights.keys():
+        there, here = shape_and_dtype(weights.get(name)), shape_and_dtype(tensors.get(name))
         if there != here:
             raise UserError(
                 f"{path}: the checkpoint of another recipe: {name} is {there}, the model's {here}"
             )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(weights[name])
+    for name, tensor in tensors.items():
+        tensor.copy_(weights[name])
 
 
 def shape_and_dtype(value: Any) -> str:
@@ -43,10 +42,14 @@ def shape_and_dtype(value: Any) -> str:
 
 
 def average_weights(several: Iterable[Weights]) -> Weights:
-    """Return the mean of several weights of the same model, which are read one after the other."""
+    """Return the mean of several weights of the same model, which are read one after the other.
+
+    Whole numbers have no mean: those of the last weights are returned.
+    """
     count, total = 0, Weights()
     for weights in several:
         count += 1
         for name, tensor in weights.items():
             total[name] = total[name] + tensor if name in total else tensor
-    return {name: tensor / count for name, tensor in total.items()}
+    means = {name: tensor / count for name, tensor in total.items()}
+    return {n: mean if mean.dtype == total[n].dtype else weights[n] for n, mean in means.items()}

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dynconv import cli
+from dynconv.cli.arguments import refuse_repeated
 from dynconv.config import (
     DataConfig,
     LanguageModelConfig,
@@ -352,3 +353,11 @@ def test_the_exit_code_says_whose_mistake_it_is(error, code, monkeypatch, capsys
     monkeypatch.setattr(cli, "discard_stdout", lambda: None)
     assert cli.main([]) == code
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("second", ["train.updates=6", "train={updates: 6}", "train=6"])
+def test_an_entry_is_replaced_once(second):
+    first = "train={updates: 7}"
+    refuse_repeated([first, "train.lr=1", "model={heads: 2}"])
+    with pytest.raises(UserError, match="replace the same entry: keep one"):
+        refuse_repeated([first, second])

@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynconv.config import load_recipe
@@ -163,3 +163,16 @@ def test_lists_are_shown_without_pytorch(command):
 def test_a_proposed_override_is_read_as_the_value(value):
     assert parse_value(as_override(value), "here") == value
     assert " " not in as_override(value)
+
+
+VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+
+
+@given(VALUES | st.lists(VALUES))
+@example("/data/" + "a name " * 30 + "A.txt")
+@example("a\nb")
+@example(["a, b", "[c]", "?d", ":e", "f: g"])
+def test_any_value_is_proposed_as_one_line(value):
+    line = as_override(value)
+    assert parse_value(line, "here") == value
+    assert len(line.splitlines()) <= 1

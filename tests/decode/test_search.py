@@ -149,9 +149,10 @@ def test_every_search_decodes_in_eval_mode(search, sources):
 
 
 @pytest.mark.parametrize("search", [beam_search, stepwise])
-def test_a_beam_of_none_is_refused(search, sources):
-    with pytest.raises(ValueError, match="^beam 0 must be at least 1"):
-        search(model_of("dynamic"), *sources, beam=0)
+@pytest.mark.parametrize(("name", "number"), [("beam", 0), ("max_length", 0), ("max_length", -1)])
+def test_a_search_without_room_is_refused(search, sources, name, number):
+    with pytest.raises(ValueError, match=f"^{name} {number} must be at least 1"):
+        search(model_of("dynamic"), *sources, **{name: number})
 
 
 def test_length_limits_by_hand():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dynconv.kernels.cpu import build as native
-from dynconv.layers import DynamicConv, TaLKConv
+from dynconv.layers import DynamicConv, LightConv, TaLKConv
 from dynconv.layers.history import History
 from dynconv.ops.step import conv_step, conv_step_gather, conv_step_loop
 
@@ -87,3 +87,12 @@ def test_talk_state_is_as_long_as_its_reach():
     for _ in range(50):
         _, state = layer.step(torch.randn(2, 1, 12), state)
     assert len(state.slots.data) == 2 * 6 + 1
+
+
+@pytest.mark.parametrize(("heads", "n"), [(2, 1), (4, 1), (2, 2)])
+def test_steps_give_a_kernel_no_gradient(heads, n):
+    """Neither the kernel in C nor PyTorch, whichever computes the step."""
+    layer = LightConv(16, heads, 3, causal=True).eval()
+    y, _ = layer.step(torch.randn(2, n, 16))
+    y.sum().backward()
+    assert layer.weight.grad is None

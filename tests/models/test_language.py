@@ -218,3 +218,9 @@ def test_dropout_acts_only_in_training(name):
 def test_bad_configurations_are_named(changes, words):
     with pytest.raises(ValueError, match=words):
         LanguageModelConfig(**changes)
+
+
+@pytest.mark.parametrize("tied", [AdaptiveEmbedding(8, (0, 2, 5), (4, 2)), None])
+def test_a_softmax_whose_first_band_is_narrow_is_refused(tied):
+    with pytest.raises(ValueError, match="first band has width 4: it must be 8 wide"):
+        AdaptiveSoftmax(8, (0, 2, 5), (4, 2), tied=tied)

@@ -69,9 +69,11 @@ def test_no_text_has_no_surprisal(model):
     assert surprisal(model, STREAM[:0]).shape == surprisal(model, STREAM[:0], block=4).shape == (0,)
 
 
-@pytest.mark.parametrize("numbers", [{"block": 0}, {"block": 4, "context": -1}])
+@pytest.mark.parametrize(
+    "numbers", [{"block": 0}, {"block": 4, "context": -1}, {"batch_tokens": -5}]
+)
 def test_numbers_that_make_no_window_are_named(model, numbers):
-    with pytest.raises(UserError, match=str(min(numbers.values()))):
+    with pytest.raises(UserError, match=f" {min(numbers.values())} "):
         surprisal(model, STREAM, **numbers)
 
 

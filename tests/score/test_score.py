@@ -341,3 +341,9 @@ def test_rouge_agrees_with_the_script(expected):
         recorded = [100 * entry[key] for key in ("rouge1", "rouge2", "rougeL")]
         differences = [a - b for a, b in zip(values, recorded, strict=True)]
         assert all(0.1 < d < 0.37 for d in differences)
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_rouge_of_no_bytes_is_refused(limit):
+    with pytest.raises(UserError, match=f"^limit {limit} must be at least 1 byte"):
+        rouge(["a"], ["a"], stem=False, limit=limit)

@@ -56,6 +56,17 @@ def test_label_smoothing_golden(golden):
     torch.testing.assert_close(logits.grad, torch.tensor(case["grad_logits"]), rtol=1e-5, atol=1e-7)
 
 
+def test_chunks_allow_an_impossible_type(monkeypatch):
+    output = nn.Linear(C, V)
+    with torch.no_grad():
+        output.bias[0] = -math.inf
+    torch.manual_seed(0)
+    hidden, target = torch.randn(N, C), torch.randint(1, V, (N,))
+    whole = whole_loss(hidden, output, target, 0.0)
+    monkeypatch.setattr(module, "LOGITS", 7 * V)
+    torch.testing.assert_close(projected_loss(hidden, output, target), whole)
+
+
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("bias", [False, True])

@@ -62,3 +62,8 @@ def test_pairs_in_memory_are_those_of_the_lists(max_source):
     assert cut.lengths([2, 0]).tolist() == [[len(side) + 1 for side in expected[i]] for i in (2, 0)]
     batches = cut.batch([2, 0, 1]), collate([expected[i] for i in (2, 0, 1)])
     assert all(mine.equal(listed) for mine, listed in zip(*batches, strict=True))
+
+
+def test_a_batch_of_no_pair_is_refused():
+    with pytest.raises(ValueError, match="^max_pairs 0 must be at least 1"):
+        batch_by_length([(2, 2)], 9, max_pairs=0)

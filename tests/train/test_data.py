@@ -109,6 +109,7 @@ def test_what_is_made_ahead_is_the_same_and_its_errors_arrive():
         yield from range(5)
         raise OSError("the disk is gone")
 
+    assert list(prefetch(iter(range(5)))) == list(range(5))
     made = prefetch(items())
     assert list(islice(made, 5)) == list(range(5))
     with pytest.raises(OSError, match="gone"):

@@ -11,14 +11,16 @@ import torch
 from helpers.schema import bounds
 from helpers.training import stop_after, weights
 
-from dynconv.config import TrainConfig
+from dynconv.config import TrainConfig, load_recipe
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared
-from dynconv.train import load_model, train
+from dynconv.train import TrainedModel, load_model, loop, train
+from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.events import read_log
+from dynconv.train.stopwatch import Stopwatch
 
 
 def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
@@ -198,3 +200,35 @@ def test_a_small_model_learns_to_translate_numbers(recipe, tmp_path):
 def test_pairs_that_cannot_be_used_are_reported(pairs, recipe):
     with pytest.raises(UserError, match="no usable example in split train: all have more than 2"):
         next(iter_updates(pairs, 2, recipe.train, DataPosition(), Ranks()))
+
+
+def test_all_of_a_checkpoint_is_booked_as_saving(recipe, tmp_path, monkeypatch):
+    """Four steps of a second for each of two checkpoints; all else takes no time."""
+    now = [0.0]
+
+    def slowed(step):
+        def slow(*arguments):
+            now[0] += 1
+            step(*arguments)
+
+        return slow
+
+    for name in ("save_checkpoint", "finish_saving", "save_validation", "prune"):
+        monkeypatch.setattr(loop, name, slowed(getattr(loop, name)))
+    watch = Stopwatch(clock=lambda: now[0])
+    train(recipe, tmp_path, watch)
+    assert {name: seconds for name, seconds in watch.seconds.items() if seconds} == {"save": 8}
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "use"),
+    [
+        ("austen-dynamic", TrainedModel.translate, "dynconv generate"),
+        ("help-de-en-dynamic", TrainedModel.continue_text, "dynconv translate"),
+    ],
+)
+def test_the_method_of_another_task_is_refused(tmp_path, name, method, use):
+    checkpoint = Checkpoint(tmp_path / "checkpoints" / "000001", {})
+    trained = TrainedModel(load_recipe(name), None, None, checkpoint)
+    with pytest.raises(UserError, match=f"^{tmp_path}: .*{use}"):
+        method(trained, "text")
