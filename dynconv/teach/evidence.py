@@ -6,23 +6,27 @@ from typing import Any
 from matplotlib import pyplot as plt
 
 from dynconv.lab import ledger, style
-from dynconv.lab.ablate.plot import plot
+from dynconv.lab.ablate.plot import plot_results
 from dynconv.paths import data_dir
 from dynconv.teach.checkout import run_tool
 
 
 def draw_curves(numbers: dict[str, Any]) -> plt.Figure:
-    """Draw the validation's BLEU and loss over the updates, with one line per mixer."""
+    """Draw the BLEU and loss of validations over updates and over minutes, a line per mixer."""
+    figure, axes = plt.subplots(2, 2, figsize=(style.PHONE, 4.4), sharex="col", sharey="row")
     panels = {"valid_bleu": "BLEU, validation, greedy", "valid_loss": "loss, validation"}
-    size = (style.PHONE, 2.2 * len(panels))
-    figure, axes = plt.subplots(len(panels), 1, figsize=size, sharex=True)
-    for ax, (key, label) in zip(axes, panels.items(), strict=True):
+    for (by_update, by_minute), (key, label) in zip(axes, panels.items(), strict=True):
         for mixer in [name for name in numbers if name in style.COLORS]:
             updates, values = numbers[mixer]["updates"], numbers[mixer][key]
-            ax.plot(updates, values, "o-", ms=3, color=style.COLORS[mixer], label=mixer)
-        ax.set(ylabel=label, xlim=(0, None))
-    ax.set(xlabel="updates")
-    axes[0].legend(frameon=False, loc="lower right")
+            minutes = [numbers[mixer]["ms_per_update"] * n / 60_000 for n in updates]
+            line = {"ms": 3, "color": style.COLORS[mixer], "label": mixer}
+            by_update.plot(updates, values, "o-", **line)
+            by_minute.plot(minutes, values, "o-", **line)
+        by_update.set(ylabel=label, xlim=(0, None))
+    axes[1, 0].set(xlabel="updates")
+    axes[1, 1].set(xlabel="minutes on two cores", xlim=(0, None))
+    handles, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False)
     return figure
 
 
@@ -55,7 +59,7 @@ def main() -> None:
         figure = draw(ledger.read(name)["numbers"])
         style.save(figure, data_dir() / f"results/{name}.png", dpi=style.SHARP)
     for picture in (data_dir() / "results").glob("ablate-*.png"):
-        plot(ledger.read(picture.stem)["numbers"], picture)
+        plot_results(ledger.read(picture.stem)["numbers"], picture)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from conftest import ROOT
 from dynconv.config import load_experiment, require_experiment
 from dynconv.lab import ledger
 from dynconv.lab.ablate.table import summary
+from dynconv.teach import evidence
 
 PAGE = (ROOT / "book/results.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -100,6 +101,22 @@ def test_the_tuned_scores_are_the_recorded_ones():
     first, second, third = (leads[name] for name in ("talk", "dynamic", "light"))
     text = f"{first}, {second} and {third} on the test split (five seeds each, ± {half:.1f})"
     assert text in " ".join(README.split())
+
+
+def test_the_learning_curves_are_the_recorded_ones():
+    numbers = ledger.read("learning-curves")["numbers"]
+    curves = [numbers[name] for name in ("attention", "light", "dynamic", "talk")]
+    updates = curves[0]["updates"]
+    for update, *scores in zip(updates, *(curve["valid_bleu"] for curve in curves), strict=True):
+        assert f"| {update:,} | {' | '.join(f'{score:.1f}' for score in scores)} |" in PAGE
+    for curve in curves:
+        test = curve["test"]
+        assert f"({test['low']:.1f} to {test['high']:.1f})" in PAGE
+        assert f"{test['bleu']:.1f}" in README
+    drawn = [axes.get_lines() for axes in evidence.draw_curves(numbers).axes]
+    assert [len(lines) for lines in drawn] == [4] * 4
+    minutes = curves[0]["ms_per_update"] * updates[-1] / 60_000
+    assert drawn[1][0].get_xdata()[-1] == pytest.approx(minutes)
 
 
 def test_the_control_with_windows_is_the_recorded_one():
