@@ -107,9 +107,9 @@ def execute(arguments: Sequence[str] | None) -> int:
     if hasattr(options, "overrides"):  # argparse takes no positional that follows an option
         options.overrides += [text for text in rest if not text.startswith("-")]
         rest = [text for text in rest if text.startswith("-")]
-        refuse_repeated(options.overrides)
     if rest:
         options.parser.error(unknown_arguments(rest, options.parser))
+    refuse_repeated(getattr(options, "overrides", ()))
     return options.call(options) or 0
 
 
