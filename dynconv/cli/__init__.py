@@ -109,7 +109,8 @@ def execute(arguments: Sequence[str] | None) -> int:
         rest = [text for text in rest if text.startswith("-")]
     if rest:
         options.parser.error(unknown_arguments(rest, options.parser))
-    refuse_repeated(getattr(options, "overrides", ()))
+    if overrides := getattr(options, "overrides", []):
+        refuse_repeated(overrides)
     return options.call(options) or 0
 
 

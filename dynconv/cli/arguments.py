@@ -18,7 +18,7 @@ class Formatter(argparse.HelpFormatter):
         if not action.option_strings or default in (None, False, "", argparse.SUPPRESS):
             return action.help or ""
         values = default if isinstance(default, list) else [default]
-        return f"{action.help} (default: {' '.join(f'{value}' for value in values)})"
+        return f"{action.help} (default: {' '.join(map(str, values))})"
 
 
 class Parser(argparse.ArgumentParser):

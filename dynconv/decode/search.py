@@ -10,6 +10,7 @@ from torch.nn.utils import parametrize
 from dynconv.decode.constraints import Constraint, at_least
 from dynconv.decode.stepper import Incremental
 from dynconv.models import Translator
+from dynconv.ops.checks import require_positive
 from dynconv.text import EOS, PAD
 
 
@@ -104,9 +105,9 @@ def beam_search(
     `StepwiseBeams`. Leaves the model in eval mode. Raises ValueError for a beam or a
     max_length below 1.
     """
-    for name, number in {"beam": beam, "max_length": max_length}.items():
-        if number is not None and number < 1:
-            raise ValueError(f"{name} {number} must be at least 1")
+    require_positive("beam", beam)
+    if max_length is not None:
+        require_positive("max_length", max_length)
     constraints = [*constraints, at_least(min_length)]
     step = stepper(model, source, pad_mask)
     limit = max_lengths(model, pad_mask, max_length, min_length)

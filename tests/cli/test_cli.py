@@ -410,6 +410,13 @@ print(time.process_time() - start, file=sys.stderr)
     assert float(seconds) < 0.5  # all of them together
 
 
+def test_a_command_without_a_recipe_loads_no_recipes():
+    program = "import sys; from dynconv import cli; cli.main(['data', 'list']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8")
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "dynconv.cli" in loaded and not {"pydantic", "dynconv.config"} & set(loaded)
+
+
 def test_unknown_options_are_refused(recipe_file, capsys):
     with pytest.raises(SystemExit):
         cli.main(["train", str(recipe_file), "--beam", "5"])
