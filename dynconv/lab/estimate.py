@@ -17,7 +17,7 @@ from dynconv.lab.gpu_memory import ATTENTION_FLOPS, AllocationTracker, gpu_memor
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
-from dynconv.train.update import TokenLoss
+from dynconv.train.update import BatchLoss
 
 GB = 1e9
 """the number of bytes in a gigabyte"""
@@ -141,7 +141,7 @@ def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         task = task_of(recipe)
-        loss_module = TokenLoss(model, task, precision)
+        loss_module = BatchLoss(model, task, precision)
         batch = task.unpadded_batch(torch.zeros(shape, dtype=torch.int64))
         before = live.peak = live.held
         loss_module(batch).backward()

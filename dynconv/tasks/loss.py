@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy, computed in chunks where all logits would take too much memory.
 
 The logits of N tokens over V types are the largest tensor in training: 28,672 x 32,768 take 3.8 GB
-in float32, and their gradient as much again. Beyond `LOGITS`, we go through the tokens in chunks
+in float32, and their gradient as much again. Beyond `MAX_LOGITS`, we go through the tokens in chunks
 and compute each chunk's loss and gradients before the next one's logits.
 """
 
@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from dynconv.dtypes import to_autocast_dtype
 
-LOGITS = 2**25
+MAX_LOGITS = 2**25
 """maximum number of logits in memory at once, 134 MB in float32"""
 
 
@@ -38,7 +38,7 @@ def projected_loss(
     `output` has the weight W (V, C), and a bias b (V,) or None; target (N,) is int64.
     """
     weight, bias = output.weight, output.bias
-    rows = max(1, LOGITS // len(weight))
+    rows = max(1, MAX_LOGITS // len(weight))
     if len(hidden) <= rows:
         return label_smoothed_loss(F.linear(hidden, weight, bias), target, smoothing)
     return ChunkedLoss.apply(hidden, weight, bias, target, smoothing, rows)

@@ -14,7 +14,7 @@ from dynconv.text import Examples
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import TokenLoss, backward
+from dynconv.train.update import BatchLoss, backward
 
 SPEEDUP = 1.1
 """the least speed-up of an update for which bfloat16 is chosen"""
@@ -40,7 +40,7 @@ def choose_precision(
     for data in islice(updates, 1 + TIMED_BATCHES):
         for precision, timed in seconds.items():
             start = time.perf_counter()
-            loss_module = TokenLoss(model, task, precision)
+            loss_module = BatchLoss(model, task, precision)
             torch.stack(backward(loss_module, data, unscaled, single, Stopwatch())).sum().item()
             model.zero_grad()
             timed.append(time.perf_counter() - start)

@@ -39,7 +39,7 @@ from dynconv.train.run_directory import (
 )
 from dynconv.train.save_restore import restore
 from dynconv.train.session import Session
-from dynconv.train.update import TokenLoss, make_optimizer
+from dynconv.train.update import BatchLoss, make_optimizer
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         too_long=too_long,
         valid=valid,
         model=model,
-        loss_module=TokenLoss(model, task, recipe.train.precision),
+        loss_module=BatchLoss(model, task, recipe.train.precision),
         optimizer=optimizer,
         scaler=scaler,
     )

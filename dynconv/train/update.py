@@ -29,7 +29,7 @@ SMALLEST_SCALE = 2.0**-10
 """an overflow is blamed on the float16 loss scale only while the scale is above this"""
 
 
-class TokenLoss(nn.Module):
+class BatchLoss(nn.Module):
     """A task's loss of one batch, summed over its target tokens, as a module that DDP can wrap.
 
     Under autocast softmax, normalisation and loss are still computed in float32; on a CPU the first
@@ -122,7 +122,7 @@ def backward(
 
     The mean is taken over all batches of the update on all ranks. The loss is a sum over tokens,
     divided once by the number of tokens of the whole update, so that many small batches on many
-    ranks give the gradient of one large batch. `loss_module` is a TokenLoss that `ranks` has
+    ranks give the gradient of one large batch. `loss_module` is a BatchLoss that `ranks` has
     wrapped. Returns the losses of this rank's batches.
     """
     losses = []

@@ -9,7 +9,7 @@ import torch
 from dynconv.tasks import Validation
 from dynconv.text import batch_by_length
 from dynconv.train.session import Session
-from dynconv.train.update import TokenLoss
+from dynconv.train.update import BatchLoss
 
 
 class ScoredBatch(NamedTuple):
@@ -32,7 +32,7 @@ def validate(session: Session) -> Validation:
     """
     model, task, valid, ranks = session.model, session.task, session.valid, session.ranks
     model.eval()
-    loss_module = TokenLoss(model, task)
+    loss_module = BatchLoss(model, task)
     own = []
     budget = session.recipe.train.batch_tokens
     lengths = valid.examples.lengths(range(len(valid.examples)))

@@ -29,7 +29,7 @@ from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import Translation, loss
 from dynconv.text import Batch, Vocabulary, batch_by_length, load_parallel, prepare_corpus
 from dynconv.train import data
-from dynconv.train.update import TokenLoss
+from dynconv.train.update import BatchLoss
 
 
 def rows(report: str) -> dict[str, str]:
@@ -53,7 +53,7 @@ def allocated(recipe: Recipe, shape: BatchShape) -> int:
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    loss_module = TokenLoss(model, Translation(recipe), recipe.train.precision)
+    loss_module = BatchLoss(model, Translation(recipe), recipe.train.precision)
     ids = torch.randint(100, shape)
     targets = torch.randint(100, (ids.numel(),))
     batch = Batch(ids, ids > 100, ids, targets, torch.arange(ids.numel()))
@@ -90,7 +90,7 @@ def test_logits_are_counted(recipe, monkeypatch):
     assert more > 400 * 3900 * 4 * 2  # in float32, and their gradient
     with gpu_memory("bfloat16"):
         assert larger_bytes == pytest.approx(allocated(larger, shape), rel=0.01)
-    monkeypatch.setattr(loss, "LOGITS", 50 * 4000)
+    monkeypatch.setattr(loss, "MAX_LOGITS", 50 * 4000)
     chunked_bytes = batch_cost(larger, shape).bytes
     assert chunked_bytes < larger_bytes - 350 * 4000 * 4 * 2
     with gpu_memory("bfloat16"):
@@ -151,7 +151,7 @@ def test_wmt16_has_the_parameters_of_table_1(monkeypatch):
     recipe = load_recipe("wmt16-en-de-dynamic")
     cost = batch_cost(recipe, BatchShape(119, 30))
     assert cost.parameters == 213_237_760
-    monkeypatch.setattr(loss, "LOGITS", 119 * 30 * 32768)
+    monkeypatch.setattr(loss, "MAX_LOGITS", 119 * 30 * 32768)
     whole = batch_cost(recipe, BatchShape(119, 30))
     assert cost.bytes < whole.bytes - 119 * 30 * 32768 * 4 and cost.flops == whole.flops
 

@@ -13,7 +13,7 @@ from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.models.mixers import MIXERS
 from dynconv.tasks import task_of
 from dynconv.text import collate
-from dynconv.train.update import TokenLoss
+from dynconv.train.update import BatchLoss
 
 DROPOUTS = dict.fromkeys(("dropout", "attention_dropout", "weight_dropout", "input_dropout"), 0.2)
 PAIRS = [(list(range(4, 24)), list(range(5, 25))), (list(range(6, 18)), list(range(7, 19)))]
@@ -23,7 +23,7 @@ def loss_and_gradients(recipe, wanted: bool, precision: str = "float32") -> list
     torch.manual_seed(0)
     model = build(recipe.model)
     set_activation_checkpointing(model, wanted)
-    loss = TokenLoss(model, task_of(recipe), precision)(collate(PAIRS))
+    loss = BatchLoss(model, task_of(recipe), precision)(collate(PAIRS))
     loss.backward()
     after = torch.rand(3)  # the generator has come as far
     return [loss.detach(), after, *(p.grad for p in model.parameters())]
@@ -65,7 +65,7 @@ def test_memory_falls(recipe):
     model = build(replace(recipe.model, encoder=stack, decoder=stack))
     batch = collate([([4] * 100, [5] * 100)] * 4)
     peaks = []
-    loss_module = TokenLoss(model, task_of(recipe))
+    loss_module = BatchLoss(model, task_of(recipe))
     for wanted in (False, True):
         set_activation_checkpointing(model, wanted)
         peaks.append(peak_allocation(lambda: loss_module(batch).backward()))

@@ -22,7 +22,7 @@ from dynconv.models import build
 from dynconv.tasks import Translation
 from dynconv.text import EOS, collate, pad
 from dynconv.train.checkpoints import Checkpoints
-from dynconv.train.update import TokenLoss
+from dynconv.train.update import BatchLoss
 from dynconv.train.weights import load_weights
 
 
@@ -339,7 +339,7 @@ def test_each_parameter_learns_and_padding_changes_no_loss():
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.3)
     pairs = [([3, 4, 5, 6], [5, 6]), ([7], [8, 9, 10, 4]), ([8, 3], [6])]
-    loss_module = TokenLoss(model, Translation(Recipe()))
+    loss_module = BatchLoss(model, Translation(Recipe()))
     together = loss_module(collate(pairs))
     close(together, sum(loss_module(collate([pair])) for pair in pairs))
     together.backward()

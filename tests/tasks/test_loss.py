@@ -15,7 +15,7 @@ from dynconv.tasks import Translation, label_smoothed_loss, task_of
 from dynconv.tasks import loss as module
 from dynconv.tasks.loss import projected_loss
 from dynconv.text import collate
-from dynconv.train.update import TokenLoss
+from dynconv.train.update import BatchLoss
 
 N, C, V = 50, 8, 30
 
@@ -63,7 +63,7 @@ def test_chunks_allow_an_impossible_type(monkeypatch):
     torch.manual_seed(0)
     hidden, target = torch.randn(N, C), torch.randint(1, V, (N,))
     whole = whole_loss(hidden, output, target, 0.0)
-    monkeypatch.setattr(module, "LOGITS", 7 * V)
+    monkeypatch.setattr(module, "MAX_LOGITS", 7 * V)
     torch.testing.assert_close(projected_loss(hidden, output, target), whole)
 
 
@@ -76,7 +76,7 @@ def test_chunks_give_the_loss_and_gradients_of_the_whole(monkeypatch, rows, bias
     2^-24 each, add up to less than 1e-5; in bfloat16, terms and sums have errors of 2^-8."""
     output = nn.Linear(C, V, bias=bias)
     whole = loss_and_gradients(whole_loss, output, smoothing, dtype)
-    monkeypatch.setattr(module, "LOGITS", rows * V)
+    monkeypatch.setattr(module, "MAX_LOGITS", rows * V)
     chunked = loss_and_gradients(projected_loss, output, smoothing, dtype)
     close = {"rtol": 1e-5, "atol": 1e-5} if dtype is None else {"rtol": 0.03, "atol": 0.03}
     for ours, expected in zip(chunked, whole, strict=True):
@@ -90,7 +90,7 @@ def test_one_chunk_is_the_whole_bit_for_bit():
 
 
 def test_chunks_work_on_a_device_without_autocast(monkeypatch):
-    monkeypatch.setattr(module, "LOGITS", 7 * V)
+    monkeypatch.setattr(module, "MAX_LOGITS", 7 * V)
     with torch.device("meta"):
         output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
     assert projected_loss(hidden, output, target, 0.1).shape == ()
@@ -100,7 +100,7 @@ def test_the_loss_alone_needs_no_gradients(monkeypatch):
     output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
     with torch.inference_mode():
         expected = whole_loss(hidden, output, target, 0.1)
-        monkeypatch.setattr(module, "LOGITS", 7 * V)
+        monkeypatch.setattr(module, "MAX_LOGITS", 7 * V)
         torch.testing.assert_close(projected_loss(hidden, output, target, 0.1), expected)
 
 
@@ -118,7 +118,7 @@ def test_every_model_without_adaptive_softmax_learns_from_chunks(recipe, monkeyp
         recipe = load_recipe("austen-dynamic", small)
     torch.manual_seed(0)
     model = build(recipe.model)
-    loss_of = TokenLoss(model, task_of(recipe))
+    loss_of = BatchLoss(model, task_of(recipe))
 
     def gradients():
         model.zero_grad()
@@ -127,7 +127,7 @@ def test_every_model_without_adaptive_softmax_learns_from_chunks(recipe, monkeyp
         return {name: p.grad for name, p in model.named_parameters()}
 
     whole = gradients()
-    monkeypatch.setattr(module, "LOGITS", 2 * 300)
+    monkeypatch.setattr(module, "MAX_LOGITS", 2 * 300)
     for name, chunked in gradients().items():
         torch.testing.assert_close(chunked, whole[name], rtol=1e-4, atol=1e-5)
 
@@ -139,7 +139,7 @@ def test_the_logits_of_all_tokens_never_exist(monkeypatch):
     hidden = torch.randn(N, 4, requires_grad=True)
     whole = peak_allocation(lambda: projected_loss(hidden, output, target, 0.1).backward())
     assert whole > 3 * 4 * N * V
-    monkeypatch.setattr(module, "LOGITS", 64 * V)
+    monkeypatch.setattr(module, "MAX_LOGITS", 64 * V)
     chunked = peak_allocation(lambda: projected_loss(hidden, output, target, 0.1).backward())
     assert chunked < 3 * 4 * 64 * V + 10 * 4 * (N + V) * 5
 
@@ -148,7 +148,7 @@ def test_the_loss_is_smoothed_only_in_train_mode(recipe):
     """Validation and the search for the best checkpoint compare the plain cross-entropy."""
     model, batch = build(replace(recipe.model, dropout=0.0)), collate([([5, 6], [7, 8])])
     plain = replace(recipe, train=replace(recipe.train, label_smoothing=0.0))
-    smoothed, exact = (TokenLoss(model, Translation(each)) for each in (recipe, plain))
+    smoothed, exact = (BatchLoss(model, Translation(each)) for each in (recipe, plain))
     assert smoothed(batch).item() != pytest.approx(exact(batch).item(), rel=1e-4)
     model.eval()
     assert smoothed(batch).item() == exact(batch).item()
@@ -156,7 +156,7 @@ def test_the_loss_is_smoothed_only_in_train_mode(recipe):
 
 def test_padding_does_not_reach_the_loss(recipe):
     model = build(recipe.model).eval()
-    loss_module = TokenLoss(model, Translation(recipe))
+    loss_module = BatchLoss(model, Translation(recipe))
     short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
     with torch.no_grad():
         apart = [loss_module(collate([pair])).item() for pair in (short, long)]

@@ -24,7 +24,7 @@ from dynconv.train.events import read_log
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import WARMUP_UPDATES, Stopwatch, format_seconds
-from dynconv.train.update import DTYPES, TokenLoss, backward
+from dynconv.train.update import DTYPES, BatchLoss, backward
 
 
 def with_train(recipe, **values):
@@ -267,7 +267,7 @@ def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(
         prepared_recipe.model.encoder, mixer=mixer, kernel_size=3 if mixer == "dynamic" else None
     )
     model = build(replace(prepared_recipe.model, encoder=stack))
-    loss_module = TokenLoss(model, Translation(prepared_recipe), precision)
+    loss_module = BatchLoss(model, Translation(prepared_recipe), precision)
     norms = [part for part in loss_module.modules() if isinstance(part, torch.nn.LayerNorm)]
     seen = []
     for norm in norms:

@@ -15,7 +15,7 @@ from dynconv.text import collate
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import TokenLoss, backward, make_optimizer
+from dynconv.train.update import BatchLoss, backward, make_optimizer
 
 
 def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
@@ -30,7 +30,7 @@ def mean_loss(model, data: UpdateBatches, precision: str = "float32") -> float:
     """Put the gradients into the model; the mean loss per token."""
     model.zero_grad()
     scaler = torch.amp.GradScaler("cpu", enabled=False)
-    loss_module = TokenLoss(model, Translation(Recipe()), precision)
+    loss_module = BatchLoss(model, Translation(Recipe()), precision)
     losses = backward(loss_module, data, scaler, Ranks(), Stopwatch())
     return sum(losses).item() / data.tokens
 

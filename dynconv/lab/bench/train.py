@@ -25,7 +25,7 @@ from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import prepared_dir, read_recipe
 from dynconv.train.stopwatch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Stopwatch
-from dynconv.train.update import DTYPES, TokenLoss, backward
+from dynconv.train.update import DTYPES, BatchLoss, backward
 
 COUNTED = 5
 """updates whose FLOPs are counted"""
@@ -109,7 +109,7 @@ def count_flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) 
     """Count the FLOPs of the matrix products in these updates; all others are few in comparison."""
     model = build(recipe.model).to(ranks.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
-    loss_module = TokenLoss(model, task_of(recipe), recipe.train.precision)
+    loss_module = BatchLoss(model, task_of(recipe), recipe.train.precision)
     unscaled = torch.amp.GradScaler(ranks.device.type, enabled=False)
     with FlopCounterMode(display=False) as counter:
         for update in updates:
