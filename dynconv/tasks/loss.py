@@ -1,8 +1,8 @@
 """Label-smoothed cross-entropy, computed in chunks where all logits would take too much memory.
 
 The logits of N tokens over V types are the largest tensor in training: 28,672 x 32,768 take 3.8 GB
-in float32, and their gradient as much again. Beyond `MAX_LOGITS`, we go through the tokens in chunks
-and compute each chunk's loss and gradients before the next one's logits.
+in float32, and their gradient as much again. Beyond `MAX_LOGITS`, we go through the tokens in
+chunks and compute each chunk's loss and gradients before the next one's logits.
 """
 
 import torch
