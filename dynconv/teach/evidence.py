@@ -26,7 +26,7 @@ def draw_curves(numbers: dict[str, Any]) -> plt.Figure:
     axes[1, 0].set(xlabel="updates")
     axes[1, 1].set(xlabel="minutes on two cores", xlim=(0, None))
     handles, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=len(names), frameon=False)
+    figure.legend(handles, names, loc="outside upper center", ncols=3, frameon=False)
     return figure
 
 
