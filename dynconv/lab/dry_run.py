@@ -23,7 +23,8 @@ from dynconv.config import (
 from dynconv.models import count_parameters
 from dynconv.tasks import task_of
 from dynconv.text import is_prepared
-from dynconv.text.corpus import NotPreparedError, corpus_dir, require_split, stream_lines
+from dynconv.text.corpus import NotPreparedError, corpus_dir, require_split
+from dynconv.text.lines import stream_lines
 from dynconv.train import load_model, train
 from dynconv.train.events import read_log
 

@@ -14,8 +14,8 @@ from dynconv.models.embedding import LinearSoftmax
 from dynconv.score import perplexity
 from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, Validation
-from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies, read_lines
-from dynconv.text.corpus import corpus_dir, require_split
+from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies
+from dynconv.text.corpus import load_lines
 
 
 class LanguageModeling(Task[LanguageModel]):
@@ -47,8 +47,7 @@ class LanguageModeling(Task[LanguageModel]):
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
-        directory = corpus.directory
-        lines = read_lines(require_split(directory, f"{split}.{corpus.target}"))
+        lines = load_lines(str(corpus.directory), corpus.target, split)
         text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block_size)
         return EncodedSplit(text, [], corpus.target)
 
@@ -76,8 +75,8 @@ class LanguageModeling(Task[LanguageModel]):
 
     def evaluate(self, model: LanguageModel, vocabularies: Vocabularies, split: str) -> Evaluation:
         data, config = self.recipe.data, self.recipe.decode
-        directory, vocabulary = corpus_dir(data.corpus), vocabularies.target
-        lines = read_lines(require_split(directory, f"{split}.{data.target}"))
+        vocabulary = vocabularies.target
+        lines = load_lines(data.corpus, data.target, split)
         tokens = Excerpts.encode(lines, vocabulary, data.block_size).tokens[1:]
         start = time.perf_counter()
         block, context = data.block_size, config.context_window

@@ -18,7 +18,8 @@ from dynconv.score.metric import METRICS, RESAMPLES
 from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
-from dynconv.text.corpus import corpus_dir, require_references, stream_parallel
+from dynconv.text.corpus import corpus_dir, require_references
+from dynconv.text.lines import stream_parallel
 
 EXAMPLES_SHOWN = 10
 """examples in an evaluation"""

@@ -13,15 +13,8 @@ from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.names import VocabularyKind
-from dynconv.text.corpus import (
-    OPENERS,
-    Row,
-    corpus_dir,
-    find_split,
-    require_references,
-    require_split,
-    stream_parallel,
-)
+from dynconv.text.corpus import corpus_dir, find_split, require_references, require_split
+from dynconv.text.lines import OPENERS, Row, stream_parallel
 from dynconv.text.manifest import SPLITS
 from dynconv.text.prepared import (
     BOUNDS,
