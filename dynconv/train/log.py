@@ -99,7 +99,6 @@ class LogReporter:
 
     def report_update(self, done: int, update: UpdateStats) -> None:
         """Report update number `done` on the bar, and every LOG_EVERY updates in the log."""
-        self.watch.update()
         self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
         left = self._left(done)
         shown = {"loss": f"{update.loss / update.tokens:.3g}", "lr": f"{update.lr:.3g}"}
@@ -122,12 +121,9 @@ class LogReporter:
             )
             self._loss, self._tokens, self._since = 0.0, 0, self.watch.training_seconds
         self._trace()
-        self.watch.lap("log")
 
     def report_validation(self, done: int, validation: Validation, example: str) -> None:
         """Report a validation that has been recorded, with an example."""
-        self.watch.lap("validate")
-        self.watch.validations += 1
         left = self._left(done)
         time_left = f", {format_seconds(left)} left" if left else ""  # unknown, or finished
         self.say(f"update {done}: {validation}{time_left}")
