@@ -1,14 +1,14 @@
 """Translation and summarisation: sentence pairs, label-smoothed cross-entropy, beam search."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from textwrap import shorten
 
 from torch import Tensor
 
 from dynconv.config.unused import BEAM_OPTIONS
 from dynconv.decode import greedy, translate
-from dynconv.decode.stepper import Incremental
+from dynconv.decode.stepper import Incremental, MakeStepper
 from dynconv.errors import UserError
 from dynconv.models import Translator
 from dynconv.score import compute_metric
@@ -87,7 +87,7 @@ class Translation(Task[Translator]):
         model: Translator,
         vocabularies: Vocabularies,
         lines: Sequence[str],
-        stepper: Callable = Incremental,
+        stepper: MakeStepper = Incremental,
     ) -> list[str]:
         """Translate each line with the recipe's `decode` settings; a blank line stays blank."""
         return translate(
