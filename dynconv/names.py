@@ -4,9 +4,6 @@ from typing import Literal
 
 VocabularyKind = Literal["bytes", "bpe", "words"]
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
-MetricName = Literal[
-    "bleu", "bleu-tokenized", "bleu-split", "bleu-detokenized", "rouge", "rouge-75", "perplexity"
-]
 Normalization = Literal[
     "softmax", "none", "sigmoid", "tanh", "l1", "l2", "power2", "abs", "abs_l1", "abs_l2"
 ]

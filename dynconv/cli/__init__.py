@@ -7,23 +7,9 @@ command imports the packages it needs, so `--help` answers at once.
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 from dynconv import __version__
-from dynconv.cli import (
-    ablate,
-    bench,
-    data,
-    doctor,
-    evaluate,
-    export,
-    generate,
-    plan,
-    plot,
-    score,
-    train,
-    translate,
-    tune,
-)
 from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknown_arguments
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import tune_cpu
@@ -31,20 +17,10 @@ from dynconv.cli.stdout import discard_stdout, prepare_stdout
 from dynconv.errors import UserError, memory_error, shorten, warn
 
 COMMANDS = (
-    doctor,
-    data,
-    train,
-    tune,
-    ablate,
-    plan,
-    plot,
-    translate,
-    generate,
-    evaluate,
-    export,
-    score,
-    bench,
-)
+    "doctor", "data", "train", "tune", "ablate", "plan", "plot", "translate", "generate",
+    "evaluate", "export", "score", "bench",
+)  # fmt: skip
+"""the modules here that have a command, in the order of `--help`"""
 INTERRUPTED, PIPE_CLOSED = 130, 141
 """exit codes as in shells, 128 plus the signal"""
 
@@ -128,6 +104,6 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"dynconv {__version__}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        command.add_parser(subparsers)
+    for name in COMMANDS:
+        import_module(f"{__name__}.{name}").add_parser(subparsers)
     return top

@@ -37,7 +37,7 @@ def add_parser(subparsers) -> None:
 def run(options) -> None:
     """Compare a file of outputs with a file of references: sacreBLEU and chrF, 95% intervals."""
     from dynconv.score import score_report
-    from dynconv.text.corpus import stream_parallel
+    from dynconv.text.lines import stream_parallel
 
     pairs = stream_parallel(options.hypotheses, options.references)
     hypotheses, references = zip(*pairs, strict=True)

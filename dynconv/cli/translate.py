@@ -25,7 +25,7 @@ def run(options) -> None:
     from dynconv.files import check_output, replace_text
     from dynconv.tasks import Translation
     from dynconv.text import read_lines
-    from dynconv.text.corpus import decode_utf8
+    from dynconv.text.lines import decode_utf8
 
     if options.output != "-":
         output = Path(options.output)

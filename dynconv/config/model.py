@@ -10,7 +10,8 @@ from typing import Any, Literal
 from dynconv.config.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
 from dynconv.config.yaml12 import as_override
-from dynconv.models.mixers import OPTIONS, require_mixer
+from dynconv.errors import nearest, quoted
+from dynconv.models.mixers import require_mixer
 from dynconv.names import Normalization
 
 VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
@@ -54,6 +55,10 @@ class MixerModelConfig:
     """dropout before the input projection"""
 
     def __post_init__(self) -> None:
+        for mixer in self.mixers:
+            for option in require_mixer(mixer).options.keys() - OPTIONS:
+                known = nearest(option, OPTIONS, "there are")
+                raise ValueError(f"mixer {mixer}: option {quoted(option)} is not known; {known}")
         if "heads" in self.used_options and self.channels % self.heads:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
 
@@ -79,9 +84,12 @@ class MixerModelConfig:
         return blocks.union(*(require_mixer(mixer).options for mixer in self.mixers))
 
 
-assert {field.name for field in fields(MixerModelConfig)} == {
-    "architecture", "vocab_size", "channels", *OPTIONS,
-}, "models.mixers.OPTIONS does not list the entries that mixers can take"  # fmt: skip
+OPTIONS = tuple(
+    field.name
+    for field in fields(MixerModelConfig)
+    if field.name not in ("architecture", "vocab_size", "channels")
+)
+"""the entries that a mixer can take as options"""
 
 
 @checked_dataclass

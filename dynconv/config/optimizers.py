@@ -1,4 +1,4 @@
-"""The optimizers and the schedules of the learning rate that recipes can name."""
+"""The optimizers that recipes can name."""
 
 from typing import Any, NamedTuple
 
@@ -38,11 +38,3 @@ OPTIMIZERS = {
         state="the velocity",
     ),
 }
-
-
-SCHEDULES: dict[str, tuple[str, ...]] = {
-    "inverse_sqrt": (),
-    "cosine": ("lr_end",),
-    "plateau": ("lr_end",),
-}
-"""the schedules of the learning rate (`dynconv.train.schedule`), each with its own settings"""

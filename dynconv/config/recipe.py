@@ -3,7 +3,8 @@
 from typing import Any, Literal
 
 from dynconv.config.model import AnyModelConfig, ConvS2SConfig, LanguageModelConfig, ModelConfig
-from dynconv.config.optimizers import OPTIMIZERS, SCHEDULES
+from dynconv.config.optimizers import OPTIMIZERS
+from dynconv.config.schedules import SCHEDULES
 from dynconv.config.schema import (
     Beam,
     Flag,
@@ -20,10 +21,12 @@ from dynconv.config.schema import (
     whole,
 )
 from dynconv.config.yaml12 import as_override
-from dynconv.names import MetricName, Precision, VocabularyKind
+from dynconv.names import Precision, VocabularyKind
+from dynconv.score.metric import METRICS
 
-# Type checkers accept no calls in annotations.
+# Type checkers accept no calls and no unpacking in annotations.
 Accumulation: Any = whole(1, 10_000)
+MetricName: Any = Literal[*METRICS, "perplexity"]
 Momentum: Any = finite(gt=0, lt=1)
 OptimizerName: Any = Literal[*OPTIMIZERS]
 ScheduleName: Any = Literal[*SCHEDULES]
@@ -120,7 +123,7 @@ class TrainConfig:
             raise ValueError(f"warmup {self.warmup} must be within the {self.updates} updates")
         if self.warmup and self.lr_start > self.lr:
             raise ValueError(f"lr_start {self.lr_start} exceeds lr {self.lr}: lower it")
-        if "lr_end" in SCHEDULES[self.schedule] and self.lr_end > self.lr:
+        if "lr_end" in SCHEDULES[self.schedule].settings and self.lr_end > self.lr:
             raise ValueError(f"lr_end {self.lr_end} exceeds lr {self.lr}: lower it")
         if self.average_checkpoints > self.keep_checkpoints:
             raise ValueError(

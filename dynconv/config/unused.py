@@ -2,10 +2,11 @@
 
 from itertools import chain
 
-from dynconv.config.model import ConvS2SConfig, LanguageModelConfig, ModelConfig
-from dynconv.config.optimizers import OPTIMIZERS, SCHEDULES
+from dynconv.config.model import OPTIONS, ConvS2SConfig, LanguageModelConfig, ModelConfig
+from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.recipe import Recipe
-from dynconv.models.mixers import OPTIONS, require_mixer
+from dynconv.config.schedules import SCHEDULES
+from dynconv.models.mixers import require_mixer
 
 BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
 """entries of `decode` for beam search"""
@@ -15,11 +16,12 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
     """Return the entries that have no effect in this recipe, each with the reason."""
     data, model, train = recipe.data, recipe.model, recipe.train
     options = {name: optimizer.options for name, optimizer in OPTIMIZERS.items()}
+    settings = {name: schedule.settings for name, schedule in SCHEDULES.items()}
     unused = {
         f"train.{option}": f"{kind} {chosen} does not use it"
         for kind, chosen, known in (
             ("optimizer", train.optimizer, options),
-            ("schedule", train.schedule, SCHEDULES),
+            ("schedule", train.schedule, settings),
         )
         for option in chain(*known.values())
         if option not in known[chosen]

@@ -1,6 +1,6 @@
 """Greedy search, and beam search with a length penalty at the end or at every step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from dynconv.decode.constraints import Constraint, at_least
-from dynconv.decode.stepper import Incremental
+from dynconv.decode.stepper import Incremental, MakeStepper
 from dynconv.models import Translator
 from dynconv.ops.checks import require_positive
 from dynconv.text import EOS, PAD
@@ -96,7 +96,7 @@ def beam_search(
     min_length: int = 0,
     max_length: int | None = None,
     constraints: Sequence[Constraint] = (),
-    stepper: Callable = Incremental,
+    stepper: MakeStepper = Incremental,
 ) -> list[list[Hypothesis]]:
     """Return the finished hypotheses of each sentence, best first, by log p / length^lenpen.
 

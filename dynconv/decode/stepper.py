@@ -4,11 +4,27 @@ There are N = B x beam rows, with the hypotheses of a sentence next to each othe
 rows of the encoder's output. `keep` selects and reorders rows. The model is left in eval mode.
 """
 
+from collections.abc import Callable
+from typing import Any, Protocol
+
 import torch
 from torch import Tensor
 
 from dynconv.layers.state import select_state
 from dynconv.models import Translator
+
+
+class Stepper(Protocol):
+    """What a search needs of a decoder; it is made from a model, sources and their padding."""
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        """Return the logits (N, V) after the newest tokens (N,)."""
+
+    def keep(self, sentences: Tensor, rows: Tensor) -> None:
+        """Continue with these sentences and these rows; a row may appear several times."""
+
+
+MakeStepper = Callable[[Any, Tensor, Tensor], Stepper]
 
 
 class Recompute:
@@ -20,12 +36,10 @@ class Recompute:
         self.prefix = source.new_empty(len(source), 0)
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """Return the logits (N, V) after the newest tokens (N,)."""
         self.prefix = torch.cat([self.prefix, tokens[:, None]], dim=1)
         return self.model.output(self.model.hidden_states(self.prefix, self.memory)[:, -1])
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        """Continue with these sentences and these rows; a row may appear several times."""
         self.memory = select_state(self.memory, sentences)
         self.prefix = self.prefix[rows]
 
@@ -39,12 +53,10 @@ class Incremental:
         self.state = model.start(self.memory)
 
     def __call__(self, tokens: Tensor) -> Tensor:
-        """Return the logits (N, V) after the newest tokens (N,)."""
         logits, self.state = self.model.step(tokens[:, None], self.memory, self.state)
         return logits[:, -1]
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        """Continue with these sentences and these rows; a row may appear several times."""
         if len(sentences) < len(self.memory.states):
             self.memory = select_state(self.memory, sentences)
             self.state = self.state.select(rows, sentences)

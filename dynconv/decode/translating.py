@@ -10,7 +10,7 @@ import numpy as np
 from dynconv.config import DataConfig, DecodeConfig
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
-from dynconv.decode.stepper import Incremental
+from dynconv.decode.stepper import Incremental, MakeStepper
 from dynconv.decode.unknown import read_dictionary, replace_unknown, source_attention, source_words
 from dynconv.errors import DivergedError, UserError, warn
 from dynconv.models import ConvS2S, Translator
@@ -24,7 +24,7 @@ def translate(
     config: DecodeConfig,
     *,
     max_source: int = DataConfig.max_source,
-    stepper: Callable = Incremental,
+    stepper: MakeStepper = Incremental,
 ) -> list[str]:
     """Return one translation per line, in order; a blank line gives an empty one.
 
@@ -69,7 +69,7 @@ def translate(
     return results
 
 
-def make_search(model: Translator, config: DecodeConfig, stepper: Callable) -> Callable:
+def make_search(model: Translator, config: DecodeConfig, stepper: MakeStepper) -> Callable:
     """Return beam search with the settings of a recipe, as a function of source and padding."""
     size = config.no_repeat_ngram_size
     return partial(

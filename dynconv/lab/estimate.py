@@ -17,6 +17,7 @@ from dynconv.lab.gpu_memory import ATTENTION_FLOPS, AllocationTracker, gpu_memor
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import task_of
+from dynconv.text import Batch
 from dynconv.train.update import BatchLoss
 
 GB = 1e9
@@ -140,9 +141,9 @@ def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
         # gradients exist in all but the first batch of an update, and with DDP even then
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
-        task = task_of(recipe)
-        loss_module = BatchLoss(model, task, precision)
-        batch = task.unpadded_batch(torch.zeros(shape, dtype=torch.int64))
+        loss_module = BatchLoss(model, task_of(recipe), precision)
+        ids = torch.zeros(shape, dtype=torch.int64)
+        batch = Batch.unpadded(ids[:, :0] if recipe.is_language_model else ids, ids)
         before = live.peak = live.held
         loss_module(batch).backward()
         peak = live.peak

@@ -22,21 +22,6 @@ SizeKey = Literal["kernel_size", "reach", "window"]
 SIZE_KEYS: tuple[SizeKey, ...] = ("kernel_size", "reach", "window")
 """the entries of a stack that give the size of a convolution's kernel, or of a window"""
 
-OPTIONS = (
-    "ffn",
-    "heads",
-    "state_size",
-    "glu",
-    "normalize",
-    "norm",
-    "activation",
-    "dropout",
-    "attention_dropout",
-    "weight_dropout",
-    "input_dropout",
-)
-"""the entries of a model that a mixer can take as options: fields of `MixerModelConfig`"""
-
 PROJECTED = ("glu", "weight_dropout", "input_dropout")
 """the options of every `ProjectedMixer`"""
 
@@ -70,26 +55,21 @@ def register_mixer(
     name      of the mixer in recipes
     size_key  the entry of the stack that gives the layer its size, or None. A kernel_size or
               reach is required; a window may be null. Kernel sizes and windows are odd.
-    options   entries of the model that `build` takes as keyword arguments: some of `OPTIONS`. A
-              recipe that sets an entry which none of its mixers takes is refused.
+    options   entries of the model that `build` takes as keyword arguments: fields of
+              `MixerModelConfig`. A recipe that sets one which none of its mixers takes is refused.
     values    more options, of which `build` knows only these values: {"normalize": ("none",)}. A
               recipe that sets a value which none of its mixers knows is refused.
 
-    Raises ValueError if the name is taken, or there is no such size_key or option.
+    Raises ValueError if the name is taken, or there is no such size_key.
     """
-    known = {**dict.fromkeys(options), **(values or {})}
     if size_key not in (None, *SIZE_KEYS):
         there_are = nearest(size_key, SIZE_KEYS, "there are")
         raise ValueError(f"mixer {name}: size_key {quoted(size_key)} is not known; {there_are}")
-    for option in known:
-        if option not in OPTIONS:
-            there_are = nearest(option, OPTIONS, "there are")
-            raise ValueError(f"mixer {name}: option {quoted(option)} is not known; {there_are}")
     if name in MIXERS:
         raise ValueError(f"mixer {name} is already registered")
 
     def register(build: Callable) -> Callable:
-        MIXERS[name] = Mixer(build, size_key, known)
+        MIXERS[name] = Mixer(build, size_key, {**dict.fromkeys(options), **(values or {})})
         return build
 
     return register

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels import torch_ops
-from dynconv.kernels.cpu import build as native
 from dynconv.kernels.layout import NARROW
+from dynconv.ops.auto import Operator, Rule
 
 
 def conv_step_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
@@ -30,7 +30,14 @@ def conv_step_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     return torch.einsum("nhk,nkhr->nhr", weight, heads).flatten(1)  # (N, C)
 
 
-def conv_step(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+OPERATOR = Operator(
+    "conv_step",
+    {"loop": conv_step_loop, "gather": conv_step_gather, "native": torch_ops.conv_step},
+    rules=(Rule("gather"),),
+)
+
+
+def conv_step(past: Tensor, at: Tensor, weight: Tensor, *, impl: str = "auto") -> Tensor:
     """Return the next output of each row; not differentiable.
 
     past      (K, M, C)  the last K slots, oldest first
@@ -38,6 +45,6 @@ def conv_step(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
     weight    (N, H, K)
     returns   (N, C)
     """
-    if native.supports(past) and past.shape[2] >= NARROW * weight.shape[1]:
-        return torch_ops.conv_step(past, at, weight)
-    return conv_step_gather(past, at, weight)
+    if impl == "auto" and past.shape[2] < NARROW * weight.shape[1]:
+        impl = "gather"  # such heads would not fill the vectors of the C kernel
+    return OPERATOR.choose(impl, past)(past, at, weight)

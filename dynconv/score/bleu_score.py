@@ -4,8 +4,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sacrebleu.metrics import BLEU, CHRF
-
 from dynconv.score.base import Score, check_pairs
 
 COMPOUND = re.compile(r"(\S)-(\S)")
@@ -37,6 +35,8 @@ def bleu(
     compound_split  apply `split_compounds` to both sides first; implies tokenized
     bootstrap       resamples (2 or more) for the 95% interval; sacreBLEU fixes their seed
     """
+    from sacrebleu.metrics import BLEU
+
     check_pairs(hypotheses, references)
     if tokenized or compound_split:
         # multi-bleu.perl does not smooth: no matching 4-gram means BLEU 0.
@@ -61,6 +61,8 @@ def bleu(
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int = 0) -> Score:
     """Compute corpus chrF2, the F-score of character 1- to 6-grams; `bootstrap` as for `bleu`."""
+    from sacrebleu.metrics import CHRF
+
     check_pairs(hypotheses, references)
     metric = CHRF()
     result, interval = corpus_score(metric, hypotheses, references, bootstrap)
@@ -68,17 +70,17 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, bootstrap: int
 
 
 def corpus_score(
-    metric: BLEU | CHRF, hypotheses: Sequence[str], references: Sequence[str], bootstrap: int
+    metric: Any, hypotheses: Sequence[str], references: Sequence[str], bootstrap: int
 ) -> tuple[Any, tuple[float | None, float | None]]:
     """Return sacreBLEU's result and its 95% interval, (None, None) without `bootstrap`.
 
     All that we use of sacreBLEU's private attributes is here.
     """
-    if isinstance(metric, CHRF):
+    if hasattr(metric, "_compute_f_score"):  # chrF
         # The resamples are averaged by statistics.mean, which refuses the mixture that they are:
         # a score of 0 is a float, the others are numpy.float32.
         compute = metric._compute_f_score
-        metric._compute_f_score = lambda counts: float(compute(counts))  # type: ignore
+        metric._compute_f_score = lambda counts: float(compute(counts))
     result: Any = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
     if bootstrap < 2:
         return result, (None, None)

@@ -21,9 +21,9 @@ class Comparison(NamedTuple):
     hypotheses: Sequence[str]
     references: Sequence
     """a text per line, or, for ROUGE, several"""
-    language: str = "en"
+    language: str
     """language of the text; only bleu-detokenized depends on it"""
-    bootstrap: int = 0
+    bootstrap: int
     """resamples for the 95% intervals of BLEU and chrF; 0 for no intervals"""
 
 
@@ -109,7 +109,7 @@ METRICS = {
     "rouge": Metric(mean_rouge, of_summaries=True),
     "rouge-75": Metric(rouge_75, of_summaries=True, several_references=True),
 }
-"""the metrics of outputs, keyed by their names in `dynconv.names`"""
+"""the metrics of outputs, keyed by their names in recipes"""
 
 
 def score_report(

@@ -9,7 +9,7 @@ from typing import Any
 from dynconv.errors import UserError
 from dynconv.score.base import Score, check_pairs
 
-KINDS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
+VARIANTS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
 """the metrics, named as in rouge-score; rougeLsum is ROUGE-L of a text of sentences"""
 MAX_WORDS = 5_000
 """maximum words of a line: the time for ROUGE-L grows with their square"""
@@ -43,7 +43,7 @@ def rouge(
     from rouge_score.tokenizers import DefaultTokenizer
 
     tokenizer = DefaultTokenizer(use_stemmer=stem)
-    scorer = RougeScorer(list(KINDS), tokenizer=tokenizer)
+    scorer = RougeScorer(list(VARIANTS), tokenizer=tokenizer)
     read = partial(first_bytes, limit=limit, sentence_end=sentence_end)
     lines = [
         line_values(scorer, tokenizer, read(h), [read(r) for r in rs], recall)
@@ -61,7 +61,7 @@ def rouge(
         ]
     )
     means = [100 * sum(values) / len(lines) for values in zip(*lines, strict=True)]
-    return [Score(name, m, signature) for name, m in zip(KINDS.values(), means, strict=True)]
+    return [Score(name, m, signature) for name, m in zip(VARIANTS.values(), means, strict=True)]
 
 
 def check_lines(
@@ -93,7 +93,7 @@ def line_values(
     results = [scorer.score(reference, hypothesis) for reference in references]
     words = [len(tokenizer.tokenize(reference)) for reference in references]
     values = []
-    for kind in KINDS:
+    for kind in VARIANTS:
         sizes = [max(n - 1, 0) if kind == "rouge2" else n for n in words]
         hits = sum(r[kind].recall * n for r, n in zip(results, sizes, strict=True))
         R = hits / max(sum(sizes), 1)

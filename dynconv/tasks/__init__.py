@@ -6,13 +6,13 @@ Other modules call the task's methods instead of asking which task it is.
 from dynconv.config import Recipe
 from dynconv.tasks.language import LanguageModeling
 from dynconv.tasks.loss import label_smoothed_loss
-from dynconv.tasks.task import EncodedSplit, Evaluation, Task, Validation
+from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
 from dynconv.tasks.translation import Translation
 
 __all__ = [
-    "Evaluation",
     "EncodedSplit",
     "LanguageModeling",
+    "Outcome",
     "Task",
     "Translation",
     "Validation",

@@ -1,21 +1,19 @@
 """Language modelling: lines or blocks of a text, cross-entropy, perplexity, sampling."""
 
 import time
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from dynconv.config import DataConfig
 from dynconv.decode import sample, surprisal
 from dynconv.models import LanguageModel
 from dynconv.models.embedding import LinearSoftmax
 from dynconv.score import perplexity
 from dynconv.tasks.loss import projected_loss
-from dynconv.tasks.task import EncodedSplit, Evaluation, Task, Validation
-from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies, read_lines
-from dynconv.text.corpus import corpus_dir, require_split
+from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
+from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies
+from dynconv.text.corpus import load_lines
 
 
 class LanguageModeling(Task[LanguageModel]):
@@ -38,19 +36,12 @@ class LanguageModeling(Task[LanguageModel]):
     def training_examples(self, corpus: PreparedCorpus) -> Excerpts:
         return Excerpts.of(corpus, self.recipe.data.block_size)
 
-    def unpadded_batch(self, ids: Tensor) -> Batch:
-        return Batch.unpadded(ids[:, :0], ids)
-
-    def shipped_data(self) -> DataConfig:
-        return replace(self.recipe.data, corpus="jane-austen", source=None, target="txt")
-
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
-        directory = corpus.directory
-        lines = read_lines(require_split(directory, f"{split}.{corpus.target}"))
+        lines = load_lines(str(corpus.directory), corpus.target, split)
         text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block_size)
-        return EncodedSplit(text, [], corpus.target)
+        return EncodedSplit(text, [])
 
     def greedy_outputs(self, model: LanguageModel, batch: Batch) -> list[list[int]]:
         return []
@@ -74,10 +65,10 @@ class LanguageModeling(Task[LanguageModel]):
         continuations = sample(model, prompt, end=end, **options)
         return [decode_lines(vocabularies, [*prompt, *ids]) for ids in continuations]
 
-    def evaluate(self, model: LanguageModel, vocabularies: Vocabularies, split: str) -> Evaluation:
+    def evaluate(self, model: LanguageModel, vocabularies: Vocabularies, split: str) -> Outcome:
         data, config = self.recipe.data, self.recipe.decode
-        directory, vocabulary = corpus_dir(data.corpus), vocabularies.target
-        lines = read_lines(require_split(directory, f"{split}.{data.target}"))
+        vocabulary = vocabularies.target
+        lines = load_lines(data.corpus, data.target, split)
         tokens = Excerpts.encode(lines, vocabulary, data.block_size).tokens[1:]
         start = time.perf_counter()
         block, context = data.block_size, config.context_window
@@ -86,8 +77,7 @@ class LanguageModeling(Task[LanguageModel]):
         )
         result = perplexity(nats, lines, int((tokens == vocabulary.unknown).sum()))
         seconds = time.perf_counter() - start
-        return Evaluation(
-            split=split,
+        return Outcome(
             amount=f"{len(lines):,} lines",
             seconds=seconds,
             settings={"block": block, "context": context, **result._asdict()},

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-from dynconv.config import DataConfig, Recipe
+from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.score import Perplexity, Score
 from dynconv.score.perplexity_score import bounded_exp
@@ -25,8 +25,6 @@ class EncodedSplit(NamedTuple):
     examples: Examples
     references: list[str]
     """the target text of each pair; empty for a language model"""
-    language: str
-    """suffix of the target's files, such as en"""
 
 
 class Validation(NamedTuple):
@@ -62,10 +60,9 @@ class TranslationExample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """The result of evaluating a model on a split of a text."""
+class Outcome:
+    """The scores of a model on a split of a text."""
 
-    split: str
     amount: str
     """what was scored, in words: 1,000 sentences"""
     seconds: float
@@ -77,29 +74,6 @@ class Evaluation:
     outputs: list[str] = field(default_factory=list)
     """the outputs, one line per source line; empty for a language model"""
     examples: list[TranslationExample] = field(default_factory=list)
-    corpus: str = ""
-    checkpoint: str = ""
-    """the names of the corpus and the checkpoint, which `TrainedModel.evaluate` adds"""
-
-    @property
-    def summary(self) -> str:
-        """What was scored, how long it took, and the settings, in one line."""
-        return (
-            f"{self.amount} of split {self.split} in {self.seconds:.0f} s: "
-            f"{self.settings_in_words}, checkpoint {self.checkpoint}"
-        )
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """The content of SPLIT.scores.json."""
-        return {
-            "corpus": self.corpus,
-            "split": self.split,
-            "checkpoint": self.checkpoint,
-            **self.settings,
-            "seconds": round(self.seconds, 1),
-            "scores": [record for score in self.scores for record in score.records()],
-        }
 
 
 class Task(ABC, Generic[M]):
@@ -126,14 +100,6 @@ class Task(ABC, Generic[M]):
         """Return the training examples of a prepared corpus."""
 
     @abstractmethod
-    def unpadded_batch(self, ids: Tensor) -> Batch:
-        """Return a batch of ids (B, T) without padding, to measure a model with."""
-
-    @abstractmethod
-    def shipped_data(self) -> DataConfig:
-        """Return the recipe's `data`, with a shipped corpus of the same kind of text."""
-
-    @abstractmethod
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
@@ -154,7 +120,7 @@ class Task(ABC, Generic[M]):
         return ""
 
     @abstractmethod
-    def evaluate(self, model: M, vocabularies: Vocabularies, split: str) -> Evaluation:
+    def evaluate(self, model: M, vocabularies: Vocabularies, split: str) -> Outcome:
         """Score a model on a split of the recipe's corpus."""
 
 

@@ -1,24 +1,23 @@
 """Translation and summarisation: sentence pairs, label-smoothed cross-entropy, beam search."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from textwrap import shorten
 
 from torch import Tensor
 
-from dynconv.config import DataConfig
 from dynconv.config.unused import BEAM_OPTIONS
 from dynconv.decode import greedy, translate
-from dynconv.decode.stepper import Incremental
+from dynconv.decode.stepper import Incremental, MakeStepper
 from dynconv.errors import UserError
 from dynconv.models import Translator
 from dynconv.score import compute_metric
 from dynconv.score.metric import METRICS, RESAMPLES
 from dynconv.tasks.loss import projected_loss
-from dynconv.tasks.task import EncodedSplit, Evaluation, Task, TranslationExample, Validation
+from dynconv.tasks.task import EncodedSplit, Outcome, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
-from dynconv.text.corpus import corpus_dir, require_references, stream_parallel
+from dynconv.text.corpus import corpus_dir, require_references
+from dynconv.text.lines import stream_parallel
 
 EXAMPLES_SHOWN = 10
 """examples in an evaluation"""
@@ -52,15 +51,6 @@ class Translation(Task[Translator]):
     def training_examples(self, corpus: PreparedCorpus) -> Pairs:
         return Pairs.of(corpus, self.recipe.data.max_source)
 
-    def unpadded_batch(self, ids: Tensor) -> Batch:
-        return Batch.unpadded(ids, ids)
-
-    def shipped_data(self) -> DataConfig:
-        corpus, source, target = "libreoffice-de-en", "de", "en"
-        if METRICS[self.recipe.metric].of_summaries:
-            corpus, source, target = "debian-descriptions", "paragraph", "synopsis"
-        return replace(self.recipe.data, corpus=corpus, source=source, target=target)
-
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
@@ -73,7 +63,7 @@ class Translation(Task[Translator]):
         if not kept:
             raise UserError(f"{directory}: no pair in split {split} without a blank side")
         pairs = Pairs.from_ids(((s, t) for s, t, _ in kept), self.recipe.data.max_source)
-        return EncodedSplit(pairs, [line for _, _, line in kept], corpus.target)
+        return EncodedSplit(pairs, [line for _, _, line in kept])
 
     def greedy_outputs(self, model: Translator, batch: Batch) -> list[list[int]]:
         return greedy(model, batch.source, batch.source_pad)
@@ -82,7 +72,8 @@ class Translation(Task[Translator]):
         self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         hypotheses = [vocabularies.target.decode(ids) for ids in outputs]
-        score = compute_metric(self.recipe.metric, hypotheses, valid.references, valid.language)[0]
+        metric, language = self.recipe.metric, self.recipe.data.target
+        score = compute_metric(metric, hypotheses, valid.references, language)[0]
         return Validation(loss, score.value, score.metric)
 
     def preview(self, model: Translator, vocabularies: Vocabularies, valid: EncodedSplit) -> str:
@@ -96,7 +87,7 @@ class Translation(Task[Translator]):
         model: Translator,
         vocabularies: Vocabularies,
         lines: Sequence[str],
-        stepper: Callable = Incremental,
+        stepper: MakeStepper = Incremental,
     ) -> list[str]:
         """Translate each line with the recipe's `decode` settings; a blank line stays blank."""
         return translate(
@@ -108,7 +99,7 @@ class Translation(Task[Translator]):
             stepper=stepper,
         )
 
-    def evaluate(self, model: Translator, vocabularies: Vocabularies, split: str) -> Evaluation:
+    def evaluate(self, model: Translator, vocabularies: Vocabularies, split: str) -> Outcome:
         recipe = self.recipe
         data, config = recipe.data, recipe.decode
         text = load_parallel(data.corpus, *self.languages, split)
@@ -124,8 +115,7 @@ class Translation(Task[Translator]):
         search = {name: getattr(config, name) for name in SEARCH_SETTINGS}
         shown = min(EXAMPLES_SHOWN, len(outputs))  # evenly spread over the split
         examples = [n * len(outputs) // shown for n in range(shown)]
-        return Evaluation(
-            split=split,
+        return Outcome(
             amount=f"{len(outputs):,} sentences",
             seconds=seconds,
             settings={**search, "sentences": len(outputs)},

@@ -6,26 +6,22 @@ from dynconv import import_lazily
 
 if TYPE_CHECKING:
     from dynconv.text.batching import Batch, batch_by_length, collate, pad
-    from dynconv.text.corpus import ParallelText, load_parallel, read_lines
+    from dynconv.text.corpus import ParallelText, load_parallel
     from dynconv.text.encode import prepare_corpus
     from dynconv.text.examples import Examples, Excerpts, Pairs
+    from dynconv.text.lines import read_lines
     from dynconv.text.prepared import PreparedCorpus, is_prepared, open_prepared
     from dynconv.text.vocabulary import EOS, PAD, UNK, Vocabularies, Vocabulary
 
-__all__ = [
-    "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "PreparedCorpus",
-    "Vocabularies", "Vocabulary", "batch_by_length", "collate", "is_prepared", "load_parallel",
-    "open_prepared", "pad", "prepare_corpus", "read_lines",
-]  # fmt: skip
+EXPORTS = {
+    "batching": ["Batch", "batch_by_length", "collate", "pad"],
+    "corpus": ["ParallelText", "load_parallel"],
+    "encode": ["prepare_corpus"],
+    "examples": ["Examples", "Excerpts", "Pairs"],
+    "lines": ["read_lines"],
+    "prepared": ["PreparedCorpus", "is_prepared", "open_prepared"],
+    "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
+}
+__all__ = [name for names in EXPORTS.values() for name in names]
 # Listing the corpora imports this package, and does not load PyTorch.
-__getattr__ = import_lazily(
-    __name__,
-    {
-        "batching": ["Batch", "batch_by_length", "collate", "pad"],
-        "corpus": ["ParallelText", "load_parallel", "read_lines"],
-        "encode": ["prepare_corpus"],
-        "examples": ["Examples", "Excerpts", "Pairs"],
-        "prepared": ["PreparedCorpus", "is_prepared", "open_prepared"],
-        "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
-    },
-)
+__getattr__ = import_lazily(__name__, EXPORTS)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,19 +14,13 @@ from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.names import VocabularyKind
-from dynconv.text.corpus import (
-    OPENERS,
-    Row,
-    corpus_dir,
-    find_split,
-    require_references,
-    require_split,
-    stream_parallel,
-)
+from dynconv.text.corpus import corpus_dir, find_split, require_references, require_split
+from dynconv.text.lines import OPENERS, Row, stream_parallel
 from dynconv.text.manifest import SPLITS
 from dynconv.text.prepared import (
     BOUNDS,
     FORMAT,
+    META,
     TOKENS,
     VOCABULARY,
     PreparedCorpus,
@@ -84,12 +79,11 @@ def prepare_corpus(
             split: sum(1 for _ in read_rows(paths, f"read {split}"))
             for split, paths in splits.items()
         }
-        vocabularies = given or learn_vocabularies(
-            splits["train"], counts["train"], vocab_size, kind
-        )
+        train, lines = splits["train"], counts["train"]
+        vocabularies = given or learn_vocabularies(train, lines, vocab_size, kind)
         vocabularies.save(scratch / VOCABULARY)
         dtype = "uint16" if max(map(len, vocabularies)) <= MAX_UINT16_TYPES else "uint32"
-        rows = read_rows(splits["train"], "encode", counts["train"])
+        rows = read_rows(train, "encode", lines)
         if len(sides) == 2:
             rows = (row for row in rows if all(map(str.strip, row)))
         pairs, tokens = write_ids(rows, vocabularies[-len(sides) :], scratch, dtype)
@@ -98,25 +92,29 @@ def prepare_corpus(
         for split in splits.keys() - {"train"}:
             for side in sides:
                 copy_text(directory, f"{split}.{side}", scratch)
-        fields = dict(
-            format=FORMAT,
+        write_meta(
+            scratch,
             corpus=corpus,
             source=source,
             target=target,
             pairs=pairs,
-            blank=counts["train"] - pairs,
+            blank=lines - pairs,
             source_tokens=sum(tokens[:-1]),
             target_tokens=tokens[-1],
             vocab_size=vocab_size,
             kind=vocabularies.target.kind,
             dtype=dtype,
-            files={path.name: sync_file(path) for path in sorted(scratch.iterdir())},
         )
-        meta = scratch / "prepared.json"
-        meta.write_text(json.dumps(fields, indent=1), encoding="utf-8")
-        sync_file(meta)
         os.replace(scratch, out)
     return open_prepared(out, verify=False)
+
+
+def write_meta(directory: Path, **fields: Any) -> None:
+    """Write prepared.json: these fields of `PreparedCorpus`, and each file's size and checksum."""
+    files = {path.name: sync_file(path) for path in sorted(directory.iterdir())}
+    meta = directory / META
+    meta.write_text(json.dumps(dict(format=FORMAT, **fields, files=files), indent=1), "utf-8")
+    sync_file(meta)
 
 
 def check_free(out: Path) -> None:

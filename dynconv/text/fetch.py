@@ -163,7 +163,7 @@ def download_file(file: CorpusFile, scratch: Path) -> Path:
         try:
             download(url, path, None)
         except RequestException as error:
-            reasons.append(f"{url}: {innermost(error)}")
+            reasons.append(f"{url}: {innermost_reason(error)}")
         else:
             if not (fault := file.mismatch(path)):
                 return path
@@ -188,7 +188,7 @@ def check_response(response, file: CorpusFile) -> None:
     response.raw.headers.pop("Content-Encoding", None)
 
 
-def innermost(error: Exception) -> str:
+def innermost_reason(error: Exception) -> str:
     """Return the words that requests and urllib3 wrap: "[Errno 111] Connection refused"."""
     reason = getattr(error.args[0] if error.args else error, "reason", error)
     return " ".join(str(reason).rpartition(": ")[2].split())

@@ -30,9 +30,12 @@ from dynconv.text.corpus import corpus_dir
 from dynconv.text.vocabulary import Vocabularies
 
 FORMAT = "dynconv prepared corpus 2"
+META = "prepared.json"
 VOCABULARY = "vocabulary.json"
 TOKENS = "train.tokens"
 BOUNDS = "train.bounds"
+REMEDY = "prepare it again"
+"""the remedy that errors in a prepared corpus name"""
 SIDES_PER_CHECK = 1 << 20
 """the number of sides that `check_ids` reads at once; an odd one would split a pair"""
 
@@ -98,7 +101,7 @@ def memory_map(path: Path, dtype: str) -> np.ndarray:
 
 def is_prepared(directory: Path) -> bool:
     """Return whether a directory contains a prepared corpus."""
-    return (directory / "prepared.json").is_file()
+    return (directory / META).is_file()
 
 
 def find_prepared(corpus: str) -> Path | None:
@@ -118,7 +121,7 @@ def foreign_files(directory: Path) -> list[str]:
     names = sorted(os.listdir(directory))
     if not is_prepared(directory):
         return names or [""]  # an empty directory: joined to it, "" names the directory
-    ours = {"prepared.json", VOCABULARY, TOKENS, BOUNDS}
+    ours = {META, VOCABULARY, TOKENS, BOUNDS}
     return [name for name in names if name not in ours and not name.startswith(("valid.", "test."))]
 
 
@@ -129,27 +132,23 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
 
     Raises UserError if it is not a prepared corpus, or a file is missing, truncated or altered.
     """
-    meta, remedy = directory / "prepared.json", "prepare it again"
+    meta = directory / META
     try:
-        tree = read_json(meta, remedy)
+        tree = read_json(meta, REMEDY)
     except FileNotFoundError:
-        raise UserError(f"{directory}: no prepared corpus here (it has no prepared.json)") from None
+        raise UserError(f"{directory}: no prepared corpus here (it has no {META})") from None
     if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
-        raise UserError(f"{meta}: not of format {FORMAT!r}: {remedy}")
-    prepared = validated_content(PreparedCorpus, {**tree, "directory": directory}, meta, remedy)
+        raise UserError(f"{meta}: not of format {FORMAT!r}: {REMEDY}")
+    prepared = validated_content(PreparedCorpus, {**tree, "directory": directory}, meta, REMEDY)
     check_counts(prepared)
     for name, recorded in prepared.files.items():
         path = directory / name
         if not path.is_file():
-            raise UserError(f"{path}: no such file: prepare it again")
+            raise UserError(f"{path}: no such file: {REMEDY}")
         if (size := path.stat().st_size) != recorded["bytes"]:
-            raise UserError(
-                f"{path}: {size} bytes, but {recorded['bytes']} were written: prepare it again"
-            )
+            raise UserError(f"{path}: {size} bytes, but {recorded['bytes']} were written: {REMEDY}")
         if verify and sha256(path) != recorded["sha256"]:
-            raise UserError(
-                f"{path}: altered, its sha256 differs from the recorded one: prepare it again"
-            )
+            raise UserError(f"{path}: altered, its sha256 differs from the recorded one: {REMEDY}")
     if verify:
         check_ids(prepared)
     return prepared
@@ -169,8 +168,8 @@ def check_counts(corpus: PreparedCorpus) -> None:
     for name, size in expected.items():
         if sizes.get(name) != size:
             raise UserError(
-                f"{corpus.directory / 'prepared.json'}: altered: {name} has {sizes.get(name)} "
-                f"bytes, not the {size} of these counts and dtype: prepare it again"
+                f"{corpus.directory / META}: altered: {name} has {sizes.get(name)} "
+                f"bytes, not the {size} of these counts and dtype: {REMEDY}"
             )
 
 
@@ -191,4 +190,4 @@ def check_ids(corpus: PreparedCorpus) -> None:
                 size = as_override(corpus.vocab_size)
                 problem = f"{TOKENS}: has id {found}, beyond vocab_size {size}"
     if problem:
-        raise UserError(f"{corpus.directory}/{problem}: prepare it again")
+        raise UserError(f"{corpus.directory}/{problem}: {REMEDY}")

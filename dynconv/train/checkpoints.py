@@ -65,7 +65,7 @@ class Checkpoints:
 
     def list_validated(self) -> list[Checkpoint]:
         """Return the checkpoints that have scores, oldest first, without the average."""
-        return [c for c in self.list_readable() if c.validation and c.path.name.isdecimal()]
+        return [c for c in self.list_readable() if c.validation and c.path != self.average_path]
 
     def choose(self, which: str) -> Checkpoint:
         """Return the `best` on the validation split, the `last`, or one by its name (`000500`).
@@ -138,8 +138,8 @@ class Checkpoints:
 
     def has_average(self, updates: int) -> bool:
         """Return whether the average was made from a run of this many updates."""
-        averages = (c for c in self.list_readable() if c.path == self.average_path)
-        return any(average.meta["update"] == updates for average in averages)
+        readable = self.list_readable()
+        return any(c.path == self.average_path and c.meta["update"] == updates for c in readable)
 
     def discard_average(self) -> None:
         """Delete the average of a run that was shorter, unless a user has added files to it."""

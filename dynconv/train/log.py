@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Protocol
 
 from dynconv.files import disk_errors, path_inside, replace_text
 from dynconv.machine import peak_memory
@@ -23,16 +22,18 @@ TRACED_UPDATE = 10
 """the update of this start that `profile: true` traces"""
 
 
-class Reporter(Protocol):
-    """What the training loop reports to."""
+class Reporter:
+    """What the training loop reports to. This one, for all ranks but 0, reports nothing."""
 
-    watch: Stopwatch
+    def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
+        self.watch, self._trace = watch, trace
 
     def event(self, kind: str, update: int, **values: float | str | None) -> None:
         """Report an event of an update; a value of None is not known."""
 
     def report_update(self, done: int, update: UpdateStats) -> None:
-        """Report update number `done`."""
+        """Report update number `done`; wait while rank 0 traces."""
+        self._trace()
 
     def report_validation(self, done: int, validation: Validation, example: str) -> None:
         """Report a validation that has been recorded, with an example."""
@@ -44,25 +45,7 @@ class Reporter(Protocol):
         """Release what reports are written to."""
 
 
-class SilentReporter:
-    """Reports nothing, as on all ranks but 0; after each update it waits while rank 0 traces."""
-
-    def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
-        self.watch, self._trace = watch, trace
-
-    def event(self, kind: str, update: int, **values: float | str | None) -> None: ...
-
-    def report_update(self, done: int, update: UpdateStats) -> None:
-        self._trace()
-
-    def report_validation(self, done: int, validation: Validation, example: str) -> None: ...
-
-    def say(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class LogReporter:
+class LogReporter(Reporter):
     """Writes the reports of rank 0. Resuming does not depend on them."""
 
     def __init__(self, session: Session, watch: Stopwatch, trace: Callable[[], None]):
@@ -70,7 +53,7 @@ class LogReporter:
         from torch.utils.tensorboard import SummaryWriter
         from tqdm import tqdm
 
-        self.watch, self._trace = watch, trace
+        super().__init__(watch, trace)
         run, (done, _, validated) = session.run, session.progress
         self._path = path_inside(run, LOG)
         self._config, self._device = session.recipe.train, session.ranks.device
@@ -99,7 +82,6 @@ class LogReporter:
 
     def report_update(self, done: int, update: UpdateStats) -> None:
         """Report update number `done` on the bar, and every LOG_EVERY updates in the log."""
-        self.watch.update()
         self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
         left = self._left(done)
         shown = {"loss": f"{update.loss / update.tokens:.3g}", "lr": f"{update.lr:.3g}"}
@@ -121,13 +103,9 @@ class LogReporter:
                 overhead=self.watch.overhead,
             )
             self._loss, self._tokens, self._since = 0.0, 0, self.watch.training_seconds
-        self._trace()
-        self.watch.lap("log")
+        super().report_update(done, update)
 
     def report_validation(self, done: int, validation: Validation, example: str) -> None:
-        """Report a validation that has been recorded, with an example."""
-        self.watch.lap("validate")
-        self.watch.validations += 1
         left = self._left(done)
         time_left = f", {format_seconds(left)} left" if left else ""  # unknown, or finished
         self.say(f"update {done}: {validation}{time_left}")
@@ -157,9 +135,7 @@ def open_log(session: Session, watch: Stopwatch) -> Iterator[Reporter]:
     """Yield the log of this rank, and close it at the end."""
     ranks, config = session.ranks, session.recipe.train
     with tracing(session.run, session.recipe.profile, ranks) as trace:
-        log: Reporter = SilentReporter(watch, trace)
-        if ranks.is_rank_zero:
-            log = LogReporter(session, watch, trace)
+        log = LogReporter(session, watch, trace) if ranks.is_rank_zero else Reporter(watch, trace)
         log.say(
             f"update {session.progress.updates} of {config.updates}; {ranks.size} "
             f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"

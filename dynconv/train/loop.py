@@ -64,28 +64,13 @@ def loop(
 
     `writer` writes each checkpoint while the same weights are validated.
     """
-    config = session.recipe.train
-    updates = iter_updates(
-        session.examples,
-        session.recipe.longest_example,
-        config,
-        session.progress.position,
-        session.ranks,
+    recipe, config, position = session.recipe, session.recipe.train, session.progress.position
+    updates = prefetch(
+        iter_updates(session.examples, recipe.longest_example, config, position, session.ranks)
     )
-    updates = prefetch(updates)
     while True:
         if session.checkpoint_is_due and not session.progress.validated:
-            validation = validate(session)
-            log.event("valid", session.progress.updates, **validation._asdict())
-            log.watch.lap("validate")
-            finish_saving(session)
-            session.record(validation)
-            save_validation(session)
-            prune(session)
-            log.watch.lap("save")
-            # the other ranks wait here: within an update they would wait for train.timeout only
-            example = session.ranks.on_rank_zero(lambda: preview(session))
-            log.report_validation(session.progress.updates, validation, example)
+            complete_checkpoint(session, log)
         if session.is_finished:
             break
         data = next(updates)
@@ -96,7 +81,9 @@ def loop(
             if session.skipped > config.max_skipped:
                 raise_not_finite(session, data, update)
             continue
+        log.watch.update()
         log.report_update(session.progress.updates, update)
+        log.watch.lap("log")
         if session.checkpoint_is_due or update.stop:  # before validating, which may take long
             save_checkpoint(session, writer)
             log.watch.lap("save")
@@ -113,3 +100,20 @@ def loop(
         log.event("average", done, **validation._asdict())
         log.say(f"average: {validation}")
     return None
+
+
+def complete_checkpoint(session: Session, log: Reporter) -> None:
+    """Validate the newest checkpoint, add the scores to it, and delete older ones."""
+    validation = validate(session)
+    log.event("valid", session.progress.updates, **validation._asdict())
+    log.watch.lap("validate")
+    finish_saving(session)
+    session.record(validation)
+    save_validation(session)
+    prune(session)
+    log.watch.lap("save")
+    # the other ranks wait here: within an update they would wait for train.timeout only
+    example = session.ranks.on_rank_zero(lambda: preview(session))
+    log.watch.lap("validate")
+    log.watch.validations += 1
+    log.report_validation(session.progress.updates, validation, example)

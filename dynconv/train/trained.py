@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -12,7 +12,7 @@ from dynconv.config import Recipe
 from dynconv.errors import UserError
 from dynconv.files import check_writable, path_inside, replace_text
 from dynconv.models import LanguageModel, Translator, build
-from dynconv.tasks import Evaluation, LanguageModeling, Task, Translation, task_of
+from dynconv.tasks import LanguageModeling, Outcome, Task, Translation, task_of
 from dynconv.tasks.task import require_task
 from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
@@ -22,6 +22,35 @@ from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.distributed import default_device
 from dynconv.train.run_directory import DATA, OUTPUTS, RECIPE, SCORES, check_vocabulary, read_recipe
 from dynconv.train.weights import load_weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Outcome):
+    """The outcome of evaluating a checkpoint, and what was evaluated on what."""
+
+    corpus: str
+    split: str
+    checkpoint: str
+
+    @property
+    def summary(self) -> str:
+        """What was scored, how long it took, and the settings, in one line."""
+        return (
+            f"{self.amount} of split {self.split} in {self.seconds:.0f} s: "
+            f"{self.settings_in_words}, checkpoint {self.checkpoint}"
+        )
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The content of SPLIT.scores.json."""
+        return {
+            "corpus": self.corpus,
+            "split": self.split,
+            "checkpoint": self.checkpoint,
+            **self.settings,
+            "seconds": round(self.seconds, 1),
+            "scores": [record for score in self.scores for record in score.records()],
+        }
 
 
 class TrainedModel(NamedTuple):
@@ -59,11 +88,9 @@ class TrainedModel(NamedTuple):
         scores, outputs = (path_inside(run, n.format(split=split)) for n in (SCORES, OUTPUTS))
         check_writable(scores)
         check_writable(outputs)
-        evaluation = replace(
-            task.evaluate(self.model, self.vocabularies, split),
-            corpus=corpus or recipe.data.corpus,
-            checkpoint=self.checkpoint.path.name,
-        )
+        outcome = task.evaluate(self.model, self.vocabularies, split)
+        name, checkpoint = corpus or recipe.data.corpus, self.checkpoint.path.name
+        evaluation = Evaluation(**vars(outcome), corpus=name, split=split, checkpoint=checkpoint)
         if evaluation.outputs:
             lines = "".join(f"{line}\n" for line in evaluation.outputs)
             replace_text(outputs, lines)

@@ -23,7 +23,7 @@ from dynconv.train.schedule import learning_rate
 from dynconv.train.session import Progress, Session
 from dynconv.train.stopwatch import Stopwatch
 
-DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+AUTOCAST_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 """autocast's dtypes, keyed by train.precision; float32 runs without autocast"""
 SMALLEST_SCALE = 2.0**-10
 """an overflow is blamed on the float16 loss scale only while the scale is above this"""
@@ -41,7 +41,7 @@ class BatchLoss(nn.Module):
         self.model, self.task, self.precision = model, task, precision
 
     def forward(self, batch: Batch) -> Tensor:
-        dtype, device = DTYPES.get(self.precision), batch.prefix.device
+        dtype, device = AUTOCAST_DTYPES.get(self.precision), batch.prefix.device
         with torch.autocast(device.type, dtype) if dtype else nullcontext():
             return self.task.loss(self.model, batch)
 

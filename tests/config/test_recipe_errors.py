@@ -1,5 +1,6 @@
 """Recipes: what is read, what is refused, and with which words."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from dynconv.config import (
     load_recipe,
     require_recipe,
 )
+from dynconv.config import explain as explain_module
 from dynconv.config.listing import recipe_names
 from dynconv.errors import UserError
 
@@ -99,6 +101,18 @@ def test_mistakes_are_one_line_that_names_the_file_and_the_key(tmp_path, text, w
 def test_mistakes_in_overrides(tmp_path, override, words):
     with pytest.raises(UserError, match=words):
         loaded(tmp_path, "train: {lr: 1}", override)
+
+
+EXAMPLES = re.findall(
+    r"^    (\w+: \{.*\}) {2,}(.*?)(?: \.\.\.)?$", explain_module.__doc__, re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("text", "error"), EXAMPLES)
+def test_the_table_of_errors_is_true(tmp_path, text, error):
+    with pytest.raises(UserError) as caught:
+        loaded(tmp_path, text)
+    assert error in str(caught.value)
 
 
 def test_an_unknown_name_gets_the_nearest():

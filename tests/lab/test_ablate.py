@@ -32,8 +32,8 @@ from dynconv.lab import ledger, training
 from dynconv.lab.ablate import run, table
 from dynconv.models import build
 from dynconv.score import Perplexity
-from dynconv.tasks import Evaluation
 from dynconv.train import TrainedModel, setup
+from dynconv.train.trained import Evaluation
 
 ATTENTION = {"mixer": "attention"}
 TWO = [
@@ -230,7 +230,9 @@ def test_a_run_without_a_finite_loss_has_diverged(what, small, monkeypatch):
         return trained._replace(checkpoint=trained.checkpoint._replace(meta=meta))
 
     if what == "score":
-        endless = Evaluation("test", "", 0.0, {}, "", [Perplexity(math.inf, tokens=1, words=1)])
+        scores = [Perplexity(math.inf, tokens=1, words=1)]
+        where = dict.fromkeys(("corpus", "split", "checkpoint"), "")
+        endless = Evaluation("", 0.0, {}, "", scores, **where)
         monkeypatch.setattr(TrainedModel, "evaluate", lambda *_: endless)
     else:
         monkeypatch.setattr(run, "load_model", spoilt)

@@ -8,7 +8,7 @@ import torch
 from dynconv import cli
 from dynconv.lab import ledger
 from dynconv.lab.bench import first_run as module
-from dynconv.lab.bench.first_run import Step, all_steps, run_steps
+from dynconv.lab.bench.first_run import Step, all_steps, run_pending
 
 
 def python(name: str, program: str) -> Step:
@@ -20,10 +20,10 @@ def test_steps_are_recorded_and_done_once(tmp_path):
     mark = f"open({str(marks)!r}, 'a').write('x'); print('hello')"
     steps = [python("one", mark), python("two", mark)]
     folder = tmp_path / "results"
-    assert run_steps(steps, folder, 1, said.append) == 0
+    assert run_pending(steps, folder, 1, said.append) == 0
     assert marks.read_text() == "x" and "not run: two" in said[-1]
-    assert run_steps(steps, folder, None, said.append) == 0
-    assert run_steps(steps, folder, None, said.append) == 0
+    assert run_pending(steps, folder, None, said.append) == 0
+    assert run_pending(steps, folder, None, said.append) == 0
     assert marks.read_text() == "xx" and said[-1].startswith("2 of 2 steps are done")
     record = ledger.load(folder / "one.json")
     assert record["numbers"]["exit_status"] == 0 and record["numbers"]["output"] == ["hello"]
@@ -36,12 +36,12 @@ def test_a_failed_step_is_repeated_after_those_that_have_not_run(tmp_path):
     bad = f"import os, sys; print('oh'); sys.exit(0 if os.path.exists({str(repaired)!r}) else 3)"
     steps = [python("bad", bad), python("good", "")]
     said = []
-    assert run_steps(steps, tmp_path, 1, said.append) == 1
+    assert run_pending(steps, tmp_path, 1, said.append) == 1
     assert "bad: FAILED with 3" in said[1] and "failed: bad; not run: good" in said[-1]
-    assert run_steps(steps, tmp_path, 1, said.append) == 1
+    assert run_pending(steps, tmp_path, 1, said.append) == 1
     assert said[-2].startswith("good: done")
     repaired.touch()
-    assert run_steps(steps, tmp_path, None, said.append) == 0
+    assert run_pending(steps, tmp_path, None, said.append) == 0
 
 
 def test_a_step_ends_with_its_processes_when_its_time_is_over(tmp_path, monkeypatch):
@@ -50,7 +50,7 @@ def test_a_step_ends_with_its_processes_when_its_time_is_over(tmp_path, monkeypa
     child = f"import time; time.sleep(6); open({str(late)!r}, 'w')"
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     said = []
-    assert run_steps([python("slow", program)], tmp_path, None, said.append) == 1
+    assert run_pending([python("slow", program)], tmp_path, None, said.append) == 1
     assert "slow: FAILED with 124" in said[1]
     assert module.run_step(python("wait", "import time; time.sleep(2)"), tmp_path)[0] == 0
     assert not late.exists()
@@ -58,7 +58,7 @@ def test_a_step_ends_with_its_processes_when_its_time_is_over(tmp_path, monkeypa
 
 def test_what_a_missing_tool_would_do_is_left_out(tmp_path):
     said = []
-    assert run_steps([Step("x", "a test", ("no-such-tool",))], tmp_path, None, said.append) == 0
+    assert run_pending([Step("x", "a test", ("no-such-tool",))], tmp_path, None, said.append) == 0
     assert said[1] == "x: left out, there is no no-such-tool here" and "not run: x" in said[2]
 
 

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from torch import nn
 from torch.func import functional_call
 
 from dynconv import ops
-from dynconv.config import ModelConfig
+from dynconv.config import ModelConfig, StackConfig
 from dynconv.errors import UserError
 from dynconv.layers import (
     S4D,
@@ -25,6 +26,7 @@ from dynconv.layers import (
     check_mixer,
 )
 from dynconv.layers.projection import zero_padding
+from dynconv.models import mixers
 from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
 
 C, H = 12, 3
@@ -243,22 +245,26 @@ def test_one_head_or_channel_cannot_see_both_ways(name):
         build_mixer(config, name, None, causal=False)
 
 
+def test_a_mixer_of_unknown_size_is_refused():
+    words = "mixer new: size_key 'kernel' is not known; did you mean kernel_size"
+    with pytest.raises(ValueError, match=words):
+        register_mixer("new", size_key="kernel")
+    assert "new" not in MIXERS
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            {"size_key": "kernel"},
-            "mixer new: size_key 'kernel' is not known; did you mean kernel_size",
-        ),
         ({"options": ["speed"]}, "mixer new: option 'speed' is not known; there are ffn, heads, "),
         ({"options": ["haeds"]}, "did you mean heads?"),
         ({"values": {"normalise": ("none",)}}, "did you mean normalize?"),
     ],
 )
-def test_a_mixer_that_could_not_be_built_is_refused(arguments, words):
+def test_a_mixer_with_unknown_options_is_refused(arguments, words, monkeypatch):
+    monkeypatch.setattr(mixers, "MIXERS", {**MIXERS})
+    register_mixer("new", **arguments)(nn.Identity)
     with pytest.raises(ValueError, match=re.escape(words)):
-        register_mixer("new", **arguments)
-    assert "new" not in MIXERS
+        ModelConfig(encoder=StackConfig(1, "new"))
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -2,14 +2,12 @@
 
 import json
 import re
-from typing import get_args
 
 import pytest
 from conftest import ROOT
 from sacrebleu.metrics import BLEU
 
 from dynconv.errors import UserError
-from dynconv.names import MetricName
 from dynconv.score import bleu, chrf, lead, rouge, score_report, split_compounds
 from dynconv.score import metric as module
 from dynconv.text import load_parallel
@@ -216,10 +214,6 @@ def test_rouge_of_nothing_is_0():
 def test_rouge_names_a_line_without_reference():
     with pytest.raises(UserError, match="^line 2 has no reference: "):
         rouge(["a", "b"], [["a"], []], stem=False)
-
-
-def test_every_metric_of_a_recipe_has_its_function():
-    assert {*module.METRICS, "perplexity"} == {*get_args(MetricName)}
 
 
 def test_lead():

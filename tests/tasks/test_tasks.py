@@ -12,7 +12,6 @@ from dynconv.config import DataConfig, LanguageModelConfig, StackConfig
 from dynconv.models import build
 from dynconv.tasks import Task, task_of
 from dynconv.text import PreparedCorpus, Vocabularies, prepare_corpus
-from dynconv.text.corpus import corpus_dir, require_split
 
 
 class Case(NamedTuple):
@@ -40,20 +39,6 @@ def case(request, recipe, corpus, prepared, tmp_path) -> Case:
     return Case(task_of(recipe), prepared, prepared.vocabularies(), model)
 
 
-def test_the_shipped_text_has_the_sides_of_the_task(case):
-    data = case.task.shipped_data()
-    assert (data.source is None) == (case.task.recipe.data.source is None)
-    for side in filter(None, (data.source, data.target)):
-        assert require_split(corpus_dir(data.corpus), f"train.{side}").is_file()
-
-
-def test_an_unpadded_batch_predicts_every_position(case):
-    batch = case.task.unpadded_batch(torch.randint(3, 250, (2, 5)))
-    assert batch.real.tolist() == list(range(10)) and len(batch.target) == 10
-    assert not batch.source_pad.any()
-    assert case.task.loss(case.model, batch).isfinite()
-
-
 def test_the_loss_of_a_batch_is_the_sum_over_its_examples(case):
     examples = case.task.training_examples(case.corpus)
     whole = case.task.loss(case.model, examples.batch(range(4)))
@@ -71,9 +56,10 @@ def test_sources_are_cut_alike_in_training_and_validation(case):
 
 
 def test_an_evaluation_records_the_settings_that_it_depends_on(case):
-    record = case.task.evaluate(case.model, case.vocabularies, "test").record
+    outcome = case.task.evaluate(case.model, case.vocabularies, "test")
+    record = outcome.settings
     assert json.loads(json.dumps(record)) == record
-    assert record["split"] == "test" and len(record["scores"]) == 2
+    assert sum(len(score.records()) for score in outcome.scores) == 2
     decode = case.task.recipe.decode
     if case.task.recipe.data.source is None:
         assert (record["block"], record["context"]) == (None, decode.context_window)

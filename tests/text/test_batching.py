@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from dynconv.errors import UserError
-from dynconv.text import EOS, PAD, Pairs, batch_by_length, collate
+from dynconv.text import EOS, PAD, Batch, Pairs, batch_by_length, collate
 
 LENGTHS = [tuple(pair) for pair in np.random.default_rng(0).integers(1, 30, (500, 2)).tolist()]
 
@@ -67,3 +67,10 @@ def test_pairs_in_memory_are_those_of_the_lists(max_source):
 def test_a_batch_of_no_pair_is_refused():
     with pytest.raises(ValueError, match="^max_pairs 0 must be at least 1"):
         batch_by_length([(2, 2)], 9, max_pairs=0)
+
+
+def test_an_unpadded_batch_predicts_every_position():
+    ids = torch.randint(3, 250, (2, 5))
+    batch = Batch.unpadded(ids, ids)
+    assert batch.real.tolist() == list(range(10)) and len(batch.target) == 10
+    assert not batch.source_pad.any()

@@ -12,14 +12,8 @@ import pytest
 from dynconv import paths
 from dynconv.errors import UserError
 from dynconv.paths import data_dir, raw_dir
-from dynconv.text.corpus import (
-    NotPreparedError,
-    corpus_dir,
-    load_parallel,
-    read_lines,
-    require_split,
-    stream_lines,
-)
+from dynconv.text.corpus import NotPreparedError, corpus_dir, load_parallel, require_split
+from dynconv.text.lines import read_lines, stream_lines
 from dynconv.text.manifest import read_manifest
 from dynconv.train.run_directory import prepared_dir
 

@@ -6,7 +6,8 @@ import pytest
 
 from dynconv.errors import UserError
 from dynconv.paths import data_dir
-from dynconv.text.corpus import read_lines, require_split
+from dynconv.text.corpus import require_split
+from dynconv.text.lines import read_lines
 from dynconv.text.manifest import (
     CorpusFile,
     corpus_sides,

@@ -17,8 +17,9 @@ import pytest
 
 from dynconv.errors import UserError
 from dynconv.text import Pairs, encode
-from dynconv.text.corpus import corpus_dir, load_parallel, stream_parallel
+from dynconv.text.corpus import corpus_dir, load_parallel
 from dynconv.text.encode import prepare_corpus
+from dynconv.text.lines import stream_parallel
 from dynconv.text.prepared import is_prepared, open_prepared
 from dynconv.text.sets.prepare import prepare_named
 from dynconv.text.vocabulary import Vocabularies, Vocabulary

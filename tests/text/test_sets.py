@@ -14,8 +14,8 @@ from dynconv import cli
 from dynconv.errors import UserError
 from dynconv.files import claim, locked
 from dynconv.text import Pairs, open_prepared
-from dynconv.text.corpus import stream_lines
 from dynconv.text.fetch import unpack_corpus
+from dynconv.text.lines import stream_lines
 from dynconv.text.manifest import require_corpus
 from dynconv.text.sets import build_corpus, corpus_text, iwslt, steps
 from dynconv.text.sets.moses import normalize, tokenize

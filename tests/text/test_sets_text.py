@@ -8,7 +8,8 @@ from helpers.raw_sets import lines, put
 
 from dynconv import cli
 from dynconv.errors import UserError
-from dynconv.text.corpus import require_references, stream_parallel
+from dynconv.text.corpus import require_references
+from dynconv.text.lines import stream_parallel
 from dynconv.text.manifest import read_manifest
 from dynconv.text.sets import build_corpus
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save
 
 from dynconv import cli
 from dynconv.config import DataConfig, ModelConfig, Recipe, StackConfig, TrainConfig, dump_recipe
-from dynconv.config.schema import field_types
+from dynconv.config.explain import field_types
 from dynconv.lab.ablate.run import Run
 from dynconv.text import open_prepared, prepare_corpus
 from dynconv.train import loop, train

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from dynconv.config import TrainConfig
-from dynconv.config.optimizers import SCHEDULES
 from dynconv.tasks import Validation
 from dynconv.train import learning_rate
-from dynconv.train.schedule import RATES, ends_early
+from dynconv.train.schedule import ends_early
 
 
 @pytest.mark.parametrize("name", ["inverse_sqrt_iwslt", "cosine_wmt16ende", "cosine_wmt14enfr"])
@@ -33,10 +32,6 @@ def test_schedule_golden(golden, name):
 def test_schedule_without_warm_up_starts_at_the_peak(schedule):
     config = TrainConfig(warmup=0, schedule=schedule)
     assert learning_rate(config, 0) == config.lr
-
-
-def test_every_schedule_of_a_recipe_has_its_function():
-    assert RATES.keys() == SCHEDULES.keys()
 
 
 def test_an_inverse_square_root_without_warm_up_begins_at_once():

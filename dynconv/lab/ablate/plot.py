@@ -6,7 +6,7 @@ from typing import Any
 
 from dynconv.lab import style
 from dynconv.lab.ablate.run import DIVERGES
-from dynconv.lab.ablate.table import finite
+from dynconv.lab.ablate.table import finite_scores
 
 
 def plot_results(results: dict[str, Any], output: Path) -> None:
@@ -21,7 +21,7 @@ def plot_results(results: dict[str, Any], output: Path) -> None:
         style.use()
         figure, ax = plt.subplots(figsize=(style.PHONE, 1.1 + 0.24 * len(rows)))
         for y, row in enumerate(rows):
-            scores = finite(row["scores"])
+            scores = finite_scores(row["scores"])
             color = style.COLORS.get(row["mixer"], "black")
             ax.plot(scores, [y] * len(scores), "o", ms=4, alpha=0.7, color=color)
             if scores:

@@ -21,7 +21,7 @@ def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         own = [run for run in runs if run.row == row.name]
         outcomes = [run.results if "score" in run.results else {} for run in own]
         scores = [outcome.get("score") for outcome in outcomes]
-        numbers = finite(scores)
+        numbers = finite_scores(scores)
         recipe = own[0].recipe
         rows.append(
             {
@@ -46,7 +46,7 @@ def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     }
 
 
-def finite(scores: list) -> list[float]:
+def finite_scores(scores: list) -> list[float]:
     """Return the scores of the seeds that are finished and did not diverge."""
     return [score for score in scores if score not in (None, DIVERGES)]
 

@@ -96,10 +96,10 @@ def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]
     if folder is None:
         device = ledger.name_part(torch.cuda.get_device_name())
         folder = ledger.results_folder() / f"first-run-{device}"
-    return run_steps(all_steps(), folder, limit, say)
+    return run_pending(all_steps(), folder, limit, say)
 
 
-def run_steps(
+def run_pending(
     steps: Sequence[Step], folder: Path, limit: int | None, say: Callable[[str], None]
 ) -> int:
     """Run the steps that have not succeeded yet, those that have failed last."""

@@ -25,7 +25,7 @@ from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import prepared_dir, read_recipe
 from dynconv.train.stopwatch import COMPUTE_LAPS, LAPS, WARMUP_UPDATES, Stopwatch
-from dynconv.train.update import DTYPES, BatchLoss, backward
+from dynconv.train.update import AUTOCAST_DTYPES, BatchLoss, backward
 
 COUNTED = 5
 """updates whose FLOPs are counted"""
@@ -83,7 +83,7 @@ def bench_train(
         "peak_flop_per_s": measure_peak(precision, ranks.device),
     }
     ledger.write(output, entry)
-    return report(entry, recipe.train.validate_every) + f"\nwritten to {output}"
+    return describe_training(entry, recipe.train.validate_every) + f"\nwritten to {output}"
 
 
 def train_briefly(
@@ -119,7 +119,8 @@ def count_flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) 
 
 def measure_peak(precision: str, device: torch.device) -> float:
     """Return the FLOPs per second of a product of two large square matrices, the best of five."""
-    a, b = torch.randn(2, SIDE, SIDE, device=device, dtype=DTYPES.get(precision, torch.float32))
+    dtype = AUTOCAST_DTYPES.get(precision, torch.float32)
+    a, b = torch.randn(2, SIDE, SIDE, device=device, dtype=dtype)
 
     def product() -> None:
         torch.mm(a, b)
@@ -146,7 +147,7 @@ def random_text(directory: Path, lines: int, data: DataConfig) -> Path:
     return directory
 
 
-def report(entry: dict, validate_every: int) -> str:
+def describe_training(entry: dict, validate_every: int) -> str:
     """Return the numbers of an entry as text."""
     numbers, load = entry["numbers"], entry["load"]
     seconds, total = numbers["seconds"], sum(numbers["seconds"].values())

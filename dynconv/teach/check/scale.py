@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dynconv.teach.judge import Wrong, attempt, describe_difference, judge, labelled, of_kind, short
-from dynconv.text.corpus import Row
+from dynconv.text.lines import Row
 from dynconv.text.sets.steps import fits
 
 WAIT = 5.0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from dynconv.text.corpus import stream_lines
+from dynconv.text.lines import stream_lines
 from dynconv.text.sets.moses import tokenize
 from dynconv.text.sets.steps import (
     fits,

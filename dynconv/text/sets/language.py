@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dynconv.text.corpus import stream_lines
+from dynconv.text.lines import stream_lines
 from dynconv.text.manifest import SPLITS
 from dynconv.text.sets.steps import MissingRawFileError, require_raw, write_splits
 

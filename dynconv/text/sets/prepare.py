@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from dynconv.config import ModelConfig
+from dynconv.config import DataConfig, ModelConfig
 from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.names import VocabularyKind
@@ -36,21 +36,14 @@ def prepare_named(
 
     Raises UserError for an option that has no effect.
     """
-    check_one_or_two("--languages", languages)
-    check_one_or_two("--vocab-size", vocab_size)
-    if languages and len({*languages}) < len(languages):
-        given = " ".join(languages)
-        raise UserError(f"--languages {given}: name two languages, or one for a language model")
+    check_arguments(languages, vocab_size)
     sides = corpus_sides(corpus, languages)
     source, target = pair(sides)
-    out = out or Path("prepared") / Path(corpus).resolve().name
-    reused = Vocabularies.load(reuse) if reuse else None
-    if reused and kind not in (None, reused.target.kind):
-        raise UserError(f"--vocabulary {kind} has no effect: {reuse} is not of {kind}")
-    kind = kind or (reused.target.kind if reused else "bytes")
     if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
         raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
+    out = out or Path("prepared") / Path(corpus).resolve().name
+    kind, size = choose_vocabulary(kind, vocab_size, reuse)
     entry = read_manifest().get(corpus)
     downloaded = entry is not None and not entry.shipped
     if raw and not downloaded:
@@ -60,12 +53,6 @@ def prepare_named(
         text = out.with_name(f"{corpus}-text")
         if "train" not in corpus_text(corpus, raw, text):
             return f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test"
-    size: int | tuple[int, int] = ModelConfig.vocab_size
-    if vocab_size:
-        of_source, of_target = pair(vocab_size)
-        size = (of_source, of_target) if of_source else of_target
-    elif reused:
-        size = reused.sizes
     prepared = prepare_corpus(str(text), source, target, size, out, kind, reuse)
     tokens = f"{prepared.source_tokens:,} {source} and " if source else ""
     named = out if corpus_dir(str(out)) == out else out.absolute()  # not a shipped one of this name
@@ -76,11 +63,29 @@ def prepare_named(
     )
 
 
-def check_one_or_two(option: str, values: Sequence | None) -> None:
-    """Raise UserError if an option has more values than a corpus has sides."""
-    if values and len(values) > 2:
-        given = " ".join(map(str, values))
-        raise UserError(f"{option} {given}: one value, or two, not more")
+def check_arguments(languages: Sequence[str] | None, vocab_size: Sequence[int] | None) -> None:
+    """Raise UserError if an option has more values than a corpus has sides, or a language twice."""
+    for option, values in {"--languages": languages, "--vocab-size": vocab_size}.items():
+        if values and len(values) > 2:
+            given = " ".join(map(str, values))
+            raise UserError(f"{option} {given}: one value, or two, not more")
+    if languages and len({*languages}) < len(languages):
+        given = " ".join(languages)
+        raise UserError(f"--languages {given}: name two languages, or one for a language model")
+
+
+def choose_vocabulary(
+    kind: VocabularyKind | None, vocab_size: Sequence[int] | None, reuse: Path | None
+) -> tuple[VocabularyKind, int | tuple[int, int]]:
+    """Return kind and size of the vocabulary: as asked, else those of `reuse`, else defaults."""
+    reused = Vocabularies.load(reuse) if reuse else None
+    if reused and kind not in (None, reused.target.kind):
+        raise UserError(f"--vocabulary {kind} has no effect: {reuse} is not of {kind}")
+    chosen = reused.target.kind if reused else kind or DataConfig.vocabulary
+    if vocab_size is None:
+        return chosen, reused.sizes if reused else ModelConfig.vocab_size
+    of_source, of_target = pair(vocab_size)
+    return chosen, (of_source, of_target) if of_source else of_target
 
 
 def pair(values: Sequence) -> tuple:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from dynconv.errors import UserError
-from dynconv.text.corpus import Row, stream_lines, stream_parallel
+from dynconv.text.lines import Row, stream_lines, stream_parallel
 
 LANGUAGE = re.compile(r"(?<=\.)[a-z]{2}(-[a-z]{2})?(?=\.|$)")
 """the code of a language, or of a pair, in the name of a file"""

@@ -4,7 +4,7 @@ from functools import partial
 from hashlib import sha1
 from pathlib import Path
 
-from dynconv.text.corpus import Row, stream_lines, stream_parallel
+from dynconv.text.lines import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import tokenize
 from dynconv.text.sets.steps import MissingRawFileError, parallel_map, require_raw, write_splits
 

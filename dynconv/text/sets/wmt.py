@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from dynconv.text.corpus import Row, stream_lines, stream_parallel
+from dynconv.text.lines import Row, stream_lines, stream_parallel
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.steps import (
     Side,

@@ -1,0 +1,56 @@
+"""The schedules that recipes can name: the learning rate after warm-up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from dynconv.config import TrainConfig
+
+PLATEAU_FACTOR = 0.1
+"""the factor of the schedule `plateau` (Gehring et al. 2017, section 4.2)"""
+
+
+def inverse_sqrt(config: TrainConfig, done: int, losses: Sequence[float]) -> float:
+    """Return lr sqrt(warmup / done) (Vaswani et al. 2017, section 5.3).
+
+    Without warm-up it is lr / sqrt(done), which falls after the second update.
+    """
+    return config.lr * math.sqrt(max(config.warmup, 1) / max(done, 1))
+
+
+def cosine(config: TrainConfig, done: int, losses: Sequence[float]) -> float:
+    """Return lr_end + (lr - lr_end) (1 + cos(pi p)) / 2 (Loshchilov and Hutter 2017, equation 5).
+
+    p goes from 0 after warm-up to 1 after the last update.
+    """
+    progress = (done - config.warmup) / max(config.updates - config.warmup, 1)
+    return config.lr_end + (config.lr - config.lr_end) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def plateau(config: TrainConfig, done: int, losses: Sequence[float]) -> float:
+    """Return lr, multiplied by PLATEAU_FACTOR for each validation since the first without progress.
+
+    `losses` are those of the validations so far; NaN counts as infinite.
+    """
+    losses = [math.inf if math.isnan(loss) else loss for loss in losses]
+    worse = (i for i in range(1, len(losses)) if losses[i] >= min(losses[:i]))
+    return config.lr * PLATEAU_FACTOR ** (len(losses) - next(worse, len(losses)))
+
+
+class Schedule(NamedTuple):
+    """Describes a schedule."""
+
+    rate: Callable[[TrainConfig, int, Sequence[float]], float]
+    """returns the learning rate after `done` updates, and validations with these losses"""
+    settings: tuple[str, ...] = ()
+    """the entries of `train` that it reads and others do not"""
+
+
+SCHEDULES = {
+    "inverse_sqrt": Schedule(inverse_sqrt),
+    "cosine": Schedule(cosine, settings=("lr_end",)),
+    "plateau": Schedule(plateau, settings=("lr_end",)),
+}
