@@ -13,15 +13,22 @@ if TYPE_CHECKING:
     from dynconv.text.prepared import PreparedCorpus, is_prepared, open_prepared
     from dynconv.text.vocabulary import EOS, PAD, UNK, Vocabularies, Vocabulary
 
-EXPORTS = {
-    "batching": ["Batch", "batch_by_length", "collate", "pad"],
-    "corpus": ["ParallelText", "load_parallel"],
-    "encode": ["prepare_corpus"],
-    "examples": ["Examples", "Excerpts", "Pairs"],
-    "lines": ["read_lines"],
-    "prepared": ["PreparedCorpus", "is_prepared", "open_prepared"],
-    "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
-}
-__all__ = [name for names in EXPORTS.values() for name in names]
+# A list, since type checkers read it.
+__all__ = [
+    "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "PreparedCorpus",
+    "Vocabularies", "Vocabulary", "batch_by_length", "collate", "is_prepared", "load_parallel",
+    "open_prepared", "pad", "prepare_corpus", "read_lines",
+]  # fmt: skip
 # Listing the corpora imports this package, and does not load PyTorch.
-__getattr__ = import_lazily(__name__, EXPORTS)
+__getattr__ = import_lazily(
+    __name__,
+    {
+        "batching": ["Batch", "batch_by_length", "collate", "pad"],
+        "corpus": ["ParallelText", "load_parallel"],
+        "encode": ["prepare_corpus"],
+        "examples": ["Examples", "Excerpts", "Pairs"],
+        "lines": ["read_lines"],
+        "prepared": ["PreparedCorpus", "is_prepared", "open_prepared"],
+        "vocabulary": ["EOS", "PAD", "UNK", "Vocabularies", "Vocabulary"],
+    },
+)

@@ -214,7 +214,7 @@ def test_another_error_in_a_run_that_diverged_is_reported(recipe, tmp_path):
     ],
 )
 def test_the_summary_of_a_row(scores, said):
-    values = table.finite(scores)
+    values = table.finite_scores(scores)
     deviation = stdev(values) if len(values) > 1 else None
     row = {"scores": scores, "mean": mean(values) if values else None, "deviation": deviation}
     assert table.summary(row) == said
