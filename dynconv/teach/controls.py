@@ -190,6 +190,30 @@ def averaging_alone() -> dict[str, Any]:
     return numbers
 
 
+def averaging_widths() -> dict[str, Any]:
+    """Return the vowels restored with encoders of 3 and of 7 letters and three kinds of weights."""
+    names = definitions("13_averaging", "training")
+
+    def share(kind: str, width: int, seed: int) -> float:
+        def mixer(channels: int, heads: int, K: int, causal: bool) -> nn.Module:
+            if causal or kind == "DynamicConv":
+                return DynamicConv(channels, heads, K if causal else width, causal=causal)
+            layer = LightConv(channels, heads, width)
+            if kind == "equal":
+                nn.init.zeros_(layer.weight)
+                layer.weight.requires_grad_(False)
+            return layer
+
+        names["DynamicConv"] = mixer
+        return round(names["restored"]("DynamicConv", "DynamicConv", seed), 3)
+
+    return {
+        f"{kind}, {width} letters": [share(kind, width, seed) for seed in range(3)]
+        for kind in ("equal", "LightConv", "DynamicConv")
+        for width in (3, 7)
+    }
+
+
 def drift(run: Path) -> dict[str, Any]:
     """Return, for what each TaLK layer of an encoder sums, quantiles of |mean| / deviation."""
     trained = load_model(run)
@@ -248,6 +272,11 @@ RECORDS = {
         "Share of vowels restored by lesson 13's models whose decoders attend, in 2,400 steps",
         [0],
         averaging_long,
+    ),
+    "controls-averaging-widths": (
+        "Share of vowels restored by lesson 13's models, by weights and width of the encoder",
+        [0, 1, 2],
+        averaging_widths,
     ),
 }
 

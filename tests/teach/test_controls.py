@@ -37,6 +37,8 @@ def test_lesson_13_still_defines_what_its_controls_use():
     assert [*alone] == ["800 steps", "2,400 steps", "mean of 63, 200 steps"]
     longer = ledger.read("controls-averaging-long")["numbers"]
     assert longer.keys() < record.keys()
+    widths = ledger.read("controls-averaging-widths")["numbers"]
+    assert len(widths) == 6 and all(len(runs) == 3 for runs in widths.values())
 
 
 def test_what_positive_factors_could_do_in_lesson_32():
