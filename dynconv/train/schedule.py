@@ -20,8 +20,8 @@ def learning_rate(config: TrainConfig, done: int, losses: Sequence[float] = ()) 
     cosine        lr_end + (lr - lr_end) (1 + cos(pi p)) / 2, where p goes from 0 after warm-up to 1
                   after the last update (Loshchilov and Hutter 2017, equation 5)
     plateau       lr until a validation loss fails to improve, then divided by ten after that and
-                  every later validation (Gehring et al. 2017, section 4.2); `losses` are those of
-                  the validations so far
+                  every later validation (Gehring et al. 2017, section 4.2); `losses` lists the
+                  validation losses so far
     """
     if done < config.warmup:
         return config.lr_start + (config.lr - config.lr_start) * done / config.warmup
