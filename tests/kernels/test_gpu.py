@@ -73,7 +73,7 @@ def test_the_same_bits_every_time(name):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_another_stream(name):
+def test_kernels_wait_for_earlier_work_on_their_stream(name):
     """The kernels wait for earlier work on the same stream."""
     inputs = [z.cuda() for z in case(name, 2, 300, 4, 64, 7, F32)]
     reference = call(name, "cuda", inputs, 7)
@@ -128,7 +128,7 @@ def test_a_cuda_graph_draws_anew():
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_torch_compile(name):
+def test_kernels_work_under_torch_compile(name):
     inputs = [z.cuda() for z in case(name, 2, 50, 4, 64, 7, F32)]
     g = torch.randn_like(inputs[0])
     compiled = torch.compile(

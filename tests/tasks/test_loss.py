@@ -53,7 +53,7 @@ def test_label_smoothing_by_hand():
     assert loss.item() == pytest.approx(expected)
 
 
-def test_label_smoothing_golden(golden):
+def test_label_smoothing_equals_the_released_code(golden):
     _, meta, case = golden.case("label_smoothed_nll")
     logits = torch.tensor(case["logits"], requires_grad=True)
     target = torch.tensor(case["target"])
