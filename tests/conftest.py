@@ -106,6 +106,17 @@ def seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="module")
+def poisoned_memory():
+    """torch.empty and similar functions return NaN."""
+    import torch
+
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 @pytest.fixture(params=["chosen", "full"])
 def golden(request):
     """Numbers of the released code: first those of the repository, then all, where they are."""

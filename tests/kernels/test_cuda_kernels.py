@@ -41,12 +41,7 @@ CONVOLUTIONS = (*CONVS, "dynamic_conv_softmax")
 OPERATORS = operators_with("cuda")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def poisoned_memory():
-    """torch.empty and similar functions return NaN."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
+pytestmark = pytest.mark.usefixtures("poisoned_memory")
 
 
 def results_of(name: str, inputs: list, K: int, g: torch.Tensor, pad=None) -> tuple:

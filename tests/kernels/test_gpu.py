@@ -28,17 +28,10 @@ from dynconv.layers import DynamicConv, LightConv, TaLKConv
 OPERATORS = operators_with("cuda")
 
 pytestmark = [
+    pytest.mark.usefixtures("poisoned_memory"),
     pytest.mark.gpu,
     pytest.mark.skipif(bool(build.why_unavailable()), reason=str(build.why_unavailable())),
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def poisoned_memory():
-    """torch.empty and similar functions return NaN."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 def both(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> tuple:
