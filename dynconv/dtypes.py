@@ -1,4 +1,4 @@
-"""The dtype of sums, which may be wider than their terms' dtype, and autocast around them."""
+"""Chooses the dtype that sums are computed in, and casts as autocast would."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -22,14 +22,14 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def to_autocast_dtype(x: Tensor) -> Tensor:
-    """Return x in the dtype that a matrix product has under autocast, if that is on."""
+    """Return x in autocast's dtype for matrix products, or unchanged where autocast is off."""
     device = x.device.type
     on = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
     return x.to(torch.get_autocast_dtype(device)) if on else x
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager:
-    """Return a context without autocast on the device of x, which may be one that has none."""
+    """Return a context that disables autocast on x's device, if autocast exists there."""
     device = x.device.type
     if not torch.amp.is_autocast_available(device):
         return nullcontext()

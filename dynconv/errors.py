@@ -1,4 +1,4 @@
-"""The exception for user errors, help to word its one line, and warnings."""
+"""Defines the exception for user errors, helpers that word its message, and warnings."""
 
 import difflib
 import errno
@@ -24,7 +24,7 @@ class DivergedError(UserError):
 
 
 def warn(message: str) -> None:
-    """Print a line to stderr; its beginning says that it is from dynconv."""
+    """Print a line to stderr that begins with `dynconv:`."""
     print(f"dynconv: {message}", file=sys.stderr)
 
 

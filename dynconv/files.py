@@ -21,9 +21,9 @@ from typing import Any
 from dynconv.errors import UserError
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-"""errors of a place where we may not write"""
+"""error numbers of a place where we may not write"""
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""errors of a full disk, or of one whose quota is used up"""
+"""error numbers of a full disk or an exhausted quota"""
 MARK = ".dynconv"
 """the file that marks a directory as made by dynconv"""
 LOCK = ".lock"
@@ -92,9 +92,9 @@ def is_claimed(directory: Path) -> bool:
 
 
 def check_output(path: Path) -> None:
-    """Raise UserError like `check_writable`, or if that replaced a file below a marked directory.
+    """Raise UserError like `check_writable`, or if a file in a marked directory would be replaced.
 
-    For outputs whose name the user chooses: one slip, and a run would have no recipe.
+    Used for outputs that the user names, because one slip could overwrite a run's recipe.
     """
     check_writable(path)
     if path.exists() and (ours := next(filter(is_claimed, path.resolve().parents), None)):

@@ -1,4 +1,4 @@
-"""Facts about this machine and this checkout, which records of measurements and runs state."""
+"""Describes this machine and this checkout, for the records of measurements and runs."""
 
 import os
 import platform

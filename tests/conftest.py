@@ -98,6 +98,25 @@ def gpu_record(config, stats: dict[str, list]) -> Path | None:
     return path
 
 
+@pytest.fixture(autouse=True)
+def seed():
+    """A test draws the same numbers every time, whichever tests ran before it."""
+    import torch
+
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def poisoned_memory():
+    """torch.empty and similar functions return NaN."""
+    import torch
+
+    assert torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 @pytest.fixture(params=["chosen", "full"])
 def golden(request):
     """Numbers of the released code: first those of the repository, then all, where they are."""

@@ -1,4 +1,4 @@
-"""What argparse lacks: errors of one line, defaults in its help, negative numbers, overrides."""
+"""What argparse lacks: one-line errors, defaults in its help, negative numbers, overrides."""
 
 import argparse
 import re
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def unknown_arguments(rest: Sequence[str], command: argparse.ArgumentParser) -> str:
-    """Say which arguments a command does not know, and which it may be instead."""
+    """Report the arguments that a command does not know, with a hint at what may be meant."""
     known = [name for action in command._actions for name in action.option_strings]
     near = did_you_mean(rest[0].partition("=")[0], known)
     if near is None and any(action.dest == "overrides" for action in command._actions):

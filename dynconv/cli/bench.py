@@ -34,7 +34,7 @@ def add_parser(subparsers) -> None:
 def add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
     """Add how many times a command repeats its measurements."""
     parser.add_argument(
-        "--rounds", type=number("Repeats"), default=default, help="times that each is measured"
+        "--rounds", type=number("Repeats"), default=default, help="number of times to measure each"
     )
 
 
@@ -104,7 +104,7 @@ def add_kernels(commands) -> None:
     add_list(
         parser,
         "--shapes",
-        "as for bench ops; the last of the default is an update of wmt16-en-de-dynamic",
+        "as for bench ops; the last default is the size of an update of wmt16-en-de-dynamic",
         default=["10x10x1024x16", "10x100x1024x16", "10x1000x1024x16", "10x10000x1024x16"]
         + ["iwslt", "112x32x1024x16"],
     )
@@ -191,7 +191,7 @@ def add_recall(commands) -> None:
         type=positive_int,
         nargs="+",
         default=[4, 8, 16],
-        help="how many to look up, up to 64",
+        help="numbers of pairs to look up, up to 64",
     )
     parser.add_argument(
         "--lr",
@@ -224,13 +224,13 @@ def run_recall(options) -> None:
 
 def add_first(commands) -> None:
     parser = add_command(commands, "first-run", run_first)
-    parser.add_argument("--steps", type=positive_int, help="at most this many in this call")
+    parser.add_argument("--steps", type=positive_int, help="maximum steps in this call")
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="where to write (default: data/results/first-run-DEVICE; outside a checkout its name, "
-        "in this directory)",
+        help="where to write (default: data/results/first-run-DEVICE; outside a checkout, "
+        "first-run-DEVICE)",
     )
 
 

@@ -114,7 +114,7 @@ def native_kernels() -> str:
 
 
 def cuda_kernels() -> str:
-    """Say when auto chooses the CUDA kernels and why, or what hinders them here."""
+    """Say when auto chooses the CUDA kernels and why, or what prevents them here."""
     import torch
 
     from dynconv import ops

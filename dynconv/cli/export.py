@@ -15,7 +15,7 @@ def add_parser(subparsers) -> None:
         required=True,
         metavar="FILE",
         help="a JavaScript file, or a directory in which it is named translator-MIXER.js; the "
-        "book's page reads those in book/_static",
+        "book's page reads the files in book/_static",
     )
 
 

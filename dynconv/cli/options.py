@@ -22,7 +22,7 @@ def add_command(subparsers, name: str, run: Callable) -> argparse.ArgumentParser
 
 
 class StoreList(argparse.Action):
-    """Stores a list of arguments. Commands in older records join it by commas, which also works."""
+    """Stores a list of arguments, or one text with commas, as commands in older records have it."""
 
     def __call__(self, parser, namespace, values, *_) -> None:
         setattr(namespace, self.dest, [item for each in values for item in each.split(",")])
@@ -77,7 +77,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def load_trained(options, task: type | None = None) -> "TrainedModel":
-    """Load the model that the options of `add_run` name; those of `add_decoding` change its recipe.
+    """Load the model that the options of `add_run` name; the options of `add_decoding` change it.
 
     Raises UserError if the model is trained for another task, or if an option has no effect on it.
     """
@@ -101,7 +101,7 @@ def load_trained(options, task: type | None = None) -> "TrainedModel":
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the file to which a command writes its measurements."""
-    where = f"JSON (default: {default}; outside a checkout its name, in this directory)"
+    where = f"JSON (default: {default}; outside a checkout, its name without the folder)"
     parser.add_argument("--output", type=Path, metavar="FILE", help=where)
 
 

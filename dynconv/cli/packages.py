@@ -21,7 +21,7 @@ def explain_missing(module: str) -> str:
 
 
 def how_to_install(module: str) -> str:
-    """Return the command that installs a module: its package, or the extra that has it.
+    """Return the command that installs a module: its package, or the extra that contains it.
 
     A module that is not a declared dependency is part of one, so all are reinstalled.
     """

@@ -7,7 +7,7 @@ def add_parser(subparsers) -> None:
     """Add `dynconv plan`."""
     parser = add_command(subparsers, "plan", run)
     add_recipe(parser)
-    parser.add_argument("--gpus", type=positive_int, default=1, help="how many train together")
+    parser.add_argument("--gpus", type=positive_int, default=1, help="GPUs that train together")
     parser.add_argument(
         "--memory", type=number("Positive"), default=80, metavar="GB", help="memory of one GPU"
     )

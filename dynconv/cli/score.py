@@ -12,7 +12,7 @@ def add_parser(subparsers) -> None:
         "hypotheses",
         type=Path,
         metavar="HYPOTHESES",
-        help="a file of a system's outputs, one per line, as RUN/test.hypotheses.txt",
+        help="a file of a system's outputs, one per line, such as RUN/test.hypotheses.txt",
     )
     parser.add_argument(
         "references",
@@ -35,7 +35,7 @@ def add_parser(subparsers) -> None:
 
 
 def run(options) -> None:
-    """Compare a file of outputs with a file of references: sacreBLEU and chrF, 95% intervals."""
+    """Score a file of outputs against references: sacreBLEU and chrF, with 95% intervals."""
     from dynconv.score import score_report
     from dynconv.text.lines import stream_parallel
 

@@ -1,4 +1,4 @@
-"""`dynconv train`: train a model by a recipe, or continue a run."""
+"""`dynconv train`: train a model from a recipe, or continue a run."""
 
 import os
 from pathlib import Path
@@ -33,7 +33,7 @@ def add_parser(subparsers) -> None:
 
 
 def run(options) -> int:
-    """Train by a recipe. The same command again resumes from the newest checkpoint."""
+    """Train a model from a recipe. The same command again resumes from the newest checkpoint."""
     from dynconv.config import dump_recipe, load_recipe, run_name
 
     recipe = load_recipe(options.recipe, options.overrides)

@@ -20,7 +20,7 @@ def add_parser(subparsers) -> None:
         type=positive_int,
         default=16,
         metavar="N",
-        help="how many in the first round",
+        help="number of trials in the first round",
     )
     parser.add_argument(
         "--run",

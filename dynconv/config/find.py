@@ -50,7 +50,7 @@ def require_recipe(name: str) -> Path:
 
 
 def split_row(recipe: str) -> tuple[str, str | None]:
-    """Split EXPERIMENT:ROW; the row of a recipe's name, or of the path of a file, is None."""
+    """Split EXPERIMENT:ROW; for a recipe's name or a file's path, the row is None."""
     experiment, colon, row = recipe.partition(":")
     return (experiment, row) if colon and not isfile(recipe) else (recipe, None)
 
@@ -75,7 +75,7 @@ def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
 
 
 def require_file(name: str, shipped: dict[str, Path], kind: str) -> Path:
-    """Return what `find_file` finds; UserError, with the nearest shipped name, for nothing."""
+    """Return the file that `find_file` finds; UserError, with the nearest shipped name, if none."""
     if path := find_file(name, shipped):
         return path
     hint = nearest(name, shipped, "shipped are")

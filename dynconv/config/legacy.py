@@ -23,7 +23,7 @@ RENAMED = {
 
 
 def rename_settings(tree: Tree, section: str = "") -> Tree:
-    """Return a section in which settings have today's names, unless it also has those."""
+    """Return a section with its settings renamed, except where it already has the new name."""
     names = RENAMED.get(section, {})
     renamed = {old: new for old, new in names.items() if new not in tree}
     prefix = f"{section}." if section else ""

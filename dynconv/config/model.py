@@ -1,6 +1,6 @@
 """The section `model` of a recipe: what is built, layer by layer.
 
-Every class checks the ranges of its entries, also where a program constructs it directly.
+Every class checks the ranges of its entries, even if a program constructs it directly.
 """
 
 from dataclasses import fields
@@ -43,7 +43,7 @@ class MixerModelConfig:
     glu: Flag = True
     """whether to gate the input projection"""
     normalize: Normalization = "softmax"
-    """the normalization of a kernel; for TaLK, whether a sum over a window is divided by its
+    """the normalisation of a kernel; for TaLK, whether a sum over a window is divided by its
     reach"""
     norm: Literal["pre", "post"] = "post"
     activation: Literal["relu", "swish"] = "relu"
@@ -74,7 +74,7 @@ class MixerModelConfig:
 
     @property
     def mixers(self) -> list[str]:
-        """The names of the model's mixers, each once, in the order of the alphabet."""
+        """The names of the model's mixers, each once, in alphabetical order."""
         return sorted({mixer for stack in self.stacks for mixer, _ in stack.each_layer()})
 
     @property
@@ -131,7 +131,7 @@ class ConvS2SConfig:
     embedding: Dimension = 512
     """width of the embeddings"""
     output: Dimension | None = None
-    """width of the input to the last linear layer; null: as embedding"""
+    """width of the input to the last linear layer; null: the width of the embeddings"""
     encoder: ConvStackConfig = ConvStackConfig()
     decoder: ConvStackConfig = ConvStackConfig()
     attention: Flag | tuple[Flag, ...] = True
@@ -186,7 +186,7 @@ class LanguageModelConfig(MixerModelConfig):
     cutoffs: tuple[VocabSize, ...] = ()
     """first type of the second, third ... band of the vocabulary; none: one band, plain softmax"""
     bands: tuple[Dimension, ...] | None = None
-    """width of each band's embeddings, the first's being channels; null: channels / factor^band"""
+    """width of each band's embeddings, the first equal to channels; null: channels / factor^band"""
     factor: Dimension = 4
     """the ratio of widths: each band's embeddings are this many times narrower than the previous
     band's"""
@@ -210,8 +210,8 @@ class LanguageModelConfig(MixerModelConfig):
             )
         if self.widths[0] != self.channels:
             raise ValueError(
-                f"bands begins with width {self.widths[0]}: the most frequent types have that of "
-                f"channels, {self.channels}"
+                f"bands begins with width {self.widths[0]}: the most frequent types have "
+                f"width channels, {self.channels}"
             )
         if min(self.widths) < 1:
             raise ValueError(f"bands of width {as_override(self.widths)}: each must be at least 1")

@@ -145,7 +145,7 @@ class DecodeConfig:
     min_length: Length = 0
     """minimum tokens of an output, without <eos>"""
     max_length: PositiveLength | None = None
-    """maximum tokens of an output, with <eos>; null: twice the source's plus ten, but at least
+    """maximum tokens of an output, with <eos>; null: twice the source's length plus ten, at least
     min_length plus <eos>. The model's number of positions limits either"""
     no_repeat_ngram_size: NonNegativeInt = 0
     """the n of n-grams that may not occur twice in an output; 3: trigram blocking; 0: no limit"""
@@ -203,7 +203,7 @@ class Recipe:
 
     @property
     def is_language_model(self) -> bool:
-        """Whether the model continues a text, rather than translate a source."""
+        """Whether the model continues a text rather than translating a source."""
         return isinstance(self.model, LanguageModelConfig)
 
     @property

@@ -21,7 +21,7 @@ MixerName = Annotated[str, AfterValidator(known_mixer)]
 
 
 def per_layer(name: str, value: Any, layers: int) -> tuple:
-    """Return an entry that is given for all layers, or as a list, as a tuple with one per layer."""
+    """Return an entry as a tuple with one value per layer; a single value stands for all layers."""
     if not isinstance(value, tuple):
         return (value,) * layers
     if len(value) != layers:

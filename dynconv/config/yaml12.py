@@ -31,7 +31,7 @@ MAX_NODES = 10_000
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a YAML file, not to be changed. Raises UserError if it is unreadable.
+    """Return the content of a YAML file; callers must not change it. UserError if it is unreadable.
 
     Mappings are dicts whose keys are text.
     """
@@ -44,7 +44,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Return the content of YAML text; `where` begins the UserError for text that is no YAML."""
+    """Return the content of YAML text; `where` begins the UserError for text that is not YAML."""
     import yaml
 
     try:

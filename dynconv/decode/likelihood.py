@@ -38,7 +38,7 @@ def surprisal(
     cuts = np.flatnonzero(stream == EOS) if block is None else np.arange(0, N, block)
     bounds = np.union1d(cuts, N)
     start, end = bounds[:-1], bounds[1:]
-    first = np.maximum(start - context, 0)  # of what it reads
+    first = np.maximum(start - context, 0)  # first position that each window reads
     lengths = np.stack([end - first] * 2, axis=1)
     nats = np.empty(N)
     device = next(model.parameters()).device

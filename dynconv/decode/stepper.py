@@ -60,5 +60,5 @@ class Incremental:
         if len(sentences) < len(self.memory.states):
             self.memory = select_state(self.memory, sentences)
             self.state = self.state.select(rows, sentences)
-        else:  # the same sentences in the same order: nothing of theirs is copied
+        else:  # the same sentences in the same order: nothing needs to be copied
             self.state = self.state.select(rows)

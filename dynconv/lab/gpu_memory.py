@@ -71,8 +71,8 @@ ATTENTION_FLOPS = {
     aten._scaled_dot_product_flash_attention_for_cpu: attention_flops,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward_flops,
 }
-"""formulas for the FLOPs of attention on a CPU: PyTorch counts those of the attention kernels of
-GPUs, but not those of CPUs"""
+"""formulas for the FLOPs of attention on a CPU, because PyTorch counts them only for the attention
+kernels of GPUs"""
 
 
 @contextmanager

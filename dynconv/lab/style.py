@@ -1,4 +1,4 @@
-"""Sets how every figure of the book and the commands looks: size, fonts, one color per role."""
+"""Sets how every figure of the book and the commands looks: size, fonts, one colour per role."""
 
 import io
 from pathlib import Path

@@ -35,8 +35,8 @@ class AdaptiveEmbedding(nn.Module):
         x: Tensor | int = 0
         bands = zip(pairwise(self.edges), self.words, self.projections, strict=True)
         for (start, end), E, P in bands:
-            # Each band embeds all tokens and multiplies those of other bands by zero, because then
-            # no shape depends on the data.
+            # Every band embeds all tokens and zeroes the ones from other bands, because then no
+            # shape depends on the data.
             x_band = F.embedding((tokens - start).clamp(0, end - start - 1), E)
             x = x + F.linear(x_band * inside(tokens, start, end).unsqueeze(-1), P)
         return x.to(self.words[0].dtype)

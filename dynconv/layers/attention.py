@@ -110,7 +110,7 @@ class SelfAttention(nn.Module):
     def _attend(
         self, projected: tuple[Tensor, ...], allowed: Tensor | None = None, causal: bool = False
     ) -> Tensor:
-        """Attend from queries (B, T, C) to keys and values (B, S, C), the three `projected`."""
+        """Attend from queries (B, T, C) to keys and values (B, S, C); `projected` is all three."""
         heads = (split_heads(x, self.heads) for x in projected)
         dropout = self.dropout if self.training else 0.0
         return self.out_proj(attend(*heads, allowed, causal=causal, dropout=dropout))

@@ -12,14 +12,14 @@ from dynconv.layers.state import select_state
 
 
 def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
-    """Raise AssertionError, whose line says what is wrong, unless a mixer does what it promises.
+    """Raise AssertionError, in one line that names the fault, unless a mixer keeps its contract.
 
     build(causal)  returns a new layer of x (B, T, channels)
 
-    Padding at either end changes no real position; in a causal layer no position sees a later one,
-    `step` returns what `forward` does, in chunks of any size, also from selected rows of a state.
-    Layers are tried in float64, after noise has been added to their parameters, because most leaks
-    are multiples of a bias, which often starts as zero; and `forward` also under autocast, because
+    Padding at either end changes no real position. In a causal layer no position sees a later one,
+    and `step` returns what `forward` does, in chunks of any size and from selected rows of a state.
+    Layers are tried in float64. Noise is added to their parameters first, because most leaks are
+    multiples of a bias, which often starts as zero. `forward` is also tried under autocast, because
     training may run in bfloat16.
     """
     draw = torch.Generator().manual_seed(1)

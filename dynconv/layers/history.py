@@ -63,8 +63,8 @@ class History:
         return self.slots.data[torch.arange(end - size, end, device=at.device), at]
 
     def convolve(self, weight: Tensor) -> Tensor:
-        """Convolve at the last n positions: weight (N, n, H, K) gives (N, n, C), no gradients."""
-        weight = weight.detach()  # a state has no gradients either, nor has the kernel in C
+        """Convolve at the last n positions by weight (N, n, H, K): (N, n, C), without gradients."""
+        weight = weight.detach()  # neither states nor the C kernel have gradients
         n, K = weight.shape[1], weight.shape[3]
         if n > 1:
             return conv_windows(self.window(K - 1 + n), weight)

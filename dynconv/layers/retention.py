@@ -23,7 +23,7 @@ class RetentionState(NamedTuple):
 
 
 class Retention(nn.Module):
-    """Attends to all earlier positions, whose weights fade by one factor per head, not learned.
+    """Attends to all earlier positions, with weights that fade by a fixed factor per head.
 
         q, k, v, g = W x;  y = W_o (silu(g) * norm(retention(q, k / sqrt(R), v)))
 

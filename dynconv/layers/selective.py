@@ -33,7 +33,7 @@ class SelectiveScan(nn.Module):
         u = silu(conv(x));  dt = softplus(W_dt u + b);  B, C = W_B u, W_C u
         y = selective_scan(u, dt, A, B, C) + D u
 
-    W_dt has rank channels / 16. State n starts with A[n] = -n, n from 1; dt starts in [0.001, 0.1].
+    W_dt has rank channels / 16. State n (from 1) starts with A[n] = -n, and dt in [0.001, 0.1].
     """
 
     def __init__(self, channels: int, states: int):
@@ -74,7 +74,7 @@ class SelectiveSSM(nn.Module):
 
         x, g = W x;  y = W_o (silu(g) * scan(x))
 
-    states  of each channel
+    states  number of states per channel
 
     Unlike in the paper, the block is as wide as its input, not twice as wide. In a layer that is
     not causal, half of the channels run from right to left, in a scan of their own.

@@ -28,7 +28,7 @@ class S4D(nn.Module):
 
         y = GLU(W gelu(ssm(x) + D x))
 
-    states  complex states of each channel; state n starts as S4D-Lin, A[n] = -1/2 + i pi n
+    states  complex states per channel; state n starts as in S4D-Lin, A[n] = -1/2 + i pi n
 
     All of dt, A, C and D are learned: dt and the decay -Re A by their logarithms, because they are
     positive. In a layer that is not causal, half of the channels run from right to left.

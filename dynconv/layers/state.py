@@ -1,4 +1,4 @@
-"""What layers share that decode step by step: their states, and loops over new positions."""
+"""Helpers for layers that decode step by step: rows of states, and loops over new positions."""
 
 from collections.abc import Callable
 from typing import Any

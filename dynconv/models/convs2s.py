@@ -143,9 +143,9 @@ class ConvStack(nn.Module):
 
 
 class ConvS2S(Translator):
-    """Encodes and decodes by stacks of gated convolutions; each layer of the decoder can attend.
+    """Encodes and decodes with stacks of gated convolutions; each layer of the decoder can attend.
 
-    Positions are learned up to `max_positions`; UserError for more tokens.
+    Positions are learned up to `max_positions`; more tokens raise UserError.
     """
 
     def __init__(self, config: ConvS2SConfig):
@@ -172,8 +172,8 @@ class ConvS2S(Translator):
     def encode(self, source: Tensor, pad_mask: Tensor | None = None) -> KeyedMemory:
         """Encode source (B, S) int64; pad_mask (B, S) bool is True at padding, at either end.
 
-        The gradient of z, though not that of e in the values, is divided by the number of layers
-        that attend (section 3.4). The released code divides by twice that number.
+        The gradient of z is divided by the number of layers that attend (section 3.4); the gradient
+        of e, in the values, is not. The released code divides by twice that number.
         """
         e = self.source_embedding(source, pad_mask=pad_mask)
         z, _, _ = self.encoder(e, pad_mask)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SizeKey = Literal["kernel_size", "reach", "window"]
 SIZE_KEYS: tuple[SizeKey, ...] = ("kernel_size", "reach", "window")
-"""the entries of a stack that give the size of a convolution's kernel, or of a window"""
+"""the entries of a stack that give the size of a kernel or a window"""
 
 PROJECTED = ("glu", "weight_dropout", "input_dropout")
 """the options of every `ProjectedMixer`"""
@@ -32,7 +32,7 @@ class Mixer(NamedTuple):
     build: Callable[..., nn.Module]
     size_key: SizeKey | None
     options: Mapping[str, tuple[Any, ...] | None]
-    """the entries of the model that it takes, each with the values that it knows; None: all"""
+    """the entries of the model that it takes, each with the values it accepts (None: all)"""
 
 
 MIXERS: dict[str, Mixer] = {}
@@ -52,12 +52,13 @@ def register_mixer(
     x (B, T, C) and an optional padding mask (B, T) to (B, T, C). If `causal` is true, the module
     also has a method `step(x, state)`, as described in `dynconv.layers`.
 
-    name      of the mixer in recipes
+    name      the mixer's name in recipes
     size_key  the entry of the stack that gives the layer its size, or None. A kernel_size or
               reach is required; a window may be null. Kernel sizes and windows are odd.
     options   entries of the model that `build` takes as keyword arguments: fields of
-              `MixerModelConfig`. A recipe that sets one which none of its mixers takes is refused.
-    values    more options, of which `build` knows only these values: {"normalize": ("none",)}. A
+              `MixerModelConfig`. A recipe that sets an entry which none of its mixers takes is
+              refused.
+    values    more options, limited to the values that `build` accepts: {"normalize": ("none",)}. A
               recipe that sets a value which none of its mixers knows is refused.
 
     Raises ValueError if the name is taken, or there is no such size_key.
@@ -87,7 +88,7 @@ def build_mixer(
 ) -> nn.Module:
     """Build one layer's mixer; `size` is its kernel_size, reach or window.
 
-    Raises UserError for settings that the layer refuses by ValueError.
+    Raises UserError for settings that the layer refuses with ValueError.
     """
     mixer = require_mixer(name)
     options = {option: getattr(config, option) for option in mixer.options}

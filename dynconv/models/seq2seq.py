@@ -22,7 +22,7 @@ class Memory(NamedTuple):
 
 
 class Seq2Seq(Translator):
-    """Encodes and decodes by stacks of blocks; positions are sinusoids, which never end."""
+    """Encodes and decodes with stacks of blocks; positions are sinusoids and have no maximum."""
 
     def __init__(self, config: ModelConfig, encoder: list, decoder: list):
         super().__init__()

@@ -69,7 +69,7 @@ class Operator(NamedTuple):
     """choices without kernels: "auto" takes the first that allows T and K"""
 
     def choose(self, impl: str, x: Tensor, K: int = 1) -> Callable[..., Tensor]:
-        """Return the implementation that `impl` names, for x (B, T, C) and K taps, if it has any.
+        """Return the implementation that `impl` names, for x (B, T, C) and K taps (1 without taps).
 
         Raises ValueError for an unknown name, and for kernels that cannot run on x.
         """

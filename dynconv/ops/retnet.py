@@ -28,7 +28,7 @@ def retention_step(
 ) -> tuple[Tensor, Tensor]:
     """Evaluate the equation at one position: return its output (B, H, R) and the next state.
 
-    S (B, H, R, R) is the state before it; q, k and v (B, H, R) are of the position.
+    S (B, H, R, R) is the state before the position, and q, k and v (B, H, R) its inputs.
     """
     S = gamma[:, None, None] * S + k.unsqueeze(-1) * v.unsqueeze(-2)
     return (q.unsqueeze(-2) @ S).squeeze(-2), S

@@ -22,8 +22,8 @@ def selective_step(
 ) -> tuple[Tensor, Tensor]:
     """Evaluate the equation at one position; return its output (batch, channels) and the state.
 
-    h (batch, channels, N) is the state before it; x and dt (batch, channels), B and C (batch, N)
-    are of the position.
+    h (batch, channels, N) is the state before the position; x and dt (batch, channels), B and C
+    (batch, N) are its inputs.
     """
     h = (dt.unsqueeze(-1) * A).exp() * h + (dt * x).unsqueeze(-1) * B.unsqueeze(1)
     return (h * C.unsqueeze(1)).sum(-1), h

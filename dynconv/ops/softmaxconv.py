@@ -39,7 +39,7 @@ def dynamic_conv_softmax_loop(x: Tensor, logits: Tensor, mask: Tensor, pad_left:
 
 
 def dynamic_conv_softmax_masked(x: Tensor, logits: Tensor, pad_left: int, dropout: float) -> Tensor:
-    """Run the loop with a mask of PyTorch's generator."""
+    """Run the loop with a mask from PyTorch's generator."""
     mask = F.dropout(torch.ones_like(logits), dropout)
     return dynamic_conv_softmax_loop(x, logits, mask, pad_left)
 

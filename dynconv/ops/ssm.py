@@ -34,7 +34,7 @@ def discretize(dt: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:
 def ssm_step(h: Tensor, x: Tensor, decay: Tensor, Bbar: Tensor, C: Tensor) -> tuple[Tensor, Tensor]:
     """Evaluate the equation at one position: return its output (B, channels) and the next state.
 
-    h (B, channels, N) is the state before it, x (B, channels) its input.
+    h (B, channels, N) is the state before the position, and x (B, channels) its input.
     """
     h = decay * h + Bbar * x.unsqueeze(-1)
     return 2 * (C * h).sum(-1).real, h

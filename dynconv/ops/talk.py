@@ -233,8 +233,8 @@ def talk_conv(
     """Sum windows whose two edges each position chooses (Lioutas and Guo 2020, equations 3-8).
 
     x          (B, T, C)  real
-    left       (B, T, H)  offset of the left edge, as a share of max_left, at least 0
-    right      (B, T, H)  offset of the right edge, as a share of max_right; None if max_right == 0
+    left       (B, T, H)  offset of the left edge, as a fraction of max_left, at least 0
+    right      (B, T, H)  offset of the right edge, as a fraction of max_right; None if it is 0
     returns    (B, T, C)  differentiable in x, left and right
 
     Offsets may be float32 if x is in half precision. Raises ValueError for shapes that do not

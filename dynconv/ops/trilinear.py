@@ -21,7 +21,7 @@ class Trilinear(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, derivatives, pad_left, wanted, *tensors):
-        """Return the derivative by tensors[wanted], which is None, of g, weight and x."""
+        """Return the derivative by tensors[wanted], which is None; the tensors are g, weight, x."""
         ctx.derivatives, ctx.pad_left, ctx.wanted = derivatives, pad_left, wanted
         ctx.save_for_backward(*tensors)
         a, b = (tensor for tensor in tensors if tensor is not None)

@@ -31,7 +31,7 @@ def bleu(
     """Compute corpus BLEU with one reference per line.
 
     lowercase       ignore case
-    tokenized       use the tokens of the lines as they are, like multi-bleu.perl, not those of 13a
+    tokenized       split lines only at spaces, like multi-bleu.perl, rather than with 13a
     compound_split  apply `split_compounds` to both sides first; implies tokenized
     bootstrap       resamples (2 or more) for the 95% interval; sacreBLEU fixes their seed
     """
@@ -77,7 +77,7 @@ def corpus_score(
     All that we use of sacreBLEU's private attributes is here.
     """
     if hasattr(metric, "_compute_f_score"):  # chrF
-        # The resamples are averaged by statistics.mean, which refuses the mixture that they are:
+        # sacreBLEU averages the resamples with statistics.mean, which refuses mixed types:
         # a score of 0 is a float, the others are numpy.float32.
         compute = metric._compute_f_score
         metric._compute_f_score = lambda counts: float(compute(counts))

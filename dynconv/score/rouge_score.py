@@ -67,7 +67,7 @@ def rouge(
 def check_lines(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], limit: int | None
 ) -> None:
-    """Raise UserError for a line without a reference, or with too many words, or for no bytes."""
+    """Raise UserError for a limit below 1, a line without reference or one with too many words."""
     if limit is not None and limit < 1:
         raise UserError(f"limit {limit} must be at least 1 byte")
     for number, (hypothesis, several) in enumerate(zip(hypotheses, references, strict=True), 1):

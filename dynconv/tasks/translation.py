@@ -20,7 +20,7 @@ from dynconv.text.corpus import corpus_dir, require_references
 from dynconv.text.lines import stream_parallel
 
 EXAMPLES_SHOWN = 10
-"""examples in an evaluation"""
+"""examples that an evaluation shows"""
 SEARCH_SETTINGS = (*BEAM_OPTIONS, "replace_unknown", "dictionary")
 """entries of a recipe's `decode` on which outputs depend, which SPLIT.scores.json records"""
 

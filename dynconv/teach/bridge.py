@@ -61,7 +61,7 @@ def exchange(
     """Put vectors of the second sentence's memory into the first's, and return what changes.
 
     sentences  two sentences with equally many tokens
-    words      followed is log p of the first minus that of the second, as the first token
+    words      we follow log p(first) - log p(second) for the first output token
     groups     positions that are exchanged together, by name
     """
     ids = [[*tokens, EOS] for tokens in vocabulary.encode([*sentences])]

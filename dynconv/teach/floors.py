@@ -1,4 +1,4 @@
-"""Prints the floors of a kernel's versions: what each limit makes it take at least."""
+"""Prints the floors of a kernel's versions: the minimum time that each limit imposes."""
 
 from collections.abc import Mapping
 

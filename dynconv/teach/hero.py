@@ -39,15 +39,15 @@ SIZE, LABEL = (4.2, 4.9), 8
 of words are 9.4 pixels high"""
 DPI = 300
 DARKEST = 0.3
-"""The weight from which a shade is the darkest. The largest of the record is 0.57, but those of
-LightConv and TaLK, 0.21 and 0.14, would hardly be seen next to it."""
+"""the weight at which the shade is darkest. The largest recorded weight is 0.57, but next to it the
+largest of LightConv and TaLK, 0.21 and 0.14, would hardly be seen"""
 
 
 def matrices_of_heads(mixer: nn.Module, x: Tensor) -> Tensor:
     """Return the mixing matrices (H, T, T) of a mixer's heads for its input x (1, T, C).
 
-    The kernels are those of x. Sentence s of a batch of T is 1 at position s, with one channel per
-    head, so the outputs of that sentence are column s.
+    The kernels are computed from x. Sentence s of a batch of T is 1 at position s, with one channel
+    per head, so the outputs of that sentence are column s.
     """
     T = x.shape[1]
     if isinstance(mixer, SelfAttention):

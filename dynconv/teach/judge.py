@@ -273,7 +273,7 @@ def with_faults(faults: Faults, values: Sequence[Any]) -> Iterable[tuple[str, An
 def shows_fault(mine: Any, right: Any, wrong: Any, near: Callable[[Any, Any], bool]) -> bool:
     """Return whether `mine` has the values of a wrong answer.
 
-    Of a NamedTuple, whatever the mistake changes must agree, the first wrong field among it.
+    In a NamedTuple, every field that the mistake changes must agree, also the first wrong one.
     """
     if not isinstance(right, tuple):
         return near(mine, wrong)

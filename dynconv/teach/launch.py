@@ -50,7 +50,7 @@ class KernelLaunch(NamedTuple):
         return trace(self._code(), self.name, self.grid, self.block, args, self.shared)
 
     def microseconds(self, rounds: int = 30) -> np.ndarray:
-        """Return the median, least and most time of the kernel alone on the GPU, with a cold L2."""
+        """Return median, minimum and maximum time of the kernel on the GPU, with a cold L2."""
         from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 
         clock = GpuClock()

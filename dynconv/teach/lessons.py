@@ -58,7 +58,7 @@ def name_cells(notebook) -> None:
 
 
 def folding(cell) -> dict[str, bool]:
-    """Return what JupyterLab hides of a code cell: solutions, and code and outputs tagged so."""
+    """Return which parts of a code cell JupyterLab hides: solutions, and code or outputs by tag."""
     tags = cell.metadata.get("tags", [])
     hidden = {
         "source_hidden": "solution" in tags or "hide-input" in tags,
@@ -128,7 +128,7 @@ def is_current(text: Path) -> bool:
 
 
 def strip(text: Path, out: Path, install: str = "") -> None:
-    """Write a lesson as a notebook in `out`, without outputs, an empty cell for each solution.
+    """Write a lesson as a notebook in `out`, without outputs, with an empty cell per solution.
 
     install  the source of a first cell, if there is to be one
     """

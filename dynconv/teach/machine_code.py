@@ -45,13 +45,13 @@ CALLS = {
     "dynamic_pairs": ["softmax_of_four", "convolve"],
     "weight_grad": ["convolve"],
 }
-"""functions that a kernel calls and that stand in strings of their own"""
+"""functions that kernels call, each in a string of its own"""
 
 
 def source_of(lesson: str, kernel: str) -> str:
-    """Return the source of a kernel, after that of what it calls.
+    """Return the source of a kernel, preceded by the functions it calls.
 
-    Of strings that define the same function the first counts: later ones are faulty on purpose.
+    If several strings define a function, the first one counts: later ones are faulty on purpose.
     """
     strings = strings_of(lesson).values()
     found = []

@@ -76,7 +76,7 @@ def locked_scratch(directory: Path) -> Iterator[Path]:
 
 
 def verify_existing(file: CorpusFile, directory: Path) -> bool:
-    """Print whether a directory has the file, and has it intact; return that."""
+    """Return whether a directory contains the file intact, and print what was found."""
     path = file.find(directory)
     if path is None:
         return False
@@ -86,7 +86,7 @@ def verify_existing(file: CorpusFile, directory: Path) -> bool:
 
 
 def how_verified(file: CorpusFile, path: Path) -> str:
-    """Return how the file at `path` was verified; it has no mismatch."""
+    """Return how the file at `path`, which has no mismatch, was verified."""
     if path.is_dir():
         return "unpacked already, not verified"
     if file.checksums:
@@ -135,7 +135,7 @@ def another_corpus_with(file: CorpusFile, entry: CorpusEntry) -> Path | None:
 
 
 def copy_file(file: CorpusFile, source: Path, scratch: Path) -> Path:
-    """Copy a file from a directory, or what is in it if the directory has it unpacked."""
+    """Copy a file from a directory, or its content if the directory has it unpacked."""
     original = file.find(source)
     if original is None:
         raise UserError(f"{source} has no {file.name}")

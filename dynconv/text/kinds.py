@@ -34,11 +34,11 @@ class Kind(ABC):
 
     @abstractmethod
     def trainer(self, **options: Any) -> Any:
-        """Return what trains such a tokenizer, with the options that all trainers take."""
+        """Return the trainer of such a tokenizer, with the options that all trainers take."""
 
     @abstractmethod
     def decode(self, tokenizer: Any, ids: Sequence[int]) -> str:
-        """Return the text of ids, among which is neither <pad> nor <eos>."""
+        """Return the text of ids that contain neither <pad> nor <eos>."""
 
     def show(self, name: str) -> str:
         """Return the name of a type as it is shown to people."""
@@ -113,10 +113,10 @@ class PiecesOfWords(Kind):
         lines = list(lines)
         letters = set().union(*lines) - {" "}
         last = {word[-1] + END for line in lines for word in line.split(" ") if word}
-        # The trainer would number the last letters in the order of a hash table, another one in
-        # each process, and merge equally frequent pairs in the order of these numbers.
+        # The trainer would number the last letters in the order of a hash table, which differs
+        # between processes, and merge equally frequent pairs in the order of these numbers.
         learned = super().learn(lines, vocab_size, [*sorted(letters), *sorted(last)])
-        model = json.loads(learned.to_str())["model"]  # in which letters are not special
+        model = json.loads(learned.to_str())["model"]  # here letters are not special
         return self.empty(vocab=model["vocab"], merges=[tuple(pair) for pair in model["merges"]])
 
     def decode(self, tokenizer: Any, ids: Sequence[int]) -> str:
@@ -180,5 +180,5 @@ def require_kind(name: str) -> Kind:
 
 
 def recognize(has_unknown: bool, has_merges: bool) -> Kind:
-    """Return the kind of a tokenizer that has a type <unk>, or not, and merges pairs, or not."""
+    """Return the kind of a tokenizer, told by whether it has <unk> and whether it merges pairs."""
     return KINDS["bytes" if not has_unknown else "bpe" if has_merges else "words"]

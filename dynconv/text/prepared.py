@@ -120,7 +120,7 @@ def foreign_files(directory: Path) -> list[str]:
     """Return the names in a directory that `prepare_corpus` would not have written."""
     names = sorted(os.listdir(directory))
     if not is_prepared(directory):
-        return names or [""]  # an empty directory: joined to it, "" names the directory
+        return names or [""]  # in an empty directory, "" stands for the directory itself
     ours = {META, VOCABULARY, TOKENS, BOUNDS}
     return [name for name in names if name not in ours and not name.startswith(("valid.", "test."))]
 

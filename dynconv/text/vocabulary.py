@@ -57,7 +57,7 @@ class Vocabulary:
 
     @property
     def kind(self) -> VocabularyKind:
-        """The name of its kind, which its tokenizer shows."""
+        """The name of its kind, recognised from its tokenizer."""
         return self._kind.name
 
     @property

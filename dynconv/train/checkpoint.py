@@ -2,11 +2,11 @@
 
     checkpoints/000500/model.safetensors    the weights, by name
                        state.pt             optimizer and gradient scaler: tensors and numbers
-                       meta.json            update, position in the data, scores, those of all
-                                            earlier validations, hashes of vocabulary and text,
-                                            and the checksums of the other two
+                       meta.json            update, position in the data, the scores of this
+                                            and every earlier validation, hashes of vocabulary
+                                            and text, and the checksums of the other two
 
-The learning rate is a function of the update and of those scores, and the random numbers of a batch
+The learning rate is a function of the update and of these scores, and the random numbers of a batch
 are a function of the seed and its position, so nothing else has to be saved.
 
 Reading a checkpoint executes no code from it: safetensors files contain only tensors, and state.pt

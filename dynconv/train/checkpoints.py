@@ -52,7 +52,7 @@ class Checkpoints:
         return [path for path in paths if path.name.isdecimal() or path == self.average_path]
 
     def list_readable(self) -> list[Checkpoint]:
-        """Return the readable checkpoints, oldest first; the average comes after those it averages.
+        """Return the readable checkpoints, oldest first; the average comes after what it averages.
 
         Leaves out checkpoints with a damaged meta.json and copies that a user made.
         """

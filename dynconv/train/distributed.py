@@ -84,7 +84,7 @@ class Ranks:
         return sums.tolist()
 
     def require_agreement(self, value: T, difference: Callable[[T, T], str]) -> None:
-        """Raise UserError on every rank if the value of any rank differs from that of rank 0.
+        """Raise UserError on every rank if any rank's value differs from rank 0's.
 
         `difference` describes how its second argument differs from the first.
         """

@@ -17,7 +17,7 @@ from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import BatchLoss, backward
 
 SPEEDUP = 1.1
-"""the least speed-up of an update for which bfloat16 is chosen"""
+"""the minimum speed-up of an update at which bfloat16 is chosen"""
 TIMED_BATCHES = 5
 """batches that are timed in both precisions, after one to warm up"""
 

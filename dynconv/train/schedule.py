@@ -11,7 +11,7 @@ def learning_rate(config: TrainConfig, done: int, losses: Sequence[float] = ()) 
     """Return the learning rate of the update that follows `done` updates.
 
     Warm-up is linear from lr_start to lr; `dynconv.config.schedules` has what follows it. `losses`
-    are those of the validations so far.
+    lists the losses of the validations so far.
     """
     if done < config.warmup:
         return config.lr_start + (config.lr - config.lr_start) * done / config.warmup

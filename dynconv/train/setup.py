@@ -62,7 +62,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     """Return a session that is ready for its first update, or for the one after its checkpoint.
 
     Raises UserError if the directory contains the run of another recipe or the text has changed;
-    also, on every rank, if the recipe or the text of any rank differs from that of rank 0.
+    also, on every rank, if the recipe or the text of any rank differs from rank 0's.
     """
     ranks.require_agreement(recipe, lambda own, first: "; ".join(list_differences(first, own, ())))
     if recipe.decode.dictionary:  # report a mistake in it before training, not after

@@ -100,7 +100,7 @@ class TrainedModel(NamedTuple):
     def text_directory(self) -> Path:
         """Return the directory of the run's text: its own copy, or the prepared corpus it read.
 
-        Raises UserError if that is another text, as it may be for a relative path.
+        Raises UserError if the text has changed, or a relative path now leads to another one.
         """
         own, corpus = self.checkpoint.run / DATA, self.recipe.data.corpus
         if is_prepared(own):

@@ -44,7 +44,7 @@ def shape_and_dtype(value: Any) -> str:
 def average_weights(several: Iterable[Weights]) -> Weights:
     """Return the mean of several weights of the same model, which are read one after the other.
 
-    Whole numbers have no mean: those of the last weights are returned.
+    Integers have no mean, so they are taken from the last weights.
     """
     count, total = 0, Weights()
     for weights in several:

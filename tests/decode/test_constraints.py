@@ -4,6 +4,7 @@ from itertools import pairwise, product
 
 import pytest
 import torch
+from helpers.translators import stepwise
 
 from dynconv.config import ModelConfig, StackConfig
 from dynconv.decode import beam_search
@@ -20,11 +21,6 @@ def model():
     stack = StackConfig(1, "light", 3)
     config = ModelConfig(vocab_size=6, channels=8, ffn=8, heads=2, encoder=stack, decoder=stack)
     return build(config).eval()
-
-
-def stepwise(*arguments, **options):
-    """Beam search for summaries."""
-    return beam_search(*arguments, stepwise=True, **options)
 
 
 def ngrams(ids, n):

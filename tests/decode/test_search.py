@@ -4,18 +4,13 @@ from itertools import product
 
 import pytest
 import torch
-from helpers.translators import model_of, six_positions
+from helpers.translators import model_of, six_positions, stepwise
 
 from dynconv.decode import beam_search, greedy
 from dynconv.decode.search import max_lengths
 from dynconv.decode.stepper import Incremental, Recompute
 from dynconv.models.mixers import MIXERS
 from dynconv.text import EOS, PAD, pad
-
-
-def stepwise(*arguments, **options):
-    """Beam search for summaries."""
-    return beam_search(*arguments, stepwise=True, **options)
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def test_known_words_stay():
     assert replace_unknown(["a", "b"], ["x", "y", "z"], attention, {"y": "b"}) == ["a", "b"]
 
 
-def test_read_dictionary(tmp_path):
+def test_a_dictionary_is_read_and_faulty_lines_are_refused(tmp_path):
     path = tmp_path / "words.tsv"
     path.write_text("Ulm\tulm\nHaus am See\thouse\n", encoding="utf-8")
     assert read_dictionary(path) == {"Ulm": "ulm", "Haus am See": "house"}
@@ -55,7 +55,7 @@ def test_a_file_that_is_no_dictionary(text, problem, tmp_path):
         read_dictionary(path)
 
 
-def test_no_dictionary(tmp_path):
+def test_a_missing_dictionary_is_refused(tmp_path):
     with pytest.raises(UserError, match="no such file"):
         read_dictionary(tmp_path / "words.tsv")
 

@@ -9,19 +9,20 @@ from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.stopwatch import Stopwatch
 
 
-def stop_after(updates: int, monkeypatch, number=signal.SIGINT) -> None:
-    """Send a signal (ctrl-C) in the update after which training must stop."""
-    count, original = 0, Stopwatch.lap
+class StoppingWatch(Stopwatch):
+    """Sends a signal (ctrl-C) so that training stops after `stop` updates, 2 or more.
 
-    def lap(watch, name):
-        nonlocal count
-        original(watch, name)
-        if name == "data":  # the batches of an update are there
-            count += 1
-            if count == updates:
-                signal.raise_signal(number)
+    The signal arrives when the update before the last one is counted.
+    """
 
-    monkeypatch.setattr(Stopwatch, "lap", lap)
+    def __init__(self, stop: int, number: int = signal.SIGINT):
+        super().__init__()
+        self.stop, self.number = stop, number
+
+    def update(self) -> None:
+        super().update()
+        if self.updates == self.stop - 1:
+            signal.raise_signal(self.number)
 
 
 def weights(run: Path, name: str = "last") -> dict[str, torch.Tensor]:

@@ -4,8 +4,14 @@ import torch
 from conftest import sized_stack
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, ModelConfig
+from dynconv.decode import beam_search
 from dynconv.models import build
 from dynconv.text import EOS
+
+
+def stepwise(*arguments, **options):
+    """Beam search for summaries."""
+    return beam_search(*arguments, stepwise=True, **options)
 
 
 def model_of(mixer: str, vocab_size: int = 12):

@@ -41,12 +41,7 @@ CONVOLUTIONS = (*CONVS, "dynamic_conv_softmax")
 OPERATORS = operators_with("cuda")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def poisoned_memory():
-    """torch.empty and similar functions return NaN."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
+pytestmark = pytest.mark.usefixtures("poisoned_memory")
 
 
 def results_of(name: str, inputs: list, K: int, g: torch.Tensor, pad=None) -> tuple:
@@ -107,7 +102,7 @@ def test_the_other_dtypes(name, dtype, R):
 # come in chunks.
 @pytest.mark.parametrize("K", [1, 2, 8, 9, 15, 31, 63, 101, 400])
 @pytest.mark.parametrize("name", OPERATORS[:-1])
-def test_any_width(name, K):
+def test_every_kernel_width_equals_the_oracle(name, K):
     compare(name, F32, 1, 5, 2, 64, K)
     compare(name, F32, 1, 70, 2, 64, K)
     compare(name, F32, 1, 20, 33, 1, K)
@@ -240,7 +235,7 @@ def test_blocks_of_several_warps(name, monkeypatch):
 
 @pytest.mark.parametrize("pad", range(5))
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_any_padding(name, pad):
+def test_every_padding_equals_the_oracle(name, pad):
     torch.manual_seed(pad)
     inputs, g = case(name, 2, 12, 2, 4, 5, F32), torch.randn(2, 12, 8)
     exact = [z.double().requires_grad_() for z in inputs]
@@ -282,7 +277,7 @@ def test_strides_beyond_32_bits(name):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_no_sentences(name):
+def test_a_batch_of_no_sentences_has_gradients_of_zero(name):
     x, *rest = case(name, 1, 6, 2, 4, 3, F32)
     rest = [z[:0] if z.dim() > 2 else z for z in rest]
     out, dx, *others = results_of(name, [x[:0], *rest], 3, x[:0])

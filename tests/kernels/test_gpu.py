@@ -28,17 +28,10 @@ from dynconv.layers import DynamicConv, LightConv, TaLKConv
 OPERATORS = operators_with("cuda")
 
 pytestmark = [
+    pytest.mark.usefixtures("poisoned_memory"),
     pytest.mark.gpu,
     pytest.mark.skipif(bool(build.why_unavailable()), reason=str(build.why_unavailable())),
 ]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def poisoned_memory():
-    """torch.empty and similar functions return NaN."""
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 def both(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> tuple:
@@ -73,7 +66,7 @@ def test_the_same_bits_every_time(name):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_another_stream(name):
+def test_kernels_wait_for_earlier_work_on_their_stream(name):
     """The kernels wait for earlier work on the same stream."""
     inputs = [z.cuda() for z in case(name, 2, 300, 4, 64, 7, F32)]
     reference = call(name, "cuda", inputs, 7)
@@ -128,7 +121,7 @@ def test_a_cuda_graph_draws_anew():
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_torch_compile(name):
+def test_kernels_work_under_torch_compile(name):
     inputs = [z.cuda() for z in case(name, 2, 50, 4, 64, 7, F32)]
     g = torch.randn_like(inputs[0])
     compiled = torch.compile(

@@ -69,7 +69,7 @@ def test_templates_and_shared_memory(resources):
         assert 0 < kernel.registers <= 32 and kernel.spilled == kernel.stack == 0
 
 
-def test_extern_c(resources):
+def test_a_kernel_with_c_linkage_is_found(resources):
     code = ONE.replace("__global__", 'extern "C" __global__')
     assert resources(code, ["one"]).kernels["one"].registers > 0
 
@@ -93,7 +93,7 @@ def test_an_array_with_a_dynamic_index_is_stack_and_not_spilled(resources):
 
 
 @pytest.mark.parametrize("number", [75, 80, 90])
-def test_architectures(resources, number):
+def test_each_architecture_is_compiled_for_its_own_number(resources, number):
     code = """__global__ void f(char* x) {
         __shared__ char s[__CUDA_ARCH__];
         s[threadIdx.x] = x[0];
@@ -173,7 +173,7 @@ def test_nothing_is_kept(monkeypatch, version, cached):
     assert ("--no-cache" in nvrtc.compiler_options("sm_80")) == cached
 
 
-def test_older_log():
+def test_the_log_of_an_older_ptxas_is_read():
     expected = {
         "_Z5spillPf": nvrtc.Resources(registers=32, spilled=2664, stack=888, shared=1024),
         "plain": nvrtc.Resources(registers=8, spilled=0, stack=0, shared=0),

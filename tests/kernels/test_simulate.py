@@ -93,7 +93,7 @@ def test_a_guarded_kernel_of_each_type(good, T, order):
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("threads", [32, 96, 256])
-def test_block_sum(good, threads, order):
+def test_a_block_sums_right_in_any_order_of_threads(good, threads, order):
     x, out = np.random.default_rng(0).random(1000, np.float32), np.zeros(1, np.float32)
     grid = (-(-1000 // threads),)
     good.get_function("block_sum")(grid, (threads,), (at(x), at(out), np.int32(1000)), order=order)
@@ -148,7 +148,7 @@ def test_functions_of_one_thread(good):
     assert raw.tolist() == [0x3F800000, 0xC0000000, 16] and most.tolist() == [31, -20]
 
 
-def test_shared_pointers(good):
+def test_shared_memory_is_seen_through_pointers_of_any_type(good):
     out = np.zeros(4, np.float32)
     good.get_function("packs")((1,), (1,), (at(out),), shared_mem=48)
     assert out[[0, 1, 3]].tolist() == [4 + 3 + 2 + 1, 7 + 100 + 200, 7] and np.isnan(out[2])
@@ -274,7 +274,7 @@ def test_a_module_is_usable_after_a_fault(bad, good):
         y = np.zeros(64, np.float32)
         bad.get_function("fixed")((1,), (1,), (at(y), np.int32(0)))
         assert y[0] == 1
-    test_block_sum(good, 96, "forward")
+    test_a_block_sums_right_in_any_order_of_threads(good, 96, "forward")
 
 
 def places() -> tuple:

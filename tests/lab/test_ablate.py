@@ -14,7 +14,7 @@ import torch
 import yaml as YAML
 from helpers.commands import fails
 from helpers.published import ROWS
-from helpers.training import stop_after
+from helpers.training import StoppingWatch
 
 from dynconv import cli
 from dynconv.config import (
@@ -33,6 +33,7 @@ from dynconv.lab.ablate import run, table
 from dynconv.models import build
 from dynconv.score import Perplexity
 from dynconv.train import TrainedModel, setup
+from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.trained import Evaluation
 
 ATTENTION = {"mixer": "attention"}
@@ -148,7 +149,8 @@ def test_more_seeds_train_only_those_on_text_that_is_prepared_once(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_the_same_command_goes_on(small, started_runs, monkeypatch, number):
-    stop_after(9, monkeypatch, number)  # the third update of the second run
+    watches = [StoppingWatch(3, number), Stopwatch()]  # of the second run and the first
+    monkeypatch.setattr(run, "Stopwatch", watches.pop)
     assert small("--seeds", "1") == 128 + number
     dynamic, attention = small.found["numbers"]["rows"]
     assert dynamic["mean"] is not None and attention["scores"] == [None]
@@ -172,7 +174,8 @@ def test_killed_between_training_and_its_score(small, started_runs, monkeypatch)
             if killed == "evaluate":
                 patch.setattr(TrainedModel, "evaluate", die)
             else:
-                stop_after(3, patch)  # the updates are saved, what this command knows is lost
+                # the updates are saved, what this command knows is lost
+                patch.setattr(run, "Stopwatch", lambda: StoppingWatch(3))
                 patch.setattr(run.Run, "_write", die)
             small("--seeds", "1")
         assert small("--seeds", "1") == 0

@@ -1,5 +1,6 @@
 """`dynconv bench first-run`: steps are recorded, and a later call goes on where one ended."""
 
+import fcntl
 import shutil
 import sys
 
@@ -47,13 +48,17 @@ def test_a_failed_step_is_repeated_after_those_that_have_not_run(tmp_path):
 def test_a_step_ends_with_its_processes_when_its_time_is_over(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "LIMIT", 3.0)
     late = tmp_path / "late"
-    child = f"import time; time.sleep(6); open({str(late)!r}, 'w')"
+    child = (
+        f"import fcntl, time; file = open({str(late)!r}, 'w'); fcntl.flock(file, fcntl.LOCK_EX); "
+        "time.sleep(20); file.write('late')"
+    )
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     said = []
     assert run_pending([python("slow", program)], tmp_path, None, said.append) == 1
     assert "slow: FAILED with 124" in said[1]
-    assert module.run_step(python("wait", "import time; time.sleep(2)"), tmp_path)[0] == 0
-    assert not late.exists()
+    with late.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # when the child has ended
+        assert file.read() == ""
 
 
 def test_what_a_missing_tool_would_do_is_left_out(tmp_path):

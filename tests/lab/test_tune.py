@@ -7,10 +7,12 @@ import signal
 import pytest
 import yaml as YAML
 from helpers.commands import fails
-from helpers.training import stop_after
+from helpers.training import StoppingWatch
 
 from dynconv import cli
 from dynconv.lab import tune
+from dynconv.train import loop
+from dynconv.train.stopwatch import Stopwatch
 
 SPACE = {"train.lr": {"low": 1e-3, "high": 1e-2, "log": True}, "model.dropout": [0.0, 0.1]}
 SHORT = "train.updates=8", "train.warmup=0"
@@ -65,7 +67,8 @@ def test_the_best_of_the_first_round_train_for_longer(search, started_runs, caps
 
 def test_the_same_command_resumes_and_more_trials_go_on(search, started_runs, monkeypatch):
     with monkeypatch.context() as patch:
-        stop_after(6, patch)  # in the second trial
+        watches = [StoppingWatch(2), Stopwatch()]  # of the second trial and the first
+        patch.setattr(loop, "Stopwatch", watches.pop)
         assert search("--trials", "3") == 128 + signal.SIGINT
     settings = search.rounds[0][0]["settings"]
     before = {path.name for path in search.folder.glob("0-*")}

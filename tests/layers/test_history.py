@@ -33,7 +33,8 @@ def test_random_reorderings_equal_a_plain_buffer():
         plain = torch.zeros(rows, SIZE, C) if plain is None else plain
         state, plain = History.extend(state, x, SIZE), torch.cat([plain, x], dim=1)
         assert torch.equal(state.window(SIZE), plain[:, -SIZE:])
-        order = torch.randint(rows, (1 + int(torch.randint(8, (1,), generator=draw)),))
+        size = 1 + int(torch.randint(8, (1,), generator=draw))
+        order = torch.randint(rows, (size,), generator=draw)
         state, plain = state.select(order), plain[order]
 
 

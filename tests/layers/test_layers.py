@@ -304,7 +304,7 @@ def test_talk_divides_its_sums_by_their_reach():
     torch.testing.assert_close(means * 9, sums)  # out_proj's bias is 0 at first
 
 
-def test_dropconnect_masks():
+def test_dropconnect_shares_its_mask_where_the_kernel_is_shared():
     """LightConv draws one (H, K) mask for the batch, DynamicConv one for each position."""
     ones = torch.ones(2, 40, C)
     light, dynamic = (

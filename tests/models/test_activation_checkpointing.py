@@ -59,7 +59,7 @@ def test_gradients_of_convs2s_and_a_language_model_are_equal(recipe):
     require_equal(load_recipe("austen-dynamic", small))
 
 
-def test_memory_falls(recipe):
+def test_memory_falls_by_more_than_half(recipe):
     """Each of twenty blocks keeps its input and, in the decoder, the source's keys and values."""
     stack = sized_stack(10, "dynamic", (3,) * 10)
     model = build(replace(recipe.model, encoder=stack, decoder=stack))

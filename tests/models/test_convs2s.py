@@ -387,7 +387,7 @@ def test_the_variance_at_the_start_stays_through_20_layers(dropout):
     assert 0.9 < (1 - dropout) * hidden.var() / start < 1.8  # its last dropout undone
 
 
-def test_initial_weights():
+def test_initial_weights_have_the_papers_deviations():
     """N(0, sqrt(4 p / n)) before a GLU, N(0, sqrt(p / n)) after dropout, N(0, 0.1), 0."""
     torch.manual_seed(0)
     stack = ConvStackConfig(2, (300, 200), 3)

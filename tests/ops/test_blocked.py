@@ -72,7 +72,7 @@ def test_nothing_but_the_inputs_is_kept(name, impl):
 
 
 @pytest.mark.parametrize(("name", "impl"), [pair for pair in LEAN if pair[0] != "talk_conv"])
-def test_second_derivatives(name, impl):
+def test_second_derivatives_are_right(name, impl):
     op, inputs = problem(name, T=4, K=3)
     assert gradgradcheck(lambda *inputs: op(impl, *inputs), inputs)
 

@@ -98,7 +98,7 @@ def test_nothing_but_the_inputs_is_kept(name):
 
 @pytest.mark.parametrize("R", [2, 9])
 @pytest.mark.parametrize("name", [*CONVS, "cumulative_mean"])
-def test_second_derivatives(name, R):
+def test_second_derivatives_of_the_c_kernels_are_right(name, R):
     inputs = [z.requires_grad_() for z in case(name, 2, 4, 2, R, 3)]
     assert gradgradcheck(lambda *inputs: call(name, "native", inputs, 3), inputs)
 

@@ -23,13 +23,7 @@ WINDOWS = [name for name in OPERATORS if name not in [*STATES, "cumulative_mean"
 EVERY = [(name, impl) for name in OPERATORS for impl in ops.implementations(name)]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def poisoned_memory():
-    """torch.empty and similar functions return NaN."""
-    assert torch.utils.deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
+pytestmark = pytest.mark.usefixtures("poisoned_memory")
 
 
 def case(name: str, B: int, T: int, C: int, H: int, K: int, pad_left: int):

@@ -28,7 +28,7 @@ def close(a, b, where: str) -> None:
 
 
 @pytest.mark.parametrize("impl", ["auto", *ops.implementations("light_conv")])
-def test_light_conv(golden, impl):
+def test_light_conv_equals_the_released_code(golden, impl):
     """All paddings, kernels wider than the sentence, softmax or free weights, bias or none."""
     for name, meta, z in [
         *load(golden, "lightconv_T*", chosen=17, full=84),
@@ -46,7 +46,7 @@ def test_light_conv(golden, impl):
 
 
 @pytest.mark.parametrize("impl", ["auto", *ops.implementations("dynamic_conv")])
-def test_dynamic_conv(golden, impl):
+def test_dynamic_conv_equals_the_released_code(golden, impl):
     for name, meta, z in load(golden, "dynamicconv_op_*", chosen=5, full=10):
         x, weight = z["x"].requires_grad_(), z["filters"].requires_grad_()
         out = ops.dynamic_conv(x, weight, pad_left=meta["padding_l"], impl=impl)
@@ -190,7 +190,7 @@ def talk_layout(z: torch.Tensor, meta: dict) -> torch.Tensor:
 
 @pytest.mark.parametrize("impl", ["auto", *ops.implementations("talk_conv")])
 @pytest.mark.parametrize("side", ["enc", "dec"])
-def test_talk(golden, side, impl):
+def test_talk_equals_the_released_code(golden, side, impl):
     """Random offsets, all 0, all 1, whole distances, and above 1."""
     for name, meta, z in load(golden, f"talk_{side}_op_*", chosen=10, full=45):
         x, g, expected, grad_x = (
@@ -212,7 +212,7 @@ def test_talk(golden, side, impl):
 
 
 @pytest.mark.parametrize("side", ["enc", "dec"])
-def test_talk_layer(golden, side):
+def test_the_talk_layer_equals_the_released_code(golden, side):
     for name, meta, z in load(golden, f"talk_module_{side}_*", chosen=2, full=4):
         layer = TaLKConv(meta["C"], meta["H"], meta["l_max"], meta["r_max"]).double()
         identity(layer, torch.zeros(meta["C"], dtype=torch.float64))

@@ -58,7 +58,7 @@ def arguments() -> dict[str, list[tuple]]:
 @needs_native
 @pytest.mark.parametrize("grad", [False, True], ids=["plain", "grad"])
 @pytest.mark.parametrize("name", arguments())
-def test_registration(name, grad):
+def test_the_schema_agrees_with_the_kernel(name, grad):
     """Schema, fake tensors, autograd and tracing agree with the kernel."""
     if grad and name in ("conv_step", "talk_backward"):
         pytest.skip("not differentiable")
@@ -155,7 +155,7 @@ def test_exported_encoder_gives_the_same(mixer, tmp_path):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_autocast(name):
+def test_a_step_under_autocast_is_close_to_float32(name):
     """In bfloat16 a training step is close to float32, and its gradients are float32."""
     layer, x = LAYERS[name](), torch.randn(B, 70, C)
     y = train_step(layer, x)

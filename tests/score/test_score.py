@@ -124,7 +124,7 @@ def test_bootstrap_of_mostly_empty_output(metric):
 
 
 @pytest.mark.parametrize("metric", [bleu, chrf])
-def test_bootstrap_interval(metric):
+def test_bootstrap_intervals_contain_the_score_and_repeat(metric):
     score = metric(HYPOTHESES, REFERENCES, bootstrap=200)
     assert score.low < score.value < score.high
     assert score == metric(HYPOTHESES, REFERENCES, bootstrap=200)
@@ -149,7 +149,7 @@ def test_rouge_by_hand():
     assert [score.value for score in scores] == pytest.approx([400 / 7, 40, 400 / 7])
 
 
-def test_rouge_stem():
+def test_rouge_matches_stems_only_if_asked():
     pair = ["houses burned"], ["house burning"]
     assert [score.value for score in rouge(*pair, stem=False)] == [0, 0, 0]
     stemmed = rouge(*pair, stem=True)
@@ -216,7 +216,7 @@ def test_rouge_names_a_line_without_reference():
         rouge(["a", "b"], [["a"], []], stem=False)
 
 
-def test_lead():
+def test_lead_takes_the_first_words():
     assert lead(["one  two three", "", "four"], 2) == ["one two", "", "four"]
 
 

@@ -13,7 +13,7 @@ from dynconv.lab.bench.measure import peak_allocation
 from dynconv.models import build
 from dynconv.tasks import Translation, label_smoothed_loss, task_of
 from dynconv.tasks import loss as module
-from dynconv.tasks.loss import projected_loss
+from dynconv.tasks.loss import ChunkedLoss, projected_loss
 from dynconv.text import collate
 from dynconv.train.update import BatchLoss
 
@@ -24,6 +24,15 @@ def whole_loss(hidden, output, target, smoothing):
     """The reference: all logits at once."""
     logits = F.linear(hidden, output.weight, output.bias)
     return label_smoothed_loss(logits, target, smoothing)
+
+
+def in_chunks(rows):
+    """Return the loss in chunks of so many tokens."""
+
+    def loss_of(hidden, output, target, smoothing):
+        return ChunkedLoss.apply(hidden, output.weight, output.bias, target, smoothing, rows)
+
+    return loss_of
 
 
 def loss_and_gradients(loss_of, output, smoothing=0.1, dtype=None):
@@ -44,7 +53,7 @@ def test_label_smoothing_by_hand():
     assert loss.item() == pytest.approx(expected)
 
 
-def test_label_smoothing_golden(golden):
+def test_label_smoothing_equals_the_released_code(golden):
     _, meta, case = golden.case("label_smoothed_nll")
     logits = torch.tensor(case["logits"], requires_grad=True)
     target = torch.tensor(case["target"])
@@ -56,28 +65,25 @@ def test_label_smoothing_golden(golden):
     torch.testing.assert_close(logits.grad, torch.tensor(case["grad_logits"]), rtol=1e-5, atol=1e-7)
 
 
-def test_chunks_allow_an_impossible_type(monkeypatch):
+def test_chunks_allow_an_impossible_type():
     output = nn.Linear(C, V)
     with torch.no_grad():
         output.bias[0] = -math.inf
-    torch.manual_seed(0)
     hidden, target = torch.randn(N, C), torch.randint(1, V, (N,))
     whole = whole_loss(hidden, output, target, 0.0)
-    monkeypatch.setattr(module, "MAX_LOGITS", 7 * V)
-    torch.testing.assert_close(projected_loss(hidden, output, target), whole)
+    torch.testing.assert_close(in_chunks(7)(hidden, output, target, 0.0), whole)
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("rows", [1, 7, 25])
-def test_chunks_give_the_loss_and_gradients_of_the_whole(monkeypatch, rows, bias, smoothing, dtype):
+def test_chunks_give_the_loss_and_gradients_of_the_whole(rows, bias, smoothing, dtype):
     """Every number is a sum of at most 50 terms below 4. In another order its rounding errors,
     2^-24 each, add up to less than 1e-5; in bfloat16, terms and sums have errors of 2^-8."""
     output = nn.Linear(C, V, bias=bias)
     whole = loss_and_gradients(whole_loss, output, smoothing, dtype)
-    monkeypatch.setattr(module, "MAX_LOGITS", rows * V)
-    chunked = loss_and_gradients(projected_loss, output, smoothing, dtype)
+    chunked = loss_and_gradients(in_chunks(rows), output, smoothing, dtype)
     close = {"rtol": 1e-5, "atol": 1e-5} if dtype is None else {"rtol": 0.03, "atol": 0.03}
     for ours, expected in zip(chunked, whole, strict=True):
         torch.testing.assert_close(ours, expected, **close)
@@ -89,19 +95,17 @@ def test_one_chunk_is_the_whole_bit_for_bit():
     assert all(torch.equal(ours, expected) for ours, expected in zip(*both, strict=True))
 
 
-def test_chunks_work_on_a_device_without_autocast(monkeypatch):
-    monkeypatch.setattr(module, "MAX_LOGITS", 7 * V)
+def test_chunks_work_on_a_device_without_autocast():
     with torch.device("meta"):
         output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
-    assert projected_loss(hidden, output, target, 0.1).shape == ()
+    assert in_chunks(7)(hidden, output, target, 0.1).shape == ()
 
 
-def test_the_loss_alone_needs_no_gradients(monkeypatch):
+def test_the_loss_alone_needs_no_gradients():
     output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
     with torch.inference_mode():
         expected = whole_loss(hidden, output, target, 0.1)
-        monkeypatch.setattr(module, "MAX_LOGITS", 7 * V)
-        torch.testing.assert_close(projected_loss(hidden, output, target, 0.1), expected)
+        torch.testing.assert_close(in_chunks(7)(hidden, output, target, 0.1), expected)
 
 
 @pytest.mark.parametrize("architecture", ["seq2seq", "convs2s", "language-model"])
@@ -132,16 +136,37 @@ def test_every_model_without_adaptive_softmax_learns_from_chunks(recipe, monkeyp
         torch.testing.assert_close(chunked, whole[name], rtol=1e-4, atol=1e-5)
 
 
-def test_the_logits_of_all_tokens_never_exist(monkeypatch):
-    """The whole needs three numbers a logit at its peak, chunks no more than theirs."""
-    N, V = 1024, 1000
-    output, target = nn.Linear(4, V), torch.randint(V, (N,))
-    hidden = torch.randn(N, 4, requires_grad=True)
-    whole = peak_allocation(lambda: projected_loss(hidden, output, target, 0.1).backward())
-    assert whole > 3 * 4 * N * V
-    monkeypatch.setattr(module, "MAX_LOGITS", 64 * V)
-    chunked = peak_allocation(lambda: projected_loss(hidden, output, target, 0.1).backward())
-    assert chunked < 3 * 4 * 64 * V + 10 * 4 * (N + V) * 5
+def test_chunks_need_the_memory_of_one_chunk_and_the_gradients():
+    """At the peak there are three float32 numbers per logit, of all tokens or of one chunk: logits,
+    log p, and their gradient, which one chunk leaves to the next. Chunks add the gradients of
+    hidden, W and b, and a few indices and sums, less than 1 kB."""
+    N, C, V, rows = 1024, 4, 1000, 64
+    output, target = nn.Linear(C, V), torch.randint(V, (N,))
+    hidden = torch.randn(N, C, requires_grad=True)
+
+    def peak(loss_of):
+        return peak_allocation(lambda: loss_of(hidden, output, target, 0.1).backward())
+
+    assert peak(projected_loss) >= 4 * 3 * N * V
+    assert peak(in_chunks(rows)) < 4 * 3 * rows * V + 4 * (N * C + V * C + V) + 1000
+
+
+def test_many_logits_are_computed_in_chunks(monkeypatch):
+    """`projected_loss` never computes more than MAX_LOGITS at once, but at least one token's."""
+    shapes, linear = [], F.linear
+
+    def recording(*arguments):
+        shapes.append(linear(*arguments).shape)
+        return linear(*arguments)
+
+    monkeypatch.setattr(F, "linear", recording)
+    output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
+    for most, largest in ((N * V, N), (7 * V + 1, 7), (1, 1)):
+        shapes.clear()
+        monkeypatch.setattr(module, "MAX_LOGITS", most)
+        projected_loss(hidden, output, target)
+        assert max(shape[0] for shape in shapes) == largest
+        assert sum(shape[0] for shape in shapes) == N
 
 
 def test_the_loss_is_smoothed_only_in_train_mode(recipe):

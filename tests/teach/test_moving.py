@@ -334,7 +334,7 @@ def test_cells_of_vectors_and_of_several_threads(page):
 def test_a_trace_of_two_blocks_is_refused():
     two = np.concatenate([block(), block()])
     two["block"][:5] = 3
-    with pytest.raises(ValueError, match=r"accesses of blocks \[3, 7\]: pass those of one block"):
+    with pytest.raises(ValueError, match=r"of blocks \[3, 7\]: pass the accesses of one block"):
         BlockTrace(two, ROWS)
 
 

@@ -53,7 +53,7 @@ def refusal(path) -> str:
 
 
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz", "a.tgz", "a.zip"])
-def test_unpack(folder, name):
+def test_every_kind_of_archive_unpacks_to_the_same_files(folder, name):
     unpack(made(folder / name), folder / "a")
     found = {p.relative_to(folder / "a").as_posix(): p for p in (folder / "a").rglob("*.*")}
     assert {name: path.read_bytes() for name, path in found.items()} == FILES
@@ -151,7 +151,7 @@ def test_a_page_instead_of_an_archive(folder, name):
 
 @pytest.mark.parametrize("name", ["a.tgz", "a.zip", "a.gz"])
 @pytest.mark.parametrize("place", [45, 60_000], ids=["the codes", "what they code"])
-def test_changed_bytes(folder, name, place):
+def test_an_archive_with_changed_bytes_is_refused(folder, name, place):
     path = made(folder / name, {"train.en": random.Random(1).randbytes(100_000).hex().encode()})
     archived = bytearray(path.read_bytes())
     archived[place : place + 9] = bytes(9)

@@ -41,7 +41,7 @@ def write(path, data: bytes):
     ],
     ids=["plain", "separators", "blank at both ends", "byte-order mark"],
 )
-def test_read_lines(tmp_path, suffix, text, lines):
+def test_lines_end_only_at_line_breaks(tmp_path, suffix, text, lines):
     path = write(tmp_path / f"text{suffix}", text.encode())
     assert read_lines(path) == list(stream_lines(path)) == lines
 

@@ -112,7 +112,7 @@ def test_sides_are_those_asked_for_where_the_corpus_has_them(tmp_path):
         corpus_sides(str(tmp_path))
 
 
-def test_stems():
+def test_a_stem_is_the_name_without_the_archive_suffix():
     names = ["a.tgz", "a.b.tar.gz", "a.tar", "a.txt.zip", "a.en.gz", "a.txt", "a.txt.xz"]
     stems = ["a", "a.b", "a", "a.txt", "a.en", "a.txt", "a.txt.xz"]
     assert [CorpusFile(name).stem for name in names] == stems

@@ -144,7 +144,7 @@ def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, mo
     assert wide.tokens.tolist() == narrow.tokens.tolist()
 
 
-def test_given_vocabulary(corpus, tmp_path, bpe):
+def test_a_given_vocabulary_is_used_or_refused_for_its_size(corpus, tmp_path, bpe):
     found = prepare_corpus(str(corpus), "de", "en", 270, tmp_path / "out", reuse=bpe)
     text = load_parallel(str(corpus), "de", "en", "train")
     assert Pairs.of(found)[3][0].tolist() == Vocabularies.load(bpe).target.encode(text.source)[3]
@@ -182,7 +182,7 @@ def test_different_numbers_of_lines(tmp_path, counts):
 
 
 @pytest.mark.parametrize("split", ["train", "valid"])
-def test_truncated_text(corpus, tmp_path, split):
+def test_a_truncated_text_is_refused(corpus, tmp_path, split):
     text = load_parallel(str(corpus), "de", "en", "train")
     folder = write(tmp_path / "text", "train", *text)
     write(folder, split, *text)

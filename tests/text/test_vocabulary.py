@@ -23,7 +23,7 @@ def bpe() -> Vocabulary:
     return Vocabulary.learn(TRAIN.source[:3000] + TRAIN.target[:3000], 1000)
 
 
-def test_round_trip(bpe):
+def test_decoding_restores_the_text(bpe):
     lines = load_parallel("libreoffice-de-en", "de", "en", "test").source
     lines = [*lines[:200], "two  spaces ", "emoji 🙂 and 漢字", "tab\there", "<eos> <pad>", "a@@ b"]
     assert len(bpe) == 1000

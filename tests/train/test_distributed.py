@@ -69,10 +69,8 @@ def run_script(
     script.write_text(SCRIPT.format(body=body), encoding="utf-8")
     counts = ["--nproc-per-node=2", f"--max-restarts={restarts}"]
     line = [*TORCHRUN, *counts, str(script), *map(str, arguments)]
-    start = time.monotonic()
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert (done.returncode == 0) == (succeeds or bool(restarts)), done.stderr
-    assert time.monotonic() - start < 60
     return done
 
 

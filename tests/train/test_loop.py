@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 from helpers.schema import bounds
-from helpers.training import stop_after, weights
+from helpers.training import StoppingWatch, weights
 
 from dynconv.config import TrainConfig, load_recipe
 from dynconv.errors import UserError
@@ -23,12 +23,10 @@ from dynconv.train.events import read_log
 from dynconv.train.stopwatch import Stopwatch
 
 
-def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
+def test_five_updates_and_five_more_are_ten(recipe, tmp_path):
     """Bit for bit, with dropout: weights, moments, random numbers and place are all restored."""
     train(recipe, tmp_path / "whole")
-    stop_after(5, monkeypatch)
-    assert train(recipe, tmp_path / "parts") == signal.SIGINT
-    monkeypatch.undo()
+    assert train(recipe, tmp_path / "parts", StoppingWatch(5)) == signal.SIGINT
     torch.rand(7)  # the generator has moved on, as in a new process
     assert train(recipe, tmp_path / "parts") is None
     a, b = (weights(tmp_path / name, "000010") for name in ("whole", "parts"))
@@ -37,12 +35,10 @@ def test_five_updates_and_five_more_are_ten(recipe, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_between_validations_saves(recipe, tmp_path, monkeypatch, number):
-    stop_after(3, monkeypatch, number)
-    assert train(recipe, tmp_path) == number
+def test_a_signal_between_validations_saves(recipe, tmp_path, number):
+    assert train(recipe, tmp_path, StoppingWatch(3, number)) == number
     (saved,) = Checkpoints(tmp_path).list_readable()
     assert saved.meta["update"] == 3 and saved.meta["score"] is None
-    monkeypatch.undo()
     assert train(recipe, tmp_path) is None
     assert Checkpoints(tmp_path).choose("last").meta["update"] == 10
 
@@ -78,11 +74,9 @@ def test_a_finished_run_has_no_time_left(recipe, tmp_path, capsys):
     assert early.endswith(" left") and not last.endswith(" left")
 
 
-def test_events_of_lost_updates_are_dropped(recipe, tmp_path, monkeypatch):
+def test_events_of_lost_updates_are_dropped(recipe, tmp_path):
     """A killed run has logged more than it saved, and half a line."""
-    stop_after(5, monkeypatch)
-    train(recipe, tmp_path)
-    monkeypatch.undo()
+    train(recipe, tmp_path, StoppingWatch(5))
     with (tmp_path / "log.jsonl").open("a") as log:
         log.write(json.dumps({"event": "train", "update": 7}) + '\n{"event": "tra')
     train(recipe, tmp_path)

@@ -51,7 +51,7 @@ def test_the_record_is_of_the_old_format(name):
     assert re.search(r"^    kernel:", recipe, re.MULTILINE)
 
 
-def test_translate(old):
+def test_an_old_run_translates_as_before(old):
     arguments = ["--checkpoint", "000050", "--input", "text/test.de", "--output", "out.txt"]
     assert main(["translate", "translation", *arguments]) == 0
     ours = (old / "out.txt").read_text(encoding="utf-8").splitlines()
@@ -61,7 +61,7 @@ def test_translate(old):
     assert len(differing) <= len(theirs) // 10, differing
 
 
-def test_evaluate(old, capsys):
+def test_an_old_run_scores_as_before(old, capsys):
     assert main(["evaluate", "language", "--checkpoint", "000010"]) == 0
     found = re.findall(r"[\d.]+ per (?:word|token)\b", capsys.readouterr().out)
     per_word, per_token = (float(text.split()[0]) for text in found)

@@ -13,7 +13,7 @@ from dynconv.train.schedule import ends_early
 
 
 @pytest.mark.parametrize("name", ["inverse_sqrt_iwslt", "cosine_wmt16ende", "cosine_wmt14enfr"])
-def test_schedule_golden(golden, name):
+def test_schedules_equal_the_released_code(golden, name):
     _, meta, case = golden.case(f"lr_{name}")
     config = TrainConfig(
         updates=meta["warmup"] + meta.get("period", 10**6),

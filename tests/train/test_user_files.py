@@ -306,7 +306,7 @@ def test_outputs_that_cannot_be_written_are_noticed_before_the_work(tmp_path, re
     line = refused(capsys, "translate", tmp_path / "no run", "--output", tmp_path)
     assert "is a directory; name a file" in line
     line = refused(capsys, "ablate", "help-de-en-mixers", "--output", tmp_path / "o.png")
-    assert "o.png: the plot gets this name; end that of the numbers in .json" in line
+    assert "o.png: this is the plot's name; name the file of numbers NAME.json" in line
 
 
 def test_an_experiment_without_a_test_split_is_noticed_before_training(

@@ -16,7 +16,7 @@
 //     b, 16 x 8    column g, rows 2 q and 2 q + 1; then the same 8 rows further down
 //     c, 16 x 8    row g, columns 2 q, 2 q + 1; then row g + 8; float32, a number a word
 //
-// Which channel is column g of which b is for us to say: lane 4 g + q loads V neighbouring channels
+// We choose which channel is column g of which b: lane 4 g + q loads V neighbouring channels
 // of four rows, and they are column g of V matrices.
 //
 // Zeros are multiplied, too: an infinity or NaN in x makes NaN of its channel at up to 31 positions
@@ -89,7 +89,7 @@ __device__ __forceinline__ void clear_band(Band band) {
   for (int i = threadIdx.x; i < BAND * PITCH<D> / 8; i += 32) quads[i] = {};
 }
 
-// The weights of a tile in A: that of tap j at position i is weight[i * row + j * tap].
+// The weights of a tile in A: tap j at position i has the weight weight[i * row + j * tap].
 template <int D, typename Band, typename Number>
 __device__ __forceinline__ void stage_band(Band band, const Number* weight, long long row, int tap,
                                            int rows, int K) {
@@ -163,7 +163,7 @@ struct Blocks {
   }
 };
 
-// x and out are those of the sentence, at the warp's first channel. weights.stage(t) makes A for
+// x and out point to the sentence, at the warp's first channel. weights.stage(t) makes A for
 // the tile from t on, weights.block(a, d) reads block d of it.
 template <int V, int D, typename Number, typename Weights>
 __device__ __forceinline__ void multiply_bands(const Number* x, Number* out, Weights& weights,

@@ -60,8 +60,8 @@ def operator(planned: Callable[..., LaunchPlan]) -> Callable:
 class Kernels:
     """Runs the operators of torch.ops.dynconv with their CUDA kernels.
 
-    start  start(launch, arguments) launches one kernel; `arguments` are those of the Launch, with
-           tensors instead of the names of arrays
+    start  start(launch, arguments) launches one kernel; `arguments` are the launch's, with tensors
+           instead of the names of arrays
     """
 
     def __init__(self, start: Callable[[Launch, list], object]):

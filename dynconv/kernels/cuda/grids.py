@@ -137,9 +137,9 @@ class Bands(Grid):
 def tensor_core_grid(H: int, K: int, *arrays: Array) -> Bands | None:
     """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
 
-    The rule is: half precision, sm_80 or later, 8 to 64 taps, and heads of a multiple of 32
-    channels, of which a lane can load 4 or 8 at once. With fewer taps tensor cores would take more
-    instructions; with more, more registers than there are.
+    The rule is: half precision, sm_80 or later, 8 to 64 taps, and heads whose number of channels is
+    a multiple of 32, if a lane can load 4 or 8 of them at once. With fewer taps tensor cores would
+    take more instructions; with more, more registers than there are.
     """
     x = arrays[0]
     R = x.shape[2] // H

@@ -262,7 +262,7 @@ talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
 // dx: the share of token s in all windows that hold it. A window adds g where it begins and takes
 // it away where it has ended; the running sum of these differences is what all windows together
 // give to a token. The differences are in a ring again, a column for each thread: at step t four of
-// them change, and that of token t - before will change no more and is added to the sum.
+// them change; the one of token t - before is now final and is added to the sum.
 //
 // Offsets: their gradients are dot products of g[t] with the token that an edge cuts through. G
 // lanes share one; a block makes those of the heads that begin among its channels, from rows of g

@@ -34,8 +34,8 @@ __device__ __forceinline__ void for_each_tap(Place at, int first, int T, int H, 
     }
 }
 
-// The weights of a tile, on their way into shared memory. weight(t, head, j) is that of tap j of
-// position at.t + t and head at.h + head.
+// The weights of a tile, on their way into shared memory. weight(t, head, j) is the weight of
+// tap j at position at.t + t and head at.h + head.
 //
 // The weights that dx[s] needs, TRANSPOSED, are weight[s + j - pad][K - 1 - j]: on row t = s + j -
 // pad those of the tile's positions are TILE neighbours. So a warp takes four rows at a time, eight

@@ -59,7 +59,7 @@ struct Window {
     for (int i = 0; i < AHEAD<Number, V>; ++i) next[i] = rows.next();
   }
 
-  // To the next tap, j, of which the compiler knows u = j % TILE.
+  // Move on to the next tap, j; the compiler knows u = j % TILE.
   __device__ __forceinline__ void move(int u) {
     widen(next[u % AHEAD<Number, V>], row[(u + TILE - 1) % TILE]);
     next[u % AHEAD<Number, V>] = rows.next();
@@ -94,7 +94,7 @@ __device__ __forceinline__ void each_tap(int from, int to, const Step& step) {
 // out[t + a] = sum_j w[a][j] x[t + a + j - pad]
 //
 // weights.stage(first) brings the taps first ... first + chunk - 1 into shared memory,
-// weights.tap(j - first, w) reads TILE of them: those of tap j at the warp's positions.
+// weights.tap(j - first, w) reads TILE of them, for tap j at the warp's positions.
 template <int V, typename Number, typename Weights>
 __device__ __forceinline__ void convolve(const Number* x, Number* out, Weights& weights, Place at,
                                          int T, int C, int H, int K, int pad, int G, int chunk,

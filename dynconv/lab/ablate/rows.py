@@ -42,7 +42,7 @@ def ablate(
     output = ledger.output_path(f"ablate-{path.stem}", output)
     drawing = output.with_suffix(".png")
     if drawing == output:
-        raise UserError(f"{output}: the plot gets this name; end that of the numbers in .json")
+        raise UserError(f"{output}: this is the plot's name; name the file of numbers NAME.json")
     check_writable(drawing)
     folder = folder or Path("runs") / path.stem
     runs = [

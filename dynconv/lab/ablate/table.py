@@ -52,7 +52,7 @@ def finite_scores(scores: list) -> list[float]:
 
 
 def lowest_mixer(model: AnyModelConfig) -> str:
-    """Return the mixer of the decoder's lowest layer, which gives a row its color in the plot."""
+    """Return the mixer of the decoder's lowest layer, which gives a row its colour in the plot."""
     return "convs2s" if isinstance(model, ConvS2SConfig) else model.decoder.each_layer()[0][0]
 
 

@@ -1,4 +1,4 @@
-"""`dynconv bench first-run`: all that only a GPU can show, step by step.
+"""`dynconv bench first-run`: everything that only a GPU can show, step by step.
 
 Each step is a command that fits into ten minutes. It writes its output to FOLDER/STEP.log while it
 runs, and FOLDER/STEP.json when it ends. A step without a record that says it succeeded is run by
@@ -44,7 +44,7 @@ def dynconv(arguments: str) -> tuple[str, ...]:
 
 
 def all_steps() -> list[Step]:
-    """Return the steps, the most telling first."""
+    """Return the steps, the most informative first."""
     pytest = (sys.executable, *shlex.split("-m pytest -o addopts= -p no:cacheprovider -q -m gpu"))
     if find_spec("xdist"):
         pytest += ("-n", str(min(12, os.cpu_count() or 1)), "--dist", "load")
@@ -123,7 +123,7 @@ def run_pending(
 
 
 def last_code(folder: Path, step: Step) -> int | None:
-    """Return the exit status of a step's last run, or None if it never came to its end."""
+    """Return the exit status of a step's last run, or None if it has not finished."""
     path = folder / f"{step.name}.json"
     return ledger.load(path)["numbers"]["exit_status"] if path.exists() else None
 
@@ -150,7 +150,7 @@ def run_step(step: Step, folder: Path) -> tuple[int, float]:
             process.wait()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            code = 124  # as of `timeout`
+            code = 124  # the exit status of `timeout`
     seconds = time.perf_counter() - start
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     entry["numbers"] = {"exit_status": code, "seconds": round(seconds, 1), "output": lines[-TAIL:]}

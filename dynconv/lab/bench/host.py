@@ -1,7 +1,7 @@
 """`dynconv bench host`: the time that the CPU needs to launch the CUDA kernels of an operator.
 
 A GPU waits for the CPU when its kernels are short, as they are for small batches. Measuring this
-needs no GPU: small tensors on the CPU go the same way up to the driver's call, which is left out.
+needs no GPU: small tensors on the CPU take the same path up to the driver's call, which we omit.
 """
 
 import warnings

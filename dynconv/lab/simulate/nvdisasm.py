@@ -83,7 +83,7 @@ def disassemble(compiled: Compiled) -> dict[str, str]:
 
 
 def main_loop(section: str) -> Loop | None:
-    """Return the loop without a loop inside that has the most multiply-adds, or else additions."""
+    """Return the innermost loop with the most multiply-adds or, without any, the most additions."""
 
     def arithmetic(loop: Loop) -> tuple[int, int]:
         return loop.multiply_adds, loop.count("FADD", "DADD")
@@ -92,7 +92,7 @@ def main_loop(section: str) -> Loop | None:
 
 
 def innermost(section: str) -> list[Loop]:
-    """Return the loops of a kernel that have no loop inside, in the order of the code."""
+    """Return the innermost loops of a kernel, in the order of the code."""
     code, labels = read_section(section)
     spans = []
     for end, instruction in enumerate(code):

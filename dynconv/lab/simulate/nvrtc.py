@@ -167,7 +167,7 @@ def lowered_name(program: ctypes.c_void_p, name: str) -> str:
 
 
 def machine_code(program: ctypes.c_void_p) -> bytes:
-    """Return the compiled code; none where the architecture is that of an intermediate language."""
+    """Return the compiled code; none for a virtual architecture, such as compute_90."""
     size = ctypes.c_size_t()
     call_nvrtc("nvrtcGetCUBINSize", program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value)

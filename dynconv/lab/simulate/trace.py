@@ -164,7 +164,7 @@ def in_lockstep(raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     At each step, the threads whose next record is earliest in the source advance together. A jump
     back to the start of a loop waits until all others have got there, so threads that skip code
-    wait for those that execute it. Of loops that end at one place, the inner one jumps first.
+    wait for those that execute it. Where several loops end at one place, the inner one jumps first.
     """
     order, start = groups(raw["block"], raw["thread"])
     passed = np.cumsum(raw["array"][order] == BARRIER)
@@ -258,7 +258,7 @@ def array_traffic(a: np.ndarray) -> Traffic:
     for k in range(a["bytes"].max()):
         touched[(begin + k)[begin + k < end]] = True
     first, last = begin // SECTOR, (end - 1) // SECTOR
-    request = request * (last.max() + 1)  # a request's sectors are apart from those of others
+    request = request * (last.max() + 1)  # so that no two requests share a sector
     spans = range((last - first).max() + 1)
     sectors = np.sort(np.concatenate([(request + first + k)[first + k <= last] for k in spans]))
     different = 1 + np.count_nonzero(np.diff(sectors))  # np.unique takes ten times as long
@@ -272,11 +272,11 @@ def array_traffic(a: np.ndarray) -> Traffic:
 
 
 def request_cycles(accesses: np.ndarray) -> np.ndarray:
-    """Return for each request, in order, the cycles it occupies L1 and shared memory at least.
+    """Return, per request in order, the minimum cycles that it occupies L1 and shared memory.
 
-    From L1 come 128 bytes in a cycle, four sectors. Of shared memory's 32 banks each delivers a
-    word in a cycle, to all threads that want it; word i is in bank i % 32. An access must lie in
-    one sector, or be of one word.
+    L1 delivers 128 bytes per cycle, which are four sectors. Each of shared memory's 32 banks
+    delivers one word per cycle, to all threads that want it; word i is in bank i % 32. An access
+    must lie in one sector, or be of one word.
     """
     a = accesses
     key = combine_keys(a["block"], a["thread"] // WARP, a["site"], a["nth"])

@@ -50,8 +50,8 @@ def draw_bands(edges, widths, seed: int) -> tuple[list[Tensor], list[Tensor], Te
 
 
 def logits(hidden: Tensor, words, projections, classes) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return those of the first band's words (N, V_0), of the classes (N, n), of each tail
-    (N, V_i), in float64."""
+    """Return the logits of the first band's words (N, V_0), of the classes (N, n), and of each
+    tail (N, V_i), in float64."""
     hidden, (first, *others) = hidden.double(), [E.double() for E in words]
     pairs = zip(projections, others, strict=True)
     tails = [hidden @ P.double() @ E.t() for P, E in pairs]
@@ -131,7 +131,7 @@ def relation(mine: int, right: int, edges: list[int]) -> str:
     if of_mine == of_right:
         return f"the right band, {of_right}, and the wrong place in it"
     if of_right == 0:
-        return f"in band {of_mine}, p is that of the class times the softmax inside the band"
+        return f"in band {of_mine}, p is p(class) times the softmax inside the band"
     row = edges[1] + of_right - 1
     return f"the right one is in band {of_right}, whose class is row {row} of the head"
 
@@ -294,7 +294,7 @@ SEED_FAULTS = {
     "the power is taken as 0.8, whatever is asked for": Seeds(assumed=0.8),
     "sigma / delta is not squared": Seeds(exponent=1),
     "sigma / delta is upside down": Seeds(exponent=-2),
-    "z_power is subtracted, or is that of 1 - power; add it": Seeds(sign=-1),
+    "z_power is subtracted, or taken for 1 - power; add it": Seeds(sign=-1),
     "z_0.975 and z_power are squared one by one; add them first": Seeds(sum_of_squares=True),
     "not rounded up; n has to be at least as large as the right side": Seeds(whole=int),
     "not a whole number; round up": Seeds(whole=float),

@@ -37,7 +37,7 @@ def depthwise_kernel(code: str) -> None:
     """
     kernel = compile_answer(code, "depthwise", SIGNATURE)
     if kernel.parameters != PARAMETERS:
-        raise Wrong(f"its parameters are not those of {SIGNATURE}")
+        raise Wrong(f"its parameters differ from {SIGNATURE}")
     for (B, C, T, K, pad), blocks, threads in DEPTHWISE:
         seed = torch.Generator().manual_seed(K)
         x, weight = (torch.randn(size, generator=seed) for size in ((B, C, T), (C, K)))

@@ -264,7 +264,7 @@ def width_faults(x, left, right, max_left, max_right) -> Iterator:
     yield "this is the sum, not divided", total
     yield "this divides by max_left + max_right + 1, as the paper does", total / K
     uncut = left * max_left + (0 if right is None else right * max_right) + 1
-    yield "the width is that of a window which no end of the sentence cuts", over(uncut)
+    yield "the width ignores that an end of the sentence cuts the window", over(uncut)
     twice = "this divides by K as well as by the width: talk_conv has divided by K"
     yield twice, over(width * K)
     heads = "each head has widths of its own, for the R channels next to each other"

@@ -62,7 +62,7 @@ def position_faults(p: Tensor, k: int, t: Tensor) -> Iterator:
     yield "sin(a + b) is sin a cos b + cos a sin b: mind the plus", rotate_pairs(p, by, plus=-1)
     yield "the first row need not be position 0", sinusoids(torch.arange(len(p)) + k, C)
     other_rates = sinusoids(torch.tensor([k]), C, last=0)
-    rates = "the rates are those of an exponent i / (C / 2), not i / (C / 2 - 1)"
+    rates = "the rates have the exponent i / (C / 2), not i / (C / 2 - 1)"
     yield rates, rotate_pairs(p, other_rates)
     pairs = p.unflatten(1, (-1, 2)).mT.flatten(1)  # as if sine and cosine were neighbours
     neighbours = rotate_pairs(pairs, by).unflatten(1, (2, -1)).mT.flatten(1)
@@ -274,10 +274,10 @@ CHRF_FAULTS = {
     "n-grams of 1 to 5 characters; chrF has 1 to 6": ChrF(orders=5),
     "n-grams of 0 to 5 characters; chrF has 1 to 6": ChrF(first=0, orders=5),
     "upper and lower case are the same; chrF tells them apart": ChrF(lower=True),
-    "an order of which neither side has n-grams counts as 0; leave it out of the means": ChrF(
+    "an order without n-grams on either side counts as 0; leave it out of the means": ChrF(
         missing_orders=True
     ),
-    "an order of which one side has no n-grams counts on the other; leave it out of both means": (
+    "an order with n-grams on one side only counts there; leave it out of both means": (
         ChrF(half_missing_orders=True)
     ),
     "it goes from 0 to 1, and should to 100": ChrF(scale=1),

@@ -124,7 +124,7 @@ class PrefixScan(InteractiveFigure):
 class BlockTrace(InteractiveFigure):
     """Replays what the threads of one CUDA block read and write, instruction by instruction.
 
-    accesses  those of one block, from `dynconv.lab.simulate.trace`
+    accesses  of one block, as `dynconv.lab.simulate.trace` returns them
     rows      what is drawn: a name, the array's number in the accesses (-1 for shared memory, whose
               elements are words of 4 bytes), and its length in elements
     halo      how many elements at each end of shared memory belong to neighbouring blocks
@@ -142,7 +142,7 @@ class BlockTrace(InteractiveFigure):
     ) -> None:
         blocks = np.unique(accesses["block"]).tolist()
         if len(blocks) != 1:
-            raise ValueError(f"accesses of blocks {blocks}: pass those of one block")
+            raise ValueError(f"accesses of blocks {blocks}: pass the accesses of one block")
         self.rows = [(name, int(array < 0), length) for name, array, length in rows]
         self.halo = halo
         self.steps = list_steps(accesses, [array for _, array, _ in rows])

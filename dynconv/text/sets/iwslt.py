@@ -1,4 +1,4 @@
-"""IWSLT'14 De-En: lower-cased TED talks, as fairseq's prepare-iwslt14.sh has them."""
+"""IWSLT'14 De-En: lower-cased TED talks, as fairseq's prepare-iwslt14.sh builds them."""
 
 import re
 from collections.abc import Iterator

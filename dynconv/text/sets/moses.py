@@ -1,7 +1,7 @@
 """The tokenizer and the normalizer of Moses, from sacremoses.
 
 With the corrections below its tokenizer equals tokenizer.perl, with and without -a, on all but 2
-of 85,116 lines of German, French and English, and its normaliser normalize-punctuation.perl on
+of 85,116 lines of German, French and English, and its normalizer normalize-punctuation.perl on
 all but 4: "Inc." and the single curly quotation marks, on which versions of those scripts differ.
 """
 

@@ -23,7 +23,7 @@ def cnn_dailymail(raw: Path, out: Path) -> dict[str, int]:
     Wu et al. 2019 trained on the version in which @entity1 and so on stand for names (footnote 8).
     Its summaries are in no public archive, only questions made from them, each with a gap. This is
     the original text, so its ROUGE cannot be compared with theirs; and Moses separates the words,
-    not Stanford's tokeniser. The 114 stories without text are left out.
+    not Stanford's tokenizer. The 114 stories without text are left out.
     """
     lists = {split: require_raw(raw, name) for split, name in LISTS.items()}
     folders = sorted(path for path in raw.rglob("stories") if path.is_dir())

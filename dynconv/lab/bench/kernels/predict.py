@@ -23,9 +23,9 @@ ARCHITECTURES = "sm_75", "sm_80", "sm_90"
 def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     """Return what every kernel that the cases launch needs, on the architectures that launch it.
 
-    Dynamic shared memory is that of the launch which takes the most. Instructions are those of the
-    loop over taps on sm_90, for TILE taps, or of the loop over tiles, for one tile, and then those
-    around it; None for other kernels, and without nvdisasm.
+    Dynamic shared memory is the most that any launch takes. Instructions are counted on sm_90: in
+    the loop over taps, for TILE taps; or in the loop over tiles, for one tile, followed by the
+    instructions around it. They are None for other kernels, and without nvdisasm.
     """
     used: dict[str, dict[str, set[str]]] = {}  # by source and kernel
     dynamic: dict[str, int] = {}  # by kernel

@@ -1,7 +1,7 @@
 """Predicts the bytes, operations and cycles of a kernel before it runs.
 
-The rates are assumed to be those of an NVIDIA H200. From them follow floors, which no
-implementation can beat, and expected times, which a measurement may refute.
+We assume the rates of an NVIDIA H200. They give floors, which no implementation can beat, and
+expected times, which a measurement may refute.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ MMA = 500e12
 MULTIPROCESSORS, CLOCK = 132, 1.98e9
 """the number of multiprocessors, and their cycles per second"""
 SCHEDULERS = 4
-"""schedulers of a multiprocessor, each of which issues one instruction of a warp per cycle"""
+"""schedulers per multiprocessor; each issues one warp instruction per cycle"""
 LAUNCH = 2.5e-6
 """seconds that a launch takes"""
 REACHED = 0.85
