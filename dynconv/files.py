@@ -44,9 +44,17 @@ def read_json(path: Path, remedy: str) -> Any:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+        raise unreadable(path, error) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as JSON ({error}): {remedy}") from None
+
+
+def unreadable(path: Path, error: OSError) -> UserError:
+    """Return the UserError `PATH: cannot be read (REASON): REMEDY` for a file."""
+    if path.is_dir():
+        return UserError(f"{path}: is a directory; name a file")
+    remedy = ": allow it by chmod u+r, or name another file" * (error.errno in READ_ONLY)
+    return UserError(f"{path}: cannot be read ({error.strerror or error}){remedy}")
 
 
 def replace_text(path: Path, text: str) -> None:

@@ -101,3 +101,10 @@ def check_options(
         raise UserError(f"temperature {temperature} must be at least 0, and finite")
     if not 0 < top_p <= 1:
         raise UserError(f"top-p {top_p} must be above 0, and at most 1")
+    unused = {"samples": samples > 1, "top-k": top_k is not None, "top-p": top_p < 1}
+    if temperature == 0 and any(unused.values()):
+        names = " and ".join(name for name, given in unused.items() if given)
+        raise UserError(
+            f"temperature 0 always takes the likeliest token, so {names} has no effect: leave it "
+            "out, or raise the temperature"
+        )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from dynconv.errors import UserError, nearest, quoted
+from dynconv.files import unreadable
 from dynconv.paths import data_dir
 from dynconv.text.manifest import read_manifest
 
@@ -59,7 +60,7 @@ def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: truncated or corrupt {path.suffix} file: {error}") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     if empty and not may_be_empty:
         raise UserError(f"{path}: the file is empty")
 
@@ -100,7 +101,7 @@ def corpus_dir(corpus: str) -> Path:
     shipped = {file.parent.name: file.parent for file in sorted(data_dir().glob("*/train.*.xz"))}
     if corpus in shipped:
         return shipped[corpus]
-    if (path := Path(corpus)).is_dir():
+    if corpus and (path := Path(corpus)).is_dir():
         return path.absolute() if str(path) in shipped else path
     others = [name for name in read_manifest() if name not in shipped]
     if any(f"{Path(corpus).name}-".startswith(f"{name}-") for name in others):

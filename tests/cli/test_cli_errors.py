@@ -71,6 +71,8 @@ def workplace(tmp_path_factory, corpus):
         "circle.yaml": b"base: circle.yaml\n",
         "orphan.yaml": b"base: nowhere\n",
         "unknown.yaml": b"trian: {}\n",
+        "mine.json": b'{"what": "a result of mine"}',
+        "photo.png": b"\x89PNG",
     }
     for name, data in files.items():
         (folder / name).write_bytes(data)
@@ -147,7 +149,10 @@ generate language-run --temperature inf | inf
 generate language-run --top-p 0 | top-p: 0
 generate language-run --top-p 2 | top-p: 2
 generate language-run --top-p nan | 'nan' must be
+generate language-run --temperature 0 --top-k 5 | so top-k has no effect
+generate language-run --temperature 0 --top-p 0.9 --samples 2 | so samples and top-p has no effect
 evaluate nowhere | nowhere
+evaluate tiny-run --corpus '' | no corpus ''
 evaluate directory | directory
 evaluate prepared | prepared
 evaluate tiny-run --split tset | there are the splits test, valid
@@ -168,7 +173,7 @@ score empty one | empty
 score one empty | empty
 score latin one | latin
 score one latin | latin
-score directory one | directory
+score directory one | directory: is a directory; name a file
 score line one | line, line 1
 score one word | word, line 2
 score bomb.gz one | bomb.gz, line 1
@@ -185,6 +190,11 @@ plot tiny-run --output out | out
 plot tiny-run --output nowhere/out.png | nowhere
 plot tiny-run nowhere --output out.png | nowhere
 train nowhere --run r | nowhere
+train --list nowhere | recipe nowhere has no effect
+train tiny.yaml --list | recipe tiny.yaml has no effect
+train --list --run r | run r has no effect
+train '' --run r | no recipe ''
+train tiny.yaml --run r data.corpus= | data.corpus
 train directory --run r | directory
 train broken.yaml --run r | broken.yaml
 train list.yaml --run r | list.yaml
@@ -228,6 +238,16 @@ ablate broken.yaml | broken.yaml
 ablate tiny.yaml | tiny.yaml
 ablate wu2019-table6 train.seed=3 | train.seed
 ablate wu2019-table6 --output nowhere/out.json | nowhere
+ablate --list nowhere | name nowhere has no effect
+ablate table.yaml --run r --output tiny-run/environment.json | environment.json: is there already
+ablate table.yaml --run r --output tiny-run/log.jsonl | log.jsonl: is there already
+ablate table.yaml --run r --output tiny-run/checkpoints/000001/state.pt | state.pt: is there already
+ablate table.yaml --run r --output one | one: is there already
+ablate table.yaml --run r --output mine.json | mine.json: is there already
+ablate table.yaml --run r --output photo.json | photo.png: is there already
+tune tiny.yaml --run r --output mine.json | mine.json: is there already
+bench train tiny.yaml --output tiny-run/recipe.yaml | recipe.yaml: is there already
+bench ops --output two | two: is there already
 ablate table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
 data fetch nothing | nothing
 data prepare nothing | nothing
@@ -263,6 +283,10 @@ translate tiny-run --beam -1 | --beam
 translate tiny-run --beam x | x
 translate tiny-run --beam 1.5 | 1.5
 translate tiny-run --lenpen x | x
+translate '' | argument RUN: '' is empty
+translate tiny-run --input '' | argument --input: '' is empty
+translate tiny-run --output '' | argument --output: '' is empty
+train tiny.yaml --run '' | argument --run/--run-dir: '' is empty
 translate tiny-run --nothing | --nothing
 translate tiny-run extra | extra
 generate language-run --samples 0 | 0
