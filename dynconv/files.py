@@ -89,6 +89,8 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{path}: there is no directory {path.parent}")
     if path.is_dir():
         raise UserError(f"{path}: is a directory; name a file")
+    if os.path.islink(os.path.realpath(path)):
+        raise UserError(f"{path}: is a link that leads back to itself; name a file")
     replaced = not path.exists() or path.is_file()
     if not os.access(Path(os.path.realpath(path)).parent if replaced else path, os.W_OK):
         raise UserError(f"{path}: no permission to write there; name another file")
@@ -105,7 +107,8 @@ def check_output(path: Path) -> None:
     For outputs whose name the user chooses: one slip, and a run would have no recipe.
     """
     check_writable(path)
-    if path.exists() and (ours := next(filter(is_claimed, path.resolve().parents), None)):
+    folders = Path(os.path.realpath(path)).parents
+    if path.exists() and (ours := next(filter(is_claimed, folders), None)):
         raise UserError(f"{path}: is there already, in {ours}, which dynconv made: name a new file")
 
 
@@ -113,7 +116,8 @@ def make_folder(directory: Path, remedy: str) -> None:
     """Make a directory unless it exists; raise UserError with the remedy if a file has its name."""
     if directory.exists() and not directory.is_dir():
         raise UserError(f"{directory}: is a file, not a directory: {remedy}")
-    directory.mkdir(parents=True, exist_ok=True)
+    with disk_errors(directory, remedy):
+        directory.mkdir(parents=True, exist_ok=True)
 
 
 def claim(directory: Path, remedy: str) -> None:

@@ -1,5 +1,6 @@
 """`dynconv translate`: translate lines of text."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def run(options) -> None:
     source, output = options.input, options.output
     if output is not None:
         check_output(output)
-        if source is not None and output.resolve() == source.resolve():
+        if source is not None and os.path.realpath(output) == os.path.realpath(source):
             raise UserError(f"{output}: is the input, too: name another --output")
     trained = load_trained(options, Translation)
     if source is not None:

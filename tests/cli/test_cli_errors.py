@@ -85,6 +85,7 @@ def workplace(tmp_path_factory, corpus):
     shutil.copytree(folder / "text", folder / "corpora" / "untested")
     for file in (folder / "corpora" / "untested").glob("test.*"):
         file.unlink()
+    (folder / "loop").symlink_to("loop")
     rows = "source: a\nmetric: b\nbase: {}\nrows:\n- {{name: a}}\n"
     (folder / "table.yaml").write_text(rows.format(folder / "tiny.yaml"))
     return folder
@@ -123,6 +124,9 @@ translate tiny-run --checkpoint 7 | 7
 translate tiny-run --checkpoint nowhere | nowhere
 translate tiny-run --checkpoint ../nowhere | nowhere
 translate tiny-run --input nowhere | nowhere: no such file
+translate tiny-run --input loop | loop
+translate tiny-run --input one --output loop | loop
+translate tiny-run --input loop --output out | loop
 translate tiny-run --input directory | directory
 translate tiny-run --input latin | latin, line 1: not valid UTF-8
 translate tiny-run --input line | line, line 1: longer than 1,000,000 bytes
@@ -149,14 +153,16 @@ generate language-run --temperature inf | inf
 generate language-run --top-p 0 | top-p: 0
 generate language-run --top-p 2 | top-p: 2
 generate language-run --top-p nan | 'nan' must be
-generate language-run --temperature 0 --top-k 5 | so top-k has no effect
-generate language-run --temperature 0 --top-p 0.9 --samples 2 | so samples and top-p has no effect
+generate language-run --temperature 0 --top-k 5 | top-k 5 has no effect
+generate language-run --temperature 0 --top-p 0.9 | top-p 0.9 has no effect
 evaluate nowhere | nowhere
-evaluate tiny-run --corpus '' | no corpus ''
+evaluate tiny-run --corpus '' | the name of the corpus is empty
 evaluate directory | directory
 evaluate prepared | prepared
 evaluate tiny-run --split tset | there are the splits test, valid
 evaluate tiny-run --split tset --corpus text | there are the splits test, train, valid
+evaluate tiny-run --split ../text/test | '../text/test' is no split
+evaluate tiny-run --split '' | there are the splits test, valid
 evaluate tiny-run --corpus nowhere | nowhere
 evaluate tiny-run --corpus one | one
 evaluate tiny-run --corpus directory | directory
@@ -210,6 +216,10 @@ train tiny.yaml --run one | one: is a file, not a directory: name another --run
 train tiny.yaml --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r data.corpus=one | one
 train tiny.yaml --run r data.corpus=directory | directory
+train tiny.yaml --run loop | loop
+train tiny.yaml --run /proc/run | /proc/run: cannot be written
+train tiny.yaml --run r data.source=../de | '../de' is no suffix
+train tiny.yaml --run r data.target='""' | '' is no suffix
 train tiny.yaml --run r data.source=xx | train.xx
 train tiny.yaml --run r data.target=xx | train.xx
 train tiny.yaml --run r data.corpus=corpora/empty | the file is empty
@@ -255,6 +265,10 @@ data prepare text | languages
 data prepare directory --languages de en --out out | train.de
 data prepare text --languages de xx --out out | train.xx
 data prepare text --languages a b c --out out | a b c
+data prepare text --languages '' en --out out | language '' is no suffix
+data prepare text --languages de ../en --out out | language '../en' is no suffix
+data prepare loop --languages de en --out out | loop
+data prepare text --languages de en --vocab-size 300 --out loop | loop
 data prepare text --languages de de --out out | --languages de de
 data prepare text --languages de en --vocab-size 1 2 3 --out out | 1 2 3
 data prepare text --languages de en --vocab-size 5 --out out | 5

@@ -1,5 +1,6 @@
 """Prepares a corpus by its name: builds its text, and learns or reuses its vocabulary."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def prepare_named(
         raise UserError(f"--languages {given}: name two languages, or one for a language model")
     sides = corpus_sides(corpus, languages)
     source, target = pair(sides)
-    out = out or Path("prepared") / Path(corpus).resolve().name
+    out = out or Path("prepared") / os.path.basename(os.path.realpath(corpus))
     reused = Vocabularies.load(reuse) if reuse else None
     if reused and kind not in (None, reused.target.kind):
         raise UserError(f"--vocabulary {kind} has no effect: {reuse} is not of {kind}")
