@@ -51,6 +51,7 @@ def workplace(tmp_path_factory, corpus):
         train(recipe, folder / f"{name}-run")
     prepare_corpus(str(corpus), "de", "en", 300, folder / "prepared")
     (folder / "directory").mkdir()
+    (folder / "mine").mkdir()
     files = {
         "empty": b"",
         "one": b"eins\n",
@@ -71,6 +72,10 @@ def workplace(tmp_path_factory, corpus):
         "circle.yaml": b"base: circle.yaml\n",
         "orphan.yaml": b"base: nowhere\n",
         "unknown.yaml": b"trian: {}\n",
+        "mine/trials.log": b"my trials\n",
+        "rates.yaml": b"settings: {train.lr: [1e-3, 2e-3]}",
+        "space.yaml": b"settings: {}",
+        "choices.yaml": b"settings: {train.lr: []}",
         "mine.json": b'{"what": "a result of mine"}',
         "photo.png": b"\x89PNG",
     }
@@ -256,6 +261,9 @@ ablate table.yaml --run r --output one | one: is there already
 ablate table.yaml --run r --output mine.json | mine.json: is there already
 ablate table.yaml --run r --output photo.json | photo.png: is there already
 tune tiny.yaml --run r --output mine.json | mine.json: is there already
+tune tiny.yaml --run mine --space rates.yaml --output out.json | trials.log: no log of trials
+tune tiny.yaml --run r --space space.yaml --output out.json | settings is empty
+tune tiny.yaml --run r --space choices.yaml --output out.json | settings.train.lr is empty
 bench train tiny.yaml --output tiny-run/recipe.yaml | recipe.yaml: is there already
 bench ops --output two | two: is there already
 ablate table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
