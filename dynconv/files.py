@@ -44,9 +44,17 @@ def read_json(path: Path, remedy: str) -> Any:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+        raise unreadable(path, error) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: not readable as JSON ({error}): {remedy}") from None
+
+
+def unreadable(path: Path, error: OSError) -> UserError:
+    """Return the UserError `PATH: cannot be read (REASON): REMEDY` for a file."""
+    if path.is_dir():
+        return UserError(f"{path}: is a directory; name a file")
+    remedy = ": allow it by chmod u+r, or name another file" * (error.errno in READ_ONLY)
+    return UserError(f"{path}: cannot be read ({error.strerror or error}){remedy}")
 
 
 def replace_text(path: Path, text: str) -> None:
@@ -81,6 +89,8 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{path}: there is no directory {path.parent}")
     if path.is_dir():
         raise UserError(f"{path}: is a directory; name a file")
+    if os.path.islink(os.path.realpath(path)):
+        raise UserError(f"{path}: is a link that leads back to itself; name a file")
     replaced = not path.exists() or path.is_file()
     if not os.access(Path(os.path.realpath(path)).parent if replaced else path, os.W_OK):
         raise UserError(f"{path}: no permission to write there; name another file")
@@ -97,7 +107,8 @@ def check_output(path: Path) -> None:
     Used for outputs that the user names, because one slip could overwrite a run's recipe.
     """
     check_writable(path)
-    if path.exists() and (ours := next(filter(is_claimed, path.resolve().parents), None)):
+    folders = Path(os.path.realpath(path)).parents
+    if path.exists() and (ours := next(filter(is_claimed, folders), None)):
         raise UserError(f"{path}: is there already, in {ours}, which dynconv made: name a new file")
 
 
@@ -105,7 +116,8 @@ def make_folder(directory: Path, remedy: str) -> None:
     """Make a directory unless it exists; raise UserError with the remedy if a file has its name."""
     if directory.exists() and not directory.is_dir():
         raise UserError(f"{directory}: is a file, not a directory: {remedy}")
-    directory.mkdir(parents=True, exist_ok=True)
+    with disk_errors(directory, remedy):
+        directory.mkdir(parents=True, exist_ok=True)
 
 
 def claim(directory: Path, remedy: str) -> None:

@@ -24,7 +24,7 @@ COMMANDS = (
 INTERRUPTED, PIPE_CLOSED = 130, 141
 """exit codes as in shells, 128 plus the signal"""
 
-MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller model or text"
+MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller model, text or shape"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

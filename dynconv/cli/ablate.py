@@ -1,8 +1,6 @@
 """`dynconv ablate`: train and score every row of a table."""
 
-from pathlib import Path
-
-from dynconv.cli.options import ShowList, add_command, add_output, add_overrides, number, say
+from dynconv.cli.options import ShowList, add_command, add_output, add_overrides, number, path, say
 
 
 def add_parser(subparsers) -> None:
@@ -19,7 +17,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--run",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="where to keep its runs ROW-SEED (default: runs/NAME)",
     )

@@ -1,7 +1,6 @@
 """`dynconv bench`: measure decoding, operators, CUDA kernels, launches, training and recall."""
 
 import argparse
-from pathlib import Path
 
 from dynconv.cli.options import (
     StoreList,
@@ -11,6 +10,7 @@ from dynconv.cli.options import (
     add_recipe,
     load_trained,
     number,
+    path,
     positive_int,
     say,
 )
@@ -227,7 +227,7 @@ def add_first(commands) -> None:
     parser.add_argument("--steps", type=positive_int, help="maximum steps in this call")
     parser.add_argument(
         "--output",
-        type=Path,
+        type=path,
         metavar="FOLDER",
         help="where to write (default: data/results/first-run-DEVICE; outside a checkout, "
         "first-run-DEVICE)",

@@ -1,9 +1,8 @@
 """`dynconv data`: list, fetch and prepare corpora."""
 
-from pathlib import Path
 from typing import get_args
 
-from dynconv.cli.options import add_command, number
+from dynconv.cli.options import add_command, number, path
 from dynconv.names import VocabularyKind
 
 
@@ -27,12 +26,12 @@ def add_fetch(commands) -> None:
     parser = add_command(commands, "fetch", run_fetch)
     parser.add_argument("name")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to keep it (default: data/raw/NAME)"
+        "--out", type=path, metavar="DIR", help="where to keep it (default: data/raw/NAME)"
     )
     parser.add_argument(
         "--from",
         dest="source",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="use the files of this directory instead of downloading them",
     )
@@ -71,15 +70,15 @@ def add_prepare(commands) -> None:
         help="byte-pair encoding of any text (bytes) or of tokenised words (bpe), or "
         "whole words (default: the kind of --reuse, else bytes)",
     )
-    parser.add_argument("--raw", type=Path, metavar="DIR", help="where data fetch --out put it")
+    parser.add_argument("--raw", type=path, metavar="DIR", help="where data fetch --out put it")
     parser.add_argument(
         "--reuse",
-        type=Path,
+        type=path,
         metavar="FILE",
         help="use this vocabulary.json instead of learning one",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where to write it (default: prepared/NAME)"
+        "--out", type=path, metavar="DIR", help="where to write it (default: prepared/NAME)"
     )
 
 

@@ -1,8 +1,6 @@
 """`dynconv export`: write a translator for a web page."""
 
-from pathlib import Path
-
-from dynconv.cli.options import add_command, add_run, load_trained
+from dynconv.cli.options import add_command, add_run, load_trained, path
 
 
 def add_parser(subparsers) -> None:
@@ -11,7 +9,7 @@ def add_parser(subparsers) -> None:
     add_run(parser)
     parser.add_argument(
         "--web",
-        type=Path,
+        type=path,
         required=True,
         metavar="FILE",
         help="a JavaScript file, or a directory in which it is named translator-MIXER.js; the "

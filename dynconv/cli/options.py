@@ -29,16 +29,28 @@ class StoreList(argparse.Action):
 
 
 class ShowList(argparse.Action):
-    """An option that prints a table of `dynconv.config.listing` and exits, as --help does.
+    """An option that prints a table of `dynconv.config.listing` instead of running the command.
 
     `const` is the name of the function that returns the table.
     """
 
-    def __call__(self, parser, *_) -> None:
-        from dynconv.config import listing
+    def __call__(self, parser, namespace, *_) -> None:
+        for action in parser._actions:
+            action.required = False
+        namespace.call = self.show
 
+    def show(self, options) -> None:
+        """Print the table; UserError if another argument is given, for it has no effect."""
+        from dynconv.config import listing
+        from dynconv.errors import UserError
+
+        for action in options.parser._actions:
+            if (value := getattr(options, action.dest, action.default)) != action.default:
+                raise UserError(
+                    f"{self.option_strings[0]} shows all, and {action.dest} {value} has no effect: "
+                    "leave out one of them"
+                )
         print(getattr(listing, self.const)())
-        parser.exit()
 
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +79,7 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add a run directory and which of its checkpoints to use."""
-    parser.add_argument("run", type=Path, metavar="RUN")
+    parser.add_argument("run", type=path, metavar="RUN")
     parser.add_argument(
         "--checkpoint",
         default="best",
@@ -102,7 +114,14 @@ def load_trained(options, task: type | None = None) -> "TrainedModel":
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
     """Add the file to which a command writes its measurements."""
     where = f"JSON (default: {default}; outside a checkout, its name without the folder)"
-    parser.add_argument("--output", type=Path, metavar="FILE", help=where)
+    parser.add_argument("--output", type=path, metavar="FILE", help=where)
+
+
+def path(text: str) -> Path:
+    """Parse the name of a file or directory; an empty one would be the working directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' is empty: name a file or directory, or leave it out")
+    return Path(text)
 
 
 def say(text: str) -> None:

@@ -1,15 +1,13 @@
 """`dynconv plot`: draw the curves of training runs."""
 
-from pathlib import Path
-
-from dynconv.cli.options import add_command
+from dynconv.cli.options import add_command, path
 
 
 def add_parser(subparsers) -> None:
     """Add `dynconv plot`."""
     parser = add_command(subparsers, "plot", run)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--output", type=Path, help="PNG, SVG or PDF (default: RUN/curves.png)")
+    parser.add_argument("runs", nargs="+", type=path, metavar="RUN")
+    parser.add_argument("--output", type=path, help="PNG, SVG or PDF (default: RUN/curves.png)")
 
 
 def run(options) -> None:

@@ -1,8 +1,6 @@
 """`dynconv score`: score translations that any system made."""
 
-from pathlib import Path
-
-from dynconv.cli.options import add_command
+from dynconv.cli.options import add_command, path
 
 
 def add_parser(subparsers) -> None:
@@ -10,13 +8,13 @@ def add_parser(subparsers) -> None:
     parser = add_command(subparsers, "score", run)
     parser.add_argument(
         "hypotheses",
-        type=Path,
+        type=path,
         metavar="HYPOTHESES",
         help="a file of a system's outputs, one per line, such as RUN/test.hypotheses.txt",
     )
     parser.add_argument(
         "references",
-        type=Path,
+        type=path,
         metavar="REFERENCES",
         help="a file of the expected texts, one per line; both files may be .gz or .xz",
     )

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from dynconv.cli.options import ShowList, add_command, add_recipe
+from dynconv.cli.options import ShowList, add_command, add_recipe, path
 
 
 def add_parser(subparsers) -> None:
@@ -20,7 +20,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--run",
         "--run-dir",  # torchrun has options that begin with --run
-        type=Path,
+        type=path,
         metavar="RUN",
         help="the run directory (default: runs/RECIPE); under torchrun write --run-dir",
     )

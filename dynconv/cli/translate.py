@@ -1,9 +1,10 @@
 """`dynconv translate`: translate lines of text."""
 
+import os
 import sys
 from pathlib import Path
 
-from dynconv.cli.options import add_command, add_decoding, load_trained
+from dynconv.cli.options import add_command, add_decoding, load_trained, path
 from dynconv.cli.stdout import write_utf8
 from dynconv.errors import UserError
 
@@ -12,12 +13,17 @@ def add_parser(subparsers) -> None:
     """Add `dynconv translate`."""
     parser = add_command(subparsers, "translate", run)
     parser.add_argument(
-        "--input", default="-", metavar="FILE", help="the lines to translate (default: stdin)"
+        "--input", type=path_or_dash, metavar="FILE", help="the lines to translate (default: stdin)"
     )
     parser.add_argument(
-        "--output", default="-", metavar="FILE", help="where to write them (default: stdout)"
+        "--output", type=path_or_dash, metavar="FILE", help="where to write them (default: stdout)"
     )
     add_decoding(parser)
+
+
+def path_or_dash(text: str) -> Path | None:
+    """Parse a path; a dash is stdin or stdout."""
+    return None if text == "-" else path(text)
 
 
 def run(options) -> None:
@@ -27,21 +33,21 @@ def run(options) -> None:
     from dynconv.text import read_lines
     from dynconv.text.lines import decode_utf8
 
-    if options.output != "-":
-        output = Path(options.output)
+    source, output = options.input, options.output
+    if output is not None:
         check_output(output)
-        if options.input != "-" and output.resolve() == Path(options.input).resolve():
+        if source is not None and os.path.realpath(output) == os.path.realpath(source):
             raise UserError(f"{output}: is the input, too: name another --output")
     trained = load_trained(options, Translation)
-    if options.input == "-":
-        if sys.stdin is None:
-            raise UserError("standard input is closed: give --input FILE")
-        lines = list(decode_utf8(sys.stdin.buffer, "standard input"))
+    if source is not None:
+        lines = read_lines(source, may_be_empty=True)
+    elif sys.stdin is None:
+        raise UserError("standard input is closed: give --input FILE")
     else:
-        lines = read_lines(Path(options.input), may_be_empty=True)
+        lines = list(decode_utf8(sys.stdin.buffer, "standard input"))
     translations = trained.translate(lines)
     text = "".join(f"{line}\n" for line in translations)
-    if options.output == "-":
+    if output is None:
         write_utf8()
         print(text, end="", flush=True)
     else:

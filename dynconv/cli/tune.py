@@ -1,8 +1,6 @@
 """`dynconv tune`: search over the settings of a recipe."""
 
-from pathlib import Path
-
-from dynconv.cli.options import add_command, add_output, add_recipe, positive_int, say
+from dynconv.cli.options import add_command, add_output, add_recipe, path, positive_int, say
 
 
 def add_parser(subparsers) -> None:
@@ -24,7 +22,7 @@ def add_parser(subparsers) -> None:
     )
     parser.add_argument(
         "--run",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="where to keep the runs of the trials (default: runs/tune-NAME)",
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dynconv.errors import UserError, quoted, shorten
+from dynconv.files import unreadable
 
 # Constants and numbers as in the core schema of YAML 1.2, section 10.3.2, but without its octal and
 # hexadecimal integers: 0o17 and 0x1F are text. In YAML 1.1, which PyYAML reads, `no` is false, 010
@@ -40,7 +41,7 @@ def read_yaml(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not readable YAML: {error}") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
+        raise unreadable(path, error) from None
 
 
 def parse_yaml(text: str, where: str) -> Any:

@@ -85,7 +85,7 @@ def next_probabilities(
     p = logp.softmax(1)
     if top_p < 1:
         likelier = p.cumsum(1) - p  # the probability of all likelier tokens
-        p = p.masked_fill(likelier >= top_p, 0.0)
+        p = p.masked_fill((likelier >= top_p) & (likelier > 0), 0.0)  # a tiny top_p rounds to 0
     return torch.zeros_like(p).scatter_(1, order, p / p.sum(1, keepdim=True))
 
 
@@ -101,3 +101,8 @@ def check_options(
         raise UserError(f"temperature {temperature} must be at least 0, and finite")
     if not 0 < top_p <= 1:
         raise UserError(f"top-p {top_p} must be above 0, and at most 1")
+    if temperature == 0 and (top_k is not None or top_p < 1):
+        option = f"top-p {top_p}" if top_k is None else f"top-k {top_k}"
+        raise UserError(
+            f"{option} has no effect: temperature 0 always takes the likeliest token; leave it out"
+        )

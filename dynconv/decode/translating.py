@@ -33,7 +33,7 @@ def translate(
     """
     from tqdm import tqdm
 
-    sources = vocabularies.source.encode(list(lines))
+    sources = vocabularies.source.encode(lines)
     words = source_words(model, vocabularies, lines, sources) if config.replace_unknown else None
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
     limit, key = max_source_length(model, config, max_source)

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from dynconv.errors import UserError
 from dynconv.files import check_writable, replace_text
 from dynconv.machine import commit, device_name, load_average
 from dynconv.paths import data_dir
@@ -66,11 +67,23 @@ def results_folder() -> Path:
 def output_path(name: str, output: Path | None) -> Path:
     """Return `output`, by default data/results/NAME.json, or NAME.json outside the repository.
 
-    Raises UserError if no file can be written there.
+    Raises UserError if no file can be written there, or if that replaced a file other than a
+    record, such as one of a run.
     """
     output = results_folder() / f"{name}.json" if output is None else output
     check_writable(output)
+    if output.is_file() and output.stat().st_size and not is_record(output):
+        raise UserError(f"{output}: is there already, and is no record of dynconv: name a new file")
     return output
+
+
+def is_record(path: Path) -> bool:
+    """Return whether a file is one that `write` has written, which a repeated command replaces."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and {"what", "command", "numbers"} <= content.keys()
 
 
 def name_part(device: str) -> str:

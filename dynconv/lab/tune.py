@@ -97,6 +97,12 @@ class SearchSpace:
     """the reduction per round: 1 / reduction_factor of the trials in a round continue in the
     next"""
 
+    def __post_init__(self) -> None:
+        if not self.settings:
+            raise ValueError("settings is empty: name at least one entry of the recipe")
+        if empty := [key for key, values in self.settings.items() if values == []]:
+            raise ValueError(f"settings.{empty[0]} is empty: list at least one choice")
+
 
 def load_space(name: str) -> SearchSpace:
     """Read a search space: a shipped name, or else a path, as for recipes."""
@@ -175,12 +181,22 @@ def distributions_of(search: SearchSpace, unused: Container[str]) -> dict[str, A
 
 
 def open_study(folder: Path, space: dict[str, str]) -> Study:
-    """Open the study of a folder, or begin one; UserError if it searches another space."""
+    """Open the study of a folder, or begin one.
+
+    Raises UserError if it searches another space, or if the file of its name is none of Optuna's.
+    """
     logging.set_verbosity(logging.WARNING)
-    storage = JournalStorage(JournalFileBackend(str(folder / "trials.log")))
-    study = create_study(
-        storage=storage, study_name="tune", direction="maximize", load_if_exists=True
-    )
+    path = path_inside(folder, "trials.log")
+    try:
+        if path.exists():
+            with path.open("rb") as file:
+                json.loads(file.readline() or b"{}")  # Optuna appends to any file
+        storage = JournalStorage(JournalFileBackend(str(path)))
+        study = create_study(
+            storage=storage, study_name="tune", direction="maximize", load_if_exists=True
+        )
+    except (ValueError, KeyError, TypeError):
+        raise UserError(f"{path}: no log of trials, or damaged: name another --run") from None
     if study.user_attrs.get("space", space) != space:
         raise UserError(f"{folder} contains a search over another space: name another --run")
     study.set_user_attr("space", space)

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 
 def build(config: AnyModelConfig) -> Translator | LanguageModel:
-    """Build the model that `config` describes, with random weights."""
+    """Build the model that `config` describes, with random weights.
+
+    config  the `model` of a recipe, such as `load_recipe("help-de-en-dynamic").model`
+    """
+    if not hasattr(config, "architecture"):
+        raise TypeError(
+            f"build takes a model's configuration, such as load_recipe(NAME).model, not a "
+            f"{type(config).__name__}"
+        )
 
     def blocks(
         stack: StackConfig, causal: bool, cross: bool = False, activation_dropout: float = 0.0

@@ -10,8 +10,8 @@ from dynconv.dtypes import accumulator
 
 
 def require_heads(heads: int, channels: int) -> None:
-    """Raise ValueError unless `heads` divides `channels`."""
-    if heads < 1 or channels % heads:
+    """Raise ValueError unless `heads` divides `channels`, and both are positive."""
+    if heads < 1 or channels < 1 or channels % heads:
         raise ValueError(f"{heads} heads do not divide {channels} channels")
 
 
@@ -33,14 +33,23 @@ def require_positive(name: str, size: int) -> None:
         raise ValueError(f"{name} {size} must be at least 1")
 
 
+def require_tensor(name: str, value: object) -> None:
+    """Raise TypeError unless a value is a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} is of type {type(value).__name__}: give a torch.Tensor")
+
+
 def require_floating(name: str, tensor: Tensor) -> None:
     """Raise TypeError unless the tensor is real and floating-point."""
+    require_tensor(name, tensor)
     if not tensor.is_floating_point():
         raise TypeError(f"{name} is {tensor.dtype}: cast it to a floating dtype with .to()")
 
 
 def require_same_device(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
-    """Raise ValueError unless both tensors are on the same device."""
+    """Raise ValueError unless both are tensors on the same device; TypeError for no tensor."""
+    require_tensor(a_name, a)
+    require_tensor(b_name, b)
     if a.device != b.device:
         raise ValueError(f"{a_name} is on {a.device}, {b_name} on {b.device}: move one with .to()")
 

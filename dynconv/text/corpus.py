@@ -28,6 +28,8 @@ def corpus_dir(corpus: str) -> Path:
 
     Raises NotPreparedError for a corpus of the manifest that is not prepared yet, else UserError.
     """
+    if not corpus:
+        raise UserError("the name of the corpus is empty: dynconv data list shows the known ones")
     shipped = {file.parent.name: file.parent for file in sorted(data_dir().glob("*/train.*.xz"))}
     if corpus in shipped:
         return shipped[corpus]
@@ -43,6 +45,12 @@ def corpus_dir(corpus: str) -> Path:
     hint = nearest(corpus, [*shipped, *(f"prepared/{name}" for name in others)], "there are")
     tried = Path(corpus).absolute()
     raise UserError(f"no corpus {quoted(corpus)}: not shipped, and no directory {tried}; {hint}")
+
+
+def require_suffix(language: str) -> None:
+    """Raise UserError unless a language can be the suffix of a file."""
+    if not language or Path(f"train.{language}").name != f"train.{language}":
+        raise UserError(f"language {quoted(language)} is no suffix of a file such as train.de")
 
 
 def require_split(directory: Path, name: str) -> Path:

@@ -14,7 +14,13 @@ from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.names import VocabularyKind
-from dynconv.text.corpus import corpus_dir, find_split, require_references, require_split
+from dynconv.text.corpus import (
+    corpus_dir,
+    find_split,
+    require_references,
+    require_split,
+    require_suffix,
+)
 from dynconv.text.lines import OPENERS, Row, stream_parallel
 from dynconv.text.manifest import SPLITS
 from dynconv.text.prepared import (
@@ -66,9 +72,11 @@ def prepare_corpus(
     Raises UserError if `out` exists, the text cannot be read or has no usable pair, the vocabulary
     has another size, or the disk cannot be written.
     """
-    out = out.resolve()
+    out = Path(os.path.realpath(out))
     check_free(out)
-    sides = [side for side in (source, target) if side]
+    sides = [side for side in (source, target) if side is not None]
+    for side in sides:
+        require_suffix(side)
     directory = corpus_dir(corpus)
     splits = require_splits(directory, sides)
     given = reuse and load_vocabularies(reuse, vocab_size)
@@ -121,7 +129,7 @@ def check_free(out: Path) -> None:
     """Raise UserError if there is something at `out`, other than an empty directory."""
     if is_prepared(out):
         raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+    if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
         raise UserError(f"{out}: something else is there: give another --out")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dynconv.errors import UserError
+from dynconv.files import unreadable
 
 OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open}
 
@@ -46,7 +47,7 @@ def stream_lines(path: Path, may_be_empty: bool = False) -> Iterator[str]:
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: truncated or corrupt {path.suffix} file: {error}") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     if empty and not may_be_empty:
         raise UserError(f"{path}: the file is empty")
 

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from dynconv.config.schema import NonNegativeInt, Number, validated_content
 from dynconv.errors import UserError
+from dynconv.files import unreadable
 
 LOG = "log.jsonl"
 
@@ -39,7 +40,7 @@ def read_log(run: Path) -> list[Event]:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; is {run} a run directory?") from None
     except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror})") from None
+        raise unreadable(path, error) from None
     events = []
     for number, line in enumerate(lines, 1):
         try:

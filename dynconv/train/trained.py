@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from torch import nn
 
 from dynconv.config import Recipe
-from dynconv.errors import UserError
+from dynconv.errors import UserError, quoted
 from dynconv.files import check_writable, path_inside, replace_text
 from dynconv.models import LanguageModel, Translator, build
 from dynconv.tasks import LanguageModeling, Outcome, Task, Translation, task_of
@@ -83,14 +83,19 @@ class TrainedModel(NamedTuple):
         Writes RUN/SPLIT.scores.json and, for a translator, RUN/SPLIT.hypotheses.txt.
         """
         recipe, run = self.recipe, self.checkpoint.run
-        data = replace(recipe.data, corpus=corpus or str(self.text_directory()))
+        if Path(split).name != split:
+            raise UserError(f"{quoted(split)} is no split: name one, such as test or valid")
+        text = str(self.text_directory()) if corpus is None else corpus
+        data = replace(recipe.data, corpus=text)
         task = task_of(replace(recipe, data=data))
         scores, outputs = (path_inside(run, n.format(split=split)) for n in (SCORES, OUTPUTS))
         check_writable(scores)
         check_writable(outputs)
         outcome = task.evaluate(self.model, self.vocabularies, split)
-        name, checkpoint = corpus or recipe.data.corpus, self.checkpoint.path.name
-        evaluation = Evaluation(**vars(outcome), corpus=name, split=split, checkpoint=checkpoint)
+        name = recipe.data.corpus if corpus is None else corpus
+        evaluation = Evaluation(
+            **vars(outcome), corpus=name, split=split, checkpoint=self.checkpoint.path.name
+        )
         if evaluation.outputs:
             lines = "".join(f"{line}\n" for line in evaluation.outputs)
             replace_text(outputs, lines)
@@ -117,11 +122,12 @@ class TrainedModel(NamedTuple):
         return directory
 
 
-def load_model(run: Path, which: str = "best") -> TrainedModel:
+def load_model(run: Path | str, which: str = "best") -> TrainedModel:
     """Load a run's model in eval mode, with the weights of a checkpoint: best, last or a name.
 
     Raises UserError if a file is missing or damaged, or belongs to another recipe.
     """
+    run = Path(run)
     if not (run / RECIPE).exists():
         raise UserError(f"{run}: no run directory (it has no recipe.yaml)")
     recipe = read_recipe(run)

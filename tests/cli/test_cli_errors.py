@@ -51,6 +51,7 @@ def workplace(tmp_path_factory, corpus):
         train(recipe, folder / f"{name}-run")
     prepare_corpus(str(corpus), "de", "en", 300, folder / "prepared")
     (folder / "directory").mkdir()
+    (folder / "mine").mkdir()
     files = {
         "empty": b"",
         "one": b"eins\n",
@@ -71,6 +72,12 @@ def workplace(tmp_path_factory, corpus):
         "circle.yaml": b"base: circle.yaml\n",
         "orphan.yaml": b"base: nowhere\n",
         "unknown.yaml": b"trian: {}\n",
+        "mine/trials.log": b"my trials\n",
+        "rates.yaml": b"settings: {train.lr: [1e-3, 2e-3]}",
+        "space.yaml": b"settings: {}",
+        "choices.yaml": b"settings: {train.lr: []}",
+        "mine.json": b'{"what": "a result of mine"}',
+        "photo.png": b"\x89PNG",
     }
     for name, data in files.items():
         (folder / name).write_bytes(data)
@@ -83,6 +90,7 @@ def workplace(tmp_path_factory, corpus):
     shutil.copytree(folder / "text", folder / "corpora" / "untested")
     for file in (folder / "corpora" / "untested").glob("test.*"):
         file.unlink()
+    (folder / "loop").symlink_to("loop")
     rows = "source: a\nmetric: b\nbase: {}\nrows:\n- {{name: a}}\n"
     (folder / "table.yaml").write_text(rows.format(folder / "tiny.yaml"))
     return folder
@@ -121,6 +129,9 @@ translate tiny-run --checkpoint 7 | 7
 translate tiny-run --checkpoint nowhere | nowhere
 translate tiny-run --checkpoint ../nowhere | nowhere
 translate tiny-run --input nowhere | nowhere: no such file
+translate tiny-run --input loop | loop
+translate tiny-run --input one --output loop | loop
+translate tiny-run --input loop --output out | loop
 translate tiny-run --input directory | directory
 translate tiny-run --input latin | latin, line 1: not valid UTF-8
 translate tiny-run --input line | line, line 1: longer than 1,000,000 bytes
@@ -147,11 +158,16 @@ generate language-run --temperature inf | inf
 generate language-run --top-p 0 | top-p: 0
 generate language-run --top-p 2 | top-p: 2
 generate language-run --top-p nan | 'nan' must be
+generate language-run --temperature 0 --top-k 5 | top-k 5 has no effect
+generate language-run --temperature 0 --top-p 0.9 | top-p 0.9 has no effect
 evaluate nowhere | nowhere
+evaluate tiny-run --corpus '' | the name of the corpus is empty
 evaluate directory | directory
 evaluate prepared | prepared
 evaluate tiny-run --split tset | there are the splits test, valid
 evaluate tiny-run --split tset --corpus text | there are the splits test, train, valid
+evaluate tiny-run --split ../text/test | '../text/test' is no split
+evaluate tiny-run --split '' | there are the splits test, valid
 evaluate tiny-run --corpus nowhere | nowhere
 evaluate tiny-run --corpus one | one
 evaluate tiny-run --corpus directory | directory
@@ -168,7 +184,7 @@ score empty one | empty
 score one empty | empty
 score latin one | latin
 score one latin | latin
-score directory one | directory
+score directory one | directory: is a directory; name a file
 score line one | line, line 1
 score one word | word, line 2
 score bomb.gz one | bomb.gz, line 1
@@ -185,6 +201,11 @@ plot tiny-run --output out | out
 plot tiny-run --output nowhere/out.png | nowhere
 plot tiny-run nowhere --output out.png | nowhere
 train nowhere --run r | nowhere
+train --list nowhere | recipe nowhere has no effect
+train tiny.yaml --list | recipe tiny.yaml has no effect
+train --list --run r | run r has no effect
+train '' --run r | no recipe ''
+train tiny.yaml --run r data.corpus= | data.corpus
 train directory --run r | directory
 train broken.yaml --run r | broken.yaml
 train list.yaml --run r | list.yaml
@@ -200,6 +221,10 @@ train tiny.yaml --run one | one: is a file, not a directory: name another --run
 train tiny.yaml --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r data.corpus=one | one
 train tiny.yaml --run r data.corpus=directory | directory
+train tiny.yaml --run loop | loop
+train tiny.yaml --run /proc/run | /proc/run: cannot be written
+train tiny.yaml --run r data.source=../de | '../de' is no suffix
+train tiny.yaml --run r data.target='""' | '' is no suffix
 train tiny.yaml --run r data.source=xx | train.xx
 train tiny.yaml --run r data.target=xx | train.xx
 train tiny.yaml --run r data.corpus=corpora/empty | the file is empty
@@ -228,6 +253,19 @@ ablate broken.yaml | broken.yaml
 ablate tiny.yaml | tiny.yaml
 ablate wu2019-table6 train.seed=3 | train.seed
 ablate wu2019-table6 --output nowhere/out.json | nowhere
+ablate --list nowhere | name nowhere has no effect
+ablate table.yaml --run r --output tiny-run/environment.json | environment.json: is there already
+ablate table.yaml --run r --output tiny-run/log.jsonl | log.jsonl: is there already
+ablate table.yaml --run r --output tiny-run/checkpoints/000001/state.pt | state.pt: is there already
+ablate table.yaml --run r --output one | one: is there already
+ablate table.yaml --run r --output mine.json | mine.json: is there already
+ablate table.yaml --run r --output photo.json | photo.png: is there already
+tune tiny.yaml --run r --output mine.json | mine.json: is there already
+tune tiny.yaml --run mine --space rates.yaml --output out.json | trials.log: no log of trials
+tune tiny.yaml --run r --space space.yaml --output out.json | settings is empty
+tune tiny.yaml --run r --space choices.yaml --output out.json | settings.train.lr is empty
+bench train tiny.yaml --output tiny-run/recipe.yaml | recipe.yaml: is there already
+bench ops --output two | two: is there already
 ablate table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
 data fetch nothing | nothing
 data prepare nothing | nothing
@@ -235,6 +273,10 @@ data prepare text | languages
 data prepare directory --languages de en --out out | train.de
 data prepare text --languages de xx --out out | train.xx
 data prepare text --languages a b c --out out | a b c
+data prepare text --languages '' en --out out | language '' is no suffix
+data prepare text --languages de ../en --out out | language '../en' is no suffix
+data prepare loop --languages de en --out out | loop
+data prepare text --languages de en --vocab-size 300 --out loop | loop
 data prepare text --languages de de --out out | --languages de de
 data prepare text --languages de en --vocab-size 1 2 3 --out out | 1 2 3
 data prepare text --languages de en --vocab-size 5 --out out | 5
@@ -263,6 +305,10 @@ translate tiny-run --beam -1 | --beam
 translate tiny-run --beam x | x
 translate tiny-run --beam 1.5 | 1.5
 translate tiny-run --lenpen x | x
+translate '' | argument RUN: '' is empty
+translate tiny-run --input '' | argument --input: '' is empty
+translate tiny-run --output '' | argument --output: '' is empty
+train tiny.yaml --run '' | argument --run/--run-dir: '' is empty
 translate tiny-run --nothing | --nothing
 translate tiny-run extra | extra
 generate language-run --samples 0 | 0

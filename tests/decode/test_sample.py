@@ -100,6 +100,11 @@ def test_top_p_keeps_the_fewest_tokens_that_have_it():
     torch.testing.assert_close(everything, logp.exp())
 
 
+def test_the_smallest_top_p_leaves_the_likeliest():
+    share = next_probabilities(torch.tensor([[0.0, 0.1, 0.4, 0.5]]).log(), top_p=1e-300)
+    assert share.tolist() == [[0, 0, 0, 1]]
+
+
 def test_temperature_and_top_k_come_before_top_p():
     logp = torch.tensor([[0.0, 0.1, 0.4, 0.2, 0.3]]).log()
     sharp = next_probabilities(logp, temperature=0.5)
@@ -156,6 +161,7 @@ def test_each_sample_continues_its_own_text_when_others_have_ended(mixer, monkey
         ({"temperature": float("nan")}, "temperature nan"),
         ({"top_p": 0.0}, "top-p 0.0 must be above 0"),
         ({"top_p": 1.5}, "top-p 1.5"),
+        ({"temperature": 0, "top_k": 5}, "top-k 5 has no effect"),
     ],
 )
 def test_options_without_a_meaning(options, words):

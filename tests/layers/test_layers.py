@@ -338,6 +338,7 @@ def test_cross_attention_shares_memory_among_beams():
         (lambda: DynamicConv(C, H, 3, input_dropout=1.5), "between 0 and 1, but got 1.5"),
         (lambda: LightConv(C, H, 4), "kernel size 4 must be odd"),
         (lambda: LightConv(C, 0, 3), "0 heads do not divide 12"),
+        (lambda: DynamicConv(0, H, 3), "heads do not divide 0 channels"),
         (lambda: LightConv(C, H, 3, weight_dropout=-0.1), r"weight_dropout -0.1 lies outside"),
         (lambda: DepthwiseConv(C, 2), "kernel size 2 must be odd"),
         (lambda: DepthwiseConv(C, 3, weight_dropout=1), r"weight_dropout 1 lies outside"),

@@ -111,6 +111,12 @@ def test_bad_configurations_are_named(make, words):
         make()
 
 
+@pytest.mark.parametrize("config", ["help-de-en-dynamic", {}, None])
+def test_a_model_is_built_from_a_configuration(config):
+    with pytest.raises(TypeError, match=r"such as load_recipe\(NAME\).model, not"):
+        build(config)
+
+
 def test_known_sinusoids_of_any_width(golden):
     """The released table has a row of zeros for padding, and for odd C a last column of zeros."""
     for name, meta, case in golden.cases("sinusoidal_*", chosen=2, full=3):

@@ -31,6 +31,7 @@ BAD_X = [
     (torch.zeros(2, 5, 0), ValueError, r"x \(2, 5, 0\) is empty"),
     (X.long(), TypeError, r"x is torch.int64: cast it to a floating dtype"),
     (X.to(torch.complex64), TypeError, r"x is torch.complex64: cast it"),
+    (X.numpy(), TypeError, r"x is of type ndarray: give a torch.Tensor"),
 ]
 
 

@@ -56,7 +56,7 @@ def test_reading_stops_at_the_first_line_that_is_asked_for(tmp_path):
 def test_read_lines_missing_and_unreadable_file(tmp_path):
     with pytest.raises(UserError, match=r"nowhere\.de: no such file"):
         read_lines(tmp_path / "nowhere.de")
-    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+    with pytest.raises(UserError, match="is a directory; name a file"):
         read_lines(tmp_path)
 
 

@@ -41,6 +41,20 @@ def test_blank_lines_have_no_ids(bpe):
     assert bpe.encode(["", "   "]) == [[], []]
 
 
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ("ein Satz", "'ein Satz' is one text: give a list of lines"),
+        (["gut", 3], "3 is no Unicode text"),
+        (["gut", None], "None is no Unicode text"),
+        (["gut", "b\udcfcse"], r"b\\udcfcse' is no Unicode text"),
+    ],
+)
+def test_what_is_no_list_of_lines(lines, words, bpe):
+    with pytest.raises(UserError, match=words):
+        bpe.encode(lines)
+
+
 def test_decoded_text_is_one_line(bpe):
     assert bpe.decode([*bpe.encode(["a\nb"])[0], EOS, PAD]) == "a b"
 

@@ -44,6 +44,10 @@ def ablate(
     if drawing == output:
         raise UserError(f"{output}: this is the plot's name; name the file of numbers NAME.json")
     check_writable(drawing)
+    if drawing.is_file() and not output.is_file():
+        raise UserError(
+            f"{drawing}: is there already, and the plot gets this name: name another --output"
+        )
     folder = folder or Path("runs") / path.stem
     runs = [
         Run(

@@ -1,5 +1,6 @@
 """Prepares a corpus by its name: builds its text, and learns or reuses its vocabulary."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,7 +43,7 @@ def prepare_named(
     if vocab_size and len(vocab_size) > len(sides):
         sizes = " ".join(map(str, vocab_size))
         raise UserError(f"--vocab-size {sizes}: a language model has one vocabulary: give one size")
-    out = out or Path("prepared") / Path(corpus).resolve().name
+    out = out or Path("prepared") / os.path.basename(os.path.realpath(corpus))
     kind, size = choose_vocabulary(kind, vocab_size, reuse)
     entry = read_manifest().get(corpus)
     downloaded = entry is not None and not entry.shipped
