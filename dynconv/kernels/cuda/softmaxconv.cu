@@ -175,7 +175,7 @@ struct Dropped {
 
 // Shared memory of a warp: its taps, then the scale of each of its rows.
 __device__ __forceinline__ int scales_after(int quad, int G, int chunk) {
-  return 32 / G * (chunk * TILE + quad);
+  return 32 / G * ((chunk + TILE) * TILE + quad);
 }
 
 // The version in use, forward. As dynamic_conv; the warp reads its logits, finds the scales of its
@@ -210,7 +210,7 @@ softmax_conv(const Number* __restrict__ x, const Number* __restrict__ logits,
 // row's taps do not fit into shared memory, chunk < K, the products are made once for the sum and
 // once more for the result.
 template <typename Number, int V, int G>
-__global__ void __launch_bounds__(128, 2)
+__global__ void __launch_bounds__(128, 3)
 softmax_logits_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                     const Number* __restrict__ logits, const unsigned long long* __restrict__ seed,
                     Number* __restrict__ dlogits, Scale<Sum<Number>>* __restrict__ all_scales,
@@ -270,7 +270,7 @@ softmax_logits_grad(const Number* __restrict__ g, const Number* __restrict__ x,
 
 // The gradient of x: dynamic_conv, transposed, of weights made from logits and scales.
 template <typename Number, int V>
-__global__ void __launch_bounds__(128, 3)
+__global__ void __launch_bounds__(128, 4)
 softmax_data_grad(const Number* __restrict__ g, const Number* __restrict__ logits,
                   const unsigned long long* __restrict__ seed,
                   const Scale<Sum<Number>>* __restrict__ all_scales, Number* __restrict__ dx,
