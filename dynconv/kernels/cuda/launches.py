@@ -33,6 +33,11 @@ from dynconv.kernels.cuda.plan import (
 )
 
 
+FEW = 2**25
+"""products of a gradient below which the launch that tensor cores take in addition costs more than
+they save, by the counts of `dynconv bench kernels --plan`; not measured"""
+
+
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan out = weight * x; weight (H, K) or (B, T, H, K)."""
     return convolution(x, weight, pad_left, ("x", "weight", "out"), flipped=False)
@@ -106,10 +111,11 @@ def sum_rows(x: Array, partial: Array) -> Launch:
 def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan dx and dweight.
 
-    That takes two launches on tensor cores, and otherwise one if the taps fit into shared memory.
+    Tensor cores take a launch more than the other kernels, if the taps fit into shared memory. So
+    they get nothing with fewer than FEW products.
     """
     H, K = weight.shape[-2:]
-    if tensor_core_grid(H, K, g, x):
+    if math.prod(x.shape) * K >= FEW and tensor_core_grid(H, K, g, x):
         together = None
     elif len(weight.shape) == 2:
         together = light_gradients(g, x, weight.shape, pad_left, with_input=True)
