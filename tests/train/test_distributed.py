@@ -90,9 +90,12 @@ with join_processes(60) as ranks:
     loss.MAX_LOGITS = 2 * 300
     for (precision, scale, most), expected in zip(cases, plain):
         error = (gradients(precision, scale) - expected).norm() / expected.norm()
-        assert expected.norm() > 0 and error < most, (precision, error)
+        if ranks.is_rank_zero:
+            print(precision, "equal" if expected.norm() > 0 and error < most else error.item())
     first = gradients("float32", 1.0)
-    assert all(torch.equal(first, other) for other in ranks.gather(first))
+    same = all(torch.equal(first, other) for other in ranks.gather(first))
+    if ranks.is_rank_zero:
+        print("on all ranks" if same else "not on all ranks")
 """
 
 
@@ -103,6 +106,7 @@ def test_chunks_and_recomputation_change_no_gradient_on_two_ranks(tmp_path):
     line = [*TORCHRUN, "--nproc-per-node=2", str(script)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["float32 equal", "float16 equal", "on all ranks"]
 
 
 SCRIPT = """

@@ -5,16 +5,16 @@
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
 // zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
-// instructions of the loop over taps, or tiles, at four a cycle. Backward, tensor cores take two
+// instructions of the loop over rows, or tiles, at four a cycle. Backward, tensor cores take two
 // launches, and both read g. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
-//   K = 3   float32   forward   19.5          1.0     3.6     1.4      25.4  not measured
-//   K = 3   float32   backward  29.5          2.0     6.2     3.5      37.2  not measured
-//   K = 3   bfloat16  forward    9.7          1.0     2.2     1.6      14.0  not measured
-//   K = 3   bfloat16  backward  14.7          2.0     4.2     3.9      19.8  not measured
-//   K = 31  float32   forward   23.7         10.6    15.3    14.3      30.3  not measured
-//   K = 31  float32   backward  37.8         21.2    31.0    35.9      47.0  not measured
+//   K = 3   float32   forward   19.5          1.0     4.6     1.4      25.4  not measured
+//   K = 3   float32   backward  29.5          2.0     9.7     6.4      37.2  not measured
+//   K = 3   bfloat16  forward    9.7          1.0     3.3     2.1      14.0  not measured
+//   K = 3   bfloat16  backward  14.7          2.0     7.7     7.0      19.8  not measured
+//   K = 31  float32   forward   23.7         10.6    16.4    11.3      30.3  not measured
+//   K = 31  float32   backward  37.8         21.2    34.4    30.0      47.0  not measured
 //   K = 31  bfloat16  forward   11.8          2.0     4.2     4.5      16.4  not measured
 //   K = 31  bfloat16  backward  23.7          4.0    12.3    13.3      32.8  not measured
 
@@ -70,7 +70,7 @@ dynamic_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
              Number* __restrict__ out, int T, int C, int H, int K, int pad, int G, int chunk,
              long long x_batch, long long x_time, long long w_batch, long long w_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
-  const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
+  const Place at = place((T + TILE - 1) / TILE, H, 32 / G, own_warp());
   if (at.t >= T) return;
   const Given<Number> given{weight + at.b * w_batch + at.t * w_time + at.h * K, w_time, K};
   DynamicTaps<Number, TRANSPOSED, Given<Number>> weights{
@@ -138,7 +138,7 @@ dynamic_weight_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                     Number* __restrict__ dweight, int T, int C, int H, int K, int pad, int chunk,
                     long long g_batch, long long g_time, long long x_batch, long long x_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
-  const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
+  const Place at = place((T + TILE - 1) / TILE, H, 32 / G, own_warp());
   if (at.t >= T) return;
   const auto taps = warp_taps(shared, 32 / G, chunk);
   for (int first = 0; first < K; first += chunk) {
@@ -197,7 +197,7 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                   long long w_batch, long long w_time) {
   using Real = Sum<Number>;
   DYNAMIC_SHARED(Real, shared);
-  Place at = place((T + K - 1 + TILE - 1) / TILE, H, 32 / G);
+  Place at = place((T + K - 1 + TILE - 1) / TILE, H, 32 / G, own_warp());
   at.t -= K - 1 - pad;
   if (at.t >= T + pad) return;
   const auto taps = warp_taps(shared, 2 * (32 / G), chunk);

@@ -7,12 +7,12 @@
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
 // zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
-// instructions of the loop over taps, or tiles, at four a cycle. Backward, tensor cores take two
+// instructions of the loop over rows, or tiles, at four a cycle. Backward, tensor cores take two
 // launches, and both read g. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
-//   K = 31  float32   forward   19.1         10.6     8.2    14.3      24.9  not measured
-//   K = 31  float32   backward  28.6         21.2    11.8    25.1      38.6  not measured
+//   K = 31  float32   forward   19.1         10.6     8.2    10.9      24.9  not measured
+//   K = 31  float32   backward  28.6         21.2    11.8    21.9      38.6  not measured
 //   K = 31  bfloat16  forward    9.5          2.0     2.6     2.7      13.7  not measured
 //   K = 31  bfloat16  backward  19.1          4.0     7.9     9.4      29.9  not measured
 
@@ -81,7 +81,7 @@ light_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
            long long x_batch, long long x_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
   const int heads = 32 / G;
-  const Place at = place((T + TILE - 1) / TILE, H, heads);
+  const Place at = place((T + TILE - 1) / TILE, H, heads, own_warp());
   if (at.t >= T) return;
   LightTaps<Number, FLIPPED> weights{weight, shared + threadIdx.y * heads * (chunk + 1), at.h, H, K,
                                      G, chunk};
@@ -186,7 +186,7 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
   constexpr int HEADS = 32 / G;
   const int lane = threadIdx.x, R = C / H, tiles = (T + TILE - 1) / TILE;
   const int walks = ((long long)B * tiles + walk - 1) / walk;
-  const Place at = place(walks, H, HEADS);  // its TILE positions are one walk
+  const Place at = place(walks, H, HEADS, own_warp());  // its TILE positions are one walk
   const long long row = at.t / TILE, begin = row * walk;
   if (row >= walks) return;
   auto mine = shared + threadIdx.y * (32 * chunk + HEADS * (chunk + 1));

@@ -17,13 +17,15 @@ constexpr int AHEAD = sizeof(Pack<Number, V>) == 16 ? 2 : 4;
 
 struct Place { int b, t, h; };  // sentence, first position, first head of this warp
 
-__device__ __forceinline__ Place place(int tiles, int H, int heads) {
+__device__ __forceinline__ Place place(int tiles, int H, int heads, int warp) {
   const int groups = (H + heads - 1) / heads, blocks = (tiles + blockDim.y - 1) / blockDim.y;
   const int group = blockIdx.x % groups, rest = blockIdx.x / groups;  // heads fastest, then time
-  // By the shuffle the compiler knows that a warp never diverges where it asks for its place.
-  const int warp = __shfl_sync(~0u, threadIdx.y, 0);
   return {rest / blocks, (rest % blocks * (int)blockDim.y + warp) * TILE, group * heads};
 }
+
+// The warp's number in its block. By the shuffle the compiler knows that it is the same in all
+// lanes, and so that loops over tiles never diverge.
+__device__ __forceinline__ int own_warp() { return __shfl_sync(~0u, threadIdx.y, 0); }
 
 // Where a lane finds its V channels, beginning r0 channels after those of its head.
 template <int V>

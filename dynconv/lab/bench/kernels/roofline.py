@@ -2,6 +2,10 @@
 
 The rates are assumed to be those of an NVIDIA H200. From them follow floors, which no
 implementation can beat, and expected times, which a measurement may refute.
+
+Where instructions go: of the 8 rows of float32 that LightConv's gradients take at once, 512 are
+products. Each row costs a load, its address, the read of a tap, and the sum of one tap's products,
+which takes a read, an addition and a write in shared memory: 48. The loop itself takes the rest.
 """
 
 from collections.abc import Mapping, Sequence
