@@ -119,7 +119,7 @@ BANDS = ("light_conv", "dynamic_conv")
 
 @pytest.fixture
 def started(monkeypatch) -> list:
-    """The launches of a test, in which gradients take tensor cores however few products they are."""
+    """The launches of a test, whose gradients take tensor cores however small they are."""
     known = []
     monkeypatch.setattr(launches, "FEW", 0)
 

@@ -32,7 +32,6 @@ from dynconv.kernels.cuda.plan import (
     strides,
 )
 
-
 FEW = 2**25
 """products of a gradient below which the launch that tensor cores take in addition costs more than
 they save, by the counts of `dynconv bench kernels --plan`; not measured"""

@@ -14,6 +14,7 @@ from dynconv.lab.bench.cases import Case, Shape, attention, draw_inputs
 from dynconv.lab.bench.measure import Measurement
 from dynconv.ops.registry import OPERATORS
 
+CPU = torch.device("cpu")
 LIMIT = 8e9
 """bytes that an implementation may need; at most half of the memory here"""
 if hasattr(os, "sysconf"):  # not on Windows
@@ -69,7 +70,7 @@ def iter_implementations(
     K: int,
     chosen: dict[str, list[str]],
     dtype: torch.dtype = torch.float32,
-    device: torch.device = torch.device("cpu"),
+    device: torch.device = CPU,
 ) -> Iterator[Implementation]:
     """Yield a copy, attention, and the chosen implementations of each operator, all on the same x.
 

@@ -159,7 +159,7 @@ def resources_table(kernels: Sequence[dict]) -> str:
         f"Registers of a thread on {', '.join(ARCHITECTURES)}; bytes of a thread that are spilled, "
         "and of its stack, and bytes of shared memory of a block that the source declares, the "
         "most of the three; bytes of dynamic shared memory of the largest block; instructions of "
-        f"{ARCHITECTURES[-1]} for {TILE} rows of x, or for a tile of {BAND} positions on tensor cores "
+        f"{ARCHITECTURES[-1]} for {TILE} rows, or for a tile of {BAND} positions on tensor cores "
         "and around the loop over tiles. - where an architecture takes another kernel."
     )
 

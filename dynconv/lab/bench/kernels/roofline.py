@@ -59,8 +59,6 @@ def operations(case: Case) -> dict[str, int]:
     return {"forward": 2 * case.K * numbers, "backward": 4 * case.K * numbers}
 
 
-
-
 class Tiled(NamedTuple):
     """Costs of a kernel whose warps take tiles."""
 
