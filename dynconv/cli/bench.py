@@ -78,6 +78,10 @@ def add_operators(commands) -> None:
     parser.add_argument("--kernel-size", type=number("Dimension"), default=31, help="K, odd")
     add_rounds(parser, 5)
     parser.add_argument("--threads", type=number("Threads"), default=1, help="threads of PyTorch")
+    parser.add_argument(
+        "--dtype", choices=["float32", "bfloat16", "float16"], default="float32", help="dtype of x"
+    )
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where to run")
     add_output(parser, "data/results/bench-ops.json")
 
 
@@ -94,6 +98,8 @@ def run_operators(options) -> None:
         options.impl,
         kernel_size=options.kernel_size,
         rounds=options.rounds,
+        dtype=getattr(torch, options.dtype),
+        device=options.device,
         output=options.output,
     ):
         say(text)

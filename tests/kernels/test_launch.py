@@ -123,10 +123,29 @@ def test_the_rule_for_tensor_cores(changes, V):
     for shape in ((2, K), (3, 100, 2, K)):
         weight = contiguous_array(shape, dtype)
         plans = launches.conv(x, weight, 1), launches.conv_grad_input(x, weight, 1)
-        plans += launches.conv_grad_weight(x, x, shape, 1), launches.conv_backward(x, x, weight, 1)
+        plans += (launches.conv_grad_weight(x, x, shape, 1),)
         for launch in (one for each in plans for one in each.launches if one.name != "sum_rows"):
             assert launch.name.endswith("_band") == (V is not None)
             assert V is None or launch.template[1:3] == (V, -(-K // 16) + 1)
+
+
+@pytest.mark.parametrize(("dynamic", "T"), [(False, 512), (True, 512), (False, 8192)])
+def test_few_products_of_a_gradient_take_a_launch_less(dynamic, T):
+    """Where the plan takes the other kernels, they are expected to be faster than tensor cores."""
+    case = Case("dynamic_conv" if dynamic else "light_conv", 31, HALF, Shape(2, T, 512, 8))
+    instructions = predict.instruction_counts(ledger.read("kernels-plan")["numbers"]["kernels"])
+    known = {}
+    for way, least in (("few", 10**12), ("many", 0), ("rule", launches.FEW)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launches, "FEW", least)
+            known[way] = roofline.predict_case(case, instructions)["backward"]
+    assert known["few"]["launches"] == known["many"]["launches"] - 1
+    if T == 512:
+        assert known["rule"] == known["few"]
+        assert known["few"]["expected_us"] < 0.9 * known["many"]["expected_us"]
+    else:
+        assert known["rule"] == known["many"]
+        assert known["many"]["expected_us"] < known["few"]["expected_us"]
 
 
 def test_the_architecture_of_a_gpu(monkeypatch):

@@ -67,6 +67,20 @@ def test_what_a_missing_tool_would_do_is_left_out(tmp_path):
     assert said[1] == "x: left out, there is no no-such-tool here" and "not run: x" in said[2]
 
 
+def test_the_operators_are_timed_in_a_step(tmp_path):
+    """As on a GPU, but on the CPU, on a small shape; the next call has nothing left to do."""
+    changes = {"cuda": "cpu", "1000": "2x9x8x2"}
+    (step,) = (step for step in all_steps() if step.name == "ops-1000")
+    step = step._replace(command=tuple(changes.get(part, part) for part in step.command))
+    said = []
+    assert run_pending([step], tmp_path, None, said.append) == 0, said
+    assert run_pending([step], tmp_path, None, said.append) == 0
+    assert said[-1].startswith("1 of 1 steps are done")
+    (shape,) = ledger.load(tmp_path / "ops-1000-rows.json")["numbers"]["shapes"]
+    timed = {(row["operator"], row["impl"]) for row in shape["results"] if "forward" in row}
+    assert {("attention", None), ("light_conv", "conv1d"), ("talk_conv", "table")} <= timed
+
+
 def test_without_a_gpu_one_line_says_so(capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert cli.main(["bench", "first-run"]) == 2

@@ -52,6 +52,63 @@ def test_n_ranks_train_the_model_of_one(prepared_recipe_file, tmp_path, size):
         assert a.get("score") == b.get("score")
 
 
+GRADIENTS = """
+import torch
+from dynconv.config import load_recipe
+from dynconv.models import build
+from dynconv.models.activation_checkpointing import set_activation_checkpointing
+from dynconv.tasks import loss, task_of
+from dynconv.text import collate
+from dynconv.train.data import DataPosition, UpdateBatches
+from dynconv.train.distributed import join_processes
+from dynconv.train.stopwatch import Stopwatch
+from dynconv.train.update import BatchLoss, backward
+
+small = ["model.vocab_size=300", "model.channels=32", "model.ffn=32", "model.heads=2"]
+recipe = load_recipe("help-de-en-dynamic", [*small, "model.dropout=0.1"])
+task = task_of(recipe)
+with join_processes(60) as ranks:
+    torch.manual_seed(0)
+    model = build(recipe.model)
+    # two batches on each rank, of other sentences on the other one
+    batches = [
+        collate([([5 + i, 6, 7, 9 + ranks.rank], [8, 9 + i, 30]), ([5, 9], [7, 60 + i, 5, 8])])
+        for i in range(2)
+    ]
+    update = UpdateBatches(batches, [], [3, 4], 28, DataPosition())
+
+    def gradients(precision, scale):
+        model.zero_grad()
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale, enabled=precision == "float16")
+        backward(ranks.wrap(BatchLoss(model, task, precision)), update, scaler, ranks, Stopwatch())
+        parts = [p.grad.flatten() / scale for p in model.parameters()]
+        return torch.cat(parts)
+
+    cases = [("float32", 1.0, 1e-5), ("float16", 2.0**10, 5e-3)]
+    plain = [gradients(precision, scale) for precision, scale, _ in cases]
+    set_activation_checkpointing(model, True)
+    loss.MAX_LOGITS = 2 * 300
+    for (precision, scale, most), expected in zip(cases, plain):
+        error = (gradients(precision, scale) - expected).norm() / expected.norm()
+        if ranks.is_rank_zero:
+            print(precision, "equal" if expected.norm() > 0 and error < most else error.item())
+    first = gradients("float32", 1.0)
+    same = all(torch.equal(first, other) for other in ranks.gather(first))
+    if ranks.is_rank_zero:
+        print("on all ranks" if same else "not on all ranks")
+"""
+
+
+def test_chunks_and_recomputation_change_no_gradient_on_two_ranks(tmp_path):
+    """With accumulation, dropout, and the loss scale of float16: up to the order of sums."""
+    script = tmp_path / "script.py"
+    script.write_text(GRADIENTS, encoding="utf-8")
+    line = [*TORCHRUN, "--nproc-per-node=2", str(script)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines() == ["float32 equal", "float16 equal", "on all ranks"]
+
+
 SCRIPT = """
 import os, sys
 rank = int(os.environ["RANK"])

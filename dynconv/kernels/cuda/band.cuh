@@ -76,7 +76,7 @@ struct Walk {
   int b, t, end, c, h;  // sentence, first position, one after the last, first channel, its head
   __device__ __forceinline__ Walk(int T, int C, int H, int walk, int channels) {
     const int walks = (T + walk * BAND - 1) / (walk * BAND);
-    const Place at = place(walks, C / channels, 1);  // its TILE positions are one walk
+    const Place at = place(walks, C / channels, 1, threadIdx.y);  // its TILE positions are one walk
     b = at.b, t = at.t / TILE * walk * BAND, end = min(T, t + walk * BAND);
     c = at.h * channels, h = c / (C / H);
   }

@@ -5,16 +5,16 @@
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
 // zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
-// instructions of the loop over taps, or tiles, at four a cycle. Backward, tensor cores take two
+// instructions of the loop over rows, or tiles, at four a cycle. Backward, tensor cores take two
 // launches, and both read g. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
-//   K = 3   float32   forward   19.5          1.0     3.6     1.4      25.4  not measured
-//   K = 3   float32   backward  29.5          2.0     6.2     3.5      37.2  not measured
-//   K = 3   bfloat16  forward    9.7          1.0     2.2     1.6      14.0  not measured
-//   K = 3   bfloat16  backward  14.7          2.0     4.2     3.9      19.8  not measured
-//   K = 31  float32   forward   23.7         10.6    15.3    14.3      30.3  not measured
-//   K = 31  float32   backward  37.8         21.2    31.0    35.9      47.0  not measured
+//   K = 3   float32   forward   19.5          1.0     4.6     1.4      25.4  not measured
+//   K = 3   float32   backward  29.5          2.0     9.7     6.4      37.2  not measured
+//   K = 3   bfloat16  forward    9.7          1.0     3.3     2.1      14.0  not measured
+//   K = 3   bfloat16  backward  14.7          2.0     7.7     7.0      19.8  not measured
+//   K = 31  float32   forward   23.7         10.6    16.4    11.3      30.3  not measured
+//   K = 31  float32   backward  37.8         21.2    34.4    30.0      47.0  not measured
 //   K = 31  bfloat16  forward   11.8          2.0     4.2     4.5      16.4  not measured
 //   K = 31  bfloat16  backward  23.7          4.0    12.3    13.3      32.8  not measured
 
@@ -65,12 +65,12 @@ struct Given {
 //
 //     dx[s] = sum_j weight[s + j - pad'][K - 1 - j] g[s + j - pad']
 template <typename Number, int V, bool TRANSPOSED>
-__global__ void __launch_bounds__(128, 3)
+__global__ void __launch_bounds__(128, 4)
 dynamic_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
              Number* __restrict__ out, int T, int C, int H, int K, int pad, int G, int chunk,
              long long x_batch, long long x_time, long long w_batch, long long w_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
-  const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
+  const Place at = place((T + TILE - 1) / TILE, H, 32 / G, own_warp());
   if (at.t >= T) return;
   const Given<Number> given{weight + at.b * w_batch + at.t * w_time + at.h * K, w_time, K};
   DynamicTaps<Number, TRANSPOSED, Given<Number>> weights{
@@ -133,12 +133,12 @@ __global__ void dynamic_weight_grad_v1(const Number* g, const Number* x, Number*
 
 // dweight[t][j] = g[t] . x[t + j - pad], over the channels of a head; see correlate in taps.cuh.
 template <typename Number, int V, int G>
-__global__ void __launch_bounds__(128, sizeof(Number) == 2 ? 2 : 3)  // halves are also widened
+__global__ void __launch_bounds__(128, 4)
 dynamic_weight_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                     Number* __restrict__ dweight, int T, int C, int H, int K, int pad, int chunk,
                     long long g_batch, long long g_time, long long x_batch, long long x_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
-  const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
+  const Place at = place((T + TILE - 1) / TILE, H, 32 / G, own_warp());
   if (at.t >= T) return;
   const auto taps = warp_taps(shared, 32 / G, chunk);
   for (int first = 0; first < K; first += chunk) {
@@ -180,7 +180,7 @@ dynamic_weight_grad_band(const Number* __restrict__ g, const Number* __restrict_
   }
 }
 
-// Both gradients from one window over g, each of g, x and weight read once:
+// Both gradients from one walk over g, each of g, x and weight read once:
 //
 //     dx[s]                                = sum_j weight[s + j - pad'][K - 1 - j] g[s + j - pad']
 //     dweight[s + j - pad'][K - 1 - j] = x[s] . g[s + j - pad'],   pad' = K - 1 - pad
@@ -189,7 +189,7 @@ dynamic_weight_grad_band(const Number* __restrict__ g, const Number* __restrict_
 // an end of the sentence, have the gradient 0: tiles begin at token -pad, and end with token
 // T - 1 + pad'. All K taps are in shared memory, chunk >= K: the weights, and their gradients.
 template <typename Number, int V, int G>
-__global__ void __launch_bounds__(128, 2)
+__global__ void __launch_bounds__(128, 3)
 dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                   const Number* __restrict__ weight, Number* __restrict__ dx,
                   Number* __restrict__ dweight, int T, int C, int H, int K, int pad, int chunk,
@@ -197,11 +197,11 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                   long long w_batch, long long w_time) {
   using Real = Sum<Number>;
   DYNAMIC_SHARED(Real, shared);
-  Place at = place((T + K - 1 + TILE - 1) / TILE, H, 32 / G);
+  Place at = place((T + K - 1 + TILE - 1) / TILE, H, 32 / G, own_warp());
   at.t -= K - 1 - pad;
   if (at.t >= T + pad) return;
   const auto taps = warp_taps(shared, 2 * (32 / G), chunk);
-  const auto dots = taps + (32 / G) * (chunk * TILE + QUAD<Number>);
+  const auto dots = taps + row_index<Number>(32 / G, 0, 0, chunk);
   const Given<Number> given{weight + at.b * w_batch + at.t * w_time + at.h * K, w_time, K};
   DynamicTaps<Number, true, Given<Number>> weights{given, taps, at, T, H, K, pad, G, chunk};
   Meeting met(at.t, T, pad, 0, K);
@@ -209,36 +209,33 @@ dynamic_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
   if (tokens_here)
     weights.stage(0);
   else
-    met.to = met.from;
+    met.to = met.from - TILE;
   clear_dots<Number>(dots, met, 0, K, G, chunk);
 
-  const int lane = threadIdx.x, R = C / H, h = at.h + lane / G;
+  const int lane = threadIdx.x, R = C / H;
   for (int r0 = 0; tokens_here && r0 < R; r0 += G * V) {
-    const int r = r0 + lane % G * V, c = h * R + r;
-    const bool active = h < H && r < R;
-    Rows<Number, V> tokens(x + at.b * x_batch + c, x_time, at.t, TILE, T, active);
-    Window<Number, V> window({g + at.b * g_batch + c, g_time, at.t + met.from - pad,
-                              K - met.from + TILE - 1, T, active});
-    Real token[TILE][V], sum[TILE][V] = {};
-#pragma unroll
-    for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
-    each_tap(met.from, met.to, [&](int u, int j) {
-      window.move(u);
-      Real w[TILE], dot[TILE] = {};
-      weights.tap(j, w);
+    const Channels<V> own(at.h + lane / G, r0, G, H, R);
+    Real token[TILE][V], sum[TILE][V] = {}, w[TILE];
+    load_tile<G>(token, x + at.b * x_batch + own.c, x_time, at.t, T, own.active);
+    Rows<Number, V> rows(g + at.b * g_batch + own.c, g_time, at.t + met.from - pad,
+                         met.to - met.from + TILE - 1, T);
+    each_row(met.from, met.to, rows, [&](int k, int lo, int hi, bool inside) {
+      Real row[V], dot[TILE] = {};
+      rows.take(row, inside);
+      weights.row(k, lo, w);
 #pragma unroll
       for (int a = 0; a < TILE; ++a)
 #pragma unroll
         for (int v = 0; v < V; ++v) {
-          dot[a] += token[a][v] * window.row[(a + u) % TILE][v];
-          sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
+          dot[a] += token[a][v] * row[v];
+          if (lo <= a && a < hi) sum[a][v] += w[a] * row[v];
         }
-      write_dots<G>(dot, dots, j, chunk, r0 > 0);
+      write_dots<G>(dot, dots, k, chunk, r0 > 0);
     });
 #pragma unroll
     for (int a = 0; a < TILE; ++a)
-      if (active && 0 <= at.t + a && at.t + a < T)
-        store<Number, V>(dx + ((long long)at.b * T + at.t + a) * C + c, sum[a]);
+      if (own.active && 0 <= at.t + a && at.t + a < T)
+        store<Number, V>(dx + ((long long)at.b * T + at.t + a) * C + own.c, sum[a]);
   }
   __syncwarp();
   for (int head = 0; head < 32 / G && at.h + head < H; ++head)

@@ -53,6 +53,14 @@ def elements_per_load(x: Array) -> int:
     return VECTOR_BYTES // accumulator(x.dtype).itemsize
 
 
+def beyond_taps(x: Array) -> int:
+    """Return the elements of shared memory that a head takes besides TILE for each of its taps.
+
+    K taps of TILE positions meet K + TILE - 1 rows of x: see row_index in taps.cuh.
+    """
+    return TILE * TILE + elements_per_load(x)
+
+
 def walk_length(tiles: int, longest: int) -> int:
     """Return how many tiles each warp takes, few enough to keep every warp of a GPU busy."""
     return min(longest, max(1, tiles // WALKS))

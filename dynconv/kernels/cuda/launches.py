@@ -16,7 +16,7 @@ from dynconv.kernels.cuda.grids import (
     Columns,
     Grid,
     Warps,
-    elements_per_load,
+    beyond_taps,
     lanes_per_head,
     tensor_core_grid,
     vector_width,
@@ -31,6 +31,10 @@ from dynconv.kernels.cuda.plan import (
     like,
     strides,
 )
+
+FEW = 2**25
+"""products of a gradient below which the launch that tensor cores take in addition costs more than
+they save, by the counts of `dynconv bench kernels --plan`; not measured"""
 
 
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
@@ -58,7 +62,7 @@ def convolution(
         launch = grid.launch(source, f"{kernel}_band", arguments, grid.D, flipped)
     else:
         light = {"maximum": 8, "per_tap": 1, "fixed": 1}
-        warps = Warps([x], H, K, **({"fixed": elements_per_load(x)} if of_weight else light))
+        warps = Warps([x], H, K, **({"fixed": beyond_taps(x)} if of_weight else light))
         arguments = *names, T, C, H, K, pad, warps.G, warps.chunk, *strides(x), *of_weight
         launch = warps.launch(source, kernel, arguments, flipped)
     return LaunchPlan({names[-1]: like(x)}, (launch,))
@@ -73,7 +77,7 @@ def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) ->
         plan = light_gradients(g, x, shape, pad_left, with_input=False)
         assert plan is not None  # without dx the taps always fit
         return plan
-    warps = Warps([g, x], H, K, fixed=elements_per_load(x))
+    warps = Warps([g, x], H, K, fixed=beyond_taps(x))
     arguments = "g", "x", "dweight", T, C, H, K, pad_left, warps.chunk, *strides(g, x)
     launch = warps.launch("dynamicconv.cu", "dynamic_weight_grad", arguments, warps.G)
     return LaunchPlan({"dweight": contiguous_array(shape, x.dtype)}, (launch,))
@@ -106,10 +110,11 @@ def sum_rows(x: Array, partial: Array) -> Launch:
 def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan dx and dweight.
 
-    That takes two launches on tensor cores, and otherwise one if the taps fit into shared memory.
+    Tensor cores take a launch more than the other kernels, if the taps fit into shared memory. So
+    they get nothing with fewer than FEW products.
     """
     H, K = weight.shape[-2:]
-    if tensor_core_grid(H, K, g, x):
+    if math.prod(x.shape) * K >= FEW and tensor_core_grid(H, K, g, x):
         together = None
     elif len(weight.shape) == 2:
         together = light_gradients(g, x, weight.shape, pad_left, with_input=True)
@@ -127,7 +132,7 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
 def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan | None:
     """Plan dx and dweight together; None when the taps do not fit into shared memory."""
     (_, T, C), (H, K) = x.shape, weight.shape[2:]
-    warps = Warps([g, x], H, K, per_tap=2 * TILE, fixed=2 * elements_per_load(x), more=K - 1)
+    warps = Warps([g, x], H, K, per_tap=2 * TILE, fixed=2 * beyond_taps(x), more=K - 1)
     if warps.chunk < K:
         return None
     arguments = (
@@ -170,7 +175,7 @@ def conv_softmax(
 ) -> LaunchPlan:
     """Plan DynamicConv of logits (B, T, H, K), with DropConnect if there is a seed int64 (1,)."""
     (_, T, C), (H, K) = x.shape, logits.shape[2:]
-    warps = Warps([x], H, K, fixed=elements_per_load(x) + 2 * TILE)
+    warps = Warps([x], H, K, fixed=beyond_taps(x) + 2 * TILE)
     arguments = (
         "x", "logits", seed and "seed", "out", T, C, H, K, pad_left, warps.G, warps.chunk,
         *dropconnect(dropout), *strides(x, logits),
@@ -186,8 +191,8 @@ def conv_softmax_backward(
     """Plan the gradients of x and of the logits."""
     (B, T, C), (H, K) = x.shape, logits.shape[2:]
     source, dropped, mask = "softmaxconv.cu", seed and "seed", dropconnect(dropout)
-    for_logits = Warps([g, x], H, K, fixed=elements_per_load(x) + 3 * TILE)
-    for_input = Warps([g, x], H, K, fixed=elements_per_load(x))
+    for_logits = Warps([g, x], H, K, fixed=beyond_taps(x) + 3 * TILE)
+    for_input = Warps([g, x], H, K, fixed=beyond_taps(x))
     logits_grad = (
         "g", "x", "logits", dropped, "dlogits", "scales", T, C, H, K, pad_left,
         for_logits.chunk, *mask, *strides(g, x, logits),

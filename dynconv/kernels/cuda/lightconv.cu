@@ -7,12 +7,12 @@
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
 // zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
-// instructions of the loop over taps, or tiles, at four a cycle. Backward, tensor cores take two
+// instructions of the loop over rows, or tiles, at four a cycle. Backward, tensor cores take two
 // launches, and both read g. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
-//   K = 31  float32   forward   19.1         10.6     8.2    14.3      24.9  not measured
-//   K = 31  float32   backward  28.6         21.2    11.8    25.1      38.6  not measured
+//   K = 31  float32   forward   19.1         10.6     8.2    10.9      24.9  not measured
+//   K = 31  float32   backward  28.6         21.2    11.8    21.9      38.6  not measured
 //   K = 31  bfloat16  forward    9.5          2.0     2.6     2.7      13.7  not measured
 //   K = 31  bfloat16  backward  19.1          4.0     7.9     9.4      29.9  not measured
 
@@ -58,14 +58,11 @@ struct LightTaps {
     __syncwarp();
   }
 
-  __device__ __forceinline__ Sum<Number> operator[](int k) const {
-    return taps[threadIdx.x / G * (chunk + 1) + k];
-  }
-
-  __device__ __forceinline__ void tap(int k, Sum<Number> (&w)[TILE]) const {
-    const Sum<Number> one = (*this)[k];
+  // w[a] is tap k - a: all move one position on.
+  __device__ __forceinline__ void row(int k, int lo, Sum<Number> (&w)[TILE]) const {
 #pragma unroll
-    for (int a = 0; a < TILE; ++a) w[a] = one;
+    for (int a = TILE - 1; a > 0; --a) w[a] = w[a - 1];
+    if (lo == 0) w[0] = taps[threadIdx.x / G * (chunk + 1) + k];
   }
 };
 
@@ -84,7 +81,7 @@ light_conv(const Number* __restrict__ x, const Number* __restrict__ weight,
            long long x_batch, long long x_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
   const int heads = 32 / G;
-  const Place at = place((T + TILE - 1) / TILE, H, heads);
+  const Place at = place((T + TILE - 1) / TILE, H, heads, own_warp());
   if (at.t >= T) return;
   LightTaps<Number, FLIPPED> weights{weight, shared + threadIdx.y * heads * (chunk + 1), at.h, H, K,
                                      G, chunk};
@@ -179,7 +176,7 @@ light_weight_grad_band(const Number* __restrict__ g, const Number* __restrict__ 
 // the warp writes a row of `partial` (walks, H, K), which sum_rows adds up in a fixed order.
 // DATA = false leaves dx out. With DATA, chunk >= K; else g and x are read once for each chunk.
 template <typename Number, int V, int G, bool DATA>
-__global__ void __launch_bounds__(128, DATA ? 2 : 3)
+__global__ void __launch_bounds__(128, DATA ? 3 : 4)
 light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                 const Number* __restrict__ weight, Number* __restrict__ dx,
                 Sum<Number>* __restrict__ partial, int B, int T, int C, int H, int K, int pad,
@@ -189,7 +186,7 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
   constexpr int HEADS = 32 / G;
   const int lane = threadIdx.x, R = C / H, tiles = (T + TILE - 1) / TILE;
   const int walks = ((long long)B * tiles + walk - 1) / walk;
-  const Place at = place(walks, H, HEADS);  // its TILE positions are one walk
+  const Place at = place(walks, H, HEADS, own_warp());  // its TILE positions are one walk
   const long long row = at.t / TILE, begin = row * walk;
   if (row >= walks) return;
   auto mine = shared + threadIdx.y * (32 * chunk + HEADS * (chunk + 1));
@@ -204,36 +201,36 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
     for (long long tile = begin; tile < min(begin + walk, (long long)B * tiles); ++tile) {
       const long long b = tile / tiles;
       const int t = tile % tiles * TILE;
-      const Meeting taps(t, T, pad, first, first + count);
+      const Meeting met(t, T, pad, first, first + count);
       for (int r0 = 0; r0 < R; r0 += G * V) {
-        const int r = r0 + lane % G * V, c = h * R + r;
-        const bool active = h < H && r < R;
-        Rows<Number, V> tokens(x + b * x_batch + c, x_time, t, TILE, T, active);
-        Window<Number, V> window({g + b * g_batch + c, g_time, t + taps.from - pad,
-                                  first + count - taps.from + TILE - 1, T, active});
+        const Channels<V> own(h, r0, G, H, R);
         Sum<Number> token[TILE][V], sum[TILE][V] = {};
+        load_tile<1>(token, x + b * x_batch + own.c, x_time, t, T, own.active);
+        Rows<Number, V> rows(g + b * g_batch + own.c, g_time, t + met.from - pad,
+                             met.to - met.from + TILE - 1, T);
+        Sum<Number> w[TILE] = {}, dot[TILE] = {};  // dot[a] is that of tap k - a
+        each_row(met.from, met.to, rows, [&](int k, int lo, int hi, bool inside) {
+          Sum<Number> row[V];
+          rows.take(row, inside);
+          if (DATA) weights.row(k - first, lo, w);
 #pragma unroll
-        for (int a = 0; a < TILE; ++a) widen(tokens.next(), token[a]);
-        each_tap(taps.from, taps.to, [&](int u, int j) {
-          window.move(u);
-          Sum<Number> dot[V] = {};
-          const Sum<Number> w = DATA ? weights[j - first] : 0;
+          for (int a = TILE - 1; a > 0; --a) dot[a] = dot[a - 1];
+          dot[0] = 0;
 #pragma unroll
           for (int a = 0; a < TILE; ++a)
 #pragma unroll
-            for (int v = 0; v < V; ++v) {
-              dot[v] += token[a][v] * window.row[(a + u) % TILE][v];
-              if (DATA) sum[a][v] += w * window.row[(a + u) % TILE][v];
-            }
-#pragma unroll
-          for (int v = 1; v < V; ++v) dot[0] += dot[v];
-          added[32 * (j - first)] += dot[0];
+            for (int v = 0; v < V; ++v)
+              if (lo <= a && a < hi) {
+                dot[a] += token[a][v] * row[v];
+                if (DATA) sum[a][v] += w[a] * row[v];
+              }
+          if (hi == TILE) added[32 * (k - first - (TILE - 1))] += dot[TILE - 1];
         });
         if constexpr (DATA)
 #pragma unroll
           for (int a = 0; a < TILE; ++a)
-            if (active && t + a < T)
-              store<Number, V>(dx + (b * T + t + a) * C + c, sum[a]);
+            if (own.active && t + a < T)
+              store<Number, V>(dx + (b * T + t + a) * C + own.c, sum[a]);
       }
     }
     for (int j = 0; j < count; j += 8) {

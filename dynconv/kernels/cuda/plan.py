@@ -117,5 +117,8 @@ class LaunchPlan(NamedTuple):
 
 
 def strides(*arrays: Array) -> list[np.int64]:
-    """Return each array's strides along batch and time."""
+    """Return each array's strides along batch and time; a time stride must fit into a C int."""
+    for z in arrays:
+        if abs(z.strides[1]) >= 2**31:
+            raise ValueError(f"a time stride of {z.strides[1]:,} exceeds a C int: copy the tensor")
     return [np.int64(stride) for z in arrays for stride in z.strides[:2]]

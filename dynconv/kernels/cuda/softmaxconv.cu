@@ -9,14 +9,14 @@
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
-// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over taps at four a cycle.
+// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over rows at four a cycle.
 // `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
-//   K = 31  float32   forward   23.7         10.6    23.6    14.4      30.3  not measured
-//   K = 31  float32   backward  37.8         21.2    51.9    39.8      66.1  not measured
-//   K = 31  bfloat16  forward   11.8         10.6    20.1    16.4      26.1  not measured
-//   K = 31  bfloat16  backward  18.9         21.2    44.9    44.9      57.8  not measured
+//   K = 31  float32   forward   23.7         10.6    24.7    11.4      31.5  not measured
+//   K = 31  float32   backward  37.8         21.2    55.4    31.0      70.2  not measured
+//   K = 31  bfloat16  forward   11.8         10.6    21.2    13.8      27.4  not measured
+//   K = 31  bfloat16  backward  18.9         21.2    48.4    36.2      61.9  not measured
 
 #include "number.cuh"
 #include "window.cuh"
@@ -175,7 +175,7 @@ struct Dropped {
 
 // Shared memory of a warp: its taps, then the scale of each of its rows.
 __device__ __forceinline__ int scales_after(int quad, int G, int chunk) {
-  return 32 / G * (chunk * TILE + quad);
+  return 32 / G * ((chunk + TILE) * TILE + quad);
 }
 
 // The version in use, forward. As dynamic_conv; the warp reads its logits, finds the scales of its
@@ -188,7 +188,7 @@ softmax_conv(const Number* __restrict__ x, const Number* __restrict__ logits,
              long long x_batch, long long x_time, long long l_batch, long long l_time) {
   using Real = Sum<Number>;
   DYNAMIC_SHARED(Real, shared);
-  const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
+  const Place at = place((T + TILE - 1) / TILE, H, 32 / G, own_warp());
   if (at.t >= T) return;
   const int size = scales_after(QUAD<Number>, G, chunk);
   const auto taps = shared + threadIdx.y * (size + 2 * (32 / G) * TILE);
@@ -210,7 +210,7 @@ softmax_conv(const Number* __restrict__ x, const Number* __restrict__ logits,
 // row's taps do not fit into shared memory, chunk < K, the products are made once for the sum and
 // once more for the result.
 template <typename Number, int V, int G>
-__global__ void __launch_bounds__(128, 2)
+__global__ void __launch_bounds__(128, 3)
 softmax_logits_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                     const Number* __restrict__ logits, const unsigned long long* __restrict__ seed,
                     Number* __restrict__ dlogits, Scale<Sum<Number>>* __restrict__ all_scales,
@@ -219,7 +219,7 @@ softmax_logits_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                     long long x_time, long long l_batch, long long l_time) {
   using Real = Sum<Number>;
   DYNAMIC_SHARED(Real, shared);
-  const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
+  const Place at = place((T + TILE - 1) / TILE, H, 32 / G, own_warp());
   if (at.t >= T) return;
   const int size = scales_after(QUAD<Number>, G, chunk), rows = 32 / G * TILE;
   const auto taps = shared + threadIdx.y * (size + 3 * rows);
@@ -270,7 +270,7 @@ softmax_logits_grad(const Number* __restrict__ g, const Number* __restrict__ x,
 
 // The gradient of x: dynamic_conv, transposed, of weights made from logits and scales.
 template <typename Number, int V>
-__global__ void __launch_bounds__(128, 3)
+__global__ void __launch_bounds__(128, 4)
 softmax_data_grad(const Number* __restrict__ g, const Number* __restrict__ logits,
                   const unsigned long long* __restrict__ seed,
                   const Scale<Sum<Number>>* __restrict__ all_scales, Number* __restrict__ dx,
@@ -278,7 +278,7 @@ softmax_data_grad(const Number* __restrict__ g, const Number* __restrict__ logit
                   double scale, long long g_batch, long long g_time, long long l_batch,
                   long long l_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
-  const Place at = place((T + TILE - 1) / TILE, H, 32 / G);
+  const Place at = place((T + TILE - 1) / TILE, H, 32 / G, own_warp());
   if (at.t >= T) return;
   const Logits<Number> all(logits, l_batch, l_time, {seed, threshold, scale}, at.b, at.t, at.h, T,
                            H, K);

@@ -2,13 +2,14 @@
 //
 // Map. A warp takes TILE positions of 32 / G heads. The G lanes of a head take V neighbouring
 // channels each, then the V that lie G * V further on, until the head's R channels are done. So
-// V divides R, and lanes are idle where R / V is no power of two.
+// V divides R, and lanes are idle where R / V is no power of two: they repeat another's channels.
 //
 // Reuse. A row of x is loaded once for the TILE outputs that need it: up to 16 bytes a lane, and
-// TILE * V products. The rows of a window stay in registers, TILE of them, and rotate: at each tap
-// one new row takes the place of the oldest.
+// TILE * V products. It is multiplied with all of them at once, with the first at tap k, with the
+// one after it at tap k - 1, and then no longer needed. So registers hold the sums of the outputs
+// and a row or two, and never move from one turn of the loop to the next.
 
-constexpr int TILE = 8;  // positions of a warp, and taps of an unrolled loop; see grids.py
+constexpr int TILE = 8;  // positions of a warp, and rows of an unrolled loop; see grids.py
 
 // Rows on their way while the products of earlier ones are made.
 template <typename Number, int V>
@@ -16,115 +17,131 @@ constexpr int AHEAD = sizeof(Pack<Number, V>) == 16 ? 2 : 4;
 
 struct Place { int b, t, h; };  // sentence, first position, first head of this warp
 
-__device__ __forceinline__ Place place(int tiles, int H, int heads) {
+__device__ __forceinline__ Place place(int tiles, int H, int heads, int warp) {
   const int groups = (H + heads - 1) / heads, blocks = (tiles + blockDim.y - 1) / blockDim.y;
   const int group = blockIdx.x % groups, rest = blockIdx.x / groups;  // heads fastest, then time
-  const int tile = rest % blocks * (int)blockDim.y + (int)threadIdx.y;
-  return {rest / blocks, tile * TILE, group * heads};
+  return {rest / blocks, (rest % blocks * (int)blockDim.y + warp) * TILE, group * heads};
 }
 
-// Rows of one sentence, of this lane's V channels, one after the other; zeros where there is none.
-template <typename Number, int V>
-struct Rows {
-  const Number* x;
-  long long stride;
-  int s;           // the row that x points to
-  unsigned limit;  // rows from here on, as rows before 0, are not read
+// The warp's number in its block. By the shuffle the compiler knows that it is the same in all
+// lanes, and so that loops over tiles never diverge.
+__device__ __forceinline__ int own_warp() { return __shfl_sync(~0u, threadIdx.y, 0); }
 
-  // From `first` on, `count` of them; x is row 0.
-  __device__ __forceinline__ Rows(const Number* x, long long stride, int first, int count, int T,
-                                  bool active)
-      : x(x + first * stride), stride(stride), s(first),
-        limit(active ? max(0, min(T, first + count)) : 0) {}
-
-  __device__ __forceinline__ Pack<Number, V> next() {
-    Pack<Number, V> row = {};
-    if ((unsigned)s < limit) row = *reinterpret_cast<const Pack<Number, V>*>(x);
-    x += stride, ++s;
-    return row;
+// Where a lane finds its V channels, beginning r0 channels after those of its head.
+template <int V>
+struct Channels {
+  int c;        // the first of them; if there is none, another one that exists
+  bool active;  // there is one
+  __device__ __forceinline__ Channels(int h, int r0, int G, int H, int R) {
+    const int r = r0 + threadIdx.x % G * V;
+    active = h < H && r < R;
+    c = min(h, H - 1) * R + min(r, R - V);
   }
 };
 
-// The rows that TILE outputs need at a tap, and a few more that are on their way.
+// Rows of one sentence, of this lane's V channels, one after the other; zeros where there is none.
+// AHEAD of them are on their way.
 template <typename Number, int V>
-struct Window {
-  Rows<Number, V> rows;
-  Sum<Number> row[TILE][V];  // at tap j, row[(a + j) % TILE] is number a + j of the rows
+struct Rows {
+  const Number* x;
+  int stride, s;  // the row that x points to
+  int limit;      // rows from here on, as rows before 0, are not read
   Pack<Number, V> next[AHEAD<Number, V>];
 
-  __device__ __forceinline__ explicit Window(const Rows<Number, V>& from) : rows(from) {
+  // From `first` on, `count` of them; x is row 0.
+  __device__ __forceinline__ Rows(const Number* x, long long stride, int first, int count, int T)
+      : x(x + first * stride), stride(stride), s(first), limit(max(0, min(T, first + count))) {
 #pragma unroll
-    for (int i = 0; i < TILE - 1; ++i) widen(rows.next(), row[i]);
-#pragma unroll
-    for (int i = 0; i < AHEAD<Number, V>; ++i) next[i] = rows.next();
+    for (int i = 0; i < AHEAD<Number, V>; ++i) next[i] = load(false);
   }
 
-  // Move on to the next tap, j; the compiler knows u = j % TILE.
-  __device__ __forceinline__ void move(int u) {
-    widen(next[u % AHEAD<Number, V>], row[(u + TILE - 1) % TILE]);
-    next[u % AHEAD<Number, V>] = rows.next();
+  __device__ __forceinline__ Pack<Number, V> load(bool inside) {
+    Pack<Number, V> row = {};
+    if (inside || (unsigned)s < (unsigned)limit) row = *reinterpret_cast<const Pack<Number, V>*>(x);
+    x += stride, ++s;
+    return row;
+  }
+
+  // How many rows can be loaded without a test.
+  __device__ __forceinline__ int safe() const { return s < 0 ? 0 : limit - s; }
+
+  __device__ __forceinline__ void take(Sum<Number> (&row)[V], bool inside) {
+    widen(next[0], row);
+#pragma unroll
+    for (int i = 1; i < AHEAD<Number, V>; ++i) next[i - 1] = next[i];
+    next[AHEAD<Number, V> - 1] = load(inside);
   }
 };
 
 // The taps from `first` to `last` that meet a row at one of the TILE positions from t on; of those
-// before and after, the sentence has no token. Both `from` and `first` are multiples of TILE.
+// before and after, the sentence has no token.
 struct Meeting {
   int from, to;
   __device__ __forceinline__ Meeting(int t, int T, int pad, int first, int last)
-      : from(max(first, max(0, pad - t - (TILE - 1)) / TILE * TILE)),
-        to(min(last, T + pad - t)) {}
+      : from(max(first, pad - t - (TILE - 1))), to(min(last, T + pad - t)) {}
 };
 
-// step(u, j) for the taps j from a multiple of TILE on; the compiler knows u = j % TILE. Only those
-// that remain, fewer than TILE, ask one by one whether they are the last.
-template <typename Step>
-__device__ __forceinline__ void each_tap(int from, int to, const Step& step) {
+// step(k, lo, hi, inside) for each row k that one of the taps from `from` to `to` meets, with tap
+// k - a at position a: for the positions from lo to hi. The compiler knows lo and hi except where
+// taps are few, and also `inside`: where the rows need no test.
+template <typename Rows, typename Step>
+__device__ __forceinline__ void each_row(int from, int to, const Rows& rows, const Step& step) {
+  constexpr int EDGE = TILE - 1;
+  if (to - from < EDGE) {
 #pragma unroll 1
-  for (; from + TILE <= to; from += TILE) {
-#pragma unroll
-    for (int u = 0; u < TILE; ++u) step(u, from + u);
+    for (int k = from; k < to + EDGE; ++k)
+      step(k, max(0, k - to + 1), min(TILE, k - from + 1), false);
+    return;
   }
 #pragma unroll
-  for (int u = 0; u < TILE; ++u) {
-    if (from + u >= to) break;
-    step(u, from + u);
+  for (int i = 0; i < EDGE; ++i) step(from + i, 0, i + 1, false);
+  int k = from + EDGE;
+  const int end = min(to, k + rows.safe());
+#pragma unroll 1
+  for (; k + TILE <= end; k += TILE) {
+#pragma unroll
+    for (int i = 0; i < TILE; ++i) step(k + i, 0, TILE, true);
   }
+#pragma unroll 1
+  for (; k < to; ++k) step(k, 0, TILE, false);
+#pragma unroll
+  for (int i = 0; i < EDGE; ++i) step(to + i, i + 1, TILE, false);
 }
 
 // out[t + a] = sum_j w[a][j] x[t + a + j - pad]
 //
 // weights.stage(first) brings the taps first ... first + chunk - 1 into shared memory,
-// weights.tap(j - first, w) reads TILE of them, for tap j at the warp's positions.
+// weights.row(k - first, lo, w) reads those that meet row k: at position a, from lo on, tap k - a.
 template <int V, typename Number, typename Weights>
 __device__ __forceinline__ void convolve(const Number* x, Number* out, Weights& weights, Place at,
                                          int T, int C, int H, int K, int pad, int G, int chunk,
                                          long long batch_stride, long long time_stride) {
-  const int lane = threadIdx.x, R = C / H, h = at.h + lane / G;
+  const int R = C / H;
   for (int r0 = 0; r0 < R; r0 += G * V) {
-    const int r = r0 + lane % G * V;
-    const bool active = h < H && r < R;
-    const int c = h * R + r;
-    const Meeting all(at.t, T, pad, 0, K);
-    Window<Number, V> window({x + at.b * batch_stride + c, time_stride, at.t + all.from - pad,
-                              K - all.from + TILE - 1, T, active});
+    const Channels<V> own(at.h + threadIdx.x / G, r0, G, H, R);
     Sum<Number> sum[TILE][V] = {};
-    for (int first = 0; first < all.to; first += chunk) {
+    for (int first = 0; first < min(K, T + pad - at.t); first += chunk) {
       if (r0 == 0 || chunk < K) weights.stage(first);
-      const int last = min(first + chunk, all.to);
-      each_tap(max(first, all.from), last, [&](int u, int j) {
-        window.move(u);
-        Sum<Number> w[TILE];
-        weights.tap(j - first, w);
+      const Meeting met(at.t, T, pad, first, min(first + chunk, K));
+      Rows<Number, V> rows(x + at.b * batch_stride + own.c, time_stride, at.t + met.from - pad,
+                           met.to - met.from + TILE - 1, T);
+      Sum<Number> w[TILE] = {};
+      each_row(met.from, met.to, rows, [&](int k, int lo, int hi, bool inside) {
+        Sum<Number> row[V];
+        rows.take(row, inside);
+        weights.row(k - first, lo, w);
 #pragma unroll
         for (int a = 0; a < TILE; ++a)
 #pragma unroll
-          for (int v = 0; v < V; ++v) sum[a][v] += w[a] * window.row[(a + u) % TILE][v];
+          for (int v = 0; v < V; ++v)
+            if (lo <= a && a < hi) sum[a][v] += w[a] * row[v];
       });
     }
-    if (!active) continue;
+    if (!own.active) continue;
 #pragma unroll
     for (int a = 0; a < TILE; ++a)
-      if (at.t + a < T) store<Number, V>(out + ((long long)at.b * T + at.t + a) * C + c, sum[a]);
+      if (at.t + a < T)
+        store<Number, V>(out + ((long long)at.b * T + at.t + a) * C + own.c, sum[a]);
   }
 }
 
@@ -157,4 +174,28 @@ __device__ __forceinline__ int kept(int lane) {
   if constexpr (G > 1 && N > 1)
     return (lane & G / 2 ? N / 2 : 0) + kept<G / 2, N / 2>(lane);
   return 0;
+}
+
+// The same of numbers that lie in another order in each lane: value[i] is number i ^ kept<G>(lane).
+// So what a lane gives lies in the same registers in all lanes, and nothing has to be chosen.
+template <int G, int N = 8, typename Real>
+__device__ __forceinline__ void add_permuted(Real (&value)[8]) {
+#pragma unroll
+  for (int i = 0; i < (N + 1) / 2; ++i)
+    if constexpr (G > 1) value[i] += __shfl_xor_sync(~0u, value[N / 2 + i], G / 2);
+  if constexpr (G > 2) add_permuted<G / 2, N == 1 ? 1 : N / 2>(value);
+}
+
+// The TILE rows of x from row t on in that order, zeros where there is none: rows[i] is row
+// t + (i ^ kept<G>(lane)).
+template <int G, int V, typename Number>
+__device__ __forceinline__ void load_tile(Sum<Number> (&rows)[TILE][V], const Number* x,
+                                          long long stride, int t, int T, bool active) {
+#pragma unroll
+  for (int i = 0; i < TILE; ++i) {
+    const int s = t + (i ^ kept<G>(threadIdx.x));
+    Pack<Number, V> row = {};
+    if (active && 0 <= s && s < T) row = *reinterpret_cast<const Pack<Number, V>*>(x + s * stride);
+    widen(row, rows[i]);
+  }
 }

@@ -64,6 +64,11 @@ def all_steps() -> list[Step]:
         rows = f"kernels-{name}-rows.json --shapes {shape} --kernel-sizes 3 31"
         what = "the CUDA kernels, checked and timed"
         steps.append(Step(f"kernels-{name}", what, dynconv(kernels + rows)))
+    for name, shape in (("1000", "1000"), ("wmt", "112x32x1024x16")):
+        what = "all implementations of the operators beside a copy and flash attention"
+        rows = f"--output {{folder}}/ops-{name}-rows.json --shapes {shape} --rounds 3"
+        command = dynconv(f"bench ops --device cuda --dtype bfloat16 {rows}")
+        steps.append(Step(f"ops-{name}", what, command))
     for tokens, batches in ((3584, 16), (28672, 2), (57344, 1)):
         name = f"train-{tokens}x{batches}"
         command = dynconv(

@@ -14,6 +14,7 @@ from dynconv.lab.bench.cases import Case, Shape, attention, draw_inputs
 from dynconv.lab.bench.measure import Measurement
 from dynconv.ops.registry import OPERATORS
 
+CPU = torch.device("cpu")
 LIMIT = 8e9
 """bytes that an implementation may need; at most half of the memory here"""
 if hasattr(os, "sysconf"):  # not on Windows
@@ -65,23 +66,26 @@ class Implementation:
 
 
 def iter_implementations(
-    shape: Shape, K: int, chosen: dict[str, list[str]]
+    shape: Shape,
+    K: int,
+    chosen: dict[str, list[str]],
+    dtype: torch.dtype = torch.float32,
+    device: torch.device = CPU,
 ) -> Iterator[Implementation]:
     """Yield a copy, attention, and the chosen implementations of each operator, all on the same x.
 
     chosen  names of implementations by operator, as `choose_implementations` returns them
     """
-    cpu = torch.device("cpu")
-    mean = Case("cumulative_mean", K, torch.float32, shape)
-    (x, *_), gradient, _ = draw_inputs(mean, cpu)
+    mean = Case("cumulative_mean", K, dtype, shape)
+    (x, *_), gradient, _ = draw_inputs(mean, device)
     yield Implementation(mean._replace(operator="copy"), "", torch.empty_like(x).copy_, [x], None)
-    k, v = torch.randn(2, *x.shape, generator=torch.Generator().manual_seed(2))
+    k, v = torch.randn(2, *x.shape, generator=torch.Generator().manual_seed(2)).to(x)
     inputs = [z.requires_grad_() for z in (x.clone(), k, v)]
     attend = partial(attention, heads=shape.H)
     yield Implementation(mean._replace(operator="attention"), "", attend, inputs, gradient)
     for operator, impls in chosen.items():
         case = mean._replace(operator=operator)
-        inputs = [z.requires_grad_() for z in draw_inputs(case, cpu)[0]]
+        inputs = [z.requires_grad_() for z in draw_inputs(case, device)[0]]
         for impl in impls:
             function = partial(getattr(ops, operator), **case.options(), impl=impl)
             yield Implementation(case, impl, function, inputs, gradient)

@@ -80,7 +80,11 @@ class CpuClock:
     """Measures wall-clock time, and the memory that PyTorch's allocator hands out."""
 
     device = torch.device("cpu")
-    slow, least = 2.0, 1
+    slow, least, stream = 2.0, 1, None
+
+    def about(self) -> dict:
+        """Return nothing beyond what every record says of the machine."""
+        return {}
 
     def prepare(self, run: Measurement) -> None:
         """Measure the memory of a first call, which also warms up."""

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import torch
 
+from dynconv.dtypes import dtype_name
 from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Shape, parse_shape
 from dynconv.lab.bench.implementations import choose_implementations, iter_implementations
+from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.measure import CpuClock, measure, ratios, round_floats, spread
 from dynconv.lab.bench.table import Column, bench_table, digits
 from dynconv.ops.registry import OPERATORS
@@ -21,14 +23,20 @@ def bench_ops(
     *,
     kernel_size: int,
     rounds: int,
+    dtype: torch.dtype,
+    device: str,
     output: Path | None,
 ) -> Iterator[str]:
     """Measure shape by shape and write all numbers to `output`; yields what to print.
 
+    device  "cpu", or "cuda" for the current GPU
     output  by default data/results/bench-ops.json, or bench-ops.json outside the repository
 
-    Raises UserError for a shape, operator, implementation or kernel size that cannot be measured.
+    Raises UserError for a shape, operator, implementation or kernel size that cannot be measured,
+    and if there is no GPU for "cuda".
     """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UserError("no GPU here: leave out --device cuda")
     if kernel_size < 3 or kernel_size % 2 == 0:
         raise UserError(f"kernel size {kernel_size} must be odd and at least 3")
     sizes = [parse_shape(text) for text in shapes]
@@ -38,12 +46,15 @@ def bench_ops(
     command = ["dynconv bench ops --shapes", *shapes, "--operators", *chosen]
     command += ["--impl", *impls] if impls else []
     command += [f"--kernel-size {kernel_size} --rounds {rounds} --threads {threads}"]
-    numbers = {"threads": threads, "dtype": "float32", "kernel_size": kernel_size, "shapes": []}
+    command += [f"--dtype {dtype_name(dtype)} --device {device}"]
+    numbers = {"threads": threads, "dtype": dtype_name(dtype), "kernel_size": kernel_size}
+    numbers["shapes"] = []
     what = "operators, forward and with backward to all inputs, beside a copy and attention"
-    report = ledger.entry(what, " ".join(command), numbers)
-    yield header(report, rounds)
+    clock = GpuClock() if device == "cuda" else CpuClock()
+    report = ledger.entry(what, " ".join(command), numbers, **clock.about())
+    yield header(report, rounds, clock.slow)
     for shape in sizes:
-        measured = measure_shape(shape, kernel_size, chosen, rounds)
+        measured = measure_shape(shape, kernel_size, chosen, rounds, dtype, clock)
         numbers["shapes"].append(measured)
         yield shape_table(measured)
     ledger.write(output, report)
@@ -51,19 +62,27 @@ def bench_ops(
     yield f"\nload {load['before']} before, {load['after']} after; written to {output}"
 
 
-def measure_shape(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: int) -> dict:
+def measure_shape(
+    shape: Shape,
+    K: int,
+    chosen: dict[str, list[str]],
+    rounds: int,
+    dtype: torch.dtype = torch.float32,
+    clock: CpuClock | GpuClock | None = None,
+) -> dict:
     """Return the numbers of one shape, as they are written to the file."""
+    clock = clock or CpuClock()
     rows, runs = [], []
-    for one in iter_implementations(shape, K, chosen):
+    for one in iter_implementations(shape, K, chosen, dtype, clock.device):
         directions = ["forward"] if one.gradient is None else ["forward", "forward_backward"]
         rows.append({"operator": one.case.operator, "impl": one.impl or None})
         runs += [(rows[-1], one.measurement(direction)) for direction in directions]
     size = one.case.x_bytes
-    with torch.no_grad():
-        measure([run for _, run in runs], CpuClock(), rounds, f"T = {shape.T:,}")
+    with torch.no_grad(), torch.cuda.stream(clock.stream):
+        measure([run for _, run in runs], clock, rounds, f"T = {shape.T:,}")
     times = {(run.operator, run.direction): run.times for _, run in runs}
     for row, run in runs:
-        if run.note:
+        if not run.times:
             row["left_out"] = run.note
             continue
         numbers = spread("ms", [second * 1e3 for second in run.times])
@@ -71,13 +90,13 @@ def measure_shape(shape: Shape, K: int, chosen: dict[str, list[str]], rounds: in
         numbers |= spread("times_copy", ratios(run.times, times["copy", "forward"]))
         numbers |= spread("attention_by_this", ratios(times["attention", run.direction], run.times))
         numbers["peak"] = run.peak / size
-        if run.direction == "forward_backward":
+        if run.saved is not None and run.direction == "forward_backward":
             numbers["saved"] = run.saved / size
         row[run.direction] = round_floats(numbers)
     return {**shape._asdict(), "x_bytes": size, "results": rows}
 
 
-def header(report: dict, rounds: int) -> str:
+def header(report: dict, rounds: int, slow: float) -> str:
     """Return where and how the numbers were measured, and what the columns mean."""
     numbers = report["numbers"]
     K, threads = numbers["kernel_size"], numbers["threads"]
@@ -86,7 +105,7 @@ def header(report: dict, rounds: int) -> str:
             ledger.describe_origin(report),
             f"{threads} thread{'s' if threads > 1 else ''}, load {report['load']['before']}",
             f"{numbers['dtype']}, K = {K} centred on each position, attention without a mask",
-            f"ms: medians of {rounds} rounds by turns, of 1 if a call takes {CpuClock.slow:g} s",
+            f"ms: medians of {rounds} rounds by turns, fewer if a call takes {slow:g} s",
             "x copy, faster: medians over common rounds of time / copy's, of attention's / time;",
             "        with fewer than 3 common rounds, of the medians",
             "memory: multiples of x beyond the inputs; PyTorch's peak forward and with backward,",

@@ -24,7 +24,7 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     """Return what every kernel that the cases launch needs, on the architectures that launch it.
 
     Dynamic shared memory is the most that any launch takes. Instructions are counted on sm_90: in
-    the loop over taps, for TILE taps; or in the loop over tiles, for one tile, followed by the
+    the loop over rows, for TILE rows; or in the loop over tiles, for one tile, followed by the
     instructions around it. They are None for other kernels, and without nvdisasm.
     """
     used: dict[str, dict[str, set[str]]] = {}  # by source and kernel
@@ -120,7 +120,7 @@ def floors_table(rows: Sequence[dict]) -> str:
         f"{roofline.FMA / 1e12:g} TFLOP/s, {roofline.MMA / 1e12:g} on tensor cores, "
         f"{roofline.MULTIPROCESSORS} multiprocessors with "
         f"{roofline.CLOCK / 1e9:g} GHz. Microseconds that the bytes, the operations, the "
-        "pipeline to L1 and shared memory, and the issue of the loops over taps or tiles, "
+        "pipeline to L1 and shared memory, and the issue of the loops over rows or tiles, "
         f"{roofline.SCHEDULERS} instructions a cycle, take at least; which binds, the longest of "
         f"them; expected: that / {roofline.REACHED:g}, and {roofline.LAUNCH * 1e6:g} for each "
         "launch."
@@ -159,7 +159,7 @@ def resources_table(kernels: Sequence[dict]) -> str:
         f"Registers of a thread on {', '.join(ARCHITECTURES)}; bytes of a thread that are spilled, "
         "and of its stack, and bytes of shared memory of a block that the source declares, the "
         "most of the three; bytes of dynamic shared memory of the largest block; instructions of "
-        f"{ARCHITECTURES[-1]} for {TILE} taps, or for a tile of {BAND} positions on tensor cores "
+        f"{ARCHITECTURES[-1]} for {TILE} rows, or for a tile of {BAND} positions on tensor cores "
         "and around the loop over tiles. - where an architecture takes another kernel."
     )
 

@@ -2,6 +2,10 @@
 
 We assume the rates of an NVIDIA H200. They give floors, which no implementation can beat, and
 expected times, which a measurement may refute.
+
+Where instructions go: of the 8 rows of float32 that LightConv's gradients take at once, 512 are
+products. Each row costs a load, its address, the read of a tap, and the sum of one tap's products,
+which takes a read, an addition and a write in shared memory: 48. The loop itself takes the rest.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,18 +59,31 @@ def operations(case: Case) -> dict[str, int]:
     return {"forward": 2 * case.K * numbers, "backward": 4 * case.K * numbers}
 
 
+class Tiled(NamedTuple):
+    """Costs of a kernel whose warps take tiles."""
+
+    per_tap: int
+    """cycles per tap"""
+    per_row: int
+    """cycles per row of x that a tile meets"""
+    times: int
+    """how often the rows of a tile are loaded or stored"""
+    per_weight: float
+    """cycles for each weight that one position has in a tile"""
+    products: int
+    """products of a number that are left out where a row meets no tap of a position"""
+
+
 TILED = {
-    "light_conv": (1, 1, 0),  # a tap is read
-    "light_conv_grad": (3, 2, 0),  # and a sum read and written
-    "dynamic_conv": (4, 1, 1.5),  # two reads of 16 bytes in two phases; staging: 6 for 32 weights
-    "dynamic_weight_grad": (9, 1, 1.5),  # eight shuffles and a write
-    "dynamic_conv_grad": (13, 2, 3),  # both
-    "softmax_conv": (4, 1, 5),  # exponentials, and logits that are read again
-    "softmax_logits_grad": (9, 1, 7.5),
-    "softmax_data_grad": (4, 1, 2),
+    "light_conv": Tiled(1, 0, 1, 0, 1),  # a tap is read
+    "light_conv_grad": Tiled(3, 0, 2, 0, 2),  # and a sum read and written
+    "dynamic_conv": Tiled(0, 4, 1, 1.5, 1),  # two reads of 16 bytes in two phases; staging: 6 for
+    "dynamic_weight_grad": Tiled(0, 9, 1, 1.5, 0),  # 32 weights. Eight shuffles and a write
+    "dynamic_conv_grad": Tiled(0, 13, 2, 3, 1),  # both
+    "softmax_conv": Tiled(0, 4, 1, 5, 1),  # exponentials, and logits that are read again
+    "softmax_logits_grad": Tiled(0, 9, 1, 7.5, 0),
+    "softmax_data_grad": Tiled(0, 4, 1, 2, 1),
 }
-"""costs of kernels whose warps take tiles: cycles per tap, how often the rows of a tile are loaded
-or stored, and cycles for each weight that one position has in a tile"""
 
 BANDS = (
     "light_conv_band", "dynamic_conv_band", "light_weight_grad_band", "dynamic_weight_grad_band",
@@ -143,11 +160,10 @@ def cycles(case: Case, launch: Launch) -> float:
         per_row = {"talk_conv": 5 * words + c, "talk_grad": 9 * words + 4 * c + 5}[launch.name]
         around = sum(reach + min(reach, begin) for begin in range(0, T, stretch))
         return B * -(-C // (32 * V)) * (T + around) * per_row
-    tiles, taps, columns, h = walk(case, launch)
-    per_tap, times, per_weight = TILED[launch.name]
-    window = c * (taps + (TILE - 1) * tiles)
-    per_tile = times * TILE * c + per_weight * h * K
-    return columns * (window + per_tap * taps + per_tile * tiles)
+    tiles, taps, rows, columns, h = walk(case, launch)
+    costs = TILED[launch.name]
+    per_tile = costs.times * TILE * c + costs.per_weight * h * K
+    return columns * (costs.per_tap * taps + (c + costs.per_row) * rows + per_tile * tiles)
 
 
 class Walk(NamedTuple):
@@ -156,6 +172,8 @@ class Walk(NamedTuple):
     tiles: int
     taps: int
     """taps of all tiles that meet a token"""
+    rows: int
+    """rows of x that they meet"""
     columns: int
     """pairs of a sentence and a group of channels, which one warp processes"""
     heads: int
@@ -170,25 +188,26 @@ def walk(case: Case, launch: Launch) -> Walk:
     h = 32 // G
     begin = reach if launch.name == "dynamic_conv_grad" else 0  # its tiles begin before x
     tiles = [t for t in range(-begin, T, TILE) if t > -TILE]
-    # Taps that meet no token are left out: at the end one by one, at the beginning by tiles.
-    taps = sum(min(K, T + reach - t) - max(0, reach - t - TILE + 1) // TILE * TILE for t in tiles)
-    return Walk(len(tiles), taps, B * -(-H // h) * -(-R // (G * V)), h)
+    taps = sum(min(K, T + reach - t) - max(0, reach - t - (TILE - 1)) for t in tiles)
+    rows = taps + (TILE - 1) * len(tiles)
+    return Walk(len(tiles), taps, rows, B * -(-H // h) * -(-R // (G * V)), h)
 
 
 class Instructions(NamedTuple):
     """Counts the instructions of a compiled kernel."""
 
     loop: int
-    """instructions of the loop for TILE taps; on tensor cores for a tile, or for 8 V channels of
-    one"""
+    """instructions of the loop for TILE rows of x, which are as many taps; on tensor cores for a
+    tile, or for 8 V channels of one"""
     around: int = 0
     """instructions around that loop, on tensor cores"""
 
 
 def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions]) -> float:
-    """Return the instructions of the loop over taps, summed over warps; 0 where none are known.
+    """Return the instructions of the loop over rows, summed over warps; 0 where none are known.
 
-    On tensor cores it counts the loop over tiles, and what comes before and after it.
+    The first and last rows of a tile take as many, without the products that they leave out. On
+    tensor cores it counts the loop over tiles, and what comes before and after it.
     """
     if launch.kernel not in instructions:
         return 0
@@ -198,8 +217,9 @@ def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions])
         if "weight_grad" in launch.name:  # a loop over 8 V channels, around it at most all the rest
             return tiles * (loop * case.shape.C // case.shape.H // (8 * grid.V) + around)
         return tiles * loop + walks * around
-    _, taps, columns, _ = walk(case, launch)
-    return columns * taps * loop / TILE
+    _, taps, rows, columns, _ = walk(case, launch)
+    left_out = TILED[launch.name].products * TILE * launch.template[1]
+    return columns * (rows * loop / TILE - (rows - taps) * left_out)
 
 
 def predict_case(
