@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import ROOT
 from helpers.browser import watch
 
+from dynconv import decode, layers, models, ops, score, train
 from dynconv.lab import style
 from dynconv.teach import hero
 
@@ -128,8 +129,11 @@ def test_the_map_links_every_lesson_to_those_that_need_it(html):
 
 
 def test_the_package_speaks_for_itself(html):
-    """Neither PyTorch's docstring of forward nor Python's of a named tuple's field."""
+    """Every export is there, without PyTorch's docstring of forward or Python's of a field."""
     text = (html / "book/api.html").read_text(encoding="utf-8")
+    packages = (ops, layers, models, train, decode, score)
+    exported = [f"{package.__name__}.{name}" for package in packages for name in package.__all__]
+    assert not [name for name in exported if f'id="{name}"' not in text]
     assert "forward" in text
     assert "performed at every call" not in text and "Alias for field" not in text
 
