@@ -140,7 +140,7 @@ def replace_role(role: str, text: str, notebooks: str, references: Mapping, pape
         if notebook := place.get("notebook"):
             return f"[{words}]({TO_ROOT}/{notebooks}/{notebook})"
         return f"[{words}]({Path(place['page']).name})"
-    return f"`{shown['shown'] if shown else text}`"
+    return "`" + (shown["shown"] if shown else re.sub(r"^~.*\.", "", text)) + "`"
 
 
 def cite(paper: Mapping[str, str], role: str) -> str:

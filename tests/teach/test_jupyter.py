@@ -112,6 +112,7 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
     index = (pages[0].parent / "index.md").read_text("utf-8")
     assert "**[The kernel track](../../../../lessons/18_roofline.ipynb)**" in index
     package = (pages[0].parent / "api.md").read_text("utf-8")
+    assert "`implementations` lists the others" in package  # the role func, with a tilde
     exported = [n for p in (ops, layers, models, train, decode, score) for n in p.__all__]
     assert not [n for n in exported if not re.search(rf"^- `{n}`: [A-Z-].*\S$", package, re.M)]
     papers = (pages[0].parent / "bibliography.md").read_text("utf-8")
