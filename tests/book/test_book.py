@@ -51,6 +51,10 @@ FAULTS = """() => ({
         e => e.getAttribute("title") || e.textContent),
     "formulas not rendered": [...document.querySelectorAll(".math")].filter(
         e => !e.querySelector("mjx-container")).map(e => e.textContent.slice(0, 80)),
+    "formulas apart from their comma": [...document.querySelectorAll("span.math")].filter(
+        e => /^[).,;:?!]/.test(e.nextSibling?.data ?? "")
+            || /[([]$/.test(e.previousSibling?.data ?? "")).map(
+        e => e.parentElement.textContent.slice(0, 80)),
     "tables not rendered": [...document.querySelectorAll("p")].filter(
         e => /\\|[-—]+\\|/.test(e.textContent)).map(e => e.textContent.slice(0, 80)),
     "images not loaded": [...document.images].filter(
@@ -281,6 +285,27 @@ def test_axe_finds_no_violation(html, browser, name, scheme):
     found = Axe().run(page).response["violations"]
     page.close()
     assert not [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]
+
+
+STOPS = """() => {
+    const formulas = [...document.querySelectorAll("mjx-container")].filter(e => e.tabIndex >= 0);
+    return [document.querySelectorAll("mjx-container").length > 1, formulas.length];
+}"""
+MARK = """() => {
+    const element = document.activeElement.closest(".sd-card, button, a");
+    return getComputedStyle(element).outlineStyle;
+}"""
+
+
+def test_tab_skips_formulas_and_marks_icons_and_cards(html, browser):
+    page, _ = opened(browser, html, PAGES[0])
+    assert page.evaluate(STOPS) == [True, 0]
+    for what in (".sidebar-toggle.primary-toggle", ".dropdown-toggle", ".sd-card a"):
+        page.locator(what).first.focus()
+        page.keyboard.press("Shift+Tab")
+        page.keyboard.press("Tab")
+        assert page.evaluate(MARK) == "solid", what
+    page.close()
 
 
 def test_a_caption_is_as_dark_as_the_text(html, browser):
