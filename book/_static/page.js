@@ -30,6 +30,11 @@ addEventListener("load", () => {
       formula.append(closing);
     }
   }
+  // A formula that scrolls sideways can be reached by Tab.
+  window.MathJax?.startup?.promise?.then(() => {
+    for (const formula of document.querySelectorAll("mjx-container"))
+      if (formula.scrollWidth > formula.clientWidth) formula.tabIndex = 0;
+  });
   // Numbers stay on a line; on a phone, prose in a table gets a width to be read in.
   for (const cell of document.querySelectorAll(".bd-content td")) {
     const text = cell.textContent.trim();

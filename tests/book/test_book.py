@@ -292,8 +292,8 @@ STOPS = """() => {
     return [document.querySelectorAll("mjx-container").length > 1, formulas.length];
 }"""
 MARK = """() => {
-    const element = document.activeElement.closest(".sd-card, button, a");
-    return getComputedStyle(element).outlineStyle;
+    const element = document.activeElement;
+    return getComputedStyle(element.closest(".sd-card") ?? element).outlineStyle;
 }"""
 
 
