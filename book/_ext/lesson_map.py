@@ -10,8 +10,8 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 BOOK = Path(__file__).parents[1]
-WIDTH, HEIGHT = 146, 40  # of a box
-LEFT, ACROSS, DOWN = 118, 160, 74  # the first box, and from one to the next
+WIDTH, HEIGHT = 146, 48  # of a box
+LEFT, ACROSS, DOWN = 118, 160, 82  # the first box, and from one to the next
 
 
 def read_parts() -> list[tuple[str, list[str]]]:
@@ -101,8 +101,8 @@ def kind(name: str) -> str:
 
 
 def lines(text: str, x: int, y: int, width: int, kind: str = "name") -> str:
-    """Return one or two lines of text, centred in the height of a box."""
-    parts = wrap(text, width, max_lines=2, placeholder=" …")
+    """Return one to three lines of text, centred in the height of a box."""
+    parts = wrap(text, width, max_lines=3, placeholder=" …")
     first = y + HEIGHT / 2 + 4 - 6.5 * (len(parts) - 1)
     return "".join(
         f'<text class="{kind}" x="{x}" y="{first + 13 * i:g}">{escape(part)}</text>'

@@ -1,9 +1,11 @@
 """Rewrites pages of the book as plain Markdown, because JupyterLab's preview knows no roles."""
 
+import ast
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "book/_build/lab/pages"
 """Where the pages are written, below the folder that has book/."""
 TO_BOOK, TO_ROOT = "../../..", "../../../.."
@@ -70,11 +72,48 @@ def replace_directives(lines: list[str], papers: Mapping) -> list[str]:
         elif start["name"] == "bibliography":
             keys = sorted(papers, key=lambda key: (papers[key]["authors"], papers[key]["year"]))
             result += [f"- {{cite:t}}`{key}`: {papers[key]['title']}" for key in keys]
-        elif start["name"] in ("raw", "eval-rst", "lesson-map"):
+        elif start["name"] == "eval-rst":
+            result += list_exports(re.findall(r"automodule:: (\S+)", "\n".join(body)))
+        elif start["name"] in ("raw", "lesson-map"):
             result += ["*(This part is in the rendered book: `make serve`.)*"]
         else:
             result += body
     return result
+
+
+def list_exports(packages: list[str]) -> list[str]:
+    """Return lines with all that the packages export, and the first line of each docstring."""
+    result = []
+    for package in packages:
+        init = ROOT / package.replace(".", "/") / "__init__.py"
+        names = [
+            alias.name
+            for node in ast.walk(ast.parse(init.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ImportFrom) and node.module.startswith(f"{package}.")
+            for alias in node.names
+        ]
+        result += [
+            f"Arguments, shapes and errors are in the rendered book (`make serve`), or in a cell: "
+            f"`from {package} import {names[0]}`, then `help({names[0]})`.",
+            "",
+        ]
+        for name in sorted(names, key=str.lower):
+            first, *_ = find_docstring(package, name).split("\n")
+            result.append(f"- `{name}`: " + first.replace("<", "\\<"))
+        result.append("")
+    return result
+
+
+def find_docstring(module: str, name: str) -> str:
+    """Return the docstring of `name`, which `module` defines or imports, without importing it."""
+    path = ROOT / module.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and name in {alias.name for alias in node.names}:
+            return find_docstring(node.module, name)
+        if getattr(node, "name", None) == name:
+            return ast.get_docstring(node) or ""
+    return ""
 
 
 def take_options(lines: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -101,7 +140,7 @@ def replace_role(role: str, text: str, notebooks: str, references: Mapping, pape
         if notebook := place.get("notebook"):
             return f"[{words}]({TO_ROOT}/{notebooks}/{notebook})"
         return f"[{words}]({Path(place['page']).name})"
-    return f"`{shown['shown'] if shown else text}`"
+    return "`" + (shown["shown"] if shown else re.sub(r"^~.*\.", "", text)) + "`"
 
 
 def cite(paper: Mapping[str, str], role: str) -> str:

@@ -16,10 +16,29 @@ addEventListener("load", () => {
       cell.className = header.className;
       header.replaceWith(cell);
     }
-  // On a phone numbers stay on a line, and prose in a table gets a width to be read in.
+  // A bracket or a comma stays on the line of its formula.
+  for (const formula of document.querySelectorAll("span.math")) {
+    const {previousSibling: before, nextSibling: after} = formula;
+    const opening = before instanceof Text && before.data.match(/[([“]+$/)?.[0];
+    const closing = after instanceof Text && after.data.match(/^[)\]”.,;:?!]+/)?.[0];
+    if (opening) {
+      before.data = before.data.slice(0, -opening.length);
+      formula.prepend(opening);
+    }
+    if (closing) {
+      after.data = after.data.slice(closing.length);
+      formula.append(closing);
+    }
+  }
+  // A formula that scrolls sideways can be reached by Tab.
+  window.MathJax?.startup?.promise?.then(() => {
+    for (const formula of document.querySelectorAll("mjx-container"))
+      if (formula.scrollWidth > formula.clientWidth) formula.tabIndex = 0;
+  });
+  // Numbers stay on a line; on a phone, prose in a table gets a width to be read in.
   for (const cell of document.querySelectorAll(".bd-content td")) {
     const text = cell.textContent.trim();
-    if (/^[-−+±×\d.,:%\s]+( [a-zA-Z]{1,2})?$/.test(text)) cell.classList.add("number");
+    if (/^([-−+±×\d.,:%\s]|to)+( [a-zA-Z]{1,2})?$/.test(text)) cell.classList.add("number");
     else if (text.length > 40) cell.classList.add("prose");
   }
   // On a phone the drawing of a moving figure keeps labels of 9 pixels and scrolls; its controls stay.

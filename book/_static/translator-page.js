@@ -12,6 +12,7 @@
   ];
   const PAUSE = matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 90; // ms per token
   const CELL = 22, LABELS = 88; // pixels of the matrix
+  const LONGEST = 100; // tokens of a sentence
 
   // Returns an element with attributes and children; names of SVG elements begin with "svg:".
   function make(name, attributes = {}, ...children) {
@@ -44,7 +45,7 @@
       this.job = 0; // the newest translation; older ones stop
       this.mixer = "dynamic";
       this.choice = { side: "source", t: 1, layer: 0, head: 0 };
-      this.field = make("input", { id: "translator-sentence", lang: "de", maxlength: 300, autocomplete: "off", spellcheck: "false", value: EXAMPLES[0] });
+      this.field = make("input", { id: "translator-sentence", lang: "de", autocomplete: "off", spellcheck: "false", value: EXAMPLES[0] });
       this.form = make("form", {},
         make("label", { for: "translator-sentence" }, "A German sentence"),
         make("div", { class: "line" }, this.field, make("button", {}, "Translate")));
@@ -109,8 +110,22 @@
 
     name(id) {
       if (id === 1) return { text: "⏎", begins: true };
-      const text = new TextDecoder().decode(new Uint8Array(this.translator.vocabulary.bytes[id]));
+      const bytes = this.translator.vocabulary.bytes[id];
+      const text = new TextDecoder().decode(new Uint8Array(bytes));
+      if (text.includes("\ufffd")) { // a part of a character
+        return { text: bytes.map((byte) => byte.toString(16)).join(" "), begins: false };
+      }
       return { text: text.trim() || "␣", begins: text.startsWith(" ") };
+    }
+
+    // Says why there is no translation, and shows nothing else.
+    say(reason) {
+      for (const group of [this.source, this.target, this.layers, this.heads]) {
+        this.clear(group);
+        delete group.dataset.names;
+      }
+      for (const view of [this.caption, this.bars, this.matrix, this.time]) view.replaceChildren();
+      this.output.textContent = reason;
     }
 
     async translate() {
@@ -124,14 +139,15 @@
         await this.write(translator, current);
       } catch (error) {
         delete loading[this.mixer];
-        for (const group of [this.source, this.target]) this.clear(group);
-        for (const view of [this.caption, this.bars, this.matrix, this.time]) view.replaceChildren();
-        this.output.textContent = error.message;
+        this.say(error.message);
       }
       if (current()) this.box.removeAttribute("aria-busy");
     }
 
     async write(translator, current) {
+      const { length } = translator.vocabulary.encode(this.field.value);
+      if (!length) return this.say("Type a sentence first.");
+      if (length > LONGEST) return this.say(`${length} tokens are too many: shorten the sentence to ${LONGEST}.`);
       const started = performance.now();
       const state = translator.start(this.field.value);
       let busy = performance.now() - started;
@@ -139,10 +155,6 @@
       this.output.textContent = "";
       this.clear(this.source);
       this.clear(this.target);
-      if (!state.limit) {
-        this.output.textContent = "Type a sentence first.";
-        return;
-      }
       if (this.choice.side === "target" || this.choice.t >= state.source.length) {
         Object.assign(this.choice, { side: "source", t: Math.min(1, state.source.length - 1) });
       }

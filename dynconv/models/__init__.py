@@ -22,3 +22,8 @@ if TYPE_CHECKING:
 __all__ = ["ConvS2S", "LanguageModel", "Seq2Seq", "Translator", "build", "count_parameters"]
 # Lazily, because reading a recipe needs the names of the mixers, but not PyTorch.
 __getattr__ = import_lazily(__name__, {"assemble": __all__})
+
+
+def __dir__() -> list[str]:
+    """Return the names above, for completion and for the book, before one of them is used."""
+    return __all__

@@ -51,7 +51,7 @@ def check_normalization(kind: str) -> None:
 
 
 def normalize_kernel(weight: Tensor, kind: Normalization = "softmax") -> Tensor:
-    """Normalise (..., K) over the last dimension; `kind` is a row of the table above.
+    """Normalise (..., K) over the last dimension, in one of the ten ways of Wu et al., Table 6.
 
     The result has the shape and dtype of weight. Raises ValueError for an unknown kind, TypeError
     for integer or complex weights.

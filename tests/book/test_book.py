@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from conftest import ROOT
 from helpers.browser import watch
 
+from dynconv import decode, layers, models, ops, score, train
 from dynconv.lab import style
 from dynconv.teach import hero
 
@@ -50,6 +51,10 @@ FAULTS = """() => ({
         e => e.getAttribute("title") || e.textContent),
     "formulas not rendered": [...document.querySelectorAll(".math")].filter(
         e => !e.querySelector("mjx-container")).map(e => e.textContent.slice(0, 80)),
+    "formulas apart from their comma": [...document.querySelectorAll("span.math")].filter(
+        e => /^[).,;:?!]/.test(e.nextSibling?.data ?? "")
+            || /[([]$/.test(e.previousSibling?.data ?? "")).map(
+        e => e.parentElement.textContent.slice(0, 80)),
     "tables not rendered": [...document.querySelectorAll("p")].filter(
         e => /\\|[-—]+\\|/.test(e.textContent)).map(e => e.textContent.slice(0, 80)),
     "images not loaded": [...document.images].filter(
@@ -128,8 +133,11 @@ def test_the_map_links_every_lesson_to_those_that_need_it(html):
 
 
 def test_the_package_speaks_for_itself(html):
-    """Neither PyTorch's docstring of forward nor Python's of a named tuple's field."""
+    """Every export is there, without PyTorch's docstring of forward or Python's of a field."""
     text = (html / "book/api.html").read_text(encoding="utf-8")
+    packages = (ops, layers, models, train, decode, score)
+    exported = [f"{package.__name__}.{name}" for package in packages for name in package.__all__]
+    assert not [name for name in exported if f'id="{name}"' not in text]
     assert "forward" in text
     assert "performed at every call" not in text and "Alias for field" not in text
 
@@ -277,6 +285,27 @@ def test_axe_finds_no_violation(html, browser, name, scheme):
     found = Axe().run(page).response["violations"]
     page.close()
     assert not [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]
+
+
+STOPS = """() => {
+    const formulas = [...document.querySelectorAll("mjx-container")].filter(e => e.tabIndex >= 0);
+    return [document.querySelectorAll("mjx-container").length > 1, formulas.length];
+}"""
+MARK = """() => {
+    const element = document.activeElement;
+    return getComputedStyle(element.closest(".sd-card") ?? element).outlineStyle;
+}"""
+
+
+def test_tab_skips_formulas_and_marks_icons_and_cards(html, browser):
+    page, _ = opened(browser, html, PAGES[0])
+    assert page.evaluate(STOPS) == [True, 0]
+    for what in (".sidebar-toggle.primary-toggle", ".dropdown-toggle", ".sd-card a"):
+        page.locator(what).first.focus()
+        page.keyboard.press("Shift+Tab")
+        page.keyboard.press("Tab")
+        assert page.evaluate(MARK) == "solid", what
+    page.close()
 
 
 def test_a_caption_is_as_dark_as_the_text(html, browser):

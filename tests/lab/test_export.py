@@ -285,6 +285,38 @@ def test_the_model_is_switched_and_an_english_word_shows_what_its_step_had_read(
     assert not wrong
 
 
+@pytest.mark.parametrize(
+    "text, answer",
+    [
+        ("  ", "Type a sentence first."),
+        (" ".join(["Die Datei."] * 80), "240 tokens are too many: shorten the sentence to 100."),
+    ],
+)
+def test_what_has_no_translation_is_answered_in_one_line(opened, text, answer):
+    """And nothing is left of the sentence before."""
+    page, wrong = opened()
+    page.fill("#translator-sentence", text)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f".output:text-is('{answer}')")
+    assert page.locator(".time, .caption, .bars, .matrix").all_inner_texts() == [""] * 4
+    assert page.locator("fieldset:not(.mixer) label").count() == 0
+    page.click(".examples button")
+    page.wait_for_selector(READY)
+    assert page.locator("fieldset.head label").count() == 4
+    page.close()
+    assert not wrong
+
+
+def test_a_part_of_a_character_is_shown_as_its_byte(opened):
+    page, _ = opened()
+    page.fill("#translator-sentence", "Die 😀.")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(READY)
+    tokens = page.get_by_role("group", name="German").locator("label").all_inner_texts()
+    assert tokens == ["Die", "␣", "f0", "9f", "98", "80", ".", "⏎"]
+    page.close()
+
+
 def test_without_a_model_the_page_says_how_to_make_it(opened, tmp_path):
     static = tmp_path / "static"
     static.mkdir()

@@ -13,6 +13,8 @@ import nbformat
 import pytest
 from conftest import ROOT
 
+from dynconv import decode, layers, models, ops, score, train
+
 LESSON, OTHER = "04_depthwise", "00_how"
 FOLDED = "def dilated_slices"  # in the solution to exercise 3
 # Not the circle in the toolbar, which says idle before there is a kernel, too.
@@ -109,6 +111,10 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
     assert "[Wu et al., 2019](https://" in errata
     index = (pages[0].parent / "index.md").read_text("utf-8")
     assert "**[The kernel track](../../../../lessons/18_roofline.ipynb)**" in index
+    package = (pages[0].parent / "api.md").read_text("utf-8")
+    assert "`implementations` lists the others" in package  # the role func, with a tilde
+    exported = [n for p in (ops, layers, models, train, decode, score) for n in p.__all__]
+    assert not [n for n in exported if not re.search(rf"^- `{n}`: [A-Z-].*\S$", package, re.M)]
     papers = (pages[0].parent / "bibliography.md").read_text("utf-8")
     assert "](https://arxiv.org/abs/1901.10430): Pay Less Attention with" in papers
 
