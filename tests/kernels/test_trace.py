@@ -111,9 +111,9 @@ def test_the_version_in_use_loads_a_row_once_for_a_tile(dtype):
     rows = sum(0 <= s < T for t in range(0, T, TILE) for s in range(t - pad, t + 7 - pad + K))
     V, tiles, counts = min(4, 16 // x.itemsize), -(-T // TILE), traffic(seen)
     assert (seen["bytes"][seen["array"] == 0] == V * x.itemsize).all()
-    # One warp takes all channels of a tile
-    loaded, moved = B * rows * C * x.itemsize, x.nbytes
-    assert counts[0] == (loaded, 0, moved, B * rows, loaded // 32)
+    # One warp takes all channels of a tile; a lane that has none repeats the address of another
+    loaded, moved = B * rows * 32 * V * x.itemsize, x.nbytes
+    assert counts[0] == (loaded, 0, moved, B * rows, B * rows * C * x.itemsize // 32)
     assert counts[1].loaded == B * tiles * w.nbytes
     assert counts[2] == (0, moved, moved, B * T, moved // 32)
     # A head has 32 / V lanes: there is room for V heads
