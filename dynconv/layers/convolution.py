@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
-from dynconv.layers.state import require_causal
+from dynconv.layers.state import require_step
 from dynconv.ops.checks import require_heads, require_odd
 from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.normalize import check_normalization
@@ -42,7 +42,7 @@ class WindowConv(nn.Module):
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_causal(self, self.causal)
+        require_step(self, self.causal, x)
         past = self.kernel_size - 1
         state = History.extend(state, x, past)
         return self._convolve(state.window(past + x.shape[1])), state

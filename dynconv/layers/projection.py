@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers.history import History
-from dynconv.layers.state import require_causal
+from dynconv.layers.state import require_step
 from dynconv.ops.checks import require_probability
 
 
@@ -82,7 +82,7 @@ class ProjectedMixer(nn.Module):
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_causal(self, self.causal)
+        require_step(self, self.causal, x)
         x = self.in_proj(x)
         state = History.extend(state, x, self.past)
         return self.out_proj(self._mix_step(x, state)), state

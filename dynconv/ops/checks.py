@@ -153,6 +153,25 @@ def check_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> None:
     require_shape("C", C, "(channels, N)", x.shape[2], require_states("A", A, x))
 
 
+def check_conv_step(past: Tensor, at: Tensor, weight: Tensor) -> None:
+    """Raise unless past (K, M, C), at (N, K) int64 and weight (N, H, K) fit together."""
+    require_floating("past", past)
+    for name, tensor, axes in (("past", past, "(K, M, C)"), ("weight", weight, "(N, H, K)")):
+        if tensor.dim() != 3:
+            raise ValueError(
+                f"{name} {tuple(tensor.shape)} has {tensor.dim()} dimensions: give it three, {axes}"
+            )
+    for name, tensor in (("at", at), ("weight", weight)):
+        require_same_device("past", past, name, tensor)
+    require_same_dtype("past", past, "weight", weight)
+    if at.dtype != torch.int64:
+        raise TypeError(f"at is {at.dtype}: cast it to torch.int64")
+    K, (N, H, _) = len(past), weight.shape
+    require_shape("at", at, "(N, K)", N, K)
+    require_shape("weight", weight, "(N, H, K)", N, H, K)
+    require_heads(H, past.shape[2])
+
+
 def check_retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> None:
     """Raise unless q, k and v (B, T, C) and the decays gamma (H,) fit together."""
     check_sequence(q, "q")
