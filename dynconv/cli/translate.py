@@ -31,7 +31,7 @@ def run(options) -> None:
         output = Path(options.output)
         check_output(output)
         if options.input != "-" and output.resolve() == Path(options.input).resolve():
-            raise UserError(f"{output}: is the input, too: name another --output")
+            raise UserError(f"{output}: is also the input: name another --output")
     trained = load_trained(options, Translation)
     if options.input == "-":
         if sys.stdin is None:

@@ -126,7 +126,8 @@ class Beams:
     """Ranks unfinished hypotheses by log p, finished ones by log p / length^lenpen.
 
     Each step extends the `beam` most likely unfinished hypotheses, which all have the same length.
-    A sentence is done when it has `beam` finished hypotheses.
+    A sentence is done when it has `beam` finished hypotheses; a step may add several, so there
+    can be more.
     """
 
     def __init__(self, source: Tensor, beam: int, lenpen: float):

@@ -8,7 +8,10 @@ from dynconv.ops.step import conv_step
 
 
 class Slots:
-    """Fills a buffer (capacity, rows, C), which several histories may share, slot by slot."""
+    """Fills a buffer (capacity, rows, C), which several histories may share, slot by slot.
+
+    Slots below `filled` are never written again, so histories can share them.
+    """
 
     def __init__(self, start: Tensor, capacity: int):
         self.data = start.new_empty(capacity, *start.shape[1:])

@@ -108,8 +108,8 @@ class SelectiveSSM(nn.Module):
         past = x.new_zeros(len(x), KERNEL_SIZE - 1, x.shape[2]) if state is None else state.past
         x = torch.cat([past, x], dim=1)
         u = scan.convolve(x)[:, KERNEL_SIZE - 1 :]
-        wide, dt, A, B, C = scan.coefficients(u)
+        u_wide, dt, A, B, C = scan.coefficients(u)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
-        y, h = run_steps(partial(selective_step, A=A), h, wide, dt, B, C)
+        y, h = run_steps(partial(selective_step, A=A), h, u_wide, dt, B, C)
         y = y.to(x.dtype) + scan.D.to(u.dtype) * u
         return self.out_proj(F.silu(g) * y), SelectiveState(h, x[:, 1 - KERNEL_SIZE :])
