@@ -43,11 +43,23 @@ class Parser(argparse.ArgumentParser):
 def unknown_arguments(rest: Sequence[str], command: argparse.ArgumentParser) -> str:
     """Report the arguments that a command does not know, with a hint at what may be meant."""
     known = [name for action in command._actions for name in action.option_strings]
-    near = did_you_mean(rest[0].partition("=")[0], known)
-    if near is None and any(action.dest == "overrides" for action in command._actions):
-        near = "entries of the recipe have no dashes: train.lr=5e-4"
+    flag = rest[0].partition("=")[0]
+    near = did_you_mean(flag, known)
+    if any(action.dest == "overrides" for action in command._actions):
+        if keys := entries_named(flag.lstrip("-").replace("-", "_")):
+            near = "entries of the recipe have no dashes: " + " or ".join(f"{k}=..." for k in keys)
+        elif near is None:
+            near = "entries of the recipe have no dashes: train.lr=5e-4"
     said = f"unrecognized arguments: {shorten(' '.join(rest))}"
     return f"{said}; {near}" if near else said
+
+
+def entries_named(name: str) -> list[str]:
+    """Return the keys of a recipe that a name may stand for, in full or without its sections."""
+    from dynconv.config import Recipe
+    from dynconv.config.explain import entry_keys
+
+    return [key for key in dict.fromkeys(entry_keys(Recipe)) if f".{key}".endswith(f".{name}")]
 
 
 def refuse_repeated(overrides: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ def add_parser(subparsers) -> None:
 
 
 def add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
-    """Add how many times a command repeats its measurements."""
+    """Add the option --rounds, the number of repetitions."""
     parser.add_argument(
         "--rounds", type=number("Repeats"), default=default, help="number of times to measure each"
     )

@@ -54,7 +54,7 @@ class ShowList(argparse.Action):
 
 
 def add_recipe(parser: argparse.ArgumentParser) -> None:
-    """Add a recipe and changes of its entries."""
+    """Add the arguments RECIPE and key=value."""
     parser.add_argument("recipe", help="a shipped recipe's name, EXPERIMENT:ROW, or a YAML file")
     add_overrides(parser, "replace an entry: train.lr=5e-4")
 

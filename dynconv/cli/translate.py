@@ -37,7 +37,7 @@ def run(options) -> None:
     if output is not None:
         check_output(output)
         if source is not None and os.path.realpath(output) == os.path.realpath(source):
-            raise UserError(f"{output}: is the input, too: name another --output")
+            raise UserError(f"{output}: is also the input: name another --output")
     trained = load_trained(options, Translation)
     if source is not None:
         lines = read_lines(source, may_be_empty=True)

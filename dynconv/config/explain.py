@@ -9,7 +9,7 @@
 The last error is a ValueError of `__post_init__`, the others are pydantic's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import (
@@ -103,6 +103,16 @@ def field_types(schema: Any) -> dict[str, Any]:
         hints = get_type_hints(schema, include_extras=True).items()
         return {key: get_args(t)[0] if get_origin(t) is NotRequired else t for key, t in hints}
     return {field.name: field.type for field in fields(schema)} if is_dataclass(schema) else {}
+
+
+def entry_keys(schema: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the key of each entry; the types of a union may yield the same one."""
+    for name, kind in field_types(schema).items():
+        for each in get_args(kind) if isinstance(kind, UnionType) else (kind,):
+            if is_dataclass(each):
+                yield from entry_keys(each, f"{prefix}{name}.")
+            else:
+                yield f"{prefix}{name}"
 
 
 BOUND_WORDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}

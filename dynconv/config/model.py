@@ -33,9 +33,9 @@ class MixerModelConfig:
     architecture: str = ""
     vocab_size: VocabSizes = 32768
     channels: Dimension = 1024
-    """d, the width of every layer"""
+    """width of every layer (d)"""
     ffn: Dimension = 4096
-    """d_ff, the width inside the feed-forward module"""
+    """width inside the feed-forward module (d_ff)"""
     heads: Dimension = 16
     """H, of every mixer and of source-target attention; must divide channels"""
     state_size: Dimension = 16

@@ -170,6 +170,15 @@ class DecodeConfig:
             raise ValueError(f"dictionary {self.dictionary} needs replace_unknown: true")
 
 
+def check_min_length(config: DecodeConfig, positions: int | None) -> None:
+    """Raise ValueError if an output of `min_length` and <eos> exceeds the model's positions."""
+    if positions is not None and config.min_length >= positions:
+        raise ValueError(
+            f"decode.min_length {config.min_length} and <eos> need more than the "
+            f"model.max_positions {positions}: lower the one or raise the other"
+        )
+
+
 @checked_dataclass
 class PublishedScore:
     """Quotes the score of a paper's system that a recipe is meant to reproduce."""
@@ -251,6 +260,7 @@ class Recipe:
                 f"data.max_length {longest} exceeds model.max_positions {positions}: "
                 "lower the one or raise the other"
             )
+        check_min_length(self.decode, positions)
 
     def _check_smoothing(self) -> None:
         """Raise ValueError if the correct type could be less probable than any other."""

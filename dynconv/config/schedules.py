@@ -33,7 +33,7 @@ def cosine(config: TrainConfig, done: int, losses: Sequence[float]) -> float:
 def plateau(config: TrainConfig, done: int, losses: Sequence[float]) -> float:
     """Return lr, multiplied by PLATEAU_FACTOR for each validation since the first without progress.
 
-    `losses` are those of the validations so far; NaN counts as infinite.
+    `losses` lists the loss of each validation so far; NaN counts as infinite.
     """
     losses = [math.inf if math.isnan(loss) else loss for loss in losses]
     worse = (i for i in range(1, len(losses)) if losses[i] >= min(losses[:i]))

@@ -11,13 +11,13 @@ Layers: Any = whole(1, 1000)
 PerLayer: Any = Dimension | None | tuple[Dimension | None, ...]
 
 
-def known_mixer(name: str) -> str:
+def validated_mixer(name: str) -> str:
     """Return the name of a mixer. Raises ValueError unless it is registered."""
     require_mixer(name)
     return name
 
 
-MixerName = Annotated[str, AfterValidator(known_mixer)]
+MixerName = Annotated[str, AfterValidator(validated_mixer)]
 
 
 def per_layer(name: str, value: Any, layers: int) -> tuple:

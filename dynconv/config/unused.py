@@ -33,6 +33,8 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
         unused |= {f"decode.{name}": "a language model is not searched" for name in BEAM_OPTIONS}
         if data.block_size is not None:
             unused["data.max_length"] = "the text is cut into blocks"
+        if not model.cutoffs:
+            unused["model.bands"] = "it is for models with cutoffs"
         if model.bands is not None or not model.cutoffs:
             unused["model.factor"] = "it is for models with cutoffs and without bands"
     else:

@@ -27,13 +27,15 @@ def max_lengths(
     """Return the maximum number of tokens (B,) of each translation, with <eos>.
 
     The default is twice the source's plus ten, but at least min_length + 1. The model's
-    `max_positions`, if it has a limit, is never exceeded.
+    `max_positions`, if it has a limit, is never exceeded. Raises ValueError for a max_length
+    below 1.
     """
     lengths = (~pad_mask).sum(1)
-    if max_length is None:
-        limit = (2 * lengths + 10).clamp(min=min_length + 1)
-    else:
+    if max_length is not None:
+        require_positive("max_length", max_length)
         limit = torch.full_like(lengths, max_length)
+    else:
+        limit = (2 * lengths + 10).clamp(min=min_length + 1)
     # with a stepper of its own, the model may be anything
     positions: int | None = getattr(model, "max_positions", None)
     return limit if positions is None else limit.clamp(max=positions)
@@ -106,11 +108,9 @@ def beam_search(
     max_length below 1.
     """
     require_positive("beam", beam)
-    if max_length is not None:
-        require_positive("max_length", max_length)
     constraints = [*constraints, at_least(min_length)]
-    step = stepper(model, source, pad_mask)
     limit = max_lengths(model, pad_mask, max_length, min_length)
+    step = stepper(model, source, pad_mask)
     beams = (StepwiseBeams if stepwise else Beams)(source, beam, lenpen)
     tokens = torch.full_like(limit, EOS)
     while len(tokens):
@@ -126,7 +126,8 @@ class Beams:
     """Ranks unfinished hypotheses by log p, finished ones by log p / length^lenpen.
 
     Each step extends the `beam` most likely unfinished hypotheses, which all have the same length.
-    A sentence is done when it has `beam` finished hypotheses.
+    A sentence is done when it has `beam` finished hypotheses; a step may add several, so there
+    can be more.
     """
 
     def __init__(self, source: Tensor, beam: int, lenpen: float):

@@ -8,11 +8,12 @@ from typing import cast
 import numpy as np
 
 from dynconv.config import DataConfig, DecodeConfig
+from dynconv.config.recipe import check_min_length
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import Incremental, MakeStepper
 from dynconv.decode.unknown import read_dictionary, replace_unknown, source_attention, source_words
-from dynconv.errors import DivergedError, UserError, warn
+from dynconv.errors import DivergedError, warn
 from dynconv.models import ConvS2S, Translator
 from dynconv.text import Vocabularies, batch_by_length, pad
 
@@ -98,11 +99,7 @@ def truncate(sources: list[list[int]], limit: int, key: str) -> list[list[int]]:
 def max_source_length(model: Translator, config: DecodeConfig, max_source: int) -> tuple[int, str]:
     """Return the maximum length of a source, without <eos>, and the recipe's key that sets it."""
     positions = model.max_positions
-    if positions is not None and config.min_length >= positions:
-        raise UserError(
-            f"decode.min_length {config.min_length} and <eos> need more than the "
-            f"model.max_positions {positions}"
-        )
+    check_min_length(config, positions)
     if positions is None or positions > max_source:
         return max_source, "data.max_source"
     return positions - 1, "model.max_positions"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.projection import linear, zero_padding
-from dynconv.layers.state import require_causal
+from dynconv.layers.state import require_step
 from dynconv.ops.checks import require_positive
 
 
@@ -45,16 +45,16 @@ class AverageAttention(nn.Module):
             mean = ops.cumulative_mean(zero_padding(x, pad_mask))
             if pad_mask is not None:  # divide by the tokens so far, not by all positions
                 positions = torch.arange(1, x.shape[1] + 1, device=x.device)
-                more = positions / (~pad_mask).cumsum(dim=1).clamp(min=1)
-                mean = mean * more.unsqueeze(-1).to(x.dtype)
+                correction = positions / (~pad_mask).cumsum(dim=1).clamp(min=1)
+                mean = mean * correction.unsqueeze(-1).to(x.dtype)
             return self._gated(x, mean)
-        is_token = torch.ones_like(x[..., :1]) if pad_mask is None else (~pad_mask).unsqueeze(-1)
-        mean = (x * is_token).sum(1, keepdim=True) / is_token.sum(1, keepdim=True).clamp(min=1)
-        return self._gated(x, mean.to(x.dtype).expand_as(x))
+        total = upcast(zero_padding(x, pad_mask)).sum(1, keepdim=True)
+        count = x.shape[1] if pad_mask is None else (~pad_mask).sum(1).clamp(min=1).view(-1, 1, 1)
+        return self._gated(x, (total / count).to(x.dtype).expand_as(x))
 
     def step(self, x: Tensor, state: AverageState | None = None) -> tuple[Tensor, AverageState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_causal(self, self.causal)
+        require_step(self, self.causal, x)
         x_wide = upcast(x)  # bfloat16 represents integers exactly only up to 256
         if state is None:
             N, _, C = x.shape

@@ -19,8 +19,8 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
     Padding at either end changes no real position. In a causal layer no position sees a later one,
     and `step` returns what `forward` does, in chunks of any size and from selected rows of a state.
     Layers are tried in float64. Noise is added to their parameters first, because most leaks are
-    multiples of a bias, which often starts as zero. `forward` is also tried under autocast, because
-    training may run in bfloat16.
+    multiples of a bias, which often starts as zero. `forward` and `step` are also tried under
+    autocast, because training may run in bfloat16.
     """
     draw = torch.Generator().manual_seed(1)
     x = torch.randn(2, 9, channels, dtype=torch.float64, generator=draw)
@@ -34,7 +34,7 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
             if causal:
                 check_causal(layer, x, kind)
         with named_errors(f"{kind}: under autocast"), torch.autocast("cpu", torch.bfloat16):
-            layer.float()(x.float())
+            check_autocast(layer.float(), causal, x.bfloat16(), kind)
 
 
 @contextmanager
@@ -58,14 +58,16 @@ def check_padding(layer: nn.Module, x: Tensor, kind: str) -> None:
         pad_mask[:, kept] = False
         for content in (x, x.masked_fill(pad_mask.unsqueeze(-1), 7.0)):
             padded = layer(content, pad_mask)[:, kept]
-            expect(padded, layer(x[:, kept]), f"{kind}: real positions see padding on the {side}")
+            check_close(
+                padded, layer(x[:, kept]), f"{kind}: real positions see padding on the {side}"
+            )
 
 
 def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
     """Check a causal layer: positions see no later one, and steps give what `forward` gives."""
     whole, later = layer(x), x.clone()
     later[:, 5:] += 1
-    expect(layer(later)[:, :5], whole[:, :5], f"{kind}: positions see later ones")
+    check_close(layer(later)[:, :5], whole[:, :5], f"{kind}: positions see later ones")
     for sizes in ([1] * 9, [4, 5], [2, 1, 6], [9]):
         state, parts = None, []
         for part in x.split(sizes, dim=1):
@@ -78,21 +80,34 @@ def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
                     "NamedTuple of tensors with one row per sequence"
                 )
             parts.append(y)
-        expect(
+        check_close(
             torch.cat(parts, 1), whole, f"{kind}: steps of {sizes} positions differ from forward"
         )
     _, state = layer.step(x[:, :4])
     rows = torch.tensor([1, 0, 0])
     y, _ = layer.step(x[rows, 4:], select_state(state, rows))
-    expect(
+    check_close(
         y, whole[rows, 4:], f"{kind}: a step from selected rows of the state differs from forward"
     )
 
 
-def expect(found: Tensor, expected: Tensor, fault: str) -> None:
+def check_autocast(layer: nn.Module, causal: bool, x: Tensor, kind: str) -> None:
+    """Check that a layer runs under autocast on x in bfloat16, and a causal one also in steps."""
+    layer(x.float())
+    with torch.no_grad():
+        whole, state, parts = layer(x), None, []
+        if causal:
+            for part in x.split([1, 1, 7], dim=1):
+                y, state = layer.step(part, state)
+                parts.append(y)
+            fault = f"{kind}: under autocast: steps differ from forward"
+            check_close(torch.cat(parts, 1).float(), whole.float(), fault, limit=0.05)
+
+
+def check_close(found: Tensor, expected: Tensor, fault: str, limit: float = 1e-6) -> None:
     """Raise AssertionError with the fault, in one line, if two tensors differ."""
     if found.shape != expected.shape:
         raise AssertionError(f"{fault}: shape {tuple(found.shape)}, not {tuple(expected.shape)}")
     difference = (found - expected).abs().max().item()
-    if not difference <= 1e-6 * (1 + expected.abs().max().item()):
+    if not difference <= limit * (1 + expected.abs().max().item()):
         raise AssertionError(f"{fault}: the difference is {difference:.2g}")

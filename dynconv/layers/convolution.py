@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
-from dynconv.layers.state import require_causal
+from dynconv.layers.state import require_step
 from dynconv.ops.checks import require_heads, require_odd
 from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.normalize import check_normalization
@@ -42,10 +42,10 @@ class WindowConv(nn.Module):
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_causal(self, self.causal)
-        past = self.kernel_size - 1
-        state = History.extend(state, x, past)
-        return self._convolve(state.window(past + x.shape[1])), state
+        require_step(self, self.causal, x)
+        past_size = self.kernel_size - 1
+        state = History.extend(state, x, past_size)
+        return self._convolve(state.window(past_size + x.shape[1])), state
 
     def _convolve(self, window: Tensor) -> Tensor:
         return self.activation(self.conv(window.transpose(1, 2))).transpose(1, 2)
@@ -82,8 +82,8 @@ class LightConv(ProjectedMixer):
     ):
         require_heads(heads, channels)
         check_normalization(normalize)
-        past = kernel_size - 1
-        super().__init__(channels, past, causal, glu, weight_dropout, input_dropout)
+        past_size = kernel_size - 1
+        super().__init__(channels, past_size, causal, glu, weight_dropout, input_dropout)
         self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
         self.out_proj = linear(channels, channels)
@@ -150,8 +150,8 @@ class DynamicConv(ProjectedMixer):
     ):
         require_heads(heads, channels)
         check_normalization(normalize)
-        past = kernel_size - 1
-        super().__init__(channels, past, causal, glu, weight_dropout, input_dropout)
+        past_size = kernel_size - 1
+        super().__init__(channels, past_size, causal, glu, weight_dropout, input_dropout)
         self.heads, self.kernel_size = heads, kernel_size
         self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)

@@ -8,7 +8,10 @@ from dynconv.ops.step import conv_step
 
 
 class Slots:
-    """Fills a buffer (capacity, rows, C), which several histories may share, slot by slot."""
+    """Fills a buffer (capacity, rows, C), which several histories may share, slot by slot.
+
+    Slots below `filled` are never written again, so histories can share them.
+    """
 
     def __init__(self, start: Tensor, capacity: int):
         self.data = start.new_empty(capacity, *start.shape[1:])
@@ -66,6 +69,10 @@ class History:
         """Convolve at the last n positions by weight (N, n, H, K): (N, n, C), without gradients."""
         weight = weight.detach()  # neither states nor the C kernel have gradients
         n, K = weight.shape[1], weight.shape[3]
+        if self.at.shape[1] < K - 1 + n:
+            raise ValueError(
+                f"{K} taps need {K - 1} earlier positions: History.extend(state, x, {K - 1})"
+            )
         if n > 1:
             return conv_windows(self.window(K - 1 + n), weight)
         end = self.at.shape[1]

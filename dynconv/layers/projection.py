@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers.history import History
-from dynconv.layers.state import require_causal
+from dynconv.layers.state import require_step
 from dynconv.ops.checks import require_probability
 
 
@@ -44,7 +44,7 @@ class InputProjection(nn.Module):
 class ProjectedMixer(nn.Module):
     """Projects the input, mixes positions, and projects the result (Wu et al. 2019, Figure 2).
 
-    past            number of earlier inputs that `step` keeps
+    past_size       number of earlier inputs that `step` keeps
     glu             whether a gate follows the input projection
     weight_dropout  probability with which a kernel weight, or an offset of TaLK, is dropped
     input_dropout   probability with which an input of the projection is dropped
@@ -58,7 +58,7 @@ class ProjectedMixer(nn.Module):
     def __init__(
         self,
         channels: int,
-        past: int,
+        past_size: int,
         causal: bool,
         glu: bool,
         weight_dropout: float,
@@ -66,7 +66,7 @@ class ProjectedMixer(nn.Module):
     ):
         super().__init__()
         require_probability("weight_dropout", weight_dropout)
-        self.past, self.causal, self.weight_dropout = past, causal, weight_dropout
+        self.past_size, self.causal, self.weight_dropout = past_size, causal, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
 
     def _mix(self, x: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ class ProjectedMixer(nn.Module):
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_causal(self, self.causal)
+        require_step(self, self.causal, x)
         x = self.in_proj(x)
-        state = History.extend(state, x, self.past)
+        state = History.extend(state, x, self.past_size)
         return self.out_proj(self._mix_step(x, state)), state

@@ -12,7 +12,7 @@ from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.direction import forward_parts
 from dynconv.layers.projection import linear, zero_padding
-from dynconv.layers.state import require_causal, run_steps
+from dynconv.layers.state import require_step, run_steps
 from dynconv.ops.checks import require_positive
 from dynconv.ops.selective import selective_step
 
@@ -102,14 +102,14 @@ class SelectiveSSM(nn.Module):
 
     def step(self, x: Tensor, state: SelectiveState | None = None) -> tuple[Tensor, SelectiveState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_causal(self, self.causal)
+        require_step(self, self.causal, x)
         (scan,) = self.scans
         x, g = self.in_proj(x).chunk(2, dim=-1)
         past = x.new_zeros(len(x), KERNEL_SIZE - 1, x.shape[2]) if state is None else state.past
         x = torch.cat([past, x], dim=1)
         u = scan.convolve(x)[:, KERNEL_SIZE - 1 :]
-        wide, dt, A, B, C = scan.coefficients(u)
+        u_wide, dt, A, B, C = scan.coefficients(u)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
-        y, h = run_steps(partial(selective_step, A=A), h, wide, dt, B, C)
+        y, h = run_steps(partial(selective_step, A=A), h, u_wide, dt, B, C)
         y = y.to(x.dtype) + scan.D.to(u.dtype) * u
         return self.out_proj(F.silu(g) * y), SelectiveState(h, x[:, 1 - KERNEL_SIZE :])

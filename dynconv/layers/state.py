@@ -7,13 +7,15 @@ import torch
 from torch import Tensor, nn
 
 
-def require_causal(layer: nn.Module, causal: bool) -> None:
-    """Raise ValueError if `step` is called on a layer that looks at later positions."""
+def require_step(layer: nn.Module, causal: bool, x: Tensor) -> None:
+    """Raise ValueError unless the layer is causal, and x (N, n, C) has a position to decode."""
     if not causal:
         raise ValueError(
             f"{type(layer).__name__}.step decodes from left to right, but this layer also looks at "
             "later positions: build it with causal=True (TaLKConv with max_right=0)"
         )
+    if x.shape[1] == 0:
+        raise ValueError(f"{type(layer).__name__}.step needs at least one new position")
 
 
 def select_state(state: Any, rows: Tensor) -> Any:

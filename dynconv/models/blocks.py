@@ -43,17 +43,17 @@ class Residual(nn.Module):
         self.norm = nn.LayerNorm(config.channels)
         self.dropout = nn.Dropout(config.dropout)
 
-    def before(self, x: Tensor) -> Tensor:
+    def prepare(self, x: Tensor) -> Tensor:
         """Return what the sub-layer gets."""
         return self.norm(x) if self.pre else x
 
-    def after(self, x: Tensor, y: Tensor) -> Tensor:
+    def combine(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the sum of x and the sub-layer's output y."""
         total = x + self.dropout(y)
         return total if self.pre else self.norm(total)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.after(x, sublayer(self.before(x)))
+        return self.combine(x, sublayer(self.prepare(x)))
 
 
 class Block(Recomputable):
@@ -84,8 +84,8 @@ class Block(Recomputable):
 
     def step(self, x: Tensor, state: Any, source: tuple | None = None) -> tuple[Tensor, Any]:
         """Return the outputs at new positions x (N, n, C), and the next state of the mixer."""
-        y, state = self.mixer.step(self.around_mixer.before(x), state)
-        return self._after_mixer(self.around_mixer.after(x, y), source), state
+        y, state = self.mixer.step(self.around_mixer.prepare(x), state)
+        return self._after_mixer(self.around_mixer.combine(x, y), source), state
 
     def _after_mixer(self, x: Tensor, source: tuple | None) -> Tensor:
         if self.cross is not None:

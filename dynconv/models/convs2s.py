@@ -44,46 +44,46 @@ class ConvBlock(Recomputable):
         super().__init__()
         self.conv = GatedConv(widths[-1], channels, kernel_size, **options)
         self.attention = None if embedding is None else MultiStepAttention(channels, embedding)
-        before = widths[-residual] if residual else channels
-        self.shortcut = nn.Identity() if before == channels else normalized_linear(before, channels)
+        width = widths[-residual] if residual else channels
+        self.shortcut = nn.Identity() if width == channels else normalized_linear(width, channels)
         self.residual = residual
 
     def forward(
         self,
         y: Tensor,
-        before: Tensor | None,
+        shortcut_input: Tensor | None,
         x: Tensor,
         memory: KeyedMemory | None,
         pad_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the block's output, and the attention, if any.
 
-        y       output of the block before this one
-        before  output where the residual connection starts: (h + that) sqrt(1/2); None without one
-        x       the target embeddings, which are added to the query of the attention
+        y               output of the block before this one
+        shortcut_input  output where the residual connection starts; None without one
+        x               the target embeddings, which are added to the query of the attention
         """
-        return self._after_conv(self.conv(y, pad_mask), before, x, memory)
+        return self._after_conv(self.conv(y, pad_mask), shortcut_input, x, memory)
 
     def step(
         self,
         y: Tensor,
-        before: Tensor | None,
+        shortcut_input: Tensor | None,
         x: Tensor,
         memory: KeyedMemory | None,
         state: History | None,
     ) -> tuple[tuple[Tensor, Tensor | None], History]:
         """Return output and attention at new positions, and the next state of the convolution."""
         h, state = self.conv.step(y, state)
-        return self._after_conv(h, before, x, memory), state
+        return self._after_conv(h, shortcut_input, x, memory), state
 
     def _after_conv(
-        self, h: Tensor, before: Tensor | None, x: Tensor, memory: KeyedMemory | None
+        self, h: Tensor, shortcut_input: Tensor | None, x: Tensor, memory: KeyedMemory | None
     ) -> tuple[Tensor, Tensor | None]:
         weights = None
         if self.attention is not None:
             h, weights = self.attention(h, x, memory)
         if self.residual:
-            h = (h + self.shortcut(before)) * SQRT_HALF
+            h = (h + self.shortcut(shortcut_input)) * SQRT_HALF
         return h, weights
 
 
@@ -130,11 +130,12 @@ class ConvStack(nn.Module):
         """
         outputs, attention, following = [self.enter(x)], [], []
         for i, block in enumerate(self.blocks):
-            y, before = outputs[-1], outputs[-block.residual] if block.residual else None
+            y = outputs[-1]
+            shortcut_input = outputs[-block.residual] if block.residual else None
             if states is None:
-                h, weights = block(y, before, x, memory, pad_mask)
+                h, weights = block(y, shortcut_input, x, memory, pad_mask)
             else:
-                (h, weights), state = block.step(y, before, x, memory, states[i])
+                (h, weights), state = block.step(y, shortcut_input, x, memory, states[i])
                 following.append(state)
             outputs.append(h)
             if weights is not None:
@@ -160,8 +161,8 @@ class ConvS2S(Translator):
             )
             for side, types in (("source", source), ("target", target))
         )
-        nowhere = (False,) * config.encoder.layers
-        self.encoder = ConvStack(config.encoder, nowhere, E, E, causal=False, dropout=p)
+        no_attention = (False,) * config.encoder.layers
+        self.encoder = ConvStack(config.encoder, no_attention, E, E, causal=False, dropout=p)
         self.decoder = ConvStack(
             config.decoder, config.attends, E, config.output_width, causal=True, dropout=p
         )

@@ -57,8 +57,8 @@ class LanguageModel(nn.Module):
 
     def start(self) -> DecoderState:
         """Return the state before the first token."""
-        nothing = [None] * len(self.decoder)
-        return DecoderState(0, nothing, source=nothing)
+        no_states = [None] * len(self.decoder)
+        return DecoderState(0, no_states, source=no_states)
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Return log-probabilities (B, n, V) after n new tokens (B, n), and the next state."""

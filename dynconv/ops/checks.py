@@ -105,13 +105,13 @@ def check_talk(
         raise ValueError(f"max_left {max_left} and max_right {max_right} must not be negative")
     if (right is None) != (max_right == 0):
         raise ValueError(f"right must be None exactly when max_right, here {max_right}, is 0")
-    wide = accumulator(x.dtype)
+    sums_dtype = accumulator(x.dtype)
     for name, offset in (("left", left), ("right", right)):
         if offset is None:
             continue
         require_same_device("x", x, name, offset)
-        if offset.dtype not in (x.dtype, wide):
-            raise TypeError(f"x is {x.dtype}, {name} {offset.dtype}: cast {name} to {wide}")
+        if offset.dtype not in (x.dtype, sums_dtype):
+            raise TypeError(f"x is {x.dtype}, {name} {offset.dtype}: cast {name} to {sums_dtype}")
         if offset.dim() != 3 or offset.shape[:2] != x.shape[:2]:
             raise ValueError(
                 f"{name} {tuple(offset.shape)} does not fit x {tuple(x.shape)}: "
@@ -154,12 +154,31 @@ def require_states(name: str, tensor: Tensor, x: Tensor) -> int:
 def check_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> None:
     """Raise unless x (B, T, channels), dt (channels,), A and C (channels, N) fit together."""
     check_sequence(x)
-    wide = accumulator(x.dtype)
-    require_sums_dtype("dt", dt, x, wide)
+    sums_dtype = accumulator(x.dtype)
+    require_sums_dtype("dt", dt, x, sums_dtype)
     for name, tensor in (("A", A), ("C", C)):
-        require_sums_dtype(name, tensor, x, wide.to_complex())
+        require_sums_dtype(name, tensor, x, sums_dtype.to_complex())
     require_shape("dt", dt, "(channels,)", x.shape[2])
     require_shape("C", C, "(channels, N)", x.shape[2], require_states("A", A, x))
+
+
+def check_conv_step(past: Tensor, at: Tensor, weight: Tensor) -> None:
+    """Raise unless past (K, M, C), at (N, K) int64 and weight (N, H, K) fit together."""
+    require_floating("past", past)
+    for name, tensor, axes in (("past", past, "(K, M, C)"), ("weight", weight, "(N, H, K)")):
+        if tensor.dim() != 3:
+            raise ValueError(
+                f"{name} {tuple(tensor.shape)} has {tensor.dim()} dimensions: give it three, {axes}"
+            )
+    for name, tensor in (("at", at), ("weight", weight)):
+        require_same_device("past", past, name, tensor)
+    require_same_dtype("past", past, "weight", weight)
+    if at.dtype != torch.int64:
+        raise TypeError(f"at is {at.dtype}: cast it to torch.int64")
+    K, (N, H, _) = len(past), weight.shape
+    require_shape("at", at, "(N, K)", N, K)
+    require_shape("weight", weight, "(N, H, K)", N, H, K)
+    require_heads(H, past.shape[2])
 
 
 def check_retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> None:

@@ -17,7 +17,8 @@ MODULES = (
     depthwise, lightconv, dynamicconv, softmaxconv, talk, average, ssm, retnet, selective,
 )  # fmt: skip
 OPERATORS = {module.OPERATOR.name: module.OPERATOR for module in MODULES}
-"""operators, keyed by the names of their functions in `dynconv.ops`"""
+"""operators, keyed by the names of their functions in `dynconv.ops`; `conv_step` is not one
+of them, because it is a decoding step of others and is not differentiable"""
 
 
 def implementations(operator: str) -> list[str]:

@@ -27,7 +27,8 @@ def dynamic_conv_softmax_loop(x: Tensor, logits: Tensor, mask: Tensor, pad_left:
     heads = x.view(B, T, H, C // H)
     rows = []
     for t in range(T):
-        e = logits[:, t].exp()  # (B, H, K)
+        largest = logits[:, t].amax(2, keepdim=True)  # subtracted, it keeps exp from overflowing
+        e = (logits[:, t] - largest).exp()  # (B, H, K)
         row = torch.zeros_like(heads[:, t])
         for j in range(K):
             s = t + j - pad_left

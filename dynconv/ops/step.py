@@ -9,6 +9,7 @@ from torch import Tensor
 from dynconv.kernels import torch_ops
 from dynconv.kernels.layout import NARROW
 from dynconv.ops.auto import Operator, Rule
+from dynconv.ops.checks import check_conv_step
 
 
 def conv_step_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
@@ -45,6 +46,7 @@ def conv_step(past: Tensor, at: Tensor, weight: Tensor, *, impl: str = "auto") -
     weight    (N, H, K)
     returns   (N, C)
     """
+    check_conv_step(past, at, weight)
     if impl == "auto" and past.shape[2] < NARROW * weight.shape[1]:
         impl = "gather"  # such heads would not fill the vectors of the C kernel
     return OPERATOR.choose(impl, past)(past, at, weight)

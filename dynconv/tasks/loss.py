@@ -56,7 +56,7 @@ class ChunkedLoss(torch.autograd.Function):
     def forward(ctx, hidden, weight, bias, target, smoothing, rows):
         x, W, V = to_autocast_dtype(hidden), to_autocast_dtype(weight), len(weight)
         other = smoothing / (V - 1)  # the smoothed target of all types but the correct one
-        more = 1 - smoothing - other  # what the correct one has beyond that
+        surplus = 1 - smoothing - other  # what the correct one has beyond that
         dx, dW = torch.zeros_like(hidden), torch.zeros_like(weight)
         db = None if bias is None else torch.zeros_like(bias)
         loss = hidden.new_zeros((), dtype=torch.float32)
@@ -64,10 +64,10 @@ class ChunkedLoss(torch.autograd.Function):
             at = torch.arange(len(h), device=h.device), correct
             log_p = F.linear(h, W, bias).log_softmax(1, dtype=torch.float32)
             smoothed = other * log_p.sum() if other else 0  # 0 times a logit of -inf is NaN
-            loss -= more * log_p[at].sum() + smoothed
+            loss -= surplus * log_p[at].sum() + smoothed
             if any(ctx.needs_input_grad):
                 g = log_p.exp_().sub_(other)
-                g[at] -= more
+                g[at] -= surplus
                 g = g.to(W.dtype)
                 dh.copy_(g @ W)
                 dW += g.t() @ h

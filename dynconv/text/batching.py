@@ -69,8 +69,8 @@ def collate_text(excerpts: Sequence[Ids]) -> Batch:
     prefix, _ = pad([ids[:-1] for ids in excerpts])
     target, target_pad = pad([ids[1:] for ids in excerpts])
     real = torch.from_numpy(np.flatnonzero(~target_pad.numpy()))
-    nothing = prefix[:, :0]
-    return Batch(nothing, nothing.bool(), prefix, target.flatten()[real], real)
+    no_source = prefix[:, :0]
+    return Batch(no_source, no_source.bool(), prefix, target.flatten()[real], real)
 
 
 def batch_by_length(

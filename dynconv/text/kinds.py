@@ -44,12 +44,12 @@ class Kind(ABC):
         """Return the name of a type as it is shown to people."""
         return name
 
-    def learn(self, lines: Iterable[str], vocab_size: int, more: Sequence[str] = ()) -> Any:
+    def learn(self, lines: Iterable[str], vocab_size: int, required: Sequence[str] = ()) -> Any:
         """Return a tokenizer with the types of a text, at most `vocab_size` if there are more.
 
-        more  types to number after the special ones, whether or not they are frequent
+        required  types to number after the special ones, whether or not they are frequent
         """
-        types = [*self.specials, *more]
+        types = [*self.specials, *required]
         trainer = self.trainer(vocab_size=vocab_size, special_tokens=types, show_progress=False)
         tokenizer = self.empty()
         tokenizer.train_from_iterator(lines, trainer)
@@ -109,7 +109,7 @@ class PiecesOfWords(Kind):
 
         return trainers.BpeTrainer(**options, end_of_word_suffix=END)
 
-    def learn(self, lines: Iterable[str], vocab_size: int, more: Sequence[str] = ()) -> Any:
+    def learn(self, lines: Iterable[str], vocab_size: int, required: Sequence[str] = ()) -> Any:
         lines = list(lines)
         letters = set().union(*lines) - {" "}
         last = {word[-1] + END for line in lines for word in line.split(" ") if word}
@@ -151,10 +151,10 @@ class Words(Kind):
 
         return trainers.WordLevelTrainer(**options)
 
-    def learn(self, lines: Iterable[str], vocab_size: int, more: Sequence[str] = ()) -> Any:
+    def learn(self, lines: Iterable[str], vocab_size: int, required: Sequence[str] = ()) -> Any:
         # counted as a word, the text's own <unk> would be given a second id
         lines = (" ".join(w for w in line.split(" ") if w != "<unk>") for line in lines)
-        return super().learn(lines, vocab_size, more)
+        return super().learn(lines, vocab_size, required)
 
     def decode(self, tokenizer: Any, ids: Sequence[int]) -> str:
         return " ".join(tokenizer.id_to_token(i) for i in ids)
@@ -180,5 +180,5 @@ def require_kind(name: str) -> Kind:
 
 
 def recognize(has_unknown: bool, has_merges: bool) -> Kind:
-    """Return the kind of a tokenizer, told by whether it has <unk> and whether it merges pairs."""
+    """Recognise a kind by whether its tokenizer has <unk> and whether it merges pairs."""
     return KINDS["bytes" if not has_unknown else "bpe" if has_merges else "words"]

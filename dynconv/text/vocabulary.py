@@ -37,7 +37,7 @@ class Vocabulary:
         if vocab_size < smallest:
             raise UserError(
                 f"vocab_size {vocab_size} is below {smallest}, "
-                f"the least for {chosen.smallest_in_words}: raise it"
+                f"the minimum for {chosen.smallest_in_words}: raise it"
             )
         vocabulary = cls(chosen.learn(lines, vocab_size))
         if (size := len(vocabulary)) != vocab_size:

@@ -58,6 +58,7 @@ class CheckpointMeta(TypedDict):
     format: Literal["dynconv checkpoint 3"]
     update: NonNegativeInt
     place: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt]
+    """the `DataPosition` from which training resumes"""
     batches: PositiveInt
     """batches in one update, over all ranks"""
     device: str

@@ -135,8 +135,8 @@ def load_state(session: Session, checkpoint: Checkpoint) -> None:
         here |= dict.fromkeys(chosen.moments, shape_and_dtype(parameters[number]))
         if there != here:
             raise UserError(
-                f"{path}: the optimizer's state of parameter {number} is {there}, "
-                f"not {here}: {RESTORE}"
+                f"{path}: the optimizer's state of parameter {number} is {there} "
+                f"in the checkpoint and {here} in the run: {RESTORE}"
             )
     if state["scaler"].keys() != scaler.state_dict().keys():
         raise UserError(f"{path}: not the gradient scaler of train.precision: {state['scaler']}")

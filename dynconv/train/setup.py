@@ -54,7 +54,11 @@ def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
         raise UserError(
             f"{reason}: lower train.batch_tokens (now {config.batch_tokens}) and raise "
             "train.accumulate as much"
-            + (", or set train.checkpoint_activations=true" * (not config.checkpoint_activations))
+            + (
+                ""
+                if config.checkpoint_activations
+                else ", or set train.checkpoint_activations=true"
+            )
         ) from None
 
 
@@ -64,7 +68,9 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     Raises UserError if the directory contains the run of another recipe or the text has changed;
     also, on every rank, if the recipe or the text of any rank differs from rank 0's.
     """
-    ranks.require_agreement(recipe, lambda own, first: "; ".join(list_differences(first, own, ())))
+    ranks.require_agreement(
+        recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours, ()))
+    )
     if recipe.decode.dictionary:  # report a mistake in it before training, not after
         read_dictionary(Path(recipe.decode.dictionary))
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))

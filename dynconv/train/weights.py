@@ -28,7 +28,8 @@ def load_weights(model: nn.Module, weights: Weights, path: Path) -> None:
         there, here = shape_and_dtype(weights.get(name)), shape_and_dtype(tensors.get(name))
         if there != here:
             raise UserError(
-                f"{path}: the checkpoint of another recipe: {name} is {there}, the model's {here}"
+                f"{path}: the checkpoint of another recipe: {name} is {there} in the checkpoint "
+                f"and {here} in the model"
             )
     for name, tensor in tensors.items():
         tensor.copy_(weights[name])

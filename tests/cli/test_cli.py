@@ -426,7 +426,16 @@ def test_unknown_options_are_refused(recipe_file, capsys):
 @pytest.mark.parametrize(
     ("arguments", "remedy"),
     [
-        (["train", "x", "--updates", "3"], "have no dashes: train.lr=5e-4: dynconv train --help"),
+        (
+            ["train", "x", "--updates", "3"],
+            "have no dashes: train.updates=...: dynconv train --help",
+        ),
+        (["train", "x", "--lr", "3"], "have no dashes: train.lr=...: dynconv train --help"),
+        (["train", "x", "--seed=3"], "have no dashes: train.seed="),
+        (["train", "x", "--train.lr=3"], "have no dashes: train.lr="),
+        (["train", "x", "--max-length", "3"], "data.max_length=... or decode.max_length=..."),
+        (["train", "x", "--learning", "3"], "have no dashes: train.lr=5e-4: dynconv"),
+        (["train", "x", "--run_dir", "y"], "did you mean --run-dir?"),
         (["translate", "x", "--bean", "3"], "did you mean --beam?: dynconv translate --help"),
         (["data", "list", "x"], "arguments: x: dynconv data list --help"),
     ],

@@ -144,8 +144,8 @@ translate tiny-run --input cut.gz | cut.gz: truncated or corrupt
 translate tiny-run --input cut.xz | cut.xz: truncated or corrupt
 translate tiny-run --input one --output directory | directory
 translate tiny-run --input one --output nowhere/out | nowhere
-translate tiny-run --input one --output one | one: is the input, too
-translate tiny-run --input one --output directory/../one | one: is the input, too
+translate tiny-run --input one --output one | one: is also the input
+translate tiny-run --input one --output directory/../one | one: is also the input
 translate tiny-run --input one --output tiny-run/recipe.yaml | recipe.yaml: is there already
 translate tiny-run --input one --output tiny-run/checkpoints/000001/meta.json | meta.json: is there
 generate nowhere | nowhere

@@ -92,6 +92,7 @@ UNREAD = [
     ("help-de-en-talk", "model.normalize=sigmoid", "talk knows only softmax and none"),
     ("austen-dynamic", "model.attention_dropout=0.1", "no mixer of this model reads it"),
     ("austen-dynamic", "model.factor=2", "it is for models with cutoffs and without bands"),
+    ("austen-dynamic", "model.bands=[192]", "it is for models with cutoffs"),
     ("austen-dynamic", "data.max_source=9", "a language model has no source"),
     ("austen-dynamic", "data.max_length=9", "the text is cut into blocks"),
     ("austen-dynamic", "decode.beam=9", "a language model is not searched"),
@@ -146,3 +147,9 @@ def test_heads_that_nothing_reads_need_not_divide_the_channels():
 )
 def test_values_are_shown_as_a_recipe_states_them(recipe, override, said):
     assert said in refused(recipe, override)
+
+
+def test_outputs_longer_than_the_positions_are_refused_before_training():
+    load_recipe("help-de-en-convs2s", ["decode.min_length=511"])
+    words = "decode.min_length 512 and <eos> need more than the model.max_positions 512"
+    assert words in refused("help-de-en-convs2s", "decode.min_length=512")

@@ -143,6 +143,12 @@ def test_every_search_decodes_in_eval_mode(search, sources):
     assert not model.training
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_greedy_search_without_room_is_refused(sources, number):
+    with pytest.raises(ValueError, match=f"^max_length {number} must be at least 1"):
+        greedy(model_of("dynamic"), *sources, max_length=number)
+
+
 @pytest.mark.parametrize("search", [beam_search, stepwise])
 @pytest.mark.parametrize(("name", "number"), [("beam", 0), ("max_length", 0), ("max_length", -1)])
 def test_a_search_without_room_is_refused(search, sources, name, number):

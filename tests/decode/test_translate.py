@@ -9,7 +9,6 @@ from dynconv.config import DecodeConfig
 from dynconv.decode import beam_search, translate
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.stepper import Incremental
-from dynconv.errors import UserError
 from dynconv.text import EOS, Vocabularies, Vocabulary, pad
 
 
@@ -58,7 +57,7 @@ def test_translate_cuts_a_source_to_the_positions_of_the_model(vocabularies, cap
     assert all(output)
     warning = capsys.readouterr().err
     assert "line 1 has" in warning and "first 5 are read (model.max_positions)" in warning
-    with pytest.raises(UserError, match=r"decode.min_length 6 and <eos> .* model.max_positions 6"):
+    with pytest.raises(ValueError, match=r"decode.min_length 6 and <eos> .* model.max_positions 6"):
         translate(six_positions(), vocabularies, lines, DecodeConfig(min_length=6))
 
 

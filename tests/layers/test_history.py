@@ -97,3 +97,46 @@ def test_steps_give_a_kernel_no_gradient(heads, n):
     y, _ = layer.step(torch.randn(2, n, 16))
     y.sum().backward()
     assert layer.weight.grad is None
+
+
+PAST, AT, WEIGHT = torch.randn(5, 4, 32), torch.randint(4, (3, 5)), torch.randn(3, 2, 5)
+
+
+@pytest.mark.parametrize("impl", ["auto", "gather", "loop"])
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((PAST, AT, WEIGHT.double()), TypeError, "past is torch.float32, weight torch.float64"),
+        ((PAST, AT.int(), WEIGHT), TypeError, "at is torch.int32: cast it to torch.int64"),
+        ((PAST.long(), AT, WEIGHT.long()), TypeError, "past is torch.int64: cast it to a floating"),
+        ((PAST, AT.to("meta"), WEIGHT), ValueError, "past is on cpu, at on meta"),
+        ((PAST, AT, WEIGHT.to("meta")), ValueError, "past is on cpu, weight on meta"),
+        ((PAST[:4], AT, WEIGHT), ValueError, r"at \(3, 5\) does not fit: .* is \(3, 4\) here"),
+        ((PAST, AT[:2], WEIGHT), ValueError, r"at \(2, 5\) does not fit: .* is \(3, 5\) here"),
+        ((PAST, AT, WEIGHT[..., 1:]), ValueError, r"weight \(3, 2, 4\) does not fit: "),
+        ((PAST, AT, WEIGHT[:, 0]), ValueError, r"weight \(3, 5\) has 2 dimensions: give it three"),
+        ((PAST[0], AT, WEIGHT), ValueError, r"past \(4, 32\) has 2 dimensions: give it three"),
+        ((PAST[..., 1:], AT, WEIGHT), ValueError, "2 heads do not divide 31 channels"),
+    ],
+)
+def test_a_step_refuses_arguments_that_do_not_fit(arguments, error, words, impl):
+    conv_step(PAST, AT, WEIGHT, impl=impl)
+    with pytest.raises(error, match=f"^{words}"):
+        conv_step(*arguments, impl=impl)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("channels", [2, 32])
+def test_a_history_shorter_than_the_kernel_is_refused(channels, n):
+    """The C kernel would read past it."""
+    state = History.extend(None, torch.randn(2, n, channels), 1)
+    with pytest.raises(ValueError, match="^5 taps need 4 earlier positions: History.extend"):
+        state.convolve(torch.ones(2, n, 1, 5))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("channels", [2, 32])
+def test_a_kernel_of_another_dtype_is_refused(channels, n):
+    state = History.extend(None, torch.randn(2, n, channels).bfloat16(), 4)
+    with pytest.raises((TypeError, RuntimeError), match="(?i)bfloat16"):
+        state.convolve(torch.ones(2, n, 1, 5))

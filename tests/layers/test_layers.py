@@ -25,6 +25,8 @@ from dynconv.layers import (
     TaLKConv,
     check_mixer,
 )
+from dynconv.layers.convolution import same_kernel
+from dynconv.layers.history import History
 from dynconv.layers.projection import zero_padding
 from dynconv.models import mixers
 from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
@@ -82,6 +84,52 @@ def test_under_autocast_every_layer_stays_in_half_precision(name, causal):
     assert {*dtypes} == {torch.bfloat16}
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", LAYERS)
+def test_steps_equal_forward_in_every_precision(name, dtype):
+    layer, x, state, parts = layer_of(name, True).to(dtype), tokens(9).to(dtype), None, []
+    for part in x.split([1, 1, 4, 1, 2], dim=1):
+        y, state = layer.step(part, state)
+        parts.append(y)
+    expected = layer(x).float()
+    error = (torch.cat(parts, 1).float() - expected).abs().max() / expected.abs().max()
+    assert error < {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-5}[dtype]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_mask_without_padding_changes_nothing_in_half_precision(name, dtype, causal):
+    """Nor do counts and sums overflow or lose digits in a long sentence."""
+    layer, x = layer_of(name, causal).to(dtype), (torch.rand(1, 3001, C) + 1).to(dtype)
+    with torch.no_grad():
+        y, masked = layer(x), layer(x, torch.zeros(1, 3001, dtype=torch.bool))
+    limit = torch.finfo(dtype).eps * (1 if name in ("attention", "window") else 0)
+    torch.testing.assert_close(y, masked, rtol=limit, atol=limit * y.abs().max().item())
+
+
+def test_the_average_of_a_long_sentence_fits_into_half_precision():
+    layer, mean = AverageAttention(4, 8), []
+    layer.ffn.register_forward_pre_hook(lambda _, inputs: mean.append(inputs[0]))
+    layer.half()(torch.full((1, 2000, 4), 40.0).half())
+    assert torch.equal(mean[0], torch.full((1, 2000, 4), 40.0).half())
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_only_histories_stop_gradients(name):
+    layer, x = layer_of(name, True), tokens(1).requires_grad_()
+    y, _ = layer.step(tokens(1), layer.step(x)[1])
+    reaches = y.requires_grad and torch.autograd.grad(y.sum(), x, allow_unused=True)[0] is not None
+    assert reaches == (name in (*RECURRENT, "attention", "window", "average"))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_step_needs_a_new_position(name):
+    layer = layer_of(name, True)
+    with pytest.raises(ValueError, match=r"\.step needs at least one new position"):
+        layer.step(tokens(0))
+
+
 @pytest.mark.parametrize("T", [5, 50, 300])
 @pytest.mark.parametrize("name", LAYERS)
 def test_every_layer_runs_on_a_device_without_autocast(name, T):
@@ -120,6 +168,39 @@ class Last(NamedTuple):
 class FirstRow(Last):
     def select(self, rows):
         return Last(self.token[:1].expand(len(rows), 1, C))
+
+
+class Conv(torch.nn.Module):
+    """A convolution with three taps, whose `step` may have one fault."""
+
+    def __init__(self, causal, fault):
+        super().__init__()
+        self.pad_left, self.fault = 2 if causal else 1, fault
+        self.weight = torch.nn.Parameter(torch.randn(1, 3))
+        self.linear = torch.nn.Linear(C, C)
+
+    def forward(self, x, pad_mask=None):
+        x = zero_padding(self.linear(x), pad_mask)
+        return ops.light_conv(x, self.weight.to(x.dtype), pad_left=self.pad_left)
+
+    def step(self, x, state=None):
+        x = self.linear(x)
+        state = History.extend(state, x, 1 if self.fault == "history" else 2)
+        weight = self.weight if self.fault == "dtype" else self.weight.to(x.dtype)
+        return state.convolve(same_kernel(x, weight)), state
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("history", r"ValueError: 3 taps need 2 earlier positions: History\.extend"),
+        ("dtype", "under autocast: TypeError: past is torch.bfloat16, weight torch.float32"),
+    ],
+)
+def test_a_broken_step_of_a_convolution_is_caught(fault, words):
+    check_mixer(lambda causal: Conv(causal, "none"), C)
+    with pytest.raises(AssertionError, match=f"^Conv with causal=True: {words}"):
+        check_mixer(lambda causal: Conv(causal, fault), C)
 
 
 class Shift(torch.nn.Module):

@@ -387,3 +387,11 @@ X = torch.zeros(2, 4, 6)
 def test_bad_input_is_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@pytest.mark.parametrize("impl", ["loop", "separate"])
+def test_large_logits_do_not_overflow(impl):
+    x, logits = torch.randn(1, 4, 4), 200 * torch.randn(1, 4, 2, 3)
+    y = ops.dynamic_conv_softmax(x, logits, pad_left=1, impl=impl)
+    weight = logits.double().softmax(3)
+    torch.testing.assert_close(y.double(), ops.dynamic_conv(x.double(), weight, pad_left=1))

@@ -133,6 +133,15 @@ def test_bootstrap_intervals_contain_the_score_and_repeat(metric):
     assert plain.value == score.value and plain.low is None and plain.high is None
 
 
+@pytest.mark.parametrize("metric", [bleu, chrf])
+def test_intervals_stay_between_0_and_100(metric):
+    right = "the cat sat on the mat"
+    score = metric([right] * 3 + ["a dog"], [right] * 4, bootstrap=50)
+    assert 0 <= score.low < score.value < score.high == 100
+    score = metric(["a dog"] * 3 + [right], [right] * 4, bootstrap=50)
+    assert 0 == score.low < score.value < score.high <= 100
+
+
 def test_the_interval_is_the_one_that_sacrebleu_prints():
     """It is read from private attributes, which a later version may rename."""
     printed = str(BLEU().corpus_score(HYPOTHESES, [REFERENCES], n_bootstrap=200))

@@ -78,7 +78,7 @@ def check_arguments(languages: Sequence[str] | None, vocab_size: Sequence[int] |
 def choose_vocabulary(
     kind: VocabularyKind | None, vocab_size: Sequence[int] | None, reuse: Path | None
 ) -> tuple[VocabularyKind, int | tuple[int, int]]:
-    """Return kind and size of the vocabulary: as asked, else those of `reuse`, else defaults."""
+    """Return kind and size of the vocabulary: requested, of `reuse`, or the defaults."""
     reused = Vocabularies.load(reuse) if reuse else None
     if reused and kind not in (None, reused.target.kind):
         raise UserError(f"--vocabulary {kind} has no effect: {reuse} is not of {kind}")
