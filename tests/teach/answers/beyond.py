@@ -146,7 +146,7 @@ WRONG = {
     "adaptive_argmax": [
         (lambda *bands: all_of_it(*bands).int(), "torch.int32, not torch.int64"),
         (with_other_words, "it changes `words` in place"),
-        (partial(all_of_it, of_class=-1), "the class times the softmax inside the band"),
+        (partial(all_of_it, of_class=-1), "times the softmax inside the band"),
         (moved(1), r"the right band, \d, and the wrong place in it"),
         (moved(1000), "types are 0 to 99"),
         (all_of_it, "multiplications, and .* are enough: .* the others need no tail"),
