@@ -31,7 +31,7 @@ class DataPosition(NamedTuple):
 
 
 class UpdateBatches(NamedTuple):
-    """The batches that one rank processes in one update."""
+    """One rank's share of an update: the batches that it processes."""
 
     batches: list[Batch]
     indices: list[np.ndarray]

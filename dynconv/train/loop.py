@@ -73,13 +73,13 @@ def loop(
             complete_checkpoint(session, log)
         if session.is_finished:
             break
-        batches = next(updates)
+        share = next(updates)
         log.watch.lap("data")
-        update = make_update(session, batches, pending_signal, log.watch)
+        update = make_update(session, share, pending_signal, log.watch)
         if isinstance(update, SkippedUpdate):
             log.event("skip", session.progress.updates + 1, scale=update.scale)
             if session.skipped > config.max_skipped:
-                raise_not_finite(session, batches, update)
+                raise_not_finite(session, share, update)
             continue
         log.watch.update()
         log.report_update(session.progress.updates, update)

@@ -75,7 +75,7 @@ class SkippedUpdate(NamedTuple):
 
 
 def make_update(
-    session: Session, batches: UpdateBatches, pending_signal: Callable[[], int], watch: Stopwatch
+    session: Session, share: UpdateBatches, pending_signal: Callable[[], int], watch: Stopwatch
 ) -> UpdateStats | SkippedUpdate:
     """Change the weights by one step of the optimizer, if loss and gradient are finite.
 
@@ -90,7 +90,7 @@ def make_update(
         group["lr"] = lr
     # with several ranks, gradients stay in the buckets that DDP exchanges
     optimizer.zero_grad(set_to_none=ranks.size == 1)
-    losses = backward(session.loss_module, batches, scaler, ranks, watch)
+    losses = backward(session.loss_module, share, scaler, ranks, watch)
     scaler.unscale_(optimizer)
     total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # the signal is summed in the same collective, so that all ranks stop after the same update
@@ -99,13 +99,13 @@ def make_update(
     update: UpdateStats | SkippedUpdate
     if math.isfinite(loss + norm):
         scaler.step(optimizer)
-        session.progress = Progress(session.progress.updates + 1, batches.position)
+        session.progress = Progress(session.progress.updates + 1, share.position)
         session.skipped = 0
-        update = UpdateStats(loss, batches.tokens, lr, norm, scale, bool(stop))
+        update = UpdateStats(loss, share.tokens, lr, norm, scale, bool(stop))
     else:
         if not smaller_scale_may_help(loss, scaler):
             session.skipped += 1
-        update = SkippedUpdate(loss / batches.tokens, norm, scale, losses)
+        update = SkippedUpdate(loss / share.tokens, norm, scale, losses)
     scaler.update()
     watch.lap("optimizer")
     return update
@@ -113,7 +113,7 @@ def make_update(
 
 def backward(
     loss_module: nn.Module,
-    batches: UpdateBatches,
+    share: UpdateBatches,
     scaler: torch.amp.GradScaler,
     ranks: Ranks,
     watch: Stopwatch,
@@ -126,15 +126,15 @@ def backward(
     wrapped. Returns the losses of this rank's batches.
     """
     losses = []
-    for i, (batch, seed) in enumerate(zip(batches.batches, batches.seeds, strict=True), 1):
+    for i, (batch, seed) in enumerate(zip(share.batches, share.seeds, strict=True), 1):
         torch.manual_seed(seed)
         # gradients are exchanged once, in the backward pass of the last batch
-        exchange = ranks.size == 1 or i == len(batches.batches)
+        exchange = ranks.size == 1 or i == len(share.batches)
         with nullcontext() if exchange else cast(DistributedDataParallel, loss_module).no_sync():
             loss = loss_module(batch.to(ranks.device))
             watch.lap("forward")
             # DistributedDataParallel takes the mean over ranks, hence times their number
-            scaler.scale(loss * (ranks.size / batches.tokens)).backward()
+            scaler.scale(loss * (ranks.size / share.tokens)).backward()
             watch.lap("backward")
         losses.append(loss.detach())
     return losses
@@ -160,7 +160,7 @@ class NotFiniteError(UserError):
     """Reports that training diverged: a loss or a gradient is not finite."""
 
 
-def raise_not_finite(session: Session, batches: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
+def raise_not_finite(session: Session, share: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
     """Write this rank's share of a skipped update as text; raise NotFiniteError."""
     run, update = session.run, session.progress.updates + 1
     skipped_batches = [
@@ -171,7 +171,7 @@ def raise_not_finite(session: Session, batches: UpdateBatches, skipped: SkippedU
                 for i in indices
             ],
         }
-        for loss, indices in zip(skipped.losses, batches.indices, strict=True)
+        for loss, indices in zip(skipped.losses, share.indices, strict=True)
     ]
     path = path_inside(run, NOT_FINITE.format(update=update, rank=session.ranks.rank))
     replace_text(path, json.dumps(skipped_batches, indent=1, ensure_ascii=False))

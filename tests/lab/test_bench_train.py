@@ -11,7 +11,7 @@ from dynconv import cli
 from dynconv.lab.bench import train as module
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
-from dynconv.train.update import DTYPES
+from dynconv.train.update import AUTOCAST_DTYPES
 
 
 @pytest.mark.parametrize("text", [[], ["--synthetic", "300"]])
@@ -73,5 +73,5 @@ def test_the_peak_is_of_the_precision(monkeypatch):
     monkeypatch.setattr(torch, "mm", lambda a, b: seen.append(a.dtype) or product(a, b))
     for precision in ("float32", "bfloat16"):
         assert module.measure_peak(precision, torch.device("cpu")) > 1e6
-        assert set(seen) == {DTYPES.get(precision, torch.float32)}
+        assert set(seen) == {AUTOCAST_DTYPES.get(precision, torch.float32)}
         seen.clear()

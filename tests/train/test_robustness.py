@@ -24,7 +24,7 @@ from dynconv.train.events import read_log
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import WARMUP_UPDATES, Stopwatch, format_seconds
-from dynconv.train.update import DTYPES, BatchLoss, backward
+from dynconv.train.update import AUTOCAST_DTYPES, BatchLoss, backward
 
 
 def with_train(recipe, **values):
@@ -276,7 +276,9 @@ def test_norm_and_loss_are_float32_and_softmax_is_rounded_once(
     assert loss_module(work.batches[0]).dtype == torch.float32
     assert len(seen) == len(norms) == 7
     assert set(seen) == {(torch.float32, torch.float32)}
-    scores = torch.randn(50, 31, generator=torch.Generator().manual_seed(0)).to(DTYPES[precision])
+    scores = torch.randn(50, 31, generator=torch.Generator().manual_seed(0)).to(
+        AUTOCAST_DTYPES[precision]
+    )
     exact = scores.float().softmax(-1)
     half_a_step = torch.finfo(scores.dtype).eps / 2
     assert ((scores.softmax(-1) - exact).abs() <= exact * half_a_step).all()
