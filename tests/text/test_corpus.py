@@ -258,4 +258,5 @@ def test_shipped_data_is_small():
 def test_corpora_carry_readme_and_licence(name):
     assert "## Licence and attribution" in (corpus_dir(name) / "README.md").read_text("utf-8")
     if name != "debian-descriptions":  # each package has its own
-        assert len((corpus_dir(name) / "LICENSE").read_text("utf-8")) > 1000
+        licence = (corpus_dir(name) / "LICENSE").read_text("utf-8")
+        assert len(licence) > 1000, "LICENSE must be the full text of the licence"
