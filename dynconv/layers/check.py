@@ -69,20 +69,7 @@ def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
     later[:, 5:] += 1
     check_close(layer(later)[:, :5], whole[:, :5], f"{kind}: positions see later ones")
     for sizes in ([1] * 9, [4, 5], [2, 1, 6], [9]):
-        state, parts = None, []
-        for part in x.split(sizes, dim=1):
-            y, state = layer.step(part, state)
-            if isinstance(state, Tensor) or not (
-                hasattr(state, "_fields") or hasattr(state, "select")
-            ):
-                raise AssertionError(
-                    f"{kind}: the state, a {type(state).__name__}, has no select(rows): return a "
-                    "NamedTuple of tensors with one row per sequence"
-                )
-            parts.append(y)
-        check_close(
-            torch.cat(parts, 1), whole, f"{kind}: steps of {sizes} positions differ from forward"
-        )
+        check_steps(layer, x, whole, sizes, kind)
     _, state = layer.step(x[:, :4])
     rows = torch.tensor([1, 0, 0])
     y, _ = layer.step(x[rows, 4:], select_state(state, rows))
@@ -91,23 +78,36 @@ def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
     )
 
 
+def check_steps(
+    layer: nn.Module, x: Tensor, whole: Tensor, sizes: list[int], kind: str, limit: float = 1e-6
+) -> None:
+    """Check that steps over chunks of x, of these sizes, give `whole`, the outputs of `forward`."""
+    state, parts = None, []
+    for part in x.split(sizes, dim=1):
+        y, state = layer.step(part, state)
+        if isinstance(state, Tensor) or not (hasattr(state, "_fields") or hasattr(state, "select")):
+            raise AssertionError(
+                f"{kind}: the state, a {type(state).__name__}, has no select(rows): return a "
+                "NamedTuple of tensors with one row per sequence"
+            )
+        parts.append(y)
+    fault = f"{kind}: steps of {sizes} positions differ from forward"
+    check_close(torch.cat(parts, 1), whole, fault, limit)
+
+
 def check_autocast(layer: nn.Module, causal: bool, x: Tensor, kind: str) -> None:
     """Check that a layer runs under autocast on x in bfloat16, and a causal one also in steps."""
     layer(x.float())
     with torch.no_grad():
-        whole, state, parts = layer(x), None, []
+        whole = layer(x)
         if causal:
-            for part in x.split([1, 1, 7], dim=1):
-                y, state = layer.step(part, state)
-                parts.append(y)
-            fault = f"{kind}: under autocast: steps differ from forward"
-            check_close(torch.cat(parts, 1).float(), whole.float(), fault, limit=0.05)
+            check_steps(layer, x, whole, [1, 1, 7], f"{kind}: under autocast", limit=0.05)
 
 
 def check_close(found: Tensor, expected: Tensor, fault: str, limit: float = 1e-6) -> None:
     """Raise AssertionError with the fault, in one line, if two tensors differ."""
     if found.shape != expected.shape:
         raise AssertionError(f"{fault}: shape {tuple(found.shape)}, not {tuple(expected.shape)}")
-    difference = (found - expected).abs().max().item()
+    difference = (found.double() - expected.double()).abs().max().item()
     if not difference <= limit * (1 + expected.abs().max().item()):
         raise AssertionError(f"{fault}: the difference is {difference:.2g}")

@@ -163,7 +163,7 @@ class NotFiniteError(UserError):
 def raise_not_finite(session: Session, share: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
     """Write this rank's share of a skipped update as text; raise NotFiniteError."""
     run, update = session.run, session.progress.updates + 1
-    skipped_batches = [
+    batches = [
         {
             "loss": str(loss.item()),  # JSON has no nan
             "pairs": [
@@ -174,7 +174,7 @@ def raise_not_finite(session: Session, share: UpdateBatches, skipped: SkippedUpd
         for loss, indices in zip(skipped.losses, share.indices, strict=True)
     ]
     path = path_inside(run, NOT_FINITE.format(update=update, rank=session.ranks.rank))
-    replace_text(path, json.dumps(skipped_batches, indent=1, ensure_ascii=False))
+    replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.ranks.gather(str(path))  # waits until all are written
     raise NotFiniteError(
         f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.norm:g} at update {update}, "

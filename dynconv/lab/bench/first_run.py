@@ -65,7 +65,7 @@ def all_steps() -> list[Step]:
         what = "the CUDA kernels, checked and timed"
         steps.append(Step(f"kernels-{name}", what, dynconv(kernels + rows)))
     for name, shape in (("1000", "1000"), ("wmt", "112x32x1024x16")):
-        what = "all implementations of the operators beside a copy and flash attention"
+        what = "all implementations of the operators, beside a copy and PyTorch's attention"
         rows = f"--output {{folder}}/ops-{name}-rows.json --shapes {shape} --rounds 3"
         command = dynconv(f"bench ops --device cuda --dtype bfloat16 {rows}")
         steps.append(Step(f"ops-{name}", what, command))
