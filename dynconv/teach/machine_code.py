@@ -21,7 +21,8 @@ from dynconv.teach.launch import HEADER
 KERNELS = {
     "18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"],
     "19_lightconv_kernels": [
-        *("light_v1<float>", "light_v2<float>", "light_v3<float, 1>", "light_v3<float, 4>"),
+        *("light_v1<float>", "light_v2<float>", "light_kept<float, 31>"),
+        *("light_v3<float, 1>", "light_v3<float, 4>"),
         "light_weight<float, 2, false>",
         "add_rows<float>",
     ],

@@ -89,6 +89,14 @@ def test_floors_mark_the_highest_and_draw_it_in_copies(capsys):
     ]
 
 
+def test_a_worst_case_is_in_brackets_and_never_marked(capsys):
+    print_floors({"one": {"DRAM": 20, "L2": 131, "L1": 45}}, 20, worst="L2")
+    assert capsys.readouterr().out.splitlines() == [
+        "µs at least  DRAM     L2     L1   copies",
+        "one            20   (131)    45*     2.2 ██▎",
+    ]
+
+
 LESSON = """\
 ---
 kernelspec:
