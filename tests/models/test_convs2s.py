@@ -9,7 +9,7 @@ from torch import nn
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, Recipe
 from dynconv.decode import beam_search
-from dynconv.decode.stepper import Incremental, Recompute
+from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.errors import UserError
 from dynconv.layers.convs2s import (
     GatedConv,
@@ -279,8 +279,8 @@ def test_a_beam_search_with_state_equals_one_without():
     model = small(vocab_size=12)
     source, pad_mask = pad([[3, 4, 5, 6, EOS], [7, EOS], [8, 9, 10, EOS]])
     with_state, without = (
-        beam_search(model, source, pad_mask, beam=3, stepper=stepper)
-        for stepper in (Incremental, Recompute)
+        beam_search(model, source, pad_mask, beam=3, make_stepper=stepper)
+        for stepper in (IncrementalStepper, RecomputingStepper)
     )
     for a, b in zip(with_state, without, strict=True):
         assert [h.tokens for h in a] == [h.tokens for h in b]

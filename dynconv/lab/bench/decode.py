@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from dynconv.decode.stepper import Incremental, Recompute
+from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import Measurement, ratios, spread, take_turns
 from dynconv.text import load_parallel
@@ -29,9 +29,9 @@ def bench_decode(
     text = str(trained.text_directory())
     lines = load_parallel(text, data.source, data.target, "test").source[:sentences]
     search = partial(trained.translate, lines)
-    steppers = {"incremental": Incremental, "recompute": Recompute}
+    steppers = {"incremental": IncrementalStepper, "recompute": RecomputingStepper}
     runs = [
-        Measurement("translate", name, "forward", call=partial(search, stepper=stepper))
+        Measurement("translate", name, "forward", call=partial(search, make_stepper=stepper))
         for name, stepper in steppers.items()
     ]
     command = shlex.join(["dynconv", "bench", "decode", str(directory)])
