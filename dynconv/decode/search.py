@@ -15,7 +15,7 @@ from dynconv.text import EOS, PAD
 
 
 class Hypothesis(NamedTuple):
-    """Target ids without <eos>, and their score, log p / length^lenpen; length counts <eos>."""
+    """A translation without <eos>, and its score, log p / length^lenpen; length counts <eos>."""
 
     tokens: list[int]
     score: float

@@ -45,7 +45,7 @@ class RecomputingStepper:
 
 
 class IncrementalStepper:
-    """Keeps the state that each mixer needs: for a convolution its last K - 1 inputs."""
+    """Runs the decoder over the newest tokens only, and keeps the states of its mixers."""
 
     def __init__(self, model: Translator, source: Tensor, pad_mask: Tensor):
         self.model = model.eval()

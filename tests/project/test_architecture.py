@@ -186,6 +186,21 @@ def test_what_a_constant_means_is_a_docstring_below_it():
     assert not {(str(file), name) for file in files for name in comment.findall(file.read_text())}
 
 
+def test_docstrings_begin_as_contributing_asks():
+    """Functions with an imperative, and no class with a verb that says nothing of it."""
+    hollow, functions = {"Contains", "Describes", "Holds", "Keeps", "Lists"}, []
+    for file in (ROOT / "dynconv").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and (text := ast.get_docstring(node)):
+                first = text.split()[0]
+                assert first not in hollow, (file, node.name)
+            if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
+                if not any("property" in ast.unparse(mark) for mark in node.decorator_list):
+                    functions.append((text.split()[0], node.name, file))
+    third_person = re.compile(r"(Return|Raise|Yield|Comput|Check|Add|Writ|Read|Giv|Tak)(e?s)")
+    assert not [each for each in functions if third_person.fullmatch(each[0])]
+
+
 def prose(file: Path) -> str:
     """Return the comments and docstrings of a Python file."""
     with tokenize.open(file) as lines:
