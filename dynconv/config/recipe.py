@@ -170,6 +170,10 @@ class DecodeConfig:
             raise ValueError(f"dictionary {self.dictionary} needs replace_unknown: true")
 
 
+BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
+"""entries of `decode` for beam search, which a language model does not use"""
+
+
 def check_min_length(config: DecodeConfig, positions: int | None) -> None:
     """Raise ValueError if an output of `min_length` and <eos> exceeds the model's positions."""
     if positions is not None and config.min_length >= positions:

@@ -6,7 +6,7 @@ from textwrap import shorten
 
 from torch import Tensor
 
-from dynconv.config.unused import BEAM_OPTIONS
+from dynconv.config.recipe import BEAM_OPTIONS
 from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.errors import UserError
