@@ -113,7 +113,8 @@ def beam_search(
     constraints = [*constraints, at_least(min_length)]
     limit = max_lengths(model, pad_mask, max_length, min_length)
     stepper = make_stepper(model, source, pad_mask)
-    beams = (StepwiseBeams if stepwise else Beams)(source, beam, lenpen)
+    ranking = StepwiseBeams if stepwise else Beams
+    beams = ranking(source, beam, lenpen)
     tokens = torch.full_like(limit, EOS)
     while len(tokens):
         last = limit == beams.prefixes.shape[2] + 1
