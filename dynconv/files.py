@@ -14,7 +14,6 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +48,16 @@ def read_json(path: Path, remedy: str) -> Any:
         raise UserError(f"{path}: not readable as JSON ({error}): {remedy}") from None
 
 
+def directory_error(path: Path) -> UserError:
+    """Return the UserError for a directory where a file is expected."""
+    return UserError(f"{path}: is a directory; name a file")
+
+
 def unreadable(path: Path, error: OSError) -> UserError:
     """Return the UserError `PATH: cannot be read (REASON): REMEDY` for a file."""
     if path.is_dir():
-        return UserError(f"{path}: is a directory; name a file")
-    remedy = ": allow it by chmod u+r, or name another file" * (error.errno in READ_ONLY)
+        return directory_error(path)
+    remedy = ": allow it by chmod u+r, or name another file" if error.errno in READ_ONLY else ""
     return UserError(f"{path}: cannot be read ({error.strerror or error}){remedy}")
 
 
@@ -88,7 +92,7 @@ def check_writable(path: Path) -> None:
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no directory {path.parent}")
     if path.is_dir():
-        raise UserError(f"{path}: is a directory; name a file")
+        raise directory_error(path)
     if os.path.islink(os.path.realpath(path)):
         raise UserError(f"{path}: is a link that leads back to itself; name a file")
     replaced = not path.exists() or path.is_file()
@@ -179,8 +183,10 @@ def path_inside(directory: Path, *parts: str) -> Path:
 
 def set_aside(path: Path) -> Path:
     """Rename a file or directory to the first free of PATH.damaged, PATH.damaged-2, ..."""
-    names = (f"{path.name}.damaged{f'-{n}' if n > 1 else ''}" for n in count(1))
-    free = next(free for name in names if not os.path.lexists(free := path.with_name(name)))
+    free, number = path.with_name(f"{path.name}.damaged"), 1
+    while os.path.lexists(free):
+        number += 1
+        free = path.with_name(f"{path.name}.damaged-{number}")
     return path.rename(free)
 
 

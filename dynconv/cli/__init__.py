@@ -71,8 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def execute(arguments: Sequence[str] | None) -> int:
     """Parse the arguments, run the command and return its exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if sys.getfilesystemencoding() != "utf-8":  # then they may have been decoded into surrogates
-        " ".join(arguments).encode()
+    if sys.getfilesystemencoding() != "utf-8":  # then letters may have become surrogates
+        " ".join(arguments).encode()  # which raises a UnicodeEncodeError
     top = parser()
     try:
         options, rest = top.parse_known_args(join_negative(arguments))

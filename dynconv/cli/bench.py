@@ -61,7 +61,14 @@ def run_decode(options) -> None:
     from dynconv.tasks import Translation
 
     trained = load_trained(options, Translation)
-    print(bench_decode(trained, options.run, options.sentences, options.rounds, options.output))
+    bench_decode(
+        trained,
+        options.run,
+        sentences=options.sentences,
+        rounds=options.rounds,
+        output=options.output,
+        say=say,
+    )
 
 
 def add_operators(commands) -> None:
@@ -92,7 +99,7 @@ def run_operators(options) -> None:
     from dynconv.lab.bench.operators import bench_ops
 
     torch.set_num_threads(options.threads)
-    for text in bench_ops(
+    bench_ops(
         options.shapes,
         options.operators,
         options.impl,
@@ -101,8 +108,8 @@ def run_operators(options) -> None:
         dtype=getattr(torch, options.dtype),
         device=options.device,
         output=options.output,
-    ):
-        say(text)
+        say=say,
+    )
 
 
 def add_kernels(commands) -> None:
@@ -157,7 +164,7 @@ def run_host(options) -> None:
     """Time what the CPU does to launch an operator's CUDA kernels, without a GPU."""
     from dynconv.lab.bench.host import bench_host
 
-    print(bench_host(options.rounds, options.output))
+    bench_host(options.rounds, options.output, say)
 
 
 def add_training(commands) -> None:
@@ -177,10 +184,13 @@ def run_training(options) -> None:
     """Train for some updates in a scratch directory, and show where the time goes."""
     from dynconv.lab.bench.train import bench_train
 
-    print(
-        bench_train(
-            options.recipe, options.overrides, options.updates, options.synthetic, options.output
-        )
+    bench_train(
+        options.recipe,
+        options.overrides,
+        updates=options.updates,
+        synthetic=options.synthetic,
+        output=options.output,
+        say=say,
     )
 
 

@@ -14,7 +14,7 @@ from dynconv.errors import UserError, nearest, quoted
 
 @checked_dataclass
 class ExperimentRow:
-    """Describes one system of the table."""
+    """One system of the table."""
 
     name: str
     """the ROW in EXPERIMENT:ROW, and the beginning of the names of its run directories"""
@@ -41,7 +41,7 @@ class ExperimentRow:
 
 @checked_dataclass
 class LaptopVersion:
-    """Describes a smaller version of the table that trains on a laptop."""
+    """A smaller version of the table that trains on a laptop."""
 
     base: str
     metric: str
@@ -52,7 +52,7 @@ class LaptopVersion:
 
 @checked_dataclass
 class Experiment:
-    """Describes a table at the paper's size and, if that is too large, at laptop size."""
+    """A table at the paper's size and, if that is too large, at laptop size."""
 
     source: str
     """paper and table, or what is compared instead"""

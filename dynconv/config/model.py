@@ -25,7 +25,7 @@ def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
 
 @checked_dataclass
 class MixerModelConfig:
-    """Contains the entries that the encoder-decoder and the language model share.
+    """The entries that the encoder-decoder and the language model share.
 
     A mixer takes those that `dynconv.models.mixers` registers for it.
     """
@@ -94,7 +94,7 @@ OPTIONS = tuple(
 
 @checked_dataclass
 class ModelConfig(MixerModelConfig):
-    """Describes the encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
+    """The encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
 
     architecture: Literal["encoder-decoder"] = "encoder-decoder"
     encoder: StackConfig = StackConfig(7, "dynamic", (3, 7, 15, 31, 31, 31, 31))
@@ -124,7 +124,7 @@ class ModelConfig(MixerModelConfig):
 
 @checked_dataclass
 class ConvS2SConfig:
-    """Describes ConvS2S (Gehring et al. 2017, section 3)."""
+    """The model of Gehring et al. 2017, section 3, a convolutional encoder-decoder."""
 
     architecture: Literal["convs2s"] = "convs2s"
     vocab_size: VocabSizes = 40000
@@ -170,7 +170,7 @@ class ConvS2SConfig:
 
 @checked_dataclass
 class LanguageModelConfig(MixerModelConfig):
-    """Describes a decoder-only stack of mixers, with adaptive input embeddings and softmax.
+    """A decoder-only stack of mixers, with adaptive input embeddings and softmax.
 
     Wu et al. 2019, section 5.3; Baevski and Auli 2019.
     """

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 
 class Optimizer(NamedTuple):
-    """Describes an optimizer: how to construct it, and which state it keeps."""
+    """An optimizer: how to construct it, and which state it keeps."""
 
     class_name: str
     """name in torch.optim"""

@@ -28,7 +28,7 @@ MAX_BASES = 50
 
 
 class Overlays(NamedTuple):
-    """Lists the trees that make up a recipe, in the order in which they are merged."""
+    """The trees that make up a recipe, in the order in which they are merged."""
 
     base: list[Tree]
     """trees inherited from base recipes and experiments"""

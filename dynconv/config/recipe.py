@@ -34,7 +34,7 @@ ScheduleName: Any = Literal[*SCHEDULES]
 
 @checked_dataclass
 class DataConfig:
-    """Describes the text: pairs of lines, or lines for a language model."""
+    """The text: pairs of lines, or lines for a language model."""
 
     corpus: str = "libreoffice-de-en"
     """a shipped corpus, a directory with {train,valid,test}.{source,target}, or a prepared one"""
@@ -63,7 +63,7 @@ class DataConfig:
 
 @checked_dataclass
 class TrainConfig:
-    """Describes the optimizer, the schedule, and when to validate, save and stop."""
+    """The optimizer, the schedule, and when to validate, save and stop."""
 
     updates: PositiveInt = 30_000
     """total number of optimizer updates"""
@@ -134,7 +134,7 @@ class TrainConfig:
 
 @checked_dataclass
 class DecodeConfig:
-    """Describes beam search, and how a language model is scored."""
+    """The settings of beam search, and of scoring a language model."""
 
     beam: Beam = 5
     lenpen: LengthPenalty = 1.0
@@ -170,6 +170,10 @@ class DecodeConfig:
             raise ValueError(f"dictionary {self.dictionary} needs replace_unknown: true")
 
 
+BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
+"""entries of `decode` for beam search, which a language model does not use"""
+
+
 def check_min_length(config: DecodeConfig, positions: int | None) -> None:
     """Raise ValueError if an output of `min_length` and <eos> exceeds the model's positions."""
     if positions is not None and config.min_length >= positions:
@@ -181,7 +185,7 @@ def check_min_length(config: DecodeConfig, positions: int | None) -> None:
 
 @checked_dataclass
 class PublishedScore:
-    """Quotes the score of a paper's system that a recipe is meant to reproduce."""
+    """The score of a paper's system that a recipe is meant to reproduce."""
 
     source: str
     """paper and table: Wu et al. 2019, Table 1"""
@@ -197,7 +201,7 @@ class PublishedScore:
 
 @checked_dataclass
 class Recipe:
-    """Contains all settings of a training run; `dynconv.config.load_recipe` reads it from YAML."""
+    """All settings of a training run; `dynconv.config.load_recipe` reads it from YAML."""
 
     published: tuple[PublishedScore, ...] = ()
     data: DataConfig = DataConfig()

@@ -41,7 +41,7 @@ def plateau(config: TrainConfig, done: int, losses: Sequence[float]) -> float:
 
 
 class Schedule(NamedTuple):
-    """Describes a schedule."""
+    """A schedule of the learning rate."""
 
     rate: Callable[[TrainConfig, int, Sequence[float]], float]
     """returns the learning rate after `done` updates, and validations with these losses"""

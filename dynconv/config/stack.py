@@ -40,7 +40,7 @@ def check_size(key: SizeKey, mixer: str, size: int | None) -> None:
 
 @checked_dataclass
 class StackConfig:
-    """Describes the mixers of the encoder or the decoder, bottom to top.
+    """The mixers of the encoder or the decoder, bottom to top.
 
     A mixer takes one of three sizes: attention a `window`, TaLK a `reach`, a convolution a
     `kernel_size`, the other mixers none. A list has one entry per layer, null where a layer takes
@@ -88,7 +88,7 @@ class StackConfig:
 
 @checked_dataclass
 class ConvStackConfig:
-    """Describes the blocks of ConvS2S's encoder or decoder, bottom to top."""
+    """The blocks of ConvS2S's encoder or decoder, bottom to top."""
 
     layers: Layers = 20
     channels: Dimension | tuple[Dimension, ...] = 512

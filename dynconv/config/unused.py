@@ -4,12 +4,9 @@ from itertools import chain
 
 from dynconv.config.model import OPTIONS, ConvS2SConfig, LanguageModelConfig, ModelConfig
 from dynconv.config.optimizers import OPTIMIZERS
-from dynconv.config.recipe import Recipe
+from dynconv.config.recipe import BEAM_OPTIONS, Recipe
 from dynconv.config.schedules import SCHEDULES
 from dynconv.models.mixers import require_mixer
-
-BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
-"""entries of `decode` for beam search"""
 
 
 def find_unused(recipe: Recipe) -> dict[str, str]:

@@ -8,14 +8,14 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from dynconv.decode.constraints import Constraint, at_least
-from dynconv.decode.stepper import Incremental, MakeStepper
+from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.models import Translator
 from dynconv.ops.checks import require_positive
 from dynconv.text import EOS, PAD
 
 
 class Hypothesis(NamedTuple):
-    """Target ids without <eos>, and their score, log p / length^lenpen; length counts <eos>."""
+    """A translation without <eos>, and its score, log p / length^lenpen; length counts <eos>."""
 
     tokens: list[int]
     score: float
@@ -36,8 +36,7 @@ def max_lengths(
         limit = torch.full_like(lengths, max_length)
     else:
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
-    # with a stepper of its own, the model may be anything
-    positions: int | None = getattr(model, "max_positions", None)
+    positions: int | None = getattr(model, "max_positions", None)  # a model may be a table
     return limit if positions is None else limit.clamp(max=positions)
 
 
@@ -50,7 +49,7 @@ def greedy(
 
     source (B, S) int64; pad_mask (B, S) bool, True is padding. Leaves the model in eval mode.
     """
-    stepper = Incremental(model, source, pad_mask)
+    stepper = IncrementalStepper(model, source, pad_mask)
     results: list[list[int]] = [[] for _ in source]
     alive = torch.arange(len(source), device=source.device)
     room = max_lengths(model, pad_mask, max_length) - 1  # the last token is <eos>
@@ -98,7 +97,7 @@ def beam_search(
     min_length: int = 0,
     max_length: int | None = None,
     constraints: Sequence[Constraint] = (),
-    stepper: MakeStepper = Incremental,
+    make_stepper: MakeStepper = IncrementalStepper,
 ) -> list[list[Hypothesis]]:
     """Return the finished hypotheses of each sentence, best first, by log p / length^lenpen.
 
@@ -106,18 +105,22 @@ def beam_search(
     does not. Unless `stepwise`, the score compares only finished hypotheses: see `Beams` and
     `StepwiseBeams`. Leaves the model in eval mode. Raises ValueError for a beam or a
     max_length below 1.
+
+    make_stepper(model, source, pad_mask) returns the decoder to search. With one of your own,
+    the model may be anything, such as a table of probabilities.
     """
     require_positive("beam", beam)
     constraints = [*constraints, at_least(min_length)]
     limit = max_lengths(model, pad_mask, max_length, min_length)
-    step = stepper(model, source, pad_mask)
-    beams = (StepwiseBeams if stepwise else Beams)(source, beam, lenpen)
+    stepper = make_stepper(model, source, pad_mask)
+    ranking = StepwiseBeams if stepwise else Beams
+    beams = ranking(source, beam, lenpen)
     tokens = torch.full_like(limit, EOS)
     while len(tokens):
         last = limit == beams.prefixes.shape[2] + 1
-        logp = next_logp(step(tokens), beams.prefixes, last, constraints)
+        logp = next_logp(stepper(tokens), beams.prefixes, last, constraints)
         kept, rows, tokens = beams.advance(logp, last)
-        step.keep(kept, rows)
+        stepper.keep(kept, rows)
         limit = limit[kept]
     return beams.results
 

@@ -27,7 +27,7 @@ class Stepper(Protocol):
 MakeStepper = Callable[[Any, Tensor, Tensor], Stepper]
 
 
-class Recompute:
+class RecomputingStepper:
     """Runs the decoder over the whole prefix at each step: the oracle, O(T^2) positions."""
 
     def __init__(self, model: Translator, source: Tensor, pad_mask: Tensor):
@@ -44,8 +44,8 @@ class Recompute:
         self.prefix = self.prefix[rows]
 
 
-class Incremental:
-    """Keeps the state that each mixer needs: for a convolution its last K - 1 inputs."""
+class IncrementalStepper:
+    """Runs the decoder over the newest tokens only, and keeps the states of its mixers."""
 
     def __init__(self, model: Translator, source: Tensor, pad_mask: Tensor):
         self.model = model.eval()

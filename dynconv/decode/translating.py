@@ -11,7 +11,7 @@ from dynconv.config import DataConfig, DecodeConfig
 from dynconv.config.recipe import check_min_length
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
-from dynconv.decode.stepper import Incremental, MakeStepper
+from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.decode.unknown import read_dictionary, replace_unknown, source_attention, source_words
 from dynconv.errors import DivergedError, warn
 from dynconv.models import ConvS2S, Translator
@@ -25,7 +25,7 @@ def translate(
     config: DecodeConfig,
     *,
     max_source: int = DataConfig.max_source,
-    stepper: MakeStepper = Incremental,
+    make_stepper: MakeStepper = IncrementalStepper,
 ) -> list[str]:
     """Return one translation per line, in order; a blank line gives an empty one.
 
@@ -39,7 +39,7 @@ def translate(
     dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
     limit, key = max_source_length(model, config, max_source)
     sources = truncate(sources, limit, key)
-    search = make_search(model, config, stepper)
+    search = make_search(model, config, make_stepper)
     nonblank = [i for i, ids in enumerate(sources) if ids]
     lengths = np.array([(len(sources[i]) + 1, 0) for i in nonblank])
     results = [""] * len(lines)
@@ -70,7 +70,7 @@ def translate(
     return results
 
 
-def make_search(model: Translator, config: DecodeConfig, stepper: MakeStepper) -> Callable:
+def make_search(model: Translator, config: DecodeConfig, make_stepper: MakeStepper) -> Callable:
     """Return beam search with the settings of a recipe, as a function of source and padding."""
     size = config.no_repeat_ngram_size
     return partial(
@@ -82,7 +82,7 @@ def make_search(model: Translator, config: DecodeConfig, stepper: MakeStepper) -
         min_length=config.min_length,
         max_length=config.max_length,
         constraints=[no_repeat(size)] if size else (),
-        stepper=stepper,
+        make_stepper=make_stepper,
     )
 
 

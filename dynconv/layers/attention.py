@@ -56,7 +56,7 @@ def project_parts(layer: nn.Linear, x: Tensor, parts: int) -> tuple[Tensor, ...]
 
 
 class KVCache(NamedTuple):
-    """Keeps the keys and values of earlier positions (N, S, C) or of the source (B, H, S, d_k)."""
+    """The keys and values of earlier positions (N, S, C) or of the source (B, H, S, d_k)."""
 
     keys: Tensor
     values: Tensor

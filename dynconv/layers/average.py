@@ -13,7 +13,7 @@ from dynconv.ops.checks import require_positive
 
 
 class AverageState(NamedTuple):
-    """Keeps the sum (N, 1, C) and the number (N, 1, 1) of the positions so far."""
+    """The sum (N, 1, C) and the number (N, 1, 1) of the positions so far."""
 
     total: Tensor
     count: Tensor

@@ -83,7 +83,7 @@ class GatedConv(WindowConv):
 
 
 class KeyedMemory(NamedTuple):
-    """Contains what the decoder attends to: the encoder's output z as keys, and values (B, S, C).
+    """What the decoder attends to: the encoder's output z as keys, and values (B, S, C).
 
     The values are (z + e) sqrt(1/2), as in the released code; the paper has z + e.
     """

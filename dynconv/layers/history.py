@@ -20,7 +20,7 @@ class Slots:
 
 
 class History:
-    """Keeps the last inputs of N sequences, which start as zeros.
+    """The last inputs of N sequences, which start as zeros.
 
     `append` and `select` return new histories and never change the old one, although they may share
     its buffer. `append` writes only the new positions. `select`, with which a beam search reorders

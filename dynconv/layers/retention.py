@@ -17,7 +17,7 @@ from dynconv.ops.retnet import retention_step
 
 
 class RetentionState(NamedTuple):
-    """Keeps the matrices (N, H, R, R) after the last position."""
+    """The matrices (N, H, R, R) after the last position."""
 
     S: Tensor
 

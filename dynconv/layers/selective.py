@@ -21,7 +21,7 @@ KERNEL_SIZE = 4
 
 
 class SelectiveState(NamedTuple):
-    """Keeps the states (N, C, states), and the last inputs (N, 3, C) of the convolution."""
+    """The states (N, C, states), and the last inputs (N, 3, C) of the convolution."""
 
     h: Tensor
     past: Tensor

@@ -18,7 +18,7 @@ from dynconv.ops.ssm import discretize, ssm_step
 
 
 class S4DState(NamedTuple):
-    """Keeps the complex states (N, C, states) after the last position."""
+    """The complex states (N, C, states) after the last position."""
 
     h: Tensor
 

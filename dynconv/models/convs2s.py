@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -87,6 +87,16 @@ class ConvBlock(Recomputable):
         return h, weights
 
 
+class StackOutput(NamedTuple):
+    """The outputs (B, T, C) of a stack, with what decoding and plots need besides."""
+
+    hidden: Tensor
+    attention: list[Tensor]
+    """the attention (B, T, S) of each layer that attends"""
+    states: list[History]
+    """the next states of the convolutions; empty for whole sequences"""
+
+
 class ConvStack(nn.Module):
     """Maps to the channels of the first layer, applies the layers, and maps to `output` channels.
 
@@ -112,9 +122,9 @@ class ConvStack(nn.Module):
             block = ConvBlock(widths, *layer, **options)
             blocks.append(block)
             widths.append(layer[0])
-        self.enter = normalized_linear(embedding, widths[0], retained=1 - dropout)
+        self.in_proj = normalized_linear(embedding, widths[0], retained=1 - dropout)
         self.blocks = nn.ModuleList(blocks)
-        self.leave = normalized_linear(widths[-1], output)
+        self.out_proj = normalized_linear(widths[-1], output)
 
     def forward(
         self,
@@ -122,13 +132,13 @@ class ConvStack(nn.Module):
         pad_mask: Tensor | None = None,
         memory: KeyedMemory | None = None,
         states: list[History | None] | None = None,
-    ) -> tuple[Tensor, list[Tensor], list[History]]:
-        """Return the outputs, the attention of each layer that attends, and the next states.
+    ) -> StackOutput:
+        """Apply the layers to x (B, T, E): to whole sequences, or to new positions only.
 
         memory  what the layers attend to
         states  the convolutions' states, which new positions x continue; None if x are whole
         """
-        outputs, attention, following = [self.enter(x)], [], []
+        outputs, attention, next_states = [self.in_proj(x)], [], []
         for i, block in enumerate(self.blocks):
             y = outputs[-1]
             shortcut_input = outputs[-block.residual] if block.residual else None
@@ -136,11 +146,11 @@ class ConvStack(nn.Module):
                 h, weights = block(y, shortcut_input, x, memory, pad_mask)
             else:
                 (h, weights), state = block.step(y, shortcut_input, x, memory, states[i])
-                following.append(state)
+                next_states.append(state)
             outputs.append(h)
             if weights is not None:
                 attention.append(weights)
-        return self.leave(outputs[-1]), attention, following
+        return StackOutput(self.out_proj(outputs[-1]), attention, next_states)
 
 
 class ConvS2S(Translator):
@@ -177,16 +187,16 @@ class ConvS2S(Translator):
         of e, in the values, is not. The released code divides by twice that number.
         """
         e = self.source_embedding(source, pad_mask=pad_mask)
-        z, _, _ = self.encoder(e, pad_mask)
+        z = self.encoder(e, pad_mask).hidden
         z = torch.lerp(z.detach(), z, self.gradient_share)  # the same z with a smaller gradient
         return KeyedMemory(z, (z + e) * SQRT_HALF, pad_mask)
 
     def hidden_states(self, target: Tensor, memory: KeyedMemory) -> Tensor:
-        return self._decode(target, memory)[0]
+        return self._decode(target, memory).hidden
 
     def attention(self, target: Tensor, memory: KeyedMemory) -> Tensor:
         """Return each prefix's attention (B, T, S) to the source, averaged over the layers."""
-        return torch.stack(self._decode(target, memory)[1]).mean(0)
+        return torch.stack(self._decode(target, memory).attention).mean(0)
 
     def _decode(
         self,
@@ -194,11 +204,11 @@ class ConvS2S(Translator):
         memory: KeyedMemory,
         start: int = 0,
         states: list[History | None] | None = None,
-    ) -> tuple[Tensor, list[Tensor], list]:
-        """Return the hidden states, the attention of each layer and the next states."""
+    ) -> StackOutput:
+        """Decode target tokens (B, T), the first of them at position `start`."""
         g = self.target_embedding(target, start)
-        hidden, attention, states = self.decoder(g, memory=memory, states=states)
-        return self.dropout(hidden), attention, states
+        decoded = self.decoder(g, memory=memory, states=states)
+        return decoded._replace(hidden=self.dropout(decoded.hidden))
 
     def start(self, memory: KeyedMemory) -> DecoderState:
         return DecoderState(0, [None] * len(self.decoder.blocks), source=[])
@@ -206,6 +216,6 @@ class ConvS2S(Translator):
     def step(
         self, tokens: Tensor, memory: KeyedMemory, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        hidden, _, mixers = self._decode(tokens, memory, state.position, state.mixers)
-        state = DecoderState(state.position + tokens.shape[1], mixers, source=[])
-        return self.output(hidden), state
+        decoded = self._decode(tokens, memory, state.position, state.mixers)
+        state = DecoderState(state.position + tokens.shape[1], decoded.states, source=[])
+        return self.output(decoded.hidden), state

@@ -11,7 +11,7 @@ from dynconv.layers.state import select_state
 
 
 class DecoderState(NamedTuple):
-    """Keeps the position, the state of each layer's mixer, and the source's keys and values.
+    """The position, the state of each layer's mixer, and the source's keys and values.
 
     Mixer states have N = B x beam rows, where the hypotheses of a sentence are consecutive. The
     source's keys and values have one row per sentence; in a language model they are None.

@@ -27,7 +27,7 @@ PROJECTED = ("glu", "weight_dropout", "input_dropout")
 
 
 class Mixer(NamedTuple):
-    """Describes a kind of mixer; see `register_mixer`."""
+    """A kind of mixer; see `register_mixer`."""
 
     build: Callable[..., nn.Module]
     size_key: SizeKey | None

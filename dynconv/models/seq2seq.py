@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Memory(NamedTuple):
-    """Contains the encoder's output (B, S, C) and its pad_mask (B, S), True at padding."""
+    """The encoder's output (B, S, C) and its pad_mask (B, S), True at padding."""
 
     states: Tensor
     pad_mask: Tensor | None

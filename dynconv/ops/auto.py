@@ -42,7 +42,7 @@ BACKENDS: dict[str, Backend] = {"native": native, "cuda": cuda}
 
 
 class Rule(NamedTuple):
-    """Allows `impl` for min_T <= T <= max_T positions and up to max_K taps."""
+    """A rule that allows `impl` for min_T <= T <= max_T positions and up to max_K taps."""
 
     impl: str
     min_T: int = 1
@@ -59,7 +59,7 @@ class Rule(NamedTuple):
 
 
 class Operator(NamedTuple):
-    """Describes an operator: how it can be computed, and how "auto" chooses among these ways."""
+    """An operator: the ways to compute it, and the rules by which "auto" chooses among them."""
 
     name: str
     """the name of its function in `dynconv.ops`"""

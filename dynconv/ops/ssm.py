@@ -90,7 +90,8 @@ def diagonal_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor, *, impl: str = "au
 
     x         (B, T, channels)  real
     dt        (channels,)       real: time between two positions
-    A         (channels, N)     complex: exp(dt A) is what a state keeps from position to position
+    A         (channels, N)     complex, nowhere 0: exp(dt A) is what a state keeps from position
+                                to position
     C         (channels, N)     complex: reads the output from the states
     returns   (B, T, channels)  causal, differentiable in all four
 

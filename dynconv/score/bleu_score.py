@@ -48,9 +48,10 @@ def bleu(
         references = [split_compounds(line) for line in references]
     result, interval = corpus_score(metric, hypotheses, references, bootstrap)
     signature = metric.get_signature()
+    name = "BLEU, tokenized" if tokenized else "BLEU"
     if compound_split:
         signature.update("compounds", "split")
-    name = "BLEU, compounds split" if compound_split else "BLEU, tokenized" if tokenized else "BLEU"
+        name = "BLEU, compounds split"
     precisions = "/".join(f"{p:.1f}" for p in result.precisions)
     detail = (  # the words of multi-bleu.perl, so that old logs compare at a glance
         f"{precisions} (BP={result.bp:.3f}, ratio={result.ratio:.3f}, "

@@ -89,7 +89,7 @@ stemmed_rouge = partial(compute_rouge, stem=True, sentence_end=SENTENCE_END)
 
 
 class Metric(NamedTuple):
-    """Describes a metric that a recipe can name."""
+    """A metric that a recipe can name."""
 
     compute: Callable[[Comparison], list[Score]]
     """returns its scores; checkpoints are compared by the first"""

@@ -11,7 +11,7 @@ from dynconv.models import LanguageModel
 from dynconv.models.embedding import LinearSoftmax
 from dynconv.score import perplexity
 from dynconv.tasks.loss import projected_loss
-from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
+from dynconv.tasks.task import NEGATIVE_LOSS, EncodedSplit, Outcome, Task, Validation
 from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies
 from dynconv.text.corpus import load_lines
 
@@ -49,7 +49,7 @@ class LanguageModeling(Task[LanguageModel]):
     def score_outputs(
         self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
-        return Validation(loss, -loss, "perplexity")
+        return Validation(loss, -loss, NEGATIVE_LOSS)
 
     def continue_text(
         self, model: LanguageModel, vocabularies: Vocabularies, text: str, **options: Any

@@ -27,6 +27,10 @@ class EncodedSplit(NamedTuple):
     """the target text of each pair; empty for a language model"""
 
 
+NEGATIVE_LOSS = "negative loss"
+"""the metric of language models, whose records of version 0.1 call it perplexity"""
+
+
 class Validation(NamedTuple):
     """The result of one validation."""
 
@@ -36,6 +40,7 @@ class Validation(NamedTuple):
     """the score, where higher is better: the recipe's metric, 0 to 100, of greedy outputs; for a
     language model the negative loss"""
     metric: str
+    """name of the score"""
 
     @property
     def quality(self) -> tuple[float, float]:
@@ -45,7 +50,7 @@ class Validation(NamedTuple):
         return self.score, -self.loss
 
     def __str__(self) -> str:
-        if self.metric == "perplexity":
+        if self.metric == NEGATIVE_LOSS:
             perplexity = bounded_exp(self.loss)
             return f"validation loss {self.loss:.3f}, perplexity {perplexity:.2f} per token"
         return f"validation loss {self.loss:.3f}, {self.metric} {self.score:.2f}"

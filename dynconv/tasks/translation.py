@@ -6,9 +6,9 @@ from textwrap import shorten
 
 from torch import Tensor
 
-from dynconv.config.unused import BEAM_OPTIONS
+from dynconv.config.recipe import BEAM_OPTIONS
 from dynconv.decode import greedy, translate
-from dynconv.decode.stepper import Incremental, MakeStepper
+from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.errors import UserError
 from dynconv.models import Translator
 from dynconv.score import compute_metric
@@ -87,7 +87,7 @@ class Translation(Task[Translator]):
         model: Translator,
         vocabularies: Vocabularies,
         lines: Sequence[str],
-        stepper: MakeStepper = Incremental,
+        make_stepper: MakeStepper = IncrementalStepper,
     ) -> list[str]:
         """Translate each line with the recipe's `decode` settings; a blank line stays blank."""
         return translate(
@@ -96,7 +96,7 @@ class Translation(Task[Translator]):
             lines,
             self.recipe.decode,
             max_source=self.recipe.data.max_source,
-            stepper=stepper,
+            make_stepper=make_stepper,
         )
 
     def evaluate(self, model: Translator, vocabularies: Vocabularies, split: str) -> Outcome:

@@ -15,7 +15,7 @@ HEADER = "number.cuh"
 
 
 class KernelLaunch(NamedTuple):
-    """Describes one launch of a lesson's kernel.
+    """One launch of a lesson's kernel.
 
     name    its name expression, such as "copy<float>"
     args    tensors and numbers in the order of its parameters

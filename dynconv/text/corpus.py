@@ -10,7 +10,7 @@ from dynconv.text.manifest import read_manifest
 
 
 class NotPreparedError(UserError):
-    """Raised for a corpus of the manifest that `dynconv data` can fetch and prepare."""
+    """Reports a corpus of the manifest that `dynconv data` can fetch and prepare."""
 
 
 class ParallelText(NamedTuple):

@@ -29,7 +29,7 @@ from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validated
 from dynconv.errors import UserError
 from dynconv.files import TEMPORARY, read_json
 from dynconv.tasks import Validation
-from dynconv.train.legacy import validations_in_log
+from dynconv.train.legacy import rename_weights, validations_in_log
 from dynconv.train.weights import Weights
 
 FORMAT = "dynconv checkpoint 3"
@@ -146,7 +146,7 @@ class Checkpoint(NamedTuple):
 
         data = self._read(WEIGHTS)
         try:
-            return load(data)
+            return rename_weights(load(data))
         except (SafetensorError, KeyError) as error:  # KeyError: a dtype that PyTorch lacks
             path = self.path / WEIGHTS
             raise UserError(f"{path}: cannot be read as safetensors ({error}): {RESTORE}") from None

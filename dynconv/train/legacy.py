@@ -1,11 +1,13 @@
 """Reads what runs of dynconv 0.1 stored differently."""
 
+import re
 from pathlib import Path
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.train.events import LOG, read_log
+from dynconv.train.weights import Weights
 
 
 def is_unmarked_run(directory: Path) -> bool:
@@ -34,3 +36,10 @@ def validations_in_log(run: Path, update: int, config: TrainConfig) -> list[Vali
             "contain the validations that train.schedule plateau and train.patience depend on"
         )
     return []
+
+
+def rename_weights(weights: Weights) -> Weights:
+    """Return weights under today's names; ConvS2S had `enter` and `leave` around its layers."""
+    today = {"enter": "in_proj", "leave": "out_proj"}
+    old = re.compile(r"(?<=coder\.)(enter|leave)(?=\.)")
+    return {old.sub(lambda m: today[m[0]], name): weight for name, weight in weights.items()}

@@ -24,7 +24,7 @@ from dynconv.train.setup import explain_out_of_memory, open_session
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import SkippedUpdate, make_update, raise_not_finite
-from dynconv.train.validate import preview, validate
+from dynconv.train.validate import preview_valid, validate
 
 
 def train(
@@ -113,7 +113,7 @@ def complete_checkpoint(session: Session, log: Reporter) -> None:
     prune(session)
     log.watch.lap("save")
     # the other ranks wait here: within an update they would wait for train.timeout only
-    example = session.ranks.on_rank_zero(lambda: preview(session))
+    example = session.ranks.on_rank_zero(lambda: preview_valid(session))
     log.watch.lap("validate")
     log.watch.validations += 1
     log.report_validation(session.progress.updates, validation, example)

@@ -51,15 +51,11 @@ def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
         if not (reason := memory_error(error)):
             raise
         config = recipe.train
-        raise UserError(
-            f"{reason}: lower train.batch_tokens (now {config.batch_tokens}) and raise "
-            "train.accumulate as much"
-            + (
-                ""
-                if config.checkpoint_activations
-                else ", or set train.checkpoint_activations=true"
-            )
-        ) from None
+        now = config.batch_tokens
+        remedy = f"lower train.batch_tokens (now {now}) and raise train.accumulate as much"
+        if not config.checkpoint_activations:
+            remedy += ", or set train.checkpoint_activations=true"
+        raise UserError(f"{reason}: {remedy}") from None
 
 
 def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None = None) -> Session:

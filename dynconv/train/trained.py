@@ -127,6 +127,8 @@ def load_model(run: Path | str, which: str = "best") -> TrainedModel:
 
     Raises UserError if a file is missing or damaged, or belongs to another recipe.
     """
+    if run == "":
+        raise UserError("'' names no run directory: give the path of one")
     run = Path(run)
     if not (run / RECIPE).exists():
         raise UserError(f"{run}: no run directory (it has no recipe.yaml)")

@@ -58,8 +58,8 @@ def score_batches(session: Session, scored: list[ScoredBatch]) -> Validation:
 
 
 @torch.inference_mode()
-def preview(session: Session) -> str:
-    """Return an example of what the model can do so far, in a line; empty if the task has none."""
+def preview_valid(session: Session) -> str:
+    """Return the task's preview of what the model can do so far; the model stays in train mode."""
     session.model.eval()
     line = session.task.preview(session.model, session.vocabularies, session.valid)
     session.model.train()

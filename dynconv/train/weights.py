@@ -52,5 +52,7 @@ def average_weights(several: Iterable[Weights]) -> Weights:
         count += 1
         for name, tensor in weights.items():
             total[name] = total[name] + tensor if name in total else tensor
-    means = {name: tensor / count for name, tensor in total.items()}
-    return {n: mean if mean.dtype == total[n].dtype else weights[n] for n, mean in means.items()}
+    return {
+        name: tensor / count if tensor.is_floating_point() else weights[name]
+        for name, tensor in total.items()
+    }

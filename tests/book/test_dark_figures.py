@@ -1,6 +1,7 @@
 """Pictures for the dark theme: the same hues, and text that can be read on every colour."""
 
 import importlib.util
+from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
@@ -39,6 +40,15 @@ def test_paper_is_the_page_and_text_can_be_read(dark):
     paper, ink = dark.darken(WHITE), dark.darken(BLACK)
     assert np.allclose(paper * 255, 0x12, atol=0.1)  # --pst-color-background of the dark theme
     assert contrast(paper, ink) > 15
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_any_two_colors_can_be_told_apart(dark, theme):
+    """By their distance in Oklab, where 0.02 is just visible between neighbouring areas."""
+    shown = dark.darken if theme == "dark" else lambda color: color
+    seen = {name: np.array(dark.to_oklab(shown(parse(COLORS[name])))) for name in COLORS}
+    for one, other in combinations(seen, 2):
+        assert np.linalg.norm(seen[one] - seen[other]) > 0.07, (one, other)
 
 
 @pytest.mark.parametrize("name", COLORS)

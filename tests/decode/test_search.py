@@ -8,7 +8,7 @@ from helpers.translators import model_of, six_positions, stepwise
 
 from dynconv.decode import beam_search, greedy
 from dynconv.decode.search import max_lengths
-from dynconv.decode.stepper import Incremental, Recompute
+from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.models.mixers import MIXERS
 from dynconv.text import EOS, PAD, pad
 
@@ -47,7 +47,8 @@ def test_a_wide_beam_finds_what_enumeration_finds(lenpen):
 def test_state_changes_nothing(mixer, search, sources):
     model = model_of(mixer)
     with_state, without = (
-        search(model, *sources, beam=3, stepper=stepper) for stepper in (Incremental, Recompute)
+        search(model, *sources, beam=3, make_stepper=stepper)
+        for stepper in (IncrementalStepper, RecomputingStepper)
     )
     for a, b in zip(with_state, without, strict=True):
         assert [h.tokens for h in a] == [h.tokens for h in b]

@@ -8,7 +8,7 @@ from helpers.translators import model_of, six_positions
 from dynconv.config import DecodeConfig
 from dynconv.decode import beam_search, translate
 from dynconv.decode.constraints import no_repeat
-from dynconv.decode.stepper import Incremental
+from dynconv.decode.stepper import IncrementalStepper
 from dynconv.text import EOS, Vocabularies, Vocabulary, pad
 
 
@@ -40,14 +40,14 @@ def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
 def test_translate_fills_batches_up_to_the_limit(vocabularies, rows, batches):
     sizes = []
 
-    def stepper(model, source, pad_mask):
+    def make_stepper(model, source, pad_mask):
         sizes.append(source.shape)
-        return Incremental(model, source, pad_mask)
+        return IncrementalStepper(model, source, pad_mask)
 
     lines = ["ein und zwanzig"] * 6
     length = len(vocabularies.source.encode(lines[:1])[0]) + 1  # with <eos>
     config = DecodeConfig(beam=2, batch_tokens=int(rows * length), max_length=2)
-    translate(model_of("dynamic", 300), vocabularies, lines, config, stepper=stepper)
+    translate(model_of("dynamic", 300), vocabularies, lines, config, make_stepper=make_stepper)
     assert sizes == [(6 // batches, length)] * batches
 
 

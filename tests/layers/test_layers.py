@@ -204,7 +204,7 @@ def test_a_broken_step_of_a_convolution_is_caught(fault, words):
         check_mixer(lambda causal: Conv(causal, fault), C)
 
 
-class Shift(torch.nn.Module):
+class PreviousToken(torch.nn.Module):
     """Returns the token before each position, with one fault."""
 
     def __init__(self, causal, fault):
@@ -257,9 +257,9 @@ class Shift(torch.nn.Module):
     ],
 )
 def test_a_broken_mixer_is_caught(fault, words):
-    check_mixer(lambda causal: Shift(causal, "none"), C)
-    with pytest.raises(AssertionError, match=f"^Shift with {words}"):
-        check_mixer(lambda causal: Shift(causal, fault), C)
+    check_mixer(lambda causal: PreviousToken(causal, "none"), C)
+    with pytest.raises(AssertionError, match=f"^PreviousToken with {words}"):
+        check_mixer(lambda causal: PreviousToken(causal, fault), C)
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -1,15 +1,17 @@
 """ConvS2S: released outputs, steps, padding, limits, sizes and initialisation."""
 
+import hashlib
 import math
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, Recipe
 from dynconv.decode import beam_search
-from dynconv.decode.stepper import Incremental, Recompute
+from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.errors import UserError
 from dynconv.layers.convs2s import (
     GatedConv,
@@ -51,8 +53,8 @@ RENAMED = [
     ("target_embedding.tokens", "decoder.embed_tokens"),
     ("source_embedding.positions", "encoder.embed_positions"),
     ("target_embedding.positions", "decoder.embed_positions"),
-    ("coder.enter", "coder.fc1"),
-    ("coder.leave", "coder.fc2"),
+    ("coder.in_proj", "coder.fc1"),
+    ("coder.out_proj", "coder.fc2"),
     ("output.", "decoder.fc3."),
     (".parametrizations.weight.original0", ".weight_g"),
     (".parametrizations.weight.original1", ".weight_v"),
@@ -279,8 +281,8 @@ def test_a_beam_search_with_state_equals_one_without():
     model = small(vocab_size=12)
     source, pad_mask = pad([[3, 4, 5, 6, EOS], [7, EOS], [8, 9, 10, EOS]])
     with_state, without = (
-        beam_search(model, source, pad_mask, beam=3, stepper=stepper)
-        for stepper in (Incremental, Recompute)
+        beam_search(model, source, pad_mask, beam=3, make_stepper=stepper)
+        for stepper in (IncrementalStepper, RecomputingStepper)
     )
     for a, b in zip(with_state, without, strict=True):
         assert [h.tokens for h in a] == [h.tokens for h in b]
@@ -401,8 +403,8 @@ def test_initial_weights_have_the_papers_deviations():
         (top.shortcut, math.sqrt(1 / 300)),
         (top.attention.query_proj, math.sqrt(1 / 200)),
         (top.attention.out_proj, math.sqrt(1 / 200)),
-        (model.encoder.enter, math.sqrt(0.8 / 200)),
-        (model.encoder.leave, math.sqrt(1 / 200)),
+        (model.encoder.in_proj, math.sqrt(0.8 / 200)),
+        (model.encoder.out_proj, math.sqrt(1 / 200)),
         (model.output, math.sqrt(0.8 / 200)),
         (model.source_embedding.tokens, 0.1),
         (model.target_embedding.positions, 0.1),
@@ -421,6 +423,25 @@ def test_a_seed_gives_the_same_model_and_a_checkpoint_gives_it_back(tmp_path):
             parameter.zero_()
     load_weights(other, saved.read_weights(), saved.path)
     assert torch.equal(logits, other(tokens(2, 7), tokens(2, 5)))
+
+
+def test_the_weights_of_an_older_checkpoint_are_found(tmp_path):
+    model = small()
+    saved = Checkpoints(tmp_path).write("000001", model, None, {"update": 1})
+    ours = saved.read_weights()
+    renamed = [("coder.in_proj.", "coder.enter."), ("coder.out_proj.", "coder.leave.")]
+    old = {}
+    for name, weight in ours.items():
+        for new, older in renamed:
+            name = name.replace(new, older)
+        old[name] = weight
+    assert len(old.keys() - ours.keys()) == 12  # bias, length and direction of four projections
+    data = safetensors.torch.save(old)
+    (saved.path / "model.safetensors").write_bytes(data)
+    saved.meta["sha256"]["model.safetensors"] = hashlib.sha256(data).hexdigest()
+    read = saved.read_weights()
+    assert read.keys() == ours.keys()
+    assert all(torch.equal(read[name], ours[name]) for name in ours)
 
 
 # Sizes

@@ -1,8 +1,13 @@
 """Wrong arguments raise an error that names the value and the remedy; right ones pass."""
 
+from functools import partial
+from importlib import import_module
+from pkgutil import iter_modules
+
 import pytest
 import torch
 
+from dynconv import ops
 from dynconv.ops.checks import (
     check_conv,
     check_retention,
@@ -154,6 +159,42 @@ def test_good_states_pass():
     check_ssm(X.double(), DT.double(), Z.to(torch.complex128), Z.to(torch.complex128))
     check_retention(X.to(HALF), X.to(HALF), X.to(HALF), GAMMA)
     check_selective(X.to(HALF), X.to(HALF), A, WRITE.to(HALF), WRITE.to(HALF))
+
+
+DYNAMIC, AT = torch.zeros(KERNELS["BTHK"]), torch.zeros(2, 3, dtype=torch.long)
+TENSORS = {
+    "depthwise_conv": (X, torch.zeros(6, 3)),
+    "light_conv": (X, torch.zeros(3, 3)),
+    "dynamic_conv": (X, DYNAMIC),
+    "dynamic_conv_softmax": (X, DYNAMIC),
+    "talk_conv": (X, OFFSETS, OFFSETS),
+    "cumulative_mean": (X,),
+    "diagonal_ssm": (X, DT, Z, Z),
+    "retention": (X, X, X, GAMMA),
+    "selective_scan": (X, X, A, WRITE, WRITE),
+    "conv_step": (torch.zeros(3, 2, 6), AT, torch.zeros(2, 3, 3)),
+}
+"""good tensors for every operator"""
+SIZES = {name: {"pad_left": 1} for name in TENSORS if name.startswith(("dep", "light", "dyn"))}
+SIZES["talk_conv"] = {"max_left": 2, "max_right": 2}
+
+
+def test_every_operator_refuses_mixed_dtypes():
+    """Also those that are missing from the registry: every file of ops/ that ends in OPERATOR."""
+    modules = [import_module(f"dynconv.ops.{each.name}") for each in iter_modules(ops.__path__)]
+    found = [module for module in modules if hasattr(module, "OPERATOR")]
+    assert {module.OPERATOR.name for module in found} == TENSORS.keys()
+    other = {F32: F64, torch.complex64: torch.complex128, torch.int64: torch.int32}
+    for module in found:
+        name = module.OPERATOR.name
+        call = partial(getattr(module, name), **SIZES.get(name, {}))
+        call(*TENSORS[name])
+        for i, tensor in enumerate(TENSORS[name]):
+            dtype = torch.int64 if name == "cumulative_mean" else other[tensor.dtype]
+            wrong = [*TENSORS[name]]
+            wrong[i] = tensor.to(dtype)
+            with pytest.raises(TypeError, match="cast"):
+                call(*wrong)
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,21 @@ def test_what_a_constant_means_is_a_docstring_below_it():
     assert not {(str(file), name) for file in files for name in comment.findall(file.read_text())}
 
 
+def test_docstrings_begin_as_contributing_asks():
+    """Functions with an imperative, and no class with a verb that says nothing of it."""
+    hollow, functions = {"Contains", "Describes", "Holds", "Keeps", "Lists"}, []
+    for file in (ROOT / "dynconv").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and (text := ast.get_docstring(node)):
+                first = text.split()[0]
+                assert first not in hollow, (file, node.name)
+            if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
+                if not any("property" in ast.unparse(mark) for mark in node.decorator_list):
+                    functions.append((text.split()[0], node.name, file))
+    third_person = re.compile(r"(Return|Raise|Yield|Comput|Check|Add|Writ|Read|Giv|Tak)(e?s)")
+    assert not [each for each in functions if third_person.fullmatch(each[0])]
+
+
 def prose(file: Path) -> str:
     """Return the comments and docstrings of a Python file."""
     with tokenize.open(file) as lines:
@@ -203,22 +218,22 @@ def test_what_all_rings_use_imports_no_ring(name):
 
 
 def test_the_check_of_the_how_to_passes_for_its_mixer():
-    names = {"__name__": "shift"}
+    names = {"__name__": "previous"}
     exec(TEXT.split("```python\n")[1].split("```")[0], names)
     try:
         check = re.search(r"^5\. `dynconv\.layers\.(check_mixer\(.+?\))`", TEXT, re.MULTILINE)[1]
         eval(check, {"check_mixer": check_mixer, **names})
     finally:
-        del MIXERS["shift"]
+        del MIXERS["previous"]
 
 
 def test_the_mixer_of_the_how_to_trains(recipe_file, tmp_path):
-    program, run = tmp_path / "shift.py", tmp_path / "run"
+    program, run = tmp_path / "previous.py", tmp_path / "run"
     program.write_text(TEXT.split("```python\n")[1].split("```")[0], encoding="utf-8")
-    changes = ["model.encoder.mixer=shift", "model.decoder.mixer=shift", "train.updates=2"]
+    changes = ["model.encoder.mixer=previous", "model.decoder.mixer=previous", "train.updates=2"]
     for arguments in (["train", recipe_file, *changes, "--run", run], ["evaluate", run]):
         done = subprocess.run(
             [sys.executable, program, *arguments], capture_output=True, text=True, cwd=ROOT
         )
         assert done.returncode == 0, done.stderr
-    assert "mixer: shift" in (run / "recipe.yaml").read_text(encoding="utf-8")
+    assert "mixer: previous" in (run / "recipe.yaml").read_text(encoding="utf-8")

@@ -57,6 +57,7 @@ def test_conda_environment_equals_pyproject(file, extras, names, more):
 
 def test_constraints_pin_every_dependency_within_its_bounds():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert len(set(lines)) == len(lines)
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     pins = {canonicalize_name(name): version for name, version in pins.items()}
     for name, bound in bounds("lessons", "book", "tune", "test").items():

@@ -33,6 +33,13 @@ def meta(update: int, bleu: float | None = None) -> dict:
     return {"update": update, "place": [0, 0, 0], "batches": 1, "device": "cpu", **scores, **sums}
 
 
+def test_the_empty_name_of_a_run_is_not_the_working_directory(run, monkeypatch):
+    monkeypatch.chdir(run)
+    load_model(".")
+    with pytest.raises(UserError, match="'' names no run directory: give the path of one"):
+        load_model("")
+
+
 def longer(run, recipe):
     """The recipe with 20 updates, also as that of the run."""
     path = run / "recipe.yaml"

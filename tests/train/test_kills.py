@@ -6,6 +6,7 @@ Here with a few random kills; DYNCONV_KILLS=50 pytest -s tests/train/test_kills.
 import os
 import random
 import shutil
+import stat
 import subprocess
 import time
 from dataclasses import replace
@@ -16,7 +17,7 @@ import torch
 from helpers.commands import command
 from helpers.training import weights
 
-from dynconv.train import checkpoints, train
+from dynconv.train import train
 from dynconv.train.events import read_log
 
 KILLS = int(os.environ.get("DYNCONV_KILLS", "2"))
@@ -34,7 +35,14 @@ class Killed(BaseException):
     """Nobody catches it: what lies on the disk then is what a kill leaves."""
 
 
-STEPS = [(checkpoints, "write_through"), (checkpoints, "sync"), (os, "replace"), (shutil, "rmtree")]
+STEPS = [(os, "fsync"), (os, "replace"), (shutil, "rmtree")]
+
+
+def lose_half(descriptor: int) -> None:
+    """Leave only the first half of a file that is not on the disk yet."""
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        os.ftruncate(descriptor, status.st_size // 2)
 
 
 def die_at(step: int, patch) -> list[str]:
@@ -42,15 +50,15 @@ def die_at(step: int, patch) -> list[str]:
     counted = []
 
     def counting(function, name):
-        def call(path, *more, **options):
+        def call(target, *more, **options):
             counted.append(name)
             if 0 < step <= len(counted):  # afterwards it does nothing more, so it cleans up nothing
-                if step == len(counted) and name == "write_through":
-                    path.write_bytes(bytes(more[0])[: len(more[0]) // 2])
+                if step == len(counted) and name == "fsync":
+                    lose_half(target)
                 if step == len(counted) and name == "rmtree":
-                    (path / "model.safetensors").unlink(missing_ok=True)
+                    (target / "model.safetensors").unlink(missing_ok=True)
                 raise Killed
-            return function(path, *more, **options)
+            return function(target, *more, **options)
 
         return call
 

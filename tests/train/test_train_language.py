@@ -11,6 +11,7 @@ from dynconv import cli
 from dynconv.config import DataConfig, LanguageModelConfig, Recipe, StackConfig, dump_recipe
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
+from dynconv.tasks.task import NEGATIVE_LOSS
 from dynconv.text import EOS, Excerpts, Vocabulary, prepare_corpus
 from dynconv.train import load_model, train
 from dynconv.train.events import read_log
@@ -114,7 +115,7 @@ def test_resuming_changes_nothing(language, tmp_path):
 
 
 def test_a_model_that_diverges_has_infinite_perplexity():
-    assert "perplexity inf" in str(Validation(1e4, -1e4, "perplexity"))
+    assert "perplexity inf" in str(Validation(1e4, -1e4, NEGATIVE_LOSS))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ VECTOR_BYTES = constant_of("number.cuh", "VECTOR_BYTES")
 
 
 class Array(NamedTuple):
-    """Describes the memory of a tensor."""
+    """The memory of a tensor."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -80,7 +80,7 @@ def like(x: Array) -> Array:
 
 
 class Launch(NamedTuple):
-    """Describes one launch of a kernel: a one-dimensional grid of two-dimensional blocks.
+    """One launch of a kernel: a one-dimensional grid of two-dimensional blocks.
 
     arguments  of the kernel in order: the names of arrays, None for null pointers, and numbers; an
                int is passed as a C int, a NumPy scalar in its own type
@@ -109,7 +109,7 @@ def name_expression(name: str, *template: str | int | bool) -> str:
 
 
 class LaunchPlan(NamedTuple):
-    """Lists the launches in order, and the arrays to allocate for them: outputs and scratch."""
+    """The launches in order, and the arrays to allocate for them: outputs and scratch."""
 
     outputs: dict[str, Array]
     launches: tuple[Launch, ...]

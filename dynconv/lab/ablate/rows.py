@@ -73,7 +73,7 @@ def ablate(
         left = [run for run in runs if not run.finished]
         for run in left:
             run.check_split()
-        say(f"{len(runs)} runs in {folder}, {len(left)} to go")
+        say(f"{len(runs)} run{'s' * (len(runs) > 1)} in {folder}, {len(left)} to go")
         for number, run in enumerate(left, 1):
             signal = run.finish()
             if signal is not None:

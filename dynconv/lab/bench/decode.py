@@ -2,12 +2,13 @@
 
 import shlex
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from dynconv.decode.stepper import Incremental, Recompute
+from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import Measurement, ratios, spread, take_turns
 from dynconv.text import load_parallel
@@ -15,9 +16,15 @@ from dynconv.train import TrainedModel
 
 
 def bench_decode(
-    trained: TrainedModel, directory: Path, sentences: int | None, rounds: int, output: Path | None
-) -> str:
-    """Translate the first test sentences with and without incremental state; return the report.
+    trained: TrainedModel,
+    directory: Path,
+    *,
+    sentences: int | None,
+    rounds: int,
+    output: Path | None,
+    say: Callable[[str], None],
+) -> None:
+    """Translate the first test sentences with and without incremental state, and time both.
 
     Both search in the same way and encode the source once, but without state the decoder runs over
     the whole prefix at each step. They take turns, `rounds` times. Writes medians and ranges to
@@ -29,9 +36,9 @@ def bench_decode(
     text = str(trained.text_directory())
     lines = load_parallel(text, data.source, data.target, "test").source[:sentences]
     search = partial(trained.translate, lines)
-    steppers = {"incremental": Incremental, "recompute": Recompute}
+    steppers = {"incremental": IncrementalStepper, "recompute": RecomputingStepper}
     runs = [
-        Measurement("translate", name, "forward", call=partial(search, stepper=stepper))
+        Measurement("translate", name, "forward", call=partial(search, make_stepper=stepper))
         for name, stepper in steppers.items()
     ]
     command = shlex.join(["dynconv", "bench", "decode", str(directory)])
@@ -61,14 +68,12 @@ def bench_decode(
         low, high = numbers[f"{name}_range"]
         return f"{numbers[name]:8.2f} ({low:.2f} to {high:.2f})"
 
-    return "\n".join(
-        [
-            f"{len(lines)} sentences ({numbers['words']} words out), beam {config.beam}, "
-            f"medians and ranges of {rounds} rounds in turns, load {report['load']['before']}",
-            f"incremental  {row('incremental_s')} s",
-            f"recompute    {row('recompute_s')} s",
-            f"ratio        {row('ratio')}    {numbers['equal']} of {len(lines)} translations are "
-            "equal",
-            f"written to {output}",
-        ]
+    say(
+        f"{len(lines)} sentences ({numbers['words']} words out), beam {config.beam}, "
+        f"medians and ranges of {rounds} rounds in turns, load {report['load']['before']}"
     )
+    say(f"incremental  {row('incremental_s')} s")
+    say(f"recompute    {row('recompute_s')} s")
+    equal = f"{numbers['equal']} of {len(lines)} translations are equal"
+    say(f"ratio        {row('ratio')}    {equal}")
+    say(f"written to {output}")

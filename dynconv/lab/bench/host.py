@@ -26,8 +26,8 @@ B, T, C, H, K = 2, 16, 64, 4, 7
 """sizes so small that nothing but allocating and launching takes time"""
 
 
-def bench_host(rounds: int, output: Path | None) -> str:
-    """Time forward and backward of each operator without computing anything; return a table.
+def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> None:
+    """Time forward and backward of each operator without computing anything.
 
     Functions that only allocate the outputs take turns with our launch path, `rounds` times: their
     time is PyTorch's own. Writes medians and ranges in microseconds to `output`, by default
@@ -57,7 +57,8 @@ def bench_host(rounds: int, output: Path | None) -> str:
         Column("total", 8, lambda row: row["launched"]),
         Column("PyTorch's own", 16, lambda row: row["allocated"]),
     ]
-    return bench_table(what, lambda row: row["operator"], 22, columns, rows)
+    say(bench_table(what, lambda row: row["operator"], 22, columns, rows))
+    say(f"written to {output}")
 
 
 def prepare(launch: Launch, arguments: list) -> tuple:

@@ -1,6 +1,6 @@
 """`dynconv bench ops`: times all implementations of the operators, a copy and attention."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -26,8 +26,9 @@ def bench_ops(
     dtype: torch.dtype,
     device: str,
     output: Path | None,
-) -> Iterator[str]:
-    """Measure shape by shape and write all numbers to `output`; yields what to print.
+    say: Callable[[str], None],
+) -> None:
+    """Measure shape by shape, and write all numbers to `output`.
 
     device  "cpu", or "cuda" for the current GPU
     output  by default data/results/bench-ops.json, or bench-ops.json outside the repository
@@ -52,14 +53,14 @@ def bench_ops(
     what = "operators, forward and with backward to all inputs, beside a copy and attention"
     clock = GpuClock() if device == "cuda" else CpuClock()
     report = ledger.entry(what, " ".join(command), numbers, **clock.about())
-    yield header(report, rounds, clock.slow)
+    say(header(report, rounds, clock.slow))
     for shape in sizes:
         measured = measure_shape(shape, kernel_size, chosen, rounds, dtype, clock)
         numbers["shapes"].append(measured)
-        yield shape_table(measured)
+        say(shape_table(measured))
     ledger.write(output, report)
     load = report["load"]
-    yield f"\nload {load['before']} before, {load['after']} after; written to {output}"
+    say(f"\nload {load['before']} before, {load['after']} after; written to {output}")
 
 
 def measure_shape(

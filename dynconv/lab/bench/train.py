@@ -1,7 +1,7 @@
 """`dynconv bench train`: where the time of training goes, and its share of the peak."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -34,9 +34,15 @@ SIDE = 4096
 
 
 def bench_train(
-    name: str, overrides: Sequence[str], updates: int, synthetic: int | None, output: Path | None
-) -> str:
-    """Train by a recipe in a temporary directory and measure `updates` updates; return the report.
+    name: str,
+    overrides: Sequence[str],
+    *,
+    updates: int,
+    synthetic: int | None,
+    output: Path | None,
+    say: Callable[[str], None],
+) -> None:
+    """Train by a recipe in a temporary directory, and measure `updates` updates.
 
     synthetic  how many lines of random words to train on, instead of the recipe's corpus
 
@@ -83,7 +89,8 @@ def bench_train(
         "peak_flop_per_s": measure_peak(precision, ranks.device),
     }
     ledger.write(output, entry)
-    return describe_training(entry, recipe.train.validate_every) + f"\nwritten to {output}"
+    say(describe_training(entry, recipe.train.validate_every))
+    say(f"written to {output}")
 
 
 def train_briefly(

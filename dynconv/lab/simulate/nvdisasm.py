@@ -26,7 +26,7 @@ BRANCH = re.compile(r"\bBRA\b.*`\((\.L_x_\d+)\)")
 
 
 class Loop(NamedTuple):
-    """Lists the instructions that a warp executes in one turn of a loop."""
+    """The instructions that a warp executes in one turn of a loop."""
 
     code: list[str]
     around: int = 0

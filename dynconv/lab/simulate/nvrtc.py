@@ -37,11 +37,11 @@ class NoNvrtcError(RuntimeError):
 
 
 class NvrtcError(RuntimeError):
-    """Quotes the first errors that NVRTC finds in a source: kernel.cu(12): error: ..."""
+    """Reports the first errors that NVRTC finds in a source: kernel.cu(12): error: ..."""
 
 
 class Resources(NamedTuple):
-    """Counts what one kernel needs, without the functions that it calls without inlining them."""
+    """What one kernel needs, without the functions that it calls without inlining them."""
 
     registers: int
     """registers per thread"""
@@ -54,7 +54,7 @@ class Resources(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """Contains the resources of each kernel, by the name requested, the warnings, and the code."""
+    """The resources of each kernel, by the name requested, the warnings, and the code."""
 
     kernels: dict[str, Resources]
     warnings: list[str]

@@ -50,7 +50,7 @@ class KernelFault(RuntimeError):
 
 
 class CompileError(RuntimeError):
-    """Quotes the compiler's first error, with line numbers of the kernel's source."""
+    """Reports the compiler's first error, with line numbers of the kernel's source."""
 
 
 class NoSimulatorError(RuntimeError):

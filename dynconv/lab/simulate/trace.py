@@ -224,7 +224,7 @@ def trace_launches(run: Callable[[Kernels], object]) -> list[tuple[str, np.ndarr
 
 
 class Traffic(NamedTuple):
-    """Counts the memory traffic of a kernel on one array.
+    """The memory traffic of a kernel on one array.
 
     loaded    bytes that threads read
     stored    bytes that threads write

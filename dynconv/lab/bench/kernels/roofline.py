@@ -92,7 +92,7 @@ BANDS = (
 
 
 class BandWalk(NamedTuple):
-    """Counts what the warps of a launch on tensor cores do."""
+    """The work of the warps of a launch on tensor cores."""
 
     walks: int
     tiles: int
@@ -167,7 +167,7 @@ def cycles(case: Case, launch: Launch) -> float:
 
 
 class Walk(NamedTuple):
-    """Counts what the warps of a launch do per sentence and group of channels."""
+    """The work of the warps of a launch per sentence and group of channels."""
 
     tiles: int
     taps: int
@@ -194,7 +194,7 @@ def walk(case: Case, launch: Launch) -> Walk:
 
 
 class Instructions(NamedTuple):
-    """Counts the instructions of a compiled kernel."""
+    """The instructions of a compiled kernel."""
 
     loop: int
     """instructions of the loop for TILE rows of x, which are as many taps; on tensor cores for a
