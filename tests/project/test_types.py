@@ -9,7 +9,6 @@ from conftest import ROOT
 
 from dynconv import config, models, text
 
-
 EXPORTS = [f"{z.__name__}.{name}" for z in (config, models, text) for name in z.__all__]
 
 
