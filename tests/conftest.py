@@ -31,6 +31,8 @@ UNITS_EN = "one two three four five six seven eight nine".split()
 
 
 SLOWEST = (
+    "test_book.py",
+    "test_launch.py",
     "test_kills.py",
     "test_distributed.py",
     "test_cli.py",
@@ -39,7 +41,6 @@ SLOWEST = (
     "test_cuda_kernels.py",
     "test_dry_run.py",
     "test_estimate.py",
-    "test_book.py",
     "test_processes.py",
     "16_gradients.ipynb",
     "23_recipe.ipynb",

@@ -79,10 +79,27 @@ FAULTS = """() => ({
 })"""
 
 
-def opened(browser, html, name, viewport=DESK, scheme="light"):
+@pytest.fixture(scope="module")
+def tab(browser):
+    """A tab that shows one page after the other, and what goes wrong in it.
+
+    A tab for each page would start a process and compile MathJax each time.
+    """
+    page = browser.new_page()
+    return page, watch(page)
+
+
+other_tab = tab
+"""the one of the fixture `page`, which stays where it is while other tests open pages"""
+
+
+def opened(tab, html, name, viewport=DESK, scheme="light"):
     """A page whose formulas are typeset, and what went wrong on the way."""
-    page = browser.new_page(viewport=viewport, color_scheme=scheme)
-    wrong = watch(page)
+    page, wrong = tab
+    page.goto("about:blank")  # or the page before would load more for the new screen
+    page.set_viewport_size(viewport)
+    page.emulate_media(color_scheme=scheme)
+    wrong.clear()
     page.goto((html / f"{name}.html").as_uri())
     page.add_style_tag(content="* { transition: none !important }")  # the sidebar slides
     page.wait_for_function("() => !document.querySelector('.math') || window.MathJax?.startup")
@@ -91,11 +108,16 @@ def opened(browser, html, name, viewport=DESK, scheme="light"):
 
 
 @pytest.fixture(scope="module")
-def page(request, html, browser):
+def page(request, html, other_tab):
     """The page of the book that a test names, loaded once for all tests that name it."""
-    page, wrong = opened(browser, html, request.param, PHONE)
-    yield page, wrong
-    page.close()
+    return opened(other_tab, html, request.param, PHONE)
+
+
+def show(page, viewport, scheme="light"):
+    """Move the page to a screen of that size and scheme."""
+    page.set_viewport_size(viewport)
+    page.emulate_media(color_scheme=scheme)
+    page.wait_for_function(f"() => document.documentElement.dataset.theme == '{scheme}'")
 
 
 # Loading is what takes the time, so a page is loaded on the phone and then moved to the desk.
@@ -103,22 +125,9 @@ def page(request, html, browser):
 @pytest.mark.parametrize("page", PAGES, indirect=True)
 def test_a_page_has_no_faults_on_phone_and_desk(page, viewport):
     page, wrong = page
-    page.set_viewport_size(viewport)
+    show(page, viewport)
     faults = {what: found for what, found in page.evaluate(FAULTS).items() if found}
     assert not wrong and not faults
-
-
-@pytest.mark.parametrize("page", LESSONS, indirect=True)
-def test_solutions_are_shut_and_open(page):
-    page, _ = page
-    page.set_viewport_size(DESK)
-    solutions = page.locator(".solution.dropdown")
-    assert solutions.count() >= 3
-    for solution in solutions.all():
-        body = solution.locator("> :not(.admonition-title)").first
-        assert not body.is_visible()
-        solution.locator("button.toggle-button").click()
-        body.wait_for(state="visible", timeout=2000)
 
 
 def test_the_map_links_every_lesson_to_those_that_need_it(html):
@@ -152,17 +161,17 @@ def test_a_page_is_light(html, name):
     assert path.stat().st_size + sum((path.parent / i).stat().st_size for i in images) < HEAVY
 
 
-def test_a_page_shows_itself_in_a_second(html, browser):
+def test_a_page_shows_itself_in_a_second(html, tab):
     """The longest, from disk; the best of three, since other tests may run beside this one."""
     longest = max(PAGES, key=lambda name: (html / f"{name}.html").stat().st_size)
-    page, _ = opened(browser, html, longest)
+    page, _ = opened(tab, html, longest)
     times = []
-    for _ in range(3):
+    while len(times) < 3 and not (times and times[-1] < 1000):
         page.reload()
         page.wait_for_timeout(100)
-        times.append(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]"))
-    page.close()
-    assert min(time["startTime"] for time in times) < 1000
+        paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]")
+        times.append(paint["startTime"])
+    assert min(times) < 1000
 
 
 PLOTS = """() => [...document.querySelectorAll("article img")].filter(i => i.checkVisibility()).map(
@@ -172,13 +181,12 @@ LABELS = """() => [...document.querySelectorAll(".text_html > *")].flatMap(
     t => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a)"""
 
 
-def test_labels_can_be_read_on_a_phone(html, browser):
+def test_labels_can_be_read_on_a_phone(html, tab):
     """A plot shrinks to .85, where 7 points are 9 pixels; a moving figure to .75 of 12 pixels."""
-    page, _ = opened(browser, html, "lessons/04_depthwise", PHONE)
+    page, _ = opened(tab, html, "lessons/04_depthwise", PHONE)
     plots = page.evaluate(PLOTS)
     assert plots and min(plots) > 0.84
     assert min(page.evaluate(LABELS)) > 8.9
-    page.close()
 
 
 FIGURES = """() => [...document.querySelectorAll("figure")].map(e => {
@@ -187,15 +195,13 @@ FIGURES = """() => [...document.querySelectorAll("figure")].map(e => {
 })"""
 
 
-@pytest.mark.parametrize(
-    "name, dpi, points",
-    [("book/index", hero.DPI, hero.LABEL), ("book/results", style.SHARP, 9)],
-)
-def test_a_figure_fits_on_a_phone(html, browser, name, dpi, points):
+@pytest.mark.parametrize("page", ["book/index", "book/results"], indirect=True)
+def test_a_figure_fits_on_a_phone(page):
     """It needs no scrolling, and its labels are 9 pixels high or more."""
-    page, _ = opened(browser, html, name, PHONE)
+    page, _ = page
+    dpi, points = (hero.DPI, hero.LABEL) if "index" in page.url else (style.SHARP, 9)
+    show(page, PHONE)
     figures = page.evaluate(FIGURES)
-    page.close()
     assert figures and all(figure["fits"] for figure in figures)
     assert min(f["shown"] / f["drawn"] * dpi * points / 72 for f in figures) > 9
 
@@ -223,13 +229,12 @@ SHADES = """async () => {
 
 
 @pytest.mark.parametrize("name", ["book/results", "lessons/04_depthwise"])
-def test_an_edge_is_shaded_while_there_is_more_behind_it(html, browser, name):
+def test_an_edge_is_shaded_while_there_is_more_behind_it(html, tab, name):
     """Of tables, code, plots and moving figures: the right one at first, then the left."""
-    page, _ = opened(browser, html, name, PHONE)
+    page, _ = opened(tab, html, name, PHONE)
     shades = page.evaluate(SHADES)
     assert ("pre" if name.startswith("lessons") else "div") in {tag for tag, *_ in shades}
     assert {(first, last) for _, first, last in shades} == {("01", "10")}
-    page.close()
 
 
 PICTURES = """() => [...document.querySelectorAll("article img")].filter(
@@ -237,13 +242,12 @@ PICTURES = """() => [...document.querySelectorAll("article img")].filter(
 
 
 @pytest.mark.parametrize("name", ["book/results", "lessons/04_depthwise"])
-def test_each_scheme_shows_its_own_pictures(html, browser, name):
+def test_each_scheme_shows_its_own_pictures(html, tab, name):
     seen = {}
     for scheme in ("light", "dark"):
-        page, wrong = opened(browser, html, name, scheme=scheme)
+        page, wrong = opened(tab, html, name, scheme=scheme)
         seen[scheme] = page.evaluate(PICTURES)
         assert {*seen[scheme]} == {f"only-{scheme}"} and not wrong
-        page.close()
     assert len(seen["light"]) == len(seen["dark"])
 
 
@@ -252,12 +256,12 @@ CUT = """() => [...document.querySelectorAll("article pre")].filter(
     && Math.max(...e.textContent.split("\\n").map(line => line.length)) <= 88).length"""
 
 
-@pytest.mark.parametrize("name", ["lessons/34_which", "book/api"])
-def test_code_of_88_columns_is_not_cut(html, browser, name):
-    page, _ = opened(browser, html, name)
+@pytest.mark.parametrize("page", ["lessons/34_which", "book/api"], indirect=True)
+def test_code_of_88_columns_is_not_cut(page):
+    page, _ = page
+    show(page, DESK)
     assert page.locator("article pre").count() > 10
     assert page.evaluate(CUT) == 0
-    page.close()
 
 
 NAMES = """() => [...document.querySelectorAll("td:first-child code .pre")].map(
@@ -267,23 +271,28 @@ BARS = """() => [...document.querySelectorAll("details.hide > summary")].map(
 ANCHORS = "() => [...document.querySelectorAll('a.headerlink')].map(a => a.checkVisibility())"
 
 
-def test_names_bars_and_headings_on_a_phone(html, browser):
-    """A name in a table takes one line, a finger hits a bar, and no heading a second line for #."""
-    page, _ = opened(browser, html, "book/results", PHONE)
+@pytest.mark.parametrize("page", ["book/results"], indirect=True)
+def test_a_name_in_a_table_takes_one_line_on_a_phone(page):
+    page, _ = page
+    show(page, PHONE)
     assert {*page.evaluate(NAMES)} == {1}
-    page.close()
-    page, _ = opened(browser, html, "lessons/25_bleu", PHONE)
+
+
+@pytest.mark.parametrize("page", ["lessons/25_bleu"], indirect=True)
+def test_bars_and_headings_on_a_phone(page):
+    """A finger hits a bar, and no heading takes a second line for its #."""
+    page, _ = page
+    show(page, PHONE)
     assert min(page.evaluate(BARS)) > 36
     assert not any(page.evaluate(ANCHORS))
-    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ACCESSIBLE)
-def test_axe_finds_no_violation(html, browser, name, scheme):
-    page, _ = opened(browser, html, name, scheme=scheme)
-    found = Axe().run(page).response["violations"]
-    page.close()
+@pytest.mark.parametrize("page", ACCESSIBLE, indirect=True)
+def test_axe_finds_no_violation(page, scheme):
+    page, _ = page
+    show(page, DESK, scheme)
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     assert not [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]
 
 
@@ -297,37 +306,35 @@ MARK = """() => {
 }"""
 
 
-def test_tab_skips_formulas_and_marks_icons_and_cards(html, browser):
-    page, _ = opened(browser, html, PAGES[0])
+def test_tab_skips_formulas_and_marks_icons_and_cards(html, tab):
+    page, _ = opened(tab, html, PAGES[0])
     assert page.evaluate(STOPS) == [True, 0]
     for what in (".sidebar-toggle.primary-toggle", ".dropdown-toggle", ".sd-card a"):
         page.locator(what).first.focus()
         page.keyboard.press("Shift+Tab")
         page.keyboard.press("Tab")
         assert page.evaluate(MARK) == "solid", what
-    page.close()
 
 
-def test_a_caption_is_as_dark_as_the_text(html, browser):
-    page, _ = opened(browser, html, "book/results")
+@pytest.mark.parametrize("page", ["book/results"], indirect=True)
+def test_a_caption_is_as_dark_as_the_text(page):
+    page, _ = page
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
+        show(page, DESK, scheme)
         caption, text = page.evaluate(
             """() => ["figcaption .caption-text", "article"].map(place => {
                 const {color, fontWeight} = getComputedStyle(document.querySelector(place));
                 return color + " " + fontWeight; })"""
         )
         assert caption == text
-    page.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_follows_the_readers_scheme(html, browser, scheme):
-    page, _ = opened(browser, html, PAGES[0])
+def test_it_follows_the_readers_scheme(html, tab, scheme):
+    page, _ = opened(tab, html, PAGES[0])
     page.emulate_media(color_scheme=scheme)
     page.reload()
     (colour,) = page.evaluate("[getComputedStyle(document.body).backgroundColor]")
-    page.close()
     red, *_ = map(int, re.findall(r"\d+", colour))
     assert (red > 128) == (scheme == "light")
 
@@ -373,3 +380,17 @@ def test_search_finds_a_word(html, browser):
     hit.wait_for(timeout=10_000)
     assert "Dense, depthwise, separable" in hit.text_content()
     page.close()
+
+
+# The last test of a page, because it leaves the solutions open
+@pytest.mark.parametrize("page", LESSONS, indirect=True)
+def test_solutions_are_shut_and_open(page):
+    page, _ = page
+    show(page, DESK)
+    solutions = page.locator(".solution.dropdown")
+    assert solutions.count() >= 3
+    for solution in solutions.all():
+        body = solution.locator("> :not(.admonition-title)").first
+        assert not body.is_visible()
+        solution.locator("button.toggle-button").click()
+        body.wait_for(state="visible", timeout=2000)

@@ -160,25 +160,35 @@ def test_translate_reads_stdin_and_writes_a_line_for_each_line(run):
 
 
 @pytest.mark.parametrize("kind", ["socket", "pipe", "/dev/null"])
-def test_translate_reads_any_standard_input(run, kind):
+def test_translate_reads_any_standard_input(run, kind, monkeypatch, capsys):
     """A socket cannot be opened by a name; nothing in gives nothing out."""
     text = b"" if kind == "/dev/null" else "ein und dreißig\n".encode()
     if kind == "socket":
         ours, theirs = socket.socketpair()
         ours.sendall(text)
-        ours.shutdown(socket.SHUT_WR)
-        options = {"stdin": theirs}
+        ours.close()
+        descriptor = theirs.detach()
     else:
-        options = {"input": text} if text else {"stdin": subprocess.DEVNULL}
-    done = subprocess.run([*COMMAND, "translate", run], capture_output=True, **options)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count(b"\n") == text.count(b"\n")
+        descriptor = pipe_with(text) if text else os.open(os.devnull, os.O_RDONLY)
+    with open(descriptor, encoding="utf-8") as standard_input:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        assert cli.main(["translate", str(run)]) == 0
+    assert capsys.readouterr().out.count("\n") == text.count(b"\n")
 
 
-def test_standard_input_that_is_not_utf_8_is_reported(run):
-    done = subprocess.run([*COMMAND, "translate", run], input=b"gut\n\xff\n", capture_output=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith(b"dynconv: standard input, line 2: not valid UTF-8")
+def pipe_with(text: bytes) -> int:
+    """The end of a pipe from which this text can be read."""
+    reading, writing = os.pipe()
+    os.write(writing, text)
+    os.close(writing)
+    return reading
+
+
+def test_standard_input_that_is_not_utf_8_is_reported(run, monkeypatch, capsys):
+    with open(pipe_with(b"gut\n\xff\n"), encoding="utf-8") as standard_input:
+        monkeypatch.setattr(sys, "stdin", standard_input)
+        error = fails(capsys, "translate", run)
+    assert error.startswith("dynconv: standard input, line 2: not valid UTF-8")
 
 
 def test_translate_an_empty_file_into_one(run, tmp_path):
@@ -283,8 +293,7 @@ def test_a_disk_that_is_full_while_saving(recipe_file, tmp_path):
     assert error.startswith(f"dynconv: {run}/checkpoints/000005: cannot be written (")
     assert "Traceback" not in limited.stderr
     assert list((run / "checkpoints").iterdir()) == []
-    again = subprocess.run([*COMMAND, "train", recipe_file, "--run", run, "model.ffn=300"])
-    assert again.returncode == 0
+    assert cli.main(["train", str(recipe_file), "--run", str(run), "model.ffn=300"]) == 0
     assert Checkpoints(run).choose("last").meta["update"] == 10
 
 

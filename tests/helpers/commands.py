@@ -7,13 +7,12 @@ from dynconv import cli
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 
 
-def command(processes: int, *arguments, restarts: int = 0) -> list[str]:
+def command(processes: int, *arguments) -> list[str]:
     """The one command of the README, under torchrun or alone."""
     dynconv = ["dynconv", "train", *map(str, arguments)]
     if processes == 1:
         return [sys.executable, "-m", *dynconv]
-    counts = [f"--nproc-per-node={processes}", f"--max-restarts={restarts}"]
-    return [*TORCHRUN, *counts, "-m", *dynconv]
+    return [*TORCHRUN, f"--nproc-per-node={processes}", "-m", *dynconv]
 
 
 def fails(capsys, *arguments, code: int = 2) -> str:

@@ -1,4 +1,8 @@
-"""Several processes train the model that one would train, and when one fails all end, in words."""
+"""Several processes train the model that one would train, and when one fails all end, in words.
+
+Tests of signals, restarts and the command itself start torchrun, the others `run_ranks`, which is
+quicker.
+"""
 
 import signal
 import subprocess
@@ -8,16 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.commands import TORCHRUN, command
+from helpers.ranks import TRAIN, run_ranks
 from helpers.training import weights
 
+from dynconv import cli
 from dynconv.train.checkpoints import Checkpoints
 from dynconv.train.events import read_log
-
-
-def run(processes: int, *arguments, **more) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        command(processes, *arguments, **more), capture_output=True, text=True, timeout=120
-    )
 
 
 def said(done: subprocess.CompletedProcess) -> list[str]:
@@ -36,11 +36,22 @@ LONG = [
 @pytest.mark.parametrize("size", [2, 4])
 def test_n_ranks_train_the_model_of_one(prepared_recipe_file, tmp_path, size):
     """Parameter by parameter, with accumulation, batches of any size, and dropout."""
-    for processes in (1, size):
-        accumulate = f"train.accumulate={2 * size // processes}"
-        folder = tmp_path / f"{processes}"
-        done = run(processes, prepared_recipe_file, *LONG, accumulate, "--run-dir", folder)
-        assert done.returncode == 0, done.stderr
+    settings = {
+        processes: [
+            str(prepared_recipe_file),
+            *LONG,
+            f"train.accumulate={2 * size // processes}",
+            f"--run-dir={tmp_path / str(processes)}",
+        ]
+        for processes in (1, size)
+    }
+    assert cli.main(["train", *settings[1]]) == 0
+    if size == 2:
+        line = command(2, *settings[2])
+        done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    else:
+        done = run_ranks(size, tmp_path, TRAIN, *settings[size])
+    assert done.returncode == 0, done.stderr
     one, many = weights(tmp_path / "1"), weights(tmp_path / f"{size}")
     assert one.keys() == many.keys()
     worst = max((one[name] - many[name]).abs().max().item() for name in one)
@@ -101,10 +112,7 @@ with join_processes(60) as ranks:
 
 def test_chunks_and_recomputation_change_no_gradient_on_two_ranks(tmp_path):
     """With accumulation, dropout, and the loss scale of float16: up to the order of sums."""
-    script = tmp_path / "script.py"
-    script.write_text(GRADIENTS, encoding="utf-8")
-    line = [*TORCHRUN, "--nproc-per-node=2", str(script)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=120)
+    done = run_ranks(2, tmp_path, GRADIENTS)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines() == ["float32 equal", "float16 equal", "on all ranks"]
 
@@ -118,16 +126,10 @@ sys.exit(main(["train", *sys.argv[1:], *more]))
 """
 
 
-def run_script(
-    tmp_path, body: str, *arguments, restarts=0, succeeds=False
-) -> subprocess.CompletedProcess:
+def run_script(tmp_path, body: str, *arguments, succeeds=False) -> subprocess.CompletedProcess:
     """The same command on 2 ranks, after some lines of Python that set `more` arguments."""
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(body=body), encoding="utf-8")
-    counts = ["--nproc-per-node=2", f"--max-restarts={restarts}"]
-    line = [*TORCHRUN, *counts, str(script), *map(str, arguments)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60)
-    assert (done.returncode == 0) == (succeeds or bool(restarts)), done.stderr
+    done = run_ranks(2, tmp_path, SCRIPT.format(body=body), *arguments)
+    assert (done.returncode == 0) == succeeds, done.stderr
     return done
 
 
@@ -236,13 +238,17 @@ more = []
 
 def test_torchrun_restarts_after_a_dead_rank(prepared_recipe_file, tmp_path):
     die = "os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and os.kill(os.getpid(), signal.SIGKILL)"
-    body = EIGHTH.format(what=die)
-    done = run_script(
-        tmp_path, body, prepared_recipe_file, "--run-dir", tmp_path / "run", restarts=1
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(body=EIGHTH.format(what=die)), encoding="utf-8")
+    line = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", script, prepared_recipe_file]
+    done = subprocess.run(
+        [*line, "--run-dir", tmp_path / "run"], capture_output=True, text=True, timeout=120
     )
+    assert done.returncode == 0, done.stderr
     assert "update 5 of 10; 2 processes on cpu" in done.stderr  # the second start
     assert len(said(done)) == 1 and "lost another one" in said(done)[0]
-    assert run(2, prepared_recipe_file, "--run-dir", tmp_path / "whole").returncode == 0
+    whole = [prepared_recipe_file, "--run-dir", tmp_path / "whole"]
+    assert run_ranks(2, tmp_path, TRAIN, *whole).returncode == 0
     ended, whole = weights(tmp_path / "run"), weights(tmp_path / "whole")
     assert all(torch.equal(ended[name], whole[name]) for name in whole)
 
@@ -254,7 +260,8 @@ def test_an_unreadable_corpus_is_one_message(prepared_recipe_file, prepared, tmp
     shutil.copytree(prepared.directory, broken)
     with (broken / "train.tokens").open("r+b") as file:
         file.truncate(100)
-    done = run(2, prepared_recipe_file, f"data.corpus={broken}", "--run-dir", tmp_path / "run")
+    more = f"data.corpus={broken}", "--run-dir", tmp_path / "run"
+    done = run_ranks(2, tmp_path, TRAIN, prepared_recipe_file, *more)
     assert done.returncode != 0
     (line,) = said(done)
     assert str(broken / "train.tokens") in line

@@ -15,8 +15,10 @@ import psutil
 import pytest
 import torch
 from helpers.commands import command
+from helpers.ranks import TRAIN, run_ranks
 from helpers.training import weights
 
+from dynconv import cli
 from dynconv.train import train
 from dynconv.train.events import read_log
 
@@ -94,7 +96,11 @@ def test_kills_at_random_moments(prepared_recipe_file, tmp_path, processes):
     draw = random.Random(processes)
     kills, finished, saving, going = 0, 0, 0, None
     reference = tmp_path / "reference"
-    subprocess.run([*line, "--run-dir", reference], check=True, capture_output=True, timeout=300)
+    whole = [str(prepared_recipe_file), *settings, f"--run-dir={reference}"]
+    if processes == 1:
+        assert cli.main(["train", *whole]) == 0
+    else:
+        assert run_ranks(processes, tmp_path, TRAIN, *whole).returncode == 0
     while kills < KILLS or going is None or going.returncode:
         run = tmp_path / f"run{finished}"
         log = run / "log.jsonl"
