@@ -83,8 +83,11 @@ def replace_bytes(path: Path, data: bytes) -> None:
                 scratch.unlink()
 
 
-def check_writable(path: Path) -> None:
-    """Raise UserError if no file can be written at `path`; for use before computing its content."""
+def check_writable(path: Path, elsewhere: str = "name another file") -> None:
+    """Raise UserError if no file can be written at `path`; for use before computing its content.
+
+    elsewhere  the remedy if writing is not allowed there
+    """
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no directory {path.parent}")
     if path.is_dir():
@@ -93,7 +96,7 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{path}: is a link that leads back to itself; name a file")
     replaced = not path.exists() or path.is_file()
     if not os.access(Path(os.path.realpath(path)).parent if replaced else path, os.W_OK):
-        raise UserError(f"{path}: no permission to write there; name another file")
+        raise UserError(f"{path}: no permission to write there; {elsewhere}")
 
 
 def is_claimed(directory: Path) -> bool:
