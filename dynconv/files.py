@@ -22,6 +22,8 @@ from dynconv.errors import UserError
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 """error numbers of a place where we may not write"""
+MISPLACED = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""error numbers of a path that cannot be what is needed, such as a folder below a file"""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """error numbers of a full disk or an exhausted quota"""
 MARK = ".dynconv"
@@ -146,6 +148,8 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     """
     if path.is_symlink():
         raise UserError(f"{path}: is a link, but dynconv needs a folder there: remove the link")
+    if not path.exists():
+        path.mkdir(parents=True)  # its OSError is the caller's, who knows the remedy
     claim(path, "move it elsewhere")
     delete_content(path)
     try:
@@ -219,13 +223,13 @@ def sha256(path: Path) -> str:
 def disk_errors(path: Path, elsewhere: str = "", kept: str = "") -> Iterator[None]:
     """Turn an OSError into UserError `PATH: cannot be written (REASON); REMEDY; KEPT`.
 
-    elsewhere  the remedy if writing is not allowed there
+    elsewhere  the remedy if writing is not possible there
     kept       what the error leaves as it was
     """
     try:
         yield
     except OSError as error:
-        remedies: dict[int | None, str] = dict.fromkeys(READ_ONLY, elsewhere)
+        remedies: dict[int | None, str] = dict.fromkeys(READ_ONLY + MISPLACED, elsewhere)
         remedies |= dict.fromkeys(FULL, "free some space and try again")
         reason = f"{path}: cannot be written ({error.strerror or error})"
         notes = filter(None, (remedies.get(error.errno), kept))

@@ -110,9 +110,9 @@ def draw_tall(parts, titles, pairs, addresses) -> str:
     arcs = []
     for one, other in pairs:
         start, end = place[one] + TALL_HEIGHT - 9, place[other] + 9
-        reach = TALL_WIDTH + (TALL - TALL_WIDTH) * 4 / 3 * ((end - start) / y) ** 0.5
-        curve = f"M{TALL_WIDTH} {start}C{reach:.0f} {start} {reach:.0f} {end} {TALL_WIDTH + 2} {end}"
-        arcs.append(path(one, other, curve))
+        reach = round(TALL_WIDTH + (TALL - TALL_WIDTH) * 4 / 3 * ((end - start) / y) ** 0.5)
+        curve = f"C{reach} {start} {reach} {end} {TALL_WIDTH + 2} {end}"
+        arcs.append(path(one, other, f"M{TALL_WIDTH} {start}{curve}"))
     return svg("tall", TALL, y, arcs + shapes + boxes)
 
 

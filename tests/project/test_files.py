@@ -17,6 +17,8 @@ from dynconv.files import disk_errors, locked, replace_text
     [
         (errno.EROFS, "; give --out DIR"),
         (errno.EACCES, "; give --out DIR"),
+        (errno.ENOTDIR, "; give --out DIR"),
+        (errno.EEXIST, "; give --out DIR"),
         (errno.ENOSPC, "; free some space and try again"),
         (errno.EIO, ""),
     ],
