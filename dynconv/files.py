@@ -144,28 +144,30 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder for unfinished files, and delete it afterwards.
 
     First deletes what a killed process left in it. Raises UserError if the user has something of
-    that name.
+    that name, or another process has this folder.
     """
     if path.is_symlink():
         raise UserError(f"{path}: is a link, but dynconv needs a folder there: remove the link")
     if not path.exists():
         path.mkdir(parents=True)  # its OSError is the caller's, who knows the remedy
     claim(path, "move it elsewhere")
-    delete_content(path)
-    try:
-        yield path
-    finally:
-        with suppress(OSError):
-            delete_content(path)
-            (path / MARK).unlink()  # last, so that a killed process leaves a marked folder
-            path.rmdir()
+    with locked(path / LOCK, f"{path}: another process writes there"):
+        delete_content(path)
+        try:
+            yield path
+        finally:
+            with suppress(OSError):
+                delete_content(path)
+                (path / MARK).unlink()  # last, so that a killed process leaves a marked folder
+                (path / LOCK).unlink()
+                path.rmdir()
 
 
 def delete_content(directory: Path) -> None:
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
-        elif entry.name != MARK:
+        elif entry.name not in (MARK, LOCK):
             entry.unlink()
 
 

@@ -61,9 +61,12 @@ def is_run(directory: Path) -> bool:
 
 
 def check_not_deleted(run: Path) -> None:
-    """Raise UserError if the run directory was deleted while training ran."""
+    """Raise UserError if the run directory was deleted or moved while training ran."""
     if not run.is_dir():
-        raise UserError(f"{run}: deleted while training ran; the same command starts over")
+        raise UserError(
+            f"{run}: deleted or moved while training ran: move it back, or the same command "
+            "starts over"
+        )
 
 
 @contextmanager

@@ -43,6 +43,16 @@ def test_a_file_that_could_not_be_written_whole_stays_as_it_was(tmp_path, monkey
     assert path.read_text() == "old"
 
 
+def test_a_scratch_folder_belongs_to_one_process(tmp_path):
+    with files.scratch_folder(tmp_path / "part") as folder:
+        (folder / "half").touch()
+        with pytest.raises(UserError, match="part: another process writes there .process"):
+            with files.scratch_folder(folder):
+                pass
+        assert os.listdir(folder).count("half") == 1
+    assert not folder.exists()
+
+
 def test_replacing_a_link_leaves_it_a_link(tmp_path):
     real, link = tmp_path / "folder" / "real", tmp_path / "link"
     real.parent.mkdir()
