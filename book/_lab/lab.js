@@ -83,7 +83,7 @@
   // no trace of a hidden figure where the code is hidden as well.
   const showFolded = () => {
     for (const text of document.querySelectorAll(".jp-OutputPlaceholder .jp-PlaceholderText")) {
-      if (text.textContent === "Output") continue;
+      if (["", "Output"].includes(text.textContent)) continue;
       if (text.textContent.startsWith("<Figure"))
         text.closest(".jp-Cell-outputWrapper").style.setProperty("display", "flex", "important");
       text.textContent = "Output";

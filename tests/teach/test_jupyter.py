@@ -152,7 +152,7 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     assert files == [f"{OTHER}.ipynb", f"{LESSON}.ipynb"]
     page.locator("a[data-label=lesson-how]").first.click()
     page.wait_for_selector(":text('The other lesson')")
-    page.wait_for_selector(".jp-OutputPlaceholder:has-text('Output')")  # visible, and folded
+    page.wait_for_selector(".jp-OutputPlaceholder:has-text('Output'):visible")  # folded
     assert page.locator(".jp-OutputPlaceholder:has-text('<Figure')").count() == 0
     page.locator("a[data-label=appendix-errata]").click()
     page.wait_for_selector(".jp-MarkdownViewer :text('Printed and true')")
