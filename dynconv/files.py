@@ -21,6 +21,8 @@ from dynconv.errors import UserError
 
 READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 """error numbers of a place where we may not write"""
+MISPLACED = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG)
+"""error numbers of a path that cannot be what is needed, such as a folder below a file"""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """error numbers of a full disk or an exhausted quota"""
 MARK = ".dynconv"
@@ -87,8 +89,11 @@ def replace_bytes(path: Path, data: bytes) -> None:
                 scratch.unlink()
 
 
-def check_writable(path: Path) -> None:
-    """Raise UserError if no file can be written at `path`; for use before computing its content."""
+def check_writable(path: Path, elsewhere: str = "name another file") -> None:
+    """Raise UserError if no file can be written at `path`; for use before computing its content.
+
+    elsewhere  the remedy if writing is not allowed there
+    """
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no directory {path.parent}")
     if path.is_dir():
@@ -97,7 +102,7 @@ def check_writable(path: Path) -> None:
         raise UserError(f"{path}: is a link that leads back to itself; name a file")
     replaced = not path.exists() or path.is_file()
     if not os.access(Path(os.path.realpath(path)).parent if replaced else path, os.W_OK):
-        raise UserError(f"{path}: no permission to write there; name another file")
+        raise UserError(f"{path}: no permission to write there; {elsewhere}")
 
 
 def is_claimed(directory: Path) -> bool:
@@ -143,26 +148,30 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder for unfinished files, and delete it afterwards.
 
     First deletes what a killed process left in it. Raises UserError if the user has something of
-    that name.
+    that name, or another process has this folder.
     """
     if path.is_symlink():
         raise UserError(f"{path}: is a link, but dynconv needs a folder there: remove the link")
+    if not path.exists():
+        path.mkdir(parents=True)  # its OSError is the caller's, who knows the remedy
     claim(path, "move it elsewhere")
-    delete_content(path)
-    try:
-        yield path
-    finally:
-        with suppress(OSError):
-            delete_content(path)
-            (path / MARK).unlink()  # last, so that a killed process leaves a marked folder
-            path.rmdir()
+    with locked(path / LOCK, f"{path}: another process writes there"):
+        delete_content(path)
+        try:
+            yield path
+        finally:
+            with suppress(OSError):
+                delete_content(path)
+                (path / MARK).unlink()  # last, so that a killed process leaves a marked folder
+                (path / LOCK).unlink()
+                path.rmdir()
 
 
 def delete_content(directory: Path) -> None:
     for entry in directory.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
-        elif entry.name != MARK:
+        elif entry.name not in (MARK, LOCK):
             entry.unlink()
 
 
@@ -222,13 +231,13 @@ def sha256(path: Path) -> str:
 def disk_errors(path: Path, elsewhere: str = "", kept: str = "") -> Iterator[None]:
     """Turn an OSError into UserError `PATH: cannot be written (REASON); REMEDY; KEPT`.
 
-    elsewhere  the remedy if writing is not allowed there
+    elsewhere  the remedy if writing is not possible there
     kept       what the error leaves as it was
     """
     try:
         yield
     except OSError as error:
-        remedies: dict[int | None, str] = dict.fromkeys(READ_ONLY, elsewhere)
+        remedies: dict[int | None, str] = dict.fromkeys(READ_ONLY + MISPLACED, elsewhere)
         remedies |= dict.fromkeys(FULL, "free some space and try again")
         reason = f"{path}: cannot be written ({error.strerror or error})"
         notes = filter(None, (remedies.get(error.errno), kept))

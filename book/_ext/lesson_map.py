@@ -1,4 +1,4 @@
-"""Draws the map of the lessons: a row for each part, an arrow to each from those that it needs."""
+"""Draws the map of the lessons, with an arrow to each from those that it needs."""
 
 import re
 from html import escape
@@ -12,6 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 BOOK = Path(__file__).parents[1]
 WIDTH, HEIGHT = 146, 48  # of a box
 LEFT, ACROSS, DOWN = 118, 160, 82  # the first box, and from one to the next
+TALL, TALL_WIDTH, TALL_HEIGHT, TALL_DOWN = 358, 268, 28, 33  # the picture for a phone
 
 
 def read_parts() -> list[tuple[str, list[str]]]:
@@ -55,44 +56,92 @@ def direct(needs: dict[str, set[str]]) -> list[tuple[str, str]]:
 
 
 def draw(parts: list[tuple[str, list[str]]], uri) -> str:
-    """Return the map as SVG; `uri` gives the address of a lesson's page."""
+    """Return the map twice as SVG, wide and tall; `uri` gives the address of a lesson's page."""
     names = [name for _, lessons in parts for name in lessons]
     titles, needs = read_needs(names)
-    place = {
-        name: (LEFT + column * ACROSS, 8 + row * DOWN)
-        for row, (_, lessons) in enumerate(parts)
-        for column, name in enumerate(lessons)
-    }
-    width = LEFT + max(len(lessons) for _, lessons in parts) * ACROSS
-    height = len(parts) * DOWN
-    paths = [
-        f'<path class="arrow {kind(one)} {kind(other)}" d="{arrow(place[one], place[other])}"/>'
-        for one, other in direct(needs)
-    ]
+    pairs = direct(needs)
     alone = "".join(
         f".lesson-map svg:has(a.{kind(name)}:is(:hover, :focus-visible)) "
         f".arrow:not(.{kind(name)}){{opacity:.08}}"
         for name in names
     )
-    boxes = [
-        f'<a class="{kind(name)}" href="{escape(uri(name))}"><title>{escape(titles[name])}</title>'
-        f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>'
-        + lines(f"{name[:2]} {titles[name]}", x + 8, y, 20)
-        + "</a>"
+    addresses = {name: escape(uri(name)) for name in names}
+    return (
+        f'<style>{alone}</style><div class="lesson-map">'
+        + draw_wide(parts, titles, pairs, addresses)
+        + draw_tall(parts, titles, pairs, addresses)
+        + "</div>"
+    )
+
+
+def draw_wide(parts, titles, pairs, addresses) -> str:
+    """Return a picture with a row for each part, for a desk."""
+    place = {
+        name: (LEFT + column * ACROSS, 8 + row * DOWN)
+        for row, (_, lessons) in enumerate(parts)
+        for column, name in enumerate(lessons)
+    }
+    shapes = [path(one, other, arrow(place[one], place[other])) for one, other in pairs]
+    shapes += [
+        lines(caption, 0, 8 + row * DOWN, HEIGHT, 15, "caption")
+        for row, (caption, _) in enumerate(parts)
+    ]
+    shapes += [
+        box(name, titles[name], addresses[name], (x, y, WIDTH, HEIGHT), 20)
         for name, (x, y) in place.items()
     ]
-    captions = [
-        lines(caption, 0, 8 + row * DOWN, 15, "caption") for row, (caption, _) in enumerate(parts)
+    width = LEFT + max(len(lessons) for _, lessons in parts) * ACROSS
+    return svg("wide", width, len(parts) * DOWN, shapes)
+
+
+def draw_tall(parts, titles, pairs, addresses) -> str:
+    """Return a picture with a row for each lesson and arrows at its right, for a phone."""
+    place, shapes, y = {}, [], 0
+    for caption, lessons in parts:
+        shapes.append(lines(caption, 0, y, TALL_DOWN, 45, "caption"))
+        y += TALL_DOWN
+        for name in lessons:
+            place[name] = y
+            y += TALL_DOWN
+    boxes = [
+        box(name, titles[name], addresses[name], (0, top, TALL_WIDTH, TALL_HEIGHT), 42)
+        for name, top in place.items()
     ]
+    arcs = []
+    for one, other in pairs:
+        start, end = place[one] + TALL_HEIGHT - 9, place[other] + 9
+        reach = round(TALL_WIDTH + (TALL - TALL_WIDTH) * 4 / 3 * ((end - start) / y) ** 0.5)
+        curve = f"C{reach} {start} {reach} {end} {TALL_WIDTH + 2} {end}"
+        arcs.append(path(one, other, f"M{TALL_WIDTH} {start}{curve}"))
+    return svg("tall", TALL, y, arcs + shapes + boxes)
+
+
+def svg(layout: str, width: int, height: int, shapes: list[str]) -> str:
+    """Return a picture of the lessons; `layout` is the class for which pages have rules."""
+    head = f"head-{layout}"
     return (
-        f"<style>{alone}</style>"
-        '<div class="lesson-map" tabindex="0" role="region" aria-label="Map of the lessons">'
-        f'<svg viewBox="0 0 {width} {height}" role="group">'
-        '<defs><marker id="head" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" '
+        f'<svg class="{layout}" viewBox="0 0 {width} {height}" role="group" '
+        'aria-label="Map of the lessons">'
+        f'<defs><marker id="{head}" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" '
         'markerHeight="6" orient="auto"><path d="M0 0L6 3L0 6z"/></marker></defs>'
-        + "".join(paths + captions + boxes)
-        + "</svg></div>"
+        f'<g marker-end="url(#{head})">' + "".join(shapes) + "</g></svg>"
     )
+
+
+def box(name: str, title: str, address: str, place: tuple[int, int, int, int], width: int) -> str:
+    """Return the box of a lesson, a link; lines of its title have up to `width` characters."""
+    x, y, across, down = place
+    return (
+        f'<a class="{kind(name)}" href="{address}"><title>{escape(title)}</title>'
+        f'<rect x="{x}" y="{y}" width="{across}" height="{down}" rx="6"/>'
+        + lines(f"{name[:2]} {title}", x + 8, y, down, width)
+        + "</a>"
+    )
+
+
+def path(one: str, other: str, curve: str) -> str:
+    """Return an arrow along a curve from one lesson to another."""
+    return f'<path class="arrow {kind(one)} {kind(other)}" d="{curve}"/>'
 
 
 def kind(name: str) -> str:
@@ -100,10 +149,10 @@ def kind(name: str) -> str:
     return f"lesson-{name[:2]}"
 
 
-def lines(text: str, x: int, y: int, width: int, kind: str = "name") -> str:
+def lines(text: str, x: int, y: int, height: int, width: int, kind: str = "name") -> str:
     """Return one to three lines of text, centred in the height of a box."""
     parts = wrap(text, width, max_lines=3, placeholder=" …")
-    first = y + HEIGHT / 2 + 4 - 6.5 * (len(parts) - 1)
+    first = y + height / 2 + 4 - 6.5 * (len(parts) - 1)
     return "".join(
         f'<text class="{kind}" x="{x}" y="{first + 13 * i:g}">{escape(part)}</text>'
         for i, part in enumerate(parts)

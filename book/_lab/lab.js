@@ -79,11 +79,24 @@
     }
   };
 
-  // JupyterLab shows no trace of a hidden figure where the code is hidden as well.
+  // JupyterLab gives away the first line of a hidden output, which may answer a "Predict", and shows
+  // no trace of a hidden figure where the code is hidden as well.
   const showFolded = () => {
     for (const text of document.querySelectorAll(".jp-OutputPlaceholder .jp-PlaceholderText")) {
-      if (!text.textContent.startsWith("<Figure")) continue;
-      text.closest(".jp-Cell-outputWrapper").style.setProperty("display", "flex", "important");
+      if (["", "Output"].includes(text.textContent)) continue;
+      if (text.textContent.startsWith("<Figure"))
+        text.closest(".jp-Cell-outputWrapper").style.setProperty("display", "flex", "important");
+      text.textContent = "Output";
+    }
+  };
+
+  // The words for a figure are in the cell's metadata, as the book reads them.
+  const describe = panel => {
+    for (const cell of panel.content?.widgets ?? []) {
+      const alt = cell.model.sharedModel.getMetadata("mystnb")?.image?.alt;
+      if (!alt) continue;
+      for (const figure of cell.node.querySelectorAll(".jp-RenderedImage img"))
+        if (figure.alt !== alt) figure.alt = alt;
     }
   };
 
@@ -124,6 +137,7 @@
           for (const panel of app.shell.widgets("main")) {
             keepClean(panel);
             foldSolutions(panel);
+            describe(panel);
           }
         });
       };

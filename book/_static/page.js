@@ -41,6 +41,21 @@ addEventListener("load", () => {
     if (/^([-−+±×\d.,:%\s]|to)+( [a-zA-Z]{1,2})?$/.test(text)) cell.classList.add("number");
     else if (text.length > 40) cell.classList.add("prose");
   }
+  // On a phone a figure wider than style.PHONE shrinks; a tap on it, or on its button, enlarges it.
+  for (const figure of document.querySelectorAll("div.cell_output a:has(> img)")) {
+    if (parseFloat(figure.firstElementChild.style.width) <= 530) continue;
+    const button = document.createElement("button"), output = figure.closest("div.cell_output");
+    const toggle = event => {
+      if (!button.checkVisibility()) return; // a click opens the picture
+      event.preventDefault();
+      const large = output.classList.toggle("large");
+      button.textContent = large ? "Fit to the page" : "Enlarge";
+    };
+    button.className = "enlarge";
+    button.textContent = "Enlarge";
+    figure.after(button);
+    figure.onclick = button.onclick = toggle;
+  }
   // On a phone the drawing of a moving figure keeps labels of 9 pixels and scrolls; its controls stay.
   for (const {shadowRoot} of document.querySelectorAll(".text_html > *")) {
     const drawing = shadowRoot?.querySelector("svg"), frame = document.createElement("div");

@@ -58,7 +58,7 @@ def cached_library(
         for cached in path.parent.glob(f"{path.stem}-*.so"):
             if cached == with_checksum(path, cached):
                 return cached
-            cached.unlink()
+            cached.unlink(missing_ok=True)  # another process may have found the damage, too
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             new = Path(folder) / path.name
             make(new)
@@ -66,7 +66,8 @@ def cached_library(
             os.replace(new, cached)  # atomic: another process may be doing the same
         return cached
     except OSError as reason:
-        raise error(f"{path}: {reason.strerror or reason}") from reason
+        remedy = "; set XDG_CACHE_HOME to another directory" if reason.errno else ""
+        raise error(f"{path}: {reason.strerror or reason}{remedy}") from reason
 
 
 def with_checksum(path: Path, file: Path) -> Path:

@@ -80,7 +80,8 @@ def prepare_corpus(
     directory = corpus_dir(corpus)
     splits = require_splits(directory, sides)
     given = reuse and load_vocabularies(reuse, vocab_size)
-    with disk_errors(out), scratch_folder(out.with_name(f".{out.name}.part")) as folder:
+    part = out.with_name(f".{out.name}.part")
+    with disk_errors(out, "name another directory"), scratch_folder(part) as folder:
         (scratch := folder / out.name).mkdir()
         # Counting also finds every error in the text, before the vocabulary is learned.
         counts = {

@@ -39,9 +39,9 @@ def train(
     prepared  directory of the recipe's encoded corpus: a new run copies it instead of encoding the
               corpus again
 
-    Returns the signal (ctrl-C or SIGTERM) that ended training early, after saving; None when it is
-    finished. Outside the main thread of a program, signals are not caught. Raises UserError for
-    mistakes that a user can fix.
+    Returns the signal (ctrl-C, SIGTERM or SIGHUP) that ended training early, after saving; None
+    when it is finished. Outside the main thread of a program, signals are not caught. Raises
+    UserError for mistakes that a user can fix.
     """
     with (
         join_processes(recipe.train.timeout) as ranks,

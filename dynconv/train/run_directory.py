@@ -29,7 +29,16 @@ from dynconv.config import Recipe
 from dynconv.config.load import MAY_CHANGE, list_differences, load_recipe
 from dynconv.config.schema import PositiveInt, validated_content
 from dynconv.errors import UserError
-from dynconv.files import LOCK, MARK, is_claimed, locked, make_folder, read_json, sha256
+from dynconv.files import (
+    LOCK,
+    MARK,
+    check_writable,
+    is_claimed,
+    locked,
+    make_folder,
+    read_json,
+    sha256,
+)
 from dynconv.names import Precision
 from dynconv.text.prepared import VOCABULARY, find_prepared
 from dynconv.train.legacy import is_unmarked_run
@@ -52,9 +61,12 @@ def is_run(directory: Path) -> bool:
 
 
 def check_not_deleted(run: Path) -> None:
-    """Raise UserError if the run directory was deleted while training ran."""
+    """Raise UserError if the run directory was deleted or moved while training ran."""
     if not run.is_dir():
-        raise UserError(f"{run}: deleted while training ran; the same command starts over")
+        raise UserError(
+            f"{run}: deleted or moved while training ran: move it back, or the same command "
+            "starts over"
+        )
 
 
 @contextmanager
@@ -65,6 +77,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     """
     made = not folder.exists()
     make_folder(folder, "name another --run")
+    check_writable(folder / LOCK, f"allow it by chmod u+w {folder}, or name another --run")
     message = f"{folder}: another process is training in it"
     try:
         with locked(folder / LOCK, message, "end it, or name another --run"):

@@ -15,7 +15,14 @@ from dynconv.config.load import list_differences
 from dynconv.config.yaml12 import as_override
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError, memory_error
-from dynconv.files import claim, path_inside, replace_bytes, replace_text, scratch_folder
+from dynconv.files import (
+    claim,
+    disk_errors,
+    path_inside,
+    replace_bytes,
+    replace_text,
+    scratch_folder,
+)
 from dynconv.machine import commit, device_name
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
@@ -117,10 +124,11 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
         return match_recorded_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
-        with scratch_folder(path_inside(run, ".part")) as scratch:
+        part, remedy = path_inside(run, ".part"), "name another --run"
+        with disk_errors(run, remedy), scratch_folder(part) as scratch:
             if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):
-                    raise UserError(f"{text / others[0]}: not made by dynconv: name another --run")
+                    raise UserError(f"{text / others[0]}: not made by dynconv: {remedy}")
                 path_inside(run, DATA).rename(scratch / "old")
             if prepared is None:
                 prepare_recipe_corpus(recipe, path_inside(run, DATA))

@@ -1,18 +1,22 @@
-"""Ctrl-C and SIGTERM, which end training after the current update."""
+"""Ctrl-C, SIGTERM and a closed terminal, which end training after the current update."""
 
+import os
 import signal
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch.distributed as dist
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+HANGUP: int | None = getattr(signal, "SIGHUP", None)
+"""sent when the terminal is closed; Windows has none"""
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, *([HANGUP] if HANGUP else []))
 
 
 @contextmanager
 def catch_signals() -> Iterator[Callable[[], int]]:
-    """Defer ctrl-C and SIGTERM; yield a function that returns the signal received, or 0.
+    """Defer ctrl-C, SIGTERM and SIGHUP; yield a function that returns the signal received, or 0.
 
     A second signal has its usual effect, except under torchrun, which forwards the ctrl-C that the
     terminal has already sent to all processes. Only the main thread can defer signals.
@@ -25,6 +29,8 @@ def catch_signals() -> Iterator[Callable[[], int]]:
     def handler(number: int, _) -> None:
         nonlocal received
         received = number
+        if number == HANGUP:
+            leave_terminal()
         if not dist.is_torchelastic_launched():
             restore()
 
@@ -32,8 +38,18 @@ def catch_signals() -> Iterator[Callable[[], int]]:
         for number, previous in before.items():
             signal.signal(number, previous)
 
-    before = {number: signal.signal(number, handler) for number in STOP_SIGNALS}
+    before = {}
+    for number in STOP_SIGNALS:
+        if number != HANGUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it
+            before[number] = signal.signal(number, handler)
     try:
         yield lambda: received
     finally:
         restore()
+
+
+def leave_terminal() -> None:
+    """Send output to /dev/null instead of a terminal, which may be closed: writing would fail."""
+    for descriptor in (1, 2):
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

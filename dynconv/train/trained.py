@@ -89,8 +89,8 @@ class TrainedModel(NamedTuple):
         data = replace(recipe.data, corpus=text)
         task = task_of(replace(recipe, data=data))
         scores, outputs = (path_inside(run, n.format(split=split)) for n in (SCORES, OUTPUTS))
-        check_writable(scores)
-        check_writable(outputs)
+        for path in (scores, outputs):
+            check_writable(path, f"allow it by chmod u+w {run}, or evaluate a copy of the run")
         outcome = task.evaluate(self.model, self.vocabularies, split)
         name = recipe.data.corpus if corpus is None else corpus
         evaluation = Evaluation(

@@ -181,12 +181,49 @@ LABELS = """() => [...document.querySelectorAll(".text_html > *")].flatMap(
     t => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a)"""
 
 
+WIDE = """() => [...document.querySelectorAll("div.cell_output")].filter(
+    e => e.checkVisibility() && e.querySelector("img") && e.scrollWidth > e.clientWidth).length"""
+
+
 def test_labels_can_be_read_on_a_phone(html, tab):
-    """A plot shrinks to .85, where 7 points are 9 pixels; a moving figure to .75 of 12 pixels."""
+    """A plot fits, and its button enlarges it to .85, where 7 points are 9 pixels.
+
+    A moving figure shrinks to .75 of 12 pixels.
+    """
     page, _ = opened(tab, html, "lessons/04_depthwise", PHONE)
-    plots = page.evaluate(PLOTS)
-    assert plots and min(plots) > 0.84
+    assert page.evaluate(WIDE) == 0
     assert min(page.evaluate(LABELS)) > 8.9
+    buttons = [button for button in page.locator("button.enlarge").all() if button.is_visible()]
+    for button in buttons:
+        button.click()
+    plots = page.evaluate(PLOTS)
+    assert len(plots) == len(buttons) > 0 and min(plots) > 0.84
+    page.locator("div.large img:visible").first.click()  # a tap on the figure does the same
+    assert page.evaluate(WIDE) == len(plots) - 1
+    page.set_viewport_size(DESK)
+    assert not any(button.is_visible() for button in buttons)
+
+
+@pytest.mark.parametrize("name", ["lessons/11_dynamicconv", "lessons/18_roofline"])
+def test_a_figure_drawn_for_a_phone_needs_no_button(html, tab, name):
+    page, _ = opened(tab, html, name, PHONE)
+    assert page.locator("button.enlarge").count() == page.evaluate(WIDE) == 0
+    assert min(page.evaluate(PLOTS)) > 0.64  # labels of 9 points have 8.8 pixels within a solution
+
+
+NAMED = """() => [...document.querySelectorAll(".lesson-map text")].filter(
+    t => t.checkVisibility()).map(t => [t.textContent,
+        parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a])"""
+
+
+@pytest.mark.parametrize("viewport, layout", [(PHONE, "tall"), (DESK, "wide")])
+def test_the_map_fits_and_can_be_read(html, tab, viewport, layout):
+    page, _ = opened(tab, html, "book/index", viewport)
+    drawn = page.locator(".lesson-map svg:visible")
+    assert drawn.count() == 1 and layout in drawn.get_attribute("class")
+    assert page.locator(".lesson-map").evaluate("e => e.scrollWidth <= e.clientWidth")
+    names = page.evaluate(NAMED)
+    assert len(names) > len(LESSONS) and min(size for _, size in names) > 9
 
 
 FIGURES = """() => [...document.querySelectorAll("figure")].map(e => {

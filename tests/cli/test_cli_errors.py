@@ -221,6 +221,7 @@ train tiny.yaml --run one | one: is a file, not a directory: name another --run
 train tiny.yaml --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r data.corpus=one | one
 train tiny.yaml --run r data.corpus=directory | directory
+train tiny.yaml --run one/run | one/run: cannot be written (Not a directory); name another --run
 train tiny.yaml --run loop | loop
 train tiny.yaml --run /proc/run | /proc/run: cannot be written
 train tiny.yaml --run r data.source=../de | '../de' is no suffix
@@ -285,6 +286,7 @@ data prepare text --languages de en --reuse nowhere --out out | nowhere
 data prepare text --languages de en --reuse one --out out | one: not a readable vocabulary
 data prepare text --languages de en --reuse empty --out out | empty: not a readable vocabulary
 data prepare text --languages de en --vocab-size 300 --out one | one
+data prepare text --languages de en --vocab-size 300 --out one/out | (Not a directory); name another
 data prepare text --languages de en --vocab-size 300 --out directory/../text | text
 data prepare text --languages de en --vocab-size 300 --out prepared | prepared
 data prepare corpora/word --languages de en --vocab-size 300 --out out | line 2: a word

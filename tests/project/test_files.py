@@ -17,6 +17,8 @@ from dynconv.files import disk_errors, locked, replace_text
     [
         (errno.EROFS, "; give --out DIR"),
         (errno.EACCES, "; give --out DIR"),
+        (errno.ENOTDIR, "; give --out DIR"),
+        (errno.EEXIST, "; give --out DIR"),
         (errno.ENOSPC, "; free some space and try again"),
         (errno.EIO, ""),
     ],
@@ -39,6 +41,16 @@ def test_a_file_that_could_not_be_written_whole_stays_as_it_was(tmp_path, monkey
     with pytest.raises(UserError, match=r"file: cannot be written \(No space left"):
         replace_text(path, "newer")
     assert path.read_text() == "old"
+
+
+def test_a_scratch_folder_belongs_to_one_process(tmp_path):
+    with files.scratch_folder(tmp_path / "part") as folder:
+        (folder / "half").touch()
+        with pytest.raises(UserError, match="part: another process writes there .process"):
+            with files.scratch_folder(folder):
+                pass
+        assert os.listdir(folder).count("half") == 1
+    assert not folder.exists()
 
 
 def test_replacing_a_link_leaves_it_a_link(tmp_path):

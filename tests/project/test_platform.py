@@ -18,12 +18,13 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 """a locale without umlauts, which Python does not replace"""
 
 LIKE_WINDOWS = """
-import os, pkgutil, sys
+import os, pkgutil, signal, sys
 import sacrebleu, tensorboard, tokenizers, torch.distributed  # they know both systems
 for name in "crypt fcntl grp nis ossaudiodev pty pwd readline resource spwd syslog termios".split():
     sys.modules[name] = None  # importing it raises ModuleNotFoundError
 for name in ("fork", "getloadavg", "getuid", "killpg", "mkfifo", "nice", "sysconf"):
     delattr(os, name)
+del signal.SIGHUP
 """
 
 

@@ -144,13 +144,16 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     assert raw.count() == links.count() and not any(r.is_visible() for r in raw.all())
     ends = page.locator("aside:has-text('End of Exercise')").all()
     assert ends and not any(end.is_visible() for end in ends)
+    figures = page.locator(".jp-RenderedImage img").all()
+    assert all(" " in figure.get_attribute("alt") for figure in figures)
     assert page.locator(MODIFIED).count() == 0
     assert page.locator(".Toastify__toast").count() == 0  # news
     files = page.locator(".jp-DirListing-itemText").all_text_contents()
     assert files == [f"{OTHER}.ipynb", f"{LESSON}.ipynb"]
     page.locator("a[data-label=lesson-how]").first.click()
     page.wait_for_selector(":text('The other lesson')")
-    page.wait_for_selector(".jp-OutputPlaceholder:has-text('<Figure')")  # visible, and folded
+    page.wait_for_selector(".jp-OutputPlaceholder:has-text('Output'):visible")  # folded
+    assert page.locator(".jp-OutputPlaceholder:has-text('<Figure')").count() == 0
     page.locator("a[data-label=appendix-errata]").click()
     page.wait_for_selector(".jp-MarkdownViewer :text('Printed and true')")
     page.click(".jp-MarkdownViewer a:text-is('Four ways to mix a sentence')")

@@ -4,9 +4,12 @@ Tests of signals, restarts and the command itself start torchrun, the others `ru
 quicker.
 """
 
+import os
 import signal
 import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -282,6 +285,32 @@ def test_sigterm_saves_and_ends(prepared_recipe_file, tmp_path, processes):
     assert f"stopped at update {saved.meta['update']}, saved" in error
     assert saved.meta["update"] >= 20
     assert "Traceback" not in error or processes > 1  # torchrun prints its own
+
+
+def test_a_closed_terminal_saves_and_ends(prepared_recipe_file, tmp_path):
+    """The kernel sends SIGHUP then, and what is written to the terminal is an error."""
+    folder, (terminal, end) = tmp_path / "run", os.openpty()
+    line = command(1, prepared_recipe_file, "train.updates=100000", "train.validate_every=100000")
+    session = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    session += "os.execv(sys.argv[1], sys.argv[1:])"
+    going = subprocess.Popen(
+        [sys.executable, "-c", session, *map(str, line), "--run-dir", str(folder)],
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        start_new_session=True,
+    )
+    os.close(end)
+    os.set_blocking(terminal, False)
+    log = folder / "log.jsonl"
+    while not log.exists() or '"train"' not in log.read_text(encoding="utf-8"):
+        assert going.poll() is None
+        with suppress(BlockingIOError):
+            os.read(terminal, 4096)  # or it would fill up
+        time.sleep(0.02)
+    os.close(terminal)
+    assert going.wait(timeout=60) == 128 + signal.SIGHUP
+    assert Checkpoints(folder).choose("last").meta["update"] >= 20
 
 
 def wait_for(path: Path, text: str, seconds: float = 60) -> None:

@@ -197,6 +197,16 @@ def test_a_second_signal_has_its_ordinary_effect():
             signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.parametrize("before", [signal.SIG_IGN, signal.SIG_DFL])
+def test_nohup_keeps_a_hangup_from_ending_training(before):
+    kept = signal.signal(signal.SIGHUP, before)
+    try:
+        with catch_signals():
+            assert (signal.getsignal(signal.SIGHUP) is before) == (before is signal.SIG_IGN)
+    finally:
+        signal.signal(signal.SIGHUP, kept)
+
+
 def test_under_torchrun_a_second_signal_changes_nothing(monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     before = signal.getsignal(signal.SIGINT)

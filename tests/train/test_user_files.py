@@ -309,6 +309,15 @@ def test_outputs_that_cannot_be_written_are_noticed_before_the_work(tmp_path, re
     assert "o.png: this is the plot's name; name the file of numbers NAME.json" in line
 
 
+def test_a_run_where_writing_is_not_allowed(trained, corpus, recipe_file, monkeypatch, capsys):
+    _, run = trained
+    monkeypatch.setattr(files.os, "access", lambda *_: False)
+    line = refused(capsys, "evaluate", run, "--corpus", corpus)
+    assert f"no permission to write there; allow it by chmod u+w {run}, or evaluate" in line
+    line = refused(capsys, "train", recipe_file, "--run", run)
+    assert f"allow it by chmod u+w {run}, or name another --run" in line
+
+
 def test_an_experiment_without_a_test_split_is_noticed_before_training(
     corpus, recipe, tmp_path, capsys
 ):
