@@ -1,4 +1,4 @@
-"""Runs the controls of lessons 03, 05, 12 and 13 that take minutes, with the lessons' own code.
+"""Runs the controls of lessons 03, 05, 12, 13 and 33 that take minutes, with their own code.
 
 `python -m dynconv.teach.controls` writes the records of `RECORDS`, data/results/controls-*.json.
 With the directory of a trained TaLK translator, it writes data/results/controls-talk.json instead,
@@ -8,6 +8,7 @@ for lesson 14.
 import ast
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,35 @@ def averaging_widths() -> dict[str, Any]:
     }
 
 
+def forgetting() -> dict[str, Any]:
+    """Return the scores of lesson 33's layers, and of the word that counts, for three seeds."""
+    names = definitions("33_forgetting")
+    Reader, teach, deal = (names[name] for name in ("Reader", "teach_reader", "deal"))
+    numbers: dict[str, Any] = {}
+
+    def train(what: str, build: Callable[[], nn.Module], late: int) -> list[nn.Module]:
+        readers = [teach(build, late, seed) for seed in range(3)]
+        errors = [names["error"](reader, late, 2000, 99_999).item() for reader in readers]
+        numbers[what] = [round(1 - each, 3) for each in errors]
+        return readers
+
+    for late, task in enumerate(("the marked word", "the word after the mark")):
+        for conv, width in ((False, "no convolution"), (True, "convolution of 4")):
+            for chosen, decay in ((False, "fixed"), (True, "chosen")):
+                what = f"{task}, {width}, decay {decay}"
+                readers = train(what, partial(Reader, chosen, conv), late)
+                if late and chosen and not conv:
+                    alone = readers
+    train("the word after the mark, two layers, decay chosen", names["Stack"], 1)
+    x, answers = deal(2000, 1, 7)
+    values, marks = x.unbind(dim=2)
+    counts = (marks == 0) & (answers == torch.arange(64))
+    numbers["the word that counts itself"] = [
+        round(1 - (reader(x) - values)[counts].square().mean().item(), 3) for reader in alone
+    ]
+    return numbers
+
+
 def drift(run: Path) -> dict[str, Any]:
     """Return, for what each TaLK layer of an encoder sums, quantiles of |mean| / deviation."""
     trained = load_model(run)
@@ -277,6 +307,11 @@ RECORDS = {
         "Share of vowels restored by lesson 13's models, by weights and width of the encoder",
         [0, 1, 2],
         averaging_widths,
+    ),
+    "controls-forgetting": (
+        "Scores of lesson 33's layers: 1 minus the mean squared error",
+        [0, 1, 2],
+        forgetting,
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The controls of lessons 03, 05, 12, 13 and 32: code, records, and an exact fit."""
+"""The controls of lessons 03, 05, 12, 13, 32 and 33: code, records, and an exact fit."""
 
 from fractions import Fraction
 from itertools import combinations
@@ -39,6 +39,13 @@ def test_lesson_13_still_defines_what_its_controls_use():
     assert longer.keys() < record.keys()
     widths = ledger.read("controls-averaging-widths")["numbers"]
     assert len(widths) == 6 and all(len(runs) == 3 for runs in widths.values())
+
+
+def test_lesson_33_still_defines_what_its_controls_use():
+    names = definitions("33_forgetting")
+    assert {"Reader", "Stack", "deal", "error", "teach_reader"} <= names.keys()
+    record = ledger.read("controls-forgetting")["numbers"]
+    assert len(record) == 10 and all(len(scores) == 3 for scores in record.values())
 
 
 def test_what_positive_factors_could_do_in_lesson_32():
