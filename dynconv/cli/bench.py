@@ -207,7 +207,10 @@ def add_recall(commands) -> None:
         type=positive_int,
         nargs="+",
         default=[4, 8, 16],
-        help="numbers of pairs to look up, up to 64",
+        help="numbers of pairs to look up, up to --keys",
+    )
+    parser.add_argument(
+        "--keys", type=positive_int, default=64, help="different keys, and as many values"
     )
     parser.add_argument(
         "--lr",
@@ -231,6 +234,7 @@ def run_recall(options) -> None:
         options.stacks,
         options.pairs,
         options.lr,
+        keys=options.keys,
         updates=options.updates,
         seeds=options.seeds,
         output=options.output,

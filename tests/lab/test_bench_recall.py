@@ -21,6 +21,12 @@ def test_each_query_asks_for_the_value_that_followed_its_key():
         assert max(pairs) <= recall.KEYS < min(wanted) <= max(wanted) <= 2 * recall.KEYS
 
 
+def test_fewer_keys_leave_fewer_tokens():
+    tokens, values = recall.draw_sequences(50, 3, torch.Generator().manual_seed(1), keys=4)
+    assert tokens.max() == values.max() == 8 and values.min() == 5
+    assert recall.build_stack(["light"], 3, keys=4)(tokens).shape == (50, 9, 9)
+
+
 def test_a_stack_sees_its_whole_past_and_nothing_else():
     """Its output at the last query depends on the first token; at the first, not on the last."""
     for mixers in ["light", "dynamic"], ["talk", "attention"], ["average"]:
@@ -42,7 +48,7 @@ def test_attention_recalls_what_a_dynamic_convolution_does_not():
 def test_the_command_records_every_result_and_goes_on(tmp_path, monkeypatch, capsys):
     path, calls = tmp_path / "recall.json", []
 
-    def train(mixers, pairs, lr, updates, seed):
+    def train(mixers, pairs, lr, updates, seed, keys):
         calls.append((mixers, pairs, lr, seed))
         if len(calls) == 4:
             raise KeyboardInterrupt
@@ -71,6 +77,7 @@ def test_the_command_records_every_result_and_goes_on(tmp_path, monkeypatch, cap
     [
         (["--stacks", "dynamic+attenton"], "attention"),
         (["--pairs", "4", "65"], "only 64 keys"),
+        (["--pairs", "9", "--keys", "8"], "only 8 keys"),
     ],
 )
 def test_errors_name_the_remedy(options, message, capsys):

@@ -22,7 +22,7 @@ from dynconv.models import LanguageModel, build
 from dynconv.models.mixers import require_mixer
 
 KEYS = 64
-"""different keys, and as many values"""
+"""different keys, and as many values, unless told otherwise"""
 ROWS = 64
 """sequences in a batch"""
 UPDATES_PER_TEST = 100
@@ -31,19 +31,21 @@ SOLVED = 0.995
 """accuracy at which training ends early"""
 
 
-def draw_sequences(rows: int, pairs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def draw_sequences(
+    rows: int, pairs: int, generator: torch.Generator, keys: int = KEYS
+) -> tuple[Tensor, Tensor]:
     """Return tokens (rows, 3 * pairs) and the values (rows, pairs) that its last third asks for.
 
-    Keys are tokens 1 to KEYS, each at most once in a sequence; values are KEYS + 1 to 2 * KEYS.
+    Keys are tokens 1 to `keys`, each at most once in a sequence; values are the `keys` after them.
     """
-    keys = torch.rand(rows, KEYS, generator=generator).argsort(1)[:, :pairs] + 1
-    values = torch.randint(KEYS + 1, 2 * KEYS + 1, (rows, pairs), generator=generator)
+    listed = torch.rand(rows, keys, generator=generator).argsort(1)[:, :pairs] + 1
+    values = torch.randint(keys + 1, 2 * keys + 1, (rows, pairs), generator=generator)
     order = torch.rand(rows, pairs, generator=generator).argsort(1)
-    tokens = torch.cat([torch.stack([keys, values], 2).flatten(1), keys.gather(1, order)], 1)
+    tokens = torch.cat([torch.stack([listed, values], 2).flatten(1), listed.gather(1, order)], 1)
     return tokens, values.gather(1, order)
 
 
-def build_stack(mixers: Sequence[str], pairs: int) -> LanguageModel:
+def build_stack(mixers: Sequence[str], pairs: int, keys: int = KEYS) -> LanguageModel:
     """Build a language model of these mixers, whose windows cover the whole sequence."""
     cover = 3 * pairs | 1  # kernel sizes are odd
     sizes = [require_mixer(mixer).size_key for mixer in mixers]
@@ -55,7 +57,7 @@ def build_stack(mixers: Sequence[str], pairs: int) -> LanguageModel:
     stack = StackConfig(len(mixers), tuple(mixers), **covers)
     return build(
         LanguageModelConfig(
-            vocab_size=2 * KEYS + 1,
+            vocab_size=2 * keys + 1,
             channels=64,
             ffn=128,
             heads=4,
@@ -67,20 +69,22 @@ def build_stack(mixers: Sequence[str], pairs: int) -> LanguageModel:
     )
 
 
-def measure_accuracy(model: LanguageModel, pairs: int, generator: torch.Generator) -> float:
+def measure_accuracy(
+    model: LanguageModel, pairs: int, generator: torch.Generator, keys: int
+) -> float:
     """Return the share of values that the model recalls in 16 new batches."""
-    tokens, values = draw_sequences(16 * ROWS, pairs, generator)
+    tokens, values = draw_sequences(16 * ROWS, pairs, generator, keys)
     with torch.inference_mode():
         found = model.output(model.hidden_states(tokens)[:, 2 * pairs :]).argmax(-1)
     return (found == values).float().mean().item()
 
 
 def train_recall(
-    mixers: Sequence[str], pairs: int, lr: float, updates: int, seed: int
+    mixers: Sequence[str], pairs: int, lr: float, updates: int, seed: int, keys: int = KEYS
 ) -> tuple[float, int]:
     """Train a stack, by Adam with warm-up and linear decay; return its accuracy and its updates."""
     torch.manual_seed(seed)
-    model = build_stack(mixers, pairs)
+    model = build_stack(mixers, pairs, keys)
     optimizer = torch.optim.Adam(model.parameters(), lr=lr)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda done: min((done + 1) / UPDATES_PER_TEST, 1 - done / updates)
@@ -88,7 +92,7 @@ def train_recall(
     generator = torch.Generator().manual_seed(seed)
     held_out = torch.Generator().manual_seed(2**20 + seed)
     for done in range(1, updates + 1):
-        tokens, values = draw_sequences(ROWS, pairs, generator)
+        tokens, values = draw_sequences(ROWS, pairs, generator, keys)
         hidden = model.hidden_states(tokens)[:, 2 * pairs :].flatten(0, 1)
         loss = model.nll(hidden, values.flatten()).mean()
         optimizer.zero_grad()
@@ -97,7 +101,7 @@ def train_recall(
         optimizer.step()
         schedule.step()
         if done % UPDATES_PER_TEST == 0 or done == updates:
-            recalled = measure_accuracy(model, pairs, held_out)
+            recalled = measure_accuracy(model, pairs, held_out, keys)
             if recalled >= SOLVED:
                 break
     return recalled, done
@@ -108,6 +112,7 @@ def bench_recall(
     pairs: Sequence[int],
     rates: Sequence[float],
     *,
+    keys: int,
     updates: int,
     seeds: int,
     output: Path | None,
@@ -127,11 +132,12 @@ def bench_recall(
                 require_mixer(mixer)
     except ValueError as error:
         raise UserError(f"--stacks {quoted(stack)}: {error}") from None
-    if max(pairs) > KEYS:
-        raise UserError(f"--pairs {max(pairs)}: there are only {KEYS} keys")
+    if max(pairs) > keys:
+        raise UserError(f"--pairs {max(pairs)}: there are only {keys} keys")
     output = ledger.output_path("recall", output)
     options = ["--stacks", *stacks, "--pairs", *pairs, "--lr", *rates]
     options += ["--updates", updates, "--seeds", seeds]
+    options += ["--keys", keys] if keys != KEYS else []
     command = shlex.join(["dynconv", "bench", "recall", *map(str, options)])
     results: list[dict] = []
     if output.exists():
@@ -144,20 +150,24 @@ def bench_recall(
     for stack in stacks:
         for count in pairs:
             if (stack, count) not in known:
-                results.append(measure_recall(stack, count, rates, updates, seeds))
+                results.append(measure_recall(stack, count, rates, updates, seeds, keys))
                 ledger.write(output, report)
                 say(format_result(results[-1]))
     say(f"written to {output}")
 
 
 def measure_recall(
-    stack: str, pairs: int, rates: Sequence[float], updates: int, seeds: int
+    stack: str, pairs: int, rates: Sequence[float], updates: int, seeds: int, keys: int
 ) -> dict[str, object]:
     """Choose a learning rate with seed 1; return the accuracies and updates of all seeds."""
     mixers = stack.split("+")
-    tried = {lr: train_recall(mixers, pairs, lr, updates, seed=1) for lr in rates}
+
+    def train(lr: float, seed: int) -> tuple[float, int]:
+        return train_recall(mixers, pairs, lr, updates, seed, keys)
+
+    tried = {lr: train(lr, seed=1) for lr in rates}
     lr = max(tried, key=lambda lr: (tried[lr][0], -tried[lr][1]))
-    runs = [tried[lr], *(train_recall(mixers, pairs, lr, updates, s) for s in range(2, seeds + 1))]
+    runs = [tried[lr], *(train(lr, seed) for seed in range(2, seeds + 1))]
     return {
         "stack": stack,
         "pairs": pairs,
