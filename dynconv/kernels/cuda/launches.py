@@ -217,10 +217,11 @@ def dropconnect(dropout: float) -> list[np.generic]:
 def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> LaunchPlan:
     """Plan TaLK; offsets are (B, T, H), and `right` is None in a causal layer."""
     (_, T, C), H = x.shape, left.shape[2]
-    columns = Columns(C // H, max_left, max_right, x)
+    columns = Columns(C // H, H, max_left, max_right, x)
+    x_batch, x_time = strides(x)
     arguments = (
         "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
-        columns.stretch, *strides(x),
+        columns.stretch, x_batch, int(x_time),
     )  # fmt: skip
     return LaunchPlan({"out": like(x)}, (columns.launch("talk.cu", "talk_conv", arguments),))
 
@@ -230,7 +231,7 @@ def talk_backward(
 ) -> LaunchPlan:
     """Plan the gradients of x, left and right; the last one is empty when right is None."""
     (B, T, C), H = x.shape, left.shape[2]
-    columns = Columns(C // H, max_left, max_right, g, x)
+    columns = Columns(C // H, H, max_left, max_right, g, x)
     reach = "left", right and "right", "reach", T, H, max_left, max_right
     grad = (
         "g", "x", "left", right and "right", "reach", "dx", "dleft", right and "dright", T, C, H,

@@ -31,8 +31,12 @@ __device__ __forceinline__ void narrow(double x, double& y) { y = x; }
 __device__ __forceinline__ void narrow(float x, float& y) { y = x; }
 
 __device__ __forceinline__ void narrow(float x, bfloat16& y) {  // to nearest, ties to even
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+#else
   const unsigned bits = __float_as_uint(x);
   y.bits = x == x ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fc0;
+#endif
 }
 
 #ifdef SIMULATED

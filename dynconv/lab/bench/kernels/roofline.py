@@ -153,7 +153,7 @@ def cycles(case: Case, launch: Launch) -> float:
     V = launch.template[1]
     c = -(-32 * V * dtype.itemsize // 128)
     if case.operator == "talk_conv":
-        stretch = grids.Columns(R, reach, reach, contiguous_array((B, T, C), dtype)).stretch
+        stretch = grids.Columns(R, H, reach, reach, contiguous_array((B, T, C), dtype)).stretch
         words = V * accumulator(dtype).itemsize // 4
         # Forward writes a row into the table and reads four. Backward reads and writes four
         # differences and reads one; its rows are g and dx, and g and x at the two edges.
