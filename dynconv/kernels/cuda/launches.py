@@ -17,6 +17,7 @@ from dynconv.kernels.cuda.grids import (
     Grid,
     Warps,
     beyond_taps,
+    elements_per_load,
     lanes_per_head,
     tensor_core_grid,
     vector_width,
@@ -152,7 +153,9 @@ def light_gradients(
     count = B * -(-T // TILE)
     walk = walk_length(count * -(-H * G // 32), 16)  # long walks write fewer partial sums
     walks = -(-count // walk)
-    warps = Warps([g, x], H, K, per_tap=G + 1, fixed=1, walks=walks)  # the sums and the tap itself
+    # Each lane's sums and 16 bytes more, and the taps themselves and one more
+    fixed = G * elements_per_load(x) + 1
+    warps = Warps([g, x], H, K, per_tap=G + 1, fixed=fixed, walks=walks)
     if with_input and warps.chunk < K:
         return None
     weight, dx = ("weight", "dx") if with_input else (None, None)

@@ -22,6 +22,9 @@ template <typename Number> struct Accumulator { using type = float; };
 template <> struct Accumulator<double> { using type = double; };
 template <typename Number> using Sum = typename Accumulator<Number>::type;
 
+template <typename Number>
+constexpr int QUAD = VECTOR_BYTES / sizeof(Sum<Number>);  // sums in 16 bytes
+
 __device__ __forceinline__ double widen(double x) { return x; }
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ float widen(bfloat16 x) {
@@ -31,12 +34,8 @@ __device__ __forceinline__ void narrow(double x, double& y) { y = x; }
 __device__ __forceinline__ void narrow(float x, float& y) { y = x; }
 
 __device__ __forceinline__ void narrow(float x, bfloat16& y) {  // to nearest, ties to even
-#if __CUDA_ARCH__ >= 800
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-#else
   const unsigned bits = __float_as_uint(x);
   y.bits = x == x ? (bits + 0x7fff + (bits >> 16 & 1)) >> 16 : 0x7fc0;
-#endif
 }
 
 #ifdef SIMULATED

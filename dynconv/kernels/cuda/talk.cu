@@ -96,8 +96,9 @@ __device__ __forceinline__ Reach within(int ring, int max_left, int max_right) {
 constexpr int STEPS = 8;  // positions whose loads are on their way together
 constexpr int SPAN = 32;  // positions whose windows a warp computes together
 
-// What a window takes from the table S of prefix sums, of which row i is the sum of all tokens
-// before token i: it lies between the tokens `first` and `last`, of which it has a share.
+// A window in the table S of prefix sums, whose row i is the sum of all tokens before token i.
+// `first` and `last` are the outermost tokens that it touches, `left` and `right` its shares of
+// them; both may be the same token, which it then contains whole.
 //
 //     sum = S[last] - S[first + 1] + left (S[first + 1] - S[first])
 //                                  + right (S[last + 1] - S[last])
@@ -111,10 +112,10 @@ struct alignas(16) Window {
 // as it goes, each lane its V channels, and keeps the sums in shared memory: only the rows between
 // the edges of the widest window, in a ring of a power of two. So a window's sum takes four reads
 // whatever its width, no barrier, no bank conflict, no rounding that grows with t. The ring's first
-// row is also the one after its last, so that two rows always follow each other.
+// row is repeated after its last, because the rows of an edge have to follow each other.
 //
-// Windows are the same for all channels of a head: the lanes compute those of SPAN positions of
-// each head, one each, and leave them in shared memory.
+// A window is the same for all channels of a head. So for every SPAN positions the lanes compute
+// the windows of each head, one position each, and leave them in shared memory.
 //
 //   bytes        2 |x| and the offsets; x once more for each stretch's (max_left + max_right)
 //                tokens around it, from L2
