@@ -12,7 +12,7 @@
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 31  float32   forward   19.1         10.6     8.2    10.9      24.9  not measured
-//   K = 31  float32   backward  28.6         21.2    11.8    21.9      38.6  not measured
+//   K = 31  float32   backward  28.6         21.2    11.8    21.1      38.6  not measured
 //   K = 31  bfloat16  forward    9.5          2.0     2.6     2.7      13.7  not measured
 //   K = 31  bfloat16  backward  19.1          4.0     7.9     9.4      29.9  not measured
 

@@ -9,13 +9,14 @@
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
-// memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
+// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over positions at four a
+// cycle. `dynconv bench kernels --plan` has the rest.
 //
-//                              bytes  operations  shared  expected  measured
-//   K = 31  float32   forward    19.3         1.7     9.0      25.3  not measured
-//   K = 31  float32   backward   29.2         2.4    27.0      39.3  not measured
-//   K = 31  bfloat16  forward     9.8         1.7     8.2      14.1  not measured
-//   K = 31  bfloat16  backward   14.9         2.4    20.2      28.8  not measured
+//                              bytes  operations  shared   issue  expected  measured
+//   K = 31  float32   forward    19.3         1.7     9.0     3.0      25.3  not measured
+//   K = 31  float32   backward   29.2         2.4    21.4    13.0      39.3  not measured
+//   K = 31  bfloat16  forward     9.8         1.7     8.2     5.7      14.1  not measured
+//   K = 31  bfloat16  backward   14.9         2.4    18.4    16.4      26.6  not measured
 
 #include "number.cuh"
 
