@@ -67,7 +67,7 @@ def test_the_plan_of_two_shapes(tmp_path, capsys):
         assert counted == (None, None)
     else:  # at least the products of D x V matrices
         assert 24 < counted[0] < 400 and 24 < counted[1] < 200
-        assert 6 * 4 < kernel["instructions"] < 60  # six per channel
+        assert 6 * 4 < kernel["instructions"] < 100  # six per channel
     # A ring of 32 rows of 128 channels, a row more, and 33 windows of each of up to 3 heads
     assert kernel["dynamic_shared"] == 33 * 512 + 3 * 33 * 16
     assert "talk_conv<bfloat16, 4>" in text
