@@ -365,15 +365,23 @@ def test_talk_with_windows_of_any_reach():
 
 
 def test_talk_has_a_ring_for_the_widest_window():
-    """In half precision two channels a thread, but one where the ring would not fit."""
-    for dtype, size, V, ring in ((F32, 63, 1, 64), (HALF, 63, 2, 64), (HALF, 255, 1, 256)):
+    """A lane's sums take 16 bytes, and fewer where the ring would not fit."""
+    for dtype, size, V, ring in (
+        (F32, 3, 4, 8), (F32, 63, 4, 64), (HALF, 63, 4, 64), (HALF, 127, 2, 128),
+        (HALF, 255, 1, 256), (F64, 31, 2, 32), (F64, 127, 1, 128), (F32, 1001, 1, 256),
+    ):  # fmt: skip
         x = torch.zeros(1, 9, 64, dtype=dtype)
-        columns = grids.Columns(64, size // 2, size // 2, plan.array(x))
+        columns = grids.Columns(64, 1, size // 2, size // 2, plan.array(x))
         _, block, shared = columns.size
-        assert (columns.V, columns.ring) == (V, ring)
-        assert shared == ring * block[0] * V * 4 <= grids.SHARED
-    x = plan.contiguous_array((1, 9, 64), HALF)
-    assert grids.Columns(64, 500, 500, x).ring == 256
+        assert (columns.V, columns.ring, block) == (V, ring, (32, 1))
+        number = max(4, dtype.itemsize)  # a row more, and the windows of 32 positions, padded
+        assert shared == (ring + 1) * 32 * V * number + 33 * 4 * number <= grids.SHARED
+    for R, H in ((1, 64), (24, 8), (64, 16), (256, 2)):  # as many windows as heads meet a warp
+        columns = grids.Columns(R, H, 15, 15, plan.contiguous_array((1, 9, R * H), F32))
+        lanes = 32 * columns.V
+        heads = {(min(c + lanes, R * H) - 1) // R - c // R + 1 for c in range(0, R * H, lanes)}
+        windows = columns.size[2] - (columns.ring + 1) * lanes * 4
+        assert max(heads) * 33 * 16 <= windows
 
 
 @pytest.mark.parametrize("reach", [4, 400], ids=["ring", "wider than the ring"])

@@ -22,6 +22,10 @@ TILE = constant_of("window.cuh", "TILE")
 """positions of a warp's tile"""
 BAND = constant_of("band.cuh", "BAND")
 """positions of a tile for tensor cores"""
+STEPS = constant_of("talk.cu", "STEPS")
+"""positions of an unrolled loop of TaLK, and the fewest rows of its ring"""
+SPAN = constant_of("talk.cu", "SPAN")
+"""positions whose windows a warp of TaLK computes together"""
 
 
 def vector_width(R: int, maximum: int, *arrays: Array) -> int:
@@ -161,32 +165,31 @@ def tensor_core_grid(H: int, K: int, *arrays: Array) -> Bands | None:
 
 
 class Columns(Grid):
-    """Launches TaLK's kernels, whose threads each walk V channels of a stretch of positions.
+    """Launches TaLK's kernels, whose warps each walk 32 V channels of a stretch of positions.
 
-    V        2 in half precision, so that a lane loads four bytes at once
-    ring     rows of prefix sums in shared memory, a power of two: enough for the widest window if
-             32 threads' columns of it fit at V = 1
-    stretch  positions per thread
+    V        channels of a lane, whose sums take 16 bytes; fewer if that makes the windows fit
+    ring     rows of sums in shared memory, a power of two: enough for the widest window, if it fits
+    stretch  positions per warp
     """
 
-    def __init__(self, R: int, max_left: int, max_right: int, *arrays: Array):
+    def __init__(self, R: int, H: int, max_left: int, max_right: int, *arrays: Array):
         x = arrays[0]
         B, T, C = x.shape
-        widest = power_of_two(max_left + max_right + 2)
-        V = vector_width(R, 2 if x.dtype.itemsize == 2 else 1, *arrays)
-        if ring_rows(V, x) < widest:
-            V = 1
-        column = V * accumulator(x.dtype).itemsize
-        self.ring = min(widest, ring_rows(V, x))
-        fit = SHARED // (self.ring * column) // 32 * 32
-        threads = min(128, fit, -(-C // (32 * V)) * 32)
-        across = B * -(-C // (threads * V))
+        number = accumulator(x.dtype).itemsize
+        widest = max(STEPS, power_of_two(max_left + max_right + 2))
+
+        def rows(V: int) -> tuple[int, int]:
+            """Return how many rows fit, a power of two and one more, and the windows' bytes."""
+            windows = min(H, -(-32 * V // R) + 1) * (SPAN + 1) * 4 * number
+            return power_of_two((SHARED - windows) // (32 * V * number)) // 2, windows
+
+        V = vector_width(R, elements_per_load(x), *arrays)
+        while V > 1 and rows(V)[0] < widest:
+            V //= 2
+        fit, windows = rows(V)
+        self.ring = min(widest, fit)
+        shared = (self.ring + 1) * 32 * V * number + windows
+        across = B * -(-C // (32 * V))
         # Short stretches load more of their neighbours' tokens, but long ones leave the GPU idle.
         self.stretch = 128 if across * -(-T // 128) >= BLOCKS else 32
-        shared = self.ring * threads * column
-        super().__init__(x, V, across * -(-T // self.stretch), (threads, 1), shared)
-
-
-def ring_rows(V: int, x: Array) -> int:
-    """Return how many rows for 32 threads fit into shared memory, a power of two."""
-    return power_of_two(SHARED // (32 * V * accumulator(x.dtype).itemsize) + 1) // 2
+        super().__init__(x, V, across * -(-T // self.stretch), (32, 1), shared)

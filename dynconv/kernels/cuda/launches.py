@@ -17,6 +17,7 @@ from dynconv.kernels.cuda.grids import (
     Grid,
     Warps,
     beyond_taps,
+    elements_per_load,
     lanes_per_head,
     tensor_core_grid,
     vector_width,
@@ -152,7 +153,9 @@ def light_gradients(
     count = B * -(-T // TILE)
     walk = walk_length(count * -(-H * G // 32), 16)  # long walks write fewer partial sums
     walks = -(-count // walk)
-    warps = Warps([g, x], H, K, per_tap=G + 1, fixed=1, walks=walks)  # the sums and the tap itself
+    # Each lane's sums and 16 bytes more, and the taps themselves and one more
+    fixed = G * elements_per_load(x) + 1
+    warps = Warps([g, x], H, K, per_tap=G + 1, fixed=fixed, walks=walks)
     if with_input and warps.chunk < K:
         return None
     weight, dx = ("weight", "dx") if with_input else (None, None)
@@ -217,10 +220,11 @@ def dropconnect(dropout: float) -> list[np.generic]:
 def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: int) -> LaunchPlan:
     """Plan TaLK; offsets are (B, T, H), and `right` is None in a causal layer."""
     (_, T, C), H = x.shape, left.shape[2]
-    columns = Columns(C // H, max_left, max_right, x)
+    columns = Columns(C // H, H, max_left, max_right, x)
+    x_batch, x_time = strides(x)
     arguments = (
         "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
-        columns.stretch, *strides(x),
+        columns.stretch, x_batch, int(x_time),
     )  # fmt: skip
     return LaunchPlan({"out": like(x)}, (columns.launch("talk.cu", "talk_conv", arguments),))
 
@@ -230,7 +234,7 @@ def talk_backward(
 ) -> LaunchPlan:
     """Plan the gradients of x, left and right; the last one is empty when right is None."""
     (B, T, C), H = x.shape, left.shape[2]
-    columns = Columns(C // H, max_left, max_right, g, x)
+    columns = Columns(C // H, H, max_left, max_right, g, x)
     reach = "left", right and "right", "reach", T, H, max_left, max_right
     grad = (
         "g", "x", "left", right and "right", "reach", "dx", "dleft", right and "dright", T, C, H,

@@ -12,7 +12,7 @@
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 31  float32   forward   19.1         10.6     8.2    10.9      24.9  not measured
-//   K = 31  float32   backward  28.6         21.2    11.8    21.9      38.6  not measured
+//   K = 31  float32   backward  28.6         21.2    11.8    21.1      38.6  not measured
 //   K = 31  bfloat16  forward    9.5          2.0     2.6     2.7      13.7  not measured
 //   K = 31  bfloat16  backward  19.1          4.0     7.9     9.4      29.9  not measured
 
@@ -172,8 +172,9 @@ light_weight_grad_band(const Number* __restrict__ g, const Number* __restrict__ 
 //     dweight[K - 1 - j] = sum_s x[s] . g[s + j - pad']
 //
 // A warp walks `walk` of the B ceil(T / TILE) tiles. Each lane adds up its channels' part of
-// dweight in a column of shared memory of its own; at the end the lanes of a head are added, and
-// the warp writes a row of `partial` (walks, H, K), which sum_rows adds up in a fixed order.
+// dweight in shared memory of its own, 16 bytes at a time; at the end the lanes of a head are
+// added, and the warp writes a row of `partial` (walks, H, K), which sum_rows adds up in a fixed
+// order.
 // DATA = false leaves dx out. With DATA, chunk >= K; else g and x are read once for each chunk.
 template <typename Number, int V, int G, bool DATA>
 __global__ void __launch_bounds__(128, DATA ? 3 : 4)
@@ -183,25 +184,27 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                 int chunk, int walk, long long g_batch, long long g_time, long long x_batch,
                 long long x_time) {
   DYNAMIC_SHARED(Sum<Number>, shared);
-  constexpr int HEADS = 32 / G;
+  constexpr int HEADS = 32 / G, Q = QUAD<Number>;
   const int lane = threadIdx.x, R = C / H, tiles = (T + TILE - 1) / TILE;
   const int walks = ((long long)B * tiles + walk - 1) / walk;
   const Place at = place(walks, H, HEADS, own_warp());  // its TILE positions are one walk
   const long long row = at.t / TILE, begin = row * walk;
   if (row >= walks) return;
-  auto mine = shared + threadIdx.y * (32 * chunk + HEADS * (chunk + 1));
-  auto added = mine + lane;  // [tap][lane]
-  LightTaps<Number, true> weights{weight, mine + 32 * chunk, at.h, H, K, G, chunk};
+  const int column = chunk + Q;  // an odd number of quads, for different banks
+  const auto added = shared + (threadIdx.y * 32 + lane) * column;  // [tap]
+  const auto taps = shared + blockDim.y * 32 * column + threadIdx.y * HEADS * (chunk + 1);
+  LightTaps<Number, true> weights{weight, taps, at.h, H, K, G, chunk};
   const int h = at.h + lane / G;
 
   for (int first = 0; first < K; first += chunk) {
     const int count = min(chunk, K - first);
     if (DATA) weights.stage(first);
-    for (int j = 0; j < chunk; ++j) added[32 * j] = 0;
+    for (int j = 0; j < chunk; ++j) added[j] = 0;
     for (long long tile = begin; tile < min(begin + walk, (long long)B * tiles); ++tile) {
       const long long b = tile / tiles;
       const int t = tile % tiles * TILE;
-      const Meeting met(t, T, pad, first, first + count);
+      Meeting met(t, T, pad, first, first + count);
+      met.from -= (met.from - first) % Q;  // from here on, quads of sums are aligned
       for (int r0 = 0; r0 < R; r0 += G * V) {
         const Channels<V> own(h, r0, G, H, R);
         Sum<Number> token[TILE][V], sum[TILE][V] = {};
@@ -209,7 +212,9 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
         Rows<Number, V> rows(g + b * g_batch + own.c, g_time, t + met.from - pad,
                              met.to - met.from + TILE - 1, T);
         Sum<Number> w[TILE] = {}, dot[TILE] = {};  // dot[a] is that of tap k - a
-        each_row(met.from, met.to, rows, [&](int k, int lo, int hi, bool inside) {
+        Pack<Sum<Number>, Q> done;
+        auto sums = added + (met.from - first);  // of the next tap that is complete
+        each_row(met.from, met.to, rows, [&](int k, int lo, int hi, int inside) {
           Sum<Number> row[V];
           rows.take(row, inside);
           if (DATA) weights.row(k - first, lo, w);
@@ -224,7 +229,16 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                 dot[a] += token[a][v] * row[v];
                 if (DATA) sum[a][v] += w[a] * row[v];
               }
-          if (hi == TILE) added[32 * (k - first - (TILE - 1))] += dot[TILE - 1];
+          // The dot product of tap k - (TILE - 1) is complete: added alone, or with its quad.
+          if (hi == TILE && !inside) *sums += dot[TILE - 1], sums = sums + 1;
+          if (inside) done.at[(inside - 1) % Q] = dot[TILE - 1];
+          if (inside && inside % Q == 0) {
+            const auto quad = shared_cast<Pack<Sum<Number>, Q>>(sums);
+            Pack<Sum<Number>, Q> so_far = *quad;
+#pragma unroll
+            for (int i = 0; i < Q; ++i) so_far.at[i] += done.at[i];
+            *quad = so_far, sums = sums + Q;
+          }
         });
         if constexpr (DATA)
 #pragma unroll
@@ -236,7 +250,7 @@ light_conv_grad(const Number* __restrict__ g, const Number* __restrict__ x,
     for (int j = 0; j < count; j += 8) {
       Sum<Number> value[8];
 #pragma unroll
-      for (int i = 0; i < 8; ++i) value[i] = added[32 * (j + i)];  // 0 from count to chunk
+      for (int i = 0; i < 8; ++i) value[i] = added[j + i];  // 0 from count to chunk
       add_over_lanes<G>(value);
 #pragma unroll
       for (int i = 0; i < KEPT<G>; ++i) {

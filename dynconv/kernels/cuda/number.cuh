@@ -22,6 +22,9 @@ template <typename Number> struct Accumulator { using type = float; };
 template <> struct Accumulator<double> { using type = double; };
 template <typename Number> using Sum = typename Accumulator<Number>::type;
 
+template <typename Number>
+constexpr int QUAD = VECTOR_BYTES / sizeof(Sum<Number>);  // sums in 16 bytes
+
 __device__ __forceinline__ double widen(double x) { return x; }
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ float widen(bfloat16 x) {

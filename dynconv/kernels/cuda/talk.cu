@@ -9,13 +9,14 @@
 //
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s, the traffic with L1 and shared
-// memory at 132 x 1.98 GHz x 128 bytes. `dynconv bench kernels --plan` has the rest.
+// memory at 132 x 1.98 GHz x 128 bytes, the instructions of the loop over positions at four a
+// cycle. `dynconv bench kernels --plan` has the rest.
 //
-//                              bytes  operations  shared  expected  measured
-//   K = 31  float32   forward    19.3         1.7     9.0      25.3  not measured
-//   K = 31  float32   backward   29.2         2.4    27.0      39.3  not measured
-//   K = 31  bfloat16  forward     9.8         1.7     8.2      14.1  not measured
-//   K = 31  bfloat16  backward   14.9         2.4    20.2      28.8  not measured
+//                              bytes  operations  shared   issue  expected  measured
+//   K = 31  float32   forward    19.3         1.7     9.0     3.0      25.3  not measured
+//   K = 31  float32   backward   29.2         2.4    21.4    13.0      39.3  not measured
+//   K = 31  bfloat16  forward     9.8         1.7     8.2     5.7      14.1  not measured
+//   K = 31  bfloat16  backward   14.9         2.4    18.4    16.4      26.6  not measured
 
 #include "number.cuh"
 
@@ -34,11 +35,17 @@ struct Edge {
   __device__ __forceinline__ int tokens() const { return whole + cuts(); }
   __device__ __forceinline__ bool cuts() const { return part > 0; }  // not if it is NaN
 
+  // The share of the last of these tokens, which is whole where the edge cuts none.
+  __device__ __forceinline__ Real last() const { return part == 0 ? 1 : part; }
+
   // The share of the token `ahead` >= 1 tokens further.
   __device__ __forceinline__ Real share(int ahead) const {
     return ahead <= whole ? 1 : ahead == whole + 1 ? part : 0;
   }
 };
+
+template <typename Real>
+struct Edges { Edge<Real> left, right; };
 
 // The offsets of one head in one sentence.
 template <typename Real>
@@ -77,22 +84,6 @@ __global__ void talk_conv_v1(const Number* x, const Sum<Number>* left, const Sum
   narrow(sum / (Sum<Number>(1) + max_left + max_right), out[i]);
 }
 
-// The summed-area table of a thread's V channels, a column of shared memory: row i is the sum of
-// all tokens before token i, counted from where the walk began. Only the rows between the edges of
-// the widest window are kept, in a ring of a power of two.
-template <typename Real, int V>
-struct Table {
-  SharedPointer<Real> column;
-  int mask;
-
-  __device__ __forceinline__ Table(SharedPointer<Real> shared, int rows)
-      : column(shared + threadIdx.x * V), mask(rows - 1) {}
-
-  __device__ __forceinline__ SharedPointer<Pack<Real, V>> operator[](int i) const {
-    return shared_cast<Pack<Real, V>>(column + (i & mask) * (int)blockDim.x * V);
-  }
-};
-
 // The reaches that fit into a ring: the largest, or their share of it.
 struct Reach { int left, right; };
 
@@ -103,12 +94,29 @@ __device__ __forceinline__ Reach within(int ring, int max_left, int max_right) {
   return {left, (int)room - left};
 }
 
-constexpr int STEPS = 4;  // positions whose loads are on their way together
+constexpr int STEPS = 8;  // positions whose loads are on their way together
+constexpr int SPAN = 32;  // positions whose windows a warp computes together
 
-// The version in use. A thread takes V channels and walks `stretch` positions. It adds up x as it
-// goes, keeps the sums in its own column of shared memory, and finds each window's sum as a
-// difference of two of them: four reads whatever the window's width, no barrier, no bank conflict,
-// no rounding that grows with t. Block (n), n channels side by side.
+// A window in the table S of prefix sums, whose row i is the sum of all tokens before token i.
+// `first` and `last` are the outermost tokens that it touches, `left` and `right` its shares of
+// them; both may be the same token, which it then contains whole.
+//
+//     sum = S[last] - S[first + 1] + left (S[first + 1] - S[first])
+//                                  + right (S[last + 1] - S[last])
+template <typename Real>
+struct alignas(16) Window {
+  int first, last;  // their rows' places in shared memory, in bytes; the next row follows
+  Real left, right;
+};
+
+// The version in use. A warp takes 32 V channels and walks `stretch` positions. It adds up x / size
+// as it goes, each lane its V channels, and keeps the sums in shared memory: only the rows between
+// the edges of the widest window, in a ring of a power of two. So a window's sum takes four reads
+// whatever its width, no barrier, no bank conflict, no rounding that grows with t. The ring's first
+// row is repeated after its last, because the rows of an edge have to follow each other.
+//
+// A window is the same for all channels of a head. So for every SPAN positions the lanes compute
+// the windows of each head, one position each, and leave them in shared memory.
 //
 //   bytes        2 |x| and the offsets; x once more for each stretch's (max_left + max_right)
 //                tokens around it, from L2
@@ -120,69 +128,119 @@ constexpr int STEPS = 4;  // positions whose loads are on their way together
 // A token that is infinite or NaN, or much larger than the rest, spoils the sums of its channel to
 // the end of the stretch.
 template <typename Number, int V>
-__global__ void __launch_bounds__(128, 8)
+__global__ void __launch_bounds__(32, 12)
 talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
           const Sum<Number>* __restrict__ right, Number* __restrict__ out, int T, int C, int H,
-          int max_left, int max_right, int ring, int stretch, long long x_batch,
-          long long x_time) {
+          int max_left, int max_right, int ring, int stretch, long long x_batch, int x_time) {
   using Real = Sum<Number>;
+  constexpr int ROW = 32 * V * sizeof(Real), LANES = 32 * V;
   DYNAMIC_SHARED(Real, shared);
-  const int columns = (C + blockDim.x * V - 1) / (blockDim.x * V);
-  const int stretches = (T + stretch - 1) / stretch, rest = blockIdx.x / columns;
-  const int c = (blockIdx.x % columns * blockDim.x + threadIdx.x) * V;
+  const int columns = (C + LANES - 1) / LANES, stretches = (T + stretch - 1) / stretch;
+  const int c0 = blockIdx.x % columns * LANES, rest = blockIdx.x / columns, R = C / H;
   const int begin = rest % stretches * stretch, end = min(begin + stretch, T);
   const long long b = rest / stretches;
-  if (c >= C) return;
-  const Table<Real, V> table(shared, ring);
+  const int c = min(c0 + (int)threadIdx.x * V, C - V);  // an idle lane repeats another's channels
+  const int h0 = c0 / R, h = c / R, heads = (min(c0 + LANES, C) - 1) / R - h0 + 1;
   const Reach held = within(ring, max_left, max_right);
   const int before = held.left, after = held.right;
   const Real scale = 1 / (Real(1) + max_left + max_right);
-  const Offsets<Real> offsets(left, right, b, c / (C / H), T, H, max_left, max_right);
+  const auto window = [&](int h, int t) {
+    const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
+    return Edges<Real>{offsets.left(t), offsets.right(t)};
+  };
+  const auto fits = [&](const Edges<Real>& of) {
+    return of.left.tokens() <= before && of.right.tokens() <= after;
+  };
+
+  const auto column = shared_cast<char>(shared + (int)threadIdx.x * V);
+  const auto windows = shared_cast<Window<Real>>(shared + (ring + 1) * (ROW / sizeof(Real)));
+  const auto place = [&](int i) { return (i - (begin + after + 1) & ring - 1) * ROW; };
+  const auto row = [&](int place) { return shared_cast<Pack<Real, V>>(column + place); };
+
   const Number* tokens = x + b * x_batch + c;
-  const auto token = [&](int s) {
-    return s < T ? *reinterpret_cast<const Pack<Number, V>*>(tokens + s * x_time)
-                 : Pack<Number, V>{};
+  const auto token = [&](const Number* at, bool exists) {
+    return exists ? *reinterpret_cast<const Pack<Number, V>*>(at) : Pack<Number, V>{};
   };
   Pack<Real, V> total = {};
-  const auto add = [&](int s, const Pack<Number, V>& x) {
+  const auto add = [&](const Pack<Number, V>& x) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) total.at[v] += widen(x.at[v]);
-    *table[s + 1] = total;
+    for (int v = 0; v < V; ++v) total.at[v] += scale * widen(x.at[v]);
   };
-
   int s = max(0, begin - before);  // all tokens before s are in the table
-  *table[s] = total;
+  const Number* ahead = tokens + (long long)s * x_time;
+  *row(place(s)) = total;
 #pragma unroll 8
-  for (; s < begin + after; ++s) add(s, token(s));
+  for (; s < begin + after; ++s, ahead += x_time) {
+    add(token(ahead, s < T));
+    *row(place(s + 1)) = total;
+  }
   Pack<Number, V> next[STEPS];
 #pragma unroll
-  for (int i = 0; i < STEPS; ++i) next[i] = token(s + i);
+  for (int i = 0; i < STEPS; ++i, ahead += x_time) next[i] = token(ahead, s + i < T);
 
-  for (int t0 = begin; t0 < end; t0 += STEPS) {
+  // Position t + i. If `inside`, the token that it loads exists.
+  Number* to = out + (b * T + begin) * C + c;
+  auto mine = windows + ((h - h0) * (SPAN + 1) - begin);  // [t]
+  const auto step = [&](int t, int i, bool inside) {
+    const int newest = place(t + after + 1);  // a multiple of STEPS rows
+    add(next[i]);
+    *row(newest + i * ROW) = total;
+    if (i == 0 && newest == 0) *row(ring * ROW) = total;
+    next[i] = token(ahead, inside || t + i + after + STEPS < T);
+    ahead += x_time;
+    const Window<Real> at = mine[t + i];
+    const Pack<Real, V> first = *row(at.first), inner = *row(at.first + ROW);
+    const Pack<Real, V> last = *row(at.last), beyond = *row(at.last + ROW);
+    Real sum[V];
 #pragma unroll
-    for (int i = 0; i < STEPS; ++i) {
-      const int t = t0 + i;
-      if (t >= end) break;
-      add(t + after, next[i]);
-      next[i] = token(t + after + STEPS);
-      const Edge<Real> l = offsets.left(t), r = offsets.right(t);
+    for (int v = 0; v < V; ++v)
+      sum[v] = last.at[v] - inner.at[v] + at.left * (inner.at[v] - first.at[v]) +
+               at.right * (beyond.at[v] - last.at[v]);
+    store<Number, V>(to, sum);
+    to += C;
+  };
+  for (int t0 = begin; t0 < end; t0 += SPAN, mine = mine + -SPAN) {
+    bool all = true;
+    __syncwarp();  // the windows before have been read
+    for (int head = 0; head < heads; ++head) {
+      const int t = min(t0 + (int)threadIdx.x, end - 1);
+      const Edges<Real> of = window(h0 + head, t);
+      all &= fits(of);
+      windows[head * (SPAN + 1) + threadIdx.x] =
+          fits(of) ? Window<Real>{place(t - of.left.tokens()), place(t + of.right.tokens()),
+                                  of.left.last(), of.right.last()}
+                   : Window<Real>{};
+    }
+    all = __all_sync(~0u, all);
+    __syncwarp();
+    int t = t0;
+    const int stop = min(t0 + SPAN, end), inside = min(stop, T - after - STEPS) - STEPS;
+#pragma unroll 1
+    for (; t <= inside; t += STEPS) {
+#pragma unroll
+      for (int i = 0; i < STEPS; ++i) step(t, i, true);
+    }
+#pragma unroll 1
+    for (; t < stop; t += STEPS) {
+#pragma unroll
+      for (int i = 0; i < STEPS; ++i) {
+        if (t + i >= stop) break;
+        step(t, i, false);
+      }
+    }
+    if (all) continue;
+#pragma unroll 1
+    for (int t = t0; t < stop; ++t) {
+      const Edges<Real> of = window(h, t);
+      if (fits(of)) continue;
       Real sum[V];
-      if (l.tokens() <= before && r.tokens() <= after) {
-        const Pack<Real, V> from = *table[t - l.whole], to = *table[t + r.whole + 1];
-        const Pack<Real, V> more = *table[t - l.tokens()], upto = *table[t + r.tokens() + 1];
 #pragma unroll
-        for (int v = 0; v < V; ++v)
-          sum[v] = to.at[v] - from.at[v] + l.part * (from.at[v] - more.at[v]) +
-                   r.part * (upto.at[v] - to.at[v]);
-      } else {
+      for (int v = 0; v < V; ++v) sum[v] = 0 * (of.left.part + of.right.part);  // NaN, if one is
+      for (int s = max(t - of.left.tokens(), 0); s <= min(t + of.right.tokens(), T - 1); ++s) {
+        const Real share = s < t ? of.left.share(t - s) : s > t ? of.right.share(s - t) : 1;
+        const Pack<Number, V> x = token(tokens + (long long)s * x_time, true);
 #pragma unroll
-        for (int v = 0; v < V; ++v) sum[v] = 0 * (l.part + r.part);  // NaN, if one is NaN
-        for (int s = max(t - l.tokens(), 0); s <= min(t + r.tokens(), T - 1); ++s) {
-          const Real share = s < t ? l.share(t - s) : s > t ? r.share(s - t) : 1;
-          const Pack<Number, V> x = token(s);
-#pragma unroll
-          for (int v = 0; v < V; ++v) sum[v] += share * widen(x.at[v]);
-        }
+        for (int v = 0; v < V; ++v) sum[v] += share * widen(x.at[v]);
       }
 #pragma unroll
       for (int v = 0; v < V; ++v) sum[v] *= scale;
@@ -257,6 +315,21 @@ talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
   if (threadIdx.y == 0 && h < H) reach[(long long)b * H + h] = mine;
 }
 
+// What a thread keeps of its V channels, a column of shared memory: only the rows between the
+// edges of the widest window, in a ring of a power of two.
+template <typename Real, int V>
+struct Table {
+  SharedPointer<Real> column;
+  int mask;
+
+  __device__ __forceinline__ Table(SharedPointer<Real> shared, int rows)
+      : column(shared + threadIdx.x * V), mask(rows - 1) {}
+
+  __device__ __forceinline__ SharedPointer<Pack<Real, V>> operator[](int i) const {
+    return shared_cast<Pack<Real, V>>(column + (i & mask) * (int)blockDim.x * V);
+  }
+};
+
 // The gradients in use. Block (n), n threads of V channels, `stretch` positions.
 //
 // dx: the share of token s in all windows that hold it. A window adds g where it begins and takes
@@ -274,7 +347,7 @@ talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
 //
 // When a window of this sentence and head is wider than the ring, dx is made as in v1.
 template <typename Number, int V>
-__global__ void __launch_bounds__(128, 8)
+__global__ void __launch_bounds__(32, 12)
 talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
           const Sum<Number>* __restrict__ left, const Sum<Number>* __restrict__ right,
           const Reach* __restrict__ reach, Number* __restrict__ dx, Sum<Number>* __restrict__ dleft,

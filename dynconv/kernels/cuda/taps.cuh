@@ -4,9 +4,6 @@
 // of TILE positions, tap k - a of row k at position a, and read them 16 bytes at a time, all lanes
 // of the head the same. Where k - a is no tap of this chunk, nothing is written or used.
 
-template <typename Number>
-constexpr int QUAD = VECTOR_BYTES / sizeof(Sum<Number>);  // numbers in 16 bytes
-
 // 16 more bytes for each head, so that two heads' weights are in different banks.
 template <typename Number>
 __device__ __forceinline__ int row_index(int head, int k, int a, int chunk) {

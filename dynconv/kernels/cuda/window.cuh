@@ -83,29 +83,30 @@ struct Meeting {
 
 // step(k, lo, hi, inside) for each row k that one of the taps from `from` to `to` meets, with tap
 // k - a at position a: for the positions from lo to hi. The compiler knows lo and hi except where
-// taps are few, and also `inside`: where the rows need no test.
+// taps are few, and also `inside`: where the rows need no test, in the loop over TILE of them, it
+// is the row's number in its turn, from 1 on; elsewhere 0.
 template <typename Rows, typename Step>
 __device__ __forceinline__ void each_row(int from, int to, const Rows& rows, const Step& step) {
   constexpr int EDGE = TILE - 1;
   if (to - from < EDGE) {
 #pragma unroll 1
     for (int k = from; k < to + EDGE; ++k)
-      step(k, max(0, k - to + 1), min(TILE, k - from + 1), false);
+      step(k, max(0, k - to + 1), min(TILE, k - from + 1), 0);
     return;
   }
 #pragma unroll
-  for (int i = 0; i < EDGE; ++i) step(from + i, 0, i + 1, false);
+  for (int i = 0; i < EDGE; ++i) step(from + i, 0, i + 1, 0);
   int k = from + EDGE;
   const int end = min(to, k + rows.safe());
 #pragma unroll 1
   for (; k + TILE <= end; k += TILE) {
 #pragma unroll
-    for (int i = 0; i < TILE; ++i) step(k + i, 0, TILE, true);
+    for (int i = 0; i < TILE; ++i) step(k + i, 0, TILE, i + 1);
   }
 #pragma unroll 1
-  for (; k < to; ++k) step(k, 0, TILE, false);
+  for (; k < to; ++k) step(k, 0, TILE, 0);
 #pragma unroll
-  for (int i = 0; i < EDGE; ++i) step(to + i, i + 1, TILE, false);
+  for (int i = 0; i < EDGE; ++i) step(to + i, i + 1, TILE, 0);
 }
 
 // out[t + a] = sum_j w[a][j] x[t + a + j - pad]

@@ -9,7 +9,7 @@ from textwrap import fill
 
 from dynconv.errors import UserError
 from dynconv.kernels.cuda.build import code
-from dynconv.kernels.cuda.grids import BAND, TILE
+from dynconv.kernels.cuda.grids import BAND, STEPS, TILE
 from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels import roofline
@@ -24,12 +24,13 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
     """Return what every kernel that the cases launch needs, on the architectures that launch it.
 
     Dynamic shared memory is the most that any launch takes. Instructions are counted on sm_90: in
-    the loop over rows, for TILE rows; or in the loop over tiles, for one tile, followed by the
-    instructions around it. They are None for other kernels, and without nvdisasm.
+    the loop over rows, for TILE rows; in TaLK's over positions, for one; or in the loop over tiles,
+    for one tile, followed by the instructions around it. They are None for other kernels, and
+    without nvdisasm.
     """
     used: dict[str, dict[str, set[str]]] = {}  # by source and kernel
     dynamic: dict[str, int] = {}  # by kernel
-    products: dict[str, tuple[int, int]] = {}  # by kernel: the fewest of a loop, and tiles
+    products: dict[str, tuple[int, int]] = {}  # by kernel: a loop's fewest, and tiles or positions
     for case, name in product(cases, ARCHITECTURES):
         for launch in chain(*list_launches(case, int(name.removeprefix("sm_"))).values()):
             kernel = launch.kernel
@@ -37,6 +38,9 @@ def kernel_resources(cases: Sequence[Case]) -> list[dict]:
             dynamic[kernel] = max(launch.shared, dynamic.get(kernel, 0))
             if launch.name in roofline.TILED:
                 products[kernel] = TILE * TILE * launch.template[1], 1
+            elif launch.name in roofline.COLUMNS:
+                least = roofline.COLUMNS[launch.name] * launch.template[1]
+                products[kernel] = STEPS * least, STEPS
             elif launch.name in roofline.BANDS:
                 _, V, D, *_ = launch.template
                 tiles = 1 if "weight_grad" in launch.name else D
@@ -159,8 +163,9 @@ def resources_table(kernels: Sequence[dict]) -> str:
         f"Registers of a thread on {', '.join(ARCHITECTURES)}; bytes of a thread that are spilled, "
         "and of its stack, and bytes of shared memory of a block that the source declares, the "
         "most of the three; bytes of dynamic shared memory of the largest block; instructions of "
-        f"{ARCHITECTURES[-1]} for {TILE} rows, or for a tile of {BAND} positions on tensor cores "
-        "and around the loop over tiles. - where an architecture takes another kernel."
+        f"{ARCHITECTURES[-1]} for {TILE} rows, for a position of TaLK, or for a tile of {BAND} "
+        "positions on tensor cores and around the loop over tiles. - where an architecture takes "
+        "another kernel."
     )
 
     def most(name: str) -> Callable[[dict], int]:

@@ -3,9 +3,20 @@
 We assume the rates of an NVIDIA H200. They give floors, which no implementation can beat, and
 expected times, which a measurement may refute.
 
-Where instructions go: of the 8 rows of float32 that LightConv's gradients take at once, 512 are
-products. Each row costs a load, its address, the read of a tap, and the sum of one tap's products,
-which takes a read, an addition and a write in shared memory: 48. The loop itself takes the rest.
+Where instructions go: LightConv's gradients take 560 for 8 rows of float32, of which 512 are
+products. Each row costs a load, its address, the read of a tap, and the addition of one tap's
+products to its sum. Two reads and two writes of shared memory move four such sums each. These are
+36; the loop itself takes the other 12.
+
+TaLK takes 39 for a position in float32, where a lane has V = 4 channels. Six per channel are
+arithmetic: the token, scaled, is added to the table, and a window is a difference of two sums with
+a share of the token at each edge, which is a difference too. These are 24. The token is loaded, the
+output stored, and the addresses of both take 3; a row of the table is written, and four are read at
+two addresses that have to be computed; and the window is read. These are 13, and the loop takes the
+other 2. Besides, a warp's windows take 4 per position, and the rows before its stretch 17 each.
+Weights of the four rows, instead of differences, would save 8 of the 39. But rounding errors would
+grow, as emulated in float32 by half in windows of up to 3 tokens, and by 5% in those of up to 31;
+and they would save no time, because the bytes take six times as long as these instructions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,6 +96,9 @@ TILED = {
     "softmax_data_grad": Tiled(0, 4, 1, 2, 1),
 }
 
+COLUMNS = {"talk_conv": 3, "talk_grad": 4}
+"""multiply-adds of each number, in kernels whose loops take STEPS positions in a turn"""
+
 BANDS = (
     "light_conv_band", "dynamic_conv_band", "light_weight_grad_band", "dynamic_weight_grad_band",
 )  # fmt: skip
@@ -144,8 +158,7 @@ def cycles(case: Case, launch: Launch) -> float:
 
     A cycle moves 128 bytes for a warp. The row of a warp's 32 V channels takes c cycles.
     """
-    (B, T, C, H), K, dtype = case.shape, case.K, case.dtype
-    R, reach = C // H, K // 2
+    (B, T, C, _), K, dtype = case.shape, case.K, case.dtype
     if launch.name in ("sum_rows", "talk_reach"):
         return 0  # what they read is small compared with x
     if launch.name in BANDS:
@@ -153,17 +166,23 @@ def cycles(case: Case, launch: Launch) -> float:
     V = launch.template[1]
     c = -(-32 * V * dtype.itemsize // 128)
     if case.operator == "talk_conv":
-        stretch = grids.Columns(R, reach, reach, contiguous_array((B, T, C), dtype)).stretch
         words = V * accumulator(dtype).itemsize // 4
         # Forward writes a row into the table and reads four. Backward reads and writes four
         # differences and reads one; its rows are g and dx, and g and x at the two edges.
         per_row = {"talk_conv": 5 * words + c, "talk_grad": 9 * words + 4 * c + 5}[launch.name]
-        around = sum(reach + min(reach, begin) for begin in range(0, T, stretch))
-        return B * -(-C // (32 * V)) * (T + around) * per_row
+        return B * -(-C // (32 * V)) * (T + around_stretches(case)) * per_row
     tiles, taps, rows, columns, h = walk(case, launch)
     costs = TILED[launch.name]
     per_tile = costs.times * TILE * c + costs.per_weight * h * K
     return columns * (costs.per_tap * taps + (c + costs.per_row) * rows + per_tile * tiles)
+
+
+def around_stretches(case: Case) -> int:
+    """Count the positions of a sentence that TaLK's stretches load besides their own."""
+    (_, T, C, H), reach = case.shape, case.K // 2
+    x = contiguous_array(case.shape[:3], case.dtype)
+    stretch = grids.Columns(C // H, H, reach, reach, x).stretch
+    return sum(reach + min(reach, begin) for begin in range(0, T, stretch))
 
 
 class Walk(NamedTuple):
@@ -197,8 +216,8 @@ class Instructions(NamedTuple):
     """The instructions of a compiled kernel."""
 
     loop: int
-    """instructions of the loop for TILE rows of x, which are as many taps; on tensor cores for a
-    tile, or for 8 V channels of one"""
+    """instructions of the loop for TILE rows of x, which are as many taps; of TaLK for a position;
+    on tensor cores for a tile, or for 8 V channels of one"""
     around: int = 0
     """instructions around that loop, on tensor cores"""
 
@@ -206,12 +225,17 @@ class Instructions(NamedTuple):
 def issued(case: Case, launch: Launch, instructions: Mapping[str, Instructions]) -> float:
     """Return the instructions of the loop over rows, summed over warps; 0 where none are known.
 
-    The first and last rows of a tile take as many, without the products that they leave out. On
-    tensor cores it counts the loop over tiles, and what comes before and after it.
+    The first and last rows of a tile take as many, without the products that they leave out. For
+    TaLK it counts the loop over positions. On tensor cores it counts the loop over tiles, and what
+    comes before and after it.
     """
     if launch.kernel not in instructions:
         return 0
     loop, around = instructions[launch.kernel]
+    if launch.name in COLUMNS:
+        B, T, C, _ = case.shape
+        positions = T + (around_stretches(case) if launch.name == "talk_grad" else 0)
+        return B * -(-C // (32 * launch.template[1])) * positions * loop
     if launch.name in BANDS:
         walks, tiles, grid = band_walk(case, launch)
         if "weight_grad" in launch.name:  # a loop over 8 V channels, around it at most all the rest
