@@ -1,4 +1,4 @@
-"""Runs the controls of lessons 03, 05, 12, 13 and 33 that take minutes, with their own code.
+"""Runs the controls of lessons 03, 05, 12, 13, 23 and 33 that take minutes, with their own code.
 
 `python -m dynconv.teach.controls` writes the records of `RECORDS`, data/results/controls-*.json.
 With the directory of a trained TaLK translator, it writes data/results/controls-talk.json instead,
@@ -215,6 +215,36 @@ def averaging_widths() -> dict[str, Any]:
     }
 
 
+def recipe() -> dict[str, Any]:
+    """Return after how many updates lesson 23's models know the form, and their last losses.
+
+    They know it at the first loss below 1.8. A fresh m starts at 0, and the rate is divided by
+    what Adam's count of 60 earlier updates leaves out of its divisor.
+    """
+    names = definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
+    update, rate = names["make_updates"], names["no_warmup"]
+
+    def losses(filled: str, seed: int) -> list[float]:
+        model = names["new_model"](seed)
+        optimizer = names["adam"](model)
+        if filled:
+            update(model, optimizer, lambda u: 0.0, seed, -60, 0)
+        if filled != "v":
+            return update(model, optimizer, rate, seed, 0, 120)
+        for state in optimizer.state.values():
+            state["exp_avg"].zero_()  # m
+        return update(model, optimizer, lambda u: rate(u) / (1 - 0.9 ** (u + 1)), seed, 0, 120)
+
+    numbers: dict[str, Any] = {}
+    for filled, what in (("", "nothing"), ("v", "v"), ("mv", "m and v")):
+        runs = [losses(filled, seed) for seed in (1, 2, 3)]
+        numbers[f"filled {what}"] = {
+            "updates": [next((u for u, x in enumerate(run) if x < 1.8), None) for run in runs],
+            "last losses": [round(sum(run[-10:]) / 10, 2) for run in runs],
+        }
+    return numbers
+
+
 def forgetting() -> dict[str, Any]:
     """Return the scores of lesson 33's layers, and of the word that counts, for three seeds."""
     names = definitions("33_forgetting")
@@ -307,6 +337,11 @@ RECORDS = {
         "Share of vowels restored by lesson 13's models, by weights and width of the encoder",
         [0, 1, 2],
         averaging_widths,
+    ),
+    "controls-recipe": (
+        "Updates until lesson 23's models know the form of a sentence, and losses at the end",
+        [1, 2, 3],
+        recipe,
     ),
     "controls-forgetting": (
         "Scores of lesson 33's layers: 1 minus the mean squared error",

@@ -1,4 +1,4 @@
-"""The controls of lessons 03, 05, 12, 13, 32 and 33: code, records, and an exact fit."""
+"""The controls of lessons 03, 05, 12, 13, 23, 32 and 33: code, records, and an exact fit."""
 
 from fractions import Fraction
 from itertools import combinations
@@ -39,6 +39,14 @@ def test_lesson_13_still_defines_what_its_controls_use():
     assert longer.keys() < record.keys()
     widths = ledger.read("controls-averaging-widths")["numbers"]
     assert len(widths) == 6 and all(len(runs) == 3 for runs in widths.values())
+
+
+def test_lesson_23_still_defines_what_its_controls_use():
+    names = definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
+    assert {"new_model", "adam", "make_updates", "no_warmup", "batch_of"} <= names.keys()
+    record = ledger.read("controls-recipe")["numbers"]
+    assert [*record] == ["filled nothing", "filled v", "filled m and v"]
+    assert all(len(each) == 3 for runs in record.values() for each in runs.values())
 
 
 def test_lesson_33_still_defines_what_its_controls_use():
