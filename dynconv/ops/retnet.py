@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from dynconv.dtypes import upcast, without_autocast
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_retention
+from dynconv.ops.operator import Operator, Rule
 from dynconv.ops.shapes import split_heads
 
 CHUNK = 64

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from dynconv.kernels import torch_ops
 from dynconv.kernels.layout import NARROW
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_conv_step
+from dynconv.ops.operator import Operator, Rule
 
 
 def conv_step_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:

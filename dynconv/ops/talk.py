@@ -22,9 +22,9 @@ from torch.autograd.function import once_differentiable
 
 from dynconv.dtypes import accumulator, upcast, without_autocast
 from dynconv.kernels import torch_ops
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
+from dynconv.ops.operator import Operator, Rule
 from dynconv.ops.shapes import split_heads
 
 

@@ -15,11 +15,11 @@ from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.names import VocabularyKind
 from dynconv.text.corpus import (
+    check_suffix,
     corpus_dir,
     find_split,
     require_references,
     require_split,
-    require_suffix,
 )
 from dynconv.text.lines import OPENERS, Row, stream_parallel
 from dynconv.text.manifest import SPLITS
@@ -76,7 +76,7 @@ def prepare_corpus(
     check_free(out)
     sides = [side for side in (source, target) if side is not None]
     for side in sides:
-        require_suffix(side)
+        check_suffix(side)
     directory = corpus_dir(corpus)
     splits = require_splits(directory, sides)
     given = reuse and load_vocabularies(reuse, vocab_size)

@@ -83,7 +83,7 @@ class Ranks:
             dist.all_reduce(sums, group=self.update_group)
         return sums.tolist()
 
-    def require_agreement(self, value: T, difference: Callable[[T, T], str]) -> None:
+    def check_agreement(self, value: T, difference: Callable[[T, T], str]) -> None:
         """Raise UserError on every rank if any rank's value differs from rank 0's.
 
         `difference` describes how its second argument differs from the first.
@@ -121,7 +121,7 @@ def join_processes(timeout: float) -> Iterator[Ranks]:
             "gloo", store=store, rank=rank, world_size=size, timeout=LONG_TIMEOUT
         )
         ranks = Ranks(rank, size, local, device)
-        ranks.require_agreement(
+        ranks.check_agreement(
             device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}"
         )
         yield replace(ranks, update_group=make_update_group(device, timeout))

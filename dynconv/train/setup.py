@@ -71,7 +71,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     Raises UserError if the directory contains the run of another recipe or the text has changed;
     also, on every rank, if the recipe or the text of any rank differs from rank 0's.
     """
-    ranks.require_agreement(
+    ranks.check_agreement(
         recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours, ()))
     )
     if recipe.decode.dictionary:  # report a mistake in it before training, not after
@@ -156,7 +156,7 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
             "give a --run on a file system that all machines share"
         )
     corpus = open_prepared(prepared_dir(run, recipe), verify=ranks.local == 0)
-    ranks.require_agreement(
+    ranks.check_agreement(
         corpus.files,
         lambda ours, theirs: (
             f"the text in {corpus.directory} has another "

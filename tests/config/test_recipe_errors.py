@@ -15,6 +15,7 @@ from dynconv.config import (
     require_recipe,
 )
 from dynconv.config import explain as explain_module
+from dynconv.config.explain import entry_keys
 from dynconv.config.listing import recipe_names
 from dynconv.errors import UserError
 
@@ -115,6 +116,17 @@ def test_the_table_of_errors_is_true(tmp_path, text, error):
     assert error in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ['"a\\nb"', "null", "{}", "[[1]]", "{architecture: convs2s}"])
+@pytest.mark.parametrize("name", ["help-de-en-dynamic", "austen-dynamic"])
+def test_every_error_is_one_line(name, value):
+    same = [f"data.source={value}", f"data.target={value}"]
+    for overrides in [same, *([f"{key}={value}"] for key in dict.fromkeys(entry_keys(Recipe)))]:
+        try:
+            load_recipe(name, overrides)
+        except UserError as error:
+            assert "\n" not in str(error), overrides
+
+
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(UserError, match="did you mean help-de-en-dynamic?"):
         require_recipe("help-de-en-dynamc")
@@ -169,7 +181,7 @@ def test_a_recipe_upon_another(tmp_path):
             "decode: {replace_unknown: true}",
             "replace_unknown needs the attention of model.architecture convs2s",
         ),
-        ("data: {source: en, target: en}", "source and target are both en: name two languages"),
+        ("data: {source: en, target: en}", "source and target are both 'en': name two languages"),
         (
             LANGUAGE + "data: {source: null, block_size: 500}",
             "data.block_size 500 exceeds train.batch_tokens",

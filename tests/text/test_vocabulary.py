@@ -45,9 +45,9 @@ def test_blank_lines_have_no_ids(bpe):
     ("lines", "words"),
     [
         ("ein Satz", "'ein Satz' is one text: give a list of lines"),
-        (["gut", 3], "3 is no Unicode text"),
-        (["gut", None], "None is no Unicode text"),
-        (["gut", "b\udcfcse"], r"b\\udcfcse' is no Unicode text"),
+        (["gut", 3], "3 is not valid Unicode"),
+        (["gut", None], "None is not valid Unicode"),
+        (["gut", "b\udcfcse"], r"b\\udcfcse' is not valid Unicode"),
     ],
 )
 def test_what_is_no_list_of_lines(lines, words, bpe):

@@ -1,4 +1,4 @@
-"""Chooses how an operator is computed, for impl="auto" and for a name that the caller gives.
+"""Defines an operator by its implementations, and chooses one for impl="auto" or another name.
 
 Implementations are functions in PyTorch or kernels of a `Backend`, in C or CUDA. On a CPU "auto"
 prefers the C kernels: they were the fastest at nearly every shape in data/results/bench-ops.json.
