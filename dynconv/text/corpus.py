@@ -50,7 +50,7 @@ def corpus_dir(corpus: str) -> Path:
 def check_suffix(language: str) -> None:
     """Raise UserError unless a language can be the suffix of a file."""
     if not language or Path(f"train.{language}").name != f"train.{language}":
-        raise UserError(f"language {quoted(language)} is no suffix of a file such as train.de")
+        raise UserError(f"language {quoted(language)} is not the suffix of a file such as train.de")
 
 
 def require_split(directory: Path, name: str) -> Path:

@@ -129,9 +129,9 @@ def write_meta(directory: Path, **fields: Any) -> None:
 def check_free(out: Path) -> None:
     """Raise UserError if there is something at `out`, other than an empty directory."""
     if is_prepared(out):
-        raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
+        raise UserError(f"{out}: already a prepared corpus: remove it, or give another --out")
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
-        raise UserError(f"{out}: something else is there: give another --out")
+        raise UserError(f"{out}: already exists: give another --out")
 
 
 def load_vocabularies(path: Path, vocab_size: int | tuple[int, int]) -> Vocabularies:

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from dynconv.errors import UserError
+from dynconv.machine import default_device
 
 T = TypeVar("T")
 
@@ -28,11 +29,6 @@ LONG_TIMEOUT = timedelta(hours=2)
 when it dies, because its connections close"""
 BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """environment variables that torchrun sets for each process"""
-
-
-def default_device() -> torch.device:
-    """Return the first GPU if there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @dataclass(frozen=True)

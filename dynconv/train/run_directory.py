@@ -26,7 +26,7 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
-from dynconv.config.load import MAY_CHANGE, list_differences, load_recipe
+from dynconv.config.load import list_differences, load_recipe
 from dynconv.config.schema import PositiveInt, validated_content
 from dynconv.errors import UserError
 from dynconv.files import (
@@ -53,6 +53,9 @@ NOT_FINITE = "not-finite-{update:06d}-{rank}.json"
 CURVES = "curves.png"
 SCORES = "{split}.scores.json"
 OUTPUTS = "{split}.hypotheses.txt"
+
+MAY_CHANGE = ("published", "decode.", "profile", "train.accumulate", "train.timeout")
+"""entries that may change when a run is resumed; `accumulate` only with the number of processes"""
 
 
 def is_run(directory: Path) -> bool:

@@ -71,9 +71,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     Raises UserError if the directory contains the run of another recipe or the text has changed;
     also, on every rank, if the recipe or the text of any rank differs from rank 0's.
     """
-    ranks.check_agreement(
-        recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours, ()))
-    )
+    ranks.check_agreement(recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours)))
     if recipe.decode.dictionary:  # report a mistake in it before training, not after
         read_dictionary(Path(recipe.decode.dictionary))
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))

@@ -132,10 +132,11 @@ def test_an_unknown_name_gets_the_nearest():
         require_recipe("help-de-en-dynamc")
 
 
-def test_differences_name_what_decides_training():
+def test_differences_name_every_entry_that_is_not_ignored():
     changed = replace(Recipe(), train=replace(Recipe().train, lr=1e-3))
     changed = replace(changed, decode=replace(changed.decode, beam=1))
-    assert list_differences(changed, Recipe()) == ["train.lr 0.001, not 0.0005"]
+    assert list_differences(changed, Recipe(), ("decode.",)) == ["train.lr 0.001, not 0.0005"]
+    assert "decode.beam 1, not 5" in list_differences(changed, Recipe())
     other = list_differences(replace(Recipe(), model=ConvS2SConfig()), Recipe())
     assert "model.architecture convs2s, not encoder-decoder" in other
     assert "model.ffn null, not 4096" in other

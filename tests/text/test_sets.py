@@ -232,7 +232,7 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
     made = ["iwslt14-de-en", "iwslt14-de-en-text", "more"]
     assert sorted(path.name for path in (tmp_path / "prepared").iterdir()) == made
     assert cli.main([*prepare, "--vocab-size", "80"]) == 2
-    assert "a prepared corpus is there" in capsys.readouterr().err
+    assert "already a prepared corpus" in capsys.readouterr().err
     assert cli.main([*prepare[:3], "--raw", "nowhere", "--out", "elsewhere"]) == 2
     remedy = "nowhere has no de-en.tgz: dynconv data fetch iwslt14-de-en --out nowhere first"
     assert remedy in capsys.readouterr().err
