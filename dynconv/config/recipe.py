@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from dynconv.choices import Precision, VocabularyKind
 from dynconv.config.model import AnyModelConfig, ConvS2SConfig, LanguageModelConfig, ModelConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
@@ -22,7 +23,6 @@ from dynconv.config.schema import (
 )
 from dynconv.config.yaml12 import as_override
 from dynconv.errors import quoted
-from dynconv.names import Precision, VocabularyKind
 from dynconv.score.metric import METRICS
 
 # Type checkers accept no calls and no unpacking in annotations.

@@ -87,12 +87,12 @@ def as_override(value: Any) -> str:
     return line.strip()[1:-1]
 
 
-def shown(value: Any, depth: int = 0) -> str:
+def as_shown(value: Any, depth: int = 0) -> str:
     """Return a value, truncated if it is long, as an error shows it: in YAML, with text quoted."""
     if isinstance(value, list | tuple) and depth < MAX_DEPTH:
-        return shorten(f"[{', '.join(shown(item, depth + 1) for item in value)}]")
+        return shorten(f"[{', '.join(as_shown(item, depth + 1) for item in value)}]")
     if isinstance(value, dict) and depth < MAX_DEPTH:
-        items = (f"{key}: {shown(item, depth + 1)}" for key, item in value.items())
+        items = (f"{key}: {as_shown(item, depth + 1)}" for key, item in value.items())
         return shorten(f"{{{', '.join(items)}}}")
     return as_override(value) if value is None or isinstance(value, bool) else quoted(value)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dynconv.names import Normalization
+from dynconv.choices import Normalization
 from dynconv.ops.checks import check_floating
 
 

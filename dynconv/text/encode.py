@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dynconv.choices import VocabularyKind
 from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
-from dynconv.names import VocabularyKind
 from dynconv.text.corpus import (
     check_suffix,
     corpus_dir,

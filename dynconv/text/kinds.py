@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError, quoted
-from dynconv.names import VocabularyKind
 
 SPECIALS = ["<pad>", "<eos>"]
 END = "</w>"

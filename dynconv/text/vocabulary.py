@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError, is_unicode, quoted, shorten
-from dynconv.names import VocabularyKind
 from dynconv.text.kinds import SPECIALS, recognize, require_kind
 
 PAD, EOS, UNK = 0, 1, 2

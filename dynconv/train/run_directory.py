@@ -25,6 +25,7 @@ from pathlib import Path
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
+from dynconv.choices import Precision
 from dynconv.config import Recipe
 from dynconv.config.load import list_differences, load_recipe
 from dynconv.config.schema import PositiveInt, validated_content
@@ -39,7 +40,6 @@ from dynconv.files import (
     read_json,
     sha256,
 )
-from dynconv.names import Precision
 from dynconv.text.prepared import VOCABULARY, find_prepared
 from dynconv.train.legacy import is_unmarked_run
 

@@ -19,7 +19,7 @@ from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import Checkpoint
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.run_directory import DATA, OUTPUTS, RECIPE, SCORES, check_vocabulary, read_recipe
 from dynconv.train.weights import load_weights
 
@@ -134,7 +134,7 @@ def load_model(run: Path | str, which: str = "best") -> TrainedModel:
         raise UserError(f"{run}: no run directory (it has no recipe.yaml)")
     recipe = read_recipe(run)
     vocabularies = Vocabularies.load(run / VOCABULARY)
-    checkpoint = Checkpoints(run).choose(which)
+    checkpoint = CheckpointStore(run).choose(which)
     check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], run)
     model = build(recipe.model).to(default_device())
     load_weights(model, checkpoint.read_weights(), checkpoint.path)

@@ -216,7 +216,7 @@ def prose(file: Path) -> str:
     return "\n".join(comments + [text for text in texts if isinstance(text, str)])
 
 
-@pytest.mark.parametrize("name", ["errors", "files", "machine", "names", "paths", "table"])
+@pytest.mark.parametrize("name", ["choices", "errors", "files", "machine", "paths", "table"])
 def test_what_all_rings_use_imports_no_ring(name):
     assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
 

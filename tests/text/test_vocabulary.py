@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 from conftest import ROOT
 
+from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError
-from dynconv.names import VocabularyKind
 from dynconv.text import EOS, PAD, UNK, Vocabularies, Vocabulary, load_parallel, read_lines
 from dynconv.text.kinds import END, KINDS, PiecesOfWords
 
