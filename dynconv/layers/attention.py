@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dynconv.dtypes import upcast, without_autocast
 from dynconv.layers.projection import linear
-from dynconv.layers.state import check_step
+from dynconv.layers.state import check_steppable
 from dynconv.ops.checks import check_heads, check_odd, check_probability
 from dynconv.ops.shapes import split_heads
 
@@ -117,7 +117,7 @@ class SelfAttention(nn.Module):
 
     def step(self, x: Tensor, state: KVCache | None = None) -> tuple[Tensor, KVCache]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        check_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         query, key, value = project_parts(self.in_proj, x, 3)
         if state is not None:
             key, value = torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1)

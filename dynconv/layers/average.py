@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.projection import linear, zero_padding
-from dynconv.layers.state import check_step
+from dynconv.layers.state import check_steppable
 from dynconv.ops.checks import check_positive
 
 
@@ -54,7 +54,7 @@ class AverageAttention(nn.Module):
 
     def step(self, x: Tensor, state: AverageState | None = None) -> tuple[Tensor, AverageState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        check_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         x_wide = upcast(x)  # bfloat16 represents integers exactly only up to 256
         if state is None:
             N, _, C = x.shape

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
-from dynconv.layers.state import check_step
+from dynconv.layers.state import check_steppable
 from dynconv.ops.checks import check_heads, check_odd
 from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.normalize import check_normalization
@@ -42,7 +42,7 @@ class WindowConv(nn.Module):
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        check_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         past_size = self.kernel_size - 1
         state = History.extend(state, x, past_size)
         return self._convolve(state.window(past_size + x.shape[1])), state

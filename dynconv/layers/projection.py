@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers.history import History
-from dynconv.layers.state import check_step
+from dynconv.layers.state import check_steppable
 from dynconv.ops.checks import check_probability
 
 
@@ -82,7 +82,7 @@ class ProjectedMixer(nn.Module):
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        check_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         x = self.in_proj(x)
         state = History.extend(state, x, self.past_size)
         return self.out_proj(self._mix_step(x, state)), state

@@ -11,7 +11,7 @@ from dynconv import ops
 from dynconv.dtypes import accumulator, upcast
 from dynconv.layers.direction import flip_rest, forward_parts
 from dynconv.layers.projection import linear, zero_padding
-from dynconv.layers.state import check_step, run_steps
+from dynconv.layers.state import check_steppable, run_steps
 from dynconv.ops.checks import check_heads
 from dynconv.ops.retnet import retention_step
 
@@ -63,7 +63,7 @@ class Retention(nn.Module):
 
     def step(self, x: Tensor, state: RetentionState | None = None) -> tuple[Tensor, RetentionState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        check_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         *qkv, g = self._project(x)
         gamma, R = self._gamma(x), x.shape[2] // self.heads
         heads = (upcast(z).unflatten(2, (self.heads, R)) for z in qkv)  # (N, n, H, R)

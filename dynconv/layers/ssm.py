@@ -12,7 +12,7 @@ from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.direction import flip_rest, forward_parts
 from dynconv.layers.projection import linear, zero_padding
-from dynconv.layers.state import check_step, run_steps
+from dynconv.layers.state import check_steppable, run_steps
 from dynconv.ops.checks import check_positive
 from dynconv.ops.ssm import discretize, ssm_step
 
@@ -62,7 +62,7 @@ class S4D(nn.Module):
 
     def step(self, x: Tensor, state: S4DState | None = None) -> tuple[Tensor, S4DState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        check_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         dt, A, C = self._system()
         decay, Bbar = discretize(dt, A)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h
