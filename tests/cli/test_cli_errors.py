@@ -147,7 +147,7 @@ translate tiny-run --input one --output nowhere/out | nowhere
 translate tiny-run --input one --output one | one: is also the input
 translate tiny-run --input one --output directory/../one | one: is also the input
 translate tiny-run --input one --output tiny-run/recipe.yaml | recipe.yaml: already exists
-translate tiny-run --input one --output tiny-run/checkpoints/000001/meta.json | meta.json: already exists
+translate tiny-run --input one --output tiny-run/checkpoints/000001/meta.json | json: already
 generate nowhere | nowhere
 generate one | one
 generate tiny-run | translation model
