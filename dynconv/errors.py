@@ -42,6 +42,11 @@ def shorten(text: str, longest: int = MAX_QUOTED) -> str:
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 
+def is_unicode(text: object) -> bool:
+    """Return whether a value is text without lone surrogates, such as bytes of no encoding."""
+    return isinstance(text, str) and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return `did you mean X?` for the nearest known name, or None if none is near."""
     names = {each.lower(): each for each in known}

@@ -118,7 +118,7 @@ def check_output(path: Path) -> None:
     check_writable(path)
     folders = Path(os.path.realpath(path)).parents
     if path.exists() and (ours := next(filter(is_claimed, folders), None)):
-        raise UserError(f"{path}: is there already, in {ours}, which dynconv made: name a new file")
+        raise UserError(f"{path}: already exists in {ours}, which dynconv made: name a new file")
 
 
 def make_folder(directory: Path, remedy: str) -> None:

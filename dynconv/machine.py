@@ -9,6 +9,11 @@ from pathlib import Path
 import torch
 
 
+def default_device() -> torch.device:
+    """Return the first GPU if there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def device_name(device: torch.device | None = None) -> str:
     """Return the GPU's name, or the processor's with its vector instructions and core count.
 

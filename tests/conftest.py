@@ -244,7 +244,7 @@ def pairs(prepared):
     """Its pairs, as training reads them."""
     from dynconv.text import Pairs
 
-    return Pairs.of(prepared)
+    return Pairs.from_corpus(prepared)
 
 
 @pytest.fixture

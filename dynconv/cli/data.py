@@ -2,8 +2,8 @@
 
 from typing import get_args
 
+from dynconv.choices import VocabularyKind
 from dynconv.cli.options import add_command, number, path
-from dynconv.names import VocabularyKind
 
 
 def add_parser(subparsers) -> None:

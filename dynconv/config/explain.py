@@ -26,7 +26,7 @@ from typing import (
 from pydantic import ValidationError
 from typing_extensions import is_typeddict
 
-from dynconv.config.yaml12 import shown
+from dynconv.config.yaml12 import as_shown
 from dynconv.errors import nearest, shorten
 
 
@@ -49,7 +49,7 @@ def explain(error: ValidationError, schema: Any, section: str = "") -> str:
         return f"{key}: {message}" if key else message
     tried = [each for each in errors if each["loc"][: len(keys)] == loc[: len(keys)]]
     given = min(tried, key=lambda each: len(each["loc"]))["input"]  # the shortest has all of it
-    return f"{key} {shown(given)} must be {allowed_values(wrong)}".lstrip()
+    return f"{key} {as_shown(given)} must be {allowed_values(wrong)}".lstrip()
 
 
 def locate(schema: Any, loc: Sequence[int | str]) -> tuple[list[str], Any]:

@@ -121,13 +121,7 @@ def dump_recipe(recipe: Recipe) -> str:
     return dump_yaml(TypeAdapter(Recipe).dump_python(recipe, mode="json"))
 
 
-MAY_CHANGE = ("published", "decode.", "profile", "train.accumulate", "train.timeout")
-"""entries that may change when a run is resumed; `accumulate` only with the number of processes"""
-
-
-def list_differences(
-    recipe: Recipe, other: Recipe, ignored: tuple[str, ...] = MAY_CHANGE
-) -> list[str]:
+def list_differences(recipe: Recipe, other: Recipe, ignored: tuple[str, ...] = ()) -> list[str]:
     """Return the entries that differ, as `train.lr 0.001, not 0.0005`.
 
     ignored  beginnings of keys that are not compared

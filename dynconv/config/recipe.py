@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from dynconv.choices import Precision, VocabularyKind
 from dynconv.config.model import AnyModelConfig, ConvS2SConfig, LanguageModelConfig, ModelConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
@@ -21,7 +22,7 @@ from dynconv.config.schema import (
     whole,
 )
 from dynconv.config.yaml12 import as_override
-from dynconv.names import Precision, VocabularyKind
+from dynconv.errors import quoted
 from dynconv.score.metric import METRICS
 
 # Type checkers accept no calls and no unpacking in annotations.
@@ -58,7 +59,9 @@ class DataConfig:
                 f"block_size {self.block_size} is for language models, which have source: null"
             )
         if self.source == self.target:
-            raise ValueError(f"source and target are both {self.target}: name two languages")
+            raise ValueError(
+                f"source and target are both {quoted(self.target)}: name two languages"
+            )
 
 
 @checked_dataclass
@@ -157,8 +160,8 @@ class DecodeConfig:
     context_window: NonNegativeInt = 0
     """tokens of context that a language model sees before each block that is scored"""
     batch_tokens: PositiveInt = 4096
-    """maximum tokens of a batch, padding included: of sources, or of the text on which a language
-    model is scored"""
+    """maximum tokens of a batch, padding included: of sources or, for a language model, of the text
+    that it scores"""
 
     def __post_init__(self) -> None:
         if self.max_length is not None and self.max_length <= self.min_length:
@@ -167,7 +170,7 @@ class DecodeConfig:
                 f"{self.min_length}"
             )
         if self.dictionary is not None and not self.replace_unknown:
-            raise ValueError(f"dictionary {self.dictionary} needs replace_unknown: true")
+            raise ValueError(f"dictionary {quoted(self.dictionary)} needs replace_unknown: true")
 
 
 BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")

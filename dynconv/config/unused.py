@@ -27,7 +27,7 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
         unused["train.lr_start"] = "warmup is 0"
     if isinstance(model, LanguageModelConfig):
         unused["data.max_source"] = "a language model has no source"
-        unused |= {f"decode.{name}": "a language model is not searched" for name in BEAM_OPTIONS}
+        unused |= {f"decode.{name}": "beam search is for translators" for name in BEAM_OPTIONS}
         if data.block_size is not None:
             unused["data.max_length"] = "the text is cut into blocks"
         if not model.cutoffs:

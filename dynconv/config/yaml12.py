@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dynconv.errors import UserError, quoted, shorten
+from dynconv.errors import UserError, is_unicode, quoted, shorten
 from dynconv.files import unreadable
 
 # Constants and numbers as in the core schema of YAML 1.2, section 10.3.2, but without its octal and
@@ -61,6 +61,8 @@ def parse_value(text: str, where: str) -> Any:
     A list, a mapping or quoted text is YAML. Any other value is one scalar, which is taken
     literally if it is neither a number nor a constant: `a: b #c` is the name of a directory.
     """
+    if not is_unicode(text):
+        raise UserError(f"{where}: not valid UTF-8: rename the file or directory")
     return parse_yaml(text, where) if text.startswith(("[", "{", "'", '"')) else scalar(text)
 
 
@@ -85,12 +87,12 @@ def as_override(value: Any) -> str:
     return line.strip()[1:-1]
 
 
-def shown(value: Any, depth: int = 0) -> str:
+def as_shown(value: Any, depth: int = 0) -> str:
     """Return a value, truncated if it is long, as an error shows it: in YAML, with text quoted."""
     if isinstance(value, list | tuple) and depth < MAX_DEPTH:
-        return shorten(f"[{', '.join(shown(item, depth + 1) for item in value)}]")
+        return shorten(f"[{', '.join(as_shown(item, depth + 1) for item in value)}]")
     if isinstance(value, dict) and depth < MAX_DEPTH:
-        items = (f"{key}: {shown(item, depth + 1)}" for key, item in value.items())
+        items = (f"{key}: {as_shown(item, depth + 1)}" for key, item in value.items())
         return shorten(f"{{{', '.join(items)}}}")
     return as_override(value) if value is None or isinstance(value, bool) else quoted(value)
 

@@ -10,7 +10,7 @@ from torch.nn.utils import parametrize
 from dynconv.decode.constraints import Constraint, at_least
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.models import Translator
-from dynconv.ops.checks import require_positive
+from dynconv.ops.checks import check_positive
 from dynconv.text import EOS, PAD
 
 
@@ -32,7 +32,7 @@ def max_lengths(
     """
     lengths = (~pad_mask).sum(1)
     if max_length is not None:
-        require_positive("max_length", max_length)
+        check_positive("max_length", max_length)
         limit = torch.full_like(lengths, max_length)
     else:
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
@@ -109,7 +109,7 @@ def beam_search(
     make_stepper(model, source, pad_mask) returns the decoder to search. With one of your own,
     the model may be anything, such as a table of probabilities.
     """
-    require_positive("beam", beam)
+    check_positive("beam", beam)
     constraints = [*constraints, at_least(min_length)]
     limit = max_lengths(model, pad_mask, max_length, min_length)
     stepper = make_stepper(model, source, pad_mask)

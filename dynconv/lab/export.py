@@ -57,9 +57,9 @@ def export_web(trained: TrainedModel, output: Path) -> str:
     path = output / f"translator-{mixer}.js" if output.is_dir() else output
     check_output(path)
     if path.suffix != ".js":
-        raise UserError(f"{path}: is no name of a JavaScript file: end it in .js")
+        raise UserError(f"{path}: is not the name of a JavaScript file: end it in .js")
     if path.is_file() and REGISTER not in path.read_text(encoding="utf-8", errors="replace"):
-        raise UserError(f"{path}: is there already, and is no exported model: name a new file")
+        raise UserError(f"{path}: already exists and is not an exported model: name a new file")
     tensors = quantize(trained.model) | pack_vocabulary(trained.vocabularies.target)
     raw = b"".join(little_endian(values).tobytes() for values in tensors.values())
     data = base64.b64encode(gzip.compress(raw, mtime=0))

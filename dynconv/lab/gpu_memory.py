@@ -24,7 +24,7 @@ WikiText-103 have 9% and 12%"""
 
 
 class AllocationTracker(TorchDispatchMode):
-    """Count the bytes of all tensors that are alive, fake tensors included."""
+    """Counts the bytes of all tensors that are alive, fake tensors included."""
 
     def __init__(self):
         super().__init__()

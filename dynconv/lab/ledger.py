@@ -73,7 +73,7 @@ def output_path(name: str, output: Path | None) -> Path:
     output = results_folder() / f"{name}.json" if output is None else output
     check_writable(output)
     if output.is_file() and output.stat().st_size and not is_record(output):
-        raise UserError(f"{output}: is there already, and is no record of dynconv: name a new file")
+        raise UserError(f"{output}: already exists and is not a record: name a new file")
     return output
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from dynconv.dtypes import upcast, without_autocast
 from dynconv.layers.projection import linear
-from dynconv.layers.state import require_step
-from dynconv.ops.checks import require_heads, require_odd, require_probability
+from dynconv.layers.state import check_steppable
+from dynconv.ops.checks import check_heads, check_odd, check_probability
 from dynconv.ops.shapes import split_heads
 
 
@@ -79,13 +79,13 @@ class SelfAttention(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
-        require_heads(heads, channels)
+        check_heads(heads, channels)
         if window is not None:
-            require_odd("window", window)
+            check_odd("window", window)
         self.heads, self.window, self.causal = heads, window, causal
         self.in_proj = linear(channels, 3 * channels)
         self.out_proj = linear(channels, channels)
-        require_probability("dropout", dropout)
+        check_probability("dropout", dropout)
         self.dropout = dropout
 
     def _allowed(self, T: int, S: int, device: torch.device) -> Tensor:
@@ -117,7 +117,7 @@ class SelfAttention(nn.Module):
 
     def step(self, x: Tensor, state: KVCache | None = None) -> tuple[Tensor, KVCache]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         query, key, value = project_parts(self.in_proj, x, 3)
         if state is not None:
             key, value = torch.cat([state.keys, key], 1), torch.cat([state.values, value], 1)
@@ -134,12 +134,12 @@ class CrossAttention(nn.Module):
 
     def __init__(self, channels: int, heads: int, *, dropout: float = 0.0):
         super().__init__()
-        require_heads(heads, channels)
+        check_heads(heads, channels)
         self.heads = heads
         self.query_proj = linear(channels, channels)
         self.memory_proj = linear(channels, 2 * channels)
         self.out_proj = linear(channels, channels)
-        require_probability("dropout", dropout)
+        check_probability("dropout", dropout)
         self.dropout = dropout
 
     def project(self, memory: Tensor) -> KVCache:

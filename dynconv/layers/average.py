@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.projection import linear, zero_padding
-from dynconv.layers.state import require_step
-from dynconv.ops.checks import require_positive
+from dynconv.layers.state import check_steppable
+from dynconv.ops.checks import check_positive
 
 
 class AverageState(NamedTuple):
@@ -30,7 +30,7 @@ class AverageAttention(nn.Module):
 
     def __init__(self, channels: int, ffn: int, *, causal: bool = False):
         super().__init__()
-        require_positive("ffn", ffn)
+        check_positive("ffn", ffn)
         self.causal = causal
         self.ffn = nn.Sequential(linear(channels, ffn), nn.ReLU(), linear(ffn, channels))
         self.gates = linear(2 * channels, 2 * channels)
@@ -54,7 +54,7 @@ class AverageAttention(nn.Module):
 
     def step(self, x: Tensor, state: AverageState | None = None) -> tuple[Tensor, AverageState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         x_wide = upcast(x)  # bfloat16 represents integers exactly only up to 256
         if state is None:
             N, _, C = x.shape

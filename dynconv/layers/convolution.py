@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from dynconv import ops
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
-from dynconv.layers.state import require_step
-from dynconv.ops.checks import require_heads, require_odd
+from dynconv.layers.state import check_steppable
+from dynconv.ops.checks import check_heads, check_odd
 from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.normalize import check_normalization
 from dynconv.ops.shapes import pad_time
@@ -19,7 +19,7 @@ from dynconv.ops.shapes import pad_time
 
 def left_padding(kernel_size: int, causal: bool) -> int:
     """Return how many zeros precede position 0: K - 1 if causal, else K // 2. K must be odd."""
-    require_odd("kernel size", kernel_size)
+    check_odd("kernel size", kernel_size)
     return kernel_size - 1 if causal else kernel_size // 2
 
 
@@ -42,7 +42,7 @@ class WindowConv(nn.Module):
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         past_size = self.kernel_size - 1
         state = History.extend(state, x, past_size)
         return self._convolve(state.window(past_size + x.shape[1])), state
@@ -55,7 +55,7 @@ class DenseConv(WindowConv):
     """Convolves with C x C x K weights, without projections (Wu et al., Table 3, "CNN")."""
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
-        require_odd("kernel size", kernel_size)
+        check_odd("kernel size", kernel_size)
         conv = nn.Conv1d(channels, channels, kernel_size)
         nn.init.xavier_uniform_(conv.weight)
         nn.init.zeros_(conv.bias)
@@ -80,7 +80,7 @@ class LightConv(ProjectedMixer):
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
     ):
-        require_heads(heads, channels)
+        check_heads(heads, channels)
         check_normalization(normalize)
         past_size = kernel_size - 1
         super().__init__(channels, past_size, causal, glu, weight_dropout, input_dropout)
@@ -148,7 +148,7 @@ class DynamicConv(ProjectedMixer):
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
     ):
-        require_heads(heads, channels)
+        check_heads(heads, channels)
         check_normalization(normalize)
         past_size = kernel_size - 1
         super().__init__(channels, past_size, causal, glu, weight_dropout, input_dropout)

@@ -4,8 +4,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.layers.history import History
-from dynconv.layers.state import require_step
-from dynconv.ops.checks import require_probability
+from dynconv.layers.state import check_steppable
+from dynconv.ops.checks import check_probability
 
 
 def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
@@ -65,7 +65,7 @@ class ProjectedMixer(nn.Module):
         input_dropout: float,
     ):
         super().__init__()
-        require_probability("weight_dropout", weight_dropout)
+        check_probability("weight_dropout", weight_dropout)
         self.past_size, self.causal, self.weight_dropout = past_size, causal, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
 
@@ -82,7 +82,7 @@ class ProjectedMixer(nn.Module):
 
     def step(self, x: Tensor, state: History | None = None) -> tuple[Tensor, History]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         x = self.in_proj(x)
         state = History.extend(state, x, self.past_size)
         return self.out_proj(self._mix_step(x, state)), state

@@ -11,8 +11,8 @@ from dynconv import ops
 from dynconv.dtypes import accumulator, upcast
 from dynconv.layers.direction import flip_rest, forward_parts
 from dynconv.layers.projection import linear, zero_padding
-from dynconv.layers.state import require_step, run_steps
-from dynconv.ops.checks import require_heads
+from dynconv.layers.state import check_steppable, run_steps
+from dynconv.ops.checks import check_heads
 from dynconv.ops.retnet import retention_step
 
 
@@ -34,7 +34,7 @@ class Retention(nn.Module):
 
     def __init__(self, channels: int, heads: int, *, causal: bool = False):
         super().__init__()
-        require_heads(heads, channels)
+        check_heads(heads, channels)
         self.heads, self.causal = heads, causal
         self.forwards = forward_parts(heads, "heads", causal) * (channels // heads)
         self.in_proj = linear(channels, 4 * channels, bias=False)
@@ -63,7 +63,7 @@ class Retention(nn.Module):
 
     def step(self, x: Tensor, state: RetentionState | None = None) -> tuple[Tensor, RetentionState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         *qkv, g = self._project(x)
         gamma, R = self._gamma(x), x.shape[2] // self.heads
         heads = (upcast(z).unflatten(2, (self.heads, R)) for z in qkv)  # (N, n, H, R)

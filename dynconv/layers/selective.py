@@ -12,8 +12,8 @@ from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.direction import forward_parts
 from dynconv.layers.projection import linear, zero_padding
-from dynconv.layers.state import require_step, run_steps
-from dynconv.ops.checks import require_positive
+from dynconv.layers.state import check_steppable, run_steps
+from dynconv.ops.checks import check_positive
 from dynconv.ops.selective import selective_step
 
 KERNEL_SIZE = 4
@@ -83,7 +83,7 @@ class SelectiveSSM(nn.Module):
     def __init__(self, channels: int, states: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
-        require_positive("states", states)
+        check_positive("states", states)
         forwards = forward_parts(channels, "channels", causal)
         self.widths = [forwards] if causal else [forwards, channels - forwards]
         self.in_proj = linear(channels, 2 * channels, bias=False)
@@ -102,7 +102,7 @@ class SelectiveSSM(nn.Module):
 
     def step(self, x: Tensor, state: SelectiveState | None = None) -> tuple[Tensor, SelectiveState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         (scan,) = self.scans
         x, g = self.in_proj(x).chunk(2, dim=-1)
         past = x.new_zeros(len(x), KERNEL_SIZE - 1, x.shape[2]) if state is None else state.past

@@ -12,8 +12,8 @@ from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.direction import flip_rest, forward_parts
 from dynconv.layers.projection import linear, zero_padding
-from dynconv.layers.state import require_step, run_steps
-from dynconv.ops.checks import require_positive
+from dynconv.layers.state import check_steppable, run_steps
+from dynconv.ops.checks import check_positive
 from dynconv.ops.ssm import discretize, ssm_step
 
 
@@ -37,7 +37,7 @@ class S4D(nn.Module):
     def __init__(self, channels: int, states: int, *, causal: bool = False):
         super().__init__()
         self.causal = causal
-        require_positive("states", states)
+        check_positive("states", states)
         self.forwards = forward_parts(channels, "channels", causal)
         n = torch.arange(states).expand(channels, states)
         self.log_dt = nn.Parameter(torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)))
@@ -62,7 +62,7 @@ class S4D(nn.Module):
 
     def step(self, x: Tensor, state: S4DState | None = None) -> tuple[Tensor, S4DState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
-        require_step(self, self.causal, x)
+        check_steppable(self, self.causal, x)
         dt, A, C = self._system()
         decay, Bbar = discretize(dt, A)
         h = A.new_zeros(len(x), *A.shape) if state is None else state.h

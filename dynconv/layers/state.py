@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 
-def require_step(layer: nn.Module, causal: bool, x: Tensor) -> None:
+def check_steppable(layer: nn.Module, causal: bool, x: Tensor) -> None:
     """Raise ValueError unless the layer is causal, and x (N, n, C) has a position to decode."""
     if not causal:
         raise ValueError(

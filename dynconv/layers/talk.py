@@ -8,7 +8,7 @@ from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear
-from dynconv.ops.checks import require_heads
+from dynconv.ops.checks import check_heads
 
 
 class TaLKConv(ProjectedMixer):
@@ -32,7 +32,7 @@ class TaLKConv(ProjectedMixer):
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
     ):
-        require_heads(heads, channels)
+        check_heads(heads, channels)
         if min(max_left, max_right) < 0:
             raise ValueError(f"max_left {max_left} and max_right {max_right} must not be negative")
         if not isinstance(normalize, bool):

@@ -22,7 +22,7 @@ SizeKey = Literal["kernel_size", "reach", "window"]
 SIZE_KEYS: tuple[SizeKey, ...] = ("kernel_size", "reach", "window")
 """the entries of a stack that give the size of a kernel or a window"""
 
-PROJECTED = ("glu", "weight_dropout", "input_dropout")
+PROJECTED_OPTIONS = ("glu", "weight_dropout", "input_dropout")
 """the options of every `ProjectedMixer`"""
 
 
@@ -116,17 +116,19 @@ def build_dense(channels, kernel_size, causal):
     return import_layers().DenseConv(channels, kernel_size, causal=causal)
 
 
-@register_mixer("depthwise", size_key="kernel_size", options=PROJECTED)
+@register_mixer("depthwise", size_key="kernel_size", options=PROJECTED_OPTIONS)
 def build_depthwise(channels, kernel_size, causal, **options):
     return import_layers().DepthwiseConv(channels, kernel_size, causal=causal, **options)
 
 
-@register_mixer("light", size_key="kernel_size", options=["heads", "normalize", *PROJECTED])
+@register_mixer("light", size_key="kernel_size", options=["heads", "normalize", *PROJECTED_OPTIONS])
 def build_light(channels, kernel_size, causal, heads, **options):
     return import_layers().LightConv(channels, heads, kernel_size, causal=causal, **options)
 
 
-@register_mixer("dynamic", size_key="kernel_size", options=["heads", "normalize", *PROJECTED])
+@register_mixer(
+    "dynamic", size_key="kernel_size", options=["heads", "normalize", *PROJECTED_OPTIONS]
+)
 def build_dynamic(channels, kernel_size, causal, heads, **options):
     return import_layers().DynamicConv(channels, heads, kernel_size, causal=causal, **options)
 
@@ -134,7 +136,7 @@ def build_dynamic(channels, kernel_size, causal, heads, **options):
 @register_mixer(
     "talk",
     size_key="reach",
-    options=["heads", *PROJECTED],
+    options=["heads", *PROJECTED_OPTIONS],
     values={"normalize": ("softmax", "none")},
 )
 def build_talk(channels, reach, causal, heads, normalize, **options):

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from dynconv.dtypes import upcast
 from dynconv.kernels import torch_ops
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_sequence
+from dynconv.ops.operator import Operator, Rule
 
 
 def cumulative_mean_loop(x: Tensor) -> Tensor:

@@ -1,7 +1,4 @@
-"""Checks the arguments of the operators: their shapes, dtypes and devices, but not their values.
-
-`require_*` tests one condition, `check_*` all arguments of an operator.
-"""
+"""Checks the arguments of the operators: their shapes, dtypes and devices, but not their values."""
 
 import torch
 from torch import Tensor
@@ -9,52 +6,52 @@ from torch import Tensor
 from dynconv.dtypes import accumulator
 
 
-def require_heads(heads: int, channels: int) -> None:
+def check_heads(heads: int, channels: int) -> None:
     """Raise ValueError unless `heads` divides `channels`, and both are positive."""
     if heads < 1 or channels < 1 or channels % heads:
         raise ValueError(f"{heads} heads do not divide {channels} channels")
 
 
-def require_odd(name: str, size: int) -> None:
+def check_odd(name: str, size: int) -> None:
     """Raise ValueError unless a size is odd and positive."""
     if size < 1 or size % 2 == 0:
         raise ValueError(f"{name} {size} must be odd and positive")
 
 
-def require_probability(name: str, value: float) -> None:
+def check_probability(name: str, value: float) -> None:
     """Raise ValueError unless a probability of dropout is at least 0 and below 1."""
     if not 0 <= value < 1:
         raise ValueError(f"{name} {value} lies outside [0, 1)")
 
 
-def require_positive(name: str, size: int) -> None:
+def check_positive(name: str, size: int) -> None:
     """Raise ValueError unless a size is at least 1."""
     if size < 1:
         raise ValueError(f"{name} {size} must be at least 1")
 
 
-def require_tensor(name: str, value: object) -> None:
+def check_tensor(name: str, value: object) -> None:
     """Raise TypeError unless a value is a tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} is of type {type(value).__name__}: give a torch.Tensor")
 
 
-def require_floating(name: str, tensor: Tensor) -> None:
+def check_floating(name: str, tensor: Tensor) -> None:
     """Raise TypeError unless the tensor is real and floating-point."""
-    require_tensor(name, tensor)
+    check_tensor(name, tensor)
     if not tensor.is_floating_point():
         raise TypeError(f"{name} is {tensor.dtype}: cast it to a floating dtype with .to()")
 
 
-def require_same_device(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
+def check_same_device(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
     """Raise ValueError unless both are tensors on the same device; TypeError for no tensor."""
-    require_tensor(a_name, a)
-    require_tensor(b_name, b)
+    check_tensor(a_name, a)
+    check_tensor(b_name, b)
     if a.device != b.device:
         raise ValueError(f"{a_name} is on {a.device}, {b_name} on {b.device}: move one with .to()")
 
 
-def require_same_dtype(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
+def check_same_dtype(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
     """Raise TypeError unless both tensors have the same dtype."""
     if a.dtype != b.dtype:
         raise TypeError(f"{a_name} is {a.dtype}, {b_name} {b.dtype}: cast one with .to()")
@@ -62,7 +59,7 @@ def require_same_dtype(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
 
 def check_sequence(x: Tensor, name: str = "x") -> None:
     """Raise unless x is floating-point (B, T, C) with T, C >= 1. B may be 0."""
-    require_floating(name, x)
+    check_floating(name, x)
     shape = tuple(x.shape)
     if x.dim() != 3:
         raise ValueError(f"{name} {shape} has {x.dim()} dimensions: give it three, (B, T, C)")
@@ -76,8 +73,8 @@ def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str, name: str = 
     axes  "CK" depthwise, "HK" LightConv, "BTHK" DynamicConv
     """
     check_sequence(x)
-    require_same_device("x", x, name, weight)
-    require_same_dtype("x", x, name, weight)
+    check_same_device("x", x, name, weight)
+    check_same_dtype("x", x, name, weight)
     if weight.dim() != len(axes) or (axes == "BTHK" and weight.shape[:2] != x.shape[:2]):
         raise ValueError(
             f"{name} {tuple(weight.shape)} does not fit x {tuple(x.shape)}: "
@@ -86,7 +83,7 @@ def check_conv(x: Tensor, weight: Tensor, pad_left: int, axes: str, name: str = 
     kernels, kernel_size = weight.shape[-2:]
     if axes == "CK" and kernels != x.shape[2]:
         raise ValueError(f"{kernels} kernels for {x.shape[2]} channels: give one per channel")
-    require_heads(kernels, x.shape[2])
+    check_heads(kernels, x.shape[2])
     if kernel_size == 0:
         raise ValueError(f"{name} {tuple(weight.shape)} has no taps: K must be at least 1")
     if not 0 <= pad_left < kernel_size:
@@ -109,7 +106,7 @@ def check_talk(
     for name, offset in (("left", left), ("right", right)):
         if offset is None:
             continue
-        require_same_device("x", x, name, offset)
+        check_same_device("x", x, name, offset)
         if offset.dtype not in (x.dtype, sums_dtype):
             raise TypeError(f"x is {x.dtype}, {name} {offset.dtype}: cast {name} to {sums_dtype}")
         if offset.dim() != 3 or offset.shape[:2] != x.shape[:2]:
@@ -117,25 +114,25 @@ def check_talk(
                 f"{name} {tuple(offset.shape)} does not fit x {tuple(x.shape)}: "
                 f"{name} is (B, T, H) for x (B, T, C)"
             )
-    require_heads(left.shape[2], x.shape[2])
+    check_heads(left.shape[2], x.shape[2])
     if right is not None:
-        require_same_dtype("left", left, "right", right)
+        check_same_dtype("left", left, "right", right)
         if right.shape[2] != left.shape[2]:
             raise ValueError(f"left has {left.shape[2]} heads, right {right.shape[2]}: give both H")
 
 
-def require_shape(name: str, tensor: Tensor, axes: str, *sizes: int) -> None:
+def check_shape(name: str, tensor: Tensor, axes: str, *sizes: int) -> None:
     """Raise ValueError unless a tensor has these sizes; `axes` names them."""
     if tensor.shape != sizes:
         expected = ", ".join(map(str, sizes))
         raise ValueError(f"{name} {tuple(tensor.shape)} does not fit: {axes} is ({expected}) here")
 
 
-def require_sums_dtype(
+def check_sums_dtype(
     name: str, tensor: Tensor, x: Tensor, dtype: torch.dtype, x_name: str = "x"
 ) -> None:
     """Raise unless a tensor is in the dtype of sums for x, and on its device."""
-    require_same_device(x_name, x, name, tensor)
+    check_same_device(x_name, x, name, tensor)
     if tensor.dtype != dtype:
         raise TypeError(f"{x_name} is {x.dtype}, {name} {tensor.dtype}: cast {name} to {dtype}")
 
@@ -155,53 +152,53 @@ def check_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> None:
     """Raise unless x (B, T, channels), dt (channels,), A and C (channels, N) fit together."""
     check_sequence(x)
     sums_dtype = accumulator(x.dtype)
-    require_sums_dtype("dt", dt, x, sums_dtype)
+    check_sums_dtype("dt", dt, x, sums_dtype)
     for name, tensor in (("A", A), ("C", C)):
-        require_sums_dtype(name, tensor, x, sums_dtype.to_complex())
-    require_shape("dt", dt, "(channels,)", x.shape[2])
-    require_shape("C", C, "(channels, N)", x.shape[2], require_states("A", A, x))
+        check_sums_dtype(name, tensor, x, sums_dtype.to_complex())
+    check_shape("dt", dt, "(channels,)", x.shape[2])
+    check_shape("C", C, "(channels, N)", x.shape[2], require_states("A", A, x))
 
 
 def check_conv_step(past: Tensor, at: Tensor, weight: Tensor) -> None:
     """Raise unless past (K, M, C), at (N, K) int64 and weight (N, H, K) fit together."""
-    require_floating("past", past)
+    check_floating("past", past)
     for name, tensor, axes in (("past", past, "(K, M, C)"), ("weight", weight, "(N, H, K)")):
         if tensor.dim() != 3:
             raise ValueError(
                 f"{name} {tuple(tensor.shape)} has {tensor.dim()} dimensions: give it three, {axes}"
             )
     for name, tensor in (("at", at), ("weight", weight)):
-        require_same_device("past", past, name, tensor)
-    require_same_dtype("past", past, "weight", weight)
+        check_same_device("past", past, name, tensor)
+    check_same_dtype("past", past, "weight", weight)
     if at.dtype != torch.int64:
         raise TypeError(f"at is {at.dtype}: cast it to torch.int64")
     K, (N, H, _) = len(past), weight.shape
-    require_shape("at", at, "(N, K)", N, K)
-    require_shape("weight", weight, "(N, H, K)", N, H, K)
-    require_heads(H, past.shape[2])
+    check_shape("at", at, "(N, K)", N, K)
+    check_shape("weight", weight, "(N, H, K)", N, H, K)
+    check_heads(H, past.shape[2])
 
 
 def check_retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> None:
     """Raise unless q, k and v (B, T, C) and the decays gamma (H,) fit together."""
     check_sequence(q, "q")
     for name, tensor in (("k", k), ("v", v)):
-        require_same_device("q", q, name, tensor)
-        require_same_dtype("q", q, name, tensor)
-        require_shape(name, tensor, "(B, T, C)", *q.shape)
-    require_sums_dtype("gamma", gamma, q, accumulator(q.dtype), "q")
+        check_same_device("q", q, name, tensor)
+        check_same_dtype("q", q, name, tensor)
+        check_shape(name, tensor, "(B, T, C)", *q.shape)
+    check_sums_dtype("gamma", gamma, q, accumulator(q.dtype), "q")
     if gamma.dim() != 1:
         raise ValueError(f"gamma {tuple(gamma.shape)} does not fit: it is (H,)")
-    require_heads(len(gamma), q.shape[2])
+    check_heads(len(gamma), q.shape[2])
 
 
 def check_selective(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> None:
     """Raise unless x, dt (batch, T, channels), A (channels, N), B, C (batch, T, N) fit together."""
     check_sequence(x)
     for name, tensor in (("dt", dt), ("B", B), ("C", C)):
-        require_same_device("x", x, name, tensor)
-        require_same_dtype("x", x, name, tensor)
-    require_sums_dtype("A", A, x, accumulator(x.dtype))
+        check_same_device("x", x, name, tensor)
+        check_same_dtype("x", x, name, tensor)
+    check_sums_dtype("A", A, x, accumulator(x.dtype))
     N = require_states("A", A, x)
-    require_shape("dt", dt, "(batch, T, channels)", *x.shape)
+    check_shape("dt", dt, "(batch, T, channels)", *x.shape)
     for name, tensor in (("B", B), ("C", C)):
-        require_shape(name, tensor, "(batch, T, N)", *x.shape[:2], N)
+        check_shape(name, tensor, "(batch, T, N)", *x.shape[:2], N)

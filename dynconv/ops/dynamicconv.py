@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import torch_ops
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import BLOCK, blocks, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
+from dynconv.ops.operator import Operator, Rule
 from dynconv.ops.shapes import pad_time, split_heads
 from dynconv.ops.trilinear import trilinear_conv
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from dynconv.dtypes import accumulator
 from dynconv.kernels import torch_ops
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import BLOCK, blocks, diagonals
 from dynconv.ops.checks import check_conv
 from dynconv.ops.depthwise import channels_last_out, channels_last_x_grad, depthwise_conv_conv1d
@@ -23,6 +22,7 @@ from dynconv.ops.dynamicconv import (
     dynamic_conv_shifted,
     dynamic_conv_unfold,
 )
+from dynconv.ops.operator import Operator, Rule
 from dynconv.ops.trilinear import trilinear_conv
 
 

@@ -19,8 +19,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dynconv.names import Normalization
-from dynconv.ops.checks import require_floating
+from dynconv.choices import Normalization
+from dynconv.ops.checks import check_floating
 
 
 def norm(w: Tensor, order: int) -> Tensor:
@@ -57,5 +57,5 @@ def normalize_kernel(weight: Tensor, kind: Normalization = "softmax") -> Tensor:
     for integer or complex weights.
     """
     check_normalization(kind)
-    require_floating("weight", weight)
+    check_floating("weight", weight)
     return NORMALIZATIONS[kind](weight)

@@ -11,7 +11,7 @@ from dynconv.ops import (
     ssm,
     talk,
 )
-from dynconv.ops.auto import BACKENDS
+from dynconv.ops.operator import BACKENDS
 
 MODULES = (
     depthwise, lightconv, dynamicconv, softmaxconv, talk, average, ssm, retnet, selective,

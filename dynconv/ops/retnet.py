@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from dynconv.dtypes import upcast, without_autocast
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_retention
+from dynconv.ops.operator import Operator, Rule
 from dynconv.ops.shapes import split_heads
 
 CHUNK = 64
@@ -60,9 +60,11 @@ def retention_chunked(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> Tensor:
         q_i, k_i, v_i = (z[:, :, start : start + CHUNK] for z in (q, k, v))
         size = q_i.shape[2]
         i = torch.arange(size, device=q.device)
-        age, rest = ((gamma[:, None] ** n).unsqueeze(-1) for n in (i + 1, size - 1 - i))
-        outs.append(retention_parallel(q_i, k_i, v_i, gamma) + (q_i * age) @ S)
-        S = (gamma**size)[:, None, None] * S + (k_i * rest).transpose(-1, -2) @ v_i
+        since_start, until_end = (
+            (gamma[:, None] ** n).unsqueeze(-1) for n in (i + 1, size - 1 - i)
+        )
+        outs.append(retention_parallel(q_i, k_i, v_i, gamma) + (q_i * since_start) @ S)
+        S = (gamma**size)[:, None, None] * S + (k_i * until_end).transpose(-1, -2) @ v_i
     return torch.cat(outs, dim=2)
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dynconv.dtypes import upcast, without_autocast
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_selective
+from dynconv.ops.operator import Operator, Rule
 
 
 def selective_step(

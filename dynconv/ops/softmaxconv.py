@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import torch_ops
-from dynconv.ops.auto import Operator, Rule
-from dynconv.ops.checks import check_conv, require_probability
+from dynconv.ops.checks import check_conv, check_probability
 from dynconv.ops.dynamicconv import dynamic_conv
 from dynconv.ops.normalize import normalize_kernel
+from dynconv.ops.operator import Operator, Rule
 
 
 def dynamic_conv_softmax_loop(x: Tensor, logits: Tensor, mask: Tensor, pad_left: int) -> Tensor:
@@ -89,6 +89,6 @@ def dynamic_conv_softmax(
     when dropout lies outside [0, 1).
     """
     check_conv(x, logits, pad_left, "BTHK", "logits")
-    require_probability("dropout", dropout)
+    check_probability("dropout", dropout)
     implementation = OPERATOR.choose(impl, x, logits.shape[3])
     return implementation(x, logits, pad_left, dropout)

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from dynconv.dtypes import upcast
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_ssm
 from dynconv.ops.depthwise import depthwise_conv
+from dynconv.ops.operator import Operator, Rule
 
 
 def discretize(dt: Tensor, A: Tensor) -> tuple[Tensor, Tensor]:

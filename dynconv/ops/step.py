@@ -1,4 +1,4 @@
-"""One decoding step of a convolution, from the last K inputs of each row:
+"""One decoding step of a convolution, from the last K inputs of each row.
 
 out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
 """
@@ -8,8 +8,8 @@ from torch import Tensor
 
 from dynconv.kernels import torch_ops
 from dynconv.kernels.layout import NARROW
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.checks import check_conv_step
+from dynconv.ops.operator import Operator, Rule
 
 
 def conv_step_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
@@ -47,6 +47,5 @@ def conv_step(past: Tensor, at: Tensor, weight: Tensor, *, impl: str = "auto") -
     returns   (N, C)
     """
     check_conv_step(past, at, weight)
-    if impl == "auto" and past.shape[2] < NARROW * weight.shape[1]:
-        impl = "gather"  # such heads would not fill the vectors of the C kernel
-    return OPERATOR.choose(impl, past)(past, at, weight)
+    wide = past.shape[2] >= NARROW * weight.shape[1]  # heads fill the vectors of the C kernel
+    return OPERATOR.choose(impl, past, kernels=wide)(past, at, weight)

@@ -20,11 +20,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from dynconv.dtypes import upcast, without_autocast
+from dynconv.dtypes import accumulator, upcast, without_autocast
 from dynconv.kernels import torch_ops
-from dynconv.ops.auto import Operator, Rule
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
+from dynconv.ops.operator import Operator, Rule
 from dynconv.ops.shapes import split_heads
 
 
@@ -37,11 +37,14 @@ def edge_distances(
     and in float32 or wider for the same reason. A whole distance has gradient 0, as in equation 6.
     """
     T = left.shape[1]
-    left = upcast(left)
-    t = torch.arange(T, device=left.device, dtype=left.dtype)[:, None]  # (T, 1)
-    to_left = torch.minimum((left * max_left).clamp(min=0), t)
-    to_right = torch.zeros_like(left) if right is None else (right * max_right).clamp(min=0)
-    return detach_if_whole(to_left), detach_if_whole(torch.minimum(to_right, T - 1 - t))
+    t = torch.arange(T, device=left.device, dtype=accumulator(left.dtype))[:, None]  # (T, 1)
+    right = torch.zeros_like(left) if right is None else right
+    return edge_distance(left, max_left, t), edge_distance(right, max_right, T - 1 - t)
+
+
+def edge_distance(offset: Tensor, reach: int, room: Tensor) -> Tensor:
+    """Return the distances (B, T, H) to one edge; `room` (T, 1) is the distance to the text's."""
+    return detach_if_whole(torch.minimum((upcast(offset) * reach).clamp(min=0), room))
 
 
 def detach_if_whole(distance: Tensor) -> Tensor:

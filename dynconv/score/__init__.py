@@ -1,4 +1,7 @@
-"""Scores of translations and summaries, each with a signature so that others can repeat it."""
+"""Scores of translations and summaries, each with a signature so that others can repeat it.
+
+As in `ops`, no module is named after its function.
+"""
 
 from dynconv.score.base import Score
 from dynconv.score.bleu_score import bleu, chrf, split_compounds
@@ -14,7 +17,7 @@ __all__ = [
     "compute_metric",
     "lead",
     "perplexity",
-    "score_report",
     "rouge",
+    "score_report",
     "split_compounds",
 ]

@@ -34,13 +34,13 @@ class LanguageModeling(Task[LanguageModel]):
         return output.nll(hidden, batch.target).sum()
 
     def training_examples(self, corpus: PreparedCorpus) -> Excerpts:
-        return Excerpts.of(corpus, self.recipe.data.block_size)
+        return Excerpts.from_corpus(corpus, self.recipe.data.block_size)
 
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
         lines = load_lines(str(corpus.directory), corpus.target, split)
-        text = Excerpts.encode(lines, vocabularies.target, self.recipe.data.block_size)
+        text = Excerpts.from_lines(lines, vocabularies.target, self.recipe.data.block_size)
         return EncodedSplit(text, [])
 
     def greedy_outputs(self, model: LanguageModel, batch: Batch) -> list[list[int]]:
@@ -69,7 +69,7 @@ class LanguageModeling(Task[LanguageModel]):
         data, config = self.recipe.data, self.recipe.decode
         vocabulary = vocabularies.target
         lines = load_lines(data.corpus, data.target, split)
-        tokens = Excerpts.encode(lines, vocabulary, data.block_size).tokens[1:]
+        tokens = Excerpts.from_lines(lines, vocabulary, data.block_size).tokens[1:]
         start = time.perf_counter()
         block, context = data.block_size, config.context_window
         nats = surprisal(

@@ -49,7 +49,7 @@ class Translation(Task[Translator]):
         return data.source, data.target
 
     def training_examples(self, corpus: PreparedCorpus) -> Pairs:
-        return Pairs.of(corpus, self.recipe.data.max_source)
+        return Pairs.from_corpus(corpus, self.recipe.data.max_source)
 
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str

@@ -102,7 +102,8 @@ def batch_by_length(
     longer = lengths[order].max(1)
     batches, start = [], 0
     while start < len(order):
-        fit = budget // longer[start]  # an upper bound: the first pair alone is as wide
+        # an upper bound: the first pair alone is as wide
+        fit = max(1, budget) // max(1, longer[start])
         ahead = longer[start : start + min(fit, max_pairs or fit)]
         area = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
         end = start + int(np.searchsorted(area, budget, side="right"))

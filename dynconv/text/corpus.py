@@ -47,10 +47,10 @@ def corpus_dir(corpus: str) -> Path:
     raise UserError(f"no corpus {quoted(corpus)}: not shipped, and no directory {tried}; {hint}")
 
 
-def require_suffix(language: str) -> None:
+def check_suffix(language: str) -> None:
     """Raise UserError unless a language can be the suffix of a file."""
     if not language or Path(f"train.{language}").name != f"train.{language}":
-        raise UserError(f"language {quoted(language)} is no suffix of a file such as train.de")
+        raise UserError(f"language {quoted(language)} is not the suffix of a file such as train.de")
 
 
 def require_split(directory: Path, name: str) -> Path:

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from dynconv.choices import VocabularyKind
 from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
-from dynconv.names import VocabularyKind
 from dynconv.text.corpus import (
+    check_suffix,
     corpus_dir,
     find_split,
     require_references,
     require_split,
-    require_suffix,
 )
 from dynconv.text.lines import OPENERS, Row, stream_parallel
 from dynconv.text.manifest import SPLITS
@@ -76,7 +76,7 @@ def prepare_corpus(
     check_free(out)
     sides = [side for side in (source, target) if side is not None]
     for side in sides:
-        require_suffix(side)
+        check_suffix(side)
     directory = corpus_dir(corpus)
     splits = require_splits(directory, sides)
     given = reuse and load_vocabularies(reuse, vocab_size)
@@ -129,9 +129,9 @@ def write_meta(directory: Path, **fields: Any) -> None:
 def check_free(out: Path) -> None:
     """Raise UserError if there is something at `out`, other than an empty directory."""
     if is_prepared(out):
-        raise UserError(f"{out}: a prepared corpus is there: remove it, or give another --out")
+        raise UserError(f"{out}: already a prepared corpus: remove it, or give another --out")
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
-        raise UserError(f"{out}: something else is there: give another --out")
+        raise UserError(f"{out}: already exists: give another --out")
 
 
 def load_vocabularies(path: Path, vocab_size: int | tuple[int, int]) -> Vocabularies:

@@ -70,7 +70,7 @@ class Pairs(Examples):
     sides, collate = 2, staticmethod(collate)
 
     @classmethod
-    def of(cls, corpus: PreparedCorpus, max_source: int = sys.maxsize) -> "Pairs":
+    def from_corpus(cls, corpus: PreparedCorpus, max_source: int = sys.maxsize) -> "Pairs":
         """Return the pairs of a prepared training split, memory-mapped."""
         return cls(corpus.tokens, corpus.bounds, corpus.directory, max_source)
 
@@ -108,12 +108,14 @@ class Excerpts(Examples):
     sides, collate = 1, staticmethod(collate_text)
 
     @classmethod
-    def of(cls, corpus: PreparedCorpus, block: int | None) -> "Excerpts":
+    def from_corpus(cls, corpus: PreparedCorpus, block: int | None) -> "Excerpts":
         """Return the excerpts of a prepared training split."""
         return cls(corpus.tokens, excerpt_bounds(corpus.bounds, block), corpus.directory)
 
     @classmethod
-    def encode(cls, lines: Sequence[str], vocabulary: Vocabulary, block: int | None) -> "Excerpts":
+    def from_lines(
+        cls, lines: Sequence[str], vocabulary: Vocabulary, block: int | None
+    ) -> "Excerpts":
         """Encode lines of text."""
         ids = vocabulary.encode(lines)
         tokens = np.array([EOS, *chain.from_iterable(chain(line, (EOS,)) for line in ids)])

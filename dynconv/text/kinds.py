@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError, quoted
-from dynconv.names import VocabularyKind
 
 SPECIALS = ["<pad>", "<eos>"]
 END = "</w>"
@@ -25,7 +25,7 @@ class Kind(ABC):
     """the names of its first types"""
     min_other_types: ClassVar[int] = 1
     """the minimum number of other types"""
-    smallest_in_words: ClassVar[str] = "specials and a word"
+    smallest_in_words: ClassVar[str] = "the special types and one word"
     """the smallest vocabulary, in words"""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class Bytes(Kind):
     name = "bytes"
     specials = SPECIALS
     min_other_types = 256
-    smallest_in_words = "256 bytes and specials"
+    smallest_in_words = "the special types and 256 bytes"
 
     def empty(self) -> Any:
         from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers

@@ -37,7 +37,7 @@ class CorpusFile:
         return {kind: digits for kind in ("sha256", "md5") if (digits := getattr(self, kind))}
 
     def find(self, directory: Path) -> Path | None:
-        """Return where a directory has the file, or the folder it was unpacked to; else None."""
+        """Return the path of the file in a directory, or of its folder once unpacked, or None."""
         path, unpacked = directory / self.name, directory / self.stem
         return path if path.is_file() else unpacked if unpacked.is_dir() else None
 
@@ -147,7 +147,7 @@ def corpus_sides(corpus: str, requested: Sequence[str] | None = None) -> Sequenc
     known = read_manifest()
     if corpus not in known and requested:
         return requested
-    if corpus not in known and Path(corpus).is_dir():
+    if corpus and corpus not in known and Path(corpus).is_dir():
         raise UserError(f"{corpus}: its languages are not known: give --languages SOURCE TARGET")
     entry = require_corpus(corpus)
     sides = entry.sides or entry.languages

@@ -11,7 +11,6 @@
 Numbers are little-endian; an id takes two bytes, or four when there are more than 65,536 types.
 """
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,12 +19,12 @@ from typing import Literal
 import numpy as np
 from typing_extensions import TypedDict
 
+from dynconv.choices import VocabularyKind
 from dynconv.config.model import per_side
 from dynconv.config.schema import Count, PositiveInt, validated_content
 from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
-from dynconv.names import VocabularyKind
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.vocabulary import Vocabularies
 
@@ -116,13 +115,13 @@ def find_prepared(corpus: str) -> Path | None:
     return directory if is_prepared(directory) else None
 
 
-def foreign_files(directory: Path) -> list[str]:
-    """Return the names in a directory that `prepare_corpus` would not have written."""
-    names = sorted(os.listdir(directory))
+def foreign_files(directory: Path) -> list[Path]:
+    """Return what `prepare_corpus` would not have written: files, or an empty directory itself."""
+    paths = sorted(directory.iterdir())
     if not is_prepared(directory):
-        return names or [""]  # in an empty directory, "" stands for the directory itself
+        return paths or [directory]
     ours = {META, VOCABULARY, TOKENS, BOUNDS}
-    return [name for name in names if name not in ours and not name.startswith(("valid.", "test."))]
+    return [p for p in paths if p.name not in ours and not p.name.startswith(("valid.", "test."))]
 
 
 def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:

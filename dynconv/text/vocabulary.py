@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dynconv.errors import UserError, quoted, shorten
-from dynconv.names import VocabularyKind
+from dynconv.choices import VocabularyKind
+from dynconv.errors import UserError, is_unicode, quoted, shorten
 from dynconv.text.kinds import SPECIALS, recognize, require_kind
 
 PAD, EOS, UNK = 0, 1, 2
@@ -68,7 +68,8 @@ class Vocabulary:
     def encode(self, lines: Sequence[str]) -> list[list[int]]:
         """Encode each line to ids, without <eos>; a blank line gives no ids.
 
-        Raises UserError for a single text, and for a line that is none.
+        Raises UserError for a string in place of a list of lines, and for a line that is not
+        valid Unicode.
         """
         if isinstance(lines, str):
             raise UserError(f"{quoted(lines)} is one text: give a list of lines")
@@ -76,7 +77,9 @@ class Vocabulary:
             encodings = self._tokenizer.encode_batch_fast(lines)
         except TypeError:
             bad = next(line for line in lines if not is_unicode(line))
-            raise UserError(f"{shorten(ascii(bad))} is no Unicode text: give one") from None
+            raise UserError(
+                f"{shorten(ascii(bad))} is not valid Unicode: remove the lone surrogates"
+            ) from None
         return [e.ids if line.strip() else [] for line, e in zip(lines, encodings, strict=True)]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -147,9 +150,4 @@ def check_tree(tree: dict) -> None:
             raise ValueError(f"{name} has the id {types.get(name)}, not {number}")
     for added in tree.get("added_tokens", ()):
         if types.get(added["content"]) != added["id"]:
-            raise ValueError(f"the added token {added['content']} is no type of that id")
-
-
-def is_unicode(text: object) -> bool:
-    """Return whether a value is text without lone surrogates, such as bytes of no encoding."""
-    return isinstance(text, str) and not any("\ud800" <= letter <= "\udfff" for letter in text)
+            raise ValueError(f"the added token {added['content']} has another id in the vocabulary")

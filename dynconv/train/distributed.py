@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from dynconv.errors import UserError
+from dynconv.machine import default_device
 
 T = TypeVar("T")
 
@@ -28,11 +29,6 @@ LONG_TIMEOUT = timedelta(hours=2)
 when it dies, because its connections close"""
 BY_TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """environment variables that torchrun sets for each process"""
-
-
-def default_device() -> torch.device:
-    """Return the first GPU if there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class Ranks:
             dist.all_reduce(sums, group=self.update_group)
         return sums.tolist()
 
-    def require_agreement(self, value: T, difference: Callable[[T, T], str]) -> None:
+    def check_agreement(self, value: T, difference: Callable[[T, T], str]) -> None:
         """Raise UserError on every rank if any rank's value differs from rank 0's.
 
         `difference` describes how its second argument differs from the first.
@@ -121,7 +117,7 @@ def join_processes(timeout: float) -> Iterator[Ranks]:
             "gloo", store=store, rank=rank, world_size=size, timeout=LONG_TIMEOUT
         )
         ranks = Ranks(rank, size, local, device)
-        ranks.require_agreement(
+        ranks.check_agreement(
             device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}"
         )
         yield replace(ranks, update_group=make_update_group(device, timeout))

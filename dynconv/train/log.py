@@ -28,7 +28,7 @@ class Reporter:
     def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
         self.watch, self._trace = watch, trace
 
-    def event(self, kind: str, update: int, **values: float | str | None) -> None:
+    def log_event(self, kind: str, update: int, **values: float | str | None) -> None:
         """Report an event of an update; a value of None is not known."""
 
     def report_update(self, done: int, update: UpdateStats) -> None:
@@ -70,7 +70,7 @@ class LogReporter(Reporter):
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
         self._loss, self._tokens, self._since = 0.0, 0, watch.training_seconds
 
-    def event(self, kind: str, update: int, **values: float | str | None) -> None:
+    def log_event(self, kind: str, update: int, **values: float | str | None) -> None:
         """Add a line to log.jsonl, and each number to TensorBoard; None means unknown."""
         check_not_deleted(self._path.parent)
         with disk_errors(self._path):
@@ -90,7 +90,7 @@ class LogReporter(Reporter):
         self._bar.set_postfix(shown, refresh=False)
         self._bar.update()
         if done % LOG_EVERY == 0:
-            self.event(
+            self.log_event(
                 "train",
                 done,
                 loss=self._loss / self._tokens,

@@ -77,7 +77,7 @@ def loop(
         log.watch.lap("data")
         update = make_update(session, share, pending_signal, log.watch)
         if isinstance(update, SkippedUpdate):
-            log.event("skip", session.progress.updates + 1, scale=update.scale)
+            log.log_event("skip", session.progress.updates + 1, scale=update.scale)
             if session.skipped > config.max_skipped:
                 raise_not_finite(session, share, update)
             continue
@@ -97,7 +97,7 @@ def loop(
         load_averaged_weights(session)
         validation = validate(session)
         save_average(session, validation)
-        log.event("average", done, **validation._asdict())
+        log.log_event("average", done, **validation._asdict())
         log.say(f"average: {validation}")
     return None
 
@@ -105,7 +105,7 @@ def loop(
 def complete_checkpoint(session: Session, log: Reporter) -> None:
     """Validate the newest checkpoint, add the scores to it, and delete older ones."""
     validation = validate(session)
-    log.event("valid", session.progress.updates, **validation._asdict())
+    log.log_event("valid", session.progress.updates, **validation._asdict())
     log.watch.lap("validate")
     finish_saving(session)
     session.record(validation)

@@ -8,7 +8,7 @@ from statistics import median
 import torch
 from torch import nn
 
-from dynconv.names import Precision
+from dynconv.choices import Precision
 from dynconv.tasks import Task
 from dynconv.text import Examples
 from dynconv.train.data import DataPosition, iter_updates

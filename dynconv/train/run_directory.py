@@ -25,8 +25,9 @@ from pathlib import Path
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
+from dynconv.choices import Precision
 from dynconv.config import Recipe
-from dynconv.config.load import MAY_CHANGE, list_differences, load_recipe
+from dynconv.config.load import list_differences, load_recipe
 from dynconv.config.schema import PositiveInt, validated_content
 from dynconv.errors import UserError
 from dynconv.files import (
@@ -39,7 +40,6 @@ from dynconv.files import (
     read_json,
     sha256,
 )
-from dynconv.names import Precision
 from dynconv.text.prepared import VOCABULARY, find_prepared
 from dynconv.train.legacy import is_unmarked_run
 
@@ -53,6 +53,9 @@ NOT_FINITE = "not-finite-{update:06d}-{rank}.json"
 CURVES = "curves.png"
 SCORES = "{split}.scores.json"
 OUTPUTS = "{split}.hypotheses.txt"
+
+MAY_CHANGE = ("published", "decode.", "profile", "train.accumulate", "train.timeout")
+"""entries that may change when a run is resumed; `accumulate` only with the number of processes"""
 
 
 def is_run(directory: Path) -> bool:

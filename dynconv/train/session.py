@@ -11,7 +11,7 @@ from torch import nn
 from dynconv.config import Recipe
 from dynconv.tasks import EncodedSplit, Task, Validation
 from dynconv.text import Examples, PreparedCorpus, Vocabularies
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
 from dynconv.train.schedule import ends_early
@@ -67,9 +67,9 @@ class Session:
     """updates in a row that were skipped because loss or gradient was not finite"""
 
     @property
-    def checkpoints(self) -> Checkpoints:
+    def checkpoints(self) -> CheckpointStore:
         """The checkpoints in the run directory."""
-        return Checkpoints(self.run)
+        return CheckpointStore(self.run)
 
     @property
     def checkpoint_is_due(self) -> bool:

@@ -29,7 +29,7 @@ from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
 from dynconv.text import PreparedCorpus, open_prepared, prepare_corpus
 from dynconv.text.prepared import VOCABULARY, find_prepared, foreign_files
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
 from dynconv.train.precision import choose_precision
@@ -71,9 +71,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     Raises UserError if the directory contains the run of another recipe or the text has changed;
     also, on every rank, if the recipe or the text of any rank differs from rank 0's.
     """
-    ranks.require_agreement(
-        recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours, ()))
-    )
+    ranks.check_agreement(recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours)))
     if recipe.decode.dictionary:  # report a mistake in it before training, not after
         read_dictionary(Path(recipe.decode.dictionary))
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
@@ -120,7 +118,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     """
     if not is_run(run):
         claim(run, "name another --run")
-    if Checkpoints(run).list_paths():
+    if CheckpointStore(run).list_paths():
         return match_recorded_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
@@ -128,7 +126,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
         with disk_errors(run, remedy), scratch_folder(part) as scratch:
             if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):
-                    raise UserError(f"{text / others[0]}: not made by dynconv: {remedy}")
+                    raise UserError(f"{others[0]}: not made by dynconv: {remedy}")
                 path_inside(run, DATA).rename(scratch / "old")
             if prepared is None:
                 prepare_recipe_corpus(recipe, path_inside(run, DATA))
@@ -156,7 +154,7 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
             "give a --run on a file system that all machines share"
         )
     corpus = open_prepared(prepared_dir(run, recipe), verify=ranks.local == 0)
-    ranks.require_agreement(
+    ranks.check_agreement(
         corpus.files,
         lambda ours, theirs: (
             f"the text in {corpus.directory} has another "

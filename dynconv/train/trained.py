@@ -11,6 +11,7 @@ from torch import nn
 from dynconv.config import Recipe
 from dynconv.errors import UserError, quoted
 from dynconv.files import check_writable, path_inside, replace_text
+from dynconv.machine import default_device
 from dynconv.models import LanguageModel, Translator, build
 from dynconv.tasks import LanguageModeling, Outcome, Task, Translation, task_of
 from dynconv.tasks.task import require_task
@@ -18,8 +19,7 @@ from dynconv.text import Vocabularies, is_prepared, open_prepared
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import Checkpoint
-from dynconv.train.checkpoints import Checkpoints
-from dynconv.train.distributed import default_device
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.run_directory import DATA, OUTPUTS, RECIPE, SCORES, check_vocabulary, read_recipe
 from dynconv.train.weights import load_weights
 
@@ -84,7 +84,7 @@ class TrainedModel(NamedTuple):
         """
         recipe, run = self.recipe, self.checkpoint.run
         if Path(split).name != split:
-            raise UserError(f"{quoted(split)} is no split: name one, such as test or valid")
+            raise UserError(f"{quoted(split)} is not a split: name one, such as test or valid")
         text = str(self.text_directory()) if corpus is None else corpus
         data = replace(recipe.data, corpus=text)
         task = task_of(replace(recipe, data=data))
@@ -134,7 +134,7 @@ def load_model(run: Path | str, which: str = "best") -> TrainedModel:
         raise UserError(f"{run}: no run directory (it has no recipe.yaml)")
     recipe = read_recipe(run)
     vocabularies = Vocabularies.load(run / VOCABULARY)
-    checkpoint = Checkpoints(run).choose(which)
+    checkpoint = CheckpointStore(run).choose(which)
     check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], run)
     model = build(recipe.model).to(default_device())
     load_weights(model, checkpoint.read_weights(), checkpoint.path)

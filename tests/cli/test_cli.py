@@ -26,7 +26,7 @@ from dynconv import cli
 from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
 from dynconv.train import train
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.events import read_log
 
 COMMAND = [sys.executable, "-m", "dynconv"]
@@ -294,7 +294,7 @@ def test_a_disk_that_is_full_while_saving(recipe_file, tmp_path):
     assert "Traceback" not in limited.stderr
     assert list((run / "checkpoints").iterdir()) == []
     assert cli.main(["train", str(recipe_file), "--run", str(run), "model.ffn=300"]) == 0
-    assert Checkpoints(run).choose("last").meta["update"] == 10
+    assert CheckpointStore(run).choose("last").meta["update"] == 10
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(recipe_file, tmp_path):
@@ -318,7 +318,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(recipe_file, tmp_path):
         _, error = process.communicate(timeout=60)
         assert process.returncode == cli.INTERRUPTED
         assert "saved; the same command continues" in error and "Traceback" not in error
-        updates.append(Checkpoints(run).choose("last").meta["update"])
+        updates.append(CheckpointStore(run).choose("last").meta["update"])
     assert 0 < updates[0] < updates[1]
     logged = [event["update"] for event in read_log(run)]
     assert logged == sorted(set(logged))

@@ -146,8 +146,8 @@ translate tiny-run --input one --output directory | directory
 translate tiny-run --input one --output nowhere/out | nowhere
 translate tiny-run --input one --output one | one: is also the input
 translate tiny-run --input one --output directory/../one | one: is also the input
-translate tiny-run --input one --output tiny-run/recipe.yaml | recipe.yaml: is there already
-translate tiny-run --input one --output tiny-run/checkpoints/000001/meta.json | meta.json: is there
+translate tiny-run --input one --output tiny-run/recipe.yaml | recipe.yaml: already exists
+translate tiny-run --input one --output tiny-run/checkpoints/000001/meta.json | json: already
 generate nowhere | nowhere
 generate one | one
 generate tiny-run | translation model
@@ -166,7 +166,7 @@ evaluate directory | directory
 evaluate prepared | prepared
 evaluate tiny-run --split tset | there are the splits test, valid
 evaluate tiny-run --split tset --corpus text | there are the splits test, train, valid
-evaluate tiny-run --split ../text/test | '../text/test' is no split
+evaluate tiny-run --split ../text/test | '../text/test' is not a split
 evaluate tiny-run --split '' | there are the splits test, valid
 evaluate tiny-run --corpus nowhere | nowhere
 evaluate tiny-run --corpus one | one
@@ -224,8 +224,8 @@ train tiny.yaml --run r data.corpus=directory | directory
 train tiny.yaml --run one/run | one/run: cannot be written (Not a directory); name another --run
 train tiny.yaml --run loop | loop
 train tiny.yaml --run /proc/run | /proc/run: cannot be written
-train tiny.yaml --run r data.source=../de | '../de' is no suffix
-train tiny.yaml --run r data.target='""' | '' is no suffix
+train tiny.yaml --run r data.source=../de | '../de' is not the suffix
+train tiny.yaml --run r data.target='""' | '' is not the suffix
 train tiny.yaml --run r data.source=xx | train.xx
 train tiny.yaml --run r data.target=xx | train.xx
 train tiny.yaml --run r data.corpus=corpora/empty | the file is empty
@@ -255,18 +255,18 @@ ablate tiny.yaml | tiny.yaml
 ablate wu2019-table6 train.seed=3 | train.seed
 ablate wu2019-table6 --output nowhere/out.json | nowhere
 ablate --list nowhere | name nowhere has no effect
-ablate table.yaml --run r --output tiny-run/environment.json | environment.json: is there already
-ablate table.yaml --run r --output tiny-run/log.jsonl | log.jsonl: is there already
-ablate table.yaml --run r --output tiny-run/checkpoints/000001/state.pt | state.pt: is there already
-ablate table.yaml --run r --output one | one: is there already
-ablate table.yaml --run r --output mine.json | mine.json: is there already
-ablate table.yaml --run r --output photo.json | photo.png: is there already
-tune tiny.yaml --run r --output mine.json | mine.json: is there already
+ablate table.yaml --run r --output tiny-run/environment.json | environment.json: already exists
+ablate table.yaml --run r --output tiny-run/log.jsonl | log.jsonl: already exists
+ablate table.yaml --run r --output tiny-run/checkpoints/000001/state.pt | state.pt: already exists
+ablate table.yaml --run r --output one | one: already exists
+ablate table.yaml --run r --output mine.json | mine.json: already exists
+ablate table.yaml --run r --output photo.json | photo.png: already exists
+tune tiny.yaml --run r --output mine.json | mine.json: already exists
 tune tiny.yaml --run mine --space rates.yaml --output out.json | trials.log: no log of trials
 tune tiny.yaml --run r --space space.yaml --output out.json | settings is empty
 tune tiny.yaml --run r --space choices.yaml --output out.json | settings.train.lr is empty
-bench train tiny.yaml --output tiny-run/recipe.yaml | recipe.yaml: is there already
-bench ops --output two | two: is there already
+bench train tiny.yaml --output tiny-run/recipe.yaml | recipe.yaml: already exists
+bench ops --output two | two: already exists
 ablate table.yaml data.corpus=corpora/untested --run r --output out.json | no test.de
 data fetch nothing | nothing
 data prepare nothing | nothing
@@ -274,8 +274,8 @@ data prepare text | languages
 data prepare directory --languages de en --out out | train.de
 data prepare text --languages de xx --out out | train.xx
 data prepare text --languages a b c --out out | a b c
-data prepare text --languages '' en --out out | language '' is no suffix
-data prepare text --languages de ../en --out out | language '../en' is no suffix
+data prepare text --languages '' en --out out | language '' is not the suffix
+data prepare text --languages de ../en --out out | language '../en' is not the suffix
 data prepare loop --languages de en --out out | loop
 data prepare text --languages de en --vocab-size 300 --out loop | loop
 data prepare text --languages de de --out out | --languages de de

@@ -9,11 +9,11 @@ import pytest
 from helpers.schema import KEYS, bounds
 
 from dynconv import cli
+from dynconv.choices import VocabularyKind
 from dynconv.config import load_recipe, schema
 from dynconv.config.experiment import Experiment, ExperimentRow, LaptopVersion
 from dynconv.config.schema import validated
 from dynconv.errors import UserError
-from dynconv.names import VocabularyKind
 
 STRANGE = [
     "-1",

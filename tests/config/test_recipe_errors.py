@@ -15,6 +15,7 @@ from dynconv.config import (
     require_recipe,
 )
 from dynconv.config import explain as explain_module
+from dynconv.config.explain import entry_keys
 from dynconv.config.listing import recipe_names
 from dynconv.errors import UserError
 
@@ -115,15 +116,27 @@ def test_the_table_of_errors_is_true(tmp_path, text, error):
     assert error in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ['"a\\nb"', "null", "{}", "[[1]]", "{architecture: convs2s}"])
+@pytest.mark.parametrize("name", ["help-de-en-dynamic", "austen-dynamic"])
+def test_every_error_is_one_line(name, value):
+    same = [f"data.source={value}", f"data.target={value}"]
+    for overrides in [same, *([f"{key}={value}"] for key in dict.fromkeys(entry_keys(Recipe)))]:
+        try:
+            load_recipe(name, overrides)
+        except UserError as error:
+            assert "\n" not in str(error), overrides
+
+
 def test_an_unknown_name_gets_the_nearest():
     with pytest.raises(UserError, match="did you mean help-de-en-dynamic?"):
         require_recipe("help-de-en-dynamc")
 
 
-def test_differences_name_what_decides_training():
+def test_differences_name_every_entry_that_is_not_ignored():
     changed = replace(Recipe(), train=replace(Recipe().train, lr=1e-3))
     changed = replace(changed, decode=replace(changed.decode, beam=1))
-    assert list_differences(changed, Recipe()) == ["train.lr 0.001, not 0.0005"]
+    assert list_differences(changed, Recipe(), ("decode.",)) == ["train.lr 0.001, not 0.0005"]
+    assert "decode.beam 1, not 5" in list_differences(changed, Recipe())
     other = list_differences(replace(Recipe(), model=ConvS2SConfig()), Recipe())
     assert "model.architecture convs2s, not encoder-decoder" in other
     assert "model.ffn null, not 4096" in other
@@ -169,7 +182,7 @@ def test_a_recipe_upon_another(tmp_path):
             "decode: {replace_unknown: true}",
             "replace_unknown needs the attention of model.architecture convs2s",
         ),
-        ("data: {source: en, target: en}", "source and target are both en: name two languages"),
+        ("data: {source: en, target: en}", "source and target are both 'en': name two languages"),
         (
             LANGUAGE + "data: {source: null, block_size: 500}",
             "data.block_size 500 exceeds train.batch_tokens",

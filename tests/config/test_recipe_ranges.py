@@ -95,7 +95,7 @@ UNREAD = [
     ("austen-dynamic", "model.bands=[192]", "it is for models with cutoffs"),
     ("austen-dynamic", "data.max_source=9", "a language model has no source"),
     ("austen-dynamic", "data.max_length=9", "the text is cut into blocks"),
-    ("austen-dynamic", "decode.beam=9", "a language model is not searched"),
+    ("austen-dynamic", "decode.beam=9", "beam search is for translators"),
     ("help-de-en-dynamic", "decode.context_window=9", "only a language model reads it"),
 ]
 

@@ -74,6 +74,21 @@ def test_what_is_written_is_read_as_the_same(tree):
     assert again == tree and repr(again) == repr(tree)  # 1 == 1.0 == True
 
 
+@given(st.text(st.characters(exclude_categories=())) | st.text(st.characters(categories=["Cs"])))
+def test_a_value_that_is_accepted_can_be_written_and_read(text):
+    """Lone surrogates, too, with which Python spells the bytes of a name that is not UTF-8."""
+    try:
+        value = parse_value(text, "here")
+    except UserError:
+        return
+    assert repr(parse_yaml(dump_yaml([value]), "there")) == repr([value])
+
+
+def test_a_name_that_is_not_utf_8_is_refused():
+    with pytest.raises(UserError, match="^here: not valid UTF-8: rename the file or directory$"):
+        parse_value("t\udcff", "here")
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.stopwatch import Stopwatch
 
 
@@ -26,4 +26,4 @@ class StoppingWatch(Stopwatch):
 
 
 def weights(run: Path, name: str = "last") -> dict[str, torch.Tensor]:
-    return Checkpoints(run).choose(name).read_weights()
+    return CheckpointStore(run).choose(name).read_weights()

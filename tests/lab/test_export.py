@@ -195,10 +195,10 @@ def test_other_mistakes_are_reported_in_one_line(tiny, tmp_path, capsys, monkeyp
 
     assert "no run directory" in refused(tmp_path / "nothing", "--web", tmp_path)
     assert "there is no directory" in refused(run, "--web", tmp_path / "none" / "x.js")
-    assert "is there already, in" in refused(run, "--web", run / "recipe.yaml")
+    assert "already exists in" in refused(run, "--web", run / "recipe.yaml")
     mine = tmp_path / "mine.js"
     mine.write_text("let answer = 42;\n")
-    assert "is there already, and is no exported" in refused(run, "--web", mine)
+    assert "already exists and is not an exported" in refused(run, "--web", mine)
     assert "end it in .js" in refused(run, "--web", tmp_path / "mine.json")
     assert mine.read_text() == "let answer = 42;\n"
     monkeypatch.setattr(export, "LARGEST", 1000)

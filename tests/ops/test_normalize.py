@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dynconv import ops
-from dynconv.names import Normalization
+from dynconv.choices import Normalization
 from dynconv.ops.normalize import NORMALIZATIONS
 
 F64 = torch.float64

@@ -7,7 +7,7 @@ import torch
 from dynconv.errors import UserError
 from dynconv.text import EOS, PAD, Batch, Pairs, batch_by_length, collate
 
-LENGTHS = [tuple(pair) for pair in np.random.default_rng(0).integers(1, 30, (500, 2)).tolist()]
+LENGTHS = [tuple(pair) for pair in np.random.default_rng(0).integers(0, 30, (500, 2)).tolist()]
 
 
 @pytest.mark.parametrize("seed", [None, 1])
@@ -16,6 +16,11 @@ def test_every_pair_once_under_the_budget(seed):
     assert sorted(i for batch in batches for i in batch) == list(range(500))
     sizes = [len(batch) * max(max(LENGTHS[i]) for i in batch) for batch in batches]
     assert max(sizes) <= 100
+
+
+def test_empty_pairs_are_batched():
+    assert [*map(list, batch_by_length([(0, 0), (0, 0), (3, 1)], 5))] == [[0, 1], [2]]
+    assert [*map(list, batch_by_length([(0, 0)], 0))] == [[0]]
 
 
 def test_batches_depend_only_on_the_seed():

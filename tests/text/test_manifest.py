@@ -110,6 +110,8 @@ def test_sides_are_those_asked_for_where_the_corpus_has_them(tmp_path):
         corpus_sides("wikitext103")
     with pytest.raises(UserError, match="its languages are not known"):
         corpus_sides(str(tmp_path))
+    with pytest.raises(UserError, match="^no corpus '' in the manifest"):
+        corpus_sides("")  # not the working directory
 
 
 def test_a_stem_is_the_name_without_the_archive_suffix():

@@ -65,8 +65,8 @@ def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
     bpe = Vocabulary.learn([*text.source, *text.target], TYPES)
     pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
     expected = [(s, t) for s, t in pairs if s and t]
-    assert [(s.tolist(), t.tolist()) for s, t in Pairs.of(found)] == expected
-    assert len(Pairs.of(found)) == found.pairs == 397 and found.blank == 3
+    assert [(s.tolist(), t.tolist()) for s, t in Pairs.from_corpus(found)] == expected
+    assert len(Pairs.from_corpus(found)) == found.pairs == 397 and found.blank == 3
     assert found.source_tokens == sum(len(s) for s, _ in expected)
     assert found.target_tokens == sum(len(t) for _, t in expected)
     assert found.vocabularies().source.encode(text.source) == bpe.encode(text.source)
@@ -110,7 +110,7 @@ def test_files_and_bounds(out):
     bounds = np.fromfile(out / "train.bounds", "<i8")
     assert len(bounds) == 2 * found.pairs + 1 and bounds[0] == 0 and bounds[-1] == len(tokens)
     assert found.source_tokens + found.target_tokens == len(tokens)
-    pairs = Pairs.of(found)
+    pairs = Pairs.from_corpus(found)
     for i in (0, 123, 399):
         source, target = pairs[i]
         assert source.tolist() == tokens[bounds[2 * i] : bounds[2 * i + 1]].tolist()
@@ -125,7 +125,7 @@ def test_files_and_bounds(out):
 
 
 def test_lengths_count_eos(out):
-    pairs = Pairs.of(open_prepared(out, verify=False))
+    pairs = Pairs.from_corpus(open_prepared(out, verify=False))
     chosen = np.array([5, 0, 399, 5])
     lengths = pairs.lengths(chosen)
     assert lengths.tolist() == [[len(side) + 1 for side in pairs[i]] for i in chosen]
@@ -147,7 +147,10 @@ def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, mo
 def test_a_given_vocabulary_is_used_or_refused_for_its_size(corpus, tmp_path, bpe):
     found = prepare_corpus(str(corpus), "de", "en", 270, tmp_path / "out", reuse=bpe)
     text = load_parallel(str(corpus), "de", "en", "train")
-    assert Pairs.of(found)[3][0].tolist() == Vocabularies.load(bpe).target.encode(text.source)[3]
+    assert (
+        Pairs.from_corpus(found)[3][0].tolist()
+        == Vocabularies.load(bpe).target.encode(text.source)[3]
+    )
     with pytest.raises(UserError, match=r"given\.json: 270 types, not vocab_size 300"):
         prepare_corpus(str(corpus), "de", "en", 300, tmp_path / "other", reuse=bpe)
 
@@ -216,11 +219,11 @@ def test_a_corpus_named_like_a_shipped_one_is_prepared_under_its_path(
 
 
 def test_what_is_already_there_stays(corpus, out, tmp_path):
-    with pytest.raises(UserError, match="a prepared corpus is there: remove it, or give another"):
+    with pytest.raises(UserError, match="already a prepared corpus: remove it, or give another"):
         prepare_corpus(str(corpus), "de", "en", TYPES, out)
-    with pytest.raises(UserError, match="something else is there: give another --out"):
+    with pytest.raises(UserError, match="already exists: give another --out"):
         prepare_corpus(str(corpus), "de", "en", TYPES, corpus)
-    with pytest.raises(UserError, match="something else is there: give another --out"):
+    with pytest.raises(UserError, match="already exists: give another --out"):
         prepare_corpus(str(corpus), "de", "en", TYPES, out / "vocabulary.json")
     assert is_prepared(out) and not is_prepared(corpus)
     (tmp_path / "empty").mkdir()
@@ -350,7 +353,7 @@ def test_opening_takes_no_memory(out):
     meta["target_tokens"] = (1 << 32) - meta["source_tokens"]
     (out / "prepared.json").write_text(json.dumps(meta))
     os.truncate(out / "train.tokens", 1 << 33)  # sparse: no room on the disk, either
-    assert traced(lambda: Pairs.of(open_prepared(out, verify=False))[0]) < 1 << 20
+    assert traced(lambda: Pairs.from_corpus(open_prepared(out, verify=False))[0]) < 1 << 20
 
 
 def test_a_vocabulary_of_each_side(tmp_path, corpus):
@@ -358,7 +361,7 @@ def test_a_vocabulary_of_each_side(tmp_path, corpus):
     assert found.vocab_size == found.vocabularies().sizes == (280, 270)
     text = load_parallel(str(corpus), "de", "en", "train")
     source, target = found.vocabularies()
-    pair = Pairs.of(found)[3]
+    pair = Pairs.from_corpus(found)[3]
     assert (source.decode(pair[0]), target.decode(pair[1])) == (text.source[3], text.target[3])
     with pytest.raises(
         UserError, match=r"train.de: .*give \d+ as --vocab-size, .*; train.en: .*give \d+ as"

@@ -220,7 +220,7 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
     assert cli.main([*prepare, "--vocab-size", "80"]) == 0
     assert "prepared/iwslt14-de-en: 385 lines" in capsys.readouterr().out
     corpus = open_prepared(tmp_path / "prepared" / "iwslt14-de-en", verify=True)
-    german = corpus.vocabularies().source.decode(Pairs.of(corpus)[9][0])
+    german = corpus.vocabularies().source.decode(Pairs.from_corpus(corpus)[9][0])
     assert german == lines(tmp_path / "prepared/iwslt14-de-en-text", "train.de")[9]
     more = ["--vocab-size", "90", "--out", "prepared/more"]
     assert cli.main([*prepare, *more, "--languages", "de", "fr"]) == 2
@@ -232,7 +232,7 @@ def test_from_the_archive_to_a_corpus_to_train_on(tmp_path, monkeypatch, capsys)
     made = ["iwslt14-de-en", "iwslt14-de-en-text", "more"]
     assert sorted(path.name for path in (tmp_path / "prepared").iterdir()) == made
     assert cli.main([*prepare, "--vocab-size", "80"]) == 2
-    assert "a prepared corpus is there" in capsys.readouterr().err
+    assert "already a prepared corpus" in capsys.readouterr().err
     assert cli.main([*prepare[:3], "--raw", "nowhere", "--out", "elsewhere"]) == 2
     remedy = "nowhere has no de-en.tgz: dynconv data fetch iwslt14-de-en --out nowhere first"
     assert remedy in capsys.readouterr().err

@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 from conftest import ROOT
 
+from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError
-from dynconv.names import VocabularyKind
 from dynconv.text import EOS, PAD, UNK, Vocabularies, Vocabulary, load_parallel, read_lines
 from dynconv.text.kinds import END, KINDS, PiecesOfWords
 
@@ -45,9 +45,9 @@ def test_blank_lines_have_no_ids(bpe):
     ("lines", "words"),
     [
         ("ein Satz", "'ein Satz' is one text: give a list of lines"),
-        (["gut", 3], "3 is no Unicode text"),
-        (["gut", None], "None is no Unicode text"),
-        (["gut", "b\udcfcse"], r"b\\udcfcse' is no Unicode text"),
+        (["gut", 3], "3 is not valid Unicode"),
+        (["gut", None], "None is not valid Unicode"),
+        (["gut", "b\udcfcse"], r"b\\udcfcse' is not valid Unicode"),
     ],
 )
 def test_what_is_no_list_of_lines(lines, words, bpe):

@@ -15,9 +15,9 @@ import torch
 from dynconv.errors import UserError
 from dynconv.files import claim
 from dynconv.models import build
-from dynconv.train import checkpoints, load_model, loop, train
+from dynconv.train import checkpoint_store, load_model, loop, train
 from dynconv.train.checkpoint import FORMAT, Checkpoint
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def test_damaged_checkpoints_do_not_stand_in_the_way(run, recipe):
     for name in ("000015", "000020"):
         (run / "checkpoints" / name / "state.pt").write_bytes(b"")
     assert train(longest, run) is None
-    assert [each.path.name for each in Checkpoints(run).list_readable()][-1] == "000020"
-    Checkpoints(run).choose("last").read_state()
+    assert [each.path.name for each in CheckpointStore(run).list_readable()][-1] == "000020"
+    CheckpointStore(run).choose("last").read_state()
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "foreign", "missing"])
@@ -125,24 +125,24 @@ def test_the_checkpoint_of_another_vocabulary_is_refused(run):
 
 def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
     model = build(recipe.model)
-    first = Checkpoints(tmp_path).write("000001", model, {}, meta(1))
+    first = CheckpointStore(tmp_path).write("000001", model, {}, meta(1))
 
     def full(path, data):
         if path.name == "state.pt":
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "write_through", full)
+        patch.setattr(checkpoint_store, "write_through", full)
         with pytest.raises(UserError, match="000002: cannot be written.*No space left.*untouched"):
-            Checkpoints(tmp_path).write("000002", model, {}, meta(2))
-    assert [c.path for c in Checkpoints(tmp_path).list_readable()] == [first.path]
+            CheckpointStore(tmp_path).write("000002", model, {}, meta(2))
+    assert [c.path for c in CheckpointStore(tmp_path).list_readable()] == [first.path]
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000001"]
-    Checkpoints(tmp_path).write("000002", model, {}, meta(2))  # the disk has room
+    CheckpointStore(tmp_path).write("000002", model, {}, meta(2))  # the disk has room
 
 
 def test_a_checkpoint_is_written_while_its_weights_are_validated(recipe, tmp_path, monkeypatch):
     validating = threading.Event()
-    validate, write = loop.validate, Checkpoints.write
+    validate, write = loop.validate, CheckpointStore.write
 
     def validate_and_tell(session):
         validating.set()
@@ -153,35 +153,35 @@ def test_a_checkpoint_is_written_while_its_weights_are_validated(recipe, tmp_pat
         return write(*args)
 
     monkeypatch.setattr(loop, "validate", validate_and_tell)
-    monkeypatch.setattr(Checkpoints, "write", write_later)
+    monkeypatch.setattr(CheckpointStore, "write", write_later)
     train(recipe, tmp_path / "run")
-    assert Checkpoints(tmp_path / "run").choose("last").validation
+    assert CheckpointStore(tmp_path / "run").choose("last").validation
 
 
 @pytest.mark.parametrize("written", [1.0, 0.5])
 def test_a_killed_save_leaves_no_checkpoint(recipe, tmp_path, written):
     model = build(recipe.model)
-    Checkpoints(tmp_path).write("000001", model, {}, meta(1))
+    CheckpointStore(tmp_path).write("000001", model, {}, meta(1))
     claim(tmp_path / "checkpoints" / ".part", "-")
     part = tmp_path / "checkpoints" / ".part" / "000002"
     part.mkdir()
     text = json.dumps({"format": FORMAT, **meta(2)})
     (part / "meta.json").write_text(text[: int(written * len(text))])
-    assert Checkpoints(tmp_path).choose("last").path.name == "000001"
-    Checkpoints(tmp_path).write("000002", model, {}, meta(2))
+    assert CheckpointStore(tmp_path).choose("last").path.name == "000001"
+    CheckpointStore(tmp_path).write("000002", model, {}, meta(2))
     assert not part.exists()
 
 
 def test_the_newest_and_the_best_stay(recipe, tmp_path):
     model = build(recipe.model)
     for update, bleu in enumerate([1.0, 9.0, None, 3.0, 2.0], 1):
-        Checkpoints(tmp_path).write(f"{update:06d}", model, {}, meta(update, bleu))
-        Checkpoints(tmp_path).prune(2)
-    names = [c.path.name for c in Checkpoints(tmp_path).list_readable()]
+        CheckpointStore(tmp_path).write(f"{update:06d}", model, {}, meta(update, bleu))
+        CheckpointStore(tmp_path).prune(2)
+    names = [c.path.name for c in CheckpointStore(tmp_path).list_readable()]
     assert names == ["000002", "000004", "000005"]
-    assert Checkpoints(tmp_path).choose("best").path.name == "000002"
-    assert Checkpoints(tmp_path).choose("last").path.name == "000005"
-    assert Checkpoints(tmp_path).choose("000004").path.name == "000004"
+    assert CheckpointStore(tmp_path).choose("best").path.name == "000002"
+    assert CheckpointStore(tmp_path).choose("last").path.name == "000005"
+    assert CheckpointStore(tmp_path).choose("000004").path.name == "000004"
 
 
 @pytest.mark.parametrize("spoilt", ["loss", "score"])
@@ -189,10 +189,10 @@ def test_a_validation_of_nan_is_never_the_best(recipe, tmp_path, spoilt):
     model = build(recipe.model)
     for update in (1, 2, 3):
         scores = meta(update, 5.0 - update) | ({spoilt: math.nan} if update == 1 else {})
-        Checkpoints(tmp_path).write(f"{update:06d}", model, {}, scores)
-    assert Checkpoints(tmp_path).choose("best").path.name == "000002"
-    Checkpoints(tmp_path).prune(1)
-    assert [c.path.name for c in Checkpoints(tmp_path).list_readable()] == ["000002", "000003"]
+        CheckpointStore(tmp_path).write(f"{update:06d}", model, {}, scores)
+    assert CheckpointStore(tmp_path).choose("best").path.name == "000002"
+    CheckpointStore(tmp_path).prune(1)
+    assert [c.path.name for c in CheckpointStore(tmp_path).list_readable()] == ["000002", "000003"]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_validation_of_nan_is_never_the_best(recipe, tmp_path, spoilt):
 )
 def test_a_checkpoint_that_is_not_there(tmp_path, which, words):
     with pytest.raises(UserError, match=words):
-        Checkpoints(tmp_path).choose(which)
+        CheckpointStore(tmp_path).choose(which)
 
 
 def test_another_number_of_batches_an_update_is_refused(run, recipe):

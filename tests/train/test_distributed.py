@@ -19,7 +19,7 @@ from helpers.ranks import TRAIN, run_ranks
 from helpers.training import weights
 
 from dynconv import cli
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.events import read_log
 
 
@@ -186,12 +186,12 @@ def test_a_run_directory_that_is_not_shared(prepared_recipe_file, tmp_path):
 
 def test_a_full_disk_stops_all_and_leaves_a_checkpoint(prepared_recipe_file, tmp_path):
     body = """
-from dynconv.train import checkpoints
+from dynconv.train import checkpoint_store
 def full(path, data):
     if "000010" in str(path):
         raise OSError(28, "No space left on device")
     write(path, data)
-write, checkpoints.write_through = checkpoints.write_through, full
+write, checkpoint_store.write_through = checkpoint_store.write_through, full
 more = []
 """
     (line,) = said(run_script(tmp_path, body, prepared_recipe_file, "--run-dir", tmp_path / "run"))
@@ -281,7 +281,7 @@ def test_sigterm_saves_and_ends(prepared_recipe_file, tmp_path, processes):
     going.send_signal(signal.SIGTERM)
     _, error = going.communicate(timeout=60)
     assert going.returncode == (143 if processes == 1 else 1)  # torchrun's own code
-    saved = Checkpoints(folder).choose("last")
+    saved = CheckpointStore(folder).choose("last")
     assert f"stopped at update {saved.meta['update']}, saved" in error
     assert saved.meta["update"] >= 20
     assert "Traceback" not in error or processes > 1  # torchrun prints its own
@@ -310,7 +310,7 @@ def test_a_closed_terminal_saves_and_ends(prepared_recipe_file, tmp_path):
         time.sleep(0.02)
     os.close(terminal)
     assert going.wait(timeout=60) == 128 + signal.SIGHUP
-    assert Checkpoints(folder).choose("last").meta["update"] >= 20
+    assert CheckpointStore(folder).choose("last").meta["update"] >= 20
 
 
 def wait_for(path: Path, text: str, seconds: float = 60) -> None:

@@ -16,7 +16,7 @@ from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared
 from dynconv.train import TrainedModel, load_model, loop, train
 from dynconv.train.checkpoint import Checkpoint
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.events import read_log
@@ -37,17 +37,17 @@ def test_five_updates_and_five_more_are_ten(recipe, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_between_validations_saves(recipe, tmp_path, number):
     assert train(recipe, tmp_path, StoppingWatch(3, number)) == number
-    (saved,) = Checkpoints(tmp_path).list_readable()
+    (saved,) = CheckpointStore(tmp_path).list_readable()
     assert saved.meta["update"] == 3 and saved.meta["score"] is None
     assert train(recipe, tmp_path) is None
-    assert Checkpoints(tmp_path).choose("last").meta["update"] == 10
+    assert CheckpointStore(tmp_path).choose("last").meta["update"] == 10
 
 
 def test_a_program_can_train_in_a_thread(recipe, tmp_path):
     """Only the main thread can catch signals."""
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(train, recipe, tmp_path).result() is None
-    assert Checkpoints(tmp_path).choose("last").meta["update"] == 10
+    assert CheckpointStore(tmp_path).choose("last").meta["update"] == 10
 
 
 @pytest.mark.parametrize(("max_length", "batch_tokens"), [(20, 400), (256, 20), (256, 400)])
@@ -58,7 +58,7 @@ def test_pairs_that_are_too_long_are_reported(recipe, tmp_path, capsys, max_leng
         train=replace(recipe.train, batch_tokens=batch_tokens, updates=2),
     )
     train(recipe, tmp_path)
-    pairs = Pairs.of(open_prepared(tmp_path / "data", verify=False))
+    pairs = Pairs.from_corpus(open_prepared(tmp_path / "data", verify=False))
     long = int((pairs.lengths(range(400)).max(1) > min(max_length, batch_tokens)).sum())
     assert (long > 0) == (min(max_length, batch_tokens) == 20)
     said = f"{long} of 400 pairs are left out: a side has more than 20 tokens (data.max_length, "
@@ -117,8 +117,8 @@ def test_the_average_is_the_mean_and_is_scored(recipe, tmp_path):
     a, b, mean = (weights(tmp_path, name) for name in ("000005", "000010", "average"))
     for name in mean:
         torch.testing.assert_close(mean[name], (a[name] + b[name]) / 2)
-    assert Checkpoints(tmp_path).choose("average").meta["score"] is not None
-    assert Checkpoints(tmp_path).choose("last").path.name == "average"
+    assert CheckpointStore(tmp_path).choose("average").meta["score"] is not None
+    assert CheckpointStore(tmp_path).choose("last").path.name == "average"
 
 
 def test_a_run_that_is_extended_has_a_new_average(recipe, tmp_path):
@@ -130,7 +130,7 @@ def test_a_run_that_is_extended_has_a_new_average(recipe, tmp_path):
         )
     a, b, mean = (weights(tmp_path, name) for name in ("000010", "000015", "average"))
     assert all(torch.allclose(mean[name], (a[name] + b[name]) / 2, atol=1e-7) for name in a)
-    assert Checkpoints(tmp_path).choose("last").path.name == "average"
+    assert CheckpointStore(tmp_path).choose("last").path.name == "average"
     assert not list(tmp_path.glob("checkpoints/*.damaged*"))
 
 

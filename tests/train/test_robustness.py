@@ -17,7 +17,7 @@ from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Translation
 from dynconv.train import distributed, log, loop, train, update
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.events import read_log
@@ -53,10 +53,10 @@ def test_a_bad_update_is_left_out_and_logged(prepared_recipe, tmp_path, monkeypa
     events = read_log(tmp_path)
     assert [e["update"] for e in events if e["event"] == "skip"] == [4, 4, 5, 5]
     assert [e["update"] for e in events if e["event"] == "valid"] == [5, 10]
-    weights = Checkpoints(tmp_path).choose("last").read_weights()
+    weights = CheckpointStore(tmp_path).choose("last").read_weights()
     assert all(tensor.isfinite().all() for tensor in weights.values())
     # 14 batches: 10 updates, and the 4 that were left out
-    assert Checkpoints(tmp_path).choose("last").meta["place"][2] == 14
+    assert CheckpointStore(tmp_path).choose("last").meta["place"][2] == 14
 
 
 def test_too_many_bad_updates_stop_and_show_their_text(
@@ -72,7 +72,7 @@ def test_too_many_bad_updates_stop_and_show_their_text(
     text = [(corpus / f"train.{side}").read_text().splitlines() for side in ("de", "en")]
     for shown in batch["pairs"]:
         assert [shown["source"], shown["target"]] == [side[shown["pair"]] for side in text]
-    assert Checkpoints(tmp_path).choose("last").meta["update"] == 5
+    assert CheckpointStore(tmp_path).choose("last").meta["update"] == 5
 
 
 def begin_with_scale(monkeypatch, scale: float) -> None:
@@ -85,7 +85,7 @@ def test_float16_halves_its_scale_until_nothing_overflows(prepared_recipe, tmp_p
     prepared_recipe = with_train(prepared_recipe, precision="float16", max_skipped=0)
     assert train(prepared_recipe, tmp_path) is None
     skips = [event["scale"] for event in read_log(tmp_path) if event["event"] == "skip"]
-    last = Checkpoints(tmp_path).choose("last")
+    last = CheckpointStore(tmp_path).choose("last")
     scale = last.read_state()["scaler"]["scale"]
     assert len(skips) >= 2  # an overflow is no bad update
     assert skips == [2.0**24 / 2**n for n in range(len(skips))]
@@ -104,7 +104,7 @@ def test_float16_goes_on_with_its_scale(prepared_recipe, tmp_path, monkeypatch):
     train(prepared_recipe, tmp_path / "parts")
     skips = [e["update"] for e in read_log(tmp_path / "parts") if e["event"] == "skip"]
     assert skips and max(skips) <= 10  # the second part need not look for the scale again
-    a, b = (Checkpoints(tmp_path / name).choose("last") for name in ("whole", "parts"))
+    a, b = (CheckpointStore(tmp_path / name).choose("last") for name in ("whole", "parts"))
     a, b = a.read_weights(), b.read_weights()
     assert all(torch.equal(a[name], b[name]) for name in a)
 
@@ -305,11 +305,11 @@ def test_a_kill_in_a_validation_loses_nothing(prepared_recipe, tmp_path, monkeyp
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop, "validate", killed)
         train(prepared_recipe, tmp_path / "run")
-    saved = Checkpoints(tmp_path / "run").choose("last")
+    saved = CheckpointStore(tmp_path / "run").choose("last")
     assert saved.meta["update"] == 5 and saved.meta["score"] is None
     assert train(prepared_recipe, tmp_path / "run") is None
     assert read_log(tmp_path / "run") == read_log(whole)
-    assert Checkpoints(tmp_path / "run").choose("000005").meta["score"] is not None
+    assert CheckpointStore(tmp_path / "run").choose("000005").meta["score"] is not None
 
 
 def test_another_text_under_a_checkpoint_is_refused(prepared_recipe, prepared, corpus, tmp_path):
@@ -358,7 +358,7 @@ def test_interruptions_do_not_change_the_average(prepared_recipe, tmp_path, monk
     monkeypatch.setattr(update, "backward", backward)
     assert train(prepared_recipe, tmp_path / "parts") == signal.SIGTERM
     assert train(prepared_recipe, tmp_path / "parts") is None
-    a, b = (Checkpoints(tmp_path / name).choose("average") for name in ("whole", "parts"))
+    a, b = (CheckpointStore(tmp_path / name).choose("average") for name in ("whole", "parts"))
     a, b = a.read_weights(), b.read_weights()
     assert all(torch.equal(a[name], b[name]) for name in a)
 
@@ -411,7 +411,7 @@ def test_a_run_goes_on_without_its_log(prepared_recipe, tmp_path):
     path.write_text(path.read_text().replace("updates: 30", "updates: 40"))
     (parts / "log.jsonl").unlink()
     train(prepared_recipe, parts)
-    a, b = (Checkpoints(run).choose("last") for run in (whole, parts))
+    a, b = (CheckpointStore(run).choose("last") for run in (whole, parts))
     assert len({found["loss"] for found in a.meta["history"]}) == 7
     assert a.meta["history"] == b.meta["history"]
     a, b = a.read_weights(), b.read_weights()
@@ -434,7 +434,7 @@ def test_an_old_checkpoint_needs_the_log_that_its_history_is_in(prepared_recipe,
         train(prepared_recipe, tmp_path)
     (tmp_path / "log.jsonl").write_text(log_text)
     assert train(prepared_recipe, tmp_path) is None
-    (first,) = Checkpoints(tmp_path).choose("last").meta["history"]
+    (first,) = CheckpointStore(tmp_path).choose("last").meta["history"]
     assert first["loss"] == json.loads(log_text.splitlines()[0])["loss"]
 
 

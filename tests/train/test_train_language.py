@@ -64,7 +64,7 @@ def test_lines_and_blocks_predict_every_token_once(tmp_path):
     ids = [token for line in vocabulary.encode(LINES) for token in [*line, EOS]]
     assert corpus.target_tokens == len(ids) - len(LINES) and corpus.pairs == 4
     for block, pieces in ((None, [5, 3, 1, 7]), (6, [6, 6, 4]), (100, [16])):
-        excerpts = Excerpts.of(corpus, block)
+        excerpts = Excerpts.from_corpus(corpus, block)
         everything = range(len(excerpts))
         assert excerpts.lengths(everything).tolist() == [[0, n] for n in pieces]
         assert [i for n in everything for i in excerpts[n][1:].tolist()] == ids
@@ -72,7 +72,7 @@ def test_lines_and_blocks_predict_every_token_once(tmp_path):
         batch = excerpts.batch(everything)
         assert batch.target.tolist() == ids
         assert batch.prefix.flatten()[batch.real].tolist() == [EOS, *ids[:-1]]
-        in_memory = Excerpts.encode(LINES, vocabulary, block)
+        in_memory = Excerpts.from_lines(LINES, vocabulary, block)
         assert all((a == b).all() for a, b in zip(excerpts, in_memory, strict=True))
 
 

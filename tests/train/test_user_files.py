@@ -15,7 +15,7 @@ from dynconv.errors import UserError
 from dynconv.files import claim, path_inside, replace_text, scratch_folder, set_aside
 from dynconv.text import prepare_corpus
 from dynconv.train import train
-from dynconv.train.checkpoints import Checkpoints
+from dynconv.train.checkpoint_store import CheckpointStore
 
 MINE = {
     "letter.txt": "Dear",
@@ -160,7 +160,7 @@ def test_checkpoints_of_the_users(recipe, tmp_path):
     path.write_text(path.read_text().replace("updates: 10", "updates: 25"))
     train(replace(recipe, train=replace(more, updates=25)), run)
     assert mine.items() <= tree(folder).items()
-    names = [checkpoint.path.name for checkpoint in Checkpoints(run).list_readable()]
+    names = [checkpoint.path.name for checkpoint in CheckpointStore(run).list_readable()]
     assert "000025" in names and "000020" not in names and "2024" not in names
 
 

@@ -46,7 +46,7 @@ def ablate(
     check_writable(drawing)
     if drawing.is_file() and not output.is_file():
         raise UserError(
-            f"{drawing}: is there already, and the plot gets this name: name another --output"
+            f"{drawing}: already exists, and the plot gets this name: name another --output"
         )
     folder = folder or Path("runs") / path.stem
     runs = [

@@ -45,7 +45,7 @@ def parse_shape(text: str) -> Shape:
         T = int(text)
         return Shape(B=max(1, min(10, POSITIONS // T)), T=T, C=1024, H=16)
     if len(numbers) != 4:
-        raise UserError(f"{text!r} is no shape: give a length like 100, iwslt, or BxTxCxH")
+        raise UserError(f"{text!r} is not a shape: give a length like 100, iwslt, or BxTxCxH")
     shape = Shape(*map(int, numbers))
     if shape.C % shape.H:
         raise UserError(f"{text}: {shape.H} heads do not divide {shape.C} channels")

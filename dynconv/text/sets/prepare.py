@@ -4,10 +4,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from dynconv.choices import VocabularyKind
 from dynconv.config import DataConfig, ModelConfig
 from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
-from dynconv.names import VocabularyKind
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.encode import prepare_corpus
 from dynconv.text.manifest import corpus_sides, read_manifest

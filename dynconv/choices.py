@@ -1,4 +1,4 @@
-"""The names that recipes, commands and operators share, as types."""
+"""The values that some entries of recipes, commands and operators allow, as types."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""Chooses how an operator is computed, for impl="auto" and for a name that the caller gives.
+"""Defines an operator by its implementations, and chooses one for impl="auto" or another name.
 
 Implementations are functions in PyTorch or kernels of a `Backend`, in C or CUDA. On a CPU "auto"
 prefers the C kernels: they were the fastest at nearly every shape in data/results/bench-ops.json.
@@ -68,13 +68,17 @@ class Operator(NamedTuple):
     rules: tuple[Rule, ...]
     """choices without kernels: "auto" takes the first that allows T and K"""
 
-    def choose(self, impl: str, x: Tensor, K: int = 1) -> Callable[..., Tensor]:
+    def choose(
+        self, impl: str, x: Tensor, K: int = 1, *, kernels: bool = True
+    ) -> Callable[..., Tensor]:
         """Return the implementation that `impl` names, for x (B, T, C) and K taps (1 without taps).
+
+        kernels  whether "auto" may choose kernels
 
         Raises ValueError for an unknown name, and for kernels that cannot run on x.
         """
         if impl == "auto":
-            impl = self.choose_auto(x, K)
+            impl = self.choose_auto(x, K, kernels)
         if impl not in self.implementations:
             names = ", ".join(["auto", *self.implementations])
             raise ValueError(f"{self.name} has no implementation {impl!r}: choose one of {names}")
@@ -82,9 +86,9 @@ class Operator(NamedTuple):
             raise ValueError(f"impl={impl!r} cannot run: {BACKENDS[impl].why_unsupported(x)}")
         return self.implementations[impl]
 
-    def choose_auto(self, x: Tensor, K: int) -> str:
+    def choose_auto(self, x: Tensor, K: int, kernels: bool = True) -> str:
         """Return the name of the implementation that "auto" stands for."""
-        for name, backend in BACKENDS.items():
+        for name, backend in BACKENDS.items() if kernels else ():
             if name in self.implementations and backend.supports(x) and backend.tests_passed_on(x):
                 return name
         return next(rule.impl for rule in self.rules if rule.allows(x.shape[1], K))

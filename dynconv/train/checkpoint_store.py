@@ -39,7 +39,7 @@ from dynconv.train.run_directory import CHECKPOINTS, check_not_deleted
 from dynconv.train.weights import named_weights
 
 
-class Checkpoints:
+class CheckpointStore:
     """The checkpoints of a run: those that training saves, and the average of its last ones."""
 
     def __init__(self, run: Path):
