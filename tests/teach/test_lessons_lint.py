@@ -4,7 +4,7 @@ import ast
 import re
 import shutil
 from collections import defaultdict
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -14,7 +14,7 @@ import yaml
 from conftest import ROOT
 from helpers.lessons import LESSONS, TEMPLATE, TEXTS, all_cells, cells, first_edition, prose
 
-from dynconv.teach.lessons import check, run, saved_form
+from dynconv.teach.lessons import check, folding, run, saved_form
 
 STAGES = [
     "Question",
@@ -207,6 +207,20 @@ def test_figures_have_a_size_and_are_shown(text):
     for cell in cells(text, "code"):
         if "plt.subplots" in cell.source or "plt.figure" in cell.source:
             assert "figsize=" in cell.source and cell.source.endswith("plt.show()"), cell.source
+
+
+@each_text
+def test_no_assert_gives_a_folded_answer_away(text):
+    """It comes after the prose that answers, because a reader of **Predict** sees it at once."""
+    asked = False
+    for kind, group in groupby(all_cells(text), key=lambda cell: cell.cell_type):
+        group = list(group)
+        if kind == "code" and asked and any("outputs_hidden" in folding(cell) for cell in group):
+            for cell in group:
+                nodes = ast.walk(ast.parse(cell.source))
+                seen = any(isinstance(node, ast.Assert) for node in nodes)
+                assert not seen or "source_hidden" in folding(cell), cell.source
+        asked = kind == "markdown" and any("**Predict" in cell.source for cell in group)
 
 
 @each_lesson
