@@ -436,6 +436,8 @@ def test_solutions_are_shut_and_open(page):
     show(page, DESK)
     solutions = page.locator(".solution.dropdown")
     assert solutions.count() >= 3
+    titles = solutions.locator("> .admonition-title").all_inner_texts()
+    assert all(re.match(r"Solution \d+(\.\d+)?\b", title) for title in titles)
     for solution in solutions.all():
         body = solution.locator("> :not(.admonition-title)").first
         assert not body.is_visible()
