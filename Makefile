@@ -4,7 +4,7 @@
 #                LINKS=--links checks the addresses in them instead
 # make lab       the lessons in JupyterLab
 # make lessons   run those whose text has changed, and store their outputs
-# make student   the lessons without solutions, in student/, to work in
+# make student   the lessons without solutions, in student/, to work in; it says how to open them
 #
 # All work from a bare clone: they make .venv first, from constraints.txt.
 #

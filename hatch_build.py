@@ -5,6 +5,8 @@ from pathlib import Path
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+PICTURE = re.compile(r"^!\[[^\]]*\]\((?!https?://)[^)]+\)\n+(\*[^*]+\*\n+)?", re.MULTILINE)
+"""A picture in a paragraph of its own, and the paragraph in italics that describes it."""
 LINK = re.compile(r"(!?)(\[[^\]]*\])\((?!https?://|#)([^)]+)\)")
 
 
@@ -18,7 +20,12 @@ class Readme(MetadataHookInterface):
 
 
 def absolute(text: str, address: str | None) -> str:
-    """Return Markdown with links into the repository at `address`; without one, without links."""
+    """Return Markdown with links into the repository at `address`.
+
+    Without an address, it has neither links nor pictures.
+    """
+    if address is None:
+        text = PICTURE.sub("", text)
 
     def replace(link: re.Match) -> str:
         picture, label, target = link.groups()

@@ -5,6 +5,7 @@ hue and chroma stay, which no CSS filter can do. `<img class="only-dark">` follo
 """
 
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -74,13 +75,20 @@ def make_filter(steps: int = 49) -> ImageFilter.Color3DLUT:
 def add_pictures(app, page, template, context, doctree):
     """Put a picture for the dark theme after each figure of a page."""
     if app.builder.format == "html" and "body" in context:
-        context["body"] = PICTURE.sub(add_picture, context["body"])
+        files = {name: Path(app.srcdir, file) for file, name in app.builder.images.items()}
+        context["body"] = PICTURE.sub(partial(add_picture, files), context["body"])
 
 
-def add_picture(match: re.Match) -> str:
-    light = match[0].replace("<img ", '<img class="only-light" ', 1)
+def add_picture(files: dict[str, Path], match: re.Match) -> str:
+    """Return both pictures, with their size, so that a page keeps its height while they load.
+
+    files  the file of each name in _images
+    """
+    with Image.open(files[match["name"]]) as picture:
+        size = 'width="{}" height="{}"'.format(*picture.size)
+    light = match[0].replace("<img ", f'<img class="only-light" {size} ', 1)
     dark = match[0].replace(match["folder"], match["folder"] + "dark/", 1)
-    return light + dark.replace("<img ", '<img class="only-dark" loading="lazy" ', 1)
+    return light + dark.replace("<img ", f'<img class="only-dark" {size} loading="lazy" ', 1)
 
 
 def draw_pictures(app, error):

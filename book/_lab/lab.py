@@ -51,10 +51,13 @@ def main() -> None:
         f"--ContentsManager.hide_globs={UNLISTED}",
     ]
     folder = arguments.folder.resolve()
-    root, opened = folder.parent, [str(folder)]
+    root, opened, place = folder.parent, [str(folder)], ""
     if (root / "book").is_dir():
         write_pages(root, folder.name, find_references(), find_papers())
         opened = [f"--ServerApp.root_dir={root}", f"--ContentsManager.preferred_dir={folder.name}"]
+        place = f"{folder.name}/"
+    if notebooks:  # the first lesson, instead of an empty launcher
+        opened.append(f"--LabApp.default_url=/lab/tree/{place}{Path(notebooks[0]).name}")
     os.execv(sys.executable, [*jupyter, "lab", *opened, *settings, *options])
 
 

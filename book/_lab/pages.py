@@ -9,6 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = "book/_build/lab/pages"
 """Where the pages are written, below the folder that has book/."""
 TO_BOOK, TO_ROOT = "../../..", "../../../.."
+HEAD = re.compile(r"\A---\n.*?\n---\n+", re.DOTALL)
 LABEL = re.compile(r"^\([\w-]+\)=\n", re.MULTILINE)
 ROLE = re.compile(r"\{(?P<role>[\w:]+)\}`(?P<text>[^`]+)`")
 FENCE = re.compile(r"^(?P<fence>`{3,}|:{3,})\{(?P<name>[\w-]+)\} ?(?P<argument>.*)$")
@@ -31,8 +32,8 @@ def write_pages(root: Path, notebooks: str, references: Mapping, papers: Mapping
 
 
 def rewrite(text: str, link: Callable[[re.Match], str], papers: Mapping) -> str:
-    """Return a page without labels and directives; `link` replaces its roles."""
-    plain = "\n".join(replace_directives(LABEL.sub("", text).split("\n"), papers))
+    """Return a page without its head, labels and directives; `link` replaces its roles."""
+    plain = "\n".join(replace_directives(LABEL.sub("", HEAD.sub("", text)).split("\n"), papers))
     parts = re.split(r"(^```\w*\n.*?^```$)", plain, flags=re.MULTILINE | re.DOTALL)
     parts[::2] = [ROLE.sub(link, part) for part in parts[::2]]  # what is between is code
     return "".join(parts)

@@ -22,6 +22,19 @@ COLORS = {
     "selective": "#000000",  # black
 }
 
+NAMES = {
+    "light": "LightConv",
+    "dynamic": "DynamicConv",
+    "talk": "TaLK",
+    "average": "averaging",
+    "depthwise": "depthwise convolution",
+    "dense": "full convolution",
+    "convs2s": "ConvS2S",
+    "ssm": "S4D",
+    "selective": "selective SSM",
+}
+"""What figures call a mixer or a recipe's row where its name in code is another."""
+
 SHARP = 220
 """pixels per inch of a picture in a file: twice `figure.dpi`, for screens that show them"""
 PHONE = 4.6

@@ -19,7 +19,7 @@ def draw_curves(numbers: dict[str, Any]) -> plt.Figure:
         for mixer in [name for name in numbers if name in style.COLORS]:
             updates, values = numbers[mixer]["updates"], numbers[mixer][key]
             minutes = [numbers[mixer]["ms_per_update"] * n / 60_000 for n in updates]
-            line = {"ms": 3, "color": style.COLORS[mixer], "label": mixer}
+            line = {"ms": 3, "color": style.COLORS[mixer], "label": style.NAMES.get(mixer, mixer)}
             by_update.plot(updates, values, "o-", **line)
             by_minute.plot(minutes, values, "o-", **line)
         by_update.set(ylabel=label, xlim=(0, None))
@@ -39,12 +39,13 @@ def draw_recall(numbers: dict[str, Any]) -> plt.Figure:
     for ax, (stack, results) in zip(axes.flat, stacks.items(), strict=True):
         lower, upper = stack.split("+")
         color = style.COLORS.get(lower, "black")
+        name, above = (style.NAMES.get(mixer, mixer) for mixer in (lower, upper))
         pairs = [result["pairs"] for result in results]
         ax.plot(pairs, [mean(result["accuracy"]) for result in results], color=color)
         for result in results:
             shares = result["accuracy"]
             ax.plot([result["pairs"]] * len(shares), shares, "o", ms=3, color=color, alpha=0.7)
-        ax.set_title(f"two of {lower}" if lower == upper else stack)
+        ax.set_title(f"two layers of {name}" if lower == upper else f"{name}, then {above}")
     ax.set(ylim=(0, 1.05), xticks=sorted({result["pairs"] for result in numbers["results"]}))
     figure.supxlabel("pairs to remember", fontsize=9)
     figure.supylabel("values recalled", fontsize=9)

@@ -176,6 +176,8 @@ def main() -> None:
         elif arguments.names or not is_current(text):
             run(text)
         print(f"{text.stem}: ok")
+    if arguments.action == "student":
+        print(f"to open them: {sys.executable} book/_lab/lab.py --folder {arguments.out}")
 
 
 if __name__ == "__main__":

@@ -141,6 +141,16 @@ def test_the_map_links_every_lesson_to_those_that_need_it(html):
     assert all(earlier < later for earlier, later in arrows)
 
 
+@pytest.mark.parametrize("name", [PAGES[0], *LESSONS])
+def test_a_page_is_described_by_a_question(html, name):
+    """To search engines and in previews of links; an image there would need an address."""
+    head, _, _ = (html / f"{name}.html").read_text(encoding="utf-8").partition("</head>")
+    for key in ('name="description"', 'property="og:description"'):
+        (tag,) = re.findall(rf"<meta [^>]*{key}[^>]*>", head)
+        assert re.search(r'content="[A-Z][^"]{30,350}"', tag) and "?" in tag
+    assert 'property="og:title"' in head
+
+
 def test_the_package_speaks_for_itself(html):
     """Every export is there, without PyTorch's docstring of forward or Python's of a field."""
     text = (html / "book/api.html").read_text(encoding="utf-8")
@@ -426,6 +436,8 @@ def test_solutions_are_shut_and_open(page):
     show(page, DESK)
     solutions = page.locator(".solution.dropdown")
     assert solutions.count() >= 3
+    titles = solutions.locator("> .admonition-title").all_inner_texts()
+    assert all(re.match(r"Solution \d+(\.\d+)?\b", title) for title in titles)
     for solution in solutions.all():
         body = solution.locator("> :not(.admonition-title)").first
         assert not body.is_visible()

@@ -7,7 +7,7 @@ import pytest
 from conftest import ROOT
 
 from dynconv.config import load_experiment, require_experiment
-from dynconv.lab import ledger
+from dynconv.lab import ledger, style
 from dynconv.lab.ablate.table import summary
 from dynconv.teach import evidence
 
@@ -62,6 +62,15 @@ def test_the_readmes_table_is_the_recorded_one():
 def test_its_picture_is_on_the_page(name):
     assert f"data/results/ablate-{name}.png" in PAGE
     assert (ROOT / f"data/results/ablate-{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_pictures_call_mixers_what_the_page_calls_them():
+    for name in TABLES:
+        for row in RECORDS[name]["rows"]:
+            assert style.NAMES.get(row["name"], row["name"]) in PAGE.replace("Depth", "depth")
+    legend = evidence.draw_curves(ledger.read("learning-curves")["numbers"]).legends[0]
+    named = [text.get_text() for text in legend.get_texts()]
+    assert named == ["attention", "DynamicConv", "LightConv", "TaLK", "averaging"]
 
 
 def test_summaries_are_better_than_the_first_words():

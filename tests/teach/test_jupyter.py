@@ -120,6 +120,8 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
 
 
 def test_a_lesson_reads_as_in_the_book(lab, browser):
+    first = urllib.request.urlopen(lab).url
+    assert first.endswith(f"/lab/tree/lessons/{OTHER}.ipynb")  # what opens by itself
     page = browser.new_page(viewport={"width": 1400, "height": 12_000})
     page.set_default_timeout(120_000)
     page.goto(f"{lab}/lab/workspaces/read/tree/lessons/{LESSON}.ipynb")

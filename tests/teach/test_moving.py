@@ -224,6 +224,24 @@ def test_a_row_of_the_mixing_matrix(page):
     assert slider.input_value() == "1" and slider.get_attribute("aria-valuetext") == "1, <type>"
 
 
+@pytest.mark.parametrize("tag", ["kernel-softmax", "mixing-row", "word-kernels"])
+def test_on_a_phone_the_matrix_is_below(page, tag):
+    """The whole drawing fits; on a desk, the matrix is beside the rest."""
+    shape = "e => [e.viewBox.baseVal.width, e.viewBox.baseVal.height]"
+    inside = """e => [...e.querySelectorAll("*")].every(shape => {
+        const box = shape.getBBox(), {width, height} = e.viewBox.baseVal;
+        return shape.closest("[transform]") || (box.x >= 0 && box.y >= 0
+            && box.x + box.width <= width && box.y + box.height <= height); })"""
+    drawing, desk = page.locator(f"{tag} svg").first, page.viewport_size
+    width, height = drawing.evaluate(shape)
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.reload()
+    narrow, tall = drawing.evaluate(shape)
+    fits = drawing.evaluate(inside)
+    page.set_viewport_size(desk)
+    assert narrow < min(375, width) and tall > 1.5 * height and fits
+
+
 SCANS = {  # additions and depth after each step, for 8 cells
     "one after another": ([0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 5, 6, 7]),
     "log-step": ([0, 7, 13, 17], [0, 1, 2, 3]),

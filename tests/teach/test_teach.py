@@ -202,10 +202,11 @@ def test_check_rejects_a_missing_notebook(lesson):
         runner.check(lesson)
 
 
-def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch):
+def test_student_notebook_has_no_solutions(lesson, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(runner, "require_checkout", lambda: tmp_path)
     monkeypatch.setattr(sys, "argv", ["lessons", "student", "01", "-o", str(tmp_path / "out")])
     runner.main()
+    assert f"lab.py --folder {tmp_path / 'out'}\n" in capsys.readouterr().out
     notebook = nbformat.read(tmp_path / "out" / "01_title.ipynb", as_version=4)
     question = ["# Title", 'print("question")']
     assert [cell.source for cell in notebook.cells] == [*question, "", "after"]

@@ -33,13 +33,14 @@ def plot_results(results: dict[str, Any], output: Path) -> None:
         if any(row["published"] for row in rows):
             ax.text(1.02, 1.02, "published", va="bottom", style="italic", transform=ax.transAxes)
         ax.grid(axis="y", lw=0.3)
-        ax.set_title(results["source"])
+        ax.set_title(results["source"].removeprefix("dynconv, "))
         ax.set_xlabel(textwrap.fill(results["metric"], 60))
         style.save(figure, output, dpi=style.SHARP)
         plt.close(figure)
 
 
 def label(row: dict[str, Any]) -> str:
-    """Return the row's name, and how many of its seeds diverge."""
+    """Return the name of a row, and how many of its seeds diverge."""
     diverged = row["scores"].count(DIVERGES)
-    return f"{row['name']} ({diverged} {DIVERGES})" if diverged else row["name"]
+    name = style.NAMES.get(row["name"], row["name"])
+    return f"{name} ({diverged} {DIVERGES})" if diverged else name
