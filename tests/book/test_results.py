@@ -122,6 +122,14 @@ def test_the_learning_curves_are_the_recorded_ones():
         test = curve["test"]
         assert f"({test['low']:.1f} to {test['high']:.1f})" in PAGE
         assert f"{test['bleu']:.1f}" in (PAGE if curve is curves[-1] else README)
+    second = numbers["attention, seed 2"]
+    begin, later, end = (f"{second['valid_bleu'][i]:.1f}" for i in (0, 1, -1))
+    text = " ".join(PAGE.split())
+    assert f"has {begin} and {later} BLEU after 1,050 and 2,100 updates" in text
+    higher = second["valid_bleu"][-1] - curves[0]["valid_bleu"][-1]
+    assert f"ends {higher:.1f} higher, at {end}" in text
+    test = second["test"]
+    assert f"scores {test['bleu']:.1f} on the test split ({test['low']:.1f} to" in text
     drawn = [axes.get_lines() for axes in evidence.draw_curves(numbers).axes]
     assert [len(lines) for lines in drawn] == [5] * 4
     minutes = curves[0]["ms_per_update"] * updates[-1] / 60_000
