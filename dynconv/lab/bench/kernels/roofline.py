@@ -85,7 +85,7 @@ class Tiled(NamedTuple):
     """products of a number that are left out where a row meets no tap of a position"""
 
 
-# A broadcast of 16 bytes takes two phases on Volta and Turing; that Hopper does the same is assumed.
+# A broadcast of 16 bytes takes two phases on Volta and Turing; of Hopper this is assumed.
 TILED = {
     "light_conv": Tiled(1, 0, 1, 0, 1),  # a tap is read
     "light_conv_grad": Tiled(3, 0, 2, 0, 2),  # and a sum read and written
