@@ -222,7 +222,7 @@ def test_after_a_kill_it_starts_again(server, manifest):
     process.kill()
     process.wait()
     assert server.requests == ["a.tgz"] and names(raw) == [".lock", ".part"]
-    assert len(names(raw / ".part")) == 2  # the mark, and a file
+    assert len(names(raw / ".part")) == 3  # the mark, the lock, and a file
     server.files["a.tgz"].stalls = 0
     assert fetch() == 0
     assert names(raw) == ["a.tgz"]
