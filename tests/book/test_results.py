@@ -136,6 +136,16 @@ def test_the_learning_curves_are_the_recorded_ones():
     assert drawn[1][0].get_xdata()[-1] == pytest.approx(minutes)
 
 
+def test_the_independent_baseline_is_the_recorded_one():
+    numbers = ledger.read("joeynmt")["numbers"]
+    text = " ".join(PAGE.split())
+    bleu, loss = numbers["valid_bleu"][-1], numbers["valid_loss"][-1]
+    assert f"scores {bleu:.1f} greedy BLEU on the validation split with a loss of {loss}" in text
+    theirs, (low, high) = numbers["target_tokens_per_s"].values()
+    assert f"trains on about {round(mean(theirs), -1):,.0f} target tokens a second" in text
+    assert f"on {round(low, -2):,} to {round(high, -2):,}." in text
+
+
 def test_the_control_with_windows_is_the_recorded_one():
     (row,) = ledger.read("ablate-help-de-en-window")["numbers"]["rows"]
     mean = {row["name"]: row["mean"] for row in RECORDS["help-de-en-mixers"]["rows"]}
