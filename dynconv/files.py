@@ -162,7 +162,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
         finally:
             with suppress(OSError):
                 delete_content(path)
-                (path / MARK).unlink()  # last, so that a killed process leaves a marked folder
+                (path / MARK).unlink()  # last: a killed process leaves a marked folder
                 (path / LOCK).unlink()
                 path.rmdir()
 

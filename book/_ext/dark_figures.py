@@ -80,7 +80,7 @@ def add_pictures(app, page, template, context, doctree):
 
 
 def add_picture(files: dict[str, Path], match: re.Match) -> str:
-    """Return both pictures, with their size, so that a page keeps its height while they load.
+    """Return both pictures with their size, which keeps a page's height while they load.
 
     files  the file of each name in _images
     """

@@ -76,7 +76,7 @@ def test_what_is_written_is_read_as_the_same(tree):
 
 @given(st.text(st.characters(exclude_categories=())) | st.text(st.characters(categories=["Cs"])))
 def test_a_value_that_is_accepted_can_be_written_and_read(text):
-    """Lone surrogates, too, with which Python spells the bytes of a name that is not UTF-8."""
+    """Also lone surrogates, with which Python spells the bytes of a name that is not UTF-8."""
     try:
         value = parse_value(text, "here")
     except UserError:

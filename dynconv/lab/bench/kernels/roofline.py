@@ -3,8 +3,8 @@
 We assume the rates of an NVIDIA H200. They give floors, which no implementation can beat, and
 expected times, which a measurement may refute.
 
-Where instructions go: LightConv's gradients take 560 for 8 rows of float32, of which 512 are
-products. Each row costs a load, its address, the read of a tap, and the addition of one tap's
+Where instructions go: LightConv's gradients take 560 for 8 rows of float32: 512 are products.
+Each row costs a load, its address, the read of a tap, and the addition of one tap's
 products to its sum. Two reads and two writes of shared memory move four such sums each. These are
 36; the loop itself takes the other 12.
 
