@@ -14,9 +14,9 @@
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 31  float32   forward    19.3         1.7     9.0     3.0      25.3  not measured
-//   K = 31  float32   backward   29.2         2.4    21.4    13.0      39.3  not measured
-//   K = 31  bfloat16  forward     9.8         1.7     8.2     5.7      14.1  not measured
-//   K = 31  bfloat16  backward   14.9         2.4    18.4    16.4      26.6  not measured
+//   K = 31  float32   backward   29.2         2.4    21.7     5.9      39.3  not measured
+//   K = 31  bfloat16  forward     9.8         1.7     8.2     3.8      14.1  not measured
+//   K = 31  bfloat16  backward   14.9         2.4    18.7     6.8      27.1  not measured
 
 #include "number.cuh"
 
