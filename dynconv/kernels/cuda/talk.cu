@@ -349,7 +349,8 @@ talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
 //   v1 -> this   one load of g for each number, instead of one for each window about it, and x
 //                read along its channels
 //
-// When a window of this sentence and head is wider than the ring, dx is made as in v1.
+// When a window of this sentence and head is wider than the ring, dx is made as in v1. A gradient g
+// that is infinite or NaN spoils dx of its channel to the end of the stretch.
 template <typename Number, int V>
 __global__ void __launch_bounds__(32, 12)
 talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
