@@ -8,9 +8,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from signal import SIGINT
 
 from dynconv import __version__
 from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknown_arguments
+from dynconv.cli.options import exit_code
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import tune_cpu
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
@@ -21,9 +23,6 @@ COMMANDS = (
     "evaluate", "export", "score", "bench",
 )  # fmt: skip
 """the modules here that have a command, in the order of `--help`"""
-INTERRUPTED, PIPE_CLOSED = 130, 141
-"""exit codes as in shells, 128 plus the signal"""
-
 MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller model, text or shape"
 
 
@@ -46,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         return fail(str(error), 2)
     except KeyboardInterrupt:
-        return fail("interrupted", INTERRUPTED)
+        return fail("interrupted", exit_code(SIGINT))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("dynconv"):
             raise
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(f"{where} cannot be encoded in this locale: set PYTHONUTF8=1", 2)
     except BrokenPipeError:  # `| head -1` has read enough
         discard_stdout()
-        return PIPE_CLOSED
+        return exit_code(13)  # SIGPIPE, a name that Windows lacks
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
         if reason := memory_error(error):
             return fail(f"{reason}: {MEMORY_REMEDY}", 1)

@@ -1,6 +1,15 @@
 """`dynconv ablate`: train and score every row of a table."""
 
-from dynconv.cli.options import ShowList, add_command, add_output, add_overrides, number, path, say
+from dynconv.cli.options import (
+    ShowList,
+    add_command,
+    add_output,
+    add_overrides,
+    exit_code,
+    number,
+    path,
+    say,
+)
 
 
 def add_parser(subparsers) -> None:
@@ -43,4 +52,4 @@ def run(options) -> int:
         output=options.output,
         say=say,
     )
-    return 0 if signal is None else 128 + signal
+    return exit_code(signal)

@@ -150,3 +150,8 @@ def number(schema: str) -> Callable[[str], float]:
 
 
 positive_int = number("PositiveInt")
+
+
+def exit_code(signal: int | None) -> int:
+    """Return the exit code of a command that a signal ended, as in shells; 0 without a signal."""
+    return 0 if signal is None else 128 + signal

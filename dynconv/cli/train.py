@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from dynconv.cli.options import ShowList, add_command, add_recipe, path
+from dynconv.cli.options import ShowList, add_command, add_recipe, exit_code, path
 
 
 def add_parser(subparsers) -> None:
@@ -48,9 +48,7 @@ def run(options) -> int:
 
     directory = options.run or Path("runs") / run_name(options.recipe)
     signal = train(recipe, directory)
-    if signal is not None:
-        return 128 + signal
-    if os.environ.get("RANK", "0") == "0":
+    if signal is None and os.environ.get("RANK", "0") == "0":
         curves = f"dynconv plot {directory}, or tensorboard --logdir {directory}"
         print(f"run directory: {directory} (curves: {curves})")
-    return 0
+    return exit_code(signal)

@@ -1,6 +1,14 @@
 """`dynconv tune`: search over the settings of a recipe."""
 
-from dynconv.cli.options import add_command, add_output, add_recipe, path, positive_int, say
+from dynconv.cli.options import (
+    add_command,
+    add_output,
+    add_recipe,
+    exit_code,
+    path,
+    positive_int,
+    say,
+)
 
 
 def add_parser(subparsers) -> None:
@@ -42,4 +50,4 @@ def run(options) -> int:
         output=options.output,
         say=say,
     )
-    return 0 if signal is None else 128 + signal
+    return exit_code(signal)
