@@ -3,7 +3,8 @@
 import re
 
 from dynconv.config.experiment import Experiment
-from dynconv.config.tree import Tree, find_stacks, size_of_mixers
+from dynconv.config.sizes import find_stacks, size_of_mixers
+from dynconv.config.tree import Tree
 from dynconv.models.mixers import SIZE_KEYS
 
 RENAMED = {
