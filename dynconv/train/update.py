@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dynconv.config import TrainConfig
 from dynconv.config.optimizers import OPTIMIZERS
+from dynconv.config.schedules import learning_rate
 from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Task
@@ -19,7 +20,6 @@ from dynconv.text import Batch
 from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import NOT_FINITE, RECIPE
-from dynconv.train.schedule import learning_rate
 from dynconv.train.session import Progress, Session
 from dynconv.train.stopwatch import Stopwatch
 
