@@ -11,7 +11,7 @@ from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
 from dynconv.train.log import Reporter, open_log
 from dynconv.train.run_directory import folder_lock
-from dynconv.train.save_restore import (
+from dynconv.train.saving import (
     finish_saving,
     load_averaged_weights,
     prune,
