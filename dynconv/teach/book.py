@@ -1,4 +1,4 @@
-"""Build the book from the stored notebooks. A warning of the builder is an error.
+"""Builds the book from the stored notebooks. A warning of the builder is an error.
 
 python -m dynconv.teach.book [--out DIR] [--links]     pages in DIR/_build/html (DIR: book)
 
