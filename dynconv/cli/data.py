@@ -84,10 +84,10 @@ def add_prepare(commands) -> None:
 
 def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
-    from dynconv.text.sets.prepare import prepare_named
+    from dynconv.text.sets.prepare import prepare
 
     print(
-        prepare_named(
+        prepare(
             options.corpus,
             options.languages,
             options.vocab_size,
