@@ -3,7 +3,13 @@
 from typing import Any, Literal
 
 from dynconv.choices import Precision, VocabularyKind
-from dynconv.config.model import AnyModelConfig, ConvS2SConfig, LanguageModelConfig, ModelConfig
+from dynconv.config.model import (
+    AnyModelConfig,
+    ConvS2SConfig,
+    LanguageModelConfig,
+    ModelConfig,
+    per_side,
+)
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
 from dynconv.config.schema import (
@@ -271,13 +277,13 @@ class Recipe:
 
     def _check_smoothing(self) -> None:
         """Raise ValueError if the correct type could be less probable than any other."""
-        smoothing = self.train.label_smoothing
-        if isinstance(self.model, LanguageModelConfig):
+        smoothing, types = self.train.label_smoothing, per_side(self.model.vocab_size)[1]
+        if self.is_language_model:
             if smoothing:
                 raise ValueError(
                     f"train.label_smoothing {smoothing} must be 0 for a language model"
                 )
-        elif smoothing * (types := self.model.vocab_sizes[1]) > types - 1:
+        elif smoothing * types > types - 1:
             raise ValueError(
                 f"train.label_smoothing {smoothing} exceeds {types - 1}/{types}, which spreads it "
                 "evenly over the vocabulary: lower it"
