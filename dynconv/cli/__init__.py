@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isinstance(error, OSError):
             raise
         discard_stdout()
-        # a full disk, no permission
+        # A full disk, no permission.
         where, code = (error.filename, 2) if error.filename else ("output", 1)
         return fail(f"{where}: {error.strerror or error}", code)
 

@@ -105,7 +105,7 @@ def model_class(tree: Any, where: str) -> type:
 
 def dump_recipe(recipe: Recipe) -> str:
     """Return the recipe as YAML that states every entry."""
-    # mode="json" turns tuples into lists, because YAML has no tuples
+    # mode="json" turns tuples into lists, because YAML has no tuples.
     return dump_yaml(TypeAdapter(Recipe).dump_python(recipe, mode="json"))
 
 

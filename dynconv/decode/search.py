@@ -153,8 +153,8 @@ class Beams:
         """
         beam, (_, live, V), length = self.beam, logp.shape, self.prefixes.shape[2] + 1
         logp += self.total[:, :, None]  # in place: this is the largest tensor of a step
-        # each live hypothesis contributes at most one <eos>, so at least `beam` of the 2 x beam
-        # candidates are unfinished
+        # Each live hypothesis contributes at most one <eos>, so at least `beam` of the 2 x beam
+        # candidates are unfinished.
         best, where = logp.flatten(1).topk(min(2 * beam, live * V), dim=1)
         parent, token = where // V, where % V
         ends = (token == EOS) & best.isfinite()

@@ -112,7 +112,7 @@ def complete_checkpoint(session: Session, log: Reporter) -> None:
     save_validation(session)
     prune(session)
     log.watch.lap("save")
-    # the other ranks wait here: within an update they would wait for train.timeout only
+    # The other ranks wait here: within an update they would wait for train.timeout only.
     example = session.ranks.on_rank_zero(lambda: preview_valid(session))
     log.watch.lap("validate")
     log.watch.validations += 1

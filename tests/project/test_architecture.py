@@ -177,6 +177,14 @@ def test_what_a_constant_means_is_a_docstring_below_it():
     assert not {(str(file), name) for file in files for name in comment.findall(file.read_text())}
 
 
+def test_comments_on_lines_of_their_own_begin_with_a_capital():
+    """Unless they begin with a name from the code, which has a dot, a parenthesis or quotes."""
+    lowercase = re.compile(r"\n *# (?!noqa|type|ruff)[a-z]+[ ,:]")
+    files = (ROOT / "dynconv").rglob("*.py")
+    blocks = {f: re.sub(r"(\n *#[^\n]*)(\n *#[^\n]*)+", r"\1", f.read_text("utf-8")) for f in files}
+    assert not [file for file, text in blocks.items() if lowercase.search(text)]
+
+
 def test_docstrings_begin_as_contributing_asks():
     """Functions with an imperative, and no class with one, or with a verb that says nothing."""
     hollow, functions = {"Contains", "Describes", "Holds", "Keeps", "Lists"}, []
