@@ -8,11 +8,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from signal import SIGINT
+from signal import SIGINT, Signals
 
 from dynconv import __version__
 from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknown_arguments
-from dynconv.cli.options import exit_code
 from dynconv.cli.packages import explain_missing
 from dynconv.cli.process import tune_cpu
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
@@ -23,6 +22,8 @@ COMMANDS = (
     "evaluate", "export", "score", "bench",
 )  # fmt: skip
 """the modules here that have a command, in the order of `--help`"""
+BY_SIGNAL = 128
+"""added to the number of the signal that ended a command, it is the exit code, as in shells"""
 MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller model, text or shape"
 
 
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         return fail(str(error), 2)
     except KeyboardInterrupt:
-        return fail("interrupted", exit_code(SIGINT))
+        return fail("interrupted", BY_SIGNAL + SIGINT)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("dynconv"):
             raise
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(f"{where} cannot be encoded in this locale: set PYTHONUTF8=1", 2)
     except BrokenPipeError:  # `| head -1` has read enough
         discard_stdout()
-        return exit_code(13)  # SIGPIPE, a name that Windows lacks
+        return BY_SIGNAL + 13  # SIGPIPE, a name that Windows lacks
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
         if reason := memory_error(error):
             return fail(f"{reason}: {MEMORY_REMEDY}", 1)
@@ -86,7 +87,8 @@ def execute(arguments: Sequence[str] | None) -> int:
         options.parser.error(unknown_arguments(rest, options.parser))
     if overrides := getattr(options, "overrides", []):
         refuse_repeated(overrides)
-    return options.call(options) or 0
+    result = options.call(options)
+    return BY_SIGNAL + result if isinstance(result, Signals) else result or 0
 
 
 def fail(message: str, code: int) -> int:

@@ -1,15 +1,8 @@
 """`dynconv ablate`: train and score every row of a table."""
 
-from dynconv.cli.options import (
-    ShowList,
-    add_command,
-    add_output,
-    add_overrides,
-    exit_code,
-    number,
-    path,
-    say,
-)
+from signal import Signals
+
+from dynconv.cli.options import ShowList, add_command, add_output, add_overrides, number, path, say
 
 
 def add_parser(subparsers) -> None:
@@ -40,11 +33,11 @@ def add_parser(subparsers) -> None:
     )
 
 
-def run(options) -> int:
+def run(options) -> Signals | None:
     """Train and score the rows of a table, with several seeds. The same command again resumes."""
     from dynconv.lab.ablate import ablate
 
-    signal = ablate(
+    return ablate(
         options.name,
         options.overrides,
         seeds=options.seeds,
@@ -52,4 +45,3 @@ def run(options) -> int:
         output=options.output,
         say=say,
     )
-    return exit_code(signal)

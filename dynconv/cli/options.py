@@ -124,6 +124,12 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def arguments(options) -> dict[str, Any]:
+    """Return the arguments of a command, by the names of the parameters that take them."""
+    names = [action.dest for action in options.parser._actions]
+    return {name: getattr(options, name) for name in names if name != "help"}
+
+
 def say(text: str) -> None:
     """Print a line and flush it, so that a pipe also gets it at once."""
     print(text, flush=True)
@@ -150,8 +156,3 @@ def number(schema: str) -> Callable[[str], float]:
 
 
 positive_int = number("PositiveInt")
-
-
-def exit_code(signal: int | None) -> int:
-    """Return the exit code of a command that a signal ended, as in shells; 0 without a signal."""
-    return 0 if signal is None else 128 + signal

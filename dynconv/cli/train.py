@@ -2,8 +2,9 @@
 
 import os
 from pathlib import Path
+from signal import Signals
 
-from dynconv.cli.options import ShowList, add_command, add_recipe, exit_code, path
+from dynconv.cli.options import ShowList, add_command, add_recipe, path
 
 
 def add_parser(subparsers) -> None:
@@ -32,7 +33,7 @@ def add_parser(subparsers) -> None:
     )
 
 
-def run(options) -> int:
+def run(options) -> Signals | None:
     """Train a model from a recipe. The same command again resumes from the newest checkpoint."""
     from dynconv.config import dump_recipe, load_recipe, run_name
 
@@ -43,7 +44,7 @@ def run(options) -> int:
         print(dump_recipe(recipe))
         for line in dry_run(recipe):
             print(f"# {line}", flush=True)  # so that all of it is a recipe
-        return 0
+        return None
     from dynconv.train import train
 
     directory = options.run or Path("runs") / run_name(options.recipe)
@@ -51,4 +52,4 @@ def run(options) -> int:
     if signal is None and os.environ.get("RANK", "0") == "0":
         curves = f"dynconv plot {directory}, or tensorboard --logdir {directory}"
         print(f"run directory: {directory} (curves: {curves})")
-    return exit_code(signal)
+    return signal

@@ -1,14 +1,8 @@
 """`dynconv tune`: search over the settings of a recipe."""
 
-from dynconv.cli.options import (
-    add_command,
-    add_output,
-    add_recipe,
-    exit_code,
-    path,
-    positive_int,
-    say,
-)
+from signal import Signals
+
+from dynconv.cli.options import add_command, add_output, add_recipe, path, positive_int, say
 
 
 def add_parser(subparsers) -> None:
@@ -37,11 +31,11 @@ def add_parser(subparsers) -> None:
     add_output(parser, "data/results/tune-NAME.json")
 
 
-def run(options) -> int:
+def run(options) -> Signals | None:
     """Search for the settings that validate best. The same command again resumes."""
     from dynconv.lab.tune import tune
 
-    signal = tune(
+    return tune(
         options.recipe,
         options.overrides,
         space=options.space,
@@ -50,4 +44,3 @@ def run(options) -> int:
         output=options.output,
         say=say,
     )
-    return exit_code(signal)
