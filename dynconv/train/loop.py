@@ -14,7 +14,6 @@ from dynconv.train.run_directory import folder_lock
 from dynconv.train.saving import (
     finish_saving,
     load_averaged_weights,
-    prune,
     save_average,
     save_checkpoint,
     save_validation,
@@ -110,7 +109,6 @@ def complete_checkpoint(session: Session, log: Reporter) -> None:
     finish_saving(session)
     session.record(validation)
     save_validation(session)
-    prune(session)
     log.watch.lap("save")
     # The other ranks wait here: within an update they would wait for train.timeout only.
     example = session.ranks.on_rank_zero(lambda: preview_valid(session))

@@ -42,15 +42,14 @@ def finish_saving(session: Session) -> None:
 
 
 def save_validation(session: Session) -> None:
-    """Add the newest validation to the newest checkpoint."""
+    """Add the newest validation to the newest checkpoint, and delete those that are not kept."""
     name, validation = session.progress.checkpoint_name, session.history[-1]
-    session.ranks.on_rank_zero(lambda: session.checkpoints.add_validation(name, validation))
 
+    def write() -> None:
+        session.checkpoints.add_validation(name, validation)
+        session.checkpoints.prune(session.recipe.train.keep_checkpoints)
 
-def prune(session: Session) -> None:
-    """Delete the checkpoints that `train.keep_checkpoints` does not ask for."""
-    keep = session.recipe.train.keep_checkpoints
-    session.ranks.on_rank_zero(lambda: session.checkpoints.prune(keep))
+    session.ranks.on_rank_zero(write)
 
 
 def load_averaged_weights(session: Session) -> None:
