@@ -3,13 +3,7 @@
 from typing import Any, Literal
 
 from dynconv.choices import Precision, VocabularyKind
-from dynconv.config.model import (
-    AnyModelConfig,
-    ConvS2SConfig,
-    LanguageModelConfig,
-    ModelConfig,
-    per_side,
-)
+from dynconv.config.model import AnyModelConfig, LanguageModelConfig, ModelConfig, per_side
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
 from dynconv.config.schema import (
@@ -251,7 +245,7 @@ class Recipe:
                 "metric perplexity is for language models, and they have no other; "
                 f"model.architecture is {architecture}, metric {self.metric}"
             )
-        shows_attention = isinstance(self.model, ConvS2SConfig)
+        shows_attention = architecture == "convs2s"
         words = self.data.vocabulary == "words"
         if self.decode.replace_unknown and not (shows_attention and words):
             raise ValueError(
