@@ -99,9 +99,10 @@ def run_operators(options) -> None:
 
     from dynconv.lab.bench.operators import bench_ops
 
-    torch.set_num_threads(options.threads)
-    dtype = getattr(torch, options.dtype)
-    bench_ops(**arguments(options) | {"dtype": dtype}, say=say)
+    given = arguments(options)
+    torch.set_num_threads(given.pop("threads"))
+    given["dtype"] = getattr(torch, given["dtype"])
+    bench_ops(**given, say=say)
 
 
 def add_kernels(commands) -> None:
