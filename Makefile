@@ -4,6 +4,7 @@
 #                LINKS=--links checks the addresses in them instead
 # make lab       the lessons in JupyterLab
 # make lessons   run those whose text has changed, and store their outputs
+# make map       the tables of modules at the end of ARCHITECTURE.md, from the docstrings
 # make student   the lessons without solutions, in student/, to work in; it says how to open them
 #
 # All work from a bare clone: they make .venv first, from constraints.txt.
@@ -15,7 +16,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test book serve lab lessons student clean .venv
+.PHONY: demo test book serve lab lessons map student clean .venv
 
 demo: .venv
 	.venv/bin/dynconv train help-de-en-dynamic --run runs/demo
@@ -37,6 +38,9 @@ lab: .venv
 
 lessons: .venv
 	.venv/bin/python -m dynconv.teach.lessons run
+
+map: .venv
+	.venv/bin/python tests/helpers/module_map.py
 
 student: .venv
 	.venv/bin/python -m dynconv.teach.lessons student

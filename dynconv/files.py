@@ -191,7 +191,7 @@ def path_inside(directory: Path, *parts: str) -> Path:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file or directory to the first free of PATH.damaged, PATH.damaged-2, ..."""
+    """Rename a file or directory to the first of PATH.damaged, PATH.damaged-2, ... that is free."""
     free, number = path.with_name(f"{path.name}.damaged"), 1
     while os.path.lexists(free):
         number += 1

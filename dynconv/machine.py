@@ -65,7 +65,7 @@ def commit() -> str | None:
         return subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL).strip()
 
     try:
-        # fails in the repository of another project
+        # Fails in the repository of another project.
         git("ls-files", "--error-unmatch", Path(__file__).name)
         changed = git("status", "--porcelain", "--untracked-files=no")
         return git("rev-parse", "HEAD") + ("+changes" if changed else "")

@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from signal import SIGINT, Signals
 
 from dynconv import __version__
 from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknown_arguments
@@ -21,9 +22,8 @@ COMMANDS = (
     "evaluate", "export", "score", "bench",
 )  # fmt: skip
 """the modules here that have a command, in the order of `--help`"""
-INTERRUPTED, PIPE_CLOSED = 130, 141
-"""exit codes as in shells, 128 plus the signal"""
-
+BY_SIGNAL = 128
+"""added to the number of the signal that ended a command, it is the exit code, as in shells"""
 MEMORY_REMEDY = "lower --beam or the recipe's batch_tokens, or use a smaller model, text or shape"
 
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         return fail(str(error), 2)
     except KeyboardInterrupt:
-        return fail("interrupted", INTERRUPTED)
+        return fail("interrupted", BY_SIGNAL + SIGINT)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("dynconv"):
             raise
@@ -56,14 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return fail(f"{where} cannot be encoded in this locale: set PYTHONUTF8=1", 2)
     except BrokenPipeError:  # `| head -1` has read enough
         discard_stdout()
-        return PIPE_CLOSED
+        return BY_SIGNAL + 13  # SIGPIPE, a name that Windows lacks
     except (MemoryError, OSError, RuntimeError, ImportError) as error:
         if reason := memory_error(error):
             return fail(f"{reason}: {MEMORY_REMEDY}", 1)
         if not isinstance(error, OSError):
             raise
         discard_stdout()
-        # a full disk, no permission
+        # A full disk, no permission.
         where, code = (error.filename, 2) if error.filename else ("output", 1)
         return fail(f"{where}: {error.strerror or error}", code)
 
@@ -87,7 +87,8 @@ def execute(arguments: Sequence[str] | None) -> int:
         options.parser.error(unknown_arguments(rest, options.parser))
     if overrides := getattr(options, "overrides", []):
         refuse_repeated(overrides)
-    return options.call(options) or 0
+    result = options.call(options)
+    return BY_SIGNAL + result if isinstance(result, Signals) else result or 0
 
 
 def fail(message: str, code: int) -> int:

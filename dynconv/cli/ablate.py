@@ -1,5 +1,7 @@
 """`dynconv ablate`: train and score every row of a table."""
 
+from signal import Signals
+
 from dynconv.cli.options import ShowList, add_command, add_output, add_overrides, number, path, say
 
 
@@ -31,11 +33,11 @@ def add_parser(subparsers) -> None:
     )
 
 
-def run(options) -> int:
+def run(options) -> Signals | None:
     """Train and score the rows of a table, with several seeds. The same command again resumes."""
     from dynconv.lab.ablate import ablate
 
-    signal = ablate(
+    return ablate(
         options.name,
         options.overrides,
         seeds=options.seeds,
@@ -43,4 +45,3 @@ def run(options) -> int:
         output=options.output,
         say=say,
     )
-    return 0 if signal is None else 128 + signal

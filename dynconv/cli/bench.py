@@ -8,6 +8,7 @@ from dynconv.cli.options import (
     add_decoding,
     add_output,
     add_recipe,
+    arguments,
     load_trained,
     number,
     path,
@@ -98,18 +99,10 @@ def run_operators(options) -> None:
 
     from dynconv.lab.bench.operators import bench_ops
 
-    torch.set_num_threads(options.threads)
-    bench_ops(
-        options.shapes,
-        options.operators,
-        options.impl,
-        kernel_size=options.kernel_size,
-        rounds=options.rounds,
-        dtype=getattr(torch, options.dtype),
-        device=options.device,
-        output=options.output,
-        say=say,
-    )
+    given = arguments(options)
+    torch.set_num_threads(given.pop("threads"))
+    given["dtype"] = getattr(torch, given["dtype"])
+    bench_ops(**given, say=say)
 
 
 def add_kernels(commands) -> None:
@@ -141,17 +134,7 @@ def run_kernels(options) -> int:
     """Check the CUDA kernels, then compare their times with lower bounds, attention and PyTorch."""
     from dynconv.lab.bench.kernels.bench import bench_kernels
 
-    wrong = bench_kernels(
-        options.shapes,
-        options.dtypes,
-        options.operators,
-        options.kernel_sizes,
-        rounds=options.rounds,
-        plan=options.plan,
-        output=options.output,
-        say=say,
-    )
-    return 1 if wrong else 0
+    return 1 if bench_kernels(**arguments(options), say=say) else 0
 
 
 def add_host(commands) -> None:
@@ -164,7 +147,7 @@ def run_host(options) -> None:
     """Time what the CPU does to launch an operator's CUDA kernels, without a GPU."""
     from dynconv.lab.bench.host import bench_host
 
-    bench_host(options.rounds, options.output, say)
+    bench_host(**arguments(options), say=say)
 
 
 def add_training(commands) -> None:
@@ -214,6 +197,7 @@ def add_recall(commands) -> None:
     )
     parser.add_argument(
         "--lr",
+        dest="rates",
         type=number("Positive"),
         nargs="+",
         default=[1e-3, 3e-3],
@@ -230,16 +214,7 @@ def run_recall(options) -> None:
     """Train small stacks of mixers to look up keys, and show how many pairs each can remember."""
     from dynconv.lab.bench.recall import bench_recall
 
-    bench_recall(
-        options.stacks,
-        options.pairs,
-        options.lr,
-        keys=options.keys,
-        updates=options.updates,
-        seeds=options.seeds,
-        output=options.output,
-        say=say,
-    )
+    bench_recall(**arguments(options), say=say)
 
 
 def add_first(commands) -> None:

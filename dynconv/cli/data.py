@@ -3,7 +3,7 @@
 from typing import get_args
 
 from dynconv.choices import VocabularyKind
-from dynconv.cli.options import add_command, number, path
+from dynconv.cli.options import add_command, arguments, number, path
 
 
 def add_parser(subparsers) -> None:
@@ -41,7 +41,7 @@ def run_fetch(options) -> None:
     """Download a corpus and verify its checksums."""
     from dynconv.text.fetch import fetch
 
-    fetch(options.name, options.out, options.source)
+    fetch(**arguments(options))
 
 
 def add_prepare(commands) -> None:
@@ -66,6 +66,7 @@ def add_prepare(commands) -> None:
     )
     parser.add_argument(
         "--vocabulary",
+        dest="kind",
         choices=get_args(VocabularyKind),
         help="byte-pair encoding of any text (bytes) or of tokenised words (bpe), or "
         "whole words (default: the kind of --reuse, else bytes)",
@@ -84,16 +85,6 @@ def add_prepare(commands) -> None:
 
 def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
-    from dynconv.text.sets.prepare import prepare_named
+    from dynconv.text.sets.prepare import prepare
 
-    print(
-        prepare_named(
-            options.corpus,
-            options.languages,
-            options.vocab_size,
-            options.vocabulary,
-            raw=options.raw,
-            reuse=options.reuse,
-            out=options.out,
-        )
-    )
+    print(prepare(**arguments(options)))

@@ -5,29 +5,24 @@ import shlex
 import textwrap
 import time
 from importlib import metadata
-from importlib.util import find_spec
 from typing import Any
 
 from dynconv.cli.options import add_command
-from dynconv.cli.packages import how_to_install
+from dynconv.cli.packages import installed_version, requirements
 from dynconv.paths import find_checkout
 
-WANTED = {
-    "torch": "everything",
-    "tokenizers": "byte-pair encoding",
-    "sacrebleu": "scores",
-    "safetensors": "checkpoints",
-    "pydantic": "recipes",
-    "matplotlib": "figures",
-    "tensorboard": "curves in TensorBoard",
-    "pooch": "data fetch",
-    "jupyterlab": "the lessons",
-    "nbval": "the tests",
-    "cupy": "the CUDA kernels",
+EXTRAS = {
+    "gpu": "the CUDA kernels",
+    "nvrtc": "dynconv bench kernels --plan",
+    "tune": "dynconv tune",
+    "chinese": "dynconv data prepare wmt17-zh-en",
+    "lessons": "the lessons",
+    "book": "the book",
+    "test": "the tests",
 }
-"""modules and what they are needed for"""
-CHECKOUT = "jupyterlab", "nbval"
-"""modules that an installed package does not need, because it contains neither lessons nor tests"""
+"""extras of the package and what they are needed for"""
+CHECKOUT = "lessons", "book", "test"
+"""extras for what an installed package does not contain"""
 
 
 def add_parser(subparsers) -> None:
@@ -52,14 +47,12 @@ def describe_machine() -> str:
         f"{torch.get_num_threads()} threads",
         "",
         "Packages",
+        *packages(),
+        "",
+        "Devices",
+        "  cpu",
+        *gpus(),
     ]
-    for name, use in WANTED.items():
-        if name in CHECKOUT and find_checkout() is None:
-            continue
-        version = installed_version(name)
-        remedy = "" if version else f": {how_to_install(name)}"
-        lines.append(f"  {name:<12} {version or 'MISSING':<16} for {use}{remedy}")
-    lines += ["", "Devices", "  cpu", *gpus()]
     lines += ["", 'What impl="auto", the default of every operator in dynconv.ops, chooses']
     rest = (
         "Otherwise it chooses a PyTorch implementation, by the number T of positions and K of taps:"
@@ -74,6 +67,23 @@ def describe_machine() -> str:
     lines += ["", "What impl=... accepts here besides auto"]
     lines += [f"    {name:<21}{', '.join(ops.implementations(name))}" for name in OPERATORS]
     return "\n".join(lines)
+
+
+def packages() -> list[str]:
+    """Return a line for each package that dynconv requires, and for each of its extras."""
+    required = requirements()
+    lines = [
+        f"  {name:<18} {installed_version(name) or f'MISSING: pip install {name}'}"
+        for name, extra in required
+        if extra is None
+    ]
+    for extra, use in EXTRAS.items():
+        if extra in CHECKOUT and find_checkout() is None:
+            continue
+        missing = [n for n, group in required if group == extra and not installed_version(n)]
+        status = f"MISSING {', '.join(missing)}: pip install 'dynconv[{extra}]'"
+        lines.append(f"  {f'dynconv[{extra}]':<18} for {use}: {status if missing else 'complete'}")
+    return lines
 
 
 def gpus() -> list[str]:
@@ -144,11 +154,3 @@ def cuda_kernels() -> str:
         f"here in float32, float64, float16 and bfloat16. CuPy compiled the first one in "
         f"{seconds:.1f} s; it keeps them in ~/.cupy/kernel_cache."
     )
-
-
-def installed_version(name: str) -> str | None:
-    """Return the version of a module's package, or None if it is not installed."""
-    if find_spec(name) is None:
-        return None
-    distribution = metadata.packages_distributions().get(name, [name])[0]
-    return metadata.version(distribution)

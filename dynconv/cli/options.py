@@ -124,6 +124,12 @@ def path(text: str) -> Path:
     return Path(text)
 
 
+def arguments(options) -> dict[str, Any]:
+    """Return the arguments of a command, by the names of the parameters that take them."""
+    names = [action.dest for action in options.parser._actions]
+    return {name: getattr(options, name) for name in names if name != "help"}
+
+
 def say(text: str) -> None:
     """Print a line and flush it, so that a pipe also gets it at once."""
     print(text, flush=True)

@@ -27,17 +27,32 @@ def how_to_install(module: str) -> str:
     """
     package = canonical_name(PACKAGES.get(module, module))
     extras = []
-    for requirement in metadata.requires("dynconv") or ():
-        name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+    for name, extra in requirements():
         if canonical_name(name) == package:
-            extra = re.search(r"extra == ['\"](\w+)", requirement)
-            if not extra:
+            if extra is None:
                 return f"pip install {name}"
-            extras.append(extra[1])
+            extras.append(extra)
     if extras:  # a wheel's `test` also lists what is in the extras that it includes
         chosen = next((name for name in extras if name != "test"), "test")
         return f"pip install 'dynconv[{chosen}]'"
     return "pip install --force-reinstall dynconv"
+
+
+def requirements() -> list[tuple[str, str | None]]:
+    """Return the packages that dynconv declares, each with its extra; None if always needed."""
+    parts = re.compile(r"([\w.-]+)(?:.*extra == ['\"](\w+))?")
+    found = (parts.match(each) for each in metadata.requires("dynconv") or ())
+    return [(match[1], match[2]) for match in found if match]
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of a package, or of another one with its module, or None."""
+    module = next((name for name, known in PACKAGES.items() if known == package), package)
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        others = metadata.packages_distributions().get(module)
+        return metadata.version(others[0]) if others else None
 
 
 def canonical_name(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from signal import Signals
 
 from dynconv.cli.options import ShowList, add_command, add_recipe, path
 
@@ -32,7 +33,7 @@ def add_parser(subparsers) -> None:
     )
 
 
-def run(options) -> int:
+def run(options) -> Signals | None:
     """Train a model from a recipe. The same command again resumes from the newest checkpoint."""
     from dynconv.config import dump_recipe, load_recipe, run_name
 
@@ -43,14 +44,12 @@ def run(options) -> int:
         print(dump_recipe(recipe))
         for line in dry_run(recipe):
             print(f"# {line}", flush=True)  # so that all of it is a recipe
-        return 0
+        return None
     from dynconv.train import train
 
     directory = options.run or Path("runs") / run_name(options.recipe)
     signal = train(recipe, directory)
-    if signal is not None:
-        return 128 + signal
-    if os.environ.get("RANK", "0") == "0":
+    if signal is None and os.environ.get("RANK", "0") == "0":
         curves = f"dynconv plot {directory}, or tensorboard --logdir {directory}"
         print(f"run directory: {directory} (curves: {curves})")
-    return 0
+    return signal

@@ -1,5 +1,7 @@
 """`dynconv tune`: search over the settings of a recipe."""
 
+from signal import Signals
+
 from dynconv.cli.options import add_command, add_output, add_recipe, path, positive_int, say
 
 
@@ -29,11 +31,11 @@ def add_parser(subparsers) -> None:
     add_output(parser, "data/results/tune-NAME.json")
 
 
-def run(options) -> int:
+def run(options) -> Signals | None:
     """Search for the settings that validate best. The same command again resumes."""
     from dynconv.lab.tune import tune
 
-    signal = tune(
+    return tune(
         options.recipe,
         options.overrides,
         space=options.space,
@@ -42,4 +44,3 @@ def run(options) -> int:
         output=options.output,
         say=say,
     )
-    return 0 if signal is None else 128 + signal

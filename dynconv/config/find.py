@@ -5,7 +5,6 @@ from os.path import isfile  # false, where Path.is_file raises an error, for a n
 from pathlib import Path
 
 from dynconv.config.experiment import Experiment
-from dynconv.config.legacy import find_renamed
 from dynconv.config.schema import validated
 from dynconv.config.tree import Tree
 from dynconv.config.yaml12 import read_yaml
@@ -44,9 +43,8 @@ def require_recipe(name: str) -> Path:
         path = require_experiment(experiment)
         load_experiment(path).require_row(row)
         return path
-    hint = find_renamed(name, load_experiments()) or did_you_mean(name, shipped)
-    otherwise = "dynconv train --list shows the shipped ones"
-    raise UserError(f"no recipe {quoted(name)}: not shipped, and no such file; {hint or otherwise}")
+    hint = did_you_mean(name, shipped) or "dynconv train --list shows the shipped ones"
+    raise UserError(f"no recipe {quoted(name)}: not shipped, and no such file; {hint}")
 
 
 def split_row(recipe: str) -> tuple[str, str | None]:

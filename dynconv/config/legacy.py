@@ -1,9 +1,7 @@
 """Translates names and spellings of version 0.1, and settings that were renamed since."""
 
-import re
-
-from dynconv.config.experiment import Experiment
-from dynconv.config.tree import Tree, find_stacks, size_of_mixers
+from dynconv.config.sizes import find_stacks, size_of_mixers
+from dynconv.config.tree import Tree
 from dynconv.models.mixers import SIZE_KEYS
 
 RENAMED = {
@@ -33,22 +31,6 @@ def rename_settings(tree: Tree, section: str = "") -> Tree:
         else value
         for key, value in tree.items()
     }
-
-
-def find_renamed(name: str, experiments: dict[str, Experiment]) -> str | None:
-    """Return a hint for a table row that was a separate recipe in version 0.1, or None.
-
-    BASE-tableN-ROW is now a row called ROW, or ending in -ROW, of the experiment with table N whose
-    base begins with BASE. A few rows were renamed; for these the hint names only the experiment.
-    """
-    old = re.fullmatch(r"(.+)-table(\d)-(.+)", name)
-    if old is None:
-        return None
-    for stem, experiment in experiments.items():
-        if stem.endswith(f"-table{old[2]}") and (experiment.base or "").startswith(old[1]):
-            rows = [r.name for r in experiment.rows if f"-{r.name}".endswith(f"-{old[3]}")]
-            return f"it is {stem}:{rows[0]} now" if rows else f"it is a row of {stem} now"
-    return None
 
 
 def split_kernels(tree: Tree) -> None:

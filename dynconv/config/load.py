@@ -13,11 +13,11 @@ from dynconv.config.model import MODELS, ModelConfig
 from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
 from dynconv.config.recipe import Recipe
 from dynconv.config.schema import validated
-from dynconv.config.tree import Tree, find_stacks, flatten, parse_overrides, size_of_mixers
+from dynconv.config.sizes import drop_inherited_sizes
+from dynconv.config.tree import Tree, flatten, parse_overrides
 from dynconv.config.unused import find_unused
 from dynconv.config.yaml12 import as_override, dump_yaml
 from dynconv.errors import UserError, nearest, quoted
-from dynconv.models.mixers import SIZE_KEYS
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -66,18 +66,6 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
     return recipe
 
 
-def drop_inherited_sizes(tree: Tree, own: set[str]) -> None:
-    """Drop each kernel_size, reach or window that no mixer uses, unless its key is in `own`.
-
-    For example, when attention replaces a convolution.
-    """
-    for stack, key in find_stacks(tree):
-        for size in SIZE_KEYS:
-            stated = any(f"{k}.".startswith(f"{key}.{size}.") for k in own)
-            if size in stack and not stated and "mixer" in stack:
-                stack[size] = size_of_mixers(stack, size, stack[size])
-
-
 def check_effects(recipe: Recipe, own: set[str], where: str) -> None:
     """Raise UserError for an entry in `own` without effect; `where` begins its message."""
     entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)
@@ -117,7 +105,7 @@ def model_class(tree: Any, where: str) -> type:
 
 def dump_recipe(recipe: Recipe) -> str:
     """Return the recipe as YAML that states every entry."""
-    # mode="json" turns tuples into lists, because YAML has no tuples
+    # mode="json" turns tuples into lists, because YAML has no tuples.
     return dump_yaml(TypeAdapter(Recipe).dump_python(recipe, mode="json"))
 
 

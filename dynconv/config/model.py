@@ -3,6 +3,7 @@
 Every class checks the ranges of its entries, even if a program constructs it directly.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import fields
 from itertools import pairwise
 from typing import Any, Literal
@@ -24,7 +25,7 @@ def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 @checked_dataclass
-class MixerModelConfig:
+class MixerModelConfig(ABC):
     """The entries that the encoder-decoder and the language model share.
 
     A mixer takes those that `dynconv.models.mixers` registers for it.
@@ -63,9 +64,9 @@ class MixerModelConfig:
             raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
 
     @property
+    @abstractmethod
     def stacks(self) -> tuple[StackConfig, ...]:
         """The model's stacks, the encoder's first."""
-        raise NotImplementedError
 
     @property
     def position_limit(self) -> int | None:

@@ -54,7 +54,7 @@ def recipe_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> Overlays:
         return row_overlays(experiment, experiment.require_row(row), laptop=False, seen=seen)
     tree = read_mapping(path, "a recipe", Recipe)
     if "base" not in tree:
-        # a run's recipe.yaml states every entry, even one without effect
+        # A run's recipe.yaml states every entry, even one without effect.
         resolved = tree.keys() >= {field.name for field in fields(Recipe)}
         shipped = path.parent == RECIPES
         return Overlays([tree], []) if resolved or shipped else Overlays([], [tree])

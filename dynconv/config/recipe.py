@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from dynconv.choices import Precision, VocabularyKind
-from dynconv.config.model import AnyModelConfig, ConvS2SConfig, LanguageModelConfig, ModelConfig
+from dynconv.config.model import AnyModelConfig, LanguageModelConfig, ModelConfig, per_side
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
 from dynconv.config.schema import (
@@ -245,7 +245,7 @@ class Recipe:
                 "metric perplexity is for language models, and they have no other; "
                 f"model.architecture is {architecture}, metric {self.metric}"
             )
-        shows_attention = isinstance(self.model, ConvS2SConfig)
+        shows_attention = architecture == "convs2s"
         words = self.data.vocabulary == "words"
         if self.decode.replace_unknown and not (shows_attention and words):
             raise ValueError(
@@ -271,13 +271,13 @@ class Recipe:
 
     def _check_smoothing(self) -> None:
         """Raise ValueError if the correct type could be less probable than any other."""
-        smoothing = self.train.label_smoothing
-        if isinstance(self.model, LanguageModelConfig):
+        smoothing, types = self.train.label_smoothing, per_side(self.model.vocab_size)[1]
+        if self.is_language_model:
             if smoothing:
                 raise ValueError(
                     f"train.label_smoothing {smoothing} must be 0 for a language model"
                 )
-        elif smoothing * (types := self.model.vocab_sizes[1]) > types - 1:
+        elif smoothing * types > types - 1:
             raise ValueError(
                 f"train.label_smoothing {smoothing} exceeds {types - 1}/{types}, which spreads it "
                 "evenly over the vocabulary: lower it"

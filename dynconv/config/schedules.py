@@ -1,4 +1,4 @@
-"""The schedules that recipes can name: the learning rate after warm-up."""
+"""The learning rate of each update: warm-up, then one of the schedules that recipes can name."""
 
 from __future__ import annotations
 
@@ -54,3 +54,14 @@ SCHEDULES = {
     "cosine": Schedule(cosine, settings=("lr_end",)),
     "plateau": Schedule(plateau, settings=("lr_end",)),
 }
+
+
+def learning_rate(config: TrainConfig, done: int, losses: Sequence[float] = ()) -> float:
+    """Return the learning rate of the update that follows `done` updates.
+
+    Warm-up is linear from lr_start to lr, and the schedule decides what follows it. `losses` lists
+    the losses of the validations so far.
+    """
+    if done < config.warmup:
+        return config.lr_start + (config.lr - config.lr_start) * done / config.warmup
+    return SCHEDULES[config.schedule].rate(config, done, losses)

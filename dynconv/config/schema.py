@@ -28,7 +28,7 @@ def finite(**bounds: Any) -> Any:
     return Annotated[float, Field(strict=True, allow_inf_nan=False, **bounds)]
 
 
-# strict: neither true nor "3" is a number, and 3 is not true
+# Strict: neither true nor "3" is a number, and 3 is not true.
 Flag = Annotated[bool, Field(strict=True)]
 PositiveInt = whole(1)
 NonNegativeInt = whole(0)

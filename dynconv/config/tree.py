@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dynconv.config.model import ModelConfig
-from dynconv.config.stack import StackConfig
 from dynconv.config.yaml12 import MAX_DEPTH, parse_value
 from dynconv.errors import UserError, quoted
-from dynconv.models.mixers import MIXERS
 
 Tree = dict[str, Any]
 
@@ -47,32 +45,3 @@ def flatten(tree: Tree, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def find_stacks(tree: Tree) -> list[tuple[Tree, str]]:
-    """Return the encoder's and the decoder's trees, each with its key in the recipe."""
-    model = tree.get("model")
-    if not isinstance(model, dict):
-        return []
-    sides = (side for side in ("encoder", "decoder") if isinstance(model.get(side), dict))
-    return [(model[side], f"model.{side}") for side in sides]
-
-
-def size_of_mixers(stack: Tree, size: str, value: Any) -> Any:
-    """Return `value`, one size or one per layer, with None for layers whose mixer has none.
-
-    size  kernel_size, reach or window
-    """
-
-    def takes(mixer: Any) -> bool:
-        return isinstance(mixer, str) and mixer in MIXERS and MIXERS[mixer].size_key == size
-
-    mixers = stack.get("mixer", StackConfig.mixer)
-    if not isinstance(mixers, list):
-        return value if takes(mixers) else None
-    if not isinstance(value, list):
-        return value if any(map(takes, mixers)) else None
-    if len(value) != len(mixers):
-        return value  # StackConfig raises the error
-    sizes = [v if takes(mixer) else None for v, mixer in zip(value, mixers, strict=True)]
-    return sizes if any(v is not None for v in sizes) else None

@@ -81,7 +81,7 @@ def as_override(value: Any) -> str:
     """Return a value as an override KEY=VALUE spells it: null, true, [300,400]."""
     if isinstance(value, list | tuple):
         return f"[{','.join(as_override(each) for each in value)}]"
-    # dumped within a list, where more text needs quotes; only double quotes hide a line break
+    # Dumped within a list, where more text needs quotes; only double quotes hide a line break.
     style = '"' if isinstance(value, str) and "\n" in value else None
     line = dump_yaml([value], default_flow_style=True, default_style=style, width=math.inf)
     return line.strip()[1:-1]

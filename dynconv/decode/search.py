@@ -1,7 +1,7 @@
 """Greedy search, and beam search with a length penalty at the end or at every step."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,12 +22,12 @@ class Hypothesis(NamedTuple):
 
 
 def max_lengths(
-    model: Translator, pad_mask: Tensor, max_length: int | None, min_length: int = 0
+    pad_mask: Tensor, positions: int | None, max_length: int | None, min_length: int = 0
 ) -> Tensor:
     """Return the maximum number of tokens (B,) of each translation, with <eos>.
 
-    The default is twice the source's plus ten, but at least min_length + 1. The model's
-    `max_positions`, if it has a limit, is never exceeded. Raises ValueError for a max_length
+    The default is twice the source's plus ten, but at least min_length + 1. The number of positions
+    that the model has, None without a limit, is never exceeded. Raises ValueError for a max_length
     below 1.
     """
     lengths = (~pad_mask).sum(1)
@@ -36,7 +36,6 @@ def max_lengths(
         limit = torch.full_like(lengths, max_length)
     else:
         limit = (2 * lengths + 10).clamp(min=min_length + 1)
-    positions: int | None = getattr(model, "max_positions", None)  # a model may be a table
     return limit if positions is None else limit.clamp(max=positions)
 
 
@@ -52,7 +51,7 @@ def greedy(
     stepper = IncrementalStepper(model, source, pad_mask)
     results: list[list[int]] = [[] for _ in source]
     alive = torch.arange(len(source), device=source.device)
-    room = max_lengths(model, pad_mask, max_length) - 1  # the last token is <eos>
+    room = max_lengths(pad_mask, model.max_positions, max_length) - 1  # the last token is <eos>
     tokens = torch.full_like(alive, EOS)
     while len(alive):
         logits = stepper(tokens)
@@ -87,7 +86,7 @@ def next_logp(
 @torch.inference_mode()
 @parametrize.cached()  # normalised weights are computed once
 def beam_search(
-    model: Translator,
+    model: Any,
     source: Tensor,
     pad_mask: Tensor,
     *,
@@ -106,12 +105,13 @@ def beam_search(
     `StepwiseBeams`. Leaves the model in eval mode. Raises ValueError for a beam or a
     max_length below 1.
 
-    make_stepper(model, source, pad_mask) returns the decoder to search. With one of your own,
-    the model may be anything, such as a table of probabilities.
+    model is a `Translator` or, with a make_stepper of your own, anything: a table of probabilities.
+    make_stepper(model, source, pad_mask) returns the decoder to search.
     """
     check_positive("beam", beam)
     constraints = [*constraints, at_least(min_length)]
-    limit = max_lengths(model, pad_mask, max_length, min_length)
+    positions = model.max_positions if isinstance(model, Translator) else None
+    limit = max_lengths(pad_mask, positions, max_length, min_length)
     stepper = make_stepper(model, source, pad_mask)
     ranking = StepwiseBeams if stepwise else Beams
     beams = ranking(source, beam, lenpen)
@@ -153,8 +153,8 @@ class Beams:
         """
         beam, (_, live, V), length = self.beam, logp.shape, self.prefixes.shape[2] + 1
         logp += self.total[:, :, None]  # in place: this is the largest tensor of a step
-        # each live hypothesis contributes at most one <eos>, so at least `beam` of the 2 x beam
-        # candidates are unfinished
+        # Each live hypothesis contributes at most one <eos>, so at least `beam` of the 2 x beam
+        # candidates are unfinished.
         best, where = logp.flatten(1).topk(min(2 * beam, live * V), dim=1)
         parent, token = where // V, where % V
         ends = (token == EOS) & best.isfinite()

@@ -58,7 +58,7 @@ def source_words(
             f"decode.replace_unknown: {type(model).__name__} does not give its attention, only "
             "ConvS2S does; set it to false"
         )
-    # a blank line, also one of tabs, has no words, as for `Vocabulary.encode`
+    # A blank line, also one of tabs, has no words, as for `Vocabulary.encode`.
     words = [[w for w in line.split(" ") if w] if line.strip() else [] for line in lines]
     if vocabularies.target.unknown is None or [*map(len, words)] != [*map(len, sources)]:
         raise UserError("decode.replace_unknown: only for data.vocabulary words; set it to false")

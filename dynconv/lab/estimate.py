@@ -138,7 +138,7 @@ def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
     with FakeTensorMode(), AllocationTracker() as live, gpu_memory(precision):
         model = build(recipe.model)
         set_activation_checkpointing(model, recipe.train.checkpoint_activations)
-        # gradients exist in all but the first batch of an update, and with DDP even then
+        # Gradients exist in all but the first batch of an update, and with DDP even then.
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         loss_module = BatchLoss(model, task_of(recipe), precision)
@@ -147,7 +147,7 @@ def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
         before = live.peak = live.held
         loss_module(batch).backward()
         peak = live.peak
-        # a pass of its own, because the counter keeps alive what blocks compute a second time
+        # A pass of its own, because the counter keeps alive what blocks compute a second time.
         with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
             loss_module(batch).backward()
     parameters = sum(parameter.numel() for parameter in model.parameters())

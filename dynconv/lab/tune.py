@@ -200,7 +200,7 @@ def open_study(folder: Path, space: dict[str, str]) -> Study:
     if study.user_attrs.get("space", space) != space:
         raise UserError(f"{folder} contains a search over another space: name another --run")
     study.set_user_attr("space", space)
-    # the sampler starts anew with each process, and must not draw the same settings again
+    # The sampler starts anew with each process, and must not draw the same settings again.
     study.sampler = TPESampler(seed=len(study.trials))
     return study
 

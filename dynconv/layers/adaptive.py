@@ -107,6 +107,10 @@ class AdaptiveSoftmax(nn.Module):
             nats = nats.index_add(0, members, second)
         return nats
 
+    def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
+        """Return the sum of -log p of target (N,)."""
+        return self.nll(hidden, target).sum()
+
 
 def band_words(edges: tuple[int, ...], widths: tuple[int, ...]) -> nn.ParameterList:
     """Return the embeddings E_i (V_i, w_i) of all bands."""

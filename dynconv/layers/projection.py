@@ -1,5 +1,7 @@
 """Linear layers, and the base class of mixers that lie between two of them."""
 
+from abc import ABC, abstractmethod
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -41,7 +43,7 @@ class InputProjection(nn.Module):
         return zero_padding(x, pad_mask)
 
 
-class ProjectedMixer(nn.Module):
+class ProjectedMixer(nn.Module, ABC):
     """Projects the input, mixes positions, and projects the result (Wu et al. 2019, Figure 2).
 
     past_size       number of earlier inputs that `step` keeps
@@ -69,13 +71,13 @@ class ProjectedMixer(nn.Module):
         self.past_size, self.causal, self.weight_dropout = past_size, causal, weight_dropout
         self.in_proj = InputProjection(channels, glu, input_dropout)
 
+    @abstractmethod
     def _mix(self, x: Tensor) -> Tensor:
         """Return the mixed positions (B, T, C) of projected inputs x (B, T, C)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _mix_step(self, x: Tensor, history: History) -> Tensor:
         """Return the mixed positions (N, n, C) of x (N, n, C), which are the last of `history`."""
-        raise NotImplementedError
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         return self.out_proj(self._mix(self.in_proj(x, pad_mask)))

@@ -63,7 +63,7 @@ class SelectiveScan(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         """Return y (B, T, channels) for x (B, T, channels), which is zero at padding."""
-        # the convolution carries the last words into the padding after them
+        # The convolution carries the last words into the padding after them.
         u = zero_padding(self.convolve(x), pad_mask)
         y = ops.selective_scan(*self.coefficients(u))
         return y.to(x.dtype) + self.D.to(u.dtype) * u

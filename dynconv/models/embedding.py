@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.dtypes import upcast
+from dynconv.models.loss import projected_loss
 
 
 def token_embedding(vocab_size: int, channels: int) -> nn.Embedding:
@@ -53,3 +54,7 @@ class LinearSoftmax(nn.Linear):
     def nll(self, hidden: Tensor, target: Tensor) -> Tensor:
         """Return -log p (N,) of target (N,) int64 given hidden (N, C), in float32 or wider."""
         return F.cross_entropy(upcast(super().forward(hidden)), target, reduction="none")
+
+    def loss(self, hidden: Tensor, target: Tensor) -> Tensor:
+        """Return the sum of -log p of target (N,), in chunks where N is large."""
+        return projected_loss(hidden, self, target)

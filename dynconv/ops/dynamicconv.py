@@ -149,7 +149,7 @@ def blocked_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> 
     grad = g.new_empty(*g.shape[:2], H, K)
     rows, tokens = split_heads(g, H), split_heads(x, H)
     for t, s, columns in blocks(g.shape[1], K, pad_left):
-        # matmul would copy a transposed slice element by element, which is slow.
+        # `matmul` would copy a transposed slice element by element, which is slow.
         band = rows[:, :, t] @ tokens[:, :, s].contiguous().mT  # (B, H, t, s)
         missing = t.stop - t.start + K - 1 - columns.stop
         band = F.pad(band, (columns.start, missing))  # (B, H, t, t + K - 1)

@@ -85,6 +85,6 @@ def corpus_score(
     result: Any = metric.corpus_score(list(hypotheses), [list(references)], n_bootstrap=bootstrap)
     if bootstrap < 2:
         return result, (None, None)
-    # printed as "mu = mean ± half-width"; no score lies outside 0 and 100
+    # Printed as "mu = mean ± half-width"; no score lies outside 0 and 100.
     low, high = float(result._mean - result._ci), float(result._mean + result._ci)
     return result, (max(low, 0.0), min(high, 100.0))

@@ -4,8 +4,8 @@ Other modules call the task's methods instead of asking which task it is.
 """
 
 from dynconv.config import Recipe
+from dynconv.models.loss import label_smoothed_loss
 from dynconv.tasks.language import LanguageModeling
-from dynconv.tasks.loss import label_smoothed_loss
 from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
 from dynconv.tasks.translation import Translation
 

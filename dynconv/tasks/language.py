@@ -8,9 +8,7 @@ from torch import Tensor
 
 from dynconv.decode import sample, surprisal
 from dynconv.models import LanguageModel
-from dynconv.models.embedding import LinearSoftmax
 from dynconv.score import perplexity
-from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import NEGATIVE_LOSS, EncodedSplit, Outcome, Task, Validation
 from dynconv.text import EOS, Batch, Excerpts, PreparedCorpus, Vocabularies
 from dynconv.text.corpus import load_lines
@@ -28,10 +26,7 @@ class LanguageModeling(Task[LanguageModel]):
     def loss(self, model: LanguageModel, batch: Batch) -> Tensor:
         """Return the cross-entropy; the adaptive softmax does not support label smoothing."""
         hidden = model.hidden_states(batch.prefix).flatten(0, 1)  # (B * T, C)
-        hidden, output = hidden[batch.real], model.output
-        if isinstance(output, LinearSoftmax):
-            return projected_loss(hidden, output, batch.target)
-        return output.nll(hidden, batch.target).sum()
+        return model.output.loss(hidden[batch.real], batch.target)
 
     def training_examples(self, corpus: PreparedCorpus) -> Excerpts:
         return Excerpts.from_corpus(corpus, self.recipe.data.block_size)

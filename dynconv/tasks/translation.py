@@ -11,9 +11,9 @@ from dynconv.decode import greedy, translate
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
 from dynconv.errors import UserError
 from dynconv.models import Translator
+from dynconv.models.loss import projected_loss
 from dynconv.score import compute_metric
 from dynconv.score.metric import METRICS, RESAMPLES
-from dynconv.tasks.loss import projected_loss
 from dynconv.tasks.task import EncodedSplit, Outcome, Task, TranslationExample, Validation
 from dynconv.text import Batch, Pairs, PreparedCorpus, Vocabularies, load_parallel
 from dynconv.text.corpus import corpus_dir, require_references

@@ -1,4 +1,4 @@
-"""Build the book from the stored notebooks. A warning of the builder is an error.
+"""Builds the book from the stored notebooks. A warning of the builder is an error.
 
 python -m dynconv.teach.book [--out DIR] [--links]     pages in DIR/_build/html (DIR: book)
 
@@ -33,7 +33,7 @@ def main() -> None:
         raise UserError("the book needs Jupyter Book: pip install 'dynconv[book]'") from None
     if int(version.split(".")[0]) != 1:
         raise UserError(f"Jupyter Book {version} cannot build it: pip install 'jupyter-book<2'")
-    # beside the original, because paths in it are relative
+    # Beside the original, because paths in it are relative.
     config = root / "book" / "_config.part.yml"
     config.write_text(yaml.safe_dump(read_config(root)), encoding="utf-8")
     strict = ["-W", "-n", "--keep-going", "--all"]

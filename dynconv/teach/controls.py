@@ -1,15 +1,11 @@
 """Runs the controls of lessons 03, 05, 12, 13, 23 and 33 that take minutes, with their own code.
 
 `python -m dynconv.teach.controls` writes the records of `RECORDS`, data/results/controls-*.json.
-With the directory of a trained TaLK translator, it writes data/results/controls-talk.json instead,
-for lesson 14.
 """
 
 import ast
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jupytext
@@ -17,15 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from dynconv.lab import ledger
-from dynconv.layers import DynamicConv, LightConv, TaLKConv
+from dynconv.layers import DynamicConv, LightConv
 from dynconv.paths import data_dir
 from dynconv.teach.checkout import require_checkout, run_tool
-from dynconv.text import load_parallel
-from dynconv.train.trained import load_model
 
 COMMAND = "python -m dynconv.teach.controls"
-TALK = f"""dynconv train help-de-en-tuned:talk train.precision=bfloat16 train.seed=2 --run runs/talk
-{COMMAND} runs/talk"""
 DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 LOUD = ("none", "sigmoid", "tanh", "power2", "abs", "abs_l2")
 SIDES = (
@@ -185,7 +177,7 @@ def averaging_alone() -> dict[str, Any]:
         "800 steps": [share("nothing", 800, 0), share("nothing", 800, 1)],
         "2,400 steps": [share("nothing", 2400, 0)],
     }
-    # 63 taps reach all 32 letters from everywhere
+    # 63 taps reach all 32 letters from everywhere.
     names["LightConv"] = lambda channels, heads, _: LightConv(channels, heads, 63)
     numbers["mean of 63, 200 steps"] = [share("mean of 3", 200, seed) for seed in range(2)]
     return numbers
@@ -274,34 +266,6 @@ def forgetting() -> dict[str, Any]:
     return numbers
 
 
-def drift(run: Path) -> dict[str, Any]:
-    """Return, for what each TaLK layer of an encoder sums, quantiles of |mean| / deviation."""
-    trained = load_model(run)
-    summed: dict[str, list[Tensor]] = {}
-
-    def watch(name: str, layer: TaLKConv) -> None:
-        mix, summed[name] = layer._mix, []
-
-        def watched(x: Tensor) -> Tensor:
-            words = x.detach().float().flatten(0, 1)
-            summed[name].append(words[words.abs().sum(1) > 0])  # without padding
-            return mix(x)
-
-        layer._mix = watched
-
-    for name, layer in trained.model.encoder.named_modules():
-        if isinstance(layer, TaLKConv):
-            watch(name, layer)
-    lines = load_parallel("libreoffice-de-en", "de", "en", "test").source[:100]
-    trained.translate(lines)
-    numbers = {}
-    for name, parts in summed.items():
-        words = torch.cat(parts)
-        share = (words.mean(0).abs() / words.std(0)).double()
-        numbers[name] = {str(q): round(share.quantile(q).item(), 2) for q in (0.1, 0.5, 0.9)}
-    return numbers
-
-
 RECORDS = {
     "controls-attention": (
         "Share of gaps filled by lesson 03's models, and of the weights before the gap per head",
@@ -354,12 +318,6 @@ RECORDS = {
 def main() -> None:
     """Run the controls and record them."""
     torch.set_num_threads(1)  # enough for models as small as these
-    if run := sys.argv[1:]:
-        what = "How far TaLK's channels drift: |mean| / deviation, quantiles over 192 channels"
-        entry = ledger.entry(what, TALK, {}, seeds=[2])
-        entry["numbers"] = drift(Path(run[0]))
-        ledger.write(data_dir() / "results/controls-talk.json", entry)
-        return
     for name, (what, seeds, controls) in RECORDS.items():
         entry = ledger.entry(what, COMMAND, {}, seeds=seeds)
         entry["numbers"] = controls()

@@ -1,4 +1,4 @@
-"""Run the paired lessons, check that text and notebook agree, or strip them for students.
+"""Runs the paired lessons, checks that text and notebook agree, or strips them for students.
 
     python -m dynconv.teach.lessons run [NAME ...]             text -> executed notebook
     python -m dynconv.teach.lessons check [NAME ...]           compare, execute nothing

@@ -102,7 +102,7 @@ def batch_by_length(
     longer = lengths[order].max(1)
     batches, start = [], 0
     while start < len(order):
-        # an upper bound: the first pair alone is as wide
+        # An upper bound: the first pair alone is as wide.
         fit = max(1, budget) // max(1, longer[start])
         ahead = longer[start : start + min(fit, max_pairs or fit)]
         area = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)

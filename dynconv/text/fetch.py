@@ -184,7 +184,7 @@ def check_response(response, file: CorpusFile) -> None:
     size = int(response.headers.get("Content-Length", file.bytes or 0))
     if size != (file.bytes or size):
         raise RequestException(f"it has {size:,} bytes, the manifest says {file.bytes:,}")
-    # Some servers declare a .tgz as a .tar in the encoding gzip, which requests would undo
+    # Some servers declare a .tgz as a .tar in the encoding gzip, which requests would undo.
     response.raw.headers.pop("Content-Encoding", None)
 
 

@@ -152,7 +152,7 @@ class Words(Kind):
         return trainers.WordLevelTrainer(**options)
 
     def learn(self, lines: Iterable[str], vocab_size: int, required: Sequence[str] = ()) -> Any:
-        # counted as a word, the text's own <unk> would be given a second id
+        # Counted as a word, the text's own <unk> would be given a second id.
         lines = (" ".join(w for w in line.split(" ") if w != "<unk>") for line in lines)
         return super().learn(lines, vocab_size, required)
 

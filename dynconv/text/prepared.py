@@ -94,7 +94,7 @@ class PreparedCorpus:
 
 
 def memory_map(path: Path, dtype: str) -> np.ndarray:
-    # as a plain array: slicing a np.memmap takes several times as long
+    # As a plain array: slicing a np.memmap takes several times as long.
     return np.asarray(np.memmap(path, np.dtype(dtype).newbyteorder("<"), "r"))
 
 

@@ -121,7 +121,7 @@ class Vocabularies(NamedTuple):
 
     def save(self, path: Path) -> None:
         """Write types and merges as JSON in the format of `tokenizers`; by side if not joint."""
-        # not by the library's save: a full disk would raise a bare Exception
+        # Not by the library's save: a full disk would raise a bare Exception.
         if self.source is self.target:
             text = self.target.to_json(pretty=True)
         else:

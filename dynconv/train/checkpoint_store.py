@@ -1,4 +1,4 @@
-"""The checkpoints of a run: writes them, lists, chooses and prunes them.
+"""Writes, lists, chooses and prunes the checkpoints of a run; `Validation.quality` ranks them.
 
 A checkpoint is written under a temporary name, then renamed. A thread does so while its weights are
 validated; afterwards the scores are added to its meta.json.

@@ -52,7 +52,7 @@ class Ranks:
         """Return the module with its gradients averaged over all ranks."""
         if self.size == 1:
             return module
-        # without device_ids, DDP passes the batch, a tuple of tensors, unchanged
+        # Without device_ids, DDP passes the batch, a tuple of tensors, unchanged.
         return nn.parallel.DistributedDataParallel(
             module, process_group=self.update_group, gradient_as_bucket_view=True
         )

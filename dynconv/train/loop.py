@@ -11,10 +11,9 @@ from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
 from dynconv.train.log import Reporter, open_log
 from dynconv.train.run_directory import folder_lock
-from dynconv.train.save_restore import (
+from dynconv.train.saving import (
     finish_saving,
     load_averaged_weights,
-    prune,
     save_average,
     save_checkpoint,
     save_validation,
@@ -110,9 +109,8 @@ def complete_checkpoint(session: Session, log: Reporter) -> None:
     finish_saving(session)
     session.record(validation)
     save_validation(session)
-    prune(session)
     log.watch.lap("save")
-    # the other ranks wait here: within an update they would wait for train.timeout only
+    # The other ranks wait here: within an update they would wait for train.timeout only.
     example = session.ranks.on_rank_zero(lambda: preview_valid(session))
     log.watch.lap("validate")
     log.watch.validations += 1

@@ -1,5 +1,6 @@
 """The state of a training run, which the other modules of this package read and change."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,13 +9,13 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from dynconv.config import Recipe
+from dynconv.config import Recipe, TrainConfig
+from dynconv.config.schedules import plateau
 from dynconv.tasks import EncodedSplit, Task, Validation
 from dynconv.text import Examples, PreparedCorpus, Vocabularies
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
-from dynconv.train.schedule import ends_early
 
 
 class Progress(NamedTuple):
@@ -87,3 +88,18 @@ class Session:
         """Add the validation that follows the updates so far."""
         self.history.append(validation)
         self.progress = self.progress._replace(validated=True)
+
+
+def ends_early(config: TrainConfig, history: Sequence[Validation]) -> bool:
+    """Return whether training ends before its last update.
+
+    True if the learning rate of the schedule `plateau` has fallen below lr_end, or if the last
+    train.patience validations have not improved the score; NaN is worse than any other score.
+    """
+    losses = [validation.loss for validation in history]
+    if config.schedule == "plateau" and plateau(config, 0, losses) < config.lr_end:
+        return True
+    if config.patience is None or len(history) <= config.patience:
+        return False
+    scores = [validation.quality[0] for validation in history]
+    return max(scores[-config.patience :]) <= max(scores[: -config.patience])

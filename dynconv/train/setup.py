@@ -33,6 +33,7 @@ from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import count_too_long
 from dynconv.train.distributed import Ranks
 from dynconv.train.precision import choose_precision
+from dynconv.train.restoring import restore
 from dynconv.train.run_directory import (
     DATA,
     ENVIRONMENT,
@@ -44,7 +45,6 @@ from dynconv.train.run_directory import (
     read_starts,
     with_precision,
 )
-from dynconv.train.save_restore import restore
 from dynconv.train.session import Session
 from dynconv.train.update import BatchLoss, make_optimizer
 

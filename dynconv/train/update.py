@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from dynconv.config import TrainConfig
 from dynconv.config.optimizers import OPTIMIZERS
+from dynconv.config.schedules import learning_rate
 from dynconv.errors import UserError
 from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Task
@@ -19,7 +20,6 @@ from dynconv.text import Batch
 from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
 from dynconv.train.run_directory import NOT_FINITE, RECIPE
-from dynconv.train.schedule import learning_rate
 from dynconv.train.session import Progress, Session
 from dynconv.train.stopwatch import Stopwatch
 
@@ -88,12 +88,12 @@ def make_update(
     )
     for group in optimizer.param_groups:
         group["lr"] = lr
-    # with several ranks, gradients stay in the buckets that DDP exchanges
+    # With several ranks, gradients stay in the buckets that DDP exchanges.
     optimizer.zero_grad(set_to_none=ranks.size == 1)
     losses = backward(session.loss_module, share, scaler, ranks, watch)
     scaler.unscale_(optimizer)
     total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
-    # the signal is summed in the same collective, so that all ranks stop after the same update
+    # The signal is summed in the same collective, so that all ranks stop after the same update.
     loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending_signal())
     norm, scale = total_norm.item(), scaler.get_scale()
     update: UpdateStats | SkippedUpdate
@@ -128,12 +128,12 @@ def backward(
     losses = []
     for i, (batch, seed) in enumerate(zip(share.batches, share.seeds, strict=True), 1):
         torch.manual_seed(seed)
-        # gradients are exchanged once, in the backward pass of the last batch
+        # Gradients are exchanged once, in the backward pass of the last batch.
         exchange = ranks.size == 1 or i == len(share.batches)
         with nullcontext() if exchange else cast(DistributedDataParallel, loss_module).no_sync():
             loss = loss_module(batch.to(ranks.device))
             watch.lap("forward")
-            # DistributedDataParallel takes the mean over ranks, hence times their number
+            # DistributedDataParallel takes the mean over ranks, hence times their number.
             scaler.scale(loss * (ranks.size / share.tokens)).backward()
             watch.lap("backward")
         losses.append(loss.detach())

@@ -13,7 +13,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dynconv import ops, paths
-from dynconv.cli.doctor import describe_machine
+from dynconv.cli import doctor
+from dynconv.cli.doctor import EXTRAS, describe_machine
+from dynconv.cli.packages import requirements
 from dynconv.kernels import compiler
 from dynconv.kernels.cpu import build as native
 from dynconv.kernels.cuda import build as cuda
@@ -329,3 +331,18 @@ def test_an_installed_package_wants_neither_lessons_nor_tests(monkeypatch, tmp_p
     assert "for the lessons" in said() and "for the tests" in said()
     monkeypatch.setattr(paths, "PACKAGE", tmp_path / "dynconv")
     assert "for the lessons" not in said() and "for the tests" not in said()
+
+
+def test_every_extra_is_said_to_be_for_something():
+    assert {*EXTRAS} == {extra for _, extra in requirements()} - {None}
+
+
+@pytest.mark.parametrize("checkout", [True, False])
+def test_missing_packages_are_named_with_the_remedy(monkeypatch, checkout):
+    monkeypatch.setattr(doctor, "installed_version", lambda name: None if name == "tqdm" else "1")
+    assert "tqdm MISSING: pip install tqdm typing-extensions 1" in said()
+    monkeypatch.setattr(doctor, "installed_version", lambda name: None)
+    monkeypatch.setattr(doctor, "find_checkout", lambda: "here" if checkout else None)
+    text = said()
+    assert "for dynconv tune: MISSING optuna: pip install 'dynconv[tune]'" in text
+    assert ("dynconv[lessons]" in text) == checkout

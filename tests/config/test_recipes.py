@@ -170,7 +170,7 @@ def test_preparations_have_the_vocabulary_of_their_recipe():
         commands += 1
         options = cli.parser().parse_args(re.sub(r"\\\n#", "", command[1]).split()[1:])
         data, sizes = loaded(name).data, loaded(name).model.vocab_size
-        assert options.vocabulary == data.vocabulary
+        assert options.kind == data.vocabulary
         assert tuple(options.vocab_size) == (sizes if isinstance(sizes, tuple) else (sizes,))
         assert str(options.out or f"prepared/{options.corpus}") == data.corpus
         if options.languages:

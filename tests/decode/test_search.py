@@ -158,13 +158,12 @@ def test_a_search_without_room_is_refused(search, sources, name, number):
 
 
 def test_length_limits_by_hand():
-    model, mask = model_of("dynamic"), torch.arange(7) >= torch.tensor([[7], [2]])
-    assert max_lengths(model, mask, None).tolist() == [24, 14]
-    assert max_lengths(model, mask, None, min_length=20).tolist() == [24, 21]
-    assert max_lengths(model, mask, 9).tolist() == [9, 9]
-    model.max_positions = 16
-    assert max_lengths(model, mask, None).tolist() == [16, 14]
-    assert max_lengths(model, mask, 40).tolist() == [16, 16]
+    mask = torch.arange(7) >= torch.tensor([[7], [2]])
+    assert max_lengths(mask, None, None).tolist() == [24, 14]
+    assert max_lengths(mask, None, None, min_length=20).tolist() == [24, 21]
+    assert max_lengths(mask, None, 9).tolist() == [9, 9]
+    assert max_lengths(mask, 16, None).tolist() == [16, 14]
+    assert max_lengths(mask, 16, 40).tolist() == [16, 16]
 
 
 @pytest.mark.parametrize("search", [greedy, beam_search, stepwise])

@@ -404,23 +404,6 @@ def test_a_row_at_two_sizes(small, recipe_file):
     assert (full.train.updates, ours.train.updates, ours.train.lr) == (6, 5, 1e-4)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("wmt16-en-de-table6-abs-l1", "wu2019-table6:abs-l1"),
-        ("wmt16-en-de-table3-window", "wu2019-table3:attention-window"),
-        ("wmt16-en-de-table3-average", "wu2019-table3:average"),
-        ("wmt16-en-de-table7-3", "wu2019-table7:decoder-3"),
-        ("wmt14-en-de-convs2s-table5-135", "convs2s-table5:attention-135"),
-        ("wmt14-en-de-convs2s-table7-k3-5", "convs2s-table7:k3-5"),
-        ("iwslt14-de-en-talk-table7-relu", "talk2020-table7:relu"),
-        ("iwslt14-de-en-talk-table7-none", "a row of talk2020-table7"),
-    ],
-)
-def test_the_old_name_of_a_row_says_the_new_one(capsys, old, new):
-    assert f"{old!r}: not shipped, and no such file; it is {new} now" in fails(capsys, "train", old)
-
-
 def test_what_help_suggests_shrinks_every_row_of_the_comparison(capsys):
     with pytest.raises(SystemExit):
         cli.main(["ablate", "--help"])

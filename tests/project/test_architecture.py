@@ -11,10 +11,13 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from helpers.module_map import ROOMS, SECTION, module_map
 
 from dynconv import cli
 from dynconv.layers import check_mixer
 from dynconv.models.mixers import MIXERS
+from dynconv.ops import step
+from dynconv.ops.registry import MODULES
 
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 HOW_TO = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -101,9 +104,9 @@ def test_imports_point_down(room):
 
 
 def test_each_file_of_an_operator_begins_with_its_loop():
-    row = re.search(r"^\| (`ops/.*?`) \| .*its oracle", TEXT, re.MULTILINE)
-    for file in re.findall("`(.+?)`", row[1]):
-        body = ast.parse((ROOT / "dynconv" / file).read_text(encoding="utf-8")).body
+    for module in (*MODULES, step):
+        file = Path(module.__file__)
+        body = ast.parse(file.read_text(encoding="utf-8")).body
         names = [node.name for node in body if isinstance(node, ast.FunctionDef)]
         operator = names[-1]
         names = [name for name in names if not name.endswith("_step")]  # what a loop may fold
@@ -124,21 +127,9 @@ def test_every_command_is_in_the_map():
     assert set(named) == set(commands(cli.parser(), "dynconv"))
 
 
-@pytest.mark.parametrize("room", sorted(set.union(*RINGS) - {"cli"}))
-def test_every_module_is_in_the_map(room):
-    """In the first column of its ring's table, by itself or by its folder."""
-    rows = re.findall(rf"^\| (`{room}/.*?`) \|", TEXT, re.MULTILINE)
-    named = {name for row in rows for name in re.findall(r"`(.+?)`", row)}
-    folders = {name for name in named if name.endswith("/")}
-    package = ROOT / "dynconv"
-    paths = {
-        file.relative_to(package)
-        for file in (package / room).rglob("*.py")
-        if file.name != "__init__.py"
-    }
-    listed = {str(p) for p in paths if f"{p.parent}/" not in folders}
-    assert named - folders == listed, "ARCHITECTURE.md has a row per module"
-    assert all((package / folder).is_dir() for folder in folders)
+def test_the_map_has_the_first_sentence_of_every_module():
+    assert set(ROOMS) == set.union(*RINGS)
+    assert SECTION.search(TEXT)[0] == module_map(), "`make map` writes it"
 
 
 def test_every_path_in_a_comment_or_docstring_exists():
@@ -184,6 +175,14 @@ def test_what_a_constant_means_is_a_docstring_below_it():
     )
     files = (ROOT / "dynconv").rglob("*.py")
     assert not {(str(file), name) for file in files for name in comment.findall(file.read_text())}
+
+
+def test_comments_on_lines_of_their_own_begin_with_a_capital():
+    """Unless they begin with a name from the code, which has a dot, a parenthesis or quotes."""
+    lowercase = re.compile(r"\n *# (?!noqa|type|ruff)[a-z]+[ ,:]")
+    files = (ROOT / "dynconv").rglob("*.py")
+    blocks = {f: re.sub(r"(\n *#[^\n]*)(\n *#[^\n]*)+", r"\1", f.read_text("utf-8")) for f in files}
+    assert not [file for file, text in blocks.items() if lowercase.search(text)]
 
 
 def test_docstrings_begin_as_contributing_asks():

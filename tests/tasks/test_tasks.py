@@ -10,8 +10,9 @@ from torch import nn
 
 from dynconv.config import DataConfig, LanguageModelConfig, StackConfig
 from dynconv.models import build
-from dynconv.tasks import Task, task_of
-from dynconv.text import PreparedCorpus, Vocabularies, prepare_corpus
+from dynconv.tasks import Task, Translation, task_of
+from dynconv.text import PreparedCorpus, Vocabularies, collate, prepare_corpus
+from dynconv.train.update import BatchLoss
 
 
 class Case(NamedTuple):
@@ -66,3 +67,22 @@ def test_an_evaluation_records_the_settings_that_it_depends_on(case):
     else:
         names = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
         assert all(record[name] == getattr(decode, name) for name in names)
+
+
+def test_the_loss_is_smoothed_only_in_train_mode(recipe):
+    """Validation and the search for the best checkpoint compare the plain cross-entropy."""
+    model, batch = build(replace(recipe.model, dropout=0.0)), collate([([5, 6], [7, 8])])
+    plain = replace(recipe, train=replace(recipe.train, label_smoothing=0.0))
+    smoothed, exact = (BatchLoss(model, Translation(each)) for each in (recipe, plain))
+    assert smoothed(batch).item() != pytest.approx(exact(batch).item(), rel=1e-4)
+    model.eval()
+    assert smoothed(batch).item() == exact(batch).item()
+
+
+def test_padding_does_not_reach_the_loss(recipe):
+    model = build(recipe.model).eval()
+    loss_module = BatchLoss(model, Translation(recipe))
+    short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
+    with torch.no_grad():
+        apart = [loss_module(collate([pair])).item() for pair in (short, long)]
+        assert loss_module(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)

@@ -153,7 +153,7 @@ CITED = {
         "eq-talk-gradients-doffset",
     ],
     "teach/check/beyond.py": ["eq-findings-seeds"],
-    "tasks/loss.py": ["eq-batches-loss"],
+    "models/loss.py": ["eq-batches-loss"],
 }
 """the equations of the book that a module's docstrings name by number, as (11.3)"""
 

@@ -21,7 +21,7 @@ from dynconv.text.corpus import corpus_dir, load_parallel
 from dynconv.text.encode import prepare_corpus
 from dynconv.text.lines import stream_parallel
 from dynconv.text.prepared import is_prepared, open_prepared
-from dynconv.text.sets.prepare import prepare_named
+from dynconv.text.sets.prepare import prepare
 from dynconv.text.vocabulary import Vocabularies, Vocabulary
 
 TYPES = 300
@@ -211,9 +211,7 @@ def test_a_corpus_named_like_a_shipped_one_is_prepared_under_its_path(
     """The name alone would mean the shipped one."""
     monkeypatch.chdir(tmp_path)
     for name in ("mine", "libreoffice-de-en"):
-        line = prepare_named(
-            str(corpus), ["de", "en"], [300], None, raw=None, reuse=None, out=Path(name)
-        )
+        line = prepare(str(corpus), ["de", "en"], [300], None, raw=None, reuse=None, out=Path(name))
         directory = re.search(r"data\.corpus=(\S+)", line)[1]
         assert corpus_dir(directory).samefile(name)
 

@@ -197,7 +197,7 @@ def test_pairs_that_cannot_be_used_are_reported(pairs, recipe):
 
 
 def test_all_of_a_checkpoint_is_booked_as_saving(recipe, tmp_path, monkeypatch):
-    """Four steps of a second for each of two checkpoints; all else takes no time."""
+    """Three steps of a second for each of two checkpoints; all else takes no time."""
     now = [0.0]
 
     def slowed(step):
@@ -207,11 +207,11 @@ def test_all_of_a_checkpoint_is_booked_as_saving(recipe, tmp_path, monkeypatch):
 
         return slow
 
-    for name in ("save_checkpoint", "finish_saving", "save_validation", "prune"):
+    for name in ("save_checkpoint", "finish_saving", "save_validation"):
         monkeypatch.setattr(loop, name, slowed(getattr(loop, name)))
     watch = Stopwatch(clock=lambda: now[0])
     train(recipe, tmp_path, watch)
-    assert {name: seconds for name, seconds in watch.seconds.items() if seconds} == {"save": 8}
+    assert {name: seconds for name, seconds in watch.seconds.items() if seconds} == {"save": 6}
 
 
 @pytest.mark.parametrize(

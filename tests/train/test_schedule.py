@@ -9,7 +9,7 @@ import pytest
 from dynconv.config import TrainConfig
 from dynconv.tasks import Validation
 from dynconv.train import learning_rate
-from dynconv.train.schedule import ends_early
+from dynconv.train.session import ends_early
 
 
 @pytest.mark.parametrize("name", ["inverse_sqrt_iwslt", "cosine_wmt16ende", "cosine_wmt14enfr"])

@@ -138,7 +138,7 @@ def build(compiler: list[str], dtype: torch.dtype, path: Path) -> None:
         for name, out in zip(NAMES, objects, strict=True):
             errors = errors or run_compiler([*compile_, "-c", str(SOURCES / name), "-o", out])
         threads = openmp() if "-fopenmp" in flags else []
-        # one name per attempt: loading a name twice would return the first library
+        # One name per attempt: loading a name twice would return the first library.
         linked = path.with_name(f"{''.join(flags)}.so")
         errors = errors or run_compiler(
             [*compiler, "-shared", *objects, *threads, "-lm", "-o", str(linked)]

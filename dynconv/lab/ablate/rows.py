@@ -1,4 +1,4 @@
-"""`dynconv ablate`: train every row with every seed; rewrite the whole table after each run."""
+"""`dynconv ablate`: trains every row with every seed; rewrites the whole table after each run."""
 
 import shlex
 from collections.abc import Callable, Sequence

@@ -110,7 +110,7 @@ class Run(NamedTuple):
 
     def _conditions(self, starts: list[float]) -> dict[str, Any]:
         resolved = read_recipe(self.directory)
-        # environment.json lists every start, killed or not
+        # environment.json lists every start, killed or not.
         environments = read_starts(self.directory)
         return {
             "seconds": sum(starts) if len(starts) == len(environments) else None,

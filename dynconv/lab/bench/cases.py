@@ -75,7 +75,7 @@ class Case(NamedTuple):
         (B, T, C, H), K = self.shape, self.K
         x = ((B, T, C), self.dtype)
         if self.operator == "talk_conv":
-            # in half precision an offset could not place the edge of a window
+            # In half precision an offset could not place the edge of a window.
             return [x, *[((B, T, H), accumulator(self.dtype))] * 2]
         wide, N = accumulator(self.dtype), STATES
         if self.operator == "diagonal_ssm":

@@ -19,7 +19,7 @@ from dynconv.ops.registry import OPERATORS
 def bench_ops(
     shapes: Sequence[str],
     operators: Sequence[str] | None,
-    impls: Sequence[str] | None,
+    impl: Sequence[str] | None,
     *,
     kernel_size: int,
     rounds: int,
@@ -41,11 +41,11 @@ def bench_ops(
     if kernel_size < 3 or kernel_size % 2 == 0:
         raise UserError(f"kernel size {kernel_size} must be odd and at least 3")
     sizes = [parse_shape(text) for text in shapes]
-    chosen = choose_implementations(operators or list(OPERATORS), impls)
+    chosen = choose_implementations(operators or list(OPERATORS), impl)
     output = ledger.output_path("bench-ops", output)
     threads = torch.get_num_threads()
     command = ["dynconv bench ops --shapes", *shapes, "--operators", *chosen]
-    command += ["--impl", *impls] if impls else []
+    command += ["--impl", *impl] if impl else []
     command += [f"--kernel-size {kernel_size} --rounds {rounds} --threads {threads}"]
     command += [f"--dtype {dtype_name(dtype)} --device {device}"]
     numbers = {"threads": threads, "dtype": dtype_name(dtype), "kernel_size": kernel_size}

@@ -27,9 +27,9 @@ HEADER = Path(__file__).with_name("simulate.h")
 # NaN must stay NaN: no -ffast-math. Kernels see memory as floats here, as uint4 there. Without
 # hidden visibility, libraries would share the __shared__ arrays of templates of the same name.
 COMPILE = "-std=c++20 -O2 -fPIC -pthread -fvisibility=hidden -fno-strict-aliasing -U_FORTIFY_SOURCE"
-# The first that works: for this processor with fast thread-local storage (x86), for it, for any
+# The first that works: for this processor with fast thread-local storage (x86), for it, for any.
 PROCESSOR = ("-march=native -mtls-dialect=gnu2", "-march=native", "")
-# Report an index outside an array, and a stack frame of more than half a fiber's stack: GCC, Clang
+# Report an index outside an array, and a stack frame of more than half a fiber's stack: GCC, Clang.
 CHECKS = (
     "-fsanitize=bounds-strict -Werror=frame-larger-than=131072",
     "-fsanitize=array-bounds -Wframe-larger-than=131072 -Werror=frame-larger-than",

@@ -20,7 +20,7 @@ from dynconv.lab.simulate.simulator import CHECKS, Module, toolchain
 
 HEADER = Path(__file__).with_name("trace.h")
 GCC = "-fsanitize=thread -fsanitize-coverage=trace-pc -fno-omit-frame-pointer -O0"
-# Clang leaves out what follows from the rest: branches, and the read of y[i] += 1
+# Clang leaves out what follows from the rest: branches, and the read of y[i] += 1.
 CLANG = GCC.replace("trace-pc", "trace-pc,no-prune") + (
     " -mllvm -tsan-instrument-read-before-write=1"
 )

@@ -143,7 +143,7 @@ def check_cost(mine, hidden: Tensor, words, projections, classes, needed: int) -
     head = hidden.numel() * (len(words[0]) + len(classes))
     pairs = zip(projections, words[1:], strict=True)
     enough = head + needed * sum(P.numel() + E.numel() for P, E in pairs)
-    # the head may be computed again where a tail is
+    # The head may be computed again where a tail is.
     if (count := counter.get_total_flops() // 2) > enough + head:
         raise Wrong(
             f"{count:,} multiplications, and {enough:,} are enough: {needed} of {len(hidden)} rows "

@@ -33,7 +33,7 @@ def ring_all_reduce(mine: Callable[..., Tensor]) -> None:
 
 def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
     """Run all ranks at once; raise `Wrong` if one of them fails."""
-    # rank r contributes only to decimal digit r, which shows whose terms a wrong sum contains
+    # Rank r contributes only to decimal digit r, which shows whose terms a wrong sum contains.
     vectors = 10.0 ** torch.arange(size)[:, None] * (1 + torch.arange(length) % 9)
     ring = Ring(mine, vectors.double())
     if ring.problems:

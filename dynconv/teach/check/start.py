@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.cli.doctor import WANTED
 from dynconv.errors import UserError
 from dynconv.teach.judge import FLOAT32, Wrong, judge, kind
 from dynconv.teach.mixing import mixing_matrix as reference
 from dynconv.text.corpus import load_parallel
 
-NOT_IN_LESSONS = {"tensorboard", "requests", "jupyterlab", "nbval", "cupy"}
-PACKAGES = {"IPython", "nltk", "numpy", "sacremoses", *WANTED} - NOT_IN_LESSONS
+PACKAGES = {
+    "IPython", "matplotlib", "nltk", "numpy", "pooch", "pydantic", "sacrebleu", "sacremoses",
+    "safetensors", "tokenizers", "torch",
+}  # fmt: skip
 """packages to import: rouge-score needs nltk, jupyterlab needs IPython"""
 
 

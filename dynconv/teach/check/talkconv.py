@@ -231,7 +231,7 @@ def true_width(mine: Callable[..., Tensor]) -> None:
     max_right == 0.
     """
     cases = {}
-    # one head, several, causal, no window without a cut, one word
+    # One head, several, causal, no window without a cut, one word.
     for T, H, *reach in ((9, 1, 4, 2), (9, 3, 4, 2), (9, 3, 5, 0), (5, 2, 15, 7), (1, 1, 2, 2)):
         seed = torch.Generator().manual_seed(T)
         x, left, right = (torch.rand(2, T, n, generator=seed).double() for n in (6, H, H))

@@ -31,7 +31,7 @@ def normalize(line: str, language: str) -> str:
     """Apply normalize-punctuation.perl -l LANGUAGE, then remove-non-printing-char.perl."""
     import regex  # re lacks \p{C}
 
-    # The scripts also see the line break: before it, a quotation ."  becomes ". in German
+    # The scripts also see the line break: before it, a quotation ."  becomes ". in German.
     return regex.sub(r"\p{C}", " ", corrected_normalizer(language).normalize(line + "\n"))
 
 

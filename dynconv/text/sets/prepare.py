@@ -15,7 +15,7 @@ from dynconv.text.sets.build import corpus_text
 from dynconv.text.vocabulary import Vocabularies
 
 
-def prepare_named(
+def prepare(
     corpus: str,
     languages: Sequence[str] | None,
     vocab_size: Sequence[int] | None,

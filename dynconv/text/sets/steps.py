@@ -69,12 +69,12 @@ def tokenized_pairs(
     out: Path,
     sides: Iterable[Side],
     read: Callable[[Path], Iterator[str]],
-    tokenized: Callable[..., str],
+    tokenize: Callable[..., str],
 ) -> Iterator[Row]:
     """Yield the pairs of lines of two raw files, tokenised on all processors.
 
-    read       reads the lines of a file
-    tokenized  turns a line, given its language, into words separated by spaces
+    read      reads the lines of a file
+    tokenize  turns a line, given its language, into words separated by spaces
 
     The tokenised lines of each file are kept in out/stages, so that a preparation that was
     interrupted reuses those that are not older than their raw file.
@@ -86,7 +86,7 @@ def tokenized_pairs(
         if not (stage.is_file() and stage.stat().st_mtime >= file.stat().st_mtime):
             stage.parent.mkdir(exist_ok=True)
             part = stage.with_name(stage.name + ".part")
-            lines = parallel_map(partial(tokenized, language=language), read(file), file.name)
+            lines = parallel_map(partial(tokenize, language=language), read(file), file.name)
             with part.open("w", encoding="utf-8", newline="\n") as text:
                 text.writelines(line + "\n" for line in lines)
             os.replace(part, stage)

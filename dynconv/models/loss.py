@@ -52,6 +52,9 @@ class ChunkedLoss(torch.autograd.Function):
     backward pass only scales them, so no logits are computed twice.
     """
 
+    # The formula of `label_smoothed_loss` stands here a second time, with its gradient, because
+    # autograd takes longer in bfloat16 and keeps another chunk of logits.
+
     @staticmethod
     def forward(ctx, hidden, weight, bias, target, smoothing, rows):
         x, W, V = to_autocast_dtype(hidden), to_autocast_dtype(weight), len(weight)

@@ -11,9 +11,9 @@ from torch import nn
 from dynconv.config import ConvS2SConfig, ConvStackConfig, load_recipe
 from dynconv.lab.bench.measure import peak_allocation
 from dynconv.models import build
-from dynconv.tasks import Translation, label_smoothed_loss, task_of
-from dynconv.tasks import loss as module
-from dynconv.tasks.loss import ChunkedLoss, projected_loss
+from dynconv.models import loss as module
+from dynconv.models.loss import ChunkedLoss, label_smoothed_loss, projected_loss
+from dynconv.tasks import task_of
 from dynconv.text import collate
 from dynconv.train.update import BatchLoss
 
@@ -167,22 +167,3 @@ def test_many_logits_are_computed_in_chunks(monkeypatch):
         projected_loss(hidden, output, target)
         assert max(shape[0] for shape in shapes) == largest
         assert sum(shape[0] for shape in shapes) == N
-
-
-def test_the_loss_is_smoothed_only_in_train_mode(recipe):
-    """Validation and the search for the best checkpoint compare the plain cross-entropy."""
-    model, batch = build(replace(recipe.model, dropout=0.0)), collate([([5, 6], [7, 8])])
-    plain = replace(recipe, train=replace(recipe.train, label_smoothing=0.0))
-    smoothed, exact = (BatchLoss(model, Translation(each)) for each in (recipe, plain))
-    assert smoothed(batch).item() != pytest.approx(exact(batch).item(), rel=1e-4)
-    model.eval()
-    assert smoothed(batch).item() == exact(batch).item()
-
-
-def test_padding_does_not_reach_the_loss(recipe):
-    model = build(recipe.model).eval()
-    loss_module = BatchLoss(model, Translation(recipe))
-    short, long = ([5, 6], [7, 8]), ([5] * 20, [9] * 20)
-    with torch.no_grad():
-        apart = [loss_module(collate([pair])).item() for pair in (short, long)]
-        assert loss_module(collate([short, long])).item() == pytest.approx(sum(apart), rel=1e-5)
