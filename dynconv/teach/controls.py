@@ -120,7 +120,7 @@ def normalizers() -> dict[str, Any]:
             kind: [bits(f, start=0.1, seed=seed) for seed in range(3 if kind == "abs" else 1)]
             for kind, f in loud.items()
         },
-        "pre-norm, softmax": bits(ten["softmax"], norm="pre"),
+        "pre-norm": {kind: bits(ten[kind], norm="pre") for kind in ("softmax", *LOUD)},
     }
     names["DynamicConv"] = Released
     numbers["default weights"] = {
