@@ -112,7 +112,7 @@ def normalizers() -> dict[str, Any]:
             kind: [bits(f, start=0.1, seed=seed) for seed in range(3 if kind == "abs" else 1)]
             for kind, f in loud.items()
         },
-        "pre-norm, softmax": bits(ten["softmax"], norm="pre"),
+        "pre-norm": {kind: bits(ten[kind], norm="pre") for kind in ("softmax", *LOUD)},
     }
     names["DynamicConv"] = Released
     numbers["default weights"] = {
@@ -184,10 +184,13 @@ def averaging_alone() -> dict[str, Any]:
 
 
 def averaging_widths() -> dict[str, Any]:
-    """Return the vowels restored with encoders of 3 and of 7 letters and three kinds of weights."""
+    """Return the vowels restored with encoders of 3 and of 7 letters and three kinds of weights.
+
+    Each after 200 and after 800 updates.
+    """
     names = definitions("13_averaging", "training")
 
-    def share(kind: str, width: int, seed: int) -> float:
+    def share(kind: str, width: int, seed: int, steps: int) -> float:
         def mixer(channels: int, heads: int, K: int, causal: bool) -> nn.Module:
             if causal or kind == "DynamicConv":
                 return DynamicConv(channels, heads, K if causal else width, causal=causal)
@@ -198,12 +201,15 @@ def averaging_widths() -> dict[str, Any]:
             return layer
 
         names["DynamicConv"] = mixer
-        return round(names["restored"]("DynamicConv", "DynamicConv", seed), 3)
+        return round(names["restored"]("DynamicConv", "DynamicConv", seed, steps), 3)
 
     return {
-        f"{kind}, {width} letters": [share(kind, width, seed) for seed in range(3)]
-        for kind in ("equal", "LightConv", "DynamicConv")
+        f"{kind}, {width} letters" + (", 800 updates" if steps == 800 else ""): [
+            share(kind, width, seed, steps) for seed in range(3)
+        ]
+        for steps in (200, 800)
         for width in (3, 7)
+        for kind in ("equal", "LightConv", "DynamicConv")
     }
 
 

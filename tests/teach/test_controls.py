@@ -38,7 +38,7 @@ def test_lesson_13_still_defines_what_its_controls_use():
     longer = ledger.read("controls-averaging-long")["numbers"]
     assert longer.keys() < record.keys()
     widths = ledger.read("controls-averaging-widths")["numbers"]
-    assert len(widths) == 6 and all(len(runs) == 3 for runs in widths.values())
+    assert len(widths) == 12 and all(len(runs) == 3 for runs in widths.values())
 
 
 def test_lesson_23_still_defines_what_its_controls_use():
