@@ -1,4 +1,4 @@
-"""Runs the controls of lessons 03, 05, 12, 13, 23 and 33 that take minutes, with their own code.
+"""Runs controls of lessons 03, 05, 08, 12, 13, 23 and 33 that take minutes, with their own code.
 
 `python -m dynconv.teach.controls` writes the records of `RECORDS`, data/results/controls-*.json.
 """
@@ -82,6 +82,27 @@ def gates() -> dict[str, Any]:
     for updates, rate in ((20, 0.003), (30, 0.003), (60, 0.003), (480, 0.0005)):
         what = f"both changes, embeddings at √2, scores / 40, {updates} updates, rate {rate}"
         numbers[what] = losses("both changes", updates=updates, rate=rate, **large)
+    return numbers
+
+
+def dropconnect() -> dict[str, Any]:
+    """Return held-out bits per letter of lesson 08's models, in small and in large batches.
+
+    Each is the mean of the last five points of a curve, for six seeds.
+    """
+    torch.set_default_dtype(torch.float64)  # as in the lesson
+    names = definitions("08_dropconnect", "ALPHABET", "LAWS", "SHAPES", "training", "held_out")
+
+    def bits(law: str, seed: int, passages: int) -> float:
+        costs, _ = names["fit"](law, seed, passages=passages)
+        return round(costs[-5:].mean().item(), 3)
+
+    numbers = {
+        f"{passages} passages, {law}": [bits(law, seed, passages) for seed in range(6)]
+        for passages in (8, 64)
+        for law in ("weight", "entry")
+    }
+    torch.set_default_dtype(torch.float32)
     return numbers
 
 
@@ -282,6 +303,11 @@ RECORDS = {
         "Losses in nats of lesson 05's models for other numbers of updates and other rates",
         [0, 1, 2],
         gates,
+    ),
+    "controls-dropconnect": (
+        "Bits per letter of lesson 08's models under two laws, in batches of 8 and 64 passages",
+        [0, 1, 2, 3, 4, 5],
+        dropconnect,
     ),
     "controls-normalizers": (
         "Bits per letter of lesson 12's models, other settings",

@@ -1,6 +1,7 @@
-"""The controls of lessons 03, 05, 12, 13, 23, 32 and 33: code, records, and an exact fit."""
+"""The controls of lessons 03, 05, 08, 12, 13, 23, 32 and 33: code, records, and an exact fit."""
 
 from fractions import Fraction
+from inspect import signature
 from itertools import combinations
 from math import isqrt
 from operator import mul
@@ -18,6 +19,15 @@ def test_lessons_03_and_05_still_define_what_their_controls_use():
     assert {"both changes", "as published"} <= names["DESIGNS"].keys()
     record = ledger.read("controls-gates")["numbers"]
     assert len(record) == 13 and all(len(losses) == 3 for losses in record.values())
+
+
+def test_lesson_08_still_defines_what_its_controls_use():
+    names = definitions("08_dropconnect", "ALPHABET", "LAWS", "SHAPES", "training", "held_out")
+    assert {"weight", "entry"} <= names["LAWS"].keys()
+    assert "passages" in signature(names["fit"]).parameters
+    record = ledger.read("controls-dropconnect")["numbers"]
+    laws = [f"{passages} passages, {law}" for passages in (8, 64) for law in ("weight", "entry")]
+    assert [*record] == laws and all(len(runs) == 6 for runs in record.values())
 
 
 def test_lesson_12_still_defines_what_its_controls_use():
