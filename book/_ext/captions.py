@@ -17,7 +17,8 @@ def caption(app, docname: str, source: list[str]) -> None:
         image = cell["metadata"].get("mystnb", {}).get("image")
         if image and "solution" not in cell["metadata"].get("tags", []):
             number += 1
-            title, image["alt"] = re.match(r"(.+?\.)\s+([A-Z].+)", image["alt"], re.S).groups()
+            title, *rest = re.split(r"(?<=\.)\s+(?=[A-Z])", image["alt"], maxsplit=1)
+            image["alt"] = rest[0] if rest else title
             name = f"figure-{int(lesson[1])}-{number}"
             cell["metadata"]["mystnb"]["figure"] = {"caption": title, "name": name}
     source[0] = json.dumps(notebook)

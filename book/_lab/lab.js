@@ -116,7 +116,7 @@
       const {sharedModel} = cell.model, alt = sharedModel.getMetadata("mystnb")?.image?.alt;
       if (!alt) continue;
       const solution = sharedModel.getMetadata("tags")?.includes("solution");
-      const [, caption, rest] = !solution && alt.match(/^(.+?\.)\s+([A-Z].+)$/s) || [, "", alt];
+      const [, caption, rest = alt] = !solution && alt.match(/^(.+?\.)(?:\s+([A-Z].+))?$/s) || [];
       if (!solution) number++;
       for (const figure of cell.node.querySelectorAll(".jp-RenderedImage img")) {
         if (figure.alt !== rest) figure.alt = rest;
