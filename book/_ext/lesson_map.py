@@ -99,7 +99,7 @@ def draw_wide(parts, titles, pairs, addresses) -> str:
         for row, (caption, _) in enumerate(parts)
     ]
     shapes += [
-        box(name, titles[name], addresses[name], (x, y, WIDTH, HEIGHT), 24, needs[name])
+        box(name, titles[name], addresses[name], (x, y, WIDTH, HEIGHT), 23, needs[name])
         for name, (x, y) in place.items()
     ]
     width = LEFT + max(len(lessons) for _, lessons in parts) * ACROSS

@@ -226,6 +226,7 @@
     }
 
     drawMatrix(mixed, rows, columns) {
+      const most = Math.max(...mixed.flat().map(({ weight }) => weight));
       const room = (this.box.clientWidth - 1.5 * LABELS) / columns.length;
       const cell = Math.min(LARGE, Math.max(SMALL, room));
       const width = LABELS + columns.length * cell + LABELS / 2, height = LABELS + rows.length * cell + 4;
@@ -238,7 +239,7 @@
           make("svg:text", { x: LABELS - 6, y: cell * 0.7, "text-anchor": "end" }, short(rows[t])));
         for (const { weight, s } of taps) {
           if (columns[s] === undefined) continue;
-          row.append(make("svg:rect", { x: LABELS + s * cell, width: cell, height: cell, "fill-opacity": number(weight) },
+          row.append(make("svg:rect", { x: LABELS + s * cell, width: cell, height: cell, "fill-opacity": number(weight / most) },
             make("svg:title", {}, `${rows[t]} from ${columns[s]}: ${number(weight)}`)));
         }
         row.addEventListener("click", () => {
