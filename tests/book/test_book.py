@@ -239,7 +239,8 @@ def test_the_map_fits_and_can_be_read(html, tab, viewport, layout):
 
 
 CAPTIONS = """() => [...document.querySelectorAll("figure")].map(
-    e => [e.querySelector("figcaption").innerText.trim(), e.querySelector("img").alt])"""
+    e => [...["number", "text"].map(part => e.querySelector(`.caption-${part}`).textContent.trim()),
+          e.querySelector("img").alt])"""
 
 
 @pytest.mark.parametrize("page", ["lessons/11_dynamicconv"], indirect=True)
@@ -248,9 +249,9 @@ def test_a_lessons_figures_have_numbers_and_captions(page):
     page, _ = page
     show(page, DESK)
     found = page.evaluate(CAPTIONS)
-    numbers = [re.match(r"Fig\. (11\.\d+) [A-Z].*\.", caption)[1] for caption, _ in found]
-    assert numbers == [f"11.{n}" for n in range(1, len(found) + 1)] and len(found) > 4
-    assert all(alt[0].isupper() and alt not in caption for caption, alt in found)
+    assert [number for number, *_ in found] == [f"Fig. 11.{n + 1}" for n in range(len(found))]
+    assert len(found) > 4 and all(re.fullmatch(r"[A-Z].*\.", text) for _, text, _ in found)
+    assert all(alt[0].isupper() and alt not in text for _, text, alt in found)
 
 
 FIGURES = """() => [...document.querySelectorAll("figure")].map(e => {
@@ -307,12 +308,15 @@ PICTURES = """() => [...document.querySelectorAll("article img")].filter(
 
 @pytest.mark.parametrize("name", ["book/results", "lessons/04_depthwise"])
 def test_each_scheme_shows_its_own_pictures(html, tab, name):
-    seen = {}
+    seen, roles = {}, set()
     for scheme in ("light", "dark"):
         page, wrong = opened(tab, html, name, scheme=scheme)
         seen[scheme] = page.evaluate(PICTURES)
+        moving = page.locator("sliding-window")
+        roles |= {*moving.evaluate_all("all => all.map(e => e.style.getPropertyValue('--role'))")}
         assert {*seen[scheme]} == {f"only-{scheme}"} and not wrong
     assert len(seen["light"]) == len(seen["dark"])
+    assert len(roles) == (2 if name.startswith("lessons") else 0)
 
 
 CUT = """() => [...document.querySelectorAll("article pre")].filter(

@@ -44,11 +44,12 @@ class Moving extends HTMLElement {
       input.addEventListener("input", () => this.draw());
     }
     this.draw();
-    // What is folded has no width until it is opened.
-    this.resized ??= new ResizeObserver(() => {
-      if (this.isConnected && this.clientWidth !== this.drawn) this.draw();
-    });
+    // What is folded has no width until it is opened, and a page may change its scheme.
+    const again = () => { if (this.isConnected) this.draw(); };
+    this.resized ??= new ResizeObserver(() => { if (this.clientWidth !== this.drawn) again(); });
     this.resized.observe(this);
+    this.themed ??= new MutationObserver(again);
+    this.themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
   }
   get wide() { return Math.min(this.clientWidth || 640, 640); }
   get narrow() { return this.wide < 500; }
