@@ -5,7 +5,7 @@ import re
 from docutils import nodes
 
 SHARED = {"exercise-content", "solution-content"}
-TITLE = re.compile(r"Solution to\s*<a [^>]*>\s*Exercise ([\d.]*\d)\b.*?</a>(?=</p>)")
+TITLE = re.compile(r"Solution to\s*<a [^>]*>\s*Exercise [\d.]*\d\b.*?</a>(?=</p>)")
 
 
 def drop_shared(app, doctree, docname) -> None:
@@ -15,9 +15,9 @@ def drop_shared(app, doctree, docname) -> None:
 
 
 def shorten_titles(app, page, template, context, doctree) -> None:
-    """A solution stands below its exercise, whose title it need not repeat."""
+    """A solution stands below its exercise, whose number and title it need not repeat."""
     if "body" in context:
-        context["body"] = TITLE.sub(r"Solution \1", context["body"])
+        context["body"] = TITLE.sub("Solution", context["body"])
 
 
 def setup(app):

@@ -1,6 +1,11 @@
-"""Draws the map of the lessons, with an arrow to each from those that it needs."""
+"""Draws the map of the lessons, with an arrow to each from those that it needs.
+
+On a desk, arrows over several rows would pass behind boxes and seem to begin at the wrong one, so
+they show only while a box is pointed at. Each box names the lessons that it needs.
+"""
 
 import re
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from textwrap import wrap
@@ -10,8 +15,8 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
 BOOK = Path(__file__).parents[1]
-WIDTH, HEIGHT = 146, 48  # of a box
-LEFT, ACROSS, DOWN = 118, 160, 82  # the first box, and from one to the next
+WIDTH, HEIGHT = 158, 62  # of a box
+LEFT, ACROSS, DOWN = 104, 172, 96  # the first box, and from one to the next
 TALL, TALL_WIDTH, TALL_HEIGHT, TALL_DOWN = 358, 268, 28, 33  # the picture for a phone
 
 
@@ -62,7 +67,9 @@ def draw(parts: list[tuple[str, list[str]]], uri) -> str:
     pairs = direct(needs)
     alone = "".join(
         f".lesson-map svg:has(a.{kind(name)}:is(:hover, :focus-visible)) "
-        f".arrow:not(.{kind(name)}){{opacity:.08}}"
+        f".arrow{{opacity:.08}}"
+        f".lesson-map svg:has(a.{kind(name)}:is(:hover, :focus-visible)) "
+        f".arrow.{kind(name)}{{opacity:1}}"
         for name in names
     )
     addresses = {name: escape(uri(name)) for name in names}
@@ -81,13 +88,18 @@ def draw_wide(parts, titles, pairs, addresses) -> str:
         for row, (_, lessons) in enumerate(parts)
         for column, name in enumerate(lessons)
     }
-    shapes = [path(one, other, arrow(place[one], place[other])) for one, other in pairs]
+    row = {name: y // DOWN for name, (_, y) in place.items()}
+    needs = {name: [one[:2] for one, other in pairs if other == name] for name in place}
+    shapes = [
+        path(one, other, arrow(place[one], place[other]), far=row[other] > row[one] + 1)
+        for one, other in pairs
+    ]
     shapes += [
         lines(caption, 0, 8 + row * DOWN, HEIGHT, 15, "caption")
         for row, (caption, _) in enumerate(parts)
     ]
     shapes += [
-        box(name, titles[name], addresses[name], (x, y, WIDTH, HEIGHT), 20)
+        box(name, titles[name], addresses[name], (x, y, WIDTH, HEIGHT), 23, needs[name])
         for name, (x, y) in place.items()
     ]
     width = LEFT + max(len(lessons) for _, lessons in parts) * ACROSS
@@ -128,20 +140,30 @@ def svg(layout: str, width: int, height: int, shapes: list[str]) -> str:
     )
 
 
-def box(name: str, title: str, address: str, place: tuple[int, int, int, int], width: int) -> str:
-    """Return the box of a lesson, a link; lines of its title have up to `width` characters."""
+def box(
+    name: str,
+    title: str,
+    address: str,
+    place: tuple[int, int, int, int],
+    width: int,
+    needs: Sequence[str] = (),
+) -> str:
+    """Return the box of a lesson, a link; lines of its title have up to `width` characters.
+
+    needs  the numbers of the lessons that the last line names
+    """
     x, y, across, down = place
     return (
         f'<a class="{kind(name)}" href="{address}"><title>{escape(title)}</title>'
         f'<rect x="{x}" y="{y}" width="{across}" height="{down}" rx="6"/>'
-        + lines(f"{name[:2]} {title}", x + 8, y, down, width)
+        + lines(f"{name[:2]} {title}", x + 8, y, down, width, last=" ".join(needs))
         + "</a>"
     )
 
 
-def path(one: str, other: str, curve: str) -> str:
-    """Return an arrow along a curve from one lesson to another."""
-    return f'<path class="arrow {kind(one)} {kind(other)}" d="{curve}"/>'
+def path(one: str, other: str, curve: str, far: bool = False) -> str:
+    """Return an arrow along a curve from one lesson to another, perhaps one over several rows."""
+    return f'<path class="{"far " if far else ""}arrow {kind(one)} {kind(other)}" d="{curve}"/>'
 
 
 def kind(name: str) -> str:
@@ -149,13 +171,16 @@ def kind(name: str) -> str:
     return f"lesson-{name[:2]}"
 
 
-def lines(text: str, x: int, y: int, height: int, width: int, kind: str = "name") -> str:
-    """Return one to three lines of text, centred in the height of a box."""
-    parts = wrap(text, width, max_lines=3, placeholder=" …")
+def lines(
+    text: str, x: int, y: int, height: int, width: int, kind: str = "name", last: str = ""
+) -> str:
+    """Return one to three lines of text, centred in the height of a box, and what they follow."""
+    parts = [(part, kind) for part in wrap(text, width, max_lines=3, placeholder=" …")]
+    parts += [(f"after {last}", "needs")] if last else []
     first = y + height / 2 + 4 - 6.5 * (len(parts) - 1)
     return "".join(
         f'<text class="{kind}" x="{x}" y="{first + 13 * i:g}">{escape(part)}</text>'
-        for i, part in enumerate(parts)
+        for i, (part, kind) in enumerate(parts)
     )
 
 

@@ -90,13 +90,41 @@
     }
   };
 
-  // The words for a figure are in the cell's metadata, as the book reads them.
+  // The number of a lesson as the book prints it before those of its exercises and figures: "11.".
+  const lessonOf = panel => {
+    const number = +(panel.context?.path ?? "").match(/(\d\d)_[^/]*$/)?.[1];
+    return number ? `${number}.` : "";
+  };
+
+  const numberExercises = panel => {
+    const lesson = lessonOf(panel);
+    if (!lesson) return;
+    for (const title of panel.node.querySelectorAll(".myst-exercise-title")) {
+      const texts = document.createTreeWalker(title, NodeFilter.SHOW_TEXT);
+      while (texts.nextNode()) {
+        const {data} = texts.currentNode, found = data.match(/^(.*Exercise )?(\d+)(?!\.)\b/);
+        if (found) texts.currentNode.data = data.replace(/\d+/, lesson + found[2]);
+        if (/\d/.test(data)) break;
+      }
+    }
+  };
+
+  // The words for a figure are in the cell's metadata: a caption, and what one sees.
   const describe = panel => {
+    let number = 0;
     for (const cell of panel.content?.widgets ?? []) {
-      const alt = cell.model.sharedModel.getMetadata("mystnb")?.image?.alt;
+      const {sharedModel} = cell.model, alt = sharedModel.getMetadata("mystnb")?.image?.alt;
       if (!alt) continue;
-      for (const figure of cell.node.querySelectorAll(".jp-RenderedImage img"))
-        if (figure.alt !== alt) figure.alt = alt;
+      const solution = sharedModel.getMetadata("tags")?.includes("solution");
+      const [, caption, rest = alt] = !solution && alt.match(/^(.+?\.)(?:\s+([A-Z].+))?$/s) || [];
+      if (!solution) number++;
+      for (const figure of cell.node.querySelectorAll(".jp-RenderedImage img")) {
+        if (figure.alt !== rest) figure.alt = rest;
+        if (!caption || figure.nextSibling) continue;
+        const made = document.createElement("figcaption");
+        made.textContent = `Fig. ${lessonOf(panel)}${number} ${caption}`;
+        figure.after(made);
+      }
     }
   };
 
@@ -138,6 +166,7 @@
             keepClean(panel);
             foldSolutions(panel);
             describe(panel);
+            numberExercises(panel);
           }
         });
       };

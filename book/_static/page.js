@@ -65,7 +65,7 @@ addEventListener("load", () => {
     frame.className = "sideways";
     frame.style.overflowX = "auto";
     shadowRoot.append(document.querySelector("link[href*='page.css']").cloneNode());
-    drawing.style.minWidth = `${0.75 * drawing.viewBox.baseVal.width}px`;
+    drawing.style.minWidth = "var(--least)";
     if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0;
   }
 });

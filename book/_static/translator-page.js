@@ -11,7 +11,7 @@
     "Klicken Sie mit der rechten Maustaste auf das Bild.",
   ];
   const PAUSE = matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 90; // ms per token
-  const CELL = 22, LABELS = 88; // pixels of the matrix
+  const SMALL = 22, LARGE = 36, LABELS = 88; // pixels of the matrix: a cell, and the words
   const LONGEST = 100; // tokens of a sentence
 
   // Returns an element with attributes and children; names of SVG elements begin with "svg:".
@@ -44,7 +44,7 @@
       this.box = box;
       this.job = 0; // the newest translation; older ones stop
       this.mixer = "dynamic";
-      this.choice = { side: "source", t: 1, layer: 0, head: 0 };
+      this.choice = { side: "source", t: 1, layer: 2, head: 0 }; // the widest window
       this.field = make("input", { id: "translator-sentence", lang: "de", autocomplete: "off", spellcheck: "false", value: EXAMPLES[0] });
       this.form = make("form", {},
         make("label", { for: "translator-sentence" }, "A German sentence"),
@@ -226,17 +226,20 @@
     }
 
     drawMatrix(mixed, rows, columns) {
-      const width = LABELS + columns.length * CELL + LABELS / 2, height = LABELS + rows.length * CELL + 4;
+      const most = Math.max(...mixed.flat().map(({ weight }) => weight));
+      const room = (this.box.clientWidth - 1.5 * LABELS) / columns.length;
+      const cell = Math.min(LARGE, Math.max(SMALL, room));
+      const width = LABELS + columns.length * cell + LABELS / 2, height = LABELS + rows.length * cell + 4;
       const svg = make("svg:svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${rows.length} rows of weights; the caption above reads the chosen one` });
       const short = (text) => (text.length > 12 ? `${text.slice(0, 11)}…` : text);
       columns.forEach((text, s) => svg.append(make("svg:text", {
-        transform: `translate(${LABELS + (s + 0.6) * CELL} ${LABELS - 6}) rotate(-55)` }, short(text))));
+        transform: `translate(${LABELS + (s + 0.6) * cell} ${LABELS - 6}) rotate(-55)` }, short(text))));
       mixed.forEach((taps, t) => {
-        const row = make("svg:g", { transform: `translate(0 ${LABELS + t * CELL})`, class: "mixed" },
-          make("svg:text", { x: LABELS - 6, y: CELL * 0.7, "text-anchor": "end" }, short(rows[t])));
+        const row = make("svg:g", { transform: `translate(0 ${LABELS + t * cell})`, class: "mixed" },
+          make("svg:text", { x: LABELS - 6, y: cell * 0.7, "text-anchor": "end" }, short(rows[t])));
         for (const { weight, s } of taps) {
           if (columns[s] === undefined) continue;
-          row.append(make("svg:rect", { x: LABELS + s * CELL, width: CELL, height: CELL, "fill-opacity": number(weight) },
+          row.append(make("svg:rect", { x: LABELS + s * cell, width: cell, height: cell, "fill-opacity": number(weight / most) },
             make("svg:title", {}, `${rows[t]} from ${columns[s]}: ${number(weight)}`)));
         }
         row.addEventListener("click", () => {
@@ -244,7 +247,7 @@
         });
         svg.append(row);
       });
-      svg.append(make("svg:rect", { class: "chosen", x: LABELS, y: LABELS + this.choice.t * CELL, width: columns.length * CELL, height: CELL }));
+      svg.append(make("svg:rect", { class: "chosen", x: LABELS, y: LABELS + this.choice.t * cell, width: columns.length * cell, height: cell }));
       this.matrix.replaceChildren(svg);
     }
   }

@@ -9,7 +9,11 @@ def add_parser(subparsers) -> None:
     add_recipe(parser)
     parser.add_argument("--gpus", type=positive_int, default=1, help="GPUs that train together")
     parser.add_argument(
-        "--memory", type=number("Positive"), default=80, metavar="GB", help="memory of one GPU"
+        "--memory",
+        type=number("Positive"),
+        default=80,
+        metavar="GB",
+        help="memory of one GPU (default: 80, that of an A100 or H100)",
     )
     parser.add_argument(
         "--tokens-per-s",

@@ -1,15 +1,18 @@
 """Pictures for the dark theme: the same hues, and text that can be read on every colour."""
 
 import importlib.util
+import re
 from itertools import combinations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from conftest import ROOT
 from PIL import Image
 
 from dynconv.lab.style import COLORS
+from dynconv.teach.moving import MixingRow
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,37 @@ def test_a_color_keeps_its_hue_and_stands_out(dark, name):
     assert contrast(turned, paper) > 3.5
     # a label in a box or a cell: black or white, whichever the figure has
     assert max(contrast(turned, paper), contrast(turned, ink)) > 4
+
+
+STROKES = """() => [...document.querySelectorAll("mixing-row")].map(figure => {
+    const canvas = new OffscreenCanvas(1, 1).getContext("2d");
+    canvas.fillStyle = getComputedStyle(figure.shadowRoot.querySelector("path")).stroke;
+    canvas.fillRect(0, 0, 1, 1);
+    return [...canvas.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+})"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_moving_figures_and_the_translator_have_the_colors_of_pictures(dark, browser, scheme):
+    """A reader who moves from one to the other sees the same orange."""
+    expected = {
+        name: dark.darken(parse(color)) if scheme == "dark" else parse(color)
+        for name, color in COLORS.items()
+    }
+    page = browser.new_page(color_scheme=scheme)
+    look = "<style>:root { color-scheme: light dark; color: light-dark(#222, #ddd) }</style>"
+    rows = [MixingRow(["a", "b"], torch.eye(2), color) for color in COLORS.values()]
+    page.set_content(look + "".join(row._repr_html_() for row in rows))
+    for name, seen in zip(COLORS, page.evaluate(STROKES), strict=True):
+        seen = dark.to_oklab(np.array(seen) / 255)
+        assert np.linalg.norm(seen - dark.to_oklab(expected[name])) < 0.07, name
+    page.close()
+    css = (ROOT / "book/_static/translator.css").read_text(encoding="utf-8")
+    theme = "html[data-theme=dark] " if scheme == "dark" else ""
+    for name, chosen in (("dynamic", ""), ("attention", "[data-mixer=attention]")):
+        rule = rf"^{re.escape(f'{theme}.translator{chosen}')} {{ --mixer: (#\w{{6}});"
+        (color,) = re.findall(rule, css, re.MULTILINE)
+        assert np.abs(parse(color) - expected[name]).max() < 0.01, name
 
 
 @pytest.mark.parametrize("name", COLORS)

@@ -21,11 +21,16 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 ADDRESS = "https://example.org/owner/dynconv"
 
 
-def absolute(text: str, address: str | None) -> str:
+def hook():
+    """The module hatch_build."""
     spec = spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.absolute(text, address)
+    return module
+
+
+def absolute(text: str, address: str | None) -> str:
+    return hook().absolute(text, address)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +53,16 @@ def test_without_an_address_the_index_has_no_dead_links():
     assert not re.search(r"\]\((?!https?://|#)", shown)
     for words in "Four mixing matrices", "the row's shades":  # of a picture that is not there
         assert words in readme and words not in shown
+
+
+def test_the_index_shows_what_an_installed_package_has():
+    """Neither the lessons nor a link to a section about them."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = hook().installed(readme)
+    assert "## Lessons" in readme and "(#lessons)" in readme
+    assert "## Lessons" not in shown and "(#lessons)" not in shown
+    assert "pip install dynconv" in shown and "## As a library" in shown
+    assert hook().installed("## On a GPU\n[here](#on-a-gpu)") == "## On a GPU\n[here](#on-a-gpu)\n"
 
 
 def test_every_data_set_brings_its_licence():

@@ -110,7 +110,7 @@ NO_TENSOR = {
     "rouge_l",
     "schedule",
 }
-NO_TENSOR |= {"seeds_needed", "talk_gradient"}
+NO_TENSOR |= {"dynamic_step", "seeds_needed", "talk_gradient"}
 
 
 @pytest.mark.parametrize(

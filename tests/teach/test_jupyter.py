@@ -138,9 +138,9 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     folded = page.locator(f".jp-Notebook .jp-Cell:has-text('{FOLDED}')")
     assert solutions.count() > 3 and not folded.is_visible()
     assert not page.locator(".myst-exercise-title:has-text('Start of')").count()
-    solutions.locator("summary", has_text="Exercise 3").click()
+    solutions.locator("summary", has_text="Exercise 4.3").click()
     page.wait_for_selector(f".jp-CodeCell .cm-line:has-text('{FOLDED}')")  # visible, its code too
-    solutions.locator("summary", has_text="Exercise 3").click()
+    solutions.locator("summary", has_text="Exercise 4.3").click()
     folded.wait_for(state="hidden")
     raw = page.locator("[title$='Not Found']")
     assert raw.count() == links.count() and not any(r.is_visible() for r in raw.all())
@@ -178,6 +178,8 @@ def test_run_all_and_save(folder, lab, browser):
     wait(page, f".jp-InputPrompt:text-is('[{shown}]:')")
     wait(page, IDLE)
     assert page.locator(".jp-InputPlaceholder").count() > 0  # a solution, folded
+    captions = page.locator(".jp-RenderedImage figcaption").all_text_contents()
+    assert any(re.match(r"Fig\. 4\.\d [A-Z].*\.$", caption) for caption in captions)
     page.keyboard.press("Control+s")
     wait(page, SAVED)
     code = [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == "code"]

@@ -18,7 +18,7 @@ from dynconv.teach.check.convolutions import (
     scaled_gradient,
     softmax_gradient,
 )
-from dynconv.teach.check.dynamicconv import exponential_average, sparsemax
+from dynconv.teach.check.dynamicconv import dynamic_step, exponential_average, sparsemax
 from dynconv.teach.check.kernels import (
     chunked_scan_kernel,
     depthwise_kernel,

@@ -1,16 +1,49 @@
-"""Checks the exercises on DynamicConv: sparsemax, and averages without a loop."""
+"""Checks the exercises on DynamicConv: its step, sparsemax, and averages without a loop."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
+from dynconv.ops import dynamic_conv
 from dynconv.teach.check.cost import Cost
 from dynconv.teach.judge import Wrong, attempt, judge, labelled, of_kind, sizes
 
 MOST = 500
 """tensor operations, for 2,000 positions"""
+
+
+class Step(NamedTuple):
+    """What a step returns: the outputs (B, n, C), and the next state (B, K - 1, C)."""
+
+    y: Tensor
+    state: Tensor
+
+
+def dynamic_step(mine: Callable[..., tuple[Tensor, Tensor]]) -> None:
+    """mine(x, state, W, H) returns y (B, n, C) for n new positions, and the next state.
+
+    A state (B, K - 1, C) is the last K - 1 inputs, zeros at first; W (H * K, C) gives the scores.
+    """
+    H, K, chunks = 3, 5, (1, 3, 1, 4)
+    seed = torch.Generator().manual_seed(0)
+    x, W = (torch.randn(s, generator=seed, dtype=torch.float64) for s in ((2, 9, 6), (H * K, 6)))
+    full = dynamic_conv(x, (x @ W.T).unflatten(2, (H, K)).softmax(dim=-1), pad_left=K - 1)
+    padded, start = pad(x, (0, 0, K - 1, 0)), 0
+    for n in chunks:
+        end = start + n
+        state = padded[:, start : start + K - 1]
+        right = Step(full[:, start:end], padded[:, end : end + K - 1])
+        with labelled(f"chunk x[:, {start}:{end}]"):
+            inputs = (x[:, start:end].clone(), state.clone(), W.clone(), H)
+            got = of_kind(attempt(partial(mine, *inputs)), right)
+            for what, values, theirs in zip(right._fields, got, right, strict=True):
+                refuse(f"{what} differs", values, ~torch.isclose(values, theirs))
+        start = end
+    print(f"right: outputs and states of {len(chunks)} chunks")
 
 
 def sparsemax(mine: Callable[[Tensor], Tensor]) -> None:

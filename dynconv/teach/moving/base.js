@@ -44,14 +44,24 @@ class Moving extends HTMLElement {
       input.addEventListener("input", () => this.draw());
     }
     this.draw();
+    // What is folded has no width until it is opened, and a page may change its scheme.
+    const again = () => { if (this.isConnected) this.draw(); };
+    this.resized ??= new ResizeObserver(() => { if (this.clientWidth !== this.drawn) again(); });
+    this.resized.observe(this);
+    this.themed ??= new MutationObserver(again);
+    this.themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
   }
+  get wide() { return Math.min(this.clientWidth || 640, 640); }
+  get narrow() { return this.wide < 500; }
   value(name) { return Number(this.root.querySelector(`[name=${name}]`).value); }
   show(width, height, label, shapes, said) {
-    // Some roles are too dark for a dark page, whose text is light.
+    // On a dark page, whose text is light, roles have the colours of the other figures there.
     const light = getComputedStyle(this).color.match(/[\d.]+/g).slice(0, 3).reduce((sum, c) => sum + Number(c), 0) > 384;
-    this.style.setProperty("--role", light ? `color-mix(in srgb, ${this.data.color} 65%, white)` : this.data.color);
+    this.style.setProperty("--role", light ? `oklch(from ${this.data.color} max(.18 + .78 * pow(1 - l, .85), .56) c h)` : this.data.color);
     const svg = this.root.querySelector("svg");
+    this.drawn = this.clientWidth;
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    svg.style.setProperty("--least", `${.75 * width}px`);  // to be read
     svg.setAttribute("aria-label", label);
     svg.innerHTML = shapes;
     this.root.querySelector("output").textContent = said;

@@ -2,7 +2,7 @@
 class BeamGrowth extends Moving {
   controls() {
     const last = Math.max(...this.data.record.map(([words]) => words.length));
-    return slider("t", "step", 0, last, 1, 1);
+    return slider("t", "step", 0, last, 1, last);
   }
   connectedCallback() {
     const key = words => JSON.stringify(words), leaves = { n: 0 };
@@ -22,7 +22,7 @@ class BeamGrowth extends Moving {
     super.connectedCallback();
   }
   draw() {
-    const t = this.value("t"), width = Math.min(this.clientWidth || 640, 640), row = 38;
+    const t = this.value("t"), width = this.wide, row = 38;
     const shown = [...this.nodes.values()].filter(node => node.words.length <= t);
     const depth = Math.max(...[...this.nodes.values()].map(node => node.words.length));
     const w = width / (depth + 1), x = node => (node.words.length + .5) * w, y = node => node.row * row + 20;

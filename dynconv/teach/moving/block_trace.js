@@ -25,9 +25,10 @@ class BlockTrace extends Moving {
     if (step.value === step.max) this.play(false);
   }
   draw() {
-    const { rows, steps, halo } = this.data, now = this.value("step") - 1, left = 76;
+    const { rows, steps, halo } = this.data, now = this.value("step") - 1;
     const [phase, row, write, bytes, width, cells] = steps[now];
-    const w = Math.min(28, 560 / Math.max(...rows.map(r => r[2])));
+    const left = this.narrow ? 60 : 76, room = this.wide - left - 4;
+    const w = Math.min(28, room / Math.max(...rows.map(r => r[2])));
     const moved = [[0, 0], [0, 0]], touched = rows.map(() => new Set()), lit = new Map();
     steps.slice(0, now + 1).forEach(([, r, write, bytes, width, cells]) => {
       moved[rows[r][1]][write] += bytes;
@@ -45,15 +46,15 @@ class BlockTrace extends Moving {
           const border = here && write ? 'stroke-width="3"' : outer(i) ? 'stroke-dasharray="3 3"' : "";
           return rect(x + 1, y, w - 2, 26, here ? "role" : touched[r].has(i) ? "bar" : "",
                       `stroke="currentColor" ${here || touched[r].has(i) ? "" : 'fill="none"'} ${border}`)
-            + (here ? `<text x="${x + w / 2}" y="${y + 17}" style="fill: black">${who(lit.get(i))}</text>` : "")
+            + (here ? `<text x="${x + w / 2}" y="${y + 17}" style="fill: black; font-size: ${Math.min(12, .8 * w)}px">${who(lit.get(i))}</text>` : "")
             + (w > 15 || i % 4 === 0 ? text(x + w / 2, y + 39, i) : "");
         }).join("") + (shared && halo[0] ? text(left + halo[0] * w / 2, y - 5, "halo") : "")
         + (shared && halo[1] ? text(left + (length - halo[1] / 2) * w, y - 5, "halo") : "");
     }).join("");
-    const last = steps.at(-1)[0], tick = (560 - 12 * last) / steps.length, y = 22 + 58 * rows.length;
+    const last = steps.at(-1)[0], tick = (room - 12 * last) / steps.length, y = 22 + 58 * rows.length;
     const threads = new Set(cells.map(([thread]) => thread)).size, did = write ? "write" : "read";
     this.root.querySelector("input").setAttribute("aria-valuetext", `${now + 1} of ${steps.length}`);
-    this.show(640, y + 32, "arrays in global and shared memory, the cells in use, and the steps so far",
+    this.show(this.wide, y + 32, "arrays in global and shared memory, the cells in use, and the steps so far",
       drawn + text(36, y + 9, "steps") + steps.map(([phase], i) =>
         rect(left + i * tick + 12 * phase, y, tick - 2, 10, i === now ? "role" : i < now ? "bar" : "cell",
              i > now ? 'fill="none"' : "")

@@ -14,7 +14,7 @@ class MixingRow extends Moving {
   draw() {
     const { words, M } = this.data, T = words.length, t = this.value("t"), row = M[t], size = 26;
     const most = Math.max(...M.flat().map(Math.abs)) || 1, at = s => 26 + (s + .5) * size;
-    const narrow = this.clientWidth < 500, wide = T * size;  // on a phone the matrix is below
+    const { narrow } = this, wide = T * size;  // on a phone the matrix is below
     const [left, top] = narrow ? [4, wide + 58] : [290, 26];
     const word = (s, x, anchor) => `<text x="${x}" y="${at(s) + 4}" style="text-anchor: ${anchor};
       font-size: ${Math.min(14, 170 / words[s].length)}px; font-weight: ${anchor === "start" && s === t ? 700 : 400}">${escaped(words[s])}</text>`;

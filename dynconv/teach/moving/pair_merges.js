@@ -32,12 +32,12 @@ class PairMerges extends Moving {
       let label = new TextDecoder().decode(new Uint8Array(bytes)).replaceAll(" ", "␣");
       if (label.includes("\ufffd")) label = bytes.map(byte => byte.toString(16)).join(" ");
       const width = 8 * [...label].length + 8;
-      if (x + width > 635) { x = 5; y += 32; }
+      if (x + width > this.wide - 5) { x = 5; y += 32; }
       shapes += rect(x, y, width - 2, 26, id === latest && id >= first ? "bar" : "", 'stroke="currentColor"'
         + (id === latest && id >= first ? "" : ' fill="none"')) + text(x + width / 2 - 1, y + 17, escaped(label));
       x += width;
     }
-    this.show(640, y + 36, "the tokens of the text", shapes,
+    this.show(this.wide, y + 36, "the tokens of the text", shapes,
       `after ${done} of ${merges.length} merges: ${tokens.length} tokens`
       + (latest < first ? "" : `; the newest type is that of merge ${latest - first}`));
   }

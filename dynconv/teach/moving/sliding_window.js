@@ -3,13 +3,13 @@ class SlidingWindow extends Moving {
   controls() { return slider("t", "output position t", 0, this.data.x.length - 1, 1, 0); }
   draw() {
     const { x, kernel, pad_left: padLeft } = this.data, T = x.length, K = kernel.length;
-    const t = this.value("t"), w = 630 / (T + K - 1), left = 5 + w * padLeft;
+    const t = this.value("t"), w = (this.wide - 10) / (T + K - 1), left = 5 + w * padLeft;
     const scale = 40 / Math.max(...x.map(Math.abs));
     const y = x.map((_, t) => kernel.reduce((sum, k, j) => sum + k * (x[t + j - padLeft] ?? 0), 0));
     const tall = 40 / Math.max(...y.map(Math.abs)), thick = 30 / Math.max(...kernel.map(Math.abs));
     const at = i => left + i * w;
     const terms = kernel.map((k, j) => `${number(k)} × ${number(x[t + j - padLeft] ?? 0)}`);
-    this.show(640, 290, "an input, a kernel under it, and the outputs so far",
+    this.show(this.wide, 290, "an input, a kernel under it, and the outputs so far",
       x.map((v, i) => bar(at(i) + 2, 55, w - 4, v, scale, "bar")).join("")
       + rect(at(t - padLeft), 8, K * w, 94, "", 'fill="none" stroke="var(--role)" stroke-width="2"')
       + kernel.map((k, j) => bar(at(t - padLeft + j) + 2, 145, w - 4, k, thick, "role")).join("")

@@ -15,7 +15,7 @@ class WordKernels extends Moving {
     const { words, kernels, pad_left: padLeft } = this.data, T = words.length;
     const M = band(kernels, padLeft), size = 280 / T, w = 320 / T, row = M[this.t];
     const most = Math.max(...kernels.flat());
-    const narrow = this.clientWidth < 500, [left, top] = narrow ? [30, 300] : [350, 10];  // on a phone below
+    const { narrow } = this, [left, top] = narrow ? [30, 300] : [350, 10];  // on a phone below
     for (const button of this.root.querySelectorAll("button")) {
       button.setAttribute("aria-pressed", Number(button.dataset.t) === this.t);
     }

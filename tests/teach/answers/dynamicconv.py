@@ -1,7 +1,15 @@
-"""Right and wrong answers to the exercises on normalisers and on averages."""
+"""Right and wrong answers to the exercises on steps, on normalisers and on averages."""
 
 import torch
 import torch.nn.functional as F
+
+
+def window_step(x, state, W, H):
+    weight = (x @ W.T).unflatten(2, (H, -1)).softmax(dim=-1)
+    window = torch.cat([state, x], dim=1)
+    windows = window.unfold(1, weight.shape[-1], 1).unflatten(2, (H, -1))
+    y = torch.einsum("bthk,bthrk->bthr", weight, windows).flatten(2)
+    return y, window[:, x.shape[1] :]
 
 
 def projected(a):
@@ -45,8 +53,24 @@ def by_running_sum(x, decay):
     return (1 - decay) * power * (x / power).cumsum(dim=1)
 
 
-RIGHT = {"sparsemax": [projected], "exponential_average": [doubling, by_matrix]}
+RIGHT = {
+    "dynamic_step": [window_step, lambda *inputs: list(window_step(*inputs))],
+    "sparsemax": [projected],
+    "exponential_average": [doubling, by_matrix],
+}
 WRONG = {
+    "dynamic_step": [
+        (lambda x, state, W, H: window_step(x, state, W, H)[0], r"chunk x\[:, 0:1\]: .*y, state"),
+        (lambda x, state, W, H: (x, state), r"y differs, first at \[0, 0, 0\]: mine -?\d"),
+        (
+            lambda x, state, W, H: (window_step(x, state, W, H)[0], x),
+            r"state is a tensor of shape \(2, 1, 6\), not \(2, 4, 6\)",
+        ),
+        (
+            lambda x, state, W, H: (window_step(x, state, W, H)[0], state),
+            r"chunk x\[:, 0:1\]: state differs, first at \[0, 3, 0\]: mine 0",
+        ),
+    ],
     "sparsemax": [
         (lambda a: a.softmax(dim=-1), r"a \(4,\), .* a tap with weight is not its score"),
         (lambda a: a - (a.sum(-1, keepdim=True) - 1) / a.shape[-1], "a weight is negative"),
