@@ -20,7 +20,7 @@ CONTEXT.set_forkserver_preload(
 class Forked:
     """A call of a function in such a process, which one handles like a `subprocess.Popen`.
 
-    output  the files, by descriptor, to which it prints
+    output  the files, by descriptor, to which it prints; what it prints elsewhere is lost
     """
 
     stdin = stdout = stderr = None
@@ -29,7 +29,7 @@ class Forked:
         self,
         function: Callable,
         *arguments,
-        output: Mapping[int, Path | str] = {},  # noqa: B006
+        output: Mapping[int, Path] = {},  # noqa: B006
         env: Mapping[str, str] | None = None,
         cwd: Path | str = ".",
     ):
@@ -61,7 +61,7 @@ class Forked:
 def begin(ready: Connection, env: dict, cwd: str, output: dict, function: Callable, *arguments):
     """Become what a new process would be: with its own session, environment, folder and output."""
     os.setsid()
-    for descriptor, path in output.items():
+    for descriptor, path in ({1: os.devnull, 2: os.devnull} | output).items():
         with open(path, "wb") as file:
             os.dup2(file.fileno(), descriptor)
     os.environ.clear()
@@ -80,7 +80,7 @@ def execute(program: str, *arguments: str) -> None:
 
 def start_kernel(command: list[str], cwd: str, env: dict[str, str], **_) -> Forked:
     """Start a notebook's kernel, as `jupyter_client.launch_kernel` does."""
-    return Forked(kernel, command[command.index("-f") :], output={2: os.devnull}, env=env, cwd=cwd)
+    return Forked(kernel, command[command.index("-f") :], env=env, cwd=cwd)
 
 
 def kernel(arguments: list[str]) -> None:

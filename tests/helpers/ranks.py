@@ -1,6 +1,5 @@
 """Processes as torchrun starts them, without the seconds in which each of them loads PyTorch."""
 
-import os
 import signal
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -62,9 +61,9 @@ def launch(size: int, logs: Path, method: str, program: str, *arguments, restart
 def start_training(size: int, error: Path, *arguments) -> Forked:
     """Start `dynconv train` in one process, or on several ranks, which are the agent's children."""
     if size == 1:
-        return Forked(execute, TRAIN, *map(str, arguments), output={1: os.devnull, 2: error})
+        return Forked(execute, TRAIN, *map(str, arguments), output={2: error})
     logs = error.with_name(uuid4().hex)
-    return Forked(launch, size, logs, "fork", TRAIN, *arguments, output={1: os.devnull, 2: error})
+    return Forked(launch, size, logs, "fork", TRAIN, *arguments, output={2: error})
 
 
 def give_up(*_) -> None:
