@@ -108,7 +108,10 @@ class BatchShape(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchCost:
-    """The memory and arithmetic of forward and backward for one batch, counted when asked for."""
+    """The memory and arithmetic of forward and backward for one batch.
+
+    Each number is counted when it is first read, with the settings of that moment.
+    """
 
     recipe: Recipe
     shape: BatchShape
