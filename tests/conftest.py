@@ -11,6 +11,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 import pytest  # noqa: E402
+from helpers.forked import start_kernel  # noqa: E402
+from jupyter_client.provisioning import local_provisioner  # noqa: E402
 
 from dynconv.config import (  # noqa: E402
     DataConfig,
@@ -24,6 +26,9 @@ from dynconv.config import (  # noqa: E402
 from dynconv.models.mixers import require_mixer  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
+
+# The lessons' kernels are forked, too; `pytest lessons/NAME.ipynb` alone starts Python anew.
+local_provisioner.launch_kernel = start_kernel
 TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
 UNITS = "ein zwei drei vier fünf sechs sieben acht neun".split()
 TENS_EN = "twenty thirty forty fifty sixty seventy eighty ninety".split()

@@ -4,9 +4,14 @@ To estimate the memory on one GPU, one batch runs forward and backward on fake t
 (gpu_memory.py). This needs no GPU.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -101,15 +106,37 @@ class BatchShape(NamedTuple):
         return f"{self.sentences} x {self.length} tokens"
 
 
-class BatchCost(NamedTuple):
-    """The memory and arithmetic of forward and backward for one batch."""
+@dataclass(frozen=True)
+class BatchCost:
+    """The memory and arithmetic of forward and backward for one batch.
 
+    Each number is counted when it is first read, with the settings of that moment.
+    """
+
+    recipe: Recipe
     shape: BatchShape
-    parameters: int
-    bytes: int
-    """the peak of memory, beyond weights and their gradients"""
-    flops: int
-    """FLOPs of the matrix products"""
+
+    @cached_property
+    def parameters(self) -> int:
+        with FakeTensorMode():
+            return sum(parameter.numel() for parameter in build(self.recipe.model).parameters())
+
+    @cached_property
+    def bytes(self) -> int:
+        """Return the peak of memory, beyond weights and their gradients."""
+        with fake_batch(self.recipe, self.shape) as (loss, live):
+            before = live.peak = live.held
+            loss().backward()
+            return live.peak - before
+
+    @cached_property
+    def flops(self) -> int:
+        """Return the FLOPs of the matrix products."""
+        # A pass of its own, because the counter keeps alive what blocks compute a second time
+        counter = FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS)
+        with fake_batch(self.recipe, self.shape) as (loss, _), counter:
+            loss().backward()
+        return counter.get_total_flops()
 
 
 def peak_bytes(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> int:
@@ -128,12 +155,20 @@ def batch_costs(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> 
 
 
 def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
-    """Run one batch forward and backward on fake tensors and return what it would cost.
+    """Return what one batch would cost.
 
-    Takes about two seconds and no memory, whatever the sizes. With a vast vocabulary and few tokens
-    the result can be one V x C matrix too high: real gradients of a shared embedding are added in
-    place, fake ones are not.
+    Each number takes about a second and no memory, whatever the sizes. With a vast vocabulary and
+    few tokens the bytes can be one V x C matrix too high: real gradients of a shared embedding are
+    added in place, fake ones are not.
     """
+    return BatchCost(recipe, shape)
+
+
+@contextmanager
+def fake_batch(
+    recipe: Recipe, shape: BatchShape
+) -> Iterator[tuple[Callable[[], Tensor], AllocationTracker]]:
+    """Make a model and a batch of fake tensors: yield the batch's loss, and what is allocated."""
     precision = assumed_precision(recipe)
     with FakeTensorMode(), AllocationTracker() as live, gpu_memory(precision):
         model = build(recipe.model)
@@ -144,14 +179,7 @@ def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
         loss_module = BatchLoss(model, task_of(recipe), precision)
         ids = torch.zeros(shape, dtype=torch.int64)
         batch = Batch.unpadded(ids[:, :0] if recipe.is_language_model else ids, ids)
-        before = live.peak = live.held
-        loss_module(batch).backward()
-        peak = live.peak
-        # A pass of its own, because the counter keeps alive what blocks compute a second time.
-        with FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS) as counter:
-            loss_module(batch).backward()
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    return BatchCost(shape, parameters, peak - before, counter.get_total_flops())
+        yield lambda: loss_module(batch), live
 
 
 def assumed_precision(recipe: Recipe) -> str:

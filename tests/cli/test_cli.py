@@ -5,7 +5,6 @@ import ast
 import json
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -21,6 +20,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 from helpers.commands import fails
+from helpers.forked import Forked, execute
+from helpers.ranks import TRAIN, start_training
 
 from dynconv import cli
 from dynconv.cli.packages import explain_missing, how_to_install
@@ -282,16 +283,13 @@ def test_the_run_of_another_recipe(recipe_file, tmp_path, capsys):
 def test_a_disk_that_is_full_while_saving(recipe_file, tmp_path):
     """The system refuses to write files beyond 300 KB: vocabulary and log fit, a state does not."""
     run = tmp_path / "run"
-    limited = subprocess.run(
-        [*COMMAND, "train", recipe_file, "--run", run, "model.ffn=300"],
-        capture_output=True,
-        encoding="utf-8",
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)),
-    )
-    assert limited.returncode == 2
-    error = limited.stderr.splitlines()[-1]
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000));"
+    said, arguments = tmp_path / "error", [recipe_file, "--run", run, "model.ffn=300"]
+    limited = Forked(execute, limit + TRAIN, *map(str, arguments), output={2: said})
+    assert limited.wait(timeout=60) == 2
+    error = said.read_text().splitlines()[-1]
     assert error.startswith(f"dynconv: {run}/checkpoints/000005: cannot be written (")
-    assert "Traceback" not in limited.stderr
+    assert "Traceback" not in said.read_text()
     assert list((run / "checkpoints").iterdir()) == []
     assert cli.main(["train", str(recipe_file), "--run", str(run), "model.ffn=300"]) == 0
     assert CheckpointStore(run).choose("last").meta["update"] == 10
@@ -302,21 +300,17 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(recipe_file, tmp_path):
     arguments = ["train.updates=100000", "train.validate_every=100000"]
     updates = []
     for _ in range(2):
-        process = subprocess.Popen(
-            [*COMMAND, "train", recipe_file, *arguments, "--run", run],
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        said = tmp_path / "error"
+        process = start_training(1, said, recipe_file, *arguments, "--run", run)
         before = updates[-1] if updates else 0
         while not (run / "log.jsonl").exists() or not any(
             event["update"] > before for event in read_log(run)
         ):
-            assert process.poll() is None, process.stderr.read()
+            assert process.poll() is None, said.read_text()
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=60)
-        assert process.returncode == 130
+        assert process.wait(timeout=60) == 130
+        error = said.read_text()
         assert "saved; the same command continues" in error and "Traceback" not in error
         updates.append(CheckpointStore(run).choose("last").meta["update"])
     assert 0 < updates[0] < updates[1]

@@ -4,12 +4,11 @@ import os
 import re
 import shutil
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from helpers.forked import Forked, execute
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from dynconv import ops, paths
@@ -148,9 +147,9 @@ class TestWithACompiler:
         environment = os.environ | {"CC": quick(tmp_path)}
 
         def answer() -> str:
-            command = [sys.executable, "-c", program]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True)
-            return done.stdout + done.stderr
+            out = tmp_path / "out"
+            Forked(execute, program, output={1: out, 2: out}, env=environment).wait(timeout=120)
+            return out.read_text()
 
         assert answer() == "None\n"
         (path,) = compiler.cache_directory().iterdir()
@@ -269,27 +268,18 @@ class TestWithACompiler:
 
     def test_two_processes_may_build_at_once(self, tmp_path):
         folder = tmp_path / "cache"
+        environment = os.environ | {"XDG_CACHE_HOME": str(folder), "CC": quick(tmp_path)}
         program = (
-            "import sys, torch; from dynconv import ops; sys.stdin.readline();"
+            "import torch; from dynconv import ops;"
             "print(ops.cumulative_mean(torch.ones(1, 3, 4), impl='native').sum().item())"
         )
+        answers = [tmp_path / "0", tmp_path / "1"]
         processes = [
-            subprocess.Popen(
-                [sys.executable, "-c", program],
-                env=os.environ | {"XDG_CACHE_HOME": str(folder), "CC": quick(tmp_path)},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for _ in range(2)
+            Forked(execute, program, output={1: answer}, env=environment) for answer in answers
         ]
         for process in processes:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        for process in processes:
-            out, error = process.communicate(timeout=120)
-            assert out == "12.0\n", error
+            assert process.wait(timeout=120) == 0
+        assert [answer.read_text() for answer in answers] == ["12.0\n"] * 2
         assert len(list((folder / "dynconv").iterdir())) == 1  # and no folder is left
 
 

@@ -1,10 +1,12 @@
 """How the CUDA kernels are planned, compiled, launched, registered and refused, without a GPU."""
 
 import json
+import pickle
 import re
 import shutil
 from contextlib import contextmanager
 from functools import cache, partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +18,7 @@ from helpers.operators import operators_with
 from dynconv import ops, paths
 from dynconv.dtypes import accumulator
 from dynconv.errors import UserError
+from dynconv.kernels.compiler import cached_library
 from dynconv.kernels.cuda import build, call, grids, launches, plan
 from dynconv.kernels.cuda.plan import Launch, contiguous_array
 from dynconv.lab import ledger, simulate
@@ -74,7 +77,19 @@ def compiled(source: str, dtype: torch.dtype, architecture: str) -> nvrtc.Compil
     """Every kernel of a source for one dtype: heads of different widths share most of them."""
     number = int(architecture.removeprefix("sm_"))
     names = {name for R in HEADS[dtype] for name in names_of(dtype, R, number)[source]}
-    return nvrtc.compile_program(build.code(source), sorted(names), architecture)
+    return compile_once(source, sorted(names), architecture)
+
+
+def compile_once(source: str, names: list[str], architecture: str) -> nvrtc.Compiled:
+    """Compile these kernels, unless an earlier run of the tests has compiled just the same."""
+    code, parser = build.code(source), Path(nvrtc.__file__).read_text()
+    parts = [code, parser, *names, *nvrtc.compiler_options(architecture), nvrtc.version()]
+
+    def make(path: Path) -> None:
+        path.write_bytes(pickle.dumps(nvrtc.compile_program(code, names, architecture)))
+
+    path = cached_library(f"{architecture}-{source}", parts, make, RuntimeError)
+    return pickle.loads(path.read_bytes())
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -205,7 +220,7 @@ def test_no_loop_grows(source):
     kernels = ledger.read("kernels-plan")["numbers"]["kernels"]
     ceilings = predict.instruction_counts([row for row in kernels if row["source"] == source])
     assert len(ceilings) >= 4
-    loops = nvdisasm.main_loops(nvrtc.compile_program(build.code(source), list(ceilings), "sm_90"))
+    loops = nvdisasm.main_loops(compile_once(source, list(ceilings), "sm_90"))
     for name, (most, around) in ceilings.items():
         loop = loops[name]
         tiles = int(name.split(", ")[2]) if "conv_band<" in name else 1

@@ -1,7 +1,6 @@
 """Several processes train the model that one would train, and when one fails all end, in words.
 
-Tests of signals, restarts and the command itself start torchrun, the others `run_ranks`, which is
-quicker.
+Tests of signals and of the command itself start torchrun, the others `run_ranks`, which is quicker.
 """
 
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.commands import TORCHRUN, command
+from helpers.commands import command
 from helpers.ranks import TRAIN, run_ranks
 from helpers.training import weights
 
@@ -241,12 +240,9 @@ more = []
 
 def test_torchrun_restarts_after_a_dead_rank(prepared_recipe_file, tmp_path):
     die = "os.environ['TORCHELASTIC_RESTART_COUNT'] == '0' and os.kill(os.getpid(), signal.SIGKILL)"
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT.format(body=EIGHTH.format(what=die)), encoding="utf-8")
-    line = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=1", script, prepared_recipe_file]
-    done = subprocess.run(
-        [*line, "--run-dir", tmp_path / "run"], capture_output=True, text=True, timeout=120
-    )
+    script = SCRIPT.format(body=EIGHTH.format(what=die))
+    line = [prepared_recipe_file, "--run-dir", tmp_path / "run"]
+    done = run_ranks(2, tmp_path, script, *line, restarts=1)
     assert done.returncode == 0, done.stderr
     assert "update 5 of 10; 2 processes on cpu" in done.stderr  # the second start
     assert len(said(done)) == 1 and "lost another one" in said(done)[0]

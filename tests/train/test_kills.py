@@ -7,15 +7,13 @@ import os
 import random
 import shutil
 import stat
-import subprocess
 import time
 from dataclasses import replace
 
 import psutil
 import pytest
 import torch
-from helpers.commands import command
-from helpers.ranks import TRAIN, run_ranks
+from helpers.ranks import TRAIN, run_ranks, start_training
 from helpers.training import weights
 
 from dynconv import cli
@@ -92,36 +90,37 @@ def test_a_kill_at_every_step_of_every_save(recipe, prepared, tmp_path, monkeypa
 def test_kills_at_random_moments(prepared_recipe_file, tmp_path, processes):
     """kill -9 of the process, or of one of two; in either case the same command goes on."""
     settings = "train.updates=150", "train.validate_every=3", "train.keep_checkpoints=2"
-    line = command(processes, prepared_recipe_file, *settings)
     draw = random.Random(processes)
-    kills, finished, saving, going = 0, 0, 0, None
+    kills, finished, saving, code = 0, 0, 0, None
     reference = tmp_path / "reference"
     whole = [str(prepared_recipe_file), *settings, f"--run-dir={reference}"]
     if processes == 1:
         assert cli.main(["train", *whole]) == 0
     else:
         assert run_ranks(processes, tmp_path, TRAIN, *whole).returncode == 0
-    while kills < KILLS or going is None or going.returncode:
+    while kills < KILLS or code != 0:
         run = tmp_path / f"run{finished}"
         log = run / "log.jsonl"
         before = log.stat().st_ino if log.exists() else None  # a start replaces the file
-        going = subprocess.Popen(
-            [*line, "--run-dir", run], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        error = tmp_path / "error"
+        going = start_training(
+            processes, error, prepared_recipe_file, *settings, f"--run-dir={run}"
         )
         if kills < KILLS:
             while going.poll() is None and (not log.exists() or log.stat().st_ino == before):
                 time.sleep(0.01)
             time.sleep(draw.uniform(0, 1))
             if going.poll() is None:
-                torchrun = psutil.Process(going.pid)
-                victims = [torchrun] if processes == 1 else torchrun.children()
-                if victims:  # torchrun may have none any more
+                agent = psutil.Process(going.pid)
+                victims = [agent] if processes == 1 else agent.children()
+                if victims:  # the agent may have none any more
                     draw.choice(victims).kill()
                     kills += 1
-        _, error = going.communicate(timeout=120)
+        code = going.wait(timeout=120)
+        assert code is not None
         saving += any((run / "checkpoints").glob("*.part"))
-        assert processes > 1 or "Error" not in error, error  # torchrun prints errors of its own
-        if going.returncode == 0:
+        assert processes > 1 or "Error" not in error.read_text()  # the agent prints its own
+        if code == 0:
             assert same(weights(run), weights(reference))
             assert validations(run) == validations(reference)
             finished += 1
