@@ -128,8 +128,19 @@ def test_the_learning_curves_are_the_recorded_ones():
     assert f"has {begin} and {later} BLEU after 1,050 and 2,100 updates" in text
     higher = second["valid_bleu"][-1] - curves[0]["valid_bleu"][-1]
     assert f"ends {higher:.1f} higher, at {end}" in text
-    test = second["test"]
-    assert f"scores {test['bleu']:.1f} on the test split ({test['low']:.1f} to" in text
+    dynamic, again = numbers["dynamic"], numbers["dynamic, seed 2"]
+    both = zip(dynamic["valid_bleu"], again["valid_bleu"], strict=True)
+    apart = max(abs(one - other) for one, other in both)
+    assert f"DynamicConv's stays within {apart:.1f} of the first" in text
+    assert f"ends at {again['valid_bleu'][-1]:.1f}, and scores" in text
+    for test in (second["test"], again["test"]):
+        assert f"scores {test['bleu']:.1f} on the test split ({test['low']:.1f} to" in text
+    leads = [
+        theirs["test"]["bleu"] - ours["test"]["bleu"]
+        for theirs in (dynamic, again)
+        for ours in (curves[0], second)
+    ]
+    assert f"leads by {min(leads):.1f} to {max(leads):.1f} there" in text
     drawn = [axes.get_lines() for axes in evidence.draw_curves(numbers).axes]
     assert [len(lines) for lines in drawn] == [5] * 4
     minutes = curves[0]["ms_per_update"] * updates[-1] / 60_000

@@ -24,9 +24,9 @@ from dynconv.lab.estimate import (
     propose_batch,
 )
 from dynconv.lab.gpu_memory import gpu_memory
-from dynconv.models import build
+from dynconv.models import build, loss
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
-from dynconv.tasks import Translation, loss
+from dynconv.tasks import Translation
 from dynconv.text import Batch, Vocabulary, batch_by_length, load_parallel, prepare_corpus
 from dynconv.train import data
 from dynconv.train.update import BatchLoss

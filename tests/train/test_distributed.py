@@ -68,9 +68,9 @@ def test_n_ranks_train_the_model_of_one(prepared_recipe_file, tmp_path, size):
 GRADIENTS = """
 import torch
 from dynconv.config import load_recipe
-from dynconv.models import build
+from dynconv.models import build, loss
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
-from dynconv.tasks import loss, task_of
+from dynconv.tasks import task_of
 from dynconv.text import collate
 from dynconv.train.data import DataPosition, UpdateBatches
 from dynconv.train.distributed import join_processes
