@@ -19,22 +19,17 @@
 // We choose which channel is column g of which b: lane 4 g + q loads V neighbouring channels
 // of four rows, and they are column g of V matrices.
 //
+// Copies by cp.async would gain nothing: the rows of the next tile are loaded into registers before
+// the present one is multiplied, so that 16 warps with V = 8 have 32 KB in flight, where a copy at
+// full speed needs 7 KB per multiprocessor (Little's law, at 834 cycles of latency). Weights it
+// cannot copy: it moves 4 aligned bytes at least, and row i of A begins i numbers of 2 bytes later.
+//
 // Zeros are multiplied, too: an infinity or NaN in x makes NaN of its channel at up to 31 positions
 // before those whose taps meet it, and 15 after.
 
 constexpr int BAND = 16;  // positions of a tile, rows and columns of a block; see grids.py
 
-#ifdef SIMULATED  // simulate.h defines the instructions
-template <typename Number>
-__forceinline__ unsigned narrow_two(float low, float high) {
-  Pack<Number, 2> pack;
-  narrow(low, pack.at[0]), narrow(high, pack.at[1]);
-  return pack.at[0].bits | (unsigned)pack.at[1].bits << 16;
-}
-#else
-template <typename Number> constexpr bool IS_BFLOAT16 = false;
-template <> constexpr bool IS_BFLOAT16<bfloat16> = true;
-
+#ifndef SIMULATED  // simulate.h defines the instructions
 #define MMA(type)                                                                             \
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                         \
                ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"         \
@@ -55,16 +50,6 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned (&words)[4], const Number* 
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
-}
-
-template <typename Number>
-__device__ __forceinline__ unsigned narrow_two(float low, float high) {
-  unsigned two;
-  if constexpr (IS_BFLOAT16<Number>)
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
-  else
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
-  return two;
 }
 #endif
 

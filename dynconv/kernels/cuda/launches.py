@@ -235,11 +235,12 @@ def talk_backward(
     """Plan the gradients of x, left and right; the last one is empty when right is None."""
     (B, T, C), H = x.shape, left.shape[2]
     columns = Columns(C // H, H, max_left, max_right, g, x)
+    g_batch, g_time, x_batch, x_time = strides(g, x)
     reach = "left", right and "right", "reach", T, H, max_left, max_right
     grad = (
         "g", "x", "left", right and "right", "reach", "dx", "dleft", right and "dright", T, C, H,
         max_left, max_right, columns.ring, columns.stretch, lanes_per_head(C // H, columns.V),
-        *strides(g, x),
+        g_batch, int(g_time), x_batch, int(x_time),
     )  # fmt: skip
     template, blocks = (CUDA_TYPES[left.dtype],), B * -(-H // 8)
     launches = (

@@ -16,6 +16,8 @@ constexpr int VECTOR_BYTES = 16;  // what one instruction of a lane reads at mos
 
 struct float16 { unsigned short bits; };
 struct bfloat16 { unsigned short bits; };
+template <typename Number> constexpr bool IS_BFLOAT16 = false;
+template <> constexpr bool IS_BFLOAT16<bfloat16> = true;
 
 // Half precision is for storage: products and sums are at least float32.
 template <typename Number> struct Accumulator { using type = float; };
@@ -58,6 +60,23 @@ __device__ __forceinline__ void narrow(float x, float16& y) {
 template <typename Number, int V>
 struct alignas(sizeof(Number) * V) Pack { Number at[V]; };
 
+// Two numbers of half precision in a word, the first one below: on sm_80 and later one instruction.
+template <typename Number>
+__device__ __forceinline__ unsigned narrow_two(float low, float high) {
+#if __CUDA_ARCH__ >= 800
+  unsigned two;
+  if constexpr (IS_BFLOAT16<Number>)
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+  else
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(two) : "f"(high), "f"(low));
+  return two;
+#else
+  Pack<Number, 2> pack;
+  narrow(low, pack.at[0]), narrow(high, pack.at[1]);
+  return pack.at[0].bits | (unsigned)pack.at[1].bits << 16;
+#endif
+}
+
 template <typename Number, int V>
 __device__ __forceinline__ void widen(const Pack<Number, V>& pack, Sum<Number> (&y)[V]) {
 #pragma unroll
@@ -66,8 +85,15 @@ __device__ __forceinline__ void widen(const Pack<Number, V>& pack, Sum<Number> (
 
 template <typename Number, int V>
 __device__ __forceinline__ void store(Number* y, const Sum<Number> (&x)[V]) {
-  Pack<Number, V> pack;
+  if constexpr (sizeof(Number) == 2 && V % 2 == 0) {
+    Pack<unsigned, V / 2> pack;
 #pragma unroll
-  for (int v = 0; v < V; ++v) narrow(x[v], pack.at[v]);
-  *reinterpret_cast<Pack<Number, V>*>(y) = pack;
+    for (int v = 0; v < V; v += 2) pack.at[v / 2] = narrow_two<Number>(x[v], x[v + 1]);
+    *reinterpret_cast<Pack<unsigned, V / 2>*>(y) = pack;
+  } else {
+    Pack<Number, V> pack;
+#pragma unroll
+    for (int v = 0; v < V; ++v) narrow(x[v], pack.at[v]);
+    *reinterpret_cast<Pack<Number, V>*>(y) = pack;
+  }
 }

@@ -14,9 +14,9 @@
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 31  float32   forward    19.3         1.7     9.0     3.0      25.3  not measured
-//   K = 31  float32   backward   29.2         2.4    21.4    13.0      39.3  not measured
-//   K = 31  bfloat16  forward     9.8         1.7     8.2     5.7      14.1  not measured
-//   K = 31  bfloat16  backward   14.9         2.4    18.4    16.4      26.6  not measured
+//   K = 31  float32   backward   29.2         2.4    21.7     5.9      39.3  not measured
+//   K = 31  bfloat16  forward     9.8         1.7     8.2     3.8      14.1  not measured
+//   K = 31  bfloat16  backward   14.9         2.4    18.7     6.8      27.1  not measured
 
 #include "number.cuh"
 
@@ -97,6 +97,28 @@ __device__ __forceinline__ Reach within(int ring, int max_left, int max_right) {
 constexpr int STEPS = 8;  // positions whose loads are on their way together
 constexpr int SPAN = 32;  // positions whose windows a warp computes together
 
+// Where a warp walks: 32 V channels, and `stretch` positions of a sentence.
+template <int V>
+struct Stretch {
+  int begin, end;     // positions
+  long long b;        // sentence
+  int c0, h0, heads;  // the warp's first channel, its head, and how many heads the warp meets
+  int c, h;           // the same of this lane; an idle one repeats another's
+  int before, after;  // how far the windows reach that fit into the ring
+
+  __device__ __forceinline__ Stretch(int T, int C, int H, int max_left, int max_right, int ring,
+                                     int stretch) {
+    constexpr int LANES = 32 * V;
+    const int columns = (C + LANES - 1) / LANES, stretches = (T + stretch - 1) / stretch;
+    const int rest = blockIdx.x / columns, R = C / H;
+    begin = rest % stretches * stretch, end = min(begin + stretch, T), b = rest / stretches;
+    c0 = blockIdx.x % columns * LANES, c = min(c0 + (int)threadIdx.x * V, C - V);
+    h0 = c0 / R, h = c / R, heads = (min(c0 + LANES, C) - 1) / R - h0 + 1;
+    const Reach held = within(ring, max_left, max_right);
+    before = held.left, after = held.right;
+  }
+};
+
 // A window in the table S of prefix sums, whose row i is the sum of all tokens before token i.
 // `first` and `last` are the outermost tokens that it touches, `left` and `right` its shares of
 // them; both may be the same token, which it then contains whole.
@@ -105,7 +127,7 @@ constexpr int SPAN = 32;  // positions whose windows a warp computes together
 //                                  + right (S[last + 1] - S[last])
 template <typename Real>
 struct alignas(16) Window {
-  int first, last;  // their rows' places in shared memory, in bytes; the next row follows
+  int first, last;  // in talk_conv their rows' places in shared memory, in bytes
   Real left, right;
 };
 
@@ -133,16 +155,11 @@ talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
           const Sum<Number>* __restrict__ right, Number* __restrict__ out, int T, int C, int H,
           int max_left, int max_right, int ring, int stretch, long long x_batch, int x_time) {
   using Real = Sum<Number>;
-  constexpr int ROW = 32 * V * sizeof(Real), LANES = 32 * V;
+  constexpr int ROW = 32 * V * sizeof(Real);
   DYNAMIC_SHARED(Real, shared);
-  const int columns = (C + LANES - 1) / LANES, stretches = (T + stretch - 1) / stretch;
-  const int c0 = blockIdx.x % columns * LANES, rest = blockIdx.x / columns, R = C / H;
-  const int begin = rest % stretches * stretch, end = min(begin + stretch, T);
-  const long long b = rest / stretches;
-  const int c = min(c0 + (int)threadIdx.x * V, C - V);  // an idle lane repeats another's channels
-  const int h0 = c0 / R, h = c / R, heads = (min(c0 + LANES, C) - 1) / R - h0 + 1;
-  const Reach held = within(ring, max_left, max_right);
-  const int before = held.left, after = held.right;
+  const Stretch<V> own(T, C, H, max_left, max_right, ring, stretch);
+  const int begin = own.begin, end = own.end, before = own.before, after = own.after, c = own.c;
+  const long long b = own.b;
   const Real scale = 1 / (Real(1) + max_left + max_right);
   const auto window = [&](int h, int t) {
     const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
@@ -180,7 +197,7 @@ talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
 
   // Position t + i. If `inside`, the token that it loads exists.
   Number* to = out + (b * T + begin) * C + c;
-  auto mine = windows + ((h - h0) * (SPAN + 1) - begin);  // [t]
+  auto mine = windows + ((own.h - own.h0) * (SPAN + 1) - begin);  // [t]
   const auto step = [&](int t, int i, bool inside) {
     const int newest = place(t + after + 1);  // a multiple of STEPS rows
     add(next[i]);
@@ -202,9 +219,9 @@ talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
   for (int t0 = begin; t0 < end; t0 += SPAN, mine = mine + -SPAN) {
     bool all = true;
     __syncwarp();  // the windows before have been read
-    for (int head = 0; head < heads; ++head) {
+    for (int head = 0; head < own.heads; ++head) {
       const int t = min(t0 + (int)threadIdx.x, end - 1);
-      const Edges<Real> of = window(h0 + head, t);
+      const Edges<Real> of = window(own.h0 + head, t);
       all &= fits(of);
       windows[head * (SPAN + 1) + threadIdx.x] =
           fits(of) ? Window<Real>{place(t - of.left.tokens()), place(t + of.right.tokens()),
@@ -231,7 +248,7 @@ talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
     if (all) continue;
 #pragma unroll 1
     for (int t = t0; t < stop; ++t) {
-      const Edges<Real> of = window(h, t);
+      const Edges<Real> of = window(own.h, t);
       if (fits(of)) continue;
       Real sum[V];
 #pragma unroll
@@ -315,30 +332,17 @@ talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
   if (threadIdx.y == 0 && h < H) reach[(long long)b * H + h] = mine;
 }
 
-// What a thread keeps of its V channels, a column of shared memory: only the rows between the
-// edges of the widest window, in a ring of a power of two.
-template <typename Real, int V>
-struct Table {
-  SharedPointer<Real> column;
-  int mask;
-
-  __device__ __forceinline__ Table(SharedPointer<Real> shared, int rows)
-      : column(shared + threadIdx.x * V), mask(rows - 1) {}
-
-  __device__ __forceinline__ SharedPointer<Pack<Real, V>> operator[](int i) const {
-    return shared_cast<Pack<Real, V>>(column + (i & mask) * (int)blockDim.x * V);
-  }
-};
-
-// The gradients in use. Block (n), n threads of V channels, `stretch` positions.
+// The gradients in use; see talk_conv for their map.
 //
 // dx: the share of token s in all windows that hold it. A window adds g where it begins and takes
 // it away where it has ended; the running sum of these differences is what all windows together
-// give to a token. The differences are in a ring again, a column for each thread: at step t four of
-// them change; the one of token t - before is now final and is added to the sum.
+// give to a token. The differences are in a ring again. Position t changes four of them: by
+// left g that of the window's first token, by (1 - left) g that of the next token; by (right - 1) g
+// that of its last token, by -right g that of the next. The one of token t - before is now final
+// and is added to the sum. Tokens are counted from `origin`, whose row is the first of the ring.
 //
 // Offsets: their gradients are dot products of g[t] with the token that an edge cuts through. G
-// lanes share one; a block makes those of the heads that begin among its channels, from rows of g
+// lanes share one; a warp makes those of the heads that begin among its channels, from rows of g
 // that it has just read.
 //
 //   bytes        3 |x|, the offsets and their gradients
@@ -352,118 +356,137 @@ talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
           const Sum<Number>* __restrict__ left, const Sum<Number>* __restrict__ right,
           const Reach* __restrict__ reach, Number* __restrict__ dx, Sum<Number>* __restrict__ dleft,
           Sum<Number>* __restrict__ dright, int T, int C, int H, int max_left, int max_right,
-          int ring, int stretch, int G, long long g_batch, long long g_time, long long x_batch,
-          long long x_time) {
+          int ring, int stretch, int G, long long g_batch, int g_time, long long x_batch,
+          int x_time) {
   using Real = Sum<Number>;
+  constexpr int ROW = 32 * V * sizeof(Real);
   DYNAMIC_SHARED(Real, shared);
-  const int width = blockDim.x * V, columns = (C + width - 1) / width, R = C / H;
-  const int stretches = (T + stretch - 1) / stretch, rest = blockIdx.x / columns;
-  const int c0 = blockIdx.x % columns * width, c = c0 + threadIdx.x * V;
-  const int begin = rest % stretches * stretch, end = min(begin + stretch, T);
-  const long long b = rest / stretches;
+  const Stretch<V> own(T, C, H, max_left, max_right, ring, stretch);
+  const int begin = own.begin, end = own.end, before = own.before, after = own.after, c = own.c;
+  const int lane = threadIdx.x, R = C / H, from = max(0, begin - after), origin = from - before;
+  const long long b = own.b;
   const Real scale = 1 / (Real(1) + max_left + max_right);
+  const Reach most = reach[b * H + own.h];
+  const bool fits = most.left <= before && most.right <= after;
   g += b * g_batch, x += b * x_batch;
 
-  if (c < C) {
-    const int h = c / R;
-    const Reach held = within(ring, max_left, max_right);
-    const int before = held.left, after = held.right;
-    const Reach most = reach[b * H + h];
-    const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
-    const auto gradient = [&](int t) {
-      return t < T ? *reinterpret_cast<const Pack<Number, V>*>(g + t * g_time + c)
-                   : Pack<Number, V>{};
+  const auto column = shared_cast<char>(shared + lane * V);
+  const auto windows = shared_cast<Window<Real>>(shared + (ring + 1) * (ROW / sizeof(Real)));
+  const auto change = [&](int token) {
+    return shared_cast<Pack<Real, V>>(column + (token & ring - 1) * ROW);
+  };
+  const auto row = [&](const Number* at, bool exists) {
+    return exists ? *reinterpret_cast<const Pack<Number, V>*>(at) : Pack<Number, V>{};
+  };
+  for (int i = 0; i < ring; ++i) *change(i) = {};
+  const Number* ahead = g + ((long long)from * g_time + c);
+  Pack<Number, V> next[STEPS];
+#pragma unroll
+  for (int i = 0; i < STEPS; ++i, ahead += g_time) next[i] = row(ahead, from + i < T);
+
+  // Position from + n + i, and token n + i of dx. If `inside`, the row that it loads exists.
+  const int steps = end - origin, written = (fits ? begin : end) - origin;
+  Number* to = dx + ((b * T + origin) * C + c);
+  auto mine = windows + (own.h - own.h0) * (SPAN + 1);  // [n]
+  Real sum[V] = {};
+  const auto step = [&](int n, int i, bool inside) {
+    const auto add = [&](int token, Real share, Real rest) {
+      const auto first = change(token), second = change(token + 1);
+      Pack<Real, V> p = *first, q = *second;
+#pragma unroll
+      for (int v = 0; v < V; ++v)
+        p.at[v] += share * widen(next[i].at[v]), q.at[v] += rest * widen(next[i].at[v]);
+      *first = p, *second = q;
     };
-    if (most.left <= before && most.right <= after) {
-      const Table<Real, V> change(shared, ring);
-      for (int i = 0; i < ring; ++i) *change[i] = Pack<Real, V>{};
-      Real sum[V] = {};
-      const int from = max(0, begin - after);
-      Pack<Number, V> next[STEPS];
+    if (inside || from + n + i < T) {  // one edge after the other: they may share rows
+      const Window<Real> at = mine[n + i];
+      add(at.first, at.left, 1 - at.left), add(at.last, at.right - 1, -at.right);
+    }
+    next[i] = row(ahead, inside || from + n + i + STEPS < T);
+    ahead += g_time;
+    const auto done = change(n) + 32 * i;  // n is a multiple of STEPS
+    Real value[V];
 #pragma unroll
-      for (int i = 0; i < STEPS; ++i) next[i] = gradient(from + i);
-      for (int t0 = from; t0 < end + before; t0 += STEPS) {
+    for (int v = 0; v < V; ++v) sum[v] += (*done).at[v], value[v] = sum[v] * scale;
+    *done = {};
+    if (n + i >= written) store<Number, V>(to, value);
+    to += C;
+  };
+  for (int n0 = 0; n0 < steps; n0 += SPAN, mine = mine + -SPAN) {
+    __syncwarp();  // the windows before have been read
+    for (int head = 0; head < own.heads; ++head) {
+      const Offsets<Real> offsets(left, right, b, own.h0 + head, T, H, max_left, max_right);
+      const int t = min(from + n0 + lane, T - 1);
+      const Edge<Real> l = offsets.left(t), r = offsets.right(t);
+      windows[head * (SPAN + 1) + lane] = {t - l.tokens() - origin, t + r.tokens() - origin,
+                                           l.last(), r.last()};
+    }
+    __syncwarp();
+    int n = n0;
+    const int stop = min(n0 + SPAN, steps), inside = min(stop, T - from - STEPS) - STEPS;
+#pragma unroll 1
+    for (; n <= inside; n += STEPS) {
 #pragma unroll
-        for (int i = 0; i < STEPS; ++i) {
-          const int t = t0 + i, s = t - before;
-          if (t >= end + before) break;
-          if (t < T) {
-            const Edge<Real> l = offsets.left(t), r = offsets.right(t);
-            // All four are read before the first is written: they are never the same row.
-            const auto first = change[t - l.whole], last = change[t + r.whole + 1];
-            const auto cut = change[t - l.tokens()], rest = change[t + r.tokens() + 1];
-            Pack<Real, V> a = *first, z = *last, p = *cut, q = *rest;
+      for (int i = 0; i < STEPS; ++i) step(n, i, true);
+    }
+#pragma unroll 1
+    for (; n < stop; n += STEPS) {
+#pragma unroll
+      for (int i = 0; i < STEPS; ++i) {
+        if (n + i >= stop) break;
+        step(n, i, false);
+      }
+    }
+
+    const int t0 = max(begin, from + n0), count = min(end, from + n0 + SPAN) - t0;
+    for (int head = 0; head < own.heads; ++head) {
+      const int h = own.h0 + head;
+      if (h * R < own.c0) continue;  // it begins before
+      for (int i = lane / G; i - lane / G < count; i += 32 / G) {
+        const int t = t0 + i;
+        Real to_left = 0, to_right = 0;
+        if (i < count) {
+          const Window<Real> at = windows[head * (SPAN + 1) + t - from - n0];
+          to_left = 0 * at.left, to_right = 0 * at.right;  // NaN, if the share is
+          for (int k = h * R + lane % G * V; k < h * R + R; k += G * V) {
+            const auto token = [&](int i) { return x + ((long long)(origin + i) * x_time + k); };
+            const Pack<Number, V> y = row(g + ((long long)t * g_time + k), true);
+            const Pack<Number, V> a = row(token(at.first), at.left < 1);  // the edge cuts it
+            const Pack<Number, V> z = row(token(at.last), at.right < 1);
 #pragma unroll
             for (int v = 0; v < V; ++v) {
-              const Real y = widen(next[i].at[v]);
-              a.at[v] += (1 - l.part) * y, p.at[v] += l.part * y;
-              z.at[v] -= (1 - r.part) * y, q.at[v] -= r.part * y;
+              to_left += widen(y.at[v]) * widen(a.at[v]);
+              to_right += widen(y.at[v]) * widen(z.at[v]);
             }
-            *first = a, *last = z;
-            if (l.cuts()) *cut = p;
-            if (r.cuts()) *rest = q;
           }
-          next[i] = gradient(t + STEPS);
-          const auto done = change[s];
-#pragma unroll
-          for (int v = 0; v < V; ++v) sum[v] += (*done).at[v];
-          *done = Pack<Real, V>{};
-          if (s < begin) continue;
-          Real value[V];
-#pragma unroll
-          for (int v = 0; v < V; ++v) value[v] = sum[v] * scale;
-          store<Number, V>(dx + (b * T + s) * C + c, value);
-        }
-      }
-    } else {
-      for (int s = begin; s < end; ++s) {
-        Real sum[V] = {};
-        for (int t = max(0, s - most.right); t <= min(s + most.left, T - 1); ++t) {
-          const Real share = s < t   ? offsets.left(t).share(t - s)
-                             : s > t ? offsets.right(t).share(s - t)
-                                     : 1;
-          const Pack<Number, V> y = gradient(t);
-#pragma unroll
-          for (int v = 0; v < V; ++v) sum[v] += share * widen(y.at[v]);
         }
 #pragma unroll
-        for (int v = 0; v < V; ++v) sum[v] *= scale;
-        store<Number, V>(dx + (b * T + s) * C + c, sum);
+        for (int d = 16; d > 0; d /= 2) {
+          if (d >= G) continue;
+          to_left += __shfl_xor_sync(~0u, to_left, d);
+          to_right += __shfl_xor_sync(~0u, to_right, d);
+        }
+        if (i >= count || lane % G) continue;
+        const long long at = (b * T + t) * H + h;
+        dleft[at] = to_left * max_left * scale;
+        if (right) dright[at] = to_right * max_right * scale;
       }
     }
   }
-
-  const int h0 = (c0 + R - 1) / R, heads = (min(c0 + width, C) + R - 1) / R - h0;
-  const int dots = (end - begin) * heads, lane = threadIdx.x % G;
-  for (int i0 = 0; i0 < dots; i0 += blockDim.x / G) {
-    const int i = i0 + threadIdx.x / G, t = begin + i / max(1, heads), h = h0 + i % max(1, heads);
-    Real to_left = 0, to_right = 0;
-    if (i < dots) {
-      const Offsets<Real> offsets(left, right, b, h, T, H, max_left, max_right);
-      const Edge<Real> l = offsets.left(t), r = offsets.right(t);
-      to_left = 0 * l.part, to_right = 0 * r.part;  // NaN, if the part is
-      for (int k = h * R + lane * V; k < h * R + R; k += G * V) {
-        const auto row = [&](const Number* z, long long at) {
-          return *reinterpret_cast<const Pack<Number, V>*>(z + at + k);
-        };
-        const Pack<Number, V> y = row(g, t * g_time);
-        Pack<Number, V> a = {}, z = {};
-        if (l.cuts()) a = row(x, (t - l.whole - 1) * x_time);
-        if (r.cuts()) z = row(x, (t + r.whole + 1) * x_time);
+  if (fits) return;
+  const Offsets<Real> offsets(left, right, b, own.h, T, H, max_left, max_right);
+  for (int s = begin; s < end; ++s) {
+    Real sum[V] = {};
+    for (int t = max(0, s - most.right); t <= min(s + most.left, T - 1); ++t) {
+      const Real share = s < t   ? offsets.left(t).share(t - s)
+                         : s > t ? offsets.right(t).share(s - t)
+                                 : 1;
+      const Pack<Number, V> y = row(g + ((long long)t * g_time + c), true);
 #pragma unroll
-        for (int v = 0; v < V; ++v) {
-          to_left += widen(y.at[v]) * widen(a.at[v]);
-          to_right += widen(y.at[v]) * widen(z.at[v]);
-        }
-      }
+      for (int v = 0; v < V; ++v) sum[v] += share * widen(y.at[v]);
     }
-    for (int d = G / 2; d > 0; d /= 2) {
-      to_left += __shfl_xor_sync(~0u, to_left, d);
-      to_right += __shfl_xor_sync(~0u, to_right, d);
-    }
-    if (i >= dots || lane) continue;
-    const long long at = (b * T + t) * H + h;
-    dleft[at] = to_left * max_left * scale;
-    if (right) dright[at] = to_right * max_right * scale;
+#pragma unroll
+    for (int v = 0; v < V; ++v) sum[v] *= scale;
+    store<Number, V>(dx + (b * T + s) * C + c, sum);
   }
 }

@@ -17,6 +17,11 @@ other 2. Besides, a warp's windows take 4 per position, and the rows before its 
 Weights of the four rows, instead of differences, would save 8 of the 39. But rounding errors would
 grow, as emulated in float32 by half in windows of up to 3 tokens, and by 5% in those of up to 31;
 and they would save no time, because the bytes take six times as long as these instructions.
+
+TaLK's gradients take 63 for a position. Six per channel are arithmetic again, four products for the
+differences, the running sum and its scaling, and 2 are the shares' complements: 26. The differences
+and the window take 11 reads and writes of shared memory. Of the other 26 about 20 compute the
+addresses of the four differences, and the rest load g, store dx and make the loop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -169,8 +174,9 @@ def cycles(case: Case, launch: Launch) -> float:
     if case.operator == "talk_conv":
         words = V * accumulator(dtype).itemsize // 4
         # Forward writes a row into the table and reads four. Backward reads and writes four
-        # differences and reads one; its rows are g and dx, and g and x at the two edges.
-        per_row = {"talk_conv": 5 * words + c, "talk_grad": 9 * words + 4 * c + 5}[launch.name]
+        # differences, and reads and clears one; its rows are g and dx, and g and x at the two
+        # edges; and it reads a window twice, for dx and for the offsets.
+        per_row = {"talk_conv": 5 * words + c, "talk_grad": 10 * words + 4 * c + 2}[launch.name]
         return B * -(-C // (32 * V)) * (T + around_stretches(case)) * per_row
     tiles, taps, rows, columns, h = walk(case, launch)
     costs = TILED[launch.name]
