@@ -65,7 +65,7 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
         "optimizer": f"{4 * moments * parameters / GB:.2f} GB, {optimizer.state}, float32",
         "activations": ", ".join(f"{cost.bytes / GB:.2f} GB for {cost.shape}" for cost in costs)
         + f", {assumed_precision(recipe)}",
-        "in all": f"{total / GB:.2f} GB on each GPU: {fits} into the {memory_gb:g} GB of --memory, "
+        "in all": f"{total / GB:.2f} GB on each GPU: {fits} into {memory_gb:g} GB, "
         f"{RESERVED:.0%} left for fragmentation and CUDA",
         "largest batch": propose_batch(recipe, lengths, room - fixed, activations),
         "one update": f"{config.batch_tokens * batches:,} tokens at most on either side "
