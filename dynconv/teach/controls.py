@@ -26,6 +26,12 @@ SIDES = (
     ("average", "DynamicConv"),
     ("nothing", "DynamicConv"),
 )
+WARMED = {
+    "untrained model, new Adam, peak 0.015": (False, False, 0.015),
+    "warmed-up model, new Adam, peak 0.015": (True, False, 0.015),
+    "warmed-up model, new Adam, peak 0.02": (True, False, 0.02),
+    "warmed-up model, kept Adam, peak 0.02": (True, True, 0.02),
+}
 
 
 def definitions(lesson: str, *values: str) -> dict[str, Any]:
@@ -264,6 +270,32 @@ def recipe() -> dict[str, Any]:
     return numbers
 
 
+def warmup() -> dict[str, Any]:
+    """Return the last losses of lesson 23's models that get a rate without a warm-up.
+
+    For two peaks, of untrained models and of models that have had 40 updates of the warm-up, with
+    a new Adam or with the one that the model has been warmed up with.
+    """
+    names = definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
+    update, rate = names["make_updates"], names["cosine_rate"]
+
+    def loss(warmed: bool, kept: bool, peak: float, seed: int) -> float:
+        model = names["new_model"](seed)
+        optimizer = names["adam"](model)
+        start = 40 if warmed else 0
+        update(model, optimizer, rate, seed, 0, start)
+        if not kept:
+            optimizer = names["adam"](model)
+
+        def falling(u: int) -> float:
+            return float(rate(u - start, peak=peak, warmup=0))
+
+        losses = update(model, optimizer, falling, seed, start, start + 120)
+        return round(sum(losses[-10:]) / 10, 2)
+
+    return {what: [loss(*how, seed) for seed in (1, 2, 3)] for what, how in WARMED.items()}
+
+
 def forgetting() -> dict[str, Any]:
     """Return the scores of lesson 33's layers, and of the word that counts, for three seeds."""
     names = definitions("33_forgetting")
@@ -338,6 +370,11 @@ RECORDS = {
         "Updates until lesson 23's models know the form of a sentence, and losses at the end",
         [1, 2, 3],
         recipe,
+    ),
+    "controls-warmup": (
+        "Last losses of lesson 23's models at rates without a warm-up, by what had one",
+        [1, 2, 3],
+        warmup,
     ),
     "controls-forgetting": (
         "Scores of lesson 33's layers: 1 minus the mean squared error",

@@ -7,7 +7,7 @@ from math import isqrt
 from operator import mul
 
 from dynconv.lab import ledger
-from dynconv.teach.controls import LOUD, SIDES, definitions
+from dynconv.teach.controls import LOUD, SIDES, WARMED, definitions
 
 
 def test_lessons_03_and_05_still_define_what_their_controls_use():
@@ -57,6 +57,8 @@ def test_lesson_23_still_defines_what_its_controls_use():
     record = ledger.read("controls-recipe")["numbers"]
     assert [*record] == ["filled nothing", "filled v", "filled m and v"]
     assert all(len(each) == 3 for runs in record.values() for each in runs.values())
+    record = ledger.read("controls-warmup")["numbers"]
+    assert [*record] == [*WARMED] and all(len(losses) == 3 for losses in record.values())
 
 
 def test_lesson_33_still_defines_what_its_controls_use():
