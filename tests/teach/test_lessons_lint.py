@@ -30,8 +30,6 @@ STAGES = [
 END = ["Exercises", "Recap", "References"]
 LAYOUT = re.compile(r"(A|An|One|Two|Three|Four|Five|Six|Seven|Eight) [a-z]+( of [a-z]+)?\.")
 """a caption that only says how the figure is laid out, as "Two rows of boxes." """
-UNTITLED = {"08", "12", "13", "18", "19", "20", "21", "22", "23", "30", "31", "33"}
-"""lessons some of whose figures still begin with their layout"""
 KINDS = ("predict", "derive", "implement", "measure", "find the bug", "open")
 PACKAGE = ROOT / "dynconv"
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
@@ -245,9 +243,8 @@ def test_figures_have_alternative_texts_and_fold_their_code(text):
             alt = cell.metadata.get("mystnb", {}).get("image", {}).get("alt", "")
             caption, *rest = re.split(r"(?<=\.)\s+(?=[A-Z])", alt)
             assert re.match("[A-Z]", alt) and alt.endswith("."), f"{alt!r} is no sentence"
-            if text.name[:2] not in UNTITLED:
-                assert rest, f"{alt!r} needs a caption, and then what is seen"
-                assert len(caption.split()) > 3 and not LAYOUT.match(caption), caption
+            assert rest, f"{alt!r} needs a caption, and then what is seen"
+            assert len(caption.split()) > 3 and not LAYOUT.match(caption), caption
             assert "hide-input" in tags(cell), cell.source
 
 
