@@ -104,8 +104,8 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         optimizer=optimizer,
         scaler=scaler,
     )
-    ranks.on_rank_zero(lambda: record_start(session))
     restore(session)
+    ranks.on_rank_zero(lambda: record_start(session))
     session.loss_module = ranks.wrap(session.loss_module)  # broadcasts the weights of rank 0
     return session
 
