@@ -114,6 +114,14 @@ def test_one_thing_of_the_users_is_enough(recipe, tmp_path, name):
     assert tree(home) == before
 
 
+def test_a_lock_that_is_no_text_is_the_users(recipe, tmp_path):
+    (tmp_path / ".lock").write_bytes(b"\xff\xfe\x00")
+    before = tree(tmp_path)
+    with pytest.raises(UserError, match="is not a lock of dynconv.*rename the file"):
+        train(recipe, tmp_path)
+    assert tree(tmp_path) == before
+
+
 def test_a_new_an_empty_and_an_old_directory(recipe, tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
