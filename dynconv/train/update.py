@@ -147,7 +147,7 @@ def make_optimizer(
     chosen = OPTIMIZERS[config.optimizer]
     names = ("lr", "weight_decay", *chosen.options)
     options = chosen.constants | {name: getattr(config, name) for name in names}
-    optimizer = getattr(torch.optim, chosen.class_name)(model.parameters(), fused=True, **options)
+    optimizer = getattr(torch.optim, chosen.class_name)(model.parameters(), **options)
     return optimizer, torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
 
 
@@ -176,8 +176,9 @@ def raise_not_finite(session: Session, share: UpdateBatches, skipped: SkippedUpd
     path = path_inside(run, NOT_FINITE.format(update=update, rank=session.ranks.rank))
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.ranks.gather(str(path))  # waits until all are written
+    after = ", after others that were skipped" if session.skipped > 1 else ""
     raise NotFiniteError(
-        f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.norm:g} at update {update}, "
-        "after others that were skipped: continue from the last checkpoint with a lower train.lr "
-        f"or more train.warmup in {run / RECIPE}; the sentences are in {', '.join(paths)}"
+        f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.norm:g} at update {update}"
+        f"{after}: continue from the last checkpoint with a lower train.lr or more train.warmup "
+        f"in {run / RECIPE}; the sentences are in {', '.join(paths)}"
     )
