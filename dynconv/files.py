@@ -252,7 +252,7 @@ def locked(
 ) -> Iterator[None]:
     """Hold a lock file, and delete it afterwards. When a process is killed, its lock is released.
 
-    Raises UserError `message (process): remedy` if another process holds it, and another one if the
+    Raises UserError `message (process): remedy` if another process holds it, or a UserError if the
     file is not a lock of dynconv.
     """
     import fcntl
