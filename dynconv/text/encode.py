@@ -51,7 +51,7 @@ MAX_UINT16_TYPES = 1 << 16
 """maximum number of types for ids of two bytes"""
 
 
-def prepare_corpus(
+def encode_corpus(
     corpus: str,
     source: str | None,
     target: str,

@@ -322,7 +322,7 @@ def test_a_kill_in_a_validation_loses_nothing(prepared_recipe, tmp_path, monkeyp
 
 
 def test_another_text_under_a_checkpoint_is_refused(prepared_recipe, prepared, corpus, tmp_path):
-    from dynconv.text import prepare_corpus
+    from dynconv.text import encode_corpus
 
     text = tmp_path / "text"
     shutil.copytree(prepared.directory, text)
@@ -334,7 +334,7 @@ def test_another_text_under_a_checkpoint_is_refused(prepared_recipe, prepared, c
     for side in ("de", "en"):
         lines = (corpus / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
         (fewer / f"train.{side}").write_text("".join(lines[:300]), encoding="utf-8")
-    prepare_corpus(str(fewer), "de", "en", 300, text, reuse=prepared.directory / "vocabulary.json")
+    encode_corpus(str(fewer), "de", "en", 300, text, reuse=prepared.directory / "vocabulary.json")
     record = tmp_path / "run" / "environment.json"
     before = record.read_bytes()
     with pytest.raises(UserError, match="text: not the text with which .*000010 was trained"):

@@ -13,7 +13,7 @@ from dynconv import cli, files
 from dynconv.config import dump_recipe
 from dynconv.errors import UserError
 from dynconv.files import claim, path_inside, replace_text, scratch_folder, set_aside
-from dynconv.text import prepare_corpus
+from dynconv.text import encode_corpus
 from dynconv.train import train
 from dynconv.train.checkpoint_store import CheckpointStore
 
@@ -142,7 +142,7 @@ def test_a_file_instead_of_a_directory(recipe, tmp_path):
 def test_text_of_the_users_in_a_run_that_has_no_checkpoint_yet(recipe, tmp_path):
     run = tmp_path / "run"
     claim(run, "-")
-    prepare_corpus(recipe.data.corpus, "de", "en", 300, run / "data")
+    encode_corpus(recipe.data.corpus, "de", "en", 300, run / "data")
     (run / "data" / "notes").write_text("mine")
     before = tree(run)
     with pytest.raises(UserError, match="data/notes: not made by dynconv"):
