@@ -69,7 +69,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def replace_bytes(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name, then rename it over the old one.
+    """Write a file under a temporary name, then rename it over the old one, with its permissions.
 
     If the path is a link, the file that it points to is replaced. /dev/null and named pipes cannot
     be replaced, so they are written to. Raises UserError if writing fails; the old file stays.
@@ -83,6 +83,8 @@ def replace_bytes(path: Path, data: bytes) -> None:
             return
         try:
             write_through(scratch, data)
+            if target.exists():
+                shutil.copymode(target, scratch)
             os.replace(scratch, target)
         finally:
             with suppress(OSError):  # it has been renamed, or was never created
@@ -250,14 +252,14 @@ def locked(
 ) -> Iterator[None]:
     """Hold a lock file, and delete it afterwards. When a process is killed, its lock is released.
 
-    Raises UserError `message (process): remedy` if another process holds it, and another one if the
+    Raises UserError `message (process): remedy` if another process holds it, or a UserError if the
     file is not a lock of dynconv.
     """
     import fcntl
 
     if path.is_symlink():
         raise UserError(f"{path}: is a link, but dynconv needs a lock file there: remove the link")
-    with path.open("a+") as file:
+    with path.open("a+", encoding="utf-8", errors="replace") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             acquired = os.path.samestat(os.fstat(file.fileno()), path.stat())

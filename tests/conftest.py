@@ -225,11 +225,9 @@ def started_runs(monkeypatch) -> list[str]:
 @pytest.fixture(scope="session")
 def prepared(corpus, tmp_path_factory):
     """The same text, prepared for training."""
-    from dynconv.text import prepare_corpus
+    from dynconv.text import encode_corpus
 
-    return prepare_corpus(
-        str(corpus), "de", "en", 300, tmp_path_factory.mktemp("text") / "prepared"
-    )
+    return encode_corpus(str(corpus), "de", "en", 300, tmp_path_factory.mktemp("text") / "prepared")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ class Optimizer(NamedTuple):
 OPTIMIZERS = {
     "adam": Optimizer(
         class_name="AdamW",
-        constants={},
+        constants={"fused": True},
         options=("betas", "eps"),
         moments=("exp_avg", "exp_avg_sq"),
         scalars=("step",),
@@ -31,7 +31,7 @@ OPTIMIZERS = {
     ),
     "nag": Optimizer(
         class_name="SGD",
-        constants={"nesterov": True},
+        constants={"nesterov": True, "fused": True},
         options=("momentum",),
         moments=("momentum_buffer",),
         scalars=(),

@@ -33,7 +33,8 @@ class Overlays(NamedTuple):
     base: list[Tree]
     """trees inherited from base recipes and experiments"""
     own: list[Tree]
-    """trees that the recipe adds itself; an entry in them that has no effect is an error"""
+    """trees that the recipe adds itself; an entry in them that has no effect is an error,
+    unless it states the default"""
 
 
 def recipe_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> Overlays:

@@ -48,10 +48,11 @@ class DataConfig:
     block_size: PositiveInt | None = None
     """tokens per training example of a language model; null: each line is an example"""
     max_source: PositiveInt = 1024
-    """maximum tokens of a source; longer ones are truncated, with a warning when decoding"""
+    """maximum tokens of a source, without <eos>; longer ones are truncated, with a warning when
+    decoding"""
     max_length: PositiveInt = 256
-    """maximum tokens of a side. Training leaves out pairs with a side that has more than this or
-    than train.batch_tokens, and reports how many"""
+    """maximum tokens of a side, with <eos>. Training leaves out pairs with a side that has more
+    than this or than train.batch_tokens, and reports how many"""
 
     def __post_init__(self) -> None:
         if self.block_size is not None and self.source is not None:

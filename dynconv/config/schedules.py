@@ -40,6 +40,11 @@ def plateau(config: TrainConfig, done: int, losses: Sequence[float]) -> float:
     return config.lr * PLATEAU_FACTOR ** (len(losses) - next(worse, len(losses)))
 
 
+def plateau_ends(config: TrainConfig, losses: Sequence[float]) -> bool:
+    """Return whether the rate has fallen below lr_end."""
+    return plateau(config, 0, losses) < config.lr_end
+
+
 class Schedule(NamedTuple):
     """A schedule of the learning rate."""
 
@@ -47,12 +52,14 @@ class Schedule(NamedTuple):
     """returns the learning rate after `done` updates, and validations with these losses"""
     settings: tuple[str, ...] = ()
     """the entries of `train` that it reads and others do not"""
+    ends: Callable[[TrainConfig, Sequence[float]], bool] = lambda config, losses: False
+    """returns whether it ends training after validations with these losses"""
 
 
 SCHEDULES = {
     "inverse_sqrt": Schedule(inverse_sqrt),
     "cosine": Schedule(cosine, settings=("lr_end",)),
-    "plateau": Schedule(plateau, settings=("lr_end",)),
+    "plateau": Schedule(plateau, settings=("lr_end",), ends=plateau_ends),
 }
 
 

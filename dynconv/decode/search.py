@@ -203,7 +203,7 @@ class StepwiseBeams(Beams):
         done = self.done.gather(1, parent) | (token == EOS)
         rows = torch.arange(B, device=logp.device)[:, None]
         prefixes = torch.cat([self.prefixes[rows, parent], token[:, :, None]], dim=2)
-        over = (done | scores.isneginf()).all(1)  # -inf fills a beam that has too few
+        over = last | (done | scores.isneginf()).all(1)  # -inf fills a beam that has too few
         for b in over.nonzero().squeeze(1).tolist():
             ended = (prefixes[b].tolist(), lengths[b].tolist(), scores[b].tolist())
             self.finished[self.alive[b]] = [

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from dynconv.config import DataConfig, DecodeConfig
-from dynconv.config.recipe import check_min_length
+from dynconv.config.recipe import BEAM_OPTIONS, check_min_length
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
@@ -72,17 +72,11 @@ def translate(
 
 def make_search(model: Translator, config: DecodeConfig, make_stepper: MakeStepper) -> Callable:
     """Return beam search with the settings of a recipe, as a function of source and padding."""
-    size = config.no_repeat_ngram_size
+    options = {name: getattr(config, name) for name in BEAM_OPTIONS}
+    size = options.pop("no_repeat_ngram_size")
+    constraints = [no_repeat(size)] if size else ()
     return partial(
-        beam_search,
-        model,
-        beam=config.beam,
-        lenpen=config.lenpen,
-        stepwise=config.stepwise,
-        min_length=config.min_length,
-        max_length=config.max_length,
-        constraints=[no_repeat(size)] if size else (),
-        make_stepper=make_stepper,
+        beam_search, model, **options, constraints=constraints, make_stepper=make_stepper
     )
 
 

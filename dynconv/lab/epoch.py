@@ -11,7 +11,7 @@ from dynconv.tasks import task_of
 from dynconv.text import PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.corpus import NotPreparedError, corpus_dir
 from dynconv.train.data import DataPosition, iter_batches, pools_of
-from dynconv.train.setup import check_text, prepare_recipe_corpus
+from dynconv.train.setup import check_text, encode_recipe_corpus
 
 
 class EpochSize(NamedTuple):
@@ -40,7 +40,7 @@ def measure_corpus(recipe: Recipe) -> EpochSize | None:
     if is_prepared(directory):
         return count_epoch(open_prepared(directory, verify=False), recipe)
     with TemporaryDirectory() as folder:
-        return count_epoch(prepare_recipe_corpus(recipe, Path(folder) / "prepared"), recipe)
+        return count_epoch(encode_recipe_corpus(recipe, Path(folder) / "prepared"), recipe)
 
 
 def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:

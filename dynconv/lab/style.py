@@ -33,7 +33,7 @@ NAMES = {
     "ssm": "S4D",
     "selective": "selective SSM",
 }
-"""What figures call a mixer or a recipe's row where its name in code is another."""
+"""What figures call a mixer or a recipe's row where its name in code differs."""
 
 SHARP = 220
 """pixels per inch of a picture in a file: twice `figure.dpi`, for screens that show them"""

@@ -8,9 +8,9 @@ from dynconv.config import Recipe
 from dynconv.text import is_prepared
 from dynconv.text.prepared import find_prepared
 from dynconv.train import train
-from dynconv.train.setup import prepare_recipe_corpus
+from dynconv.train.not_finite import NotFiniteError
+from dynconv.train.setup import encode_recipe_corpus
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import NotFiniteError
 
 
 def try_training(
@@ -38,5 +38,5 @@ def shared_corpus(recipe: Recipe, folder: Path) -> Path | None:
     name = hashlib.sha256(repr((kind, recipe.model.vocab_size)).encode()).hexdigest()
     prepared = folder / f"text-{name[:8]}"
     if not is_prepared(prepared):
-        prepare_recipe_corpus(recipe, prepared)
+        encode_recipe_corpus(recipe, prepared)
     return prepared

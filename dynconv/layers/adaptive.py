@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv.dtypes import upcast
+from dynconv.ops.checks import check_probability
 
 
 class AdaptiveEmbedding(nn.Module):
@@ -31,14 +32,19 @@ class AdaptiveEmbedding(nn.Module):
         self.projections = band_projections(channels, widths)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Embed tokens (...) int64 as (..., C), in the parameters' dtype even under autocast."""
+        """Embed tokens (...) int64 as (..., C), in the parameters' dtype even under autocast.
+
+        A token outside [0, V) is an error, as in `nn.Embedding`.
+        """
         x: Tensor | int = 0
         bands = zip(pairwise(self.edges), self.words, self.projections, strict=True)
         for (start, end), E, P in bands:
             # Every band embeds all tokens and zeroes the ones from other bands, because then no
             # shape depends on the data.
-            x_band = F.embedding((tokens - start).clamp(0, end - start - 1), E)
-            x = x + F.linear(x_band * inside(tokens, start, end).unsqueeze(-1), P)
+            member = inside(tokens, start, end)
+            elsewhere = inside(tokens, 0, self.edges[-1]) & ~member
+            x_band = F.embedding((tokens - start).masked_fill(elsewhere, 0), E)
+            x = x + F.linear(x_band * member.unsqueeze(-1), P)
         return x.to(self.words[0].dtype)
 
 
@@ -65,6 +71,7 @@ class AdaptiveSoftmax(nn.Module):
         super().__init__()
         if widths[0] != channels:
             raise ValueError(f"the first band has width {widths[0]}: it must be {channels} wide")
+        check_probability("dropout", dropout)
         self.edges = edges
         self.words = tied.words if tied else band_words(edges, widths)
         self.projections = tied.projections[1:] if tied else band_projections(channels, widths[1:])
@@ -114,6 +121,8 @@ class AdaptiveSoftmax(nn.Module):
 
 def band_words(edges: tuple[int, ...], widths: tuple[int, ...]) -> nn.ParameterList:
     """Return the embeddings E_i (V_i, w_i) of all bands."""
+    if len(widths) != len(edges) - 1:
+        raise ValueError(f"{len(widths)} widths for {len(edges) - 1} bands: give one for each")
     return nn.ParameterList(
         nn.Parameter(nn.init.normal_(torch.empty(end - start, width), std=width**-0.5))
         for (start, end), width in zip(pairwise(edges), widths, strict=True)

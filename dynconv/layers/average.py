@@ -30,6 +30,7 @@ class AverageAttention(nn.Module):
 
     def __init__(self, channels: int, ffn: int, *, causal: bool = False):
         super().__init__()
+        check_positive("channels", channels)
         check_positive("ffn", ffn)
         self.causal = causal
         self.ffn = nn.Sequential(linear(channels, ffn), nn.ReLU(), linear(ffn, channels))

@@ -11,7 +11,7 @@ from dynconv import ops
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
 from dynconv.layers.state import check_steppable
-from dynconv.ops.checks import check_heads, check_odd
+from dynconv.ops.checks import check_heads, check_odd, check_positive
 from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.normalize import check_normalization
 from dynconv.ops.shapes import pad_time
@@ -55,6 +55,7 @@ class DenseConv(WindowConv):
     """Convolves with C x C x K weights, without projections (Wu et al., Table 3, "CNN")."""
 
     def __init__(self, channels: int, kernel_size: int, *, causal: bool = False):
+        check_positive("channels", channels)
         check_odd("kernel size", kernel_size)
         conv = nn.Conv1d(channels, channels, kernel_size)
         nn.init.xavier_uniform_(conv.weight)

@@ -4,13 +4,13 @@ import torch
 from torch import Tensor
 
 
-def forward_parts(parts: int, kind: str, causal: bool) -> int:
+def count_forward(parts: int, noun: str, causal: bool) -> int:
     """Return how many of the heads or channels run from left to right: all if causal, else half.
 
     Raises ValueError if none would be left for the other direction.
     """
     if parts == 1 and not causal:
-        raise ValueError(f"{kind} 1 can see only one direction: give at least 2")
+        raise ValueError(f"{noun} 1 can see only one direction: give at least 2")
     return parts if causal else parts - parts // 2
 
 

@@ -33,6 +33,7 @@ class InputProjection(nn.Module):
 
     def __init__(self, channels: int, glu: bool, dropout: float = 0.0):
         super().__init__()
+        check_probability("input_dropout", dropout)
         self.glu = glu
         self.dropout = nn.Dropout(dropout)
         self.linear = linear(channels, 2 * channels if glu else channels)

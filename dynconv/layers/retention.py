@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.dtypes import accumulator, upcast
-from dynconv.layers.direction import flip_rest, forward_parts
+from dynconv.layers.direction import count_forward, flip_rest
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.ops.checks import check_heads
@@ -36,7 +36,7 @@ class Retention(nn.Module):
         super().__init__()
         check_heads(heads, channels)
         self.heads, self.causal = heads, causal
-        self.forwards = forward_parts(heads, "heads", causal) * (channels // heads)
+        self.forwards = count_forward(heads, "heads", causal) * (channels // heads)
         self.in_proj = linear(channels, 4 * channels, bias=False)
         self.out_proj = linear(channels, channels, bias=False)
 

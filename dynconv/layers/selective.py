@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.dtypes import upcast
-from dynconv.layers.direction import forward_parts
+from dynconv.layers.direction import count_forward
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.ops.checks import check_positive
@@ -84,7 +84,7 @@ class SelectiveSSM(nn.Module):
         super().__init__()
         self.causal = causal
         check_positive("states", states)
-        forwards = forward_parts(channels, "channels", causal)
+        forwards = count_forward(channels, "channels", causal)
         self.widths = [forwards] if causal else [forwards, channels - forwards]
         self.in_proj = linear(channels, 2 * channels, bias=False)
         self.scans = nn.ModuleList(SelectiveScan(width, states) for width in self.widths)

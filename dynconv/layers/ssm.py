@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dynconv import ops
 from dynconv.dtypes import upcast
-from dynconv.layers.direction import flip_rest, forward_parts
+from dynconv.layers.direction import count_forward, flip_rest
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.layers.state import check_steppable, run_steps
 from dynconv.ops.checks import check_positive
@@ -38,7 +38,7 @@ class S4D(nn.Module):
         super().__init__()
         self.causal = causal
         check_positive("states", states)
-        self.forwards = forward_parts(channels, "channels", causal)
+        self.forwards = count_forward(channels, "channels", causal)
         n = torch.arange(states).expand(channels, states)
         self.log_dt = nn.Parameter(torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)))
         self.log_decay = nn.Parameter(torch.full((channels, states), math.log(0.5)))

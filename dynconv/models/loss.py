@@ -52,8 +52,8 @@ class ChunkedLoss(torch.autograd.Function):
     backward pass only scales them, so no logits are computed twice.
     """
 
-    # The formula of `label_smoothed_loss` stands here a second time, with its gradient, because
-    # autograd takes longer in bfloat16 and keeps another chunk of logits.
+    # This repeats the formula of `label_smoothed_loss`, with its gradient: autograd would take
+    # longer in bfloat16, and keep another chunk of logits.
 
     @staticmethod
     def forward(ctx, hidden, weight, bias, target, smoothing, rows):

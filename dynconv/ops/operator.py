@@ -45,7 +45,7 @@ class Rule(NamedTuple):
     """A rule that allows `impl` for min_T <= T <= max_T positions and up to max_K taps."""
 
     impl: str
-    min_T: int = 1
+    min_T: int = 0
     max_T: int = sys.maxsize
     max_K: int = sys.maxsize
 
@@ -54,7 +54,7 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         limits = {"K <=": self.max_K, "T >=": self.min_T, "T <=": self.max_T}
-        given = [f"{words} {n}" for words, n in limits.items() if n not in (1, sys.maxsize)]
+        given = [f"{words} {n}" for words, n in limits.items() if n not in (0, sys.maxsize)]
         return f"{self.impl} if {' and '.join(given)}" if given else self.impl
 
 

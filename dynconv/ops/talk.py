@@ -43,7 +43,7 @@ def edge_distances(
 
 
 def edge_distance(offset: Tensor, reach: int, room: Tensor) -> Tensor:
-    """Return the distances (B, T, H) to one edge; `room` (T, 1) is the distance to the text's."""
+    """Return the distances (B, T, H) to one edge; `room` (T, 1) is how far the text goes there."""
     return detach_if_whole(torch.minimum((upcast(offset) * reach).clamp(min=0), room))
 
 

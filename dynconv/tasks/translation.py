@@ -1,8 +1,8 @@
 """Translation and summarisation: sentence pairs, label-smoothed cross-entropy, beam search."""
 
+import textwrap
 import time
 from collections.abc import Sequence
-from textwrap import shorten
 
 from torch import Tensor
 
@@ -80,7 +80,7 @@ class Translation(Task[Translator]):
         batch = valid.examples.batch([0]).to(next(model.parameters()).device)
         source = vocabularies.source.decode(batch.source[0].tolist())
         output = vocabularies.target.decode(self.greedy_outputs(model, batch)[0])
-        return f"{shorten(source, 100)} -> {shorten(output, 100)}"
+        return f"{textwrap.shorten(source, 100)} -> {textwrap.shorten(output, 100)}"
 
     def translate(
         self,

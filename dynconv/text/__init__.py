@@ -7,7 +7,7 @@ from dynconv import import_lazily
 if TYPE_CHECKING:
     from dynconv.text.batching import Batch, batch_by_length, collate, pad
     from dynconv.text.corpus import ParallelText, load_parallel
-    from dynconv.text.encode import prepare_corpus
+    from dynconv.text.encode import encode_corpus
     from dynconv.text.examples import Examples, Excerpts, Pairs
     from dynconv.text.lines import read_lines
     from dynconv.text.prepared import PreparedCorpus, is_prepared, open_prepared
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # A list, since type checkers read it.
 __all__ = [
     "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "PreparedCorpus",
-    "Vocabularies", "Vocabulary", "batch_by_length", "collate", "is_prepared", "load_parallel",
-    "open_prepared", "pad", "prepare_corpus", "read_lines",
+    "Vocabularies", "Vocabulary", "batch_by_length", "collate", "encode_corpus", "is_prepared",
+    "load_parallel", "open_prepared", "pad", "read_lines",
 ]  # fmt: skip
 # Listing the corpora imports this package, and does not load PyTorch.
 __getattr__ = import_lazily(
@@ -25,7 +25,7 @@ __getattr__ = import_lazily(
     {
         "batching": ["Batch", "batch_by_length", "collate", "pad"],
         "corpus": ["ParallelText", "load_parallel"],
-        "encode": ["prepare_corpus"],
+        "encode": ["encode_corpus"],
         "examples": ["Examples", "Excerpts", "Pairs"],
         "lines": ["read_lines"],
         "prepared": ["PreparedCorpus", "is_prepared", "open_prepared"],

@@ -40,9 +40,9 @@ MAX_SAMPLED_ROWS = 500_000
 PROBED_ROWS = 10_000
 """pairs from which the number of long words is estimated"""
 LONG_WORD = 30
-"""characters above which a word is long. Most long words are unique, and the
-learner keeps all in memory. Text without spaces, such as Chinese, should be segmented first, or
-given a vocabulary to `reuse`"""
+"""characters above which a word is long. Most long words are unique, and the learner keeps them all
+in memory. Text without spaces, such as Chinese, should be segmented first, or given a vocabulary to
+`reuse`"""
 MAX_LONG_BYTES = 4_000_000
 """maximum bytes of long words from which the vocabulary is learned, to bound memory"""
 CHARACTERS_PER_CHUNK = 1 << 20
@@ -51,7 +51,7 @@ MAX_UINT16_TYPES = 1 << 16
 """maximum number of types for ids of two bytes"""
 
 
-def prepare_corpus(
+def encode_corpus(
     corpus: str,
     source: str | None,
     target: str,

@@ -116,7 +116,7 @@ def find_prepared(corpus: str) -> Path | None:
 
 
 def foreign_files(directory: Path) -> list[Path]:
-    """Return what `prepare_corpus` would not have written: files, or an empty directory itself."""
+    """Return what `encode_corpus` would not have written: files, or an empty directory itself."""
     paths = sorted(directory.iterdir())
     if not is_prepared(directory):
         return paths or [directory]

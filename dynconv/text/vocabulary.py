@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,7 +65,7 @@ class Vocabulary:
         """The id of <unk>; None for the kind bytes, which can spell everything."""
         return self._tokenizer.token_to_id("<unk>")
 
-    def encode(self, lines: Sequence[str]) -> list[list[int]]:
+    def encode(self, lines: Iterable[str]) -> list[list[int]]:
         """Encode each line to ids, without <eos>; a blank line gives no ids.
 
         Raises UserError for a string in place of a list of lines, and for a line that is not
@@ -73,6 +73,7 @@ class Vocabulary:
         """
         if isinstance(lines, str):
             raise UserError(f"{quoted(lines)} is one text: give a list of lines")
+        lines = list(lines)
         try:
             encodings = self._tokenizer.encode_batch_fast(lines)
         except TypeError:

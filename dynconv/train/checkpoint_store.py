@@ -142,7 +142,7 @@ class CheckpointStore:
         return any(c.path == self.average_path and c.meta["update"] == updates for c in readable)
 
     def discard_average(self) -> None:
-        """Delete the average of a run that was shorter, unless a user has added files to it."""
+        """Delete the average from when the run was shorter, unless a user has added files to it."""
         with suppress(UserError), self.scratch() as scratch:
             if not Checkpoint.open(self.average_path).has_foreign_files:
                 os.replace(self.average_path, scratch / self.average_path.name)

@@ -10,6 +10,7 @@ from dynconv.config import Recipe
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
 from dynconv.train.log import Reporter, open_log
+from dynconv.train.not_finite import raise_not_finite
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.saving import (
     finish_saving,
@@ -22,7 +23,7 @@ from dynconv.train.session import Session
 from dynconv.train.setup import explain_out_of_memory, open_session
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import SkippedUpdate, make_update, raise_not_finite
+from dynconv.train.update import SkippedUpdate, make_update
 from dynconv.train.validate import preview_valid, validate
 
 
@@ -74,19 +75,19 @@ def loop(
             break
         share = next(updates)
         log.watch.lap("data")
-        update = make_update(session, share, pending_signal, log.watch)
-        if isinstance(update, SkippedUpdate):
-            log.log_event("skip", session.progress.updates + 1, scale=update.scale)
+        result = make_update(session, share, pending_signal, log.watch)
+        if isinstance(result, SkippedUpdate):
+            log.log_event("skip", session.progress.updates + 1, scale=result.scale)
             if session.skipped > config.max_skipped:
-                raise_not_finite(session, share, update)
+                raise_not_finite(session, share, result)
             continue
         log.watch.update()
-        log.report_update(session.progress.updates, update)
+        log.report_update(session.progress.updates, result)
         log.watch.lap("log")
-        if session.checkpoint_is_due or update.stop:  # before validating, which may take long
+        if session.checkpoint_is_due or result.stop:  # before validating, which may take long
             save_checkpoint(session, writer)
             log.watch.lap("save")
-        if update.stop:
+        if result.stop:
             finish_saving(session)
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")

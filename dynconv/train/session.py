@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from dynconv.config import Recipe, TrainConfig
-from dynconv.config.schedules import plateau
+from dynconv.config.schedules import SCHEDULES
 from dynconv.tasks import EncodedSplit, Task, Validation
 from dynconv.text import Examples, PreparedCorpus, Vocabularies
 from dynconv.train.checkpoint_store import CheckpointStore
@@ -93,11 +93,11 @@ class Session:
 def ends_early(config: TrainConfig, history: Sequence[Validation]) -> bool:
     """Return whether training ends before its last update.
 
-    True if the learning rate of the schedule `plateau` has fallen below lr_end, or if the last
-    train.patience validations have not improved the score; NaN is worse than any other score.
+    True if the schedule ends training, or if the last train.patience validations have not improved
+    the score; NaN is worse than any other score.
     """
     losses = [validation.loss for validation in history]
-    if config.schedule == "plateau" and plateau(config, 0, losses) < config.lr_end:
+    if SCHEDULES[config.schedule].ends(config, losses):
         return True
     if config.patience is None or len(history) <= config.patience:
         return False

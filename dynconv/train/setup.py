@@ -27,7 +27,7 @@ from dynconv.machine import commit, device_name
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
-from dynconv.text import PreparedCorpus, open_prepared, prepare_corpus
+from dynconv.text import PreparedCorpus, encode_corpus, open_prepared
 from dynconv.text.prepared import VOCABULARY, find_prepared, foreign_files
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import count_too_long
@@ -104,8 +104,8 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         optimizer=optimizer,
         scaler=scaler,
     )
-    ranks.on_rank_zero(lambda: record_start(session))
     restore(session)
+    ranks.on_rank_zero(lambda: record_start(session))
     session.loss_module = ranks.wrap(session.loss_module)  # broadcasts the weights of rank 0
     return session
 
@@ -129,7 +129,7 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
                     raise UserError(f"{others[0]}: not made by dynconv: {remedy}")
                 path_inside(run, DATA).rename(scratch / "old")
             if prepared is None:
-                prepare_recipe_corpus(recipe, path_inside(run, DATA))
+                encode_recipe_corpus(recipe, path_inside(run, DATA))
             else:
                 shutil.copytree(prepared, scratch / "new")
                 (scratch / "new").rename(path_inside(run, DATA))
@@ -139,11 +139,11 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     return recipe
 
 
-def prepare_recipe_corpus(recipe: Recipe, out: Path) -> PreparedCorpus:
+def encode_recipe_corpus(recipe: Recipe, out: Path) -> PreparedCorpus:
     """Encode the text of the recipe's corpus into a directory."""
     data = recipe.data
     size = recipe.model.vocab_size
-    return prepare_corpus(data.corpus, data.source, data.target, size, out, data.vocabulary)
+    return encode_corpus(data.corpus, data.source, data.target, size, out, data.vocabulary)
 
 
 def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:

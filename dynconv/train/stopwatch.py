@@ -49,8 +49,11 @@ class Stopwatch:
         return sum(self.seconds[name] for name in LAPS)
 
     def seconds_left(self, updates: int, validations: int) -> float | None:
-        """Return the seconds that this many updates and validations will take, or None if it is too
-        early to tell. Before the first validation, validations count as zero seconds."""
+        """Return the seconds that this many updates and validations will take.
+
+        None if it is too early to tell. Before the first validation, validations count as zero
+        seconds.
+        """
         if self.updates <= WARMUP_UPDATES:
             return None
         measured = sum(self.seconds[name] - self.warm[name] for name in LAPS)

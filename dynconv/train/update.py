@@ -1,10 +1,9 @@
-"""Makes one update: loss, gradients, the optimizer's step, and values that are not finite."""
+"""Makes one update: loss, gradients and, if these are finite, the optimizer's step."""
 
-import json
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple, NoReturn, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,13 +12,10 @@ from torch.nn.parallel import DistributedDataParallel
 from dynconv.config import TrainConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import learning_rate
-from dynconv.errors import UserError
-from dynconv.files import path_inside, replace_text
 from dynconv.tasks import Task
 from dynconv.text import Batch
 from dynconv.train.data import UpdateBatches
 from dynconv.train.distributed import Ranks
-from dynconv.train.run_directory import NOT_FINITE, RECIPE
 from dynconv.train.session import Progress, Session
 from dynconv.train.stopwatch import Stopwatch
 
@@ -147,37 +143,10 @@ def make_optimizer(
     chosen = OPTIMIZERS[config.optimizer]
     names = ("lr", "weight_decay", *chosen.options)
     options = chosen.constants | {name: getattr(config, name) for name in names}
-    optimizer = getattr(torch.optim, chosen.class_name)(model.parameters(), fused=True, **options)
+    optimizer = getattr(torch.optim, chosen.class_name)(model.parameters(), **options)
     return optimizer, torch.amp.GradScaler(device.type, enabled=config.precision == "float16")
 
 
 def smaller_scale_may_help(loss: float, scaler: torch.amp.GradScaler) -> bool:
     """Return whether a smaller scale of the float16 loss may make the gradient finite."""
     return scaler.is_enabled() and math.isfinite(loss) and scaler.get_scale() > SMALLEST_SCALE
-
-
-class NotFiniteError(UserError):
-    """Reports that training diverged: a loss or a gradient is not finite."""
-
-
-def raise_not_finite(session: Session, share: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
-    """Write this rank's share of a skipped update as text; raise NotFiniteError."""
-    run, update = session.run, session.progress.updates + 1
-    batches = [
-        {
-            "loss": str(loss.item()),  # JSON has no nan
-            "pairs": [
-                {"pair": int(i), **session.examples.as_text(i, session.vocabularies)}
-                for i in indices
-            ],
-        }
-        for loss, indices in zip(skipped.losses, share.indices, strict=True)
-    ]
-    path = path_inside(run, NOT_FINITE.format(update=update, rank=session.ranks.rank))
-    replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
-    paths = session.ranks.gather(str(path))  # waits until all are written
-    raise NotFiniteError(
-        f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.norm:g} at update {update}, "
-        "after others that were skipped: continue from the last checkpoint with a lower train.lr "
-        f"or more train.warmup in {run / RECIPE}; the sentences are in {', '.join(paths)}"
-    )

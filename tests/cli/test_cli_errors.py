@@ -25,7 +25,7 @@ from dynconv.config import (
     dump_recipe,
 )
 from dynconv.errors import UserError
-from dynconv.text import prepare_corpus
+from dynconv.text import encode_corpus
 from dynconv.train import train
 
 
@@ -49,7 +49,7 @@ def workplace(tmp_path_factory, corpus):
     for name, recipe in {"tiny": tiny, "language": language}.items():
         (folder / f"{name}.yaml").write_text(dump_recipe(recipe))
         train(recipe, folder / f"{name}-run")
-    prepare_corpus(str(corpus), "de", "en", 300, folder / "prepared")
+    encode_corpus(str(corpus), "de", "en", 300, folder / "prepared")
     (folder / "directory").mkdir()
     (folder / "mine").mkdir()
     files = {

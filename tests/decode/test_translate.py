@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from helpers.translators import model_of, six_positions
 
 from dynconv.config import DecodeConfig
 from dynconv.decode import beam_search, translate
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.stepper import IncrementalStepper
+from dynconv.errors import DivergedError
 from dynconv.text import EOS, Vocabularies, Vocabulary, pad
 
 
@@ -85,3 +87,14 @@ def test_translate_obeys_the_recipe(vocabularies, change):
     found = beam_search(model, *pad(vocabularies.source.encode(lines), after=1), **options)
     assert changed == [vocabularies.target.decode(h[0].tokens) for h in found]
     assert changed != plain
+
+
+@pytest.mark.parametrize("stepwise", [False, True])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_a_diverged_translator_is_named(vocabularies, value, stepwise):
+    model = model_of("light", 300)
+    for parameter in model.parameters():
+        parameter.data.fill_(value)
+    config = DecodeConfig(beam=2, max_length=5, stepwise=stepwise)
+    with pytest.raises(DivergedError):
+        translate(model, vocabularies, ["ein und zwanzig"], config)

@@ -131,12 +131,12 @@ def test_more_seeds_train_only_those_on_text_that_is_prepared_once(
     small, started_runs, monkeypatch
 ):
     """Also after a first row with another vocabulary."""
-    prepared, prepare_recipe_corpus = [], training.prepare_recipe_corpus
+    prepared, encode_recipe_corpus = [], training.encode_recipe_corpus
     for module in (training, setup):
         monkeypatch.setattr(
             module,
-            "prepare_recipe_corpus",
-            lambda *given: prepared.append(given) or prepare_recipe_corpus(*given),
+            "encode_recipe_corpus",
+            lambda *given: prepared.append(given) or encode_recipe_corpus(*given),
         )
     small.write([{"name": "other", "changes": {"model": {"vocab_size": 290}}}, *TWO])
     assert small("--seeds", "1") == 0

@@ -27,7 +27,7 @@ from dynconv.lab.gpu_memory import gpu_memory
 from dynconv.models import build, loss
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import Translation
-from dynconv.text import Batch, Vocabulary, batch_by_length, load_parallel, prepare_corpus
+from dynconv.text import Batch, Vocabulary, batch_by_length, encode_corpus, load_parallel
 from dynconv.train import data
 from dynconv.train.update import BatchLoss
 
@@ -190,20 +190,20 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
     assert f"{400 // usual} x {usual} tokens" in report["activations"]
     assert f"{400 // longest} x {longest} tokens" in report["activations"]
 
-    prepare_corpus(name, "de", "en", 300, tmp_path / "prepared")
+    encode_corpus(name, "de", "en", 300, tmp_path / "prepared")
     prepared = replace(recipe, data=replace(recipe.data, corpus=str(tmp_path / "prepared")))
     assert rows(estimate_costs(prepared, 3, 80, 1000.0)) == report
 
 
 def test_too_long_pairs_are_left_out(recipe, tmp_path):
-    corpus = prepare_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
+    corpus = encode_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
     short = replace(recipe, data=replace(recipe.data, max_length=20))
     text = count_epoch(corpus, short)
     assert 0 < text.pairs < 400 and text.longest <= 20 < count_epoch(corpus, recipe).longest
 
 
 def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
-    corpus = prepare_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
+    corpus = encode_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
     exact = count_epoch(corpus, recipe)
     monkeypatch.setattr(data, "POOL", 110)
     monkeypatch.setattr(data, "EXAMPLES_PER_READ", 10)
@@ -225,7 +225,7 @@ def test_what_is_not_known_without_the_corpus(recipe):
 
 
 def test_a_corpus_that_is_here_and_does_not_fit_the_recipe_is_an_error(recipe, tmp_path):
-    prepare_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
+    encode_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
     other = replace(recipe.model, vocab_size=310)
     there = replace(recipe.data, corpus=str(tmp_path / "prepared"))
     with pytest.raises(UserError, match="with model.vocab_size=300, but the recipe has 310"):

@@ -21,7 +21,7 @@ from dynconv.decode import greedy
 from dynconv.lab import export, ledger
 from dynconv.lab.export import REGISTER, dequantize, greedy_bleu, pack_vocabulary, quantize
 from dynconv.models import build
-from dynconv.text import EOS, load_parallel, pad, prepare_corpus
+from dynconv.text import EOS, encode_corpus, load_parallel, pad
 from dynconv.train import load_model, train
 
 STATIC = ROOT / "book/_static"
@@ -133,7 +133,7 @@ def demo(tmp_path_factory):
     """The demo's vocabulary, learned from its training text, and a hundred test sentences."""
     recipe = load_recipe("help-de-en-dynamic")
     data = recipe.data.corpus, recipe.data.source, recipe.data.target
-    text = prepare_corpus(*data, recipe.model.vocab_size, tmp_path_factory.mktemp("demo") / "text")
+    text = encode_corpus(*data, recipe.model.vocab_size, tmp_path_factory.mktemp("demo") / "text")
     return text.vocabularies().source, list(load_parallel(*data, "test").source[:100])
 
 

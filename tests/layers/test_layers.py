@@ -1,6 +1,7 @@
 """Every mixer as a layer: what `check_mixer` checks, kernels, gradients, wrong arguments."""
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -113,6 +114,19 @@ def test_the_average_of_a_long_sentence_fits_into_half_precision():
     layer.ffn.register_forward_pre_hook(lambda _, inputs: mean.append(inputs[0]))
     layer.half()(torch.full((1, 2000, 4), 40.0).half())
     assert torch.equal(mean[0], torch.full((1, 2000, 4), 40.0).half())
+
+
+@pytest.mark.parametrize("channels", [C, 16 * H])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_batch_may_be_empty(name, channels, monkeypatch):
+    """Heads of fewer than 8 channels take another way through `step`."""
+    monkeypatch.setitem(globals(), "C", channels)
+    monkeypatch.setitem(globals(), "CONFIG", replace(CONFIG, channels=channels))
+    layer, x = layer_of(name, True), torch.zeros(0, 4, channels, dtype=torch.float64)
+    assert layer(x).shape == x.shape
+    y, state = layer.step(x[:, :1])
+    assert y.shape == x[:, :1].shape
+    assert layer.step(x[:, 1:], state)[0].shape == x[:, 1:].shape
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -417,7 +431,10 @@ def test_cross_attention_shares_memory_among_beams():
             lambda: DynamicConv(C, H, 3, weight_dropout=1.5),
             r"weight_dropout 1.5 lies outside \[0, 1",
         ),
-        (lambda: DynamicConv(C, H, 3, input_dropout=1.5), "between 0 and 1, but got 1.5"),
+        (lambda: DynamicConv(C, H, 3, input_dropout=1.5), r"input_dropout 1.5 lies outside"),
+        (lambda: LightConv(C, H, 3, input_dropout=1.0), r"input_dropout 1.0 lies outside"),
+        (lambda: DenseConv(0, 3), "channels 0 must be at least 1"),
+        (lambda: AverageAttention(0, 4), "channels 0 must be at least 1"),
         (lambda: LightConv(C, H, 4), "kernel size 4 must be odd"),
         (lambda: LightConv(C, 0, 3), "0 heads do not divide 12"),
         (lambda: DynamicConv(0, H, 3), "heads do not divide 0 channels"),

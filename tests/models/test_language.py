@@ -224,3 +224,24 @@ def test_bad_configurations_are_named(changes, words):
 def test_a_softmax_whose_first_band_is_narrow_is_refused(tied):
     with pytest.raises(ValueError, match="first band has width 4: it must be 8 wide"):
         AdaptiveSoftmax(8, (0, 2, 5), (4, 2), tied=tied)
+
+
+@pytest.mark.parametrize("token", [-1, 10, 11])
+@pytest.mark.parametrize("edges", [(0, 10), (0, 4, 10), (0, 2, 4, 10)])
+def test_a_token_outside_of_the_vocabulary_is_refused(edges, token):
+    embedding = AdaptiveEmbedding(8, edges, (8, 4, 2)[: len(edges) - 1])
+    assert embedding(torch.arange(10)).shape == (10, 8)
+    with pytest.raises(IndexError):
+        embedding(torch.tensor([token]))
+
+
+@pytest.mark.parametrize("widths", [(8,), (8, 4, 2)])
+@pytest.mark.parametrize("layer", [AdaptiveEmbedding, AdaptiveSoftmax])
+def test_each_band_needs_a_width(layer, widths):
+    with pytest.raises(ValueError, match=f"{len(widths)} widths for 2 bands: give one for each"):
+        layer(8, (0, 4, 10), widths)
+
+
+def test_an_adaptive_softmax_refuses_to_drop_everything():
+    with pytest.raises(ValueError, match=r"^dropout 1.0 lies outside \[0, 1\)"):
+        AdaptiveSoftmax(8, (0, 4, 10), (8, 2), dropout=1.0)

@@ -62,6 +62,15 @@ def test_replacing_a_link_leaves_it_a_link(tmp_path):
         assert link.is_symlink() and real.read_text() == text
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o666])
+def test_a_replaced_file_keeps_its_permissions(tmp_path, mode):
+    path = tmp_path / "private"
+    path.touch()
+    path.chmod(mode)
+    replace_text(path, "text")
+    assert path.read_text() == "text" and path.stat().st_mode & 0o777 == mode
+
+
 def test_a_pipe_or_device_is_written_to_and_not_replaced(tmp_path):
     pipe, read = tmp_path / "pipe", []
     os.mkfifo(pipe)

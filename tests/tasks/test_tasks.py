@@ -11,7 +11,7 @@ from torch import nn
 from dynconv.config import DataConfig, LanguageModelConfig, StackConfig
 from dynconv.models import build
 from dynconv.tasks import Task, Translation, task_of
-from dynconv.text import PreparedCorpus, Vocabularies, collate, prepare_corpus
+from dynconv.text import PreparedCorpus, Vocabularies, collate, encode_corpus
 from dynconv.train.update import BatchLoss
 
 
@@ -26,7 +26,7 @@ class Case(NamedTuple):
 def case(request, recipe, corpus, prepared, tmp_path) -> Case:
     """A task with a small prepared corpus, and a model that is not trained."""
     if request.param == "language":
-        prepared = prepare_corpus(str(corpus), None, "en", 270, tmp_path / "prepared")
+        prepared = encode_corpus(str(corpus), None, "en", 270, tmp_path / "prepared")
         model = LanguageModelConfig(
             vocab_size=270, channels=16, ffn=16, heads=2, decoder=StackConfig(1, "dynamic", 3)
         )

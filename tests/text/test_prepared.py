@@ -18,7 +18,7 @@ import pytest
 from dynconv.errors import UserError
 from dynconv.text import Pairs, encode
 from dynconv.text.corpus import corpus_dir, load_parallel
-from dynconv.text.encode import prepare_corpus
+from dynconv.text.encode import encode_corpus
 from dynconv.text.lines import stream_parallel
 from dynconv.text.prepared import is_prepared, open_prepared
 from dynconv.text.sets.prepare import prepare
@@ -45,7 +45,7 @@ def bpe(tmp_path) -> Path:
 @pytest.fixture
 def out(corpus, tmp_path) -> Path:
     """A prepared corpus."""
-    return prepare_corpus(str(corpus), "de", "en", TYPES, tmp_path / "out").directory
+    return encode_corpus(str(corpus), "de", "en", TYPES, tmp_path / "out").directory
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
     text = load_parallel(str(corpus), "de", "en", "train")
     text.source[0], text.target[7], text.source[399], text.target[399] = "", " \t", "", ""
     folder = write(tmp_path / "gaps", "train", *text)
-    found = prepare_corpus(str(folder), "de", "en", TYPES, tmp_path / "out")
+    found = encode_corpus(str(folder), "de", "en", TYPES, tmp_path / "out")
     bpe = Vocabulary.learn([*text.source, *text.target], TYPES)
     pairs = zip(bpe.encode(text.source), bpe.encode(text.target), strict=True)
     expected = [(s, t) for s, t in pairs if s and t]
@@ -75,7 +75,7 @@ def test_round_trip_leaves_blank_pairs_out(corpus, tmp_path, monkeypatch):
 def test_vocabulary_is_that_of_the_text_in_memory(tmp_path):
     text = load_parallel("libreoffice-de-en", "de", "en", "test")
     folder = write(tmp_path / "text", "train", *text)
-    found = prepare_corpus(str(folder), "de", "en", 1000, tmp_path / "out")
+    found = encode_corpus(str(folder), "de", "en", 1000, tmp_path / "out")
     joint = Vocabulary.learn([*text.source, *text.target], 1000)
     Vocabularies(joint, joint).save(tmp_path / "in-memory.json")
     same = (tmp_path / "in-memory.json").read_bytes()
@@ -87,7 +87,7 @@ def test_vocabulary_is_learned_from_pairs_spread_evenly(tmp_path, learned, monke
     monkeypatch.setattr(encode, "MAX_SAMPLED_ROWS", sample)
     numbers = [str(i) for i in range(400)]
     folder = write(tmp_path / "text", "train", numbers, numbers)
-    prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out")
+    encode_corpus(str(folder), "de", "en", 270, tmp_path / "out")
     assert learned[::2] == learned[1::2]  # source and target of a pair
     chosen = np.array([-1, *map(int, learned[::2])])
     assert len(chosen) == 1 + sample
@@ -99,7 +99,7 @@ def test_text_without_spaces_is_learned_from_fewer_pairs(tmp_path, learned, monk
     monkeypatch.setattr(encode, "MAX_LONG_BYTES", 50 * 93)
     lines = [chr(0x4E00 + i) * 31 for i in range(400)]  # 93 bytes
     folder = write(tmp_path / "text", "train", lines, ["short"] * 400)
-    prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out")
+    encode_corpus(str(folder), "de", "en", 270, tmp_path / "out")
     assert len(learned) == 2 * 50
     assert learned[-2] == lines[-1]
 
@@ -136,7 +136,7 @@ def test_lengths_count_eos(out):
 def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, monkeypatch):
     assert np.iinfo(np.uint16).max == encode.MAX_UINT16_TYPES - 1
     monkeypatch.setattr(encode, "MAX_UINT16_TYPES", TYPES - 1)
-    wide = prepare_corpus(str(corpus), "de", "en", TYPES, tmp_path / "wide")
+    wide = encode_corpus(str(corpus), "de", "en", TYPES, tmp_path / "wide")
     narrow = open_prepared(out, verify=False)
     assert (narrow.tokens.dtype, wide.tokens.dtype) == (np.uint16, np.uint32)
     sizes = [found.files["train.tokens"]["bytes"] for found in (narrow, wide)]
@@ -145,14 +145,14 @@ def test_ids_take_four_bytes_when_two_do_not_hold_them(corpus, out, tmp_path, mo
 
 
 def test_a_given_vocabulary_is_used_or_refused_for_its_size(corpus, tmp_path, bpe):
-    found = prepare_corpus(str(corpus), "de", "en", 270, tmp_path / "out", reuse=bpe)
+    found = encode_corpus(str(corpus), "de", "en", 270, tmp_path / "out", reuse=bpe)
     text = load_parallel(str(corpus), "de", "en", "train")
     assert (
         Pairs.from_corpus(found)[3][0].tolist()
         == Vocabularies.load(bpe).target.encode(text.source)[3]
     )
     with pytest.raises(UserError, match=r"given\.json: 270 types, not vocab_size 300"):
-        prepare_corpus(str(corpus), "de", "en", 300, tmp_path / "other", reuse=bpe)
+        encode_corpus(str(corpus), "de", "en", 300, tmp_path / "other", reuse=bpe)
 
 
 def test_other_splits_stay_text(corpus, tmp_path):
@@ -162,9 +162,9 @@ def test_other_splits_stay_text(corpus, tmp_path):
         (folder / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
     (folder / "test.de.gz").unlink()
     with pytest.raises(UserError, match=r"no test\.de, test\.de\.xz or test\.de\.gz there"):
-        prepare_corpus(str(folder), "de", "en", TYPES, tmp_path / "out")
+        encode_corpus(str(folder), "de", "en", TYPES, tmp_path / "out")
     (folder / "test.en.gz").unlink()
-    out = prepare_corpus(str(folder), "de", "en", TYPES, tmp_path / "out").directory
+    out = encode_corpus(str(folder), "de", "en", TYPES, tmp_path / "out").directory
     assert not list(out.glob("test.*"))
     assert (out / "valid.de").read_bytes() == (corpus / "valid.de").read_bytes()
     there = load_parallel(str(out), "de", "en", "valid")
@@ -180,7 +180,7 @@ def test_different_numbers_of_lines(tmp_path, counts):
     with pytest.raises(UserError, match=expected):
         list(stream_parallel(*paths))
     with pytest.raises(UserError, match=expected):
-        prepare_corpus(str(tmp_path), "de", "en", TYPES, tmp_path / "out")
+        encode_corpus(str(tmp_path), "de", "en", TYPES, tmp_path / "out")
     assert not list(tmp_path.glob("out*"))
 
 
@@ -194,14 +194,14 @@ def test_a_truncated_text_is_refused(corpus, tmp_path, split):
     (folder / f"{split}.en.gz").write_bytes(data[: len(data) // 2])
     path.unlink()
     with pytest.raises(UserError, match=rf"{split}\.en\.gz: truncated or corrupt \.gz file"):
-        prepare_corpus(str(folder), "de", "en", TYPES, tmp_path / "out")
+        encode_corpus(str(folder), "de", "en", TYPES, tmp_path / "out")
     assert not list(tmp_path.glob("out*"))
 
 
 def test_a_training_split_of_blank_pairs(tmp_path, bpe):
     folder = write(tmp_path / "text", "train", ["", "a"], ["b", " "])
     with pytest.raises(UserError, match="no usable pair in split train"):
-        prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out", reuse=bpe)
+        encode_corpus(str(folder), "de", "en", 270, tmp_path / "out", reuse=bpe)
     assert not list(tmp_path.glob("out*"))
 
 
@@ -218,14 +218,14 @@ def test_a_corpus_named_like_a_shipped_one_is_prepared_under_its_path(
 
 def test_what_is_already_there_stays(corpus, out, tmp_path):
     with pytest.raises(UserError, match="already a prepared corpus: remove it, or give another"):
-        prepare_corpus(str(corpus), "de", "en", TYPES, out)
+        encode_corpus(str(corpus), "de", "en", TYPES, out)
     with pytest.raises(UserError, match="already exists: give another --out"):
-        prepare_corpus(str(corpus), "de", "en", TYPES, corpus)
+        encode_corpus(str(corpus), "de", "en", TYPES, corpus)
     with pytest.raises(UserError, match="already exists: give another --out"):
-        prepare_corpus(str(corpus), "de", "en", TYPES, out / "vocabulary.json")
+        encode_corpus(str(corpus), "de", "en", TYPES, out / "vocabulary.json")
     assert is_prepared(out) and not is_prepared(corpus)
     (tmp_path / "empty").mkdir()
-    assert is_prepared(prepare_corpus(str(corpus), "de", "en", TYPES, tmp_path / "empty").directory)
+    assert is_prepared(encode_corpus(str(corpus), "de", "en", TYPES, tmp_path / "empty").directory)
 
 
 KILL = """
@@ -242,7 +242,7 @@ def killed(bpe, lines):
         os.kill(os.getpid(), signal.SIGKILL)
     return original(bpe, lines)
 Vocabulary.encode = killed
-encode.prepare_corpus(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
+encode.encode_corpus(sys.argv[1], "de", "en", 300, Path(sys.argv[2]))
 """
 
 
@@ -253,7 +253,7 @@ def test_after_a_kill_it_is_prepared_again(corpus, tmp_path):
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert (tmp_path / ".out.part" / "out" / "train.tokens").exists() and not out.exists()
     (tmp_path / ".out.part" / "out" / "left").touch()
-    prepare_corpus(str(corpus), "de", "en", TYPES, out)
+    encode_corpus(str(corpus), "de", "en", TYPES, out)
     assert open_prepared(out, verify=True).pairs == 400
     assert not (out / "left").exists() and not (tmp_path / ".out.part").exists()
 
@@ -264,7 +264,7 @@ def test_a_full_disk(corpus, tmp_path, room):
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))  # writing beyond it fails
     try:
         with pytest.raises(UserError, match=r"out: cannot be written \(File too large"):
-            prepare_corpus(str(corpus), "de", "en", TYPES, tmp_path / "out")
+            encode_corpus(str(corpus), "de", "en", TYPES, tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(tmp_path.glob("out*"))
@@ -340,7 +340,7 @@ def test_preparing_takes_the_same_memory_for_more_text(corpus, tmp_path, bpe, mo
     for name, times in {"warm-up": 1, "small": 5, "large": 30}.items():
         folder = write(tmp_path / name, "train", text.source * times, text.target * times)
         out = tmp_path / f"{name}-out"
-        peaks.append(traced(lambda: prepare_corpus(str(folder), "de", "en", 270, out, reuse=bpe)))  # noqa: B023
+        peaks.append(traced(lambda: encode_corpus(str(folder), "de", "en", 270, out, reuse=bpe)))  # noqa: B023
     assert max(sizes) < 20_000 + 500  # what `tokenizers` gets at a time: tracemalloc misses it
     assert peaks[2] < 1.2 * peaks[1]
 
@@ -355,7 +355,7 @@ def test_opening_takes_no_memory(out):
 
 
 def test_a_vocabulary_of_each_side(tmp_path, corpus):
-    found = prepare_corpus(str(corpus), "de", "en", (280, 270), tmp_path / "out")
+    found = encode_corpus(str(corpus), "de", "en", (280, 270), tmp_path / "out")
     assert found.vocab_size == found.vocabularies().sizes == (280, 270)
     text = load_parallel(str(corpus), "de", "en", "train")
     source, target = found.vocabularies()
@@ -364,7 +364,7 @@ def test_a_vocabulary_of_each_side(tmp_path, corpus):
     with pytest.raises(
         UserError, match=r"train.de: .*give \d+ as --vocab-size, .*; train.en: .*give \d+ as"
     ):
-        prepare_corpus(str(corpus), "de", "en", (999, 998), tmp_path / "other", "words")
+        encode_corpus(str(corpus), "de", "en", (999, 998), tmp_path / "other", "words")
 
 
 def test_further_references_come_along(tmp_path, corpus):
@@ -372,7 +372,7 @@ def test_further_references_come_along(tmp_path, corpus):
     shutil.copytree(corpus, folder)
     (folder / "test.en1").write_text("x\n" * 20)
     (folder / "test.en2.gz").write_bytes(gzip.compress(b"x\n" * 20))
-    found = prepare_corpus(str(folder), "de", "en", 270, tmp_path / "out")
+    found = encode_corpus(str(folder), "de", "en", 270, tmp_path / "out")
     for name in ("test.en1", "test.en2"):
         assert (found.directory / name).read_text() == "x\n" * 20
         assert name in found.files

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 from conftest import ROOT
 
@@ -53,6 +54,14 @@ def test_blank_lines_have_no_ids(bpe):
 def test_what_is_no_list_of_lines(lines, words, bpe):
     with pytest.raises(UserError, match=words):
         bpe.encode(lines)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, dict.fromkeys, np.array])
+def test_lines_come_in_any_iterable(kind, bpe):
+    lines = ["gut", "", "ein Satz"]
+    assert bpe.encode(kind(lines)) == bpe.encode(lines)
+    with pytest.raises(UserError, match="not valid Unicode"):
+        bpe.encode(kind(["gut", "b\udcfcse"]))
 
 
 def test_decoded_text_is_one_line(bpe):

@@ -203,17 +203,25 @@ def test_a_checkpoint_that_is_not_there(tmp_path, which, words):
         CheckpointStore(tmp_path).choose(which)
 
 
+def files_of(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_another_number_of_batches_an_update_is_refused(run, recipe):
-    more = replace(recipe.train, accumulate=3, updates=20)
+    more = replace(longer(run, recipe).train, accumulate=3)
+    before = files_of(run)
     with pytest.raises(UserError, match="1 batches per update, now 3 .*give train.accumulate=1"):
-        train(replace(longer(run, recipe), train=more), run)
+        train(replace(recipe, train=more), run)
+    assert files_of(run) == before
 
 
 def test_a_missing_gpu_is_reported(run, recipe, monkeypatch):
     path = run / "checkpoints" / "000010" / "meta.json"
     path.write_text(path.read_text().replace('"cpu"', '"cuda"'))
     recipe = longer(run, recipe)
+    before = files_of(run)
     with pytest.raises(UserError, match="trained on a GPU, but none is visible here"):
         train(recipe, run)
+    assert files_of(run) == before
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert train(recipe, run) is None

@@ -14,7 +14,7 @@ from dynconv import cli
 from dynconv.config import DataConfig, ModelConfig, Recipe, StackConfig, TrainConfig, dump_recipe
 from dynconv.config.explain import field_types
 from dynconv.lab.ablate.run import Run
-from dynconv.text import open_prepared, prepare_corpus
+from dynconv.text import encode_corpus, open_prepared
 from dynconv.train import loop, train
 from dynconv.train.checkpoint import CheckpointMeta
 
@@ -338,7 +338,7 @@ def test_a_relative_corpus_that_means_another_text_elsewhere(
     arguments = ["data.corpus=text"]
     if kind == "prepared":
         for folder in (here, there):
-            prepare_corpus(str(folder / "text"), "de", "en", 300, folder / "prepared")
+            encode_corpus(str(folder / "text"), "de", "en", 300, folder / "prepared")
         arguments = ["data.corpus=prepared"]
     monkeypatch.chdir(here)
     assert cli.main(["train", recipe, *arguments, "train.updates=1", "--run", "run"]) == 0

@@ -144,7 +144,7 @@ def test_ranks_that_disagree_about_the_recipe(prepared_recipe_file, tmp_path):
 
 
 def test_ranks_that_disagree_about_the_vocabulary(prepared_recipe_file, prepared, corpus, tmp_path):
-    from dynconv.text import prepare_corpus
+    from dynconv.text import encode_corpus
 
     turned = tmp_path / "turned"
     turned.mkdir()
@@ -152,7 +152,7 @@ def test_ranks_that_disagree_about_the_vocabulary(prepared_recipe_file, prepared
         (turned / file.name).write_text(file.read_text(encoding="utf-8").upper(), encoding="utf-8")
     other = tmp_path / "there" / "prepared"
     other.parent.mkdir()
-    prepare_corpus(str(turned), "de", "en", 300, other)
+    encode_corpus(str(turned), "de", "en", 300, other)
     here = tmp_path / "here" / "prepared"
     here.parent.mkdir()
     here.symlink_to(prepared.directory)

@@ -17,7 +17,7 @@ from dynconv.text import Pairs, open_prepared
 from dynconv.train import TrainedModel, load_model, loop, train
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.checkpoint_store import CheckpointStore
-from dynconv.train.data import DataPosition, iter_updates
+from dynconv.train.data import DataPosition, count_too_long, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.events import read_log
 from dynconv.train.stopwatch import Stopwatch
@@ -65,6 +65,11 @@ def test_pairs_that_are_too_long_are_reported(recipe, tmp_path, capsys, max_leng
     assert (said in capsys.readouterr().err) == (long > 0)
     (start,) = json.loads((tmp_path / "environment.json").read_text())
     assert (start["examples"], start["too_long"]) == (400, long)
+
+
+def test_the_longest_side_is_counted_with_eos():
+    pairs = Pairs.from_ids([([5] * n, [5]) for n in (19, 20)])
+    assert [count_too_long(pairs, limit) for limit in (21, 20, 19)] == [0, 1, 2]
 
 
 def test_a_finished_run_has_no_time_left(recipe, tmp_path, capsys):

@@ -65,7 +65,7 @@ def test_too_many_bad_updates_stop_and_show_their_text(
     spoil(monkeypatch, set(range(7, 20)))
     with pytest.raises(UserError, match="loss nan, gradient norm nan at update 7.*not-finite") as e:
         train(with_train(prepared_recipe, max_skipped=2), tmp_path)
-    assert "\n" not in str(e.value)
+    assert "\n" not in str(e.value) and "update 7, after others that were skipped:" in str(e.value)
     assert [e["event"] for e in read_log(tmp_path)].count("skip") == 3
     (batch,) = json.loads((tmp_path / "not-finite-000007-0.json").read_text(encoding="utf-8"))
     assert batch["loss"] == "nan"
@@ -73,6 +73,15 @@ def test_too_many_bad_updates_stop_and_show_their_text(
     for shown in batch["pairs"]:
         assert [shown["source"], shown["target"]] == [side[shown["pair"]] for side in text]
     assert CheckpointStore(tmp_path).choose("last").meta["update"] == 5
+
+
+@pytest.mark.parametrize(("allowed", "words"), [(0, ":"), (1, ", after others that were skipped:")])
+def test_only_updates_that_were_skipped_are_counted(
+    prepared_recipe, tmp_path, monkeypatch, allowed, words
+):
+    spoil(monkeypatch, set(range(2, 20)))
+    with pytest.raises(UserError, match=f"gradient norm nan at update 2{words} continue"):
+        train(with_train(prepared_recipe, max_skipped=allowed), tmp_path)
 
 
 def begin_with_scale(monkeypatch, scale: float) -> None:
@@ -313,7 +322,7 @@ def test_a_kill_in_a_validation_loses_nothing(prepared_recipe, tmp_path, monkeyp
 
 
 def test_another_text_under_a_checkpoint_is_refused(prepared_recipe, prepared, corpus, tmp_path):
-    from dynconv.text import prepare_corpus
+    from dynconv.text import encode_corpus
 
     text = tmp_path / "text"
     shutil.copytree(prepared.directory, text)
@@ -325,9 +334,12 @@ def test_another_text_under_a_checkpoint_is_refused(prepared_recipe, prepared, c
     for side in ("de", "en"):
         lines = (corpus / f"train.{side}").read_text(encoding="utf-8").splitlines(keepends=True)
         (fewer / f"train.{side}").write_text("".join(lines[:300]), encoding="utf-8")
-    prepare_corpus(str(fewer), "de", "en", 300, text, reuse=prepared.directory / "vocabulary.json")
+    encode_corpus(str(fewer), "de", "en", 300, text, reuse=prepared.directory / "vocabulary.json")
+    record = tmp_path / "run" / "environment.json"
+    before = record.read_bytes()
     with pytest.raises(UserError, match="text: not the text with which .*000010 was trained"):
         train(prepared_recipe, tmp_path / "run")
+    assert record.read_bytes() == before
 
 
 def test_a_users_own_data_stays(prepared_recipe, corpus, tmp_path):

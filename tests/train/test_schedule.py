@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dynconv.config import TrainConfig
+from dynconv.config.schedules import SCHEDULES, Schedule
 from dynconv.tasks import Validation
 from dynconv.train import learning_rate
 from dynconv.train.session import ends_early
@@ -67,6 +68,14 @@ def test_a_plateau_lowers_the_rate_after_each_validation_until_it_is_spent():
     assert not ends_early(config, found[:-1])
     assert ends_early(config, found)
     assert not ends_early(replace(config, schedule="inverse_sqrt"), found)
+
+
+def test_an_entry_adds_a_schedule_that_ends_training(monkeypatch):
+    entry = Schedule(lambda config, done, losses: 0.1, ends=lambda config, losses: len(losses) > 1)
+    monkeypatch.setitem(SCHEDULES, "cosine", entry)
+    config, found = TrainConfig(schedule="cosine"), [Validation(1.0, 0.0, "BLEU")]
+    assert learning_rate(config, config.warmup) == 0.1
+    assert ends_early(config, found * 2) and not ends_early(config, found)
 
 
 def test_a_plateau_treats_nan_as_the_worst_loss():

@@ -12,7 +12,7 @@ from dynconv.config import DataConfig, LanguageModelConfig, Recipe, StackConfig,
 from dynconv.errors import UserError
 from dynconv.tasks import Validation
 from dynconv.tasks.task import NEGATIVE_LOSS
-from dynconv.text import EOS, Excerpts, Vocabulary, prepare_corpus
+from dynconv.text import EOS, Excerpts, Vocabulary, encode_corpus
 from dynconv.train import load_model, train
 from dynconv.train.events import read_log
 
@@ -55,7 +55,7 @@ def language(recipe, text, request) -> Recipe:
 
 def written(lines: list[str], folder) -> Excerpts:
     (folder / "train.txt").write_text("".join(f"{line}\n" for line in lines))
-    return prepare_corpus(str(folder), None, "txt", WORDS, folder / "prepared", "words")
+    return encode_corpus(str(folder), None, "txt", WORDS, folder / "prepared", "words")
 
 
 def test_lines_and_blocks_predict_every_token_once(tmp_path):

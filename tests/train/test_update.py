@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 import torch
 from conftest import sized_stack
+from helpers.training import StoppingWatch
 
 from dynconv.config import Recipe, TrainConfig
+from dynconv.config.optimizers import OPTIMIZERS, Optimizer
 from dynconv.models import build
 from dynconv.models.mixers import MIXERS
 from dynconv.tasks import Translation
 from dynconv.text import collate
+from dynconv.train import train
+from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.stopwatch import Stopwatch
@@ -74,3 +78,24 @@ def test_nesterov_gradient_by_hand():
         velocity = 0.9 * velocity + 2 * weight
         weight -= 0.1 * (2 * weight + 0.9 * velocity)
         assert model.weight.item() == pytest.approx(weight)
+
+
+@pytest.mark.parametrize(
+    ("class_name", "options", "moments", "scalars"),
+    [
+        ("RAdam", ("betas", "eps"), ("exp_avg", "exp_avg_sq"), ("step",)),
+        ("NAdam", ("betas", "eps"), ("exp_avg", "exp_avg_sq"), ("step", "mu_product")),
+        ("Adamax", ("betas", "eps"), ("exp_avg", "exp_inf"), ("step",)),
+        ("RMSprop", ("momentum", "eps"), ("square_avg", "momentum_buffer"), ("step",)),
+        ("Adagrad", ("eps",), ("sum",), ("step",)),
+    ],
+)
+def test_an_entry_adds_an_optimizer(
+    recipe, tmp_path, monkeypatch, class_name, options, moments, scalars
+):
+    """It trains, and resumes from its state."""
+    entry = Optimizer(class_name, {}, options, moments, scalars, state="-")
+    monkeypatch.setitem(OPTIMIZERS, "adam", entry)
+    train(recipe, tmp_path, StoppingWatch(5))
+    assert train(recipe, tmp_path) is None
+    assert CheckpointStore(tmp_path).choose("last").meta["update"] == 10

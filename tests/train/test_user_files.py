@@ -13,7 +13,7 @@ from dynconv import cli, files
 from dynconv.config import dump_recipe
 from dynconv.errors import UserError
 from dynconv.files import claim, path_inside, replace_text, scratch_folder, set_aside
-from dynconv.text import prepare_corpus
+from dynconv.text import encode_corpus
 from dynconv.train import train
 from dynconv.train.checkpoint_store import CheckpointStore
 
@@ -114,6 +114,14 @@ def test_one_thing_of_the_users_is_enough(recipe, tmp_path, name):
     assert tree(home) == before
 
 
+def test_a_lock_that_is_no_text_is_the_users(recipe, tmp_path):
+    (tmp_path / ".lock").write_bytes(b"\xff\xfe\x00")
+    before = tree(tmp_path)
+    with pytest.raises(UserError, match="is not a lock of dynconv.*rename the file"):
+        train(recipe, tmp_path)
+    assert tree(tmp_path) == before
+
+
 def test_a_new_an_empty_and_an_old_directory(recipe, tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
@@ -134,7 +142,7 @@ def test_a_file_instead_of_a_directory(recipe, tmp_path):
 def test_text_of_the_users_in_a_run_that_has_no_checkpoint_yet(recipe, tmp_path):
     run = tmp_path / "run"
     claim(run, "-")
-    prepare_corpus(recipe.data.corpus, "de", "en", 300, run / "data")
+    encode_corpus(recipe.data.corpus, "de", "en", 300, run / "data")
     (run / "data" / "notes").write_text("mine")
     before = tree(run)
     with pytest.raises(UserError, match="data/notes: not made by dynconv"):

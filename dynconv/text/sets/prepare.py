@@ -9,7 +9,7 @@ from dynconv.config import DataConfig, ModelConfig
 from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.text.corpus import corpus_dir
-from dynconv.text.encode import prepare_corpus
+from dynconv.text.encode import encode_corpus
 from dynconv.text.manifest import corpus_sides, read_manifest
 from dynconv.text.sets.build import corpus_text
 from dynconv.text.vocabulary import Vocabularies
@@ -54,7 +54,7 @@ def prepare(
         text = out.with_name(f"{corpus}-text")
         if "train" not in corpus_text(corpus, raw, text):
             return f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test"
-    prepared = prepare_corpus(str(text), source, target, size, out, kind, reuse)
+    prepared = encode_corpus(str(text), source, target, size, out, kind, reuse)
     tokens = f"{prepared.source_tokens:,} {source} and " if source else ""
     named = out if corpus_dir(str(out)) == out else out.absolute()  # not a shipped one of this name
     return (

@@ -15,7 +15,7 @@ output stored, and the addresses of both take 3; a row of the table is written, 
 two addresses that have to be computed; and the window is read. These are 13, and the loop takes the
 other 2. Besides, a warp's windows take 4 per position, and the rows before its stretch 17 each.
 Weights of the four rows, instead of differences, would save 8 of the 39. But rounding errors would
-grow, as emulated in float32 by half in windows of up to 3 tokens, and by 5% in those of up to 31;
+grow, as emulated in float32 by half in windows of up to 3 tokens, and by 5% in windows of up to 31;
 and they would save no time, because the bytes take six times as long as these instructions.
 
 TaLK's gradients take 63 for a position. Six per channel are arithmetic again, four products for the

@@ -1,0 +1,39 @@
+"""Ends training whose loss or gradient is not finite, and shows the text of the last update."""
+
+import json
+from typing import NoReturn
+
+from dynconv.errors import UserError
+from dynconv.files import path_inside, replace_text
+from dynconv.train.data import UpdateBatches
+from dynconv.train.run_directory import NOT_FINITE, RECIPE
+from dynconv.train.session import Session
+from dynconv.train.update import SkippedUpdate
+
+
+class NotFiniteError(UserError):
+    """Reports that training diverged: a loss or a gradient is not finite."""
+
+
+def raise_not_finite(session: Session, share: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
+    """Write this rank's share of a skipped update as text; raise NotFiniteError."""
+    run, number = session.run, session.progress.updates + 1
+    batches = [
+        {
+            "loss": str(loss.item()),  # JSON has no nan
+            "pairs": [
+                {"pair": int(i), **session.examples.as_text(i, session.vocabularies)}
+                for i in indices
+            ],
+        }
+        for loss, indices in zip(skipped.losses, share.indices, strict=True)
+    ]
+    path = path_inside(run, NOT_FINITE.format(update=number, rank=session.ranks.rank))
+    replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
+    paths = session.ranks.gather(str(path))  # waits until all are written
+    after = ", after others that were skipped" if session.skipped > 1 else ""
+    raise NotFiniteError(
+        f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.norm:g} at update {number}"
+        f"{after}: continue from the last checkpoint with a lower train.lr or more train.warmup "
+        f"in {run / RECIPE}; the sentences are in {', '.join(paths)}"
+    )
