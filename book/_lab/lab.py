@@ -87,7 +87,7 @@ def find_references() -> dict[str, dict[str, str]]:
         place = {"notebook": f"{page.stem}.ipynb"} if lesson else {"page": f"{FOLDER}/{page.name}"}
         for match in LABEL.finditer(text):
             found[match["label"]] = {"text": match["title"], **place}
-        part = f"{int(page.name[:2])}." if lesson and page.name[:2] != "00" else ""
+        part = f"{int(page.name[:2])}." if lesson else ""
         for number, match in enumerate(EXERCISE.finditer(text), 1):
             found[match["label"]] = {"text": f"Exercise {part}{number}", **place}
     return found

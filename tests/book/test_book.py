@@ -130,6 +130,16 @@ def test_a_page_has_no_faults_on_phone_and_desk(page, viewport):
     assert not wrong and not faults
 
 
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_has_the_number_of_its_file(html, name):
+    text = (html / f"{name}.html").read_text(encoding="utf-8")
+    number = int(name[8:10])
+    assert f'<h1><span class="section-number">{number}. </span>' in text
+    kinds = "Fig. ", "Exercise "
+    found = [re.findall(rf">{kind}([\d.]+)", text) for kind in kinds]
+    assert all(f"{number}.1" in numbers for numbers in found if numbers) and found[1]
+
+
 def test_the_map_links_every_lesson_to_those_that_need_it(html):
     text = (html / "book/index.html").read_text(encoding="utf-8")
     boxes = dict(re.findall(r'<a class="lesson-(\d\d)" href="([^"]+)"><title>', text))

@@ -318,11 +318,13 @@ def test_a_part_of_a_character_is_shown_as_its_byte(opened):
 
 
 CUT = """() => [...document.querySelectorAll(".bars span")].filter(
-    e => e.scrollHeight > e.clientHeight || e.scrollWidth > e.clientWidth).map(e => e.textContent)"""
+    e => e.scrollHeight > e.clientHeight || e.scrollWidth > e.clientWidth).map(
+    e => e.textContent)"""
 SEEN = """() => {
     const bars = document.querySelector(".bars"), {left, right} = bars.getBoundingClientRect();
     const weight = bar => parseFloat(bar.querySelector("b").textContent);
-    const largest = [...bars.querySelectorAll("li:not(.outside)")].sort((a, b) => weight(b) - weight(a))[0];
+    const inside = [...bars.querySelectorAll("li:not(.outside)")];
+    const largest = inside.sort((a, b) => weight(b) - weight(a))[0];
     const place = largest.getBoundingClientRect();
     return [bars.scrollWidth > bars.clientWidth, left <= place.left && place.right <= right];
 }"""
