@@ -44,6 +44,7 @@ def main() -> None:
     jupyter = [sys.executable, "-m", "jupyter"]
     # so that moving figures show before the first run
     notebooks = sorted(map(str, arguments.folder.glob("*.ipynb")))
+    print(f"{len(notebooks)} notebooks to trust, then JupyterLab starts ...", flush=True)
     subprocess.run([*jupyter, "trust", *notebooks], check=True, stdout=subprocess.DEVNULL)
     settings = [
         f"--LabApp.extra_labextensions_path={made / 'extensions'}",
