@@ -91,11 +91,11 @@ def draw_wide(parts, titles, pairs, addresses) -> str:
     row = {name: y // DOWN for name, (_, y) in place.items()}
     needs = {name: [one[:2] for one, other in pairs if other == name] for name in place}
     shapes = [
-        path(one, other, arrow(place[one], place[other]), far=row[other] > row[one] + 1)
+        path(one, other, arrow(place[one], place[other]), distant=row[other] > row[one] + 1)
         for one, other in pairs
     ]
     shapes += [
-        lines(caption, 0, 8 + row * DOWN, HEIGHT, 15, "caption")
+        lines(caption, 0, 8 + row * DOWN, HEIGHT, 14, "caption")
         for row, (caption, _) in enumerate(parts)
     ]
     shapes += [
@@ -161,9 +161,10 @@ def box(
     )
 
 
-def path(one: str, other: str, curve: str, far: bool = False) -> str:
+def path(one: str, other: str, curve: str, distant: bool = False) -> str:
     """Return an arrow along a curve from one lesson to another, perhaps one over several rows."""
-    return f'<path class="{"far " if far else ""}arrow {kind(one)} {kind(other)}" d="{curve}"/>'
+    # not "far": the theme's Font Awesome replaces elements of that class by its icons
+    return f'<path class="arrow{" distant" * distant} {kind(one)} {kind(other)}" d="{curve}"/>'
 
 
 def kind(name: str) -> str:

@@ -44,6 +44,7 @@ def main() -> None:
     jupyter = [sys.executable, "-m", "jupyter"]
     # so that moving figures show before the first run
     notebooks = sorted(map(str, arguments.folder.glob("*.ipynb")))
+    print(f"{len(notebooks)} notebooks to trust, then JupyterLab starts ...", flush=True)
     subprocess.run([*jupyter, "trust", *notebooks], check=True, stdout=subprocess.DEVNULL)
     settings = [
         f"--LabApp.extra_labextensions_path={made / 'extensions'}",
@@ -87,7 +88,7 @@ def find_references() -> dict[str, dict[str, str]]:
         place = {"notebook": f"{page.stem}.ipynb"} if lesson else {"page": f"{FOLDER}/{page.name}"}
         for match in LABEL.finditer(text):
             found[match["label"]] = {"text": match["title"], **place}
-        part = f"{int(page.name[:2])}." if lesson and page.name[:2] != "00" else ""
+        part = f"{int(page.name[:2])}." if lesson else ""
         for number, match in enumerate(EXERCISE.finditer(text), 1):
             found[match["label"]] = {"text": f"Exercise {part}{number}", **place}
     return found

@@ -218,11 +218,15 @@
       this.caption.textContent = `${side === "source" ? "Encoder" : "Decoder"}, layer ${layer + 1}, head ${head + 1}: ${does} `
         + most.map(({ weight, s }) => `${number(weight)} “${columns[s]}”`).join(", ")
         + (lost > 0.005 ? `; ${number(lost)} of the kernel is outside the sentence.` : ".");
+      this.bars.lang = this[side].lang;
       this.bars.replaceChildren(...taps.map(({ weight, s }) => {
         const bar = make("i", { style: `block-size: ${(weight * 6).toFixed(2)}rem` });
         return make("li", columns[s] === undefined ? { class: "outside" } : {},
           make("b", {}, number(weight)), bar, make("span", {}, columns[s] ?? "–"));
       }));
+      // On a narrow screen, where the bars scroll, the largest is in the middle.
+      const { offsetLeft, offsetWidth } = this.bars.children[taps.indexOf(most[0])];
+      this.bars.scrollLeft = offsetLeft + (offsetWidth - this.bars.clientWidth) / 2 - this.bars.offsetLeft;
     }
 
     drawMatrix(mixed, rows, columns) {

@@ -42,9 +42,10 @@ def describe_machine() -> str:
     from dynconv import ops
     from dynconv.ops.registry import OPERATORS
 
+    threads = torch.get_num_threads()
     lines = [
         f"dynconv {metadata.version('dynconv')}, Python {platform.python_version()}, "
-        f"{torch.get_num_threads()} threads",
+        f"{threads} thread{'s' * (threads != 1)}",
         "",
         "Packages",
         *packages(),

@@ -1,6 +1,13 @@
 """`dynconv plan`: estimate what a recipe costs."""
 
+import sys
+import threading
+
 from dynconv.cli.options import add_command, add_recipe, number, positive_int
+
+PATIENCE = 5.0
+"""seconds without a result before the command says what it is doing"""
+WAITING = "counting the memory and the FLOPs of one batch, which takes longer for a large model ..."
 
 
 def add_parser(subparsers) -> None:
@@ -29,4 +36,11 @@ def run(options) -> None:
     from dynconv.lab.estimate import estimate_costs
 
     recipe = load_recipe(options.recipe, options.overrides)
-    print(estimate_costs(recipe, options.gpus, options.memory, options.tokens_per_s))
+    patience = threading.Timer(PATIENCE, print, [WAITING], {"file": sys.stderr, "flush": True})
+    patience.daemon = True
+    patience.start()
+    try:
+        costs = estimate_costs(recipe, options.gpus, options.memory, options.tokens_per_s)
+    finally:
+        patience.cancel()
+    print(costs)

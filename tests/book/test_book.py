@@ -130,12 +130,22 @@ def test_a_page_has_no_faults_on_phone_and_desk(page, viewport):
     assert not wrong and not faults
 
 
+@pytest.mark.parametrize("name", LESSONS)
+def test_a_lesson_has_the_number_of_its_file(html, name):
+    text = (html / f"{name}.html").read_text(encoding="utf-8")
+    number = int(name[8:10])
+    assert f'<h1><span class="section-number">{number}. </span>' in text
+    kinds = "Fig. ", "Exercise "
+    found = [re.findall(rf">{kind}([\d.]+)", text) for kind in kinds]
+    assert all(f"{number}.1" in numbers for numbers in found if numbers) and found[1]
+
+
 def test_the_map_links_every_lesson_to_those_that_need_it(html):
     text = (html / "book/index.html").read_text(encoding="utf-8")
     boxes = dict(re.findall(r'<a class="lesson-(\d\d)" href="([^"]+)"><title>', text))
     assert list(boxes) == [page[8:10] for page in LESSONS]
     assert all((html / "book" / address).is_file() for address in boxes.values())
-    arrows = set(re.findall(r'class="arrow lesson-(\d\d) lesson-(\d\d)"', text))
+    arrows = set(re.findall(r'class="arrow (?:distant )?lesson-(\d\d) lesson-(\d\d)"', text))
     assert {("01", "02"), ("04", "11"), ("11", "12"), ("24", "25")} <= arrows
     assert ("04", "12") not in arrows  # lesson 11, which 12 needs, needs it
     assert all(earlier < later for earlier, later in arrows)
@@ -236,6 +246,23 @@ def test_the_map_fits_and_can_be_read(html, tab, viewport, layout):
     assert page.locator(".lesson-map").evaluate("e => e.scrollWidth <= e.clientWidth")
     names = page.evaluate(NAMED)
     assert len(names) > len(LESSONS) and min(size for _, size in names) > 9
+
+
+SHOWN = """() => [...document.querySelectorAll("svg.wide path.arrow")].filter(
+    e => getComputedStyle(e).opacity == 1).map(e => e.getAttribute("class"))"""
+
+
+def test_a_box_pointed_at_shows_all_of_its_arrows(html, tab):
+    """Once the theme's script has put its icons in the place of elements with their classes."""
+    drawn = (html / "book/index.html").read_text(encoding="utf-8").count('<path class="arrow ')
+    page, _ = opened(tab, html, "book/index")
+    page.wait_for_selector("svg.svg-inline--fa", state="attached")
+    assert page.locator(".lesson-map path.arrow").count() == drawn
+    for lesson in ("lesson-20", "lesson-11"):
+        page.locator(f"svg.wide a.{lesson}").hover()
+        shown = page.evaluate(SHOWN)
+        assert len(shown) == page.locator(f"svg.wide path.{lesson}").count() >= 3
+        assert all(lesson in names for names in shown)
 
 
 CAPTIONS = """() => [...document.querySelectorAll("figure")].map(

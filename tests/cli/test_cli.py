@@ -24,6 +24,7 @@ from helpers.forked import Forked, execute
 from helpers.ranks import TRAIN, start_training
 
 from dynconv import cli
+from dynconv.cli import plan
 from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
 from dynconv.train import train
@@ -147,6 +148,12 @@ def test_plan_prints_every_row_and_refuses_a_negative_memory(recipe_file, capsys
     assert "--memory: -1 must be a number above 0" in fails(
         capsys, "plan", recipe_file, "--memory", "-1"
     )
+
+
+def test_a_long_plan_says_that_it_is_at_work(recipe_file, capsys, monkeypatch):
+    monkeypatch.setattr(plan, "PATIENCE", 0.0)
+    assert cli.main(["plan", str(recipe_file)]) == 0
+    assert capsys.readouterr().err.strip() == plan.WAITING
 
 
 def test_translate_reads_stdin_and_writes_a_line_for_each_line(run):

@@ -61,6 +61,12 @@ def quick(tmp_path) -> str:
     return script(tmp_path, f'exec {native.require_compiler()[0]} "$@" -O0')
 
 
+@pytest.mark.parametrize(("threads", "words"), [(1, "1 thread"), (2, "2 threads")])
+def test_it_counts_threads(threads, words, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert describe_machine().splitlines()[0].endswith(f", {words}")
+
+
 def native_is_refused(words: str) -> None:
     """Every operator refuses impl="native" with these words, and "auto" falls back to PyTorch."""
     for name in ("depthwise_conv", "light_conv", "dynamic_conv", "talk_conv", "cumulative_mean"):

@@ -317,6 +317,31 @@ def test_a_part_of_a_character_is_shown_as_its_byte(opened):
     page.close()
 
 
+CUT = """() => [...document.querySelectorAll(".bars span")].filter(
+    e => e.scrollHeight > e.clientHeight || e.scrollWidth > e.clientWidth).map(
+    e => e.textContent)"""
+SEEN = """() => {
+    const bars = document.querySelector(".bars"), {left, right} = bars.getBoundingClientRect();
+    const weight = bar => parseFloat(bar.querySelector("b").textContent);
+    const inside = [...bars.querySelectorAll("li:not(.outside)")];
+    const largest = inside.sort((a, b) => weight(b) - weight(a))[0];
+    const place = largest.getBoundingClientRect();
+    return [bars.scrollWidth > bars.clientWidth, left <= place.left && place.right <= right];
+}"""
+
+
+@pytest.mark.parametrize("viewport", [PHONE, DESK], ids=["phone", "desk"])
+def test_the_largest_bar_is_in_view_and_no_label_is_cut(opened, viewport):
+    page, _ = opened(viewport=viewport)
+    page.add_style_tag(content="body { line-height: 1.65 }")  # the theme's
+    for token in page.get_by_role("group", name="German").locator("label").all():
+        token.click()
+        assert not page.evaluate(CUT)
+        scrolls, seen = page.evaluate(SEEN)
+        assert seen and scrolls == (viewport == PHONE)
+    page.close()
+
+
 def test_without_a_model_the_page_says_how_to_make_it(opened, tmp_path):
     static = tmp_path / "static"
     static.mkdir()
