@@ -90,7 +90,7 @@ def list_exports(packages: list[str]) -> list[str]:
         names = [
             alias.name
             for node in ast.walk(ast.parse(init.read_text(encoding="utf-8")))
-            if isinstance(node, ast.ImportFrom) and node.module.startswith(f"{package}.")
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("dynconv.")
             for alias in node.names
         ]
         result += [

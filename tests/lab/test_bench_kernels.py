@@ -560,8 +560,9 @@ def test_the_default_shapes_keep_ten_sentences(monkeypatch):
     bench_kernels = Mock(return_value=0)
     monkeypatch.setattr(bench, "bench_kernels", bench_kernels)
     assert cli.main(["bench", "kernels"]) == 0
-    (shapes, dtypes, operators, sizes), given = bench_kernels.call_args
-    cases = bench.make_cases(shapes, dtypes, operators or bench.OPERATORS, sizes)
+    given = bench_kernels.call_args.kwargs
+    operators = given["operators"] or bench.OPERATORS
+    cases = bench.make_cases(given["shapes"], given["dtypes"], operators, given["kernel_sizes"])
     shapes = {case.shape for case in cases}
     assert {(s.B, s.T) for s in shapes if s.C == 1024} == {
         (10, 10), (10, 100), (10, 1000), (10, 10_000), (112, 32)
