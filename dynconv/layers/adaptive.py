@@ -37,13 +37,13 @@ class AdaptiveEmbedding(nn.Module):
         A token outside [0, V) is an error, as in `nn.Embedding`.
         """
         x: Tensor | int = 0
+        known = inside(tokens, 0, self.edges[-1])
         bands = zip(pairwise(self.edges), self.words, self.projections, strict=True)
         for (start, end), E, P in bands:
             # Every band embeds all tokens and zeroes the ones from other bands, because then no
             # shape depends on the data.
             member = inside(tokens, start, end)
-            elsewhere = inside(tokens, 0, self.edges[-1]) & ~member
-            x_band = F.embedding((tokens - start).masked_fill(elsewhere, 0), E)
+            x_band = F.embedding((tokens - start).masked_fill(known & ~member, 0), E)
             x = x + F.linear(x_band * member.unsqueeze(-1), P)
         return x.to(self.words[0].dtype)
 
