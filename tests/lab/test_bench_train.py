@@ -46,9 +46,7 @@ def test_bench_train(recipe_file, tmp_path, capsys, monkeypatch, text):
         assert words in shown
 
 
-def test_the_speed_on_a_gpu_is_of_updates_that_wait_for_nothing(
-    recipe_file, tmp_path, monkeypatch
-):
+def test_the_speed_on_a_gpu_is_of_updates_that_wait_for_nothing(recipe_file, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SIDE", 64)
     gpu, waits = torch.device("cuda"), []
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(time.sleep(0.02)))

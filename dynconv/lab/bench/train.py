@@ -178,6 +178,7 @@ def describe_training(entry: dict, validate_every: int) -> str:
     """Return the numbers of an entry as text."""
     numbers, load = entry["numbers"], entry["load"]
     seconds, total = numbers["seconds"], sum(numbers["seconds"].values())
+    side = numbers["peak_side"]
     share = numbers["flop_per_s"] / numbers["peak_flop_per_s"]
     return "\n".join(
         [
@@ -198,7 +199,6 @@ def describe_training(entry: dict, validate_every: int) -> str:
             f"{numbers['target_tokens_per_update']:,.0f} per update; "
             f"{numbers['memory_gb']:.2f} GB at most",
             f"{numbers['flop_per_s'] / 1e12:.3g} TFLOP/s in matrix products, {share:.0%} of this "
-            f"device's {numbers['peak_flop_per_s'] / 1e12:.3g} (a product of {numbers['peak_side']} x "
-            f"{numbers['peak_side']})",
+            f"device's {numbers['peak_flop_per_s'] / 1e12:.3g} (a product of {side} x {side})",
         ]
     )
