@@ -4,9 +4,9 @@ import platform
 import shlex
 import textwrap
 import time
-from importlib import metadata
 from typing import Any
 
+from dynconv import __version__
 from dynconv.cli.options import add_command
 from dynconv.cli.packages import installed_version, requirements
 from dynconv.paths import find_checkout
@@ -44,7 +44,7 @@ def describe_machine() -> str:
 
     threads = torch.get_num_threads()
     lines = [
-        f"dynconv {metadata.version('dynconv')}, Python {platform.python_version()}, "
+        f"dynconv {__version__}, Python {platform.python_version()}, "
         f"{threads} thread{'s' * (threads != 1)}",
         "",
         "Packages",

@@ -39,9 +39,16 @@ def how_to_install(module: str) -> str:
 
 
 def requirements() -> list[tuple[str, str | None]]:
-    """Return the packages that dynconv declares, each with its extra; None if always needed."""
+    """Return the packages that dynconv declares, each with its extra; None if always needed.
+
+    A checkout that is not installed declares none.
+    """
     parts = re.compile(r"([\w.-]+)(?:.*extra == ['\"](\w+))?")
-    found = (parts.match(each) for each in metadata.requires("dynconv") or ())
+    try:
+        declared = metadata.requires("dynconv") or []
+    except metadata.PackageNotFoundError:
+        declared = []
+    found = map(parts.match, declared)
     return [(match[1], match[2]) for match in found if match]
 
 

@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -71,13 +71,16 @@ class Ranks:
             dist.all_gather_object(box, value)
         return box
 
-    def sum(self, *values: torch.Tensor | float) -> list[float]:
-        """Return the sum of each value over all ranks."""
+    def sum(self, *values: torch.Tensor | float, same: Sequence[torch.Tensor] = ()) -> list[float]:
+        """Return the sum of each value over all ranks, then the values that all ranks have alike.
+
+        They are read together, so the CPU waits for a GPU only once.
+        """
         double, device = torch.float64, self.device
         sums = torch.stack([torch.as_tensor(v, dtype=double, device=device) for v in values])
         if self.size > 1:
             dist.all_reduce(sums, group=self.update_group)
-        return sums.tolist()
+        return torch.cat([sums, *(value.double().view(1) for value in same)]).tolist()
 
     def check_agreement(self, value: T, difference: Callable[[T, T], str]) -> None:
         """Raise UserError on every rank if any rank's value differs from rank 0's.

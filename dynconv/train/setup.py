@@ -5,11 +5,13 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 
+import numpy
+import tokenizers
 import torch
 
+import dynconv
 from dynconv.config import Recipe, dump_recipe
 from dynconv.config.load import list_differences
 from dynconv.config.yaml12 import as_override
@@ -199,7 +201,7 @@ def record_start(session: Session) -> None:
     path = path_inside(run, ENVIRONMENT)
     start = {
         "python": platform.python_version(),
-        **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
+        **{module.__name__: module.__version__ for module in (dynconv, torch, tokenizers, numpy)},
         "commit": commit(),
         "device": device_name(ranks.device),
         "threads": torch.get_num_threads(),

@@ -90,8 +90,9 @@ def make_update(
     scaler.unscale_(optimizer)
     total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # The signal is summed in the same collective, so that all ranks stop after the same update.
-    loss, stop = ranks.sum(torch.stack(losses).double().sum(), pending_signal())
-    norm, scale = total_norm.item(), scaler.get_scale()
+    local_loss = torch.stack(losses).double().sum()
+    loss, stop, norm = ranks.sum(local_loss, pending_signal(), same=[total_norm])
+    scale = scaler.get_scale()
     update: UpdateStats | SkippedUpdate
     if math.isfinite(loss + norm):
         scaler.step(optimizer)

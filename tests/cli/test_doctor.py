@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import stat
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from helpers.forked import Forked, execute
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from dynconv import ops, paths
+from dynconv import __version__, ops, paths
 from dynconv.cli import doctor
 from dynconv.cli.doctor import EXTRAS, describe_machine
 from dynconv.cli.packages import requirements
@@ -327,6 +328,15 @@ def test_an_installed_package_wants_neither_lessons_nor_tests(monkeypatch, tmp_p
     assert "for the lessons" in said() and "for the tests" in said()
     monkeypatch.setattr(paths, "PACKAGE", tmp_path / "dynconv")
     assert "for the lessons" not in said() and "for the tests" not in said()
+
+
+def test_a_checkout_that_is_not_installed_has_a_doctor(monkeypatch):
+    def not_installed(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", not_installed)
+    monkeypatch.setattr(metadata, "version", not_installed)
+    assert f"dynconv {__version__}, Python" in said()
 
 
 def test_every_extra_is_said_to_be_for_something():

@@ -1,8 +1,10 @@
 """The CUDA kernels on a GPU: dtypes, autograd, streams, graphs, compile, AMP.
 
-pytest -m gpu                                                           4 to 6 minutes, we guess
-compute-sanitizer --tool memcheck python -m pytest -m gpu -k "exact and 17"
-compute-sanitizer --tool racecheck python -m pytest -m gpu -k "exact and 64 and float32"
+pytest -o addopts= -m gpu                                               4 to 6 minutes, we guess
+compute-sanitizer --tool memcheck python -m pytest -o addopts= -m gpu -k "exact and 17"
+compute-sanitizer --tool racecheck python -m pytest -o addopts= -m gpu -k "exact and 64 and float32"
+
+Without -o addopts= they also need what runs the notebooks, nbval.
 """
 
 import pytest

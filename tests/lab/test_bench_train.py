@@ -1,6 +1,7 @@
 """`dynconv bench train`: every part of an update has its time, and the record says of what."""
 
 import json
+import time
 from dataclasses import replace
 from itertools import islice
 
@@ -37,12 +38,26 @@ def test_bench_train(recipe_file, tmp_path, capsys, monkeypatch, text):
     assert all(seconds > 0 for seconds in found["seconds"].values())
     assert found["recipe"] == "tiny" and found["precision"] == "float32" and found["updates"] == 6
     assert found["synthetic_pairs"] == (300 if text else None)
-    whole = sum(found["seconds"].values())
-    speed = found["target_tokens_per_update"] / whole
+    assert found["update_s"] == pytest.approx(sum(found["seconds"].values()))
+    speed = found["target_tokens_per_update"] / found["update_s"]
     assert found["target_tokens_per_s"] == pytest.approx(speed)
     assert found["flop_per_s"] == pytest.approx(found["flop_per_target_token"] * speed)
     for words in ("forward", "target tokens/s", "the loop itself", f"written to {output}"):
         assert words in shown
+
+
+def test_the_speed_on_a_gpu_is_of_updates_that_wait_for_nothing(recipe_file, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "SIDE", 64)
+    gpu, waits = torch.device("cuda"), []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(time.sleep(0.02)))
+    watches = module.stopwatches(gpu)
+    assert len(watches) == 2 and module.peak_side(gpu) == 128
+    monkeypatch.setattr(module, "stopwatches", lambda device: watches)
+    output = tmp_path / "bench.json"
+    assert cli.main(["bench", "train", str(recipe_file), f"--output={output}", "--updates=4"]) == 0
+    found = json.loads(output.read_text(encoding="utf-8"))["numbers"]
+    parts = sum(found["seconds"].values())
+    assert len(waits) > 5 * 14 and parts > 5 * 0.02 and found["update_s"] < parts
 
 
 def test_a_language_model_trains_on_random_words_without_a_source(tmp_path, monkeypatch):

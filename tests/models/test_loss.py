@@ -9,6 +9,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from dynconv.config import ConvS2SConfig, ConvStackConfig, load_recipe
+from dynconv.lab import ledger
+from dynconv.lab.bench import loss
 from dynconv.lab.bench.measure import peak_allocation
 from dynconv.models import build
 from dynconv.models import loss as module
@@ -149,6 +151,16 @@ def test_chunks_need_the_memory_of_one_chunk_and_the_gradients():
 
     assert peak(projected_loss) >= 4 * 3 * N * V
     assert peak(in_chunks(rows)) < 4 * 3 * rows * V + 4 * (N * C + V * C + V) + 1000
+
+
+def test_the_recorded_memory_is_that_of_the_sizes():
+    """As the test above says; recorded with the sizes of a recipe."""
+    found = ledger.read("loss-memory")["numbers"]
+    N, C, V, rows = (found[name] for name in ("tokens", "channels", "types", "rows_of_a_chunk"))
+    assert rows * V == module.MAX_LOGITS and found["whole"] >= 4 * 3 * N * V
+    assert found["chunked"] < 4 * 3 * rows * V + 4 * (N * C + V * C) + 1000 + 4 * V
+    small = loss.measure_loss(64, 8, 300, 16)
+    assert small["chunked"] < small["whole"]
 
 
 def test_many_logits_are_computed_in_chunks(monkeypatch):

@@ -95,6 +95,13 @@ def test_workflows_call_what_exists(path):
         assert all(">=" in package for package in shlex.split(line))
 
 
+def test_the_workflow_counts_the_instructions_of_the_cuda_kernels():
+    """Without NVIDIA's compiler and disassembler, the tests that hold them to the record skip."""
+    text = (ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8")
+    (extras,) = re.findall(r"pip install -e '\.\[(.*)\]'", text)
+    assert {"nvrtc", "test"} <= set(extras.split(","))
+
+
 @pytest.mark.parametrize("address", [None, ADDRESS])
 def test_the_book_has_buttons_only_with_an_address(address, tmp_path):
     (tmp_path / "book").mkdir()

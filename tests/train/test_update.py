@@ -1,5 +1,6 @@
 """One update: its gradient, by hand and in batches, and the optimizer's step."""
 
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -14,12 +15,12 @@ from dynconv.models import build
 from dynconv.models.mixers import MIXERS
 from dynconv.tasks import Translation
 from dynconv.text import collate
-from dynconv.train import train
+from dynconv.train import loop, train
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, UpdateBatches, iter_updates
 from dynconv.train.distributed import Ranks
 from dynconv.train.stopwatch import Stopwatch
-from dynconv.train.update import BatchLoss, backward, make_optimizer
+from dynconv.train.update import BatchLoss, backward, make_optimizer, make_update
 
 
 def one_update(pairs: list, sizes: list[int]) -> UpdateBatches:
@@ -64,6 +65,33 @@ def test_16_bits_give_nearly_the_same_gradient(recipe, pairs, mixer, precision):
     rough = torch.cat([g.flatten() for g in gradients(model, data, precision)])
     assert not torch.equal(exact, rough)
     assert torch.cosine_similarity(exact, rough, dim=0) > 0.99  # bfloat16 keeps 8 bits
+
+
+def test_an_update_reads_its_results_once(recipe, tmp_path, monkeypatch):
+    """Each time that Python reads a number, it waits for the GPU to compute it."""
+    readers = []
+
+    def counted(read):
+        def call(tensor):
+            readers.append(sys._getframe(1).f_globals["__name__"])
+            return read(tensor)
+
+        return call
+
+    for name in ("item", "tolist", "__float__", "__bool__", "__int__"):
+        monkeypatch.setattr(torch.Tensor, name, counted(getattr(torch.Tensor, name)))
+    reads = []
+
+    def update(*arguments):
+        readers.clear()
+        result = make_update(*arguments)
+        reads.append([name for name in readers if name.startswith("dynconv.")])
+        return result
+
+    monkeypatch.setattr(loop, "make_update", update)
+    train(replace(recipe, train=replace(recipe.train, clip_norm=0.1)), tmp_path)
+    assert len(reads) == recipe.train.updates
+    assert set(map(tuple, reads)) == {("dynconv.train.distributed",)}
 
 
 def test_nesterov_gradient_by_hand():

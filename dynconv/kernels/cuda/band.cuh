@@ -19,10 +19,15 @@
 // We choose which channel is column g of which b: lane 4 g + q loads V neighbouring channels
 // of four rows, and they are column g of V matrices.
 //
-// Copies by cp.async would gain nothing: the rows of the next tile are loaded into registers before
-// the present one is multiplied, so that 16 warps with V = 8 have 32 KB in flight, where a copy at
-// full speed needs 7 KB per multiprocessor (Little's law, at 834 cycles of latency). Weights it
-// cannot copy: it moves 4 aligned bytes at least, and row i of A begins i numbers of 2 bytes later.
+// Copies by cp.async would bring x no sooner. multiply_bands loads the rows of the next tile into
+// registers before it multiplies the present one, so that 16 warps with V = 8 have 32 KB in flight,
+// where a copy at full speed needs 7 KB per multiprocessor (Little's law, at 834 cycles of
+// latency). correlate_band loads nothing ahead, but 2 + 2 D rows or more at once: a warp waits some
+// two times per 64 channels of a tile; while 16 warps wait they move 80 KB, twice what a copy does.
+// Weights cannot be copied to where A has them: cp.async moves 4 aligned bytes at least, and row i
+// of A begins i numbers of 2 bytes later. dynamic_conv_band waits for them in three groups of rows
+// at K = 31, one after the other. By the same count that leaves 1.7 times the speed of a copy, with
+// V = 4 about that speed, and at K = 64 half of it, because only 8 warps are resident.
 //
 // Zeros are multiplied, too: an infinity or NaN in x makes NaN of its channel at up to 31 positions
 // before those whose taps meet it, and 15 after.

@@ -14,9 +14,10 @@ a share of the token at each edge, which is a difference too. These are 24. The 
 output stored, and the addresses of both take 3; a row of the table is written, and four are read at
 two addresses that have to be computed; and the window is read. These are 13, and the loop takes the
 other 2. Besides, a warp's windows take 4 per position, and the rows before its stretch 17 each.
-Weights of the four rows, instead of differences, would save 8 of the 39. But rounding errors would
-grow, as emulated in float32 by half in windows of up to 3 tokens, and by 5% in windows of up to 31;
-and they would save no time, because the bytes take six times as long as these instructions.
+Without the loop, and with one instruction for each address, 36 would be left. Weights of the four
+rows, instead of differences, take 37. But rounding errors would grow, as emulated in float32 by
+half in windows of up to 3 tokens, and by 5% in windows of up to 31; and they would save no time,
+because the bytes take six times as long as these instructions.
 
 TaLK's gradients take 63 for a position. Six per channel are arithmetic again, four products for the
 differences, the running sum and its scaling, and 2 are the shares' complements: 26. The differences
