@@ -247,5 +247,5 @@ def talk_conv(
     """
     check_talk(x, left, right, max_left, max_right)
     K = max_left + max_right + 1
-    implementation = OPERATOR.choose(impl, x, K)
+    implementation = OPERATOR.choose(impl, x, x.shape[1], K)
     return implementation(x, left, right, max_left, max_right)
