@@ -42,7 +42,7 @@ def arguments() -> dict[str, list[tuple]]:
     """Each registered operator's arguments: shared and own kernels, one-sided and two-sided."""
     x, g, shared = torch.randn(B, T, C), torch.randn(B, T, C), torch.randn(H, K)
     weight, (left, right) = torch.randn(B, T, H, K), torch.rand(2, B, T, H)
-    at = torch.randint(3, (B, K))
+    row_of = torch.randint(3, (B, K))
     return {
         "conv": [(x, weight, 2), (x, shared, 4), (x[:, 1:, 1:], torch.randn(C - 1, K), 0)],
         "conv_grad_input": [(g, weight, 2), (g, shared, 4)],
@@ -51,7 +51,7 @@ def arguments() -> dict[str, list[tuple]]:
         "talk": [(x, left, right, 3, 2), (x, left, None, 3, 0)],
         "talk_backward": [(g, x, left, right, 3, 2), (g, x, left, None, 3, 0)],
         "cumulative_mean": [(x, False), (g, True)],
-        "conv_step": [(torch.randn(K, 3, C), at, torch.randn(B, H, K))],
+        "conv_step": [(torch.randn(K, 3, C), row_of, torch.randn(B, H, K))],
     }
 
 
