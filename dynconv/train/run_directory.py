@@ -16,17 +16,21 @@ SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.train.trained`
 trial.json, ablation.json                   see `dynconv.lab.tune`, `dynconv.lab.ablate.run`
 """
 
+import json
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
+import torch
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from dynconv.choices import Precision
-from dynconv.config import Recipe
+from dynconv.config import Recipe, dump_recipe
 from dynconv.config.load import list_differences, load_recipe
 from dynconv.config.schema import PositiveInt, validated_content
 from dynconv.errors import UserError
@@ -37,10 +41,14 @@ from dynconv.files import (
     is_claimed,
     locked,
     make_folder,
+    path_inside,
     read_json,
+    replace_text,
     sha256,
 )
+from dynconv.machine import commit, device_name
 from dynconv.text.prepared import VOCABULARY, find_prepared
+from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run
 
 RECIPE = "recipe.yaml"
@@ -154,3 +162,23 @@ def read_starts(run: Path) -> list[StartRecord]:
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
     return validated_content(list[StartRecord], read_json(path, remedy), path, remedy)
+
+
+def record_start(run: Path, recipe: Recipe, ranks: Ranks, examples: int, too_long: int) -> None:
+    """Write recipe.yaml, and add this start to environment.json.
+
+    examples  the number of training examples; training leaves out `too_long` of them
+    """
+    replace_text(path_inside(run, RECIPE), dump_recipe(recipe))
+    path = path_inside(run, ENVIRONMENT)
+    start = {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in ("dynconv", "torch", "tokenizers", "numpy")},
+        "commit": commit(),
+        "device": device_name(ranks.device),
+        "threads": torch.get_num_threads(),
+        "processes": ranks.size,
+        "examples": examples,
+        "too_long": too_long,
+    }
+    replace_text(path, json.dumps([*read_starts(run), start], indent=1))
