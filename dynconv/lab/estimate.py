@@ -135,7 +135,7 @@ class BatchCost:
     @cached_property
     def flops(self) -> int:
         """Return the FLOPs of the matrix products."""
-        # A pass of its own, because the counter keeps alive what blocks compute a second time
+        # A pass of its own, because the counter keeps alive what blocks compute a second time.
         counter = FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS)
         with fake_batch(self.recipe, self.shape) as (loss, _), counter:
             loss().backward()

@@ -68,7 +68,7 @@ def names_of(dtype: torch.dtype, R: int, architecture: int) -> dict[str, set[str
     return names
 
 
-# The recipes' heads in the dtypes of training, then the ends of the scale: V = 1, all G
+# The recipes' heads in the dtypes of training, then the ends of the scale: V = 1, all G.
 HEADS = {F32: (64, 1, 6), HALF: (64, 128), F16: (64, 17), F64: (64,)}
 
 

@@ -61,7 +61,7 @@ def allocated(recipe: Recipe, shape: BatchShape) -> int:
 
 
 ALL = [(m, p) for m in ("dynamic", "light", "attention", "talk") for p in ("float32", "bfloat16")]
-# float16 has no C kernels: PyTorch's ways run, and TaLK's asks for a number
+# float16 has no C kernels: PyTorch's ways run, and TaLK's asks for a number.
 LIKE_GPU = [(gpu_memory, *each) for each in [*ALL, ("talk", "float16")]]
 AS_IT_IS = [(nullcontext, "dynamic", "float32"), (nullcontext, "attention", "bfloat16")]
 
@@ -76,7 +76,7 @@ def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, prec
     for shape in shapes:
         with like(precision):
             real = allocated(recipe, shape)
-        # an operator may allocate scratch space that its version without numbers does not
+        # An operator may allocate scratch space that its version without numbers does not.
         assert BatchCost(recipe, shape).bytes == pytest.approx(real, rel=0.01), shape
 
 
@@ -143,7 +143,7 @@ def test_flops_are_those_of_all_matrix_products(recipe):
     cost = BatchCost(recipe, BatchShape(3, 7))
     matrices = sum(p.numel() for p in build(recipe.model).parameters() if p.dim() == 2)
     attention = 2 * 3 * 7 * 7 * recipe.model.channels  # scores and sums, in one decoder layer
-    # forward, and backward twice: by the weight and by the input; two to multiply and add
+    # Forward, and backward twice: by the weight and by the input; two to multiply and add.
     assert cost.flops == 3 * 2 * (3 * 7 * matrices + attention)
 
 
@@ -210,7 +210,7 @@ def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
     about = count_epoch(corpus, recipe)
     assert exact.exact and not about.exact
     assert about.pairs == exact.pairs == 400
-    # four sorted pools cannot pad less than one; their last batches are not full
+    # Four sorted pools cannot pad less than one; their last batches are not full.
     assert exact.batches <= about.batches <= exact.batches + 8
     assert about.target_tokens == pytest.approx(exact.target_tokens, rel=0.1)
 
@@ -239,7 +239,7 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
         text = propose_batch(recipe, lengths, room, used)
         size = int(text.removeprefix("train.batch_tokens=").removesuffix(" fits, about"))
         assert size % 64 == 0
-        # whole sentences only: what is larger may be one of 150 away
+        # Whole sentences only: what is larger may be one of 150 away.
         assert peak_bytes(recipe, size, lengths) <= room
         assert peak_bytes(recipe, size + 64 + 150, lengths) > room
     assert "none fits" in propose_batch(recipe, lengths, used / 4, used)

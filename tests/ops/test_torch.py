@@ -71,7 +71,7 @@ def test_the_schema_agrees_with_the_kernel(name, grad):
 def test_arguments_name_every_operator():
     names = torch._C._dispatch_get_all_op_names()
     ours = {name.split("::")[1] for name in names if name.startswith("dynconv::")}
-    # tests/kernels/test_launch.py simulates these
+    # tests/kernels/test_launch.py simulates these.
     only_on_gpus = {"conv_softmax", "conv_softmax_backward"}
     assert ours == set(arguments()) | only_on_gpus
 

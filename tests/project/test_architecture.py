@@ -177,12 +177,24 @@ def test_what_a_constant_means_is_a_docstring_below_it():
     assert not {(str(file), name) for file in files for name in comment.findall(file.read_text())}
 
 
-def test_comments_on_lines_of_their_own_begin_with_a_capital():
-    """Unless they begin with a name from the code, which has a dot, a parenthesis or quotes."""
-    lowercase = re.compile(r"\n *# (?!noqa|type|ruff)[a-z]+[ ,:]")
-    files = (ROOT / "dynconv").rglob("*.py")
-    blocks = {f: re.sub(r"(\n *#[^\n]*)(\n *#[^\n]*)+", r"\1", f.read_text("utf-8")) for f in files}
-    assert not [file for file, text in blocks.items() if lowercase.search(text)]
+@pytest.mark.parametrize("folder", ["dynconv", "tests"])
+def test_comments_on_lines_of_their_own_are_sentences(folder):
+    """They begin with a capital, or with a name from the code, and end with a full stop."""
+    for file in (ROOT / folder).rglob("*.py"):
+        for text in own_line_comments(file):
+            assert not re.match(r"# (?!noqa|type|ruff)[a-z]+[ ,:]", text), (file, text)
+            assert text.startswith("# ruff:") or text[-1] in ".:?!", (file, text)
+
+
+def own_line_comments(file: Path) -> list[str]:
+    """Return the comments of a Python file that have lines of their own, each whole."""
+    blocks: dict[int, str] = {}  # by the line after each
+    with tokenize.open(file) as lines:
+        for token in tokenize.generate_tokens(lines.readline):
+            (line, column), text = token.start, token.string
+            if token.type == tokenize.COMMENT and not token.line[:column].strip():
+                blocks[line + 1] = f"{blocks.pop(line)} {text[2:]}" if line in blocks else text
+    return list(blocks.values())
 
 
 def test_docstrings_begin_as_contributing_asks():
