@@ -64,7 +64,7 @@ def register_mixer(
     Raises ValueError if the name is taken, or there is no such size_key.
     """
     if size_key not in (None, *SIZE_KEYS):
-        there_are = nearest(size_key, SIZE_KEYS, "there are")
+        there_are = nearest(str(size_key), SIZE_KEYS, "there are")
         raise ValueError(f"mixer {name}: size_key {quoted(size_key)} is not known; {there_are}")
     if name in MIXERS:
         raise ValueError(f"mixer {name} is already registered")
