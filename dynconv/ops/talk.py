@@ -33,8 +33,9 @@ def edge_distances(
 ) -> tuple[Tensor, Tensor]:
     """Return the distances (B, T, H) from each position to its window's edges.
 
-    We keep distances instead of the positions a_l and a_r, and at least in float32, because rounding
-    a large position would destroy its fraction. A whole distance has gradient 0, as in equation 6.
+    We keep distances instead of the positions a_l and a_r, and at least in float32, because
+    rounding a large position would destroy its fraction. A whole distance has gradient 0, as in
+    equation 6.
     """
     T = left.shape[1]
     t = torch.arange(T, device=left.device, dtype=accumulator(left.dtype))[:, None]  # (T, 1)
