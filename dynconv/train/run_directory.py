@@ -87,11 +87,13 @@ def folder_lock(folder: Path) -> Iterator[None]:
     Creates the folder if necessary, and deletes it again if training fails before writing to it.
     """
     made = not folder.exists()
-    make_folder(folder, "name another --run")
-    check_writable(folder / LOCK, f"allow it by chmod u+w {folder}, or name another --run")
+    make_folder(folder, "name another run directory (--run)")
+    check_writable(
+        folder / LOCK, f"allow it by chmod u+w {folder}, or name another run directory (--run)"
+    )
     message = f"{folder}: another process is training in it"
     try:
-        with locked(folder / LOCK, message, "end it, or name another --run"):
+        with locked(folder / LOCK, message, "end it, or name another run directory (--run)"):
             yield
     except Exception:
         if folder.is_dir() and os.listdir(folder) == [MARK]:
@@ -123,8 +125,8 @@ def match_recorded_recipe(
         recipe = with_precision(recipe, recorded.train.precision)
     if changed := list_differences(recipe, recorded, ignored):
         raise UserError(
-            f"{run} contains the run of another recipe ({'; '.join(changed)}): name another "
-            f"--run, give the same values, or put the new ones also into {run / RECIPE}"
+            f"{run} contains the run of another recipe ({'; '.join(changed)}): name another run "
+            f"directory (--run), give the same values, or put the new ones also into {run / RECIPE}"
         )
     return recipe
 

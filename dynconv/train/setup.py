@@ -92,12 +92,12 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     new, empty or a run directory.
     """
     if not is_run(run):
-        claim(run, "name another --run")
+        claim(run, "name another run directory (--run)")
     if CheckpointStore(run).list_paths():
         return match_recorded_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
-        part, remedy = path_inside(run, ".part"), "name another --run"
+        part, remedy = path_inside(run, ".part"), "name another run directory (--run)"
         with disk_errors(run, remedy), scratch_folder(part) as scratch:
             if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):

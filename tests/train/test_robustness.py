@@ -349,7 +349,7 @@ def test_a_users_own_data_stays(prepared_recipe, corpus, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "precious").write_text("mine")
     with pytest.raises(
-        UserError, match="has data, and dynconv did not make it: name another --run"
+        UserError, match="has data, and dynconv did not make it: name another run directory"
     ):
         train(prepared_recipe, tmp_path)
     assert (tmp_path / "data" / "precious").read_text() == "mine"
