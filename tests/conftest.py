@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(items):
 def pytest_terminal_summary(terminalreporter):
     """Tests that need a GPU and have none must not go by in silence."""
     skipped = terminalreporter.stats.get("skipped", [])
-    # a module that skips as a whole has no keywords
+    # A module that skips as a whole has no keywords.
     missed = [report for report in skipped if "gpu" in getattr(report, "keywords", ())]
     if missed:
         reason = missed[0].longrepr[2].removeprefix("Skipped: ")

@@ -8,7 +8,7 @@ from dynconv.cli.options import (
     add_decoding,
     add_output,
     add_recipe,
-    arguments,
+    keywords_of,
     load_trained,
     number,
     path,
@@ -99,7 +99,7 @@ def run_operators(options) -> None:
 
     from dynconv.lab.bench.operators import bench_ops
 
-    given = arguments(options)
+    given = keywords_of(options)
     torch.set_num_threads(given.pop("threads"))
     given["dtype"] = getattr(torch, given["dtype"])
     bench_ops(**given, say=say)
@@ -134,7 +134,7 @@ def run_kernels(options) -> int:
     """Check the CUDA kernels, then compare their times with lower bounds, attention and PyTorch."""
     from dynconv.lab.bench.kernels.bench import bench_kernels
 
-    return 1 if bench_kernels(**arguments(options), say=say) else 0
+    return 1 if bench_kernels(**keywords_of(options), say=say) else 0
 
 
 def add_host(commands) -> None:
@@ -147,7 +147,7 @@ def run_host(options) -> None:
     """Time what the CPU does to launch an operator's CUDA kernels, without a GPU."""
     from dynconv.lab.bench.host import bench_host
 
-    bench_host(**arguments(options), say=say)
+    bench_host(**keywords_of(options), say=say)
 
 
 def add_training(commands) -> None:
@@ -214,7 +214,7 @@ def run_recall(options) -> None:
     """Train small stacks of mixers to look up keys, and show how many pairs each can remember."""
     from dynconv.lab.bench.recall import bench_recall
 
-    bench_recall(**arguments(options), say=say)
+    bench_recall(**keywords_of(options), say=say)
 
 
 def add_first(commands) -> None:

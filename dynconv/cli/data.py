@@ -3,7 +3,7 @@
 from typing import get_args
 
 from dynconv.choices import VocabularyKind
-from dynconv.cli.options import add_command, arguments, number, path
+from dynconv.cli.options import add_command, keywords_of, number, path
 
 
 def add_parser(subparsers) -> None:
@@ -41,7 +41,7 @@ def run_fetch(options) -> None:
     """Download a corpus and verify its checksums."""
     from dynconv.text.fetch import fetch
 
-    fetch(**arguments(options))
+    fetch(**keywords_of(options))
 
 
 def add_prepare(commands) -> None:
@@ -87,4 +87,4 @@ def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
     from dynconv.text.sets.prepare import prepare
 
-    print(prepare(**arguments(options)))
+    print(prepare(**keywords_of(options)))

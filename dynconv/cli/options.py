@@ -124,10 +124,10 @@ def path(text: str) -> Path:
     return Path(text)
 
 
-def arguments(options) -> dict[str, Any]:
+def keywords_of(options) -> dict[str, Any]:
     """Return the arguments of a command, by the names of the parameters that take them."""
-    names = [action.dest for action in options.parser._actions]
-    return {name: getattr(options, name) for name in names if name != "help"}
+    ours = ("command", "call", "parser")  # set by `add_command` and by the parser of all commands
+    return {name: value for name, value in vars(options).items() if name not in ours}
 
 
 def say(text: str) -> None:

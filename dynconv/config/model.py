@@ -6,7 +6,7 @@ Every class checks the ranges of its entries, even if a program constructs it di
 from abc import ABC, abstractmethod
 from dataclasses import fields
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from dynconv.choices import Normalization
 from dynconv.config.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
@@ -24,8 +24,30 @@ def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
     return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
 
 
+class Architecture(ABC):
+    """What every class of the section `model` tells the rest of the recipe about itself."""
+
+    vocab_size: Any
+    shows_attention: ClassVar[bool] = False
+    """whether decoding can tell which source token an output attends to most"""
+
+    @property
+    def vocab_sizes(self) -> tuple[int, int]:
+        """The number of types of source and target."""
+        return per_side(self.vocab_size)
+
+    @property
+    def position_limit(self) -> int | None:
+        """The maximum number of positions; None: no limit, as sinusoids exist for all of them."""
+        return None
+
+    @abstractmethod
+    def find_unused(self) -> dict[str, str]:
+        """Return the entries that have no effect in this model, each with the reason."""
+
+
 @checked_dataclass
-class MixerModelConfig(ABC):
+class MixerModelConfig(Architecture):
     """The entries that the encoder-decoder and the language model share.
 
     A mixer takes those that `dynconv.models.mixers` registers for it.
@@ -69,11 +91,6 @@ class MixerModelConfig(ABC):
         """The model's stacks, the encoder's first."""
 
     @property
-    def position_limit(self) -> int | None:
-        """The maximum number of positions: None, as sinusoids exist for every position."""
-        return None
-
-    @property
     def mixers(self) -> list[str]:
         """The names of the model's mixers, each once, in alphabetical order."""
         return sorted({mixer for stack in self.stacks for mixer, _ in stack.each_layer()})
@@ -83,6 +100,21 @@ class MixerModelConfig(ABC):
         """The options that blocks or mixers read."""
         blocks = {"ffn", "norm", "activation", "dropout"}
         return blocks.union(*(require_mixer(mixer).options for mixer in self.mixers))
+
+    def find_unused(self) -> dict[str, str]:
+        """Return the options that no mixer reads, or whose value none of them knows, and why."""
+        unused = dict.fromkeys({*OPTIONS} - self.used_options, "no mixer of this model reads it")
+        options = {mixer: require_mixer(mixer).options for mixer in self.mixers}
+        for name in self.used_options:
+            known = {mixer: taken[name] for mixer, taken in options.items() if name in taken}
+            value = getattr(self, name)
+            if known and all(values and value not in values for values in known.values()):
+                unused[name] = "; ".join(
+                    f"{mixer} knows only {' and '.join(map(str, values))}"
+                    for mixer, values in known.items()
+                    if values
+                )
+        return unused
 
 
 OPTIONS = tuple(
@@ -109,11 +141,6 @@ class ModelConfig(MixerModelConfig):
             raise ValueError("embeddings shared need one vocab_size: give one, or embeddings: tied")
 
     @property
-    def vocab_sizes(self) -> tuple[int, int]:
-        """The number of types of source and target."""
-        return per_side(self.vocab_size)
-
-    @property
     def stacks(self) -> tuple[StackConfig, ...]:
         return self.encoder, self.decoder
 
@@ -124,9 +151,10 @@ class ModelConfig(MixerModelConfig):
 
 
 @checked_dataclass
-class ConvS2SConfig:
+class ConvS2SConfig(Architecture):
     """The model of Gehring et al. 2017, section 3, a convolutional encoder-decoder."""
 
+    shows_attention = True
     architecture: Literal["convs2s"] = "convs2s"
     vocab_size: VocabSizes = 40000
     embedding: Dimension = 512
@@ -149,11 +177,6 @@ class ConvS2SConfig:
             raise ValueError("attention is false everywhere: the decoder would not see the source")
 
     @property
-    def vocab_sizes(self) -> tuple[int, int]:
-        """The number of types of source and target."""
-        return per_side(self.vocab_size)
-
-    @property
     def attends(self) -> tuple[bool, ...]:
         """Whether each layer of the decoder attends, bottom to top."""
         return per_layer("attention", self.attention, self.decoder.layers)
@@ -167,6 +190,9 @@ class ConvS2SConfig:
     def output_width(self) -> int:
         """The width of the input to the last linear layer."""
         return self.embedding if self.output is None else self.output
+
+    def find_unused(self) -> dict[str, str]:
+        return {"max_positions": "model.positions is none"} if self.positions == "none" else {}
 
 
 @checked_dataclass
@@ -225,6 +251,14 @@ class LanguageModelConfig(MixerModelConfig):
     @property
     def stacks(self) -> tuple[StackConfig, ...]:
         return (self.decoder,)
+
+    def find_unused(self) -> dict[str, str]:
+        unused = super().find_unused()
+        if not self.cutoffs:
+            unused["bands"] = "it is for models with cutoffs"
+        if self.bands is not None or not self.cutoffs:
+            unused["factor"] = "it is for models with cutoffs and without bands"
+        return unused
 
     @property
     def band_edges(self) -> tuple[int, ...]:

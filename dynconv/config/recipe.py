@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from dynconv.choices import Precision, VocabularyKind
-from dynconv.config.model import AnyModelConfig, LanguageModelConfig, ModelConfig, per_side
+from dynconv.config.model import AnyModelConfig, LanguageModelConfig, ModelConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
 from dynconv.config.schema import (
@@ -246,9 +246,8 @@ class Recipe:
                 "metric perplexity is for language models, and they have no other; "
                 f"model.architecture is {architecture}, metric {self.metric}"
             )
-        shows_attention = architecture == "convs2s"
         words = self.data.vocabulary == "words"
-        if self.decode.replace_unknown and not (shows_attention and words):
+        if self.decode.replace_unknown and not (self.model.shows_attention and words):
             raise ValueError(
                 "decode.replace_unknown needs the attention of model.architecture convs2s, and "
                 "data.vocabulary words"
@@ -272,7 +271,7 @@ class Recipe:
 
     def _check_smoothing(self) -> None:
         """Raise ValueError if the correct type could be less probable than any other."""
-        smoothing, types = self.train.label_smoothing, per_side(self.model.vocab_size)[1]
+        smoothing, types = self.train.label_smoothing, self.model.vocab_sizes[1]
         if self.is_language_model:
             if smoothing:
                 raise ValueError(

@@ -15,7 +15,7 @@ from dynconv.models import Translator
 
 
 class Stepper(Protocol):
-    """What a search needs of a decoder; it is made from a model, sources and their padding."""
+    """What a search needs of a decoder. It is made from a model, sources and their padding."""
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return the logits (N, V) after the newest tokens (N,)."""

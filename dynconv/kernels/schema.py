@@ -151,6 +151,6 @@ def differentiate_cumulative_mean(ctx, g):
 
 
 define(
-    "conv_step(Tensor past, Tensor at, Tensor weight) -> Tensor",
-    lambda past, at, weight: past.new_empty(len(at), past.shape[2]),
+    "conv_step(Tensor past, Tensor row_of, Tensor weight) -> Tensor",
+    lambda past, row_of, weight: past.new_empty(len(row_of), past.shape[2]),
 )

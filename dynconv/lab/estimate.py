@@ -110,7 +110,10 @@ class BatchShape(NamedTuple):
 class BatchCost:
     """The memory and arithmetic of forward and backward for one batch.
 
-    Each number is counted when it is first read, with the settings of that moment.
+    Each number is counted when it is first read, with the settings of that moment. That takes about
+    a second and no memory, whatever the sizes. With a vast vocabulary and few tokens the bytes can
+    be one V x C matrix too high: real gradients of a shared embedding are added in place, fake ones
+    are not.
     """
 
     recipe: Recipe
@@ -132,7 +135,7 @@ class BatchCost:
     @cached_property
     def flops(self) -> int:
         """Return the FLOPs of the matrix products."""
-        # A pass of its own, because the counter keeps alive what blocks compute a second time
+        # A pass of its own, because the counter keeps alive what blocks compute a second time.
         counter = FlopCounterMode(display=False, custom_mapping=ATTENTION_FLOPS)
         with fake_batch(self.recipe, self.shape) as (loss, _), counter:
             loss().backward()
@@ -151,17 +154,7 @@ def batch_costs(recipe: Recipe, batch_tokens: int, lengths: tuple[int, ...]) -> 
     ones, as a language model has, are computed once.
     """
     shortened = dict.fromkeys(min(length, batch_tokens) for length in lengths)
-    return [batch_cost(recipe, BatchShape(batch_tokens // n, n)) for n in shortened]
-
-
-def batch_cost(recipe: Recipe, shape: BatchShape) -> BatchCost:
-    """Return what one batch would cost.
-
-    Each number takes about a second and no memory, whatever the sizes. With a vast vocabulary and
-    few tokens the bytes can be one V x C matrix too high: real gradients of a shared embedding are
-    added in place, fake ones are not.
-    """
-    return BatchCost(recipe, shape)
+    return [BatchCost(recipe, BatchShape(batch_tokens // n, n)) for n in shortened]
 
 
 @contextmanager

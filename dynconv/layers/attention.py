@@ -111,9 +111,9 @@ class SelfAttention(nn.Module):
         self, projected: tuple[Tensor, ...], allowed: Tensor | None = None, causal: bool = False
     ) -> Tensor:
         """Attend from queries (B, T, C) to keys and values (B, S, C); `projected` is all three."""
-        heads = (split_heads(x, self.heads) for x in projected)
+        query, key, value = (split_heads(x, self.heads) for x in projected)
         dropout = self.dropout if self.training else 0.0
-        return self.out_proj(attend(*heads, allowed, causal=causal, dropout=dropout))
+        return self.out_proj(attend(query, key, value, allowed, causal=causal, dropout=dropout))
 
     def step(self, x: Tensor, state: KVCache | None = None) -> tuple[Tensor, KVCache]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""

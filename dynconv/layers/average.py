@@ -16,7 +16,7 @@ class AverageState(NamedTuple):
     """The sum (N, 1, C) and the number (N, 1, 1) of the positions so far."""
 
     total: Tensor
-    count: Tensor
+    positions: Tensor
 
 
 class AverageAttention(nn.Module):
@@ -61,6 +61,6 @@ class AverageAttention(nn.Module):
             N, _, C = x.shape
             state = AverageState(x_wide.new_zeros(N, 1, C), x_wide.new_zeros(N, 1, 1))
         total = state.total + x_wide.cumsum(dim=1)
-        count = state.count + torch.arange(1, x.shape[1] + 1, device=x.device).view(1, -1, 1)
+        count = state.positions + torch.arange(1, x.shape[1] + 1, device=x.device).view(1, -1, 1)
         y = self._gated(x, (total / count).to(x.dtype))
         return y, AverageState(total[:, -1:], count[:, -1:])

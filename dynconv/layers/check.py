@@ -29,7 +29,7 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
         kind = f"{type(layer).__name__} with causal={causal}"
         with torch.no_grad(), named_errors(kind):
             for p in layer.parameters():
-                p += 0.3 * torch.randn(p.shape, dtype=torch.float64, generator=draw)
+                p.add_(0.3 * torch.randn(p.shape, dtype=torch.float64, generator=draw))
             check_padding(layer, x, kind)
             if causal:
                 check_causal(layer, x, kind)

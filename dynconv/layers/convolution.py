@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dynconv import ops
+from dynconv.choices import Normalization
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
 from dynconv.layers.state import check_steppable
@@ -59,7 +60,7 @@ class DenseConv(WindowConv):
         check_odd("kernel size", kernel_size)
         conv = nn.Conv1d(channels, channels, kernel_size)
         nn.init.xavier_uniform_(conv.weight)
-        nn.init.zeros_(conv.bias)
+        nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
         super().__init__(conv, causal)
 
 
@@ -76,7 +77,7 @@ class LightConv(ProjectedMixer):
         kernel_size: int,
         *,
         causal: bool = False,
-        normalize: str = "softmax",
+        normalize: Normalization = "softmax",
         glu: bool = False,
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,
@@ -144,7 +145,7 @@ class DynamicConv(ProjectedMixer):
         kernel_size: int,
         *,
         causal: bool = False,
-        normalize: str = "softmax",
+        normalize: Normalization = "softmax",
         glu: bool = False,
         weight_dropout: float = 0.0,
         input_dropout: float = 0.0,

@@ -6,7 +6,7 @@ which dropout multiplies by 1 / p if it retains inputs with probability p (secti
 """
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,18 +15,21 @@ from torch.nn.utils.parametrizations import weight_norm
 from dynconv.errors import UserError
 from dynconv.layers.convolution import WindowConv
 
+Layer = TypeVar("Layer", nn.Linear, nn.Conv1d)
+
 SQRT_HALF = 0.5**0.5
 """the factor that scales the sum of two tensors of equal variance back to their variance"""
 
 
-def normalized(layer: nn.Linear | nn.Conv1d, gain: float) -> nn.Module:
+def normalized(layer: Layer, gain: float) -> Layer:
     """Weight-normalise a layer, initialised from N(0, gain / n) for n inputs per output; bias 0."""
     nn.init.normal_(layer.weight, std=math.sqrt(gain / layer.weight[0].numel()))
-    nn.init.zeros_(layer.bias)
-    return weight_norm(layer)
+    nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    weight_norm(layer)
+    return layer
 
 
-def normalized_linear(inputs: int, outputs: int, retained: float = 1.0) -> nn.Module:
+def normalized_linear(inputs: int, outputs: int, retained: float = 1.0) -> nn.Linear:
     """Return a weight-normalised linear layer; `retained` is 1 - p of the dropout before it."""
     return normalized(nn.Linear(inputs, outputs), gain=retained)
 
@@ -41,8 +44,8 @@ class PositionedEmbedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, width)
         self.positions = None if max_positions is None else nn.Embedding(max_positions, width)
-        for table in self.children():
-            nn.init.normal_(table.weight, std=0.1)
+        for table in self.parameters():
+            nn.init.normal_(table, std=0.1)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Tensor, start: int = 0, pad_mask: Tensor | None = None) -> Tensor:

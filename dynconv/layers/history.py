@@ -24,57 +24,57 @@ class History:
 
     `append` and `select` return new histories and never change the old one, although they may share
     its buffer. `append` writes only the new positions. `select`, with which a beam search reorders
-    its hypotheses, copies only indices: at[n, i] is the row of slot i that contains the input of
-    sequence n. The buffer has room for twice the window. If it is full, or another history has
+    its hypotheses, copies only indices: row_of[n, i] is the row of slot i that contains the input
+    of sequence n. The buffer has room for twice the window. If it is full, or another history has
     already written past this one's end, the window is copied to a new buffer.
     """
 
-    def __init__(self, slots: Slots, at: Tensor):
-        self.slots, self.at = slots, at
+    def __init__(self, slots: Slots, row_of: Tensor):
+        self.slots, self.row_of = slots, row_of
 
     @classmethod
     def extend(cls, state: "History | None", x: Tensor, size: int) -> "History":
         """Return `state` with x (N, n, C) appended; a state of None means `size` zeros."""
         if state is None:
             N, _, C = x.shape
-            at = torch.arange(N, device=x.device)[:, None].expand(N, size)
-            state = cls(Slots(x.new_zeros(size, N, C), 2 * size + 1), at)
+            row_of = torch.arange(N, device=x.device)[:, None].expand(N, size)
+            state = cls(Slots(x.new_zeros(size, N, C), 2 * size + 1), row_of)
         return state.append(x, size)
 
     def append(self, x: Tensor, size: int) -> "History":
         """Return the history with x (N, n, C) appended, and at least `size` older positions."""
         x = x.detach().transpose(0, 1)  # (n, N, C)
         n, N, _ = x.shape
-        slots, at, end = self.slots, self.at, self.at.shape[1]
-        own = torch.arange(N, device=at.device)[:, None].expand(N, n)
+        slots, row_of, end = self.slots, self.row_of, self.row_of.shape[1]
+        own = torch.arange(N, device=row_of.device)[:, None].expand(N, n)
         fits = end + n <= len(slots.data) and N <= slots.data.shape[1]
         if not fits or slots.filled != end:
             slots = Slots(self.window(size).transpose(0, 1), max(2 * size + 1, size + n))
-            at, end = own[:, :1].expand(N, size), size
+            row_of, end = own[:, :1].expand(N, size), size
         slots.data[end : end + n, :N] = x
         slots.filled = end + n
-        return History(slots, torch.cat([at, own], dim=1))
+        return History(slots, torch.cat([row_of, own], dim=1))
 
     def select(self, rows: Tensor) -> "History":
         """Return the history of these rows; a row may appear several times."""
-        return History(self.slots, self.at.index_select(0, rows))
+        return History(self.slots, self.row_of.index_select(0, rows))
 
     def window(self, size: int) -> Tensor:
         """Return a copy of the last `size` positions (N, size, C)."""
-        end = self.at.shape[1]
-        at = self.at[:, end - size :]
-        return self.slots.data[torch.arange(end - size, end, device=at.device), at]
+        end = self.row_of.shape[1]
+        row_of = self.row_of[:, end - size :]
+        return self.slots.data[torch.arange(end - size, end, device=row_of.device), row_of]
 
     def convolve(self, weight: Tensor) -> Tensor:
         """Convolve at the last n positions by weight (N, n, H, K): (N, n, C), without gradients."""
         weight = weight.detach()  # neither states nor the C kernel have gradients
         n, K = weight.shape[1], weight.shape[3]
-        if self.at.shape[1] < K - 1 + n:
+        if self.row_of.shape[1] < K - 1 + n:
             raise ValueError(
                 f"{K} taps need {K - 1} earlier positions: History.extend(state, x, {K - 1})"
             )
         if n > 1:
             return conv_windows(self.window(K - 1 + n), weight)
-        end = self.at.shape[1]
-        past, at = self.slots.data[end - K : end], self.at[:, end - K :]
-        return conv_step(past, at, weight[:, 0]).unsqueeze(1)
+        end = self.row_of.shape[1]
+        past, row_of = self.slots.data[end - K : end], self.row_of[:, end - K :]
+        return conv_step(past, row_of, weight[:, 0]).unsqueeze(1)

@@ -57,8 +57,8 @@ class Retention(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         q, k, v, g = self._project(zero_padding(x, pad_mask))
-        flipped = (flip_rest(z, self.forwards) for z in (q, k, v))
-        y = ops.retention(*flipped, self._gamma(q))
+        q, k, v = (flip_rest(z, self.forwards) for z in (q, k, v))
+        y = ops.retention(q, k, v, self._gamma(q))
         return self._output(flip_rest(y, self.forwards), g)
 
     def step(self, x: Tensor, state: RetentionState | None = None) -> tuple[Tensor, RetentionState]:

@@ -18,10 +18,14 @@ if TYPE_CHECKING:
         build,
         count_parameters,
     )
+    from dynconv.models.loss import label_smoothed_loss
 
-__all__ = ["ConvS2S", "LanguageModel", "Seq2Seq", "Translator", "build", "count_parameters"]
+__all__ = [
+    "ConvS2S", "LanguageModel", "Seq2Seq", "Translator", "build", "count_parameters",
+    "label_smoothed_loss",
+]  # fmt: skip
 # Lazily, because reading a recipe needs the names of the mixers, but not PyTorch.
-__getattr__ = import_lazily(__name__, {"assemble": __all__})
+__getattr__ = import_lazily(__name__, {"assemble": __all__[:-1], "loss": __all__[-1:]})
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ from dynconv.models.seq2seq import Seq2Seq
 from dynconv.models.translator import Translator
 
 if TYPE_CHECKING:
-    from dynconv.config import AnyModelConfig, StackConfig
+    from dynconv.config import AnyModelConfig, LanguageModelConfig, ModelConfig, StackConfig
 
 
 def build(config: AnyModelConfig) -> Translator | LanguageModel:
@@ -28,28 +28,34 @@ def build(config: AnyModelConfig) -> Translator | LanguageModel:
             f"build takes a model's configuration, such as load_recipe(NAME).model, not a "
             f"{type(config).__name__}"
         )
-
-    def blocks(
-        stack: StackConfig, causal: bool, cross: bool = False, activation_dropout: float = 0.0
-    ) -> list[Block]:
-        heads, dropout = config.heads, config.attention_dropout
-        return [
-            Block(
-                config,
-                build_mixer(config, mixer, size, causal=causal),
-                CrossAttention(config.channels, heads, dropout=dropout) if cross else None,
-                activation_dropout,
-            )
-            for mixer, size in stack.each_layer()
-        ]
-
     if config.architecture == "convs2s":
         return ConvS2S(config)
     if config.architecture == "language-model":
-        decoder = blocks(config.decoder, causal=True, activation_dropout=config.activation_dropout)
+        dropout = config.activation_dropout
+        decoder = build_blocks(config, config.decoder, causal=True, activation_dropout=dropout)
         return LanguageModel(config, decoder)
-    encoder = blocks(config.encoder, causal=False)
-    return Seq2Seq(config, encoder, blocks(config.decoder, causal=True, cross=True))
+    encoder = build_blocks(config, config.encoder, causal=False)
+    return Seq2Seq(config, encoder, build_blocks(config, config.decoder, causal=True, cross=True))
+
+
+def build_blocks(
+    config: ModelConfig | LanguageModelConfig,
+    stack: StackConfig,
+    causal: bool,
+    cross: bool = False,
+    activation_dropout: float = 0.0,
+) -> list[Block]:
+    """Build the blocks of a stack, bottom to top; with `cross`, they attend to the source."""
+    C, H, dropout = config.channels, config.heads, config.attention_dropout
+    return [
+        Block(
+            config,
+            build_mixer(config, mixer, size, causal=causal),
+            CrossAttention(C, H, dropout=dropout) if cross else None,
+            activation_dropout,
+        )
+        for mixer, size in stack.each_layer()
+    ]
 
 
 def count_parameters(config: AnyModelConfig) -> int:

@@ -89,5 +89,5 @@ class Block(Recomputable):
 
     def _after_mixer(self, x: Tensor, source: tuple | None) -> Tensor:
         if self.cross is not None:
-            x = self.around_cross(x, lambda z: self.cross(z, *source))
+            x = self.around_cross(x, lambda z: self.cross(z, *source))  # type: ignore[misc]
         return self.around_ffn(x, self.ffn)

@@ -39,10 +39,12 @@ class ConvBlock(Recomputable):
         kernel_size: int,
         residual: int,
         embedding: int | None,
-        **options: float,
+        *,
+        causal: bool,
+        dropout: float,
     ):
         super().__init__()
-        self.conv = GatedConv(widths[-1], channels, kernel_size, **options)
+        self.conv = GatedConv(widths[-1], channels, kernel_size, causal=causal, dropout=dropout)
         self.attention = None if embedding is None else MultiStepAttention(channels, embedding)
         width = widths[-residual] if residual else channels
         self.shortcut = nn.Identity() if width == channels else normalized_linear(width, channels)
@@ -118,8 +120,7 @@ class ConvStack(nn.Module):
         widths, blocks = [layers[0][0]], []
         for layer, attends_here in zip(layers, attends, strict=True):
             attended = embedding if attends_here else None
-            options = {"embedding": attended, "causal": causal, "dropout": dropout}
-            block = ConvBlock(widths, *layer, **options)
+            block = ConvBlock(widths, *layer, embedding=attended, causal=causal, dropout=dropout)
             blocks.append(block)
             widths.append(layer[0])
         self.in_proj = normalized_linear(embedding, widths[0], retained=1 - dropout)

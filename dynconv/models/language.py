@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -21,6 +21,9 @@ class LanguageModel(nn.Module):
     """
 
     max_positions: int | None = None  # sinusoids exist for every position
+
+    embedding: AdaptiveEmbedding | nn.Embedding
+    output: AdaptiveSoftmax | LinearSoftmax
 
     def __init__(self, config: LanguageModelConfig, decoder: list):
         super().__init__()
@@ -57,7 +60,7 @@ class LanguageModel(nn.Module):
 
     def start(self) -> DecoderState:
         """Return the state before the first token."""
-        no_states = [None] * len(self.decoder)
+        no_states: list[Any] = [None] * len(self.decoder)
         return DecoderState(0, no_states, source=no_states)
 
     def step(self, tokens: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:

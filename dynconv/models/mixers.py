@@ -64,7 +64,7 @@ def register_mixer(
     Raises ValueError if the name is taken, or there is no such size_key.
     """
     if size_key not in (None, *SIZE_KEYS):
-        there_are = nearest(size_key, SIZE_KEYS, "there are")
+        there_are = nearest(str(size_key), SIZE_KEYS, "there are")
         raise ValueError(f"mixer {name}: size_key {quoted(size_key)} is not known; {there_are}")
     if name in MIXERS:
         raise ValueError(f"mixer {name} is already registered")
@@ -106,30 +106,36 @@ def import_layers() -> ModuleType:
 
 
 @register_mixer("attention", size_key="window", options=["heads", "attention_dropout"])
-def build_attention(channels, window, causal, heads, attention_dropout):
+def build_attention(
+    channels: int, window: int | None, causal: bool, heads: int, attention_dropout: float
+) -> nn.Module:
     layers = import_layers()
     return layers.SelfAttention(channels, heads, window, causal=causal, dropout=attention_dropout)
 
 
 @register_mixer("dense", size_key="kernel_size")
-def build_dense(channels, kernel_size, causal):
+def build_dense(channels: int, kernel_size: int, causal: bool) -> nn.Module:
     return import_layers().DenseConv(channels, kernel_size, causal=causal)
 
 
 @register_mixer("depthwise", size_key="kernel_size", options=PROJECTED_OPTIONS)
-def build_depthwise(channels, kernel_size, causal, **options):
+def build_depthwise(channels: int, kernel_size: int, causal: bool, **options: Any) -> nn.Module:
     return import_layers().DepthwiseConv(channels, kernel_size, causal=causal, **options)
 
 
 @register_mixer("light", size_key="kernel_size", options=["heads", "normalize", *PROJECTED_OPTIONS])
-def build_light(channels, kernel_size, causal, heads, **options):
+def build_light(
+    channels: int, kernel_size: int, causal: bool, heads: int, **options: Any
+) -> nn.Module:
     return import_layers().LightConv(channels, heads, kernel_size, causal=causal, **options)
 
 
 @register_mixer(
     "dynamic", size_key="kernel_size", options=["heads", "normalize", *PROJECTED_OPTIONS]
 )
-def build_dynamic(channels, kernel_size, causal, heads, **options):
+def build_dynamic(
+    channels: int, kernel_size: int, causal: bool, heads: int, **options: Any
+) -> nn.Module:
     return import_layers().DynamicConv(channels, heads, kernel_size, causal=causal, **options)
 
 
@@ -139,27 +145,29 @@ def build_dynamic(channels, kernel_size, causal, heads, **options):
     options=["heads", *PROJECTED_OPTIONS],
     values={"normalize": ("softmax", "none")},
 )
-def build_talk(channels, reach, causal, heads, normalize, **options):
+def build_talk(
+    channels: int, reach: int, causal: bool, heads: int, normalize: str, **options: Any
+) -> nn.Module:
     reaches = {"max_left": reach, "max_right": 0 if causal else reach}
-    normalize = normalize != "none"
-    return import_layers().TaLKConv(channels, heads, **reaches, normalize=normalize, **options)
+    options["normalize"] = normalize != "none"
+    return import_layers().TaLKConv(channels, heads, **reaches, **options)
 
 
 @register_mixer("average", options=["ffn"])
-def build_average(channels, size, causal, ffn):
+def build_average(channels: int, size: None, causal: bool, ffn: int) -> nn.Module:
     return import_layers().AverageAttention(channels, ffn, causal=causal)
 
 
 @register_mixer("ssm", options=["state_size"])
-def build_ssm(channels, size, causal, state_size):
+def build_ssm(channels: int, size: None, causal: bool, state_size: int) -> nn.Module:
     return import_layers().S4D(channels, state_size, causal=causal)
 
 
 @register_mixer("retention", options=["heads"])
-def build_retention(channels, size, causal, heads):
+def build_retention(channels: int, size: None, causal: bool, heads: int) -> nn.Module:
     return import_layers().Retention(channels, heads, causal=causal)
 
 
 @register_mixer("selective", options=["state_size"])
-def build_selective(channels, size, causal, state_size):
+def build_selective(channels: int, size: None, causal: bool, state_size: int) -> nn.Module:
     return import_layers().SelectiveSSM(channels, state_size, causal=causal)

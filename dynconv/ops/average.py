@@ -86,4 +86,4 @@ def cumulative_mean(x: Tensor, *, impl: str = "auto") -> Tensor:
     Differentiable in x. Raises ValueError when `impl` is unknown or cannot run.
     """
     check_sequence(x)
-    return OPERATOR.choose(impl, x)(x)
+    return OPERATOR.choose(impl, x, x.shape[1])(x)

@@ -159,21 +159,21 @@ def check_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> None:
     check_shape("C", C, "(channels, N)", x.shape[2], require_states("A", A, x))
 
 
-def check_conv_step(past: Tensor, at: Tensor, weight: Tensor) -> None:
-    """Raise unless past (K, M, C), at (N, K) int64 and weight (N, H, K) fit together."""
+def check_conv_step(past: Tensor, row_of: Tensor, weight: Tensor) -> None:
+    """Raise unless past (K, M, C), row_of (N, K) int64 and weight (N, H, K) fit together."""
     check_floating("past", past)
     for name, tensor, axes in (("past", past, "(K, M, C)"), ("weight", weight, "(N, H, K)")):
         if tensor.dim() != 3:
             raise ValueError(
                 f"{name} {tuple(tensor.shape)} has {tensor.dim()} dimensions: give it three, {axes}"
             )
-    for name, tensor in (("at", at), ("weight", weight)):
+    for name, tensor in (("row_of", row_of), ("weight", weight)):
         check_same_device("past", past, name, tensor)
     check_same_dtype("past", past, "weight", weight)
-    if at.dtype != torch.int64:
-        raise TypeError(f"at is {at.dtype}: cast it to torch.int64")
+    if row_of.dtype != torch.int64:
+        raise TypeError(f"row_of is {row_of.dtype}: cast it to torch.int64")
     K, (N, H, _) = len(past), weight.shape
-    check_shape("at", at, "(N, K)", N, K)
+    check_shape("row_of", row_of, "(N, K)", N, K)
     check_shape("weight", weight, "(N, H, K)", N, H, K)
     check_heads(H, past.shape[2])
 

@@ -106,5 +106,5 @@ def depthwise_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "aut
     run; TypeError for mixed dtypes.
     """
     check_conv(x, weight, pad_left, "CK")
-    implementation = OPERATOR.choose(impl, x, weight.shape[1])
+    implementation = OPERATOR.choose(impl, x, x.shape[1], weight.shape[1])
     return implementation(x, weight, pad_left)

@@ -203,5 +203,5 @@ def dynamic_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto"
     Raises the errors of `light_conv`, and ValueError when x and weight differ in B or T.
     """
     check_conv(x, weight, pad_left, "BTHK")
-    implementation = OPERATOR.choose(impl, x, weight.shape[3])
+    implementation = OPERATOR.choose(impl, x, x.shape[1], weight.shape[3])
     return implementation(x, weight, pad_left)

@@ -123,5 +123,5 @@ def light_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "auto") 
     Raises the errors of `depthwise_conv`, and ValueError when H does not divide C.
     """
     check_conv(x, weight, pad_left, "HK")
-    implementation = OPERATOR.choose(impl, x, weight.shape[1])
+    implementation = OPERATOR.choose(impl, x, x.shape[1], weight.shape[1])
     return implementation(x, weight, pad_left)

@@ -69,16 +69,17 @@ class Operator(NamedTuple):
     """choices without kernels: "auto" takes the first that allows T and K"""
 
     def choose(
-        self, impl: str, x: Tensor, K: int = 1, *, kernels: bool = True
+        self, impl: str, x: Tensor, T: int, K: int = 1, *, kernels: bool = True
     ) -> Callable[..., Tensor]:
-        """Return the implementation that `impl` names, for x (B, T, C) and K taps (1 without taps).
+        """Return the implementation that `impl` names, for T positions and K taps (1 without taps).
 
+        x        an input: kernels need to know its device and dtype
         kernels  whether "auto" may choose kernels
 
         Raises ValueError for an unknown name, and for kernels that cannot run on x.
         """
         if impl == "auto":
-            impl = self.choose_auto(x, K, kernels)
+            impl = self.choose_auto(x, T, K, kernels)
         if impl not in self.implementations:
             names = ", ".join(["auto", *self.implementations])
             raise ValueError(f"{self.name} has no implementation {impl!r}: choose one of {names}")
@@ -86,9 +87,9 @@ class Operator(NamedTuple):
             raise ValueError(f"impl={impl!r} cannot run: {BACKENDS[impl].why_unsupported(x)}")
         return self.implementations[impl]
 
-    def choose_auto(self, x: Tensor, K: int, kernels: bool = True) -> str:
+    def choose_auto(self, x: Tensor, T: int, K: int, kernels: bool = True) -> str:
         """Return the name of the implementation that "auto" stands for."""
         for name, backend in BACKENDS.items() if kernels else ():
             if name in self.implementations and backend.supports(x) and backend.tests_passed_on(x):
                 return name
-        return next(rule.impl for rule in self.rules if rule.allows(x.shape[1], K))
+        return next(rule.impl for rule in self.rules if rule.allows(T, K))

@@ -86,7 +86,7 @@ def retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor, *, impl: str = "au
     shapes that do not fit, and when `impl` is unknown; TypeError for mixed dtypes.
     """
     check_retention(q, k, v, gamma)
-    implementation = OPERATOR.choose(impl, q)
+    implementation = OPERATOR.choose(impl, q, q.shape[1])
     with without_autocast(q):
         heads = (split_heads(upcast(z), len(gamma)) for z in (q, k, v))
         out = implementation(*heads, gamma)  # (B, H, T, R)

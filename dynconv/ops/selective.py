@@ -129,7 +129,7 @@ def selective_scan(
     that do not fit, and when `impl` is unknown; TypeError for mixed dtypes.
     """
     check_selective(x, dt, A, B, C)
-    implementation = OPERATOR.choose(impl, x)
+    implementation = OPERATOR.choose(impl, x, x.shape[1])
     with without_autocast(x):
         out = implementation(upcast(x), upcast(dt), A, upcast(B), upcast(C))
     return out.to(x.dtype)

@@ -90,5 +90,5 @@ def dynamic_conv_softmax(
     """
     check_conv(x, logits, pad_left, "BTHK", "logits")
     check_probability("dropout", dropout)
-    implementation = OPERATOR.choose(impl, x, logits.shape[3])
+    implementation = OPERATOR.choose(impl, x, x.shape[1], logits.shape[3])
     return implementation(x, logits, pad_left, dropout)

@@ -100,4 +100,4 @@ def diagonal_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor, *, impl: str = "au
     for other dtypes.
     """
     check_ssm(x, dt, A, C)
-    return OPERATOR.choose(impl, x)(x, dt, A, C)
+    return OPERATOR.choose(impl, x, x.shape[1])(x, dt, A, C)

@@ -1,6 +1,6 @@
 """One decoding step of a convolution, from the last K inputs of each row.
 
-out[n, c] = sum_j weight[n, head(c), j] * past[j, at[n, j], c]
+out[n, c] = sum_j weight[n, head(c), j] * past[j, row_of[n, j], c]
 """
 
 import torch
@@ -12,21 +12,21 @@ from dynconv.ops.checks import check_conv_step
 from dynconv.ops.operator import Operator, Rule
 
 
-def conv_step_loop(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+def conv_step_loop(past: Tensor, row_of: Tensor, weight: Tensor) -> Tensor:
     """Evaluate the equation one row and one tap at a time: the oracle."""
     rows = []
-    for n in range(len(at)):
+    for n in range(len(row_of)):
         row = torch.zeros_like(past[0, 0]).view(weight.shape[1], -1)  # (H, R)
         for j in range(len(past)):
-            row = row + weight[n, :, j, None] * past[j, at[n, j]].view_as(row)
+            row = row + weight[n, :, j, None] * past[j, row_of[n, j]].view_as(row)
         rows.append(row.flatten())
     return torch.stack(rows)
 
 
-def conv_step_gather(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+def conv_step_gather(past: Tensor, row_of: Tensor, weight: Tensor) -> Tensor:
     """Gather each row's window, then multiply a vector by a matrix per row and head."""
     K = weight.shape[2]
-    window = past[torch.arange(K, device=at.device), at]  # (N, K, C)
+    window = past[torch.arange(K, device=row_of.device), row_of]  # (N, K, C)
     heads = window.unflatten(2, (weight.shape[1], -1))  # (N, K, H, R)
     return torch.einsum("nhk,nkhr->nhr", weight, heads).flatten(1)  # (N, C)
 
@@ -38,14 +38,14 @@ OPERATOR = Operator(
 )
 
 
-def conv_step(past: Tensor, at: Tensor, weight: Tensor, *, impl: str = "auto") -> Tensor:
+def conv_step(past: Tensor, row_of: Tensor, weight: Tensor, *, impl: str = "auto") -> Tensor:
     """Return the next output of each row; not differentiable.
 
     past      (K, M, C)  the last K slots, oldest first
-    at        (N, K)     int64: which row of slot j contains the input of row n
+    row_of    (N, K)     int64: which row of slot j contains the input of row n
     weight    (N, H, K)
     returns   (N, C)
     """
-    check_conv_step(past, at, weight)
+    check_conv_step(past, row_of, weight)
     wide = past.shape[2] >= NARROW * weight.shape[1]  # heads fill the vectors of the C kernel
-    return OPERATOR.choose(impl, past, kernels=wide)(past, at, weight)
+    return OPERATOR.choose(impl, past, 1, kernels=wide)(past, row_of, weight)

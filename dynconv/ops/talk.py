@@ -33,8 +33,9 @@ def edge_distances(
 ) -> tuple[Tensor, Tensor]:
     """Return the distances (B, T, H) from each position to its window's edges.
 
-    They are distances because a position a_l with a large t would lose its fraction to rounding,
-    and in float32 or wider for the same reason. A whole distance has gradient 0, as in equation 6.
+    We keep distances instead of the positions a_l and a_r, and at least in float32, because
+    rounding a large position would destroy its fraction. A whole distance has gradient 0, as in
+    equation 6.
     """
     T = left.shape[1]
     t = torch.arange(T, device=left.device, dtype=accumulator(left.dtype))[:, None]  # (T, 1)
@@ -247,5 +248,5 @@ def talk_conv(
     """
     check_talk(x, left, right, max_left, max_right)
     K = max_left + max_right + 1
-    implementation = OPERATOR.choose(impl, x, K)
+    implementation = OPERATOR.choose(impl, x, x.shape[1], K)
     return implementation(x, left, right, max_left, max_right)

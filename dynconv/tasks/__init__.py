@@ -4,7 +4,6 @@ Other modules call the task's methods instead of asking which task it is.
 """
 
 from dynconv.config import Recipe
-from dynconv.models.loss import label_smoothed_loss
 from dynconv.tasks.language import LanguageModeling
 from dynconv.tasks.task import EncodedSplit, Outcome, Task, Validation
 from dynconv.tasks.translation import Translation
@@ -16,7 +15,6 @@ __all__ = [
     "Task",
     "Translation",
     "Validation",
-    "label_smoothed_loss",
     "task_of",
 ]
 

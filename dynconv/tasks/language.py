@@ -73,7 +73,7 @@ class LanguageModeling(Task[LanguageModel]):
         result = perplexity(nats, lines, int((tokens == vocabulary.unknown).sum()))
         seconds = time.perf_counter() - start
         return Outcome(
-            amount=f"{len(lines):,} lines",
+            amount_in_words=f"{len(lines):,} lines",
             seconds=seconds,
             settings={"block": block, "context": context, **result._asdict()},
             settings_in_words=describe_windows(block, context),

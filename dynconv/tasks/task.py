@@ -68,8 +68,8 @@ class TranslationExample(NamedTuple):
 class Outcome:
     """The scores of a model on a split of a text."""
 
-    amount: str
-    """what was scored, in words: 1,000 sentences"""
+    amount_in_words: str
+    """what was scored: 1,000 sentences"""
     seconds: float
     settings: dict[str, Any]
     """settings of decoding or scoring, as SPLIT.scores.json records them"""

@@ -117,7 +117,7 @@ class Translation(Task[Translator]):
         shown = min(EXAMPLES_SHOWN, len(outputs))  # evenly spread over the split
         examples = [n * len(outputs) // shown for n in range(shown)]
         return Outcome(
-            amount=f"{len(outputs):,} sentences",
+            amount_in_words=f"{len(outputs):,} sentences",
             seconds=seconds,
             settings={**search, "sentences": len(outputs)},
             settings_in_words=f"beam {config.beam}, length penalty {config.lenpen:g}",

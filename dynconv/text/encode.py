@@ -25,8 +25,8 @@ from dynconv.text.lines import OPENERS, Row, stream_parallel
 from dynconv.text.manifest import SPLITS
 from dynconv.text.prepared import (
     BOUNDS,
-    FORMAT,
-    META,
+    CORPUS_FORMAT,
+    CORPUS_META,
     TOKENS,
     VOCABULARY,
     PreparedCorpus,
@@ -121,8 +121,10 @@ def encode_corpus(
 def write_meta(directory: Path, **fields: Any) -> None:
     """Write prepared.json: these fields of `PreparedCorpus`, and each file's size and checksum."""
     files = {path.name: sync_file(path) for path in sorted(directory.iterdir())}
-    meta = directory / META
-    meta.write_text(json.dumps(dict(format=FORMAT, **fields, files=files), indent=1), "utf-8")
+    meta = directory / CORPUS_META
+    meta.write_text(
+        json.dumps(dict(format=CORPUS_FORMAT, **fields, files=files), indent=1), "utf-8"
+    )
     sync_file(meta)
 
 

@@ -28,8 +28,8 @@ from dynconv.files import read_json, sha256
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.vocabulary import Vocabularies
 
-FORMAT = "dynconv prepared corpus 2"
-META = "prepared.json"
+CORPUS_FORMAT = "dynconv prepared corpus 2"
+CORPUS_META = "prepared.json"
 VOCABULARY = "vocabulary.json"
 TOKENS = "train.tokens"
 BOUNDS = "train.bounds"
@@ -100,7 +100,7 @@ def memory_map(path: Path, dtype: str) -> np.ndarray:
 
 def is_prepared(directory: Path) -> bool:
     """Return whether a directory contains a prepared corpus."""
-    return (directory / META).is_file()
+    return (directory / CORPUS_META).is_file()
 
 
 def find_prepared(corpus: str) -> Path | None:
@@ -120,7 +120,7 @@ def foreign_files(directory: Path) -> list[Path]:
     paths = sorted(directory.iterdir())
     if not is_prepared(directory):
         return paths or [directory]
-    ours = {META, VOCABULARY, TOKENS, BOUNDS}
+    ours = {CORPUS_META, VOCABULARY, TOKENS, BOUNDS}
     return [p for p in paths if p.name not in ours and not p.name.startswith(("valid.", "test."))]
 
 
@@ -131,13 +131,13 @@ def open_prepared(directory: Path, *, verify: bool) -> PreparedCorpus:
 
     Raises UserError if it is not a prepared corpus, or a file is missing, truncated or altered.
     """
-    meta = directory / META
+    meta = directory / CORPUS_META
     try:
         tree = read_json(meta, REMEDY)
     except FileNotFoundError:
-        raise UserError(f"{directory}: no prepared corpus here (it has no {META})") from None
-    if not isinstance(tree, dict) or tree.pop("format", None) != FORMAT:
-        raise UserError(f"{meta}: not of format {FORMAT!r}: {REMEDY}")
+        raise UserError(f"{directory}: no prepared corpus here (it has no {CORPUS_META})") from None
+    if not isinstance(tree, dict) or tree.pop("format", None) != CORPUS_FORMAT:
+        raise UserError(f"{meta}: not of format {CORPUS_FORMAT!r}: {REMEDY}")
     prepared = validated_content(PreparedCorpus, {**tree, "directory": directory}, meta, REMEDY)
     check_counts(prepared)
     for name, recorded in prepared.files.items():
@@ -167,7 +167,7 @@ def check_counts(corpus: PreparedCorpus) -> None:
     for name, size in expected.items():
         if sizes.get(name) != size:
             raise UserError(
-                f"{corpus.directory / META}: altered: {name} has {sizes.get(name)} "
+                f"{corpus.directory / CORPUS_META}: altered: {name} has {sizes.get(name)} "
                 f"bytes, not the {size} of these counts and dtype: {REMEDY}"
             )
 

@@ -170,5 +170,5 @@ class CheckpointStore:
                 set_aside(later)
             return checkpoint
         if damaged:
-            raise UserError(f"{self.run}: no intact checkpoint; name another --run to begin anew")
+            raise UserError(f"{self.run}: no intact checkpoint; name another run directory (--run)")
         return None

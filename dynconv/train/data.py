@@ -55,14 +55,14 @@ def iter_updates(
     """
     batches = iter_batches(examples, longest, config, position)
     while True:
-        update = list(islice(batches, config.accumulate * ranks.size))
-        own = [(indices, before) for indices, before, _ in update[ranks.rank :: ranks.size]]
+        of_all = list(islice(batches, config.accumulate * ranks.size))
+        own = [(indices, before) for indices, before, _ in of_all[ranks.rank :: ranks.size]]
         yield UpdateBatches(
             batches=[examples.batch(indices) for indices, _ in own],
             indices=[indices for indices, _ in own],
             seeds=[dropout_seed(config.seed, before) for _, before in own],
-            tokens=sum(int(examples.lengths(indices)[:, 1].sum()) for indices, _, _ in update),
-            position=update[-1][2],
+            tokens=sum(int(examples.lengths(indices)[:, 1].sum()) for indices, _, _ in of_all),
+            position=of_all[-1][2],
         )
 
 

@@ -1,12 +1,13 @@
 """The training loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from signal import SIGTERM, Signals
 
 from dynconv.config import Recipe
+from dynconv.errors import UserError, memory_error
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
 from dynconv.train.log import Reporter, open_log
@@ -20,7 +21,7 @@ from dynconv.train.saving import (
     save_validation,
 )
 from dynconv.train.session import Session
-from dynconv.train.setup import explain_out_of_memory, open_session
+from dynconv.train.setup import open_session
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import SkippedUpdate, make_update
@@ -57,6 +58,22 @@ def train(
             return loop(session, pending_signal, log, writer)
 
 
+@contextmanager
+def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
+    """Turn an out-of-memory error into a UserError that names the remedy."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not (reason := memory_error(error)):
+            raise
+        config = recipe.train
+        now = config.batch_tokens
+        remedy = f"lower train.batch_tokens (now {now}) and raise train.accumulate as much"
+        if not config.checkpoint_activations:
+            remedy += ", or set train.checkpoint_activations=true"
+        raise UserError(f"{reason}: {remedy}") from None
+
+
 def loop(
     session: Session, pending_signal: Callable[[], int], log: Reporter, writer: Executor
 ) -> Signals | None:
@@ -73,13 +90,13 @@ def loop(
             complete_checkpoint(session, log)
         if session.is_finished:
             break
-        share = next(updates)
+        own = next(updates)
         log.watch.lap("data")
-        result = make_update(session, share, pending_signal, log.watch)
+        result = make_update(session, own, pending_signal, log.watch)
         if isinstance(result, SkippedUpdate):
             log.log_event("skip", session.progress.updates + 1, scale=result.scale)
             if session.skipped > config.max_skipped:
-                raise_not_finite(session, share, result)
+                raise_not_finite(session, own, result)
             continue
         log.watch.update()
         log.report_update(session.progress.updates, result)

@@ -15,8 +15,8 @@ class NotFiniteError(UserError):
     """Reports that training diverged: a loss or a gradient is not finite."""
 
 
-def raise_not_finite(session: Session, share: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
-    """Write this rank's share of a skipped update as text; raise NotFiniteError."""
+def raise_not_finite(session: Session, own: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
+    """Write this rank's batches of a skipped update as text; raise NotFiniteError."""
     run, number = session.run, session.progress.updates + 1
     batches = [
         {
@@ -26,7 +26,7 @@ def raise_not_finite(session: Session, share: UpdateBatches, skipped: SkippedUpd
                 for i in indices
             ],
         }
-        for loss, indices in zip(skipped.losses, share.indices, strict=True)
+        for loss, indices in zip(skipped.losses, own.indices, strict=True)
     ]
     path = path_inside(run, NOT_FINITE.format(update=number, rank=session.ranks.rank))
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))

@@ -37,11 +37,11 @@ def choose_precision(
     single, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
     config = replace(task.recipe.train, accumulate=1)
     updates = iter_updates(examples, task.recipe.longest_example, config, DataPosition(), single)
-    for share in islice(updates, 1 + TIMED_BATCHES):
+    for own in islice(updates, 1 + TIMED_BATCHES):
         for precision, timed in seconds.items():
             start = time.perf_counter()
             loss_module = BatchLoss(model, task, precision)
-            torch.stack(backward(loss_module, share, unscaled, single, Stopwatch())).sum().item()
+            torch.stack(backward(loss_module, own, unscaled, single, Stopwatch())).sum().item()
             model.zero_grad()
             timed.append(time.perf_counter() - start)
     times = {precision: median(timed[1:]) for precision, timed in seconds.items()}

@@ -16,17 +16,23 @@ SPLIT.scores.json, SPLIT.hypotheses.txt     see `dynconv.train.trained`
 trial.json, ablation.json                   see `dynconv.lab.tune`, `dynconv.lab.ablate.run`
 """
 
+import json
 import os
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy
+import tokenizers
+import torch
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
+import dynconv
 from dynconv.choices import Precision
-from dynconv.config import Recipe
+from dynconv.config import Recipe, dump_recipe
 from dynconv.config.load import list_differences, load_recipe
 from dynconv.config.schema import PositiveInt, validated_content
 from dynconv.errors import UserError
@@ -37,10 +43,14 @@ from dynconv.files import (
     is_claimed,
     locked,
     make_folder,
+    path_inside,
     read_json,
+    replace_text,
     sha256,
 )
+from dynconv.machine import commit, device_name
 from dynconv.text.prepared import VOCABULARY, find_prepared
+from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run
 
 RECIPE = "recipe.yaml"
@@ -79,11 +89,13 @@ def folder_lock(folder: Path) -> Iterator[None]:
     Creates the folder if necessary, and deletes it again if training fails before writing to it.
     """
     made = not folder.exists()
-    make_folder(folder, "name another --run")
-    check_writable(folder / LOCK, f"allow it by chmod u+w {folder}, or name another --run")
+    make_folder(folder, "name another run directory (--run)")
+    check_writable(
+        folder / LOCK, f"allow it by chmod u+w {folder}, or name another run directory (--run)"
+    )
     message = f"{folder}: another process is training in it"
     try:
-        with locked(folder / LOCK, message, "end it, or name another --run"):
+        with locked(folder / LOCK, message, "end it, or name another run directory (--run)"):
             yield
     except Exception:
         if folder.is_dir() and os.listdir(folder) == [MARK]:
@@ -115,8 +127,8 @@ def match_recorded_recipe(
         recipe = with_precision(recipe, recorded.train.precision)
     if changed := list_differences(recipe, recorded, ignored):
         raise UserError(
-            f"{run} contains the run of another recipe ({'; '.join(changed)}): name another "
-            f"--run, give the same values, or put the new ones also into {run / RECIPE}"
+            f"{run} contains the run of another recipe ({'; '.join(changed)}): name another run "
+            f"directory (--run), give the same values, or put the new ones also into {run / RECIPE}"
         )
     return recipe
 
@@ -154,3 +166,23 @@ def read_starts(run: Path) -> list[StartRecord]:
     if not path.exists() or not path.read_bytes().strip(b"\0"):
         return []
     return validated_content(list[StartRecord], read_json(path, remedy), path, remedy)
+
+
+def record_start(run: Path, recipe: Recipe, ranks: Ranks, examples: int, too_long: int) -> None:
+    """Write recipe.yaml, and add this start to environment.json.
+
+    examples  the number of training examples; training leaves out `too_long` of them
+    """
+    replace_text(path_inside(run, RECIPE), dump_recipe(recipe))
+    path = path_inside(run, ENVIRONMENT)
+    start = {
+        "python": platform.python_version(),
+        **{module.__name__: module.__version__ for module in (dynconv, torch, tokenizers, numpy)},
+        "commit": commit(),
+        "device": device_name(ranks.device),
+        "threads": torch.get_num_threads(),
+        "processes": ranks.size,
+        "examples": examples,
+        "too_long": too_long,
+    }
+    replace_text(path, json.dumps([*read_starts(run), start], indent=1))

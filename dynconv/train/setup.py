@@ -1,31 +1,22 @@
 """Prepares a run directory and everything else that training needs before its first update."""
 
-import json
-import platform
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import numpy
-import tokenizers
 import torch
 
-import dynconv
-from dynconv.config import Recipe, dump_recipe
+from dynconv.config import Recipe
 from dynconv.config.load import list_differences
 from dynconv.config.yaml12 import as_override
 from dynconv.decode.unknown import read_dictionary
-from dynconv.errors import UserError, memory_error
+from dynconv.errors import UserError
 from dynconv.files import (
     claim,
     disk_errors,
     path_inside,
     replace_bytes,
-    replace_text,
     scratch_folder,
 )
-from dynconv.machine import commit, device_name
 from dynconv.models import build
 from dynconv.models.activation_checkpointing import set_activation_checkpointing
 from dynconv.tasks import EncodedSplit, task_of
@@ -38,33 +29,15 @@ from dynconv.train.precision import choose_precision
 from dynconv.train.restoring import restore
 from dynconv.train.run_directory import (
     DATA,
-    ENVIRONMENT,
-    RECIPE,
     check_vocabulary,
     is_run,
     match_recorded_recipe,
     prepared_dir,
-    read_starts,
+    record_start,
     with_precision,
 )
 from dynconv.train.session import Session
 from dynconv.train.update import BatchLoss, make_optimizer
-
-
-@contextmanager
-def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
-    """Turn an out-of-memory error into a UserError that names the remedy."""
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not (reason := memory_error(error)):
-            raise
-        config = recipe.train
-        now = config.batch_tokens
-        remedy = f"lower train.batch_tokens (now {now}) and raise train.accumulate as much"
-        if not config.checkpoint_activations:
-            remedy += ", or set train.checkpoint_activations=true"
-        raise UserError(f"{reason}: {remedy}") from None
 
 
 def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None = None) -> Session:
@@ -107,7 +80,7 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         scaler=scaler,
     )
     restore(session)
-    ranks.on_rank_zero(lambda: record_start(session))
+    ranks.on_rank_zero(lambda: record_start(run, recipe, ranks, len(examples), too_long))
     session.loss_module = ranks.wrap(session.loss_module)  # broadcasts the weights of rank 0
     return session
 
@@ -119,12 +92,12 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
     new, empty or a run directory.
     """
     if not is_run(run):
-        claim(run, "name another --run")
+        claim(run, "name another run directory (--run)")
     if CheckpointStore(run).list_paths():
         return match_recorded_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
-        part, remedy = path_inside(run, ".part"), "name another --run"
+        part, remedy = path_inside(run, ".part"), "name another run directory (--run)"
         with disk_errors(run, remedy), scratch_folder(part) as scratch:
             if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):
@@ -192,21 +165,3 @@ def check_lengths(valid: EncodedSplit, max_positions: int | None) -> None:
             f"split valid has a line of {longest} tokens, <eos> included, and model.max_positions "
             f"is {max_positions}: raise it, or shorten the line"
         )
-
-
-def record_start(session: Session) -> None:
-    """Write recipe.yaml, and add this start to environment.json."""
-    run, ranks = session.run, session.ranks
-    replace_text(path_inside(run, RECIPE), dump_recipe(session.recipe))
-    path = path_inside(run, ENVIRONMENT)
-    start = {
-        "python": platform.python_version(),
-        **{module.__name__: module.__version__ for module in (dynconv, torch, tokenizers, numpy)},
-        "commit": commit(),
-        "device": device_name(ranks.device),
-        "threads": torch.get_num_threads(),
-        "processes": ranks.size,
-        "examples": len(session.examples),
-        "too_long": session.too_long,
-    }
-    replace_text(path, json.dumps([*read_starts(run), start], indent=1))

@@ -36,7 +36,7 @@ class Evaluation(Outcome):
     def summary(self) -> str:
         """What was scored, how long it took, and the settings, in one line."""
         return (
-            f"{self.amount} of split {self.split} in {self.seconds:.0f} s: "
+            f"{self.amount_in_words} of split {self.split} in {self.seconds:.0f} s: "
             f"{self.settings_in_words}, checkpoint {self.checkpoint}"
         )
 

@@ -71,7 +71,7 @@ class SkippedUpdate(NamedTuple):
 
 
 def make_update(
-    session: Session, share: UpdateBatches, pending_signal: Callable[[], int], watch: Stopwatch
+    session: Session, own: UpdateBatches, pending_signal: Callable[[], int], watch: Stopwatch
 ) -> UpdateStats | SkippedUpdate:
     """Change the weights by one step of the optimizer, if loss and gradient are finite.
 
@@ -86,7 +86,7 @@ def make_update(
         group["lr"] = lr
     # With several ranks, gradients stay in the buckets that DDP exchanges.
     optimizer.zero_grad(set_to_none=ranks.size == 1)
-    losses = backward(session.loss_module, share, scaler, ranks, watch)
+    losses = backward(session.loss_module, own, scaler, ranks, watch)
     scaler.unscale_(optimizer)
     total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # The signal is summed in the same collective, so that all ranks stop after the same update.
@@ -96,13 +96,13 @@ def make_update(
     update: UpdateStats | SkippedUpdate
     if math.isfinite(loss + norm):
         scaler.step(optimizer)
-        session.progress = Progress(session.progress.updates + 1, share.position)
+        session.progress = Progress(session.progress.updates + 1, own.position)
         session.skipped = 0
-        update = UpdateStats(loss, share.tokens, lr, norm, scale, bool(stop))
+        update = UpdateStats(loss, own.tokens, lr, norm, scale, bool(stop))
     else:
         if not smaller_scale_may_help(loss, scaler):
             session.skipped += 1
-        update = SkippedUpdate(loss / share.tokens, norm, scale, losses)
+        update = SkippedUpdate(loss / own.tokens, norm, scale, losses)
     scaler.update()
     watch.lap("optimizer")
     return update
@@ -110,7 +110,7 @@ def make_update(
 
 def backward(
     loss_module: nn.Module,
-    share: UpdateBatches,
+    own: UpdateBatches,
     scaler: torch.amp.GradScaler,
     ranks: Ranks,
     watch: Stopwatch,
@@ -123,15 +123,15 @@ def backward(
     wrapped. Returns the losses of this rank's batches.
     """
     losses = []
-    for i, (batch, seed) in enumerate(zip(share.batches, share.seeds, strict=True), 1):
+    for i, (batch, seed) in enumerate(zip(own.batches, own.seeds, strict=True), 1):
         torch.manual_seed(seed)
         # Gradients are exchanged once, in the backward pass of the last batch.
-        exchange = ranks.size == 1 or i == len(share.batches)
+        exchange = ranks.size == 1 or i == len(own.batches)
         with nullcontext() if exchange else cast(DistributedDataParallel, loss_module).no_sync():
             loss = loss_module(batch.to(ranks.device))
             watch.lap("forward")
             # DistributedDataParallel takes the mean over ranks, hence times their number.
-            scaler.scale(loss * (ranks.size / share.tokens)).backward()
+            scaler.scale(loss * (ranks.size / own.tokens)).backward()
             watch.lap("backward")
         losses.append(loss.detach())
     return losses

@@ -477,7 +477,7 @@ def test_search_finds_a_word(html, browser):
     page.close()
 
 
-# The last test of a page, because it leaves the solutions open
+# The last test of a page, because it leaves the solutions open.
 @pytest.mark.parametrize("page", LESSONS, indirect=True)
 def test_solutions_are_shut_and_open(page):
     page, _ = page

@@ -66,7 +66,7 @@ def test_a_color_keeps_its_hue_and_stands_out(dark, name):
         assert abs(np.angle(after / before, deg=True)) < 3
         assert abs(after) > 0.6 * abs(before)
     assert contrast(turned, paper) > 3.5
-    # a label in a box or a cell: black or white, whichever the figure has
+    # A label in a box or a cell: black or white, whichever the figure has.
     assert max(contrast(turned, paper), contrast(turned, ink)) > 4
 
 

@@ -217,11 +217,11 @@ train one --run r | one
 train empty --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r =3 | write it as key=value
 train tiny.yaml train.lr=1e-3 --run r train.lr=2e-3 | train.lr=1e-3 and train.lr=2e-3
-train tiny.yaml --run one | one: is a file, not a directory: name another --run
+train tiny.yaml --run one | one: is a file, not a directory: name another run directory (--run)
 train tiny.yaml --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r data.corpus=one | one
 train tiny.yaml --run r data.corpus=directory | directory
-train tiny.yaml --run one/run | one/run: cannot be written (Not a directory); name another --run
+train tiny.yaml --run one/run | one/run: cannot be written (Not a directory); name another run
 train tiny.yaml --run loop | loop
 train tiny.yaml --run /proc/run | /proc/run: cannot be written
 train tiny.yaml --run r data.source=../de | '../de' is not the suffix

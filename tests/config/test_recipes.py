@@ -61,7 +61,7 @@ def test_parameters_are_those_that_the_papers_print(name):
         model = build(loaded(name).model)
     count = sum(p.numel() for p in model.parameters()) / 1e6
     printed = {int(p.parameters.removesuffix("M")) for p in loaded(name).published if p.parameters}
-    # cut off, as 87.64M to 87M, or rounded, as 199.59M to 200M: the papers do both
+    # Cut off, as 87.64M to 87M, or rounded, as 199.59M to 200M: the papers do both.
     agrees = all(millions - 0.5 <= count < millions + 1 for millions in printed)
     if name in ERRATA:
         assert count == pytest.approx(ERRATA[name][0], abs=0.05)

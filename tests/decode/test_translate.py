@@ -30,7 +30,7 @@ def test_translate_gives_a_line_for_each_line_in_order(vocabularies, capsys):
     assert all("\n" not in line for line in output)
     warning = capsys.readouterr().err
     assert "2 lines, the first of them line 3, have more than 10 tokens; only" in warning
-    # alone or among others, in small batches or large: the same translation
+    # Alone or among others, in small batches or large: the same translation.
     assert translate(model, vocabularies, lines[4:5], config) == output[4:5]
     larger = replace(config, batch_tokens=4096)
     assert translate(model, vocabularies, lines, larger, max_source=10) == output

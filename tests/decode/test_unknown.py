@@ -22,7 +22,7 @@ ATTENTION = [[0.1, 0.6, 0.2, 0.1], [0.7, 0.1, 0.1, 0.1], [0.1, 0.2, 0.1, 0.6], [
 def test_the_source_word_of_most_attention_or_its_entry(array):
     source, words = ["in", "Ulm", "wohnt"], ["<unk>", "<unk>", "<unk>"]
     replaced = replace_unknown(words, source, array(ATTENTION), {"Ulm": "ulm", "um": "at"})
-    # the third attends most to <eos>, which is no word: "Ulm" comes next
+    # The third attends most to <eos>, which is no word: "Ulm" comes next.
     assert replaced == ["ulm", "in", "ulm"]
     assert words == ["<unk>"] * 3
 

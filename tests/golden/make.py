@@ -40,7 +40,7 @@ sinusoidal_d[78]_*                      make_positions
 label_smoothed_nll                      adaptive_input_softmax
 compound_split
 """
-# what no test reads, and what is not a number
+# What no test reads, and what is not a number.
 LEFT_OUT = re.compile(r"buffer_\d+|S|grad_S|.*\._float_tensor|.*\.version")
 WORDS = {"layout", "path", "note", "offset_grad_note", "formula", "regex", "head_of_channel"}
 

@@ -23,7 +23,7 @@ def chromium() -> Iterator:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM,
-            # a container has no user namespaces; nothing but our own pages is opened
+            # A container has no user namespaces; nothing but our own pages is opened.
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
         )
         try:

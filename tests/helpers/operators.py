@@ -14,7 +14,7 @@ def operators_with(impl: str) -> list[str]:
     return [name for name, known in OPERATORS.items() if impl in known.implementations]
 
 
-# Independent of the kernels, exact in float64, and quicker than the loop
+# Independent of the kernels, exact in float64, and quicker than the loop.
 REFERENCE = dict.fromkeys(CONVS, "shifted") | {
     "dynamic_conv_softmax": "separate",
     "talk_conv": "table",

@@ -76,7 +76,7 @@ def compare(name: str, dtype, B: int, T: int, H: int, R: int, K: int) -> None:
     actual = results_of(name, inputs, K, g)
     assert [a.dtype for a in actual[1:]] == [z.dtype for z in inputs]
     where = f"{name} {dtype} {B=} {T=} {H=} {R=} {K=}"
-    # With few values, errors do not average out
+    # With few values, errors do not average out.
     assert_exact(actual, expected(name, inputs, K, g), where, float32=1e-6)
 
 
@@ -131,7 +131,7 @@ def on_tensor_cores(started: list) -> set:
     return {launch.template[1:3] for launch in started if "_band" in launch.name}
 
 
-# D = 2, 3, 4 and 5 blocks, with the fewest and the most taps of each; V = 8 and 4
+# D = 2, 3, 4 and 5 blocks, with the fewest and the most taps of each; V = 8 and 4.
 @pytest.mark.parametrize("K", [8, 16, 17, 31, 32, 33, 48, 49, 64])
 @pytest.mark.parametrize("name", BANDS)
 def test_bands_of_any_width(name, K, started):
@@ -291,7 +291,7 @@ def test_a_batch_of_no_sentences_has_gradients_of_zero(name):
 def test_the_order_of_threads_changes_no_bit(name, monkeypatch):
     """It would if a barrier were missing; and two equal calls agree in every bit."""
     torch.manual_seed(0)
-    # R = 20 shares lanes; K = 63 in chunks for R = 1; tensor cores for R = 32 in half precision
+    # R = 20 shares lanes; K = 63 in chunks for R = 1; tensor cores for R = 32 in half precision.
     results = []
     for order in ("forward", "backward", 1, 2, "forward"):
         in_order(order, monkeypatch)

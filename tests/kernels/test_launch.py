@@ -68,7 +68,7 @@ def names_of(dtype: torch.dtype, R: int, architecture: int) -> dict[str, set[str
     return names
 
 
-# The recipes' heads in the dtypes of training, then the ends of the scale: V = 1, all G
+# The recipes' heads in the dtypes of training, then the ends of the scale: V = 1, all G.
 HEADS = {F32: (64, 1, 6), HALF: (64, 128), F16: (64, 17), F64: (64,)}
 
 
@@ -463,16 +463,16 @@ def test_auto_takes_the_kernels_where_their_tests_have_passed(operator, monkeypa
     monkeypatch.setattr(build, "tested_architectures", lambda: {"sm_90": True})
     capability = {0: (9, 0), 1: (8, 0)}
     monkeypatch.setattr(torch.cuda, "get_device_capability", capability.__getitem__)
-    x = SimpleNamespace(device=torch.device("cuda", 0), dtype=HALF, shape=(1, 100, 8))
-    assert OPERATORS[operator].choose_auto(x, 3) == "cuda"
+    x = SimpleNamespace(device=torch.device("cuda", 0), dtype=HALF)
+    assert OPERATORS[operator].choose_auto(x, 100, 3) == "cuda"
     x.device = torch.device("cuda", 1)  # another architecture, on which nothing was tested
-    fallback = OPERATORS[operator].choose_auto(x, 3)
+    fallback = OPERATORS[operator].choose_auto(x, 100, 3)
     assert fallback not in ("cuda", "native")
     monkeypatch.setattr(build, "tested_architectures", lambda: {"sm_80": True})
-    assert OPERATORS[operator].choose_auto(x, 3) == "cuda"
+    assert OPERATORS[operator].choose_auto(x, 100, 3) == "cuda"
     assert build.supports(x)  # so impl="cuda" may be requested anywhere
     x.dtype = torch.complex64
-    assert OPERATORS[operator].choose_auto(x, 3) == fallback
+    assert OPERATORS[operator].choose_auto(x, 100, 3) == fallback
 
 
 def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ __global__ void loops(float* x, int n) {
 }
 __global__ void straight(float* x) { x[0] = x[1] * x[2] + x[3]; }
 """
-# As nvdisasm writes it, shortened: a loop in a loop, a jump forward, and where a kernel ends
+# As nvdisasm writes it, shortened: a loop in a loop, a jump forward, and where a kernel ends.
 SECTION = """
 .L_x_0:
         /*0000*/              @!P0 BRA `(.L_x_2) ;

@@ -77,7 +77,7 @@ def test_a_kernel_with_c_linkage_is_found(resources):
 def test_spilled_registers(resources):
     kernel = resources(SPILL, ["spill"]).kernels["spill"]
     assert kernel.registers <= 32 and kernel.shared == 0
-    # Each of the 64 numbers and more without a register is stored and loaded at least once
+    # Each of the 64 numbers and more without a register is stored and loaded at least once.
     assert kernel.spilled >= 2 * 64 * 4 and kernel.stack >= 64 * 4
 
 
@@ -182,7 +182,7 @@ def test_the_log_of_an_older_ptxas_is_read():
     lines = LOG.splitlines()
     called = lines[5:7]  # elsewhere, it still says nothing of the kernel
     assert nvrtc.parse_log("\n".join([*lines[:4], *called, lines[4], *lines[7:]])) == expected
-    # A log that says less is no zero
+    # A log that says less is no zero.
     assert nvrtc.parse_log(LOG.replace("Used 8", "Uses 8")).keys() == {"_Z5spillPf"}
     assert nvrtc.parse_log(LOG.replace(", 1416 bytes spill loads", "")).keys() == {"plain"}
 

@@ -127,7 +127,7 @@ def test_functions_of_a_warp(good, order):
     assert out[3].tolist() == (t ^ 20).tolist()
     assert set(out[4].tolist()) == {np.int32(np.uint32(sum(1 << i for i in range(0, 32, 3))))}
     assert set(out[5].tolist()) == {1 + 4}
-    # Lanes 8 to 11 ask for a lane that the mask does not name: nobody knows what a GPU gives them
+    # Lanes 8 to 11 ask for a lane that the mask does not name: nobody knows what a GPU gives them.
     assert out[6].tolist() == [*range(4, 12), -1, -1, -1, -1, *(t[12:] ^ 1)]
     assert y.tolist() == x[::-1].tolist()
 
@@ -188,7 +188,7 @@ def test_seeds_give_different_orders_and_the_same_again(bad):
     assert answers[0] == answers[2] != answers[1] and 16 < sum(answers[0]) < 48
 
 
-# A kernel, its n, and what its fault says in whatever order the threads of the block run
+# A kernel, its n, and what its fault says in whatever order the threads of the block run.
 FAULTS = [
     ("some_leave", 40, "thread (0, 0, 0) waits at __syncthreads(), kernel.cu:9"),
     ("some_leave", 40, "thread (40, 0, 0) has returned from the kernel"),

@@ -42,7 +42,7 @@ def test_a_copy_is_recorded_access_by_access():
         fields = {"array": array, "bytes": 4, "write": array, "site": array, "nth": 0, "phase": 0}
         for field, value in fields.items():
             assert (a[field] == value).all(), field
-    # Four warps, the last with four threads: 3 * 128 + 16 bytes in sectors of 32
+    # Four warps, the last with four threads: 3 * 128 + 16 bytes in sectors of 32.
     assert traffic(seen) == {0: (400, 0, 400, 4, 13), 1: (0, 400, 400, 4, 13)}
     assert str(traffic(seen)[0]).endswith("touched=400, requests=4, sectors=13)")
     assert traffic(seen[~seen["write"]]) == {0: (400, 0, 400, 4, 13)}
@@ -92,7 +92,7 @@ def test_the_first_version_loads_what_the_equation_says(B, T, C, K, pad):
     inside = [s for t in range(T) for s in range(t - pad, t - pad + K) if 0 <= s < T]
     requested, lines = 4 * B * C * len(inside), B * C // 32 * len(inside)
     counts = traffic(seen)
-    # A warp has 32 channels of one position: of x four sectors, of w a number each in its own row
+    # A warp has 32 channels of one position: of x four sectors, of w a number each in its own row.
     assert counts[0] == (requested, 0, 4 * B * C * len(set(inside)), lines, 4 * lines)
     assert counts[1][:2] == (requested, 0) and counts[1].requests == lines
     assert counts[2] == (0, out.nbytes, out.nbytes, B * T * C // 32, B * T * C // 8)
@@ -111,12 +111,12 @@ def test_the_version_in_use_loads_a_row_once_for_a_tile(dtype):
     rows = sum(0 <= s < T for t in range(0, T, TILE) for s in range(t - pad, t + 7 - pad + K))
     V, tiles, counts = min(4, 16 // x.itemsize), -(-T // TILE), traffic(seen)
     assert (seen["bytes"][seen["array"] == 0] == V * x.itemsize).all()
-    # One warp takes all channels of a tile; a lane that has none repeats the address of another
+    # One warp takes all channels of a tile; a lane that has none repeats the address of another.
     loaded, moved = B * rows * 32 * V * x.itemsize, x.nbytes
     assert counts[0] == (loaded, 0, moved, B * rows, B * rows * C * x.itemsize // 32)
     assert counts[1].loaded == B * tiles * w.nbytes
     assert counts[2] == (0, moved, moved, B * T, moved // 32)
-    # A head has 32 / V lanes: there is room for V heads
+    # A head has 32 / V lanes: there is room for V heads.
     assert counts[-1].stored == B * tiles * V * K * accumulator(dtype).itemsize
 
 
@@ -144,7 +144,7 @@ def test_shared_memory_and_barriers():
     assert loaded["index"].tolist() == [5] and not loaded["write"].any()
     shared = of_5[of_5["array"] == -1]
     records = {tuple(a) for a in shared[["phase", "index", "bytes", "write"]].tolist()}
-    # Words of 4 bytes: the doubles are the dynamic memory, the static tile comes after them
+    # Words of 4 bytes: the doubles are the dynamic memory, the static tile comes after them.
     assert records == {(1, 10, 8, True), (1, 133, 4, True), (2, 10, 8, False), (2, 186, 4, False)}
     assert (shared["offset"] == 4 * shared["index"]).all()
     assert (np.diff(seen["phase"]) >= 0).all()  # all threads reach a barrier before one goes on

@@ -83,7 +83,7 @@ def small(recipe_file, tmp_path):
 
 def test_two_rows_and_two_seeds(small, started_runs, capsys):
     assert small("--seeds", "2", *LEARN) == 0
-    # a seed for all rows before the next
+    # A seed for all rows before the next.
     assert started_runs == ["dynamic-1", "attention-1", "dynamic-2", "attention-2"]
     found = small.found
     assert (found["numbers"]["ablation"], found["what"]) == ("numbers", "What it is.")
@@ -177,7 +177,7 @@ def test_killed_between_training_and_its_score(small, started_runs, monkeypatch)
             if killed == "evaluate":
                 patch.setattr(TrainedModel, "evaluate", die)
             else:
-                # the updates are saved, what this command knows is lost
+                # The updates are saved, what this command knows is lost.
                 patch.setattr(run, "Stopwatch", lambda: StoppingWatch(3))
                 patch.setattr(run.Run, "_write", die)
             small("--seeds", "1")

@@ -68,7 +68,7 @@ def test_the_plan_of_two_shapes(tmp_path, capsys):
     else:  # at least the products of D x V matrices
         assert 24 < counted[0] < 400 and 24 < counted[1] < 200
         assert 6 * 4 < kernel["instructions"] < 100  # six per channel
-    # A ring of 32 rows of 128 channels, a row more, and 33 windows of each of up to 3 heads
+    # A ring of 32 rows of 128 channels, a row more, and 33 windows of each of up to 3 heads.
     assert kernel["dynamic_shared"] == 33 * 512 + 3 * 33 * 16
     assert "talk_conv<bfloat16, 4>" in text
 
@@ -81,9 +81,9 @@ TALK = Case("talk_conv", 31, HALF, Shape(112, 32, 1024, 16))
 @pytest.mark.parametrize(
     ("case", "direction", "counts", "us", "launches", "expected_us"),
     [
-        # x is 10 x 1000 x 1024 numbers of 4 bytes, twice, and 16 x 31 taps. V = 4: a warp's row is
+        # The input is 10 x 1000 x 1024 numbers of 4 bytes, twice, and 16 x 31 taps. V = 4: a row is
         # four lines; 125 tiles of 31 taps, but the first and the last of 23, and 7 rows more each,
-        # 8 rows out; 10 sentences, 8 pairs of heads
+        # 8 rows out; 10 sentences, 8 pairs of heads.
         (LIGHT, "forward",
          [2 * 40_960_000 + 1984, 2 * 31 * 10_240_000, 80 * (4 * (3859 + 875) + 3859 + 125 * 8 * 4)],
          [19.0516, 10.5813, 2_143_600 / (132 * 1980)], 1, 24.914),
@@ -101,9 +101,9 @@ TALK = Case("talk_conv", 31, HALF, Shape(112, 32, 1024, 16))
          [3 * 20_480_000 + 1984, 4 * 31 * 10_240_000,
           678_400 + 10_080 * 4 * 16 * 2 + 2560 * (24 + 16)],
          [19.0517, 2 * 1.98180, 2_071_040 / (132 * 1980)], 3, 29.914),
-        # g, x and dx; the offsets, 112 x 32 x 16 numbers of 4 bytes, twice, and their gradients.
+        # First g, x and dx; the offsets, 112 x 32 x 16 numbers of 4 bytes, twice, and gradients.
         # V = 4: a row of a warp is two lines, four words of shared memory; 8 warps for each of 112
-        # sentences walk the 32 positions and 15 more
+        # sentences walk the 32 positions and 15 more.
         (TALK, "backward",
          [3 * 7_340_032 + 4 * 229_376, 14 * 3_670_016, 112 * 8 * 47 * (10 * 4 + 4 * 2 + 2)],
          [5.3343, 0.8563, 2_105_600 / (132 * 1980)], 2, 14.478),
@@ -143,10 +143,10 @@ def test_issue_by_hand():
     # both heads, its row is c = 4 lines. The four tiles meet 23, 31, 31 and 23 taps.
     [
         ("light_conv", 4 * (108 + 28) + 108 + 4 * 32, 4 * (108 + 28) + 3 * 108 + 4 * 64),
-        # Backward, tiles with tokens begin at -7, 1, ... 25, and meet 16, 24, 31, 30, 22 taps
+        # Backward, tiles with tokens begin at -7, 1, ... 25, and meet 16, 24, 31, 30, 22 taps.
         ("dynamic_conv", 544 + 544 + 4 * (32 + 93), (4 + 13) * (123 + 35) + 5 * (64 + 186)),
         ("dynamic_conv_softmax", 544 + 544 + 4 * (32 + 310), 1088 + 1224 + 544 + 4 * (64 + 589)),
-        # V = 4, four lines and four words; a warp walks 32 positions and 15 more
+        # V = 4, four lines and four words; a warp walks 32 positions and 15 more.
         ("talk_conv", 47 * 6 * 4, 47 * (10 * 4 + 4 * 4 + 2)),
     ],
 )

@@ -16,8 +16,8 @@ from dynconv.lab.bench import measure
 from dynconv.lab.epoch import count_epoch
 from dynconv.lab.estimate import (
     AllocationTracker,
+    BatchCost,
     BatchShape,
-    batch_cost,
     estimate_costs,
     format_hours,
     peak_bytes,
@@ -61,7 +61,7 @@ def allocated(recipe: Recipe, shape: BatchShape) -> int:
 
 
 ALL = [(m, p) for m in ("dynamic", "light", "attention", "talk") for p in ("float32", "bfloat16")]
-# float16 has no C kernels: PyTorch's ways run, and TaLK's asks for a number
+# float16 has no C kernels: PyTorch's ways run, and TaLK's asks for a number.
 LIKE_GPU = [(gpu_memory, *each) for each in [*ALL, ("talk", "float16")]]
 AS_IT_IS = [(nullcontext, "dynamic", "float32"), (nullcontext, "attention", "bfloat16")]
 
@@ -76,8 +76,8 @@ def test_memory_is_what_pytorch_allocates(recipe, monkeypatch, like, mixer, prec
     for shape in shapes:
         with like(precision):
             real = allocated(recipe, shape)
-        # an operator may allocate scratch space that its version without numbers does not
-        assert batch_cost(recipe, shape).bytes == pytest.approx(real, rel=0.01), shape
+        # An operator may allocate scratch space that its version without numbers does not.
+        assert BatchCost(recipe, shape).bytes == pytest.approx(real, rel=0.01), shape
 
 
 def test_logits_are_counted(recipe, monkeypatch):
@@ -85,13 +85,13 @@ def test_logits_are_counted(recipe, monkeypatch):
     recipe = with_mixer(recipe, "dynamic", "bfloat16")
     larger = replace(recipe, model=replace(recipe.model, vocab_size=4000))
     shape = BatchShape(4, 100)
-    larger_bytes = batch_cost(larger, shape).bytes
-    more = larger_bytes - batch_cost(recipe, shape).bytes
+    larger_bytes = BatchCost(larger, shape).bytes
+    more = larger_bytes - BatchCost(recipe, shape).bytes
     assert more > 400 * 3900 * 4 * 2  # in float32, and their gradient
     with gpu_memory("bfloat16"):
         assert larger_bytes == pytest.approx(allocated(larger, shape), rel=0.01)
     monkeypatch.setattr(loss, "MAX_LOGITS", 50 * 4000)
-    chunked_bytes = batch_cost(larger, shape).bytes
+    chunked_bytes = BatchCost(larger, shape).bytes
     assert chunked_bytes < larger_bytes - 350 * 4000 * 4 * 2
     with gpu_memory("bfloat16"):
         assert chunked_bytes == pytest.approx(allocated(larger, shape), rel=0.01)
@@ -106,7 +106,7 @@ def test_recomputed_blocks_are_counted(recipe, mixer):
     kept = with_mixer(recipe, mixer, "bfloat16")
     recomputed = replace(kept, train=replace(kept.train, checkpoint_activations=True))
     shape = BatchShape(40, 100)
-    plain, ours = batch_cost(kept, shape), batch_cost(recomputed, shape)
+    plain, ours = BatchCost(kept, shape), BatchCost(recomputed, shape)
     with gpu_memory("bfloat16"):
         assert ours.bytes == pytest.approx(allocated(recomputed, shape), rel=0.01)
     assert ours.bytes < plain.bytes
@@ -140,20 +140,20 @@ def test_dropout_and_softmax_keep_what_a_gpu_keeps():
 
 
 def test_flops_are_those_of_all_matrix_products(recipe):
-    cost = batch_cost(recipe, BatchShape(3, 7))
+    cost = BatchCost(recipe, BatchShape(3, 7))
     matrices = sum(p.numel() for p in build(recipe.model).parameters() if p.dim() == 2)
     attention = 2 * 3 * 7 * 7 * recipe.model.channels  # scores and sums, in one decoder layer
-    # forward, and backward twice: by the weight and by the input; two to multiply and add
+    # Forward, and backward twice: by the weight and by the input; two to multiply and add.
     assert cost.flops == 3 * 2 * (3 * 7 * matrices + attention)
 
 
 def test_wmt16_has_the_parameters_of_table_1(monkeypatch):
     recipe = load_recipe("wmt16-en-de-dynamic")
-    cost = batch_cost(recipe, BatchShape(119, 30))
+    cost = BatchCost(recipe, BatchShape(119, 30))
     assert cost.parameters == 213_237_760
     in_bytes, flops = cost.bytes, cost.flops  # counted before the logits become one piece
     monkeypatch.setattr(loss, "MAX_LOGITS", 119 * 30 * 32768)
-    whole = batch_cost(recipe, BatchShape(119, 30))
+    whole = BatchCost(recipe, BatchShape(119, 30))
     assert in_bytes < whole.bytes - 119 * 30 * 32768 * 4 and flops == whole.flops
 
 
@@ -161,7 +161,7 @@ def test_a_language_model_with_an_adaptive_softmax():
     """Only some of the tokens meet the tails of the vocabulary."""
     recipe = load_recipe("wikitext-103-talk")
     whole = load_recipe("wikitext-103-talk", ["model.cutoffs=[]", "model.softmax_dropout=0"])
-    banded, plain = (batch_cost(each, BatchShape(2, 512)) for each in (recipe, whole))
+    banded, plain = (BatchCost(each, BatchShape(2, 512)) for each in (recipe, whole))
     V = recipe.model.vocab_size
     assert banded.bytes < plain.bytes - 2 * 512 * V * 4 < plain.bytes
     assert "0.97 GB, the velocity" in estimate_costs(recipe, 8, 80.0, None)
@@ -210,7 +210,7 @@ def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
     about = count_epoch(corpus, recipe)
     assert exact.exact and not about.exact
     assert about.pairs == exact.pairs == 400
-    # four sorted pools cannot pad less than one; their last batches are not full
+    # Four sorted pools cannot pad less than one; their last batches are not full.
     assert exact.batches <= about.batches <= exact.batches + 8
     assert about.target_tokens == pytest.approx(exact.target_tokens, rel=0.1)
 
@@ -239,7 +239,7 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
         text = propose_batch(recipe, lengths, room, used)
         size = int(text.removeprefix("train.batch_tokens=").removesuffix(" fits, about"))
         assert size % 64 == 0
-        # whole sentences only: what is larger may be one of 150 away
+        # Whole sentences only: what is larger may be one of 150 away.
         assert peak_bytes(recipe, size, lengths) <= room
         assert peak_bytes(recipe, size + 64 + 150, lengths) > room
     assert "none fits" in propose_batch(recipe, lengths, used / 4, used)
@@ -247,9 +247,9 @@ def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
 
 def test_a_batch_fits_or_does_not(recipe):
     away = replace(recipe, data=replace(recipe.data, corpus="prepared/wmt16-en-de"))
-    parameters = batch_cost(away, BatchShape(13, 30)).parameters
+    parameters = BatchCost(away, BatchShape(13, 30)).parameters
     needed = 16 * parameters + max(
-        batch_cost(away, BatchShape(*s)).bytes for s in ((13, 30), (1, 256))
+        BatchCost(away, BatchShape(*s)).bytes for s in ((13, 30), (1, 256))
     )
     assert ": fits into" in estimate_costs(away, 1, needed / 1e9 / 0.89, None)
     assert ": DOES NOT FIT into" in estimate_costs(away, 1, needed / 1e9 / 0.91, None)

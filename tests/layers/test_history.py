@@ -48,9 +48,11 @@ def test_two_futures_of_one_state_do_not_meet():
 
 
 def test_the_gathered_windows_equal_the_loop():
-    past, at = torch.randn(5, 9, 6).double(), torch.randint(9, (7, 5))
+    past, row_of = torch.randn(5, 9, 6).double(), torch.randint(9, (7, 5))
     weight = torch.randn(7, 2, 5).double()
-    torch.testing.assert_close(conv_step_gather(past, at, weight), conv_step_loop(past, at, weight))
+    torch.testing.assert_close(
+        conv_step_gather(past, row_of, weight), conv_step_loop(past, row_of, weight)
+    )
 
 
 @pytest.mark.parametrize("R", [1, 8, 20, 64, 70, 200])
@@ -60,12 +62,12 @@ def test_native_step_equals_the_gathered_windows(dtype, R):
         pytest.skip(native.why_unavailable())
     K, H, N = 5, 2, 7
     past = torch.randn(K, N + 2, H * R, dtype=dtype)
-    at = torch.randint(N + 2, (N, K))
+    row_of = torch.randint(N + 2, (N, K))
     weight = torch.randn(N, H, K, dtype=dtype)
-    expected = conv_step_gather(past.double(), at, weight.double())
+    expected = conv_step_gather(past.double(), row_of, weight.double())
     limit = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 8e-3}[dtype]
     torch.testing.assert_close(
-        conv_step(past, at, weight).double(), expected, rtol=limit, atol=limit
+        conv_step(past, row_of, weight).double(), expected, rtol=limit, atol=limit
     )
 
 
@@ -99,28 +101,44 @@ def test_steps_give_a_kernel_no_gradient(heads, n):
     assert layer.weight.grad is None
 
 
-PAST, AT, WEIGHT = torch.randn(5, 4, 32), torch.randint(4, (3, 5)), torch.randn(3, 2, 5)
+PAST, ROW_OF, WEIGHT = torch.randn(5, 4, 32), torch.randint(4, (3, 5)), torch.randn(3, 2, 5)
 
 
 @pytest.mark.parametrize("impl", ["auto", "gather", "loop"])
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
-        ((PAST, AT, WEIGHT.double()), TypeError, "past is torch.float32, weight torch.float64"),
-        ((PAST, AT.int(), WEIGHT), TypeError, "at is torch.int32: cast it to torch.int64"),
-        ((PAST.long(), AT, WEIGHT.long()), TypeError, "past is torch.int64: cast it to a floating"),
-        ((PAST, AT.to("meta"), WEIGHT), ValueError, "past is on cpu, at on meta"),
-        ((PAST, AT, WEIGHT.to("meta")), ValueError, "past is on cpu, weight on meta"),
-        ((PAST[:4], AT, WEIGHT), ValueError, r"at \(3, 5\) does not fit: .* is \(3, 4\) here"),
-        ((PAST, AT[:2], WEIGHT), ValueError, r"at \(2, 5\) does not fit: .* is \(3, 5\) here"),
-        ((PAST, AT, WEIGHT[..., 1:]), ValueError, r"weight \(3, 2, 4\) does not fit: "),
-        ((PAST, AT, WEIGHT[:, 0]), ValueError, r"weight \(3, 5\) has 2 dimensions: give it three"),
-        ((PAST[0], AT, WEIGHT), ValueError, r"past \(4, 32\) has 2 dimensions: give it three"),
-        ((PAST[..., 1:], AT, WEIGHT), ValueError, "2 heads do not divide 31 channels"),
+        ((PAST, ROW_OF, WEIGHT.double()), TypeError, "past is torch.float32, weight torch.float64"),
+        ((PAST, ROW_OF.int(), WEIGHT), TypeError, "row_of is torch.int32: cast it to torch.int64"),
+        (
+            (PAST.long(), ROW_OF, WEIGHT.long()),
+            TypeError,
+            "past is torch.int64: cast it to a floating",
+        ),
+        ((PAST, ROW_OF.to("meta"), WEIGHT), ValueError, "past is on cpu, row_of on meta"),
+        ((PAST, ROW_OF, WEIGHT.to("meta")), ValueError, "past is on cpu, weight on meta"),
+        (
+            (PAST[:4], ROW_OF, WEIGHT),
+            ValueError,
+            r"row_of \(3, 5\) does not fit: .* is \(3, 4\) here",
+        ),
+        (
+            (PAST, ROW_OF[:2], WEIGHT),
+            ValueError,
+            r"row_of \(2, 5\) does not fit: .* is \(3, 5\) here",
+        ),
+        ((PAST, ROW_OF, WEIGHT[..., 1:]), ValueError, r"weight \(3, 2, 4\) does not fit: "),
+        (
+            (PAST, ROW_OF, WEIGHT[:, 0]),
+            ValueError,
+            r"weight \(3, 5\) has 2 dimensions: give it three",
+        ),
+        ((PAST[0], ROW_OF, WEIGHT), ValueError, r"past \(4, 32\) has 2 dimensions: give it three"),
+        ((PAST[..., 1:], ROW_OF, WEIGHT), ValueError, "2 heads do not divide 31 channels"),
     ],
 )
 def test_a_step_refuses_arguments_that_do_not_fit(arguments, error, words, impl):
-    conv_step(PAST, AT, WEIGHT, impl=impl)
+    conv_step(PAST, ROW_OF, WEIGHT, impl=impl)
     with pytest.raises(error, match=f"^{words}"):
         conv_step(*arguments, impl=impl)
 

@@ -47,7 +47,7 @@ def tokens(*shape: int) -> torch.Tensor:
     return torch.randint(2, 11, shape, generator=torch.Generator().manual_seed(0))
 
 
-# Our names of parameters, and the released code's
+# Our names of parameters, and the released code's.
 RENAMED = [
     ("source_embedding.tokens", "encoder.embed_tokens"),
     ("target_embedding.tokens", "decoder.embed_tokens"),
@@ -251,7 +251,7 @@ def test_known_attention(golden):
             close(tensor.grad, case[f"grad_{leaf}"], f"{name} {leaf}")
 
 
-# Decoding and padding
+# Decoding and padding.
 
 
 @pytest.mark.parametrize("positions", ["both", "source", "target", "none"])
@@ -332,7 +332,7 @@ def test_a_sentence_beyond_the_positions_is_named(side):
     assert small(positions="none").max_positions is None
 
 
-# Initialisation
+# Initialisation.
 
 
 def test_each_parameter_learns_and_padding_changes_no_loss():
@@ -444,7 +444,7 @@ def test_the_weights_of_an_older_checkpoint_are_found(tmp_path):
     assert all(torch.equal(read[name], ours[name]) for name in ours)
 
 
-# Sizes
+# Sizes.
 
 PAPER = [(512, 3)] * 10 + [(768, 3)] * 3 + [(2048, 1)] * 2
 RELEASED = [(512, 3)] * 9 + [(1024, 3)] * 4 + [(2048, 1)] * 2

@@ -19,7 +19,7 @@ def millions(layers: int, mixer: str, size=None, **changes) -> float:
 
 
 # Wu et al.: "the first 60K types ... the 100K types ... and the last 633K types"; 793,471 is the
-# whole number of others who use this text (Jozefowicz et al. 2016)
+# whole number of others who use this text (Jozefowicz et al. 2016).
 BILLION = {
     "vocab_size": 793_471,
     "cutoffs": (60_000, 160_000),
@@ -35,15 +35,15 @@ CODE_KERNELS = (3, 5, 7, 15, 31) + (63,) * 12
 @pytest.mark.parametrize(
     ("published", "count"),
     [
-        # Wu et al. 2019, Table 4
+        # Wu et al. 2019, Table 4.
         pytest.param(331, lambda: millions(16, "attention", **BILLION), id="Billion attention"),
-        # with GLU; without, 321.3M
+        # With GLU; without, 321.3M.
         pytest.param(
             339, lambda: millions(17, "dynamic", BILLION_KERNELS, **BILLION), id="Billion dynamic"
         ),
-        # Lioutas and Guo 2020, Table 5
+        # Lioutas and Guo 2020, Table 5.
         pytest.param(247, lambda: millions(16, "attention", **WIKITEXT), id="WikiText attention"),
-        # with GLU and the code's 16 heads; 248.4M with the paper's 8
+        # With GLU and the code's 16 heads; 248.4M with the paper's 8.
         pytest.param(
             255,
             lambda: millions(17, "dynamic", CODE_KERNELS, **WIKITEXT, heads=16),

@@ -62,7 +62,7 @@ def test_label_smoothing_equals_the_released_code(golden):
     real = target != meta["ignore_index"]
     loss = label_smoothed_loss(logits[real].double(), target[real], meta["epsilon"])
     loss.backward()
-    # the loss itself is float32 by design
+    # The loss itself is float32 by design.
     torch.testing.assert_close(loss.item(), float(case["loss"]), rtol=1e-6, atol=0)
     torch.testing.assert_close(logits.grad, torch.tensor(case["grad_logits"]), rtol=1e-5, atol=1e-7)
 

@@ -14,7 +14,7 @@ from dynconv.models.mixers import MIXERS
 @pytest.mark.parametrize(
     ("published", "count"),
     [
-        # Wu et al. 2019, Table 3 (WMT En-De, 32,768 joint types, without GLU)
+        # Wu et al. 2019, Table 3 (WMT En-De, 32,768 joint types, without GLU).
         pytest.param(210, lambda: millions("attention", "attention", FULL, **WMT), id="attention"),
         pytest.param(
             208, lambda: millions("dense", "dense", ((3,) * 7, (3,) * 6), **WMT), id="CNN"
@@ -24,20 +24,20 @@ from dynconv.models.mixers import MIXERS
         pytest.param(200, lambda: millions("dynamic", "dynamic", **WMT), id="dynamic"),
         pytest.param(260, lambda: millions("attention", "average", FULL, **WMT), id="AAN decoder"),
         pytest.param(310, lambda: millions("average", "average", FULL, **WMT), id="AAN both"),
-        # Table 1: DynamicConv with GLU
+        # Table 1: DynamicConv with GLU.
         pytest.param(213, lambda: millions("dynamic", "dynamic"), id="dynamic GLU"),
-        # IWSLT: the sizes hold for a joint dictionary of about 10,152 types, three matrices
+        # IWSLT: the sizes hold for a joint dictionary of about 10,152 types, three matrices.
         pytest.param(
             43, lambda: millions("dynamic", "dynamic", vocab_size=10152, **IWSLT), id="IWSLT"
         ),
-        # Table 5 (CNN-DailyMail) prints d = 1024; its counts are those of d = 512
+        # Table 5 (CNN-DailyMail) prints d = 1024; its counts are those of d = 512.
         pytest.param(
             86.5, lambda: millions("light", "light", vocab_size=30000, **CNNDM), id="CNN-DM light"
         ),
         pytest.param(
             87.6, lambda: millions("dynamic", "dynamic", vocab_size=30000, **CNNDM), id="CNN-DM"
         ),
-        # Lioutas and Guo 2020: WMT En-De 209M, IWSLT 42M
+        # Lioutas and Guo 2020: WMT En-De 209M, IWSLT 42M.
         pytest.param(209, lambda: millions("talk", "talk"), id="TaLK GLU"),
     ],
 )
@@ -131,12 +131,12 @@ def test_known_sinusoids_of_any_width(golden):
 def test_known_sinusoids(golden):
     case = golden.case("lightconv_model_lightweight_glu1_prenorm0_nopad").arrays
     table = torch.from_numpy(case["positions_table"])
-    # row 2 holds position 0 there: rows begin at the padding id + 1
+    # Row 2 holds position 0 there: rows begin at the padding id + 1.
     mine = sinusoids(torch.arange(2, 20), 8)
     torch.testing.assert_close(mine, table[2:].float(), rtol=1e-5, atol=1e-6)
 
 
-# Our names of parameters, and the released code's, layer by layer
+# Our names of parameters, and the released code's, layer by layer.
 RENAMED = [
     ("around_mixer.norm", {"encoder": "layer_norm1", "decoder": "conv_layer_norm"}),
     ("around_cross.norm", {"decoder": "encoder_attn_layer_norm"}),
@@ -175,7 +175,7 @@ def released(case, name: str, kind: str) -> torch.Tensor:
 @pytest.mark.parametrize("mixer", ["lightweight", "dynamic"])
 def test_the_released_models_logits_and_gradients(golden, monkeypatch, mixer):
     """With GLU and without, pre-norm and post-norm, without padding and with it on the right."""
-    # those with padding on the left have other positions
+    # Those with padding on the left have other positions.
     for where, meta, case in golden.cases(f"lightconv_model_{mixer}_*_[nr]*pad", chosen=1, full=8):
         compare_with_released_model(where, meta, case, monkeypatch)
 
@@ -197,7 +197,7 @@ def compare_with_released_model(where: str, meta: dict, case: dict, monkeypatch)
         dropout=0.0,
     )
     model = build(config).double()
-    # there, position 0 has row 2 of the table; the table itself is compared below
+    # There, position 0 has row 2 of the table; the table itself is compared below.
     monkeypatch.setattr(
         "dynconv.models.embedding.sinusoids",
         lambda positions, _: torch.from_numpy(case["positions_table"])[positions + 2],

@@ -161,7 +161,7 @@ def test_good_states_pass():
     check_selective(X.to(HALF), X.to(HALF), A, WRITE.to(HALF), WRITE.to(HALF))
 
 
-DYNAMIC, AT = torch.zeros(KERNELS["BTHK"]), torch.zeros(2, 3, dtype=torch.long)
+DYNAMIC, ROW_OF = torch.zeros(KERNELS["BTHK"]), torch.zeros(2, 3, dtype=torch.long)
 TENSORS = {
     "depthwise_conv": (X, torch.zeros(6, 3)),
     "light_conv": (X, torch.zeros(3, 3)),
@@ -172,7 +172,7 @@ TENSORS = {
     "diagonal_ssm": (X, DT, Z, Z),
     "retention": (X, X, X, GAMMA),
     "selective_scan": (X, X, A, WRITE, WRITE),
-    "conv_step": (torch.zeros(3, 2, 6), AT, torch.zeros(2, 3, 3)),
+    "conv_step": (torch.zeros(3, 2, 6), ROW_OF, torch.zeros(2, 3, 3)),
 }
 """good tensors for every operator"""
 SIZES = {name: {"pad_left": 1} for name in TENSORS if name.startswith(("dep", "light", "dyn"))}

@@ -221,9 +221,9 @@ for guarded.at_start in (False, True):
             offsets = [z.requires_grad_() for z in offsets]
             ops.talk_conv(x, *offsets, max_left=K, max_right=3, impl="native").backward(x.detach())
             ops.cumulative_mean(x, impl="native").backward(x.detach())
-            at = torch.randint(4, (B, K))
+            row_of = torch.randint(4, (B, K))
             assert torch.ops.dynconv.conv_step(
-                draw(K, 4, H * R).detach(), at, draw(B, H, K).detach()
+                draw(K, 4, H * R).detach(), row_of, draw(B, H, K).detach()
             ).isfinite().all()
             assert x.grad.isfinite().all()
             x.grad = None

@@ -42,7 +42,7 @@ def arguments() -> dict[str, list[tuple]]:
     """Each registered operator's arguments: shared and own kernels, one-sided and two-sided."""
     x, g, shared = torch.randn(B, T, C), torch.randn(B, T, C), torch.randn(H, K)
     weight, (left, right) = torch.randn(B, T, H, K), torch.rand(2, B, T, H)
-    at = torch.randint(3, (B, K))
+    row_of = torch.randint(3, (B, K))
     return {
         "conv": [(x, weight, 2), (x, shared, 4), (x[:, 1:, 1:], torch.randn(C - 1, K), 0)],
         "conv_grad_input": [(g, weight, 2), (g, shared, 4)],
@@ -51,7 +51,7 @@ def arguments() -> dict[str, list[tuple]]:
         "talk": [(x, left, right, 3, 2), (x, left, None, 3, 0)],
         "talk_backward": [(g, x, left, right, 3, 2), (g, x, left, None, 3, 0)],
         "cumulative_mean": [(x, False), (g, True)],
-        "conv_step": [(torch.randn(K, 3, C), at, torch.randn(B, H, K))],
+        "conv_step": [(torch.randn(K, 3, C), row_of, torch.randn(B, H, K))],
     }
 
 
@@ -71,7 +71,7 @@ def test_the_schema_agrees_with_the_kernel(name, grad):
 def test_arguments_name_every_operator():
     names = torch._C._dispatch_get_all_op_names()
     ours = {name.split("::")[1] for name in names if name.startswith("dynconv::")}
-    # tests/kernels/test_launch.py simulates these
+    # tests/kernels/test_launch.py simulates these.
     only_on_gpus = {"conv_softmax", "conv_softmax_backward"}
     assert ours == set(arguments()) | only_on_gpus
 

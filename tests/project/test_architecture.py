@@ -1,7 +1,9 @@
 """ARCHITECTURE.md is true: its tree, its imports, its files, and its mixer, which is trained."""
 
 import ast
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tokenize
@@ -177,12 +179,24 @@ def test_what_a_constant_means_is_a_docstring_below_it():
     assert not {(str(file), name) for file in files for name in comment.findall(file.read_text())}
 
 
-def test_comments_on_lines_of_their_own_begin_with_a_capital():
-    """Unless they begin with a name from the code, which has a dot, a parenthesis or quotes."""
-    lowercase = re.compile(r"\n *# (?!noqa|type|ruff)[a-z]+[ ,:]")
-    files = (ROOT / "dynconv").rglob("*.py")
-    blocks = {f: re.sub(r"(\n *#[^\n]*)(\n *#[^\n]*)+", r"\1", f.read_text("utf-8")) for f in files}
-    assert not [file for file, text in blocks.items() if lowercase.search(text)]
+@pytest.mark.parametrize("folder", ["dynconv", "tests"])
+def test_comments_on_lines_of_their_own_are_sentences(folder):
+    """They begin with a capital, or with a name from the code, and end with a full stop."""
+    for file in (ROOT / folder).rglob("*.py"):
+        for text in own_line_comments(file):
+            assert not re.match(r"# (?!noqa|type|ruff)[a-z]+[ ,:]", text), (file, text)
+            assert text.startswith("# ruff:") or text[-1] in ".:?!", (file, text)
+
+
+def own_line_comments(file: Path) -> list[str]:
+    """Return the comments of a Python file that have lines of their own, each whole."""
+    blocks: dict[int, str] = {}  # by the line after each
+    with tokenize.open(file) as lines:
+        for token in tokenize.generate_tokens(lines.readline):
+            (line, column), text = token.start, token.string
+            if token.type == tokenize.COMMENT and not token.line[:column].strip():
+                blocks[line + 1] = f"{blocks.pop(line)} {text[2:]}" if line in blocks else text
+    return list(blocks.values())
 
 
 def test_docstrings_begin_as_contributing_asks():
@@ -240,3 +254,44 @@ def test_the_mixer_of_the_how_to_trains(recipe_file, tmp_path):
         )
         assert done.returncode == 0, done.stderr
     assert "mixer: previous" in (run / "recipe.yaml").read_text(encoding="utf-8")
+
+
+ENTRIES = {
+    "config/optimizers.py": (
+        "OPTIMIZERS = {",
+        '"radam": Optimizer("RAdam", {}, ("betas",), ("exp_avg", "exp_avg_sq"), ("step",), "-"),',
+    ),
+    "config/schedules.py": (
+        "SCHEDULES = {",
+        '"constant": Schedule(lambda config, done, losses: config.lr),',
+    ),
+    "score/metric.py": (
+        "METRICS = {",
+        '"lines": Metric(lambda texts: [Score("lines", len(texts.hypotheses), "-")]),',
+    ),
+}
+"""the one entry that CONTRIBUTING's "Add something smaller" asks for, by file"""
+
+
+def test_an_optimizer_a_schedule_and_a_metric_take_one_entry_each(recipe_file, tmp_path):
+    """In a copy of the package, which then trains and evaluates with all three."""
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    shutil.copytree(ROOT / "dynconv", tmp_path / "dynconv")
+    for file, (table, entry) in ENTRIES.items():
+        assert f"entry in `{table[:-4]}`" in HOW_TO or f"entry of `{table[:-4]}`" in HOW_TO
+        source = tmp_path / "dynconv" / file
+        text = source.read_text(encoding="utf-8")
+        assert text.count(f"\n{table}\n") == 1
+        source.write_text(text.replace(f"{table}\n", f"{table}\n    {entry}\n"), encoding="utf-8")
+    names = ["train.optimizer=radam", "train.schedule=constant", "metric=lines", "train.updates=2"]
+    run = tmp_path / "run"
+    for arguments in (["train", recipe_file, *names, "--run", run], ["evaluate", run]):
+        done = subprocess.run(
+            [sys.executable, "-m", "dynconv", *arguments],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "lines" in done.stdout

@@ -13,10 +13,10 @@ from packaging.utils import canonicalize_name
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-# What conda-forge calls a package when it is not the name on PyPI
+# What conda-forge calls a package when it is not the name on PyPI.
 CONDA_CPU = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
 CONDA_GPU = CONDA_CPU | {"torch": "pytorch-gpu", "cupy-cuda13x": "cupy"}
-# The CUDA in cupy-cuda13x's name is a package of its own there
+# The CUDA in cupy-cuda13x's name is a package of its own there.
 CUDA = {"cuda-version": SpecifierSet(">=13,<14")}
 
 

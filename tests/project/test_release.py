@@ -91,7 +91,7 @@ def test_workflows_call_what_exists(path):
     assert bool(files) == (path.stem == "test")
     assert all((ROOT / file).exists() for file in files)
     for line in re.findall(r"--resolution lowest-direct -e \. (.*)", commands):
-        # a package without a bound would be its first release, which does not build today
+        # A package without a bound would be its first release, which does not build today.
         assert all(">=" in package for package in shlex.split(line))
 
 

@@ -40,22 +40,22 @@ def test_bleu_of_an_exact_match_is_100(flags):
     assert bleu(REFERENCES, REFERENCES, **flags).value == pytest.approx(100)
 
 
-# (flags, hypothesis, reference, BLEU)
+# (flags, hypothesis, reference, BLEU).
 BY_HAND = [
-    # n-grams of the five hypothesis words found in the reference: 4/5, 3/4, 2/3, 1/2. Same length,
-    # so no brevity penalty: BLEU = (4/5 * 3/4 * 2/3 * 1/2) ** (1/4) = (1/5) ** (1/4) = 0.6687
+    # Of the five words' n-grams the reference has 4/5, 3/4, 2/3 and 1/2. Both have the same length,
+    # so no brevity penalty: BLEU = (4/5 * 3/4 * 2/3 * 1/2) ** (1/4) = (1/5) ** (1/4) = 0.6687.
     ({}, "we have built one house", "we have built one bridge", "66.87"),
-    # Every n-gram matches, but 5 words stand for 10: BLEU = exp(1 - 10 / 5) = 0.3679
+    # Every n-gram matches, but 5 words stand for 10: BLEU = exp(1 - 10 / 5) = 0.3679.
     ({}, "1 2 3 4 5", "1 2 3 4 5 6 7 8 9 10", "36.79"),
     # 3/4, 2/3, 1/2 and no 4-gram out of 1. multi-bleu.perl gives 0; sacreBLEU's smoothing counts
-    # the first missing order as a half: (3/4 * 2/3 * 1/2 * 1/2) ** (1/4) = 0.5946
+    # the first missing order as a half: (3/4 * 2/3 * 1/2 * 1/2) ** (1/4) = 0.5946.
     ({"tokenized": True}, "red green blue grey", "red green blue pink", "0.00"),
     ({}, "red green blue grey", "red green blue pink", "59.46"),
-    # 13a sets punctuation apart on both sides; else "works" and "works," differ
+    # 13a sets punctuation apart on both sides; else "works" and "works," differ.
     ({}, "It works , today .", "It works, today.", "100.00"),
     ({"tokenized": True}, "It works , today .", "It works, today.", "0.00"),
     # Five words each, "short-term" wrong as a whole: no 4-gram matches, BLEU 0. Split into seven:
-    # 6/7, 4/6, 3/5, 2/4, so BLEU = (6/35) ** (1/4) = 0.6435
+    # 6/7, 4/6, 3/5, 2/4, so BLEU = (6/35) ** (1/4) = 0.6435.
     ({"tokenized": True}, "a short-term loan was given", "a long-term loan was given", "0.00"),
     (
         {"compound_split": True},
@@ -152,7 +152,7 @@ def test_the_interval_is_the_one_that_sacrebleu_prints():
 
 def test_rouge_by_hand():
     # 2 of 3 words against 2 of 4: F = 2 * (2/3 * 1/2) / (2/3 + 1/2) = 4/7; pairs 1/2 and 1/3: 2/5;
-    # the longest common subsequence is "the cat": 4/7 again
+    # the longest common subsequence is "the cat": 4/7 again.
     scores = rouge(["the cat sat"], ["the cat ran home"], stem=False)
     assert [score.metric for score in scores] == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
     assert [score.value for score in scores] == pytest.approx([400 / 7, 40, 400 / 7])
@@ -171,14 +171,14 @@ def values(*pair, **options):
 
 
 def test_rouge_recall_by_hand():
-    # 2 of 4 words, 1 of 3 pairs, and "the cat" again
+    # 2 of 4 words, 1 of 3 pairs, and "the cat" again.
     assert values(["the cat sat"], ["the cat ran home"], recall=True) == pytest.approx(
         [50, 100 / 3, 50]
     )
 
 
 def test_rouge_limit_counts_bytes_of_both_sides():
-    # 7 bytes: "the cat" of either; "é" is two of them
+    # 7 bytes: "the cat" of either; "é" is two of them.
     assert values(["the cat sat"], ["the cat ran home"], limit=7) == pytest.approx([100] * 3)
     assert values(["été the cat"], ["the cat"], limit=7, recall=True) == [0, 0, 0]  # "été t"
     signature = rouge(["a"], ["a"], stem=False, recall=True, limit=75)[0].signature
@@ -186,7 +186,7 @@ def test_rouge_limit_counts_bytes_of_both_sides():
 
 
 def test_rouge_adds_several_references_up():
-    # words found: 2 of 2 and 1 of 4, so recall 3/6; of the hypothesis 2 of 3 and 1 of 3, so
+    # Words found: 2 of 2 and 1 of 4, so recall 3/6; of the hypothesis 2 of 3 and 1 of 3, so
     # precision 3/6. Pairs found: 1 of 1 and 0 of 3; of the hypothesis 1 of 2 and 0 of 2.
     pair = ["the cat sat"], [["the cat", "dogs sat down there"]]
     assert values(*pair, recall=True) == pytest.approx([50, 25, 50])
@@ -198,7 +198,7 @@ def test_rouge_adds_several_references_up():
 
 
 def test_rouge_l_of_sentences():
-    # as one text only "d e f" is in order; as sentences both of them are found
+    # As one text only "d e f" is in order; as sentences both of them are found.
     pair = ["d e f . a b c ."], ["a b c . d e f ."]
     assert values(*pair)[2] == pytest.approx(50)
     assert values(*pair, sentence_end=" .")[2] == pytest.approx(100)
@@ -255,7 +255,7 @@ def test_report_has_a_line_for_each_score():
 
 
 def test_report_prints_what_bleu_is_made_of():
-    # The counts of test_bleu_by_hand, in multi-bleu.perl's words
+    # The counts of test_bleu_by_hand, in multi-bleu.perl's words.
     line = score_report(["we have built one house"], ["we have built one bridge"]).splitlines()[1]
     made_of = "80.0/75.0/66.7/50.0 (BP=1.000, ratio=1.000, hyp_len=5, ref_len=5)"
     assert line.strip() == made_of
@@ -278,11 +278,39 @@ def test_empty_lines_are_scored():
     assert chrf([""], ["a reference"]).value == 0
 
 
+def test_bleu_agrees_with_the_script():
+    """What multi-bleu.perl of mosesdecoder, at 34452895f, printed for text of ours."""
+    words = [line.split() for line in load_parallel("libreoffice-de-en", "de", "en", "test").target]
+    cut = [" ".join(word for i, word in enumerate(line, 1) if i % 5) for line in words]
+    for hypotheses, references, printed in (
+        (
+            HYPOTHESES,
+            REFERENCES,
+            "56.63, 78.8/62.2/50.0/41.9 (BP=1.000, ratio=1.061, hyp_len=52, ref_len=49)",
+        ),
+        (
+            REFERENCES,
+            HYPOTHESES,
+            "57.60, 83.7/66.7/54.3/46.4 (BP=0.941, ratio=0.942, hyp_len=49, ref_len=52)",
+        ),
+        (
+            cut,
+            [" ".join(line) for line in words],
+            "51.83, 100.0/81.0/59.0/32.7 (BP=0.824, ratio=0.838, hyp_len=8836, ref_len=10542)",
+        ),
+    ):
+        score = bleu(hypotheses, references, tokenized=True)
+        assert f"{score.value:.2f}, {score.detail}" == printed
+
+
 @pytest.fixture(scope="module")
 def expected() -> dict[str, dict]:
-    """Known scores of published system outputs, by hypothesis file."""
+    """Known scores of published system outputs, by hypothesis file.
+
+    Their text may not be shipped; `test_bleu_agrees_with_the_script` needs only ours.
+    """
     if not SCORING.is_dir():
-        pytest.skip("shared benchmark folder not present")
+        pytest.skip("the published outputs are not present")
     return json.loads((SCORING / "expected.json").read_text(encoding="utf-8"))
 
 
@@ -336,9 +364,9 @@ def test_rouge_agrees_with_the_script(expected):
     for (system, stem), printed in ROUGE_155.items():
         pair = lines(f"{folder}/{system}"), lines(f"{folder}/sum.ref.eng")
         values = [score.value for score in rouge(*pair, stem=stem)]
-        # with -m the script also knows WordNet's irregular forms, which the library's stemmer lacks
+        # With -m the script also knows WordNet's irregular forms; the library's stemmer does not.
         assert values == pytest.approx(printed, abs=0.08 if stem else 0.025)
-        # the numbers recorded beside the files are lower; how its input was prepared is not known
+        # The numbers recorded beside the files are lower; how its input was prepared is not known.
         entry = expected[f"{folder}/{system}"]
         entry = entry["with -m"] if stem else entry
         recorded = [100 * entry[key] for key in ("rouge1", "rouge2", "rougeL")]

@@ -173,7 +173,7 @@ def test_iwslt_is_built_as_by_hand(tmp_path, capsys):
     out = tmp_path / "data" / "out"
     counts = build_corpus("iwslt14-de-en", tmp_path / "raw", out)
     assert counts == {"train": 45, "valid": 2, "test": 10}
-    # 2 + 45 clean lines: numbers 23 and 46 are the 21st and the 44th sentence
+    # 2 + 45 clean lines: numbers 23 and 46 are the 21st and the 44th sentence.
     assert lines(out, "valid.de") == ["satz nummer 21 .", "satz nummer 44 ."]
     assert lines(out, "valid.en") == ["sentence number 21 .", "sentence number 44 ."]
     assert lines(out, "train.de")[:3] == [

@@ -45,7 +45,7 @@ def test_wmt14_en_de_splits_before_it_cleans(tmp_path):
     news(raw, "newstest2014-deen", "en", "de", folder="test-full/test-full")
     news(raw, "newstest2014-deen", "en", "de", folder="dev/dev")  # a second copy
     counts = build_corpus("wmt14-en-de", raw, out)
-    # line 100 is the first of Common Crawl, its blank second is cleaned away, 200 is held out too
+    # Line 100 is the first of Common Crawl, its blank second is cleaned away, 200 is held out too.
     assert counts == {"train": 198, "valid": 2, "test": 1}
     dashes = "&quot; A @-@ b &quot; well @-@ known ( it &apos;s )"
     assert lines(out, "valid.en") == [dashes, "en 200 ."]

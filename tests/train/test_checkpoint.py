@@ -89,7 +89,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(
 def test_a_run_without_an_intact_checkpoint_is_reported(run, recipe):
     for path in (run / "checkpoints").glob("*/state.pt"):
         path.write_bytes(b"")
-    with pytest.raises(UserError, match="no intact checkpoint; name another --run"):
+    with pytest.raises(UserError, match="no intact checkpoint; name another run directory"):
         train(longer(run, recipe), run)
 
 

@@ -156,7 +156,7 @@ def test_ranks_that_disagree_about_the_vocabulary(prepared_recipe_file, prepared
     here = tmp_path / "here" / "prepared"
     here.parent.mkdir()
     here.symlink_to(prepared.directory)
-    # the same relative name on two machines with disks of their own
+    # The same relative name on two machines with disks of their own.
     body = (
         f'os.chdir("{tmp_path}/" + ("there" if rank else "here")); more = ["data.corpus=prepared"]'
     )
@@ -213,7 +213,7 @@ more = []
 
 
 def test_a_hung_rank_stops_all(prepared_recipe_file, tmp_path):
-    # with its own handler of SIGTERM, torchrun would wait for 30 s
+    # With its own handler of SIGTERM, torchrun would wait for 30 s.
     hang = "signal.signal(signal.SIGTERM, signal.SIG_DFL); time.sleep(1000)"
     arguments = [prepared_recipe_file, "train.timeout=4", "--run-dir", tmp_path / "run"]
     (line,) = said(run_script(tmp_path, EIGHTH.format(what=hang), *arguments))

@@ -26,7 +26,7 @@ def old(tmp_path, monkeypatch) -> Path:
     """A copy of the runs to work in; their recipes name the corpus `text` relative to it."""
     folder = shutil.copytree(RECORDED, tmp_path / "old")
     monkeypatch.chdir(folder)
-    # they were recorded on a CPU, and a GPU would draw another dropout mask
+    # They were recorded on a CPU, and a GPU would draw another dropout mask.
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     return folder
 
@@ -57,7 +57,7 @@ def test_an_old_run_translates_as_before(old):
     ours = (old / "out.txt").read_text(encoding="utf-8").splitlines()
     theirs = (EXPECTED / "translation.txt").read_text(encoding="utf-8").splitlines()
     differing = [pair for pair in zip(ours, theirs, strict=True) if pair[0] != pair[1]]
-    # after 50 updates two hypotheses can score so nearly the same that rounding decides
+    # After 50 updates two hypotheses can score so nearly the same that rounding decides.
     assert len(differing) <= len(theirs) // 10, differing
 
 

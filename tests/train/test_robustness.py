@@ -55,7 +55,7 @@ def test_a_bad_update_is_left_out_and_logged(prepared_recipe, tmp_path, monkeypa
     assert [e["update"] for e in events if e["event"] == "valid"] == [5, 10]
     weights = CheckpointStore(tmp_path).choose("last").read_weights()
     assert all(tensor.isfinite().all() for tensor in weights.values())
-    # 14 batches: 10 updates, and the 4 that were left out
+    # 14 batches: 10 updates, and the 4 that were left out.
     assert CheckpointStore(tmp_path).choose("last").meta["place"][2] == 14
 
 
@@ -273,7 +273,7 @@ def test_gradients_are_exchanged_only_with_the_last_batch(prepared_recipe, pairs
     losses = backward(model, work, torch.amp.GradScaler("cpu", enabled=False), two, Stopwatch())
     others = [("forward", True), ("backward", True)] * 2
     assert model.calls == [*others, ("forward", False), ("backward", False)]
-    # the mean over 2 ranks is taken by DistributedDataParallel
+    # The mean over 2 ranks is taken by DistributedDataParallel.
     assert model.weight.grad == pytest.approx(2 * sum(losses).item() / work.tokens)
 
 
@@ -349,7 +349,7 @@ def test_a_users_own_data_stays(prepared_recipe, corpus, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "precious").write_text("mine")
     with pytest.raises(
-        UserError, match="has data, and dynconv did not make it: name another --run"
+        UserError, match="has data, and dynconv did not make it: name another run directory"
     ):
         train(prepared_recipe, tmp_path)
     assert (tmp_path / "data" / "precious").read_text() == "mine"

@@ -80,7 +80,7 @@ def test_a_language_model_learns_to_count(language, tmp_path):
     run = tmp_path / "run"
     assert train(language, run) is None
     losses = [event["loss"] for event in read_log(run) if event["event"] == "valid"]
-    # six starts at random, then all is certain, the <eos> included: log(6) / 6 a token
+    # Six starts at random, then all is certain, the <eos> included: log(6) / 6 a token.
     assert losses[1] < losses[0] and losses[1] < math.log(6) / 6 + 0.4
     best = load_model(run).checkpoint.meta
     assert best["score"] == -best["loss"] == -min(losses)

@@ -109,7 +109,7 @@ def test_one_thing_of_the_users_is_enough(recipe, tmp_path, name):
     home = tmp_path / "home"
     write(home, [name])
     before = tree(home)
-    with pytest.raises(UserError, match="name another --run|rename the file"):
+    with pytest.raises(UserError, match="name another run directory|rename the file"):
         train(recipe, home)
     assert tree(home) == before
 
@@ -129,7 +129,7 @@ def test_a_new_an_empty_and_an_old_directory(recipe, tmp_path):
         (tmp_path / name / ".dynconv").unlink()  # as in runs of an earlier version
         train(recipe, tmp_path / name)
     (tmp_path / "new" / "recipe.yaml").unlink()
-    with pytest.raises(UserError, match="dynconv did not make it: name another --run"):
+    with pytest.raises(UserError, match="dynconv did not make it: name another run directory"):
         train(recipe, tmp_path / "new")
 
 
@@ -323,7 +323,7 @@ def test_a_run_where_writing_is_not_allowed(trained, corpus, recipe_file, monkey
     line = refused(capsys, "evaluate", run, "--corpus", corpus)
     assert f"no permission to write there; allow it by chmod u+w {run}, or evaluate" in line
     line = refused(capsys, "train", recipe_file, "--run", run)
-    assert f"allow it by chmod u+w {run}, or name another --run" in line
+    assert f"allow it by chmod u+w {run}, or name another run directory" in line
 
 
 def test_an_experiment_without_a_test_split_is_noticed_before_training(

@@ -94,13 +94,13 @@ def cumulative_mean(x: Tensor, backward: bool) -> Tensor:
     return y
 
 
-def conv_step(past: Tensor, at: Tensor, weight: Tensor) -> Tensor:
+def conv_step(past: Tensor, row_of: Tensor, weight: Tensor) -> Tensor:
     (N, H, K), (_, M, C) = weight.shape, past.shape
-    past, at = past.contiguous(), at if at.stride(1) == 1 else at.contiguous()
+    past, row_of = past.contiguous(), row_of if row_of.stride(1) == 1 else row_of.contiguous()
     weight = weight if weight.stride(2) == 1 else weight.contiguous()
     y = torch.empty((N, C), dtype=past.dtype)
-    strides = at.stride(0), *weight.stride()[:2]
-    run("conv_step", past.dtype, past, at, weight, y, N, M, C, H, K, *strides)
+    strides = row_of.stride(0), *weight.stride()[:2]
+    run("conv_step", past.dtype, past, row_of, weight, y, N, M, C, H, K, *strides)
     return y
 
 

@@ -1,12 +1,12 @@
 // One decoding step of a convolution. The window of row n is scattered over `past` (slots, M, C),
-// because a beam search reorders rows: tap j reads row at[n,j] of slot j.
+// because a beam search reorders rows: tap j reads row row_of[n,j] of slot j.
 //
-//   y[n,c] = sum_j w[n,head(c),j] past[j, at[n,j], c]
+//   y[n,c] = sum_j w[n,head(c),j] past[j, row_of[n,j], c]
 
 #include "vector.h"
 
 // The last vector of a head's channels reads only its own: load_first.
-void conv_step(const stored *past, const int64_t *at, const stored *w, stored *y, long N, long M, long C,
+void conv_step(const stored *past, const int64_t *row_of, const stored *w, stored *y, long N, long M, long C,
           long H, long K, long an, long wn, long wh, int threads) {
   long R = C / H;
   if (N * C * K < 1 << 18) threads = 1;
@@ -17,7 +17,7 @@ void conv_step(const stored *past, const int64_t *at, const stored *w, stored *y
       for (long c = 0; c < R; c += 4 * W) {
         vec sum[4] = {{}, {}, {}, {}};
         for (long j = 0; j < K; j++) {
-          const stored *row = past + (j * M + at[n * an + j]) * C + h * R + c;
+          const stored *row = past + (j * M + row_of[n * an + j]) * C + h * R + c;
           vec tap = splat(read(weight[j]));
           if (R - c >= 4 * W) {
             UNROLL for (int v = 0; v < 4; v++) sum[v] += tap * load(row + v * W);

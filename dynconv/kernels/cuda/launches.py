@@ -153,7 +153,7 @@ def light_gradients(
     count = B * -(-T // TILE)
     walk = walk_length(count * -(-H * G // 32), 16)  # long walks write fewer partial sums
     walks = -(-count // walk)
-    # Each lane's sums and 16 bytes more, and the taps themselves and one more
+    # Each lane's sums and 16 bytes more, and the taps themselves and one more.
     fixed = G * elements_per_load(x) + 1
     warps = Warps([g, x], H, K, per_tap=G + 1, fixed=fixed, walks=walks)
     if with_input and warps.chunk < K:
