@@ -1,7 +1,7 @@
 """Gives the figures of lessons a number and a caption, the first sentence of the alternative text.
 
-The bar above folded code says which figure it draws. The rest of the text describes the picture. Figures in solutions, which a reader may not want to
-see named, stay as they are.
+The bar above folded code says which figure it draws. The rest of the text describes the picture.
+Figures in solutions, which a reader may not want to see named, stay as they are.
 """
 
 import json
