@@ -1,7 +1,7 @@
 """Gives the figures of lessons a number and a caption, the first sentence of the alternative text.
 
-The rest of the text describes the picture. Figures in solutions, which a reader may not want to
-see named, stay as they are.
+The bar above folded code says which figure it draws. The rest of the text describes the picture.
+Figures in solutions, which a reader may not want to see named, stay as they are.
 """
 
 import json
@@ -20,7 +20,14 @@ def caption(app, docname: str, source: list[str]) -> None:
             title, *rest = re.split(r"(?<=\.)\s+(?=[A-Z])", image["alt"], maxsplit=1)
             image["alt"] = rest[0] if rest else title
             name = f"figure-{int(lesson[1])}-{number}"
-            cell["metadata"]["mystnb"]["figure"] = {"caption": title, "name": name}
+            folded = f"Fig. {int(lesson[1])}.{number}"
+            if "hide-output" not in cell["metadata"].get("tags", []):
+                folded = f"the code of {folded}"
+            cell["metadata"]["mystnb"] |= {
+                "figure": {"caption": title, "name": name},
+                "code_prompt_show": f"Show {folded}",
+                "code_prompt_hide": f"Hide {folded}",
+            }
     source[0] = json.dumps(notebook)
 
 

@@ -2,6 +2,12 @@
 (() => {
   const MISSING = '[title="Cross Reference Not Found"], [title="Citation Not Found"]';
 
+  // Lines of text are no wider than can be read, and a title has the number of its lesson.
+  const STYLE = `
+    .jp-MarkdownCell :is(p, ul, ol, blockquote, aside, details) { max-width: 80ch; }
+    h1[data-number]::before { content: attr(data-number) " "; }
+  `;
+
   // The label stays in the page, hidden, because React owns it; a link follows it.
   const link = (app, missing) => {
     const label = missing.textContent.trim();
@@ -92,8 +98,15 @@
 
   // The number of a lesson as the book prints it before those of its exercises and figures: "11.".
   const lessonOf = panel => {
-    const number = +(panel.context?.path ?? "").match(/(\d\d)_[^/]*$/)?.[1];
-    return number ? `${number}.` : "";
+    const number = (panel.context?.path ?? "").match(/(\d\d)_[^/]*$/)?.[1];
+    return number ? `${+number}.` : "";
+  };
+
+  // A style sheet writes it before the title, because a cell is rendered anew when it is edited.
+  const numberTitle = panel => {
+    const title = panel.node.querySelector(".jp-MarkdownCell h1");
+    const number = lessonOf(panel);
+    if (title && number) title.dataset.number = number;
   };
 
   const numberExercises = panel => {
@@ -166,10 +179,14 @@
             keepClean(panel);
             foldSolutions(panel);
             describe(panel);
+            numberTitle(panel);
             numberExercises(panel);
           }
         });
       };
+      const style = document.createElement("style");
+      style.textContent = STYLE;
+      document.head.append(style);
       const everything = {childList: true, subtree: true, characterData: true};
       new MutationObserver(update).observe(document.body, everything);
       document.addEventListener("toggle", update, true);

@@ -30,11 +30,23 @@ addEventListener("load", () => {
       formula.append(closing);
     }
   }
-  // A formula that scrolls sideways can be reached by Tab.
-  window.MathJax?.startup?.promise?.then(() => {
+  // A formula that is a little too wide becomes smaller; one that is wider scrolls sideways, and can
+  // be reached by Tab.
+  const SMALLEST = 0.68, article = document.querySelector("article");
+  let width;
+  const fit = () => {
+    if (width === article.clientWidth) return;
+    width = article.clientWidth;
+    for (const picture of document.querySelectorAll("div.math > mjx-container > svg")) {
+      picture.style.width = picture.style.height = "";
+      const {clientWidth, scrollWidth} = picture.parentElement;
+      if (scrollWidth > clientWidth && clientWidth >= SMALLEST * scrollWidth)
+        Object.assign(picture.style, {width: "100%", height: "auto"});
+    }
     for (const formula of document.querySelectorAll("mjx-container"))
       if (formula.scrollWidth > formula.clientWidth) formula.tabIndex = 0;
-  });
+  };
+  window.MathJax?.startup?.promise?.then(() => new ResizeObserver(fit).observe(article));
   // Numbers stay on a line; on a phone, prose in a table gets a width to be read in.
   for (const cell of document.querySelectorAll(".bd-content td")) {
     const text = cell.textContent.trim();

@@ -359,6 +359,33 @@ def test_code_of_88_columns_is_not_cut(page):
     assert page.evaluate(CUT) == 0
 
 
+FORMULAS = """() => [...document.querySelectorAll("div.math > mjx-container")].map(formula => [
+    formula.scrollWidth - formula.clientWidth, formula.firstElementChild.style.width])"""
+SLIDERS = """() => [...document.querySelectorAll(".text_html > *")].flatMap(({shadowRoot}) =>
+    [...shadowRoot?.querySelectorAll("[type=range]") ?? []].map(slider => {
+        const {width, height} = slider.getBoundingClientRect();
+        return [width / slider.getRootNode().host.clientWidth, height]; }))"""
+
+
+@pytest.mark.parametrize("page", ["lessons/16_gradients"], indirect=True)
+def test_a_formula_a_little_too_wide_shrinks(page):
+    """On a phone; on the desk it has its own size again."""
+    page, _ = page
+    show(page, PHONE)
+    too_wide, size = zip(*page.evaluate(FORMULAS), strict=True)
+    assert max(too_wide) == 0 and "100%" in size
+    show(page, DESK)
+    page.wait_for_function(f"() => ({FORMULAS})().every(([, size]) => !size)")
+
+
+@pytest.mark.parametrize("page", ["lessons/00_how"], indirect=True)
+def test_a_slider_is_as_wide_as_its_figure_on_a_phone(page):
+    page, _ = page
+    show(page, PHONE)
+    sliders = page.evaluate(SLIDERS)
+    assert sliders and all(share > 0.99 and height >= 24 for share, height in sliders)
+
+
 NAMES = """() => [...document.querySelectorAll("td:first-child code .pre")].map(
     name => name.getClientRects().length)"""
 BARS = """() => [...document.querySelectorAll("details.hide > summary")].map(

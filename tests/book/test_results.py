@@ -18,7 +18,7 @@ RECORDS = {name: ledger.read(f"ablate-{name}")["numbers"] for name in TABLES}
 
 
 def expected(name: str) -> dict[str, list[str]]:
-    """The cells of each recipe's line: parameters, its seeds, their mean, companions' means."""
+    """The cells of each recipe's line: parameters, mean of its seeds, seeds, companions' means."""
     found = {}
     for row, record in zip(
         load_experiment(require_experiment(name)).rows, RECORDS[name]["rows"], strict=True
@@ -28,7 +28,7 @@ def expected(name: str) -> dict[str, list[str]]:
         if record["mean"] is None:
             found[row.recipe] = [*cells, "not measured"]
             continue
-        cells += [", ".join(f"{score:.2f}" for score in record["scores"]), summary(record)]
+        cells += [summary(record), ", ".join(f"{score:.2f}" for score in record["scores"])]
         if name != "help-de-en-mixers":
             first, *others = record["metrics"][0]
             cells += [f"{mean(each[key] for each in record['metrics']):.2f}" for key in others]
@@ -121,7 +121,7 @@ def test_the_tuned_scores_are_the_recorded_ones():
     for name, row in tuned.items():
         scores = ", ".join(f"{each:.2f}" for each in row["scores"])
         lead = f" {lead_over_attention(tuned, name)} |" if name != "attention" else " |"
-        assert f"| `help-de-en-tuned:{name}` | {scores} | {summary(row)} |{lead}" in PAGE
+        assert f"| `help-de-en-tuned:{name}` | {summary(row)} | {scores} |{lead}" in PAGE
         assert row["mean"] < shipped[name]
 
 

@@ -84,6 +84,14 @@ def test_train_translate_evaluate_score_plot_bench(recipe_file, corpus, tmp_path
     assert all(len(measured[f"{name}_range"]) == 2 for name in ("incremental_s", "recompute_s"))
 
 
+def test_evaluate_cuts_an_output_that_repeats_itself(run, capsys, monkeypatch):
+    monkeypatch.setattr("dynconv.tasks.translation.translate", lambda *_, **__: ["n" * 999] * 20)
+    assert cli.main(["evaluate", str(run)]) == 0
+    outputs = re.findall("^output     (.*)$", capsys.readouterr().out, re.MULTILINE)
+    assert {*outputs} == {"n" * 200 + "..."}
+    assert "n" * 999 in (run / "test.hypotheses.txt").read_text()
+
+
 def test_bench_decode_reads_the_text_that_evaluate_reads(
     recipe_file, corpus, tmp_path, monkeypatch
 ):
@@ -397,6 +405,12 @@ def test_every_module_that_the_package_imports_is_in_a_package_that_it_declares(
 def test_a_command_that_misses_a_module(recipe_file, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "yaml", None)  # importing it raises ModuleNotFoundError
     assert "yaml is not installed: pip install pyyaml" in fails(capsys, "plan", recipe_file)
+
+
+def test_help_names_a_default_once(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["plan", "--help"])
+    assert "default: 80, that" not in " ".join(capsys.readouterr().out.split())
 
 
 def test_help_imports_neither_torch_nor_numpy_and_takes_no_time():

@@ -129,6 +129,11 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     page.wait_for_selector("a[data-label=gu2023mamba]")
     page.wait_for_selector(".jp-CodeCell [data-language=python]")  # as the kernel says
     page.wait_for_timeout(1000)
+    assert page.locator("h1[data-number='4.']:visible").count() == 1  # as in the book
+    widths = page.locator(".jp-MarkdownCell p:visible").evaluate_all(
+        "texts => texts.map(text => text.clientWidth)"
+    )
+    assert max(widths) < 800  # of 1,400
     links = page.locator("a[data-label]")
     texts = links.all_text_contents()
     assert "Four ways to mix a sentence" in texts  # {ref}
