@@ -35,7 +35,7 @@ def draw_recall(numbers: dict[str, Any]) -> plt.Figure:
     stacks: dict[str, list[dict]] = {}
     for result in numbers["results"]:
         stacks.setdefault(result["stack"], []).append(result)
-    figure, axes = plt.subplots(4, 2, figsize=(style.PHONE, 5.4), sharex=True, sharey=True)
+    figure, axes = plt.subplots(3, 3, figsize=(style.PHONE, 4.4), sharex=True, sharey=True)
     for ax, (stack, results) in zip(axes.flat, stacks.items(), strict=True):
         lower, upper = stack.split("+")
         color = style.COLORS.get(lower, "black")
@@ -45,7 +45,7 @@ def draw_recall(numbers: dict[str, Any]) -> plt.Figure:
         for result in results:
             shares = result["accuracy"]
             ax.plot([result["pairs"]] * len(shares), shares, "o", ms=3, color=color, alpha=0.7)
-        ax.set_title(f"two layers of {name}" if lower == upper else f"{name}, then {above}")
+        ax.set_title(name if lower == upper else f"{name},\nthen {above}")
     ax.set(ylim=(0, 1.05), xticks=sorted({result["pairs"] for result in numbers["results"]}))
     figure.supxlabel("pairs to remember", fontsize=9)
     figure.supylabel("values recalled", fontsize=9)
