@@ -1,7 +1,7 @@
 """Writes, lists, chooses and prunes the checkpoints of a run; `Validation.quality` ranks them.
 
-A checkpoint is written under a temporary name, then renamed. A thread does so while its weights are
-validated; afterwards the scores are added to its meta.json.
+A checkpoint is written under a temporary name, then renamed. A thread does so while training goes
+on; the scores of its validation are added to its meta.json afterwards.
 """
 
 import hashlib
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import nn
 
 from dynconv.errors import UserError, warn
 from dynconv.files import (
@@ -36,7 +35,7 @@ from dynconv.train.checkpoint import (
     CheckpointMeta,
 )
 from dynconv.train.run_directory import CHECKPOINTS, check_not_deleted
-from dynconv.train.weights import named_weights
+from dynconv.train.weights import Weights
 
 
 class CheckpointStore:
@@ -82,7 +81,7 @@ class CheckpointStore:
         return checkpoints[-1]
 
     def write(
-        self, name: str, model: nn.Module, state: dict | None, meta: dict[str, Any]
+        self, name: str, weights: Weights, state: dict | None, meta: dict[str, Any]
     ) -> Checkpoint:
         """Write a checkpoint; it appears under its name only when it is complete.
 
@@ -92,8 +91,8 @@ class CheckpointStore:
 
         check_not_deleted(self.run)
         path = self.directory / name
-        weights = {name: tensor.contiguous() for name, tensor in named_weights(model).items()}
-        files: dict[str, bytes | memoryview] = {WEIGHTS: save(weights)}
+        contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
+        files: dict[str, bytes | memoryview] = {WEIGHTS: save(contiguous)}
         if state is not None:
             buffer = io.BytesIO()
             torch.save(state, buffer)

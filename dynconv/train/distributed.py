@@ -146,7 +146,8 @@ def make_update_group(device: torch.device, timeout: float) -> dist.ProcessGroup
     """Return a group of all processes whose collectives time out after `timeout` seconds.
 
     NCCL starts during the first collective, which may therefore take longer than `timeout`. So one
-    collective runs here, and the timeout applies to those that follow.
+    collective runs here, and the timeout applies to those that follow. When it has passed, gloo
+    raises an error, which `join_processes` explains; NCCL ends the process with its own message.
     """
     backend = "nccl" if device.type == "cuda" else "gloo"
     group = dist.new_group(backend=backend, timeout=START_TIMEOUT)

@@ -79,7 +79,7 @@ def loop(
 ) -> Signals | None:
     """Make updates, with checkpoints and validations, until training is finished or interrupted.
 
-    `writer` writes each checkpoint while the same weights are validated.
+    `writer` writes a copy of the state at each checkpoint, while training goes on.
     """
     recipe, config, position = session.recipe, session.recipe.train, session.progress.position
     updates = prefetch(
@@ -87,7 +87,7 @@ def loop(
     )
     while True:
         if session.checkpoint_is_due and not session.progress.validated:
-            complete_checkpoint(session, log)
+            validate_checkpoint(session, log, writer)
         if session.is_finished:
             break
         own = next(updates)
@@ -109,6 +109,8 @@ def loop(
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")
             return Signals(pending_signal() or SIGTERM)
+    finish_saving(session)
+    log.watch.lap("save")
     done = session.progress.updates
     if config.average_checkpoints and not session.checkpoints.has_average(done):
         load_averaged_weights(session)
@@ -119,15 +121,12 @@ def loop(
     return None
 
 
-def complete_checkpoint(session: Session, log: Reporter) -> None:
+def validate_checkpoint(session: Session, log: Reporter, writer: Executor) -> None:
     """Validate the newest checkpoint, add the scores to it, and delete older ones."""
     validation = validate(session)
     log.log_event("valid", session.progress.updates, **validation._asdict())
-    log.watch.lap("validate")
-    finish_saving(session)
     session.record(validation)
-    save_validation(session)
-    log.watch.lap("save")
+    save_validation(session, writer)
     # The other ranks wait here: within an update they would wait for train.timeout only.
     example = session.ranks.on_rank_zero(lambda: preview_valid(session))
     log.watch.lap("validate")

@@ -1,19 +1,27 @@
-"""Saves the checkpoints of a session and their average: rank 0 writes, and the others wait."""
+"""Saves the checkpoints of a session and their average.
+
+Rank 0 copies the state, and training goes on while a thread writes the copy. One checkpoint is
+written at a time: the next one waits for it, and raises its errors.
+"""
 
 from concurrent.futures import Executor
+from typing import Any
+
+import torch
 
 from dynconv.tasks import Validation
 from dynconv.text.prepared import TOKENS, VOCABULARY
 from dynconv.train.checkpoint import AVERAGE
 from dynconv.train.session import Session
-from dynconv.train.weights import average_weights, load_weights
+from dynconv.train.weights import average_weights, load_weights, named_weights
 
 
 def save_checkpoint(session: Session, writer: Executor) -> None:
-    """Start to save a checkpoint that has no scores yet, in a thread of rank 0.
+    """Copy the state after waiting for the checkpoint before, and start to write the copy.
 
-    The weights must not change before `finish_saving`.
+    The checkpoint has no scores yet.
     """
+    finish_saving(session)
     progress, files = session.progress, session.corpus.files
     meta = {
         "update": progress.updates,
@@ -27,29 +35,47 @@ def save_checkpoint(session: Session, writer: Executor) -> None:
         "text": files[TOKENS]["sha256"],  # a position means nothing in another text
     }
 
-    def write() -> None:
+    if session.ranks.is_rank_zero:
         optimizer, scaler = session.optimizer.state_dict(), session.scaler.state_dict()
         state = {"optimizer": optimizer, "scaler": scaler}
-        session.checkpoints.write(progress.checkpoint_name, session.model, state, meta)
+        parts = {"weights": named_weights(session.model), "state": state}
+        session.copied = copy_state(parts, session.copied)
+        session.saving = writer.submit(
+            session.checkpoints.write, progress.checkpoint_name, **session.copied, meta=meta
+        )
 
-    if session.ranks.is_rank_zero:
-        session.saving = writer.submit(write)
+
+def copy_state(state: Any, earlier: Any = None) -> Any:
+    """Return a state with its tensors copied to the CPU, into the memory of an earlier copy."""
+    if isinstance(state, torch.Tensor):
+        copy = torch.empty_like(state, device="cpu") if earlier is None else earlier
+        return copy.copy_(state)
+    if isinstance(state, dict):
+        earlier = earlier or {}
+        return {key: copy_state(each, earlier.get(key)) for key, each in state.items()}
+    return state
 
 
 def finish_saving(session: Session) -> None:
-    """Wait until the checkpoint is on the disk; raise UserError if it could not be written."""
-    session.ranks.on_rank_zero(session.saving.result if session.saving else lambda: None)
+    """Wait until the newest checkpoint is on the disk; raise UserError if it was not written."""
+    session.ranks.on_rank_zero(lambda: session.saving.result() if session.saving else None)
 
 
-def save_validation(session: Session) -> None:
-    """Add the newest validation to the newest checkpoint, and delete those that are not kept."""
-    name, validation = session.progress.checkpoint_name, session.history[-1]
+def save_validation(session: Session, writer: Executor) -> None:
+    """Add the newest validation to the newest checkpoint, and delete those that are not kept.
+
+    The thread does so once the checkpoint is written.
+    """
+    name, validation, saving = session.progress.checkpoint_name, session.history[-1], session.saving
 
     def write() -> None:
+        if saving:
+            saving.result()
         session.checkpoints.add_validation(name, validation)
         session.checkpoints.prune(session.recipe.train.keep_checkpoints)
 
-    session.ranks.on_rank_zero(write)
+    if session.ranks.is_rank_zero:
+        session.saving = writer.submit(write)
 
 
 def load_averaged_weights(session: Session) -> None:
@@ -67,6 +93,6 @@ def save_average(session: Session, validation: Validation) -> None:
     def write() -> None:
         meta = checkpoints.choose("last").meta | validation._asdict()
         checkpoints.discard_average()
-        checkpoints.write(AVERAGE, session.model, None, meta)
+        checkpoints.write(AVERAGE, named_weights(session.model), None, meta)
 
     session.ranks.on_rank_zero(write)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -62,8 +62,10 @@ class Session:
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""
-    saving: Future[None] | None = None
-    """the checkpoint that a thread is writing or has written"""
+    saving: Future[Any] | None = None
+    """what a thread of rank 0 writes of a checkpoint, or wrote last"""
+    copied: dict[str, Any] = field(default_factory=dict)
+    """the copy of the state that it writes, whose memory the next checkpoint uses"""
     skipped: int = 0
     """updates in a row that were skipped because loss or gradient was not finite"""
 

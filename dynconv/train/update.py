@@ -91,6 +91,10 @@ def make_update(
     total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # The signal is summed in the same collective, so that all ranks stop after the same update.
     local_loss = torch.stack(losses).double().sum()
+    # Here the CPU waits for a GPU, once per update. What follows depends on these numbers: whether
+    # the weights change, the next learning rate, whether a checkpoint is due or training ends. To
+    # read them one update late, all of that would need to know an update that is still unknown. It
+    # would save a GPU only the time from here to the first kernel of the next forward pass.
     loss, stop, norm = ranks.sum(local_loss, pending_signal(), same=[total_norm])
     scale = scaler.get_scale()
     update: UpdateStats | SkippedUpdate

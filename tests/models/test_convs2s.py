@@ -25,7 +25,7 @@ from dynconv.tasks import Translation
 from dynconv.text import EOS, collate, pad
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.update import BatchLoss
-from dynconv.train.weights import load_weights
+from dynconv.train.weights import load_weights, named_weights
 
 
 def small(**changes):
@@ -417,7 +417,7 @@ def test_a_seed_gives_the_same_model_and_a_checkpoint_gives_it_back(tmp_path):
     one, other = small(), small()
     logits = one(tokens(2, 7), tokens(2, 5))
     assert torch.equal(logits, other(tokens(2, 7), tokens(2, 5)))
-    saved = CheckpointStore(tmp_path).write("000001", one, None, {"update": 1})
+    saved = CheckpointStore(tmp_path).write("000001", named_weights(one), None, {"update": 1})
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.zero_()
@@ -427,7 +427,7 @@ def test_a_seed_gives_the_same_model_and_a_checkpoint_gives_it_back(tmp_path):
 
 def test_the_weights_of_an_older_checkpoint_are_found(tmp_path):
     model = small()
-    saved = CheckpointStore(tmp_path).write("000001", model, None, {"update": 1})
+    saved = CheckpointStore(tmp_path).write("000001", named_weights(model), None, {"update": 1})
     ours = saved.read_weights()
     renamed = [("coder.in_proj.", "coder.enter."), ("coder.out_proj.", "coder.leave.")]
     old = {}

@@ -18,6 +18,8 @@ from dynconv.models import build
 from dynconv.train import checkpoint_store, load_model, loop, train
 from dynconv.train.checkpoint import FORMAT, Checkpoint
 from dynconv.train.checkpoint_store import CheckpointStore
+from dynconv.train.saving import copy_state
+from dynconv.train.weights import named_weights
 
 
 @pytest.fixture
@@ -125,7 +127,7 @@ def test_the_checkpoint_of_another_vocabulary_is_refused(run):
 
 def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
     model = build(recipe.model)
-    first = CheckpointStore(tmp_path).write("000001", model, {}, meta(1))
+    first = CheckpointStore(tmp_path).write("000001", named_weights(model), {}, meta(1))
 
     def full(path, data):
         if path.name == "state.pt":
@@ -134,48 +136,92 @@ def test_a_full_disk_loses_nothing(recipe, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint_store, "write_through", full)
         with pytest.raises(UserError, match="000002: cannot be written.*No space left.*untouched"):
-            CheckpointStore(tmp_path).write("000002", model, {}, meta(2))
+            CheckpointStore(tmp_path).write("000002", named_weights(model), {}, meta(2))
     assert [c.path for c in CheckpointStore(tmp_path).list_readable()] == [first.path]
     assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["000001"]
-    CheckpointStore(tmp_path).write("000002", model, {}, meta(2))  # the disk has room
+    CheckpointStore(tmp_path).write("000002", named_weights(model), {}, meta(2))  # there is room
 
 
-def test_a_checkpoint_is_written_while_its_weights_are_validated(recipe, tmp_path, monkeypatch):
-    validating = threading.Event()
-    validate, write = loop.validate, CheckpointStore.write
+def test_training_goes_on_while_a_checkpoint_is_written(recipe, tmp_path, monkeypatch):
+    """The thread writes a copy: the same files as when training waits for it."""
+    updated, write, update = threading.Event(), CheckpointStore.write, loop.make_update
 
-    def validate_and_tell(session):
-        validating.set()
-        return validate(session)
+    def update_and_tell(session, *args):
+        result = update(session, *args)
+        if session.progress.updates > 5:
+            updated.set()
+        return result
 
-    def write_later(*args):
-        assert validating.wait(timeout=20), "the validation waits for the checkpoint"
-        return write(*args)
+    def write_later(*args, **options):
+        assert updated.wait(timeout=20), "the next update waits for the checkpoint"
+        return write(*args, **options)
 
-    monkeypatch.setattr(loop, "validate", validate_and_tell)
+    train(recipe, tmp_path / "waiting")
+    monkeypatch.setattr(loop, "make_update", update_and_tell)
     monkeypatch.setattr(CheckpointStore, "write", write_later)
     train(recipe, tmp_path / "run")
-    assert CheckpointStore(tmp_path / "run").choose("last").validation
+    for waiting, going in zip(
+        CheckpointStore(tmp_path / "waiting").list_readable(),
+        CheckpointStore(tmp_path / "run").list_readable(),
+        strict=True,
+    ):
+        assert going.validation == waiting.validation
+        assert going.meta["sha256"] == waiting.meta["sha256"]
+
+
+@pytest.mark.parametrize("failing", [5, 10])
+def test_a_failed_save_is_reported_at_the_next_one_or_the_end(
+    recipe, tmp_path, monkeypatch, failing
+):
+    write, update, done = CheckpointStore.write, loop.make_update, []
+
+    def fail(store, name, **options):
+        if name == f"{failing:06d}":
+            raise UserError("disk full")
+        return write(store, name, **options)
+
+    def count(*args):
+        done.append(args)
+        return update(*args)
+
+    monkeypatch.setattr(loop, "make_update", count)
+    monkeypatch.setattr(CheckpointStore, "write", fail)
+    with pytest.raises(UserError, match="disk full"):
+        train(recipe, tmp_path)
+    assert len(done) == 10
+    names = [path.name for path in (tmp_path / "checkpoints").glob("*")]
+    assert names == ["000005"] * (failing == 10)
+
+
+def test_the_copies_of_a_state_share_memory():
+    state = {"weight": torch.ones(3), "moments": {0: {"step": torch.tensor(1.0)}}, "scale": 2.0}
+    first = copy_state(state)
+    state["weight"] += 1
+    assert first["weight"].tolist() == [1, 1, 1]
+    state["moments"][1] = {"step": torch.tensor(4.0)}  # a parameter that had no gradient before
+    second = copy_state(state, first)
+    assert second["weight"] is first["weight"] and second["weight"].tolist() == [2, 2, 2]
+    assert second["moments"][1]["step"] == 4 and second["scale"] == 2
 
 
 @pytest.mark.parametrize("written", [1.0, 0.5])
 def test_a_killed_save_leaves_no_checkpoint(recipe, tmp_path, written):
     model = build(recipe.model)
-    CheckpointStore(tmp_path).write("000001", model, {}, meta(1))
+    CheckpointStore(tmp_path).write("000001", named_weights(model), {}, meta(1))
     claim(tmp_path / "checkpoints" / ".part", "-")
     part = tmp_path / "checkpoints" / ".part" / "000002"
     part.mkdir()
     text = json.dumps({"format": FORMAT, **meta(2)})
     (part / "meta.json").write_text(text[: int(written * len(text))])
     assert CheckpointStore(tmp_path).choose("last").path.name == "000001"
-    CheckpointStore(tmp_path).write("000002", model, {}, meta(2))
+    CheckpointStore(tmp_path).write("000002", named_weights(model), {}, meta(2))
     assert not part.exists()
 
 
 def test_the_newest_and_the_best_stay(recipe, tmp_path):
-    model = build(recipe.model)
+    weights = named_weights(build(recipe.model))
     for update, bleu in enumerate([1.0, 9.0, None, 3.0, 2.0], 1):
-        CheckpointStore(tmp_path).write(f"{update:06d}", model, {}, meta(update, bleu))
+        CheckpointStore(tmp_path).write(f"{update:06d}", weights, {}, meta(update, bleu))
         CheckpointStore(tmp_path).prune(2)
     names = [c.path.name for c in CheckpointStore(tmp_path).list_readable()]
     assert names == ["000002", "000004", "000005"]
@@ -189,7 +235,7 @@ def test_a_validation_of_nan_is_never_the_best(recipe, tmp_path, spoilt):
     model = build(recipe.model)
     for update in (1, 2, 3):
         scores = meta(update, 5.0 - update) | ({spoilt: math.nan} if update == 1 else {})
-        CheckpointStore(tmp_path).write(f"{update:06d}", model, {}, scores)
+        CheckpointStore(tmp_path).write(f"{update:06d}", named_weights(model), {}, scores)
     assert CheckpointStore(tmp_path).choose("best").path.name == "000002"
     CheckpointStore(tmp_path).prune(1)
     assert [c.path.name for c in CheckpointStore(tmp_path).list_readable()] == ["000002", "000003"]

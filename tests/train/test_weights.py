@@ -22,7 +22,7 @@ class Buffers(nn.Module):
 def test_a_checkpoint_gives_buffers_back(tmp_path):
     one, other = Buffers(), Buffers()
     other.calls.zero_()
-    saved = CheckpointStore(tmp_path).write("000001", one, None, {"update": 1})
+    saved = CheckpointStore(tmp_path).write("000001", named_weights(one), None, {"update": 1})
     assert saved.read_weights().keys() == {"weight", "scale", "calls"}
     load_weights(other, saved.read_weights(), saved.path)
     for name in ("weight", "scale", "again", "calls"):
