@@ -61,9 +61,10 @@ def dynamic_conv_softmax_cuda(x: Tensor, logits: Tensor, pad_left: int, dropout:
 def draw_seed(x: Tensor, dropout: float) -> Tensor | None:
     """Return a seed on the device of x, None without dropout.
 
-    PyTorch draws it there, so nothing waits, and each replay of a CUDA graph gets a new mask. A draw
-    takes 3 microseconds of CPU time (AMD EPYC). One draw per forward pass of a model would save
-    most of them, but each layer would need its own number and the seed of the pass, also when
+    PyTorch draws it there, so nothing waits, and each replay of a CUDA graph gets a new mask.
+
+    A draw takes 3 microseconds of CPU time (AMD EPYC). One draw per forward pass of a model would
+    save most of them, but each layer would need its own number and the seed of the pass, also when
     activation checkpointing runs its block a second time; PyTorch restores its generator then.
     """
     return torch.randint(2**63 - 1, (1,), device=x.device) if dropout else None
