@@ -11,15 +11,22 @@ differentiated by the other two, to any order:
 
 x and g are (B, T, C). The weight is (H, K), or (B, T, H, K) with a kernel for each position; a
 depthwise convolution has H = C. Only the inputs are saved for the backward pass.
+
+The function that differentiates an operator takes the operators to do it with: torch_ops, or the
+kernels themselves where `eager` spares the CPU PyTorch's registry.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
 from dynconv.kernels.layout import contiguous_offsets
 
+RULES: dict[str, tuple[Callable, Callable]] = {}
+"""what saves the inputs of an operator, and what differentiates it, keyed by its name"""
 library = torch.library.Library("dynconv", "DEF")
 torch_ops = torch.ops.dynconv
 
@@ -47,12 +54,16 @@ def define(signature: str, shapes: Callable = like_first, save: Callable = save_
     shapes  returns empty outputs, from which torch.compile and torch.export learn the shapes
     save    saves what the backward function needs
     """
-    name = f"dynconv::{signature.partition('(')[0]}"
+    name = signature.partition("(")[0]
     library.define(signature)
-    torch.library.register_fake(name, shapes, lib=library)
+    torch.library.register_fake(f"dynconv::{name}", shapes, lib=library)
 
     def differentiate(backward: Callable) -> Callable:
-        torch.library.register_autograd(name, backward, setup_context=save, lib=library)
+        registered = partial(backward, torch_ops)
+        torch.library.register_autograd(
+            f"dynconv::{name}", registered, setup_context=save, lib=library
+        )
+        RULES[name] = save, backward
         return backward
 
     return differentiate
@@ -64,53 +75,86 @@ def implement(device: str, *functions: Callable) -> None:
         library.impl(function.__name__, function, device)
 
 
+def eager(kernels, names: Iterable[str]) -> SimpleNamespace:
+    """Return the operators of these names for eager calls, which run `kernels` themselves.
+
+    This takes half of the CPU time that PyTorch's registry does (data/results/bench-host.json).
+    torch.compile, tensors without data and second derivatives need the registered operators.
+    """
+    return SimpleNamespace(**{name: eager_operator(kernels, name) for name in names})
+
+
+def eager_operator(kernels, name: str) -> Callable:
+    """Return one of the operators for eager calls."""
+    run, registered = getattr(kernels, name), getattr(torch_ops, name)
+    save, differentiate = RULES[name]
+
+    class Eager(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            save(ctx, inputs, None)
+            return run(*inputs)
+
+        @staticmethod
+        def backward(ctx, *gradients):
+            again = torch.is_grad_enabled()  # for a second derivative
+            return differentiate(torch_ops if again else kernels, ctx, *gradients)
+
+    def call(*inputs):
+        if torch.compiler.is_compiling() or type(inputs[0]) is not Tensor:
+            return registered(*inputs)
+        return Eager.apply(*inputs)
+
+    return call
+
+
 def if_needed(ctx, index: int, function: Callable, *arguments):
     """Return function(*arguments), the gradient of input `index`, or None if it is not needed."""
     return function(*arguments) if ctx.needs_input_grad[index] else None
 
 
 @define("conv(Tensor x, Tensor weight, int pad_left) -> Tensor")
-def differentiate_conv(ctx, g):
+def differentiate_conv(run, ctx, g):
     (x, weight), (pad,) = ctx.saved_tensors, ctx.sizes
     if all(ctx.needs_input_grad[:2]):
-        return *torch_ops.conv_backward(g, x, weight, pad), None
-    dx = if_needed(ctx, 0, torch_ops.conv_grad_input, g, weight, pad)
-    return dx, if_needed(ctx, 1, torch_ops.conv_grad_weight, g, x, weight.shape, pad), None
+        return *run.conv_backward(g, x, weight, pad), None
+    dx = if_needed(ctx, 0, run.conv_grad_input, g, weight, pad)
+    return dx, if_needed(ctx, 1, run.conv_grad_weight, g, x, weight.shape, pad), None
 
 
 @define("conv_grad_input(Tensor g, Tensor weight, int pad_left) -> Tensor")
-def differentiate_conv_grad_input(ctx, ddx):
+def differentiate_conv_grad_input(run, ctx, ddx):
     (g, weight), (pad,) = ctx.saved_tensors, ctx.sizes
-    dg = if_needed(ctx, 0, torch_ops.conv, ddx, weight, pad)
-    return dg, if_needed(ctx, 1, torch_ops.conv_grad_weight, g, ddx, weight.shape, pad), None
+    dg = if_needed(ctx, 0, run.conv, ddx, weight, pad)
+    return dg, if_needed(ctx, 1, run.conv_grad_weight, g, ddx, weight.shape, pad), None
 
 
 @define(
     "conv_grad_weight(Tensor g, Tensor x, SymInt[] shape, int pad_left) -> Tensor",
     lambda g, x, shape, pad_left: x.new_empty(shape),
 )
-def differentiate_conv_grad_weight(ctx, ddw):
+def differentiate_conv_grad_weight(run, ctx, ddw):
     (g, x), (_, pad) = ctx.saved_tensors, ctx.sizes
-    dg = if_needed(ctx, 0, torch_ops.conv, x, ddw, pad)
-    return dg, if_needed(ctx, 1, torch_ops.conv_grad_input, g, ddw, pad), None, None
+    dg = if_needed(ctx, 0, run.conv, x, ddw, pad)
+    return dg, if_needed(ctx, 1, run.conv_grad_input, g, ddw, pad), None, None
 
 
 @define(
     "conv_backward(Tensor g, Tensor x, Tensor weight, int pad_left) -> (Tensor, Tensor)",
     lambda g, x, weight, pad_left: (g.new_empty(g.shape), x.new_empty(weight.shape)),
 )
-def differentiate_conv_backward(ctx, ddx, ddw):
+def differentiate_conv_backward(run, ctx, ddx, ddw):
     (g, x, weight), (pad,) = ctx.saved_tensors, ctx.sizes
-    dg = torch_ops.conv(ddx, weight, pad) + torch_ops.conv(x, ddw, pad)
-    dx = torch_ops.conv_grad_input(g, ddw, pad)
-    return dg, dx, torch_ops.conv_grad_weight(g, ddx, weight.shape, pad), None
+    dg = run.conv(ddx, weight, pad) + run.conv(x, ddw, pad)
+    dx = run.conv_grad_input(g, ddw, pad)
+    return dg, dx, run.conv_grad_weight(g, ddx, weight.shape, pad), None
 
 
 @define(
     "conv_softmax(Tensor x, Tensor logits, Tensor? seed, float dropout, int pad_left) -> Tensor"
 )
-def differentiate_conv_softmax(ctx, g):
-    gradients = torch_ops.conv_softmax_backward(g, *ctx.saved_tensors, *ctx.sizes)
+def differentiate_conv_softmax(run, ctx, g):
+    gradients = run.conv_softmax_backward(g, *ctx.saved_tensors, *ctx.sizes)
     return *gradients, None, None, None
 
 
@@ -119,15 +163,15 @@ def differentiate_conv_softmax(ctx, g):
     " int pad_left) -> (Tensor, Tensor)",
     lambda g, x, logits, *_: (x.new_empty(x.shape), logits.new_empty(logits.shape)),
 )
-def refuse_conv_softmax(ctx, *gradients):
+def refuse_conv_softmax(run, ctx, *gradients):
     remedy = "use impl='separate'"
     raise NotImplementedError(f"dynamic_conv_softmax's kernel has no second derivative: {remedy}")
 
 
 @define("talk(Tensor x, Tensor left, Tensor? right, int max_left, int max_right) -> Tensor")
-def differentiate_talk(ctx, g):
+def differentiate_talk(run, ctx, g):
     x, left, right = ctx.saved_tensors
-    dx, dleft, dright = torch_ops.talk_backward(g, x, left, right, *ctx.sizes)
+    dx, dleft, dright = run.talk_backward(g, x, left, right, *ctx.sizes)
     dright = None if right is None else dright.to(right.dtype)
     return dx, dleft.to(left.dtype), dright, None, None
 
@@ -141,13 +185,13 @@ def differentiate_talk(ctx, g):
         torch.empty_like(contiguous_offsets(left[:0] if right is None else right)),
     ),
 )
-def refuse_talk(ctx, *gradients):
+def refuse_talk(run, ctx, *gradients):
     raise NotImplementedError("talk_conv's kernels have no second derivative: use impl='window'")
 
 
 @define("cumulative_mean(Tensor x, bool backward) -> Tensor", save=save_direction)
-def differentiate_cumulative_mean(ctx, g):
-    return torch_ops.cumulative_mean(g, not ctx.backward), None
+def differentiate_cumulative_mean(run, ctx, g):
+    return run.cumulative_mean(g, not ctx.backward), None
 
 
 define(

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.dtypes import upcast
-from dynconv.kernels import torch_ops
+from dynconv.kernels import on_gpu, torch_ops
 from dynconv.ops.checks import check_sequence
 from dynconv.ops.operator import Operator, Rule
 
@@ -62,9 +62,14 @@ def cumulative_mean_blocked(x: Tensor) -> Tensor:
     return (total / prefix_lengths(total)).to(x.dtype)
 
 
-def cumulative_mean_kernel(x: Tensor) -> Tensor:
-    """Call the C kernel, which sums in float64, or the CUDA kernel, which sums in short pieces."""
-    return torch_ops.cumulative_mean(x, backward=False)
+def cumulative_mean_native(x: Tensor) -> Tensor:
+    """Call the C kernel, which sums in float64."""
+    return torch_ops.cumulative_mean(x, False)
+
+
+def cumulative_mean_cuda(x: Tensor) -> Tensor:
+    """Call the CUDA kernel, which sums in short pieces."""
+    return on_gpu.cumulative_mean(x, False)
 
 
 OPERATOR = Operator(
@@ -73,8 +78,8 @@ OPERATOR = Operator(
         "loop": cumulative_mean_loop,
         "sum": cumulative_mean_sum,
         "blocked": cumulative_mean_blocked,
-        "native": cumulative_mean_kernel,
-        "cuda": cumulative_mean_kernel,
+        "native": cumulative_mean_native,
+        "cuda": cumulative_mean_cuda,
     },
     (Rule("blocked"),),
 )

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.dtypes import accumulator
-from dynconv.kernels import torch_ops
+from dynconv.kernels import on_gpu, torch_ops
 from dynconv.ops.blocked import positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.operator import Operator, Rule
@@ -88,7 +88,7 @@ OPERATOR = Operator(
         "conv1d": depthwise_conv_conv1d,
         "channels_last": depthwise_conv_channels_last,
         "native": torch_ops.conv,
-        "cuda": torch_ops.conv,
+        "cuda": on_gpu.conv,
     },
     (Rule("channels_last"),),
 )

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dynconv.kernels import torch_ops
+from dynconv.kernels import on_gpu, torch_ops
 from dynconv.ops.blocked import BLOCK, blocks, diagonals, positions_in_cache
 from dynconv.ops.checks import check_conv
 from dynconv.ops.operator import Operator, Rule
@@ -186,7 +186,7 @@ OPERATOR = Operator(
         "taps": dynamic_conv_taps,
         "blocked": dynamic_conv_blocked,
         "native": torch_ops.conv,
-        "cuda": torch_ops.conv,
+        "cuda": on_gpu.conv,
     },
     (Rule("taps", max_K=3, min_T=11), Rule("band", max_T=64), Rule("blocked")),
 )

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from dynconv.dtypes import accumulator, upcast, without_autocast
-from dynconv.kernels import torch_ops
+from dynconv.kernels import on_gpu, torch_ops
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
 from dynconv.ops.operator import Operator, Rule
@@ -219,7 +219,7 @@ OPERATOR = Operator(
         "table": talk_conv_table,
         "blocked": talk_conv_blocked,
         "native": torch_ops.talk,
-        "cuda": torch_ops.talk,
+        "cuda": on_gpu.talk,
     },
     (Rule("window", max_T=10), Rule("blocked")),
 )

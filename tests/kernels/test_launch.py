@@ -21,6 +21,7 @@ from dynconv.errors import UserError
 from dynconv.kernels.compiler import cached_library
 from dynconv.kernels.cuda import build, call, grids, launches, plan
 from dynconv.kernels.cuda.plan import Launch, contiguous_array
+from dynconv.kernels.schema import eager
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.kernels import predict, roofline
@@ -349,7 +350,7 @@ def test_a_launch_on_the_device_and_stream_of_pytorch(gpu):
     x = OnGpu(1)
     arguments = (x, None, 5, 0.5, np.int64(2**40), np.float64(0.1))
     launch = Launch("talk.cu", "talk_conv", ("float", 1), 7, (32, 4), 1024, arguments)
-    call.launch_on_gpu(launch, list(arguments))
+    call.launch_on_gpu(launch, tuple(map(call.convert, arguments)), [x])
     ((name, grid, block, args, shared),) = gpu.launched
     assert (name, grid, block, shared) == ("talk_conv<float, 1>", (7,), (32, 4), 1024)
     assert args == (x.data_ptr(), 0, 5, 0.5, 2**40, 0.1)
@@ -362,7 +363,7 @@ def test_a_launch_on_the_device_and_stream_of_pytorch(gpu):
 def test_a_kernel_is_compiled_once_for_each_device(gpu):
     launch = Launch("talk.cu", "talk_conv", ("float", 1), 1, (32, 1), 0, ())
     for index in (0, 0, 1, 0):
-        call.launch_on_gpu(launch, [OnGpu(index)])
+        call.launch_on_gpu(launch, (), [OnGpu(index)])
     assert len(gpu.launched) == 4 and len(gpu.compiled) == 2
     assert gpu.compiled[0]["name_expressions"] == ["talk_conv<float, 1>"]
     assert gpu.compiled[0]["code"] == build.code("talk.cu")
@@ -374,10 +375,10 @@ def test_what_the_gpu_refuses_is_reported(gpu, kind):
     message = "talk_reach<float> of talk.cu on GPU of this test: out of registers; choose another"
     launch = Launch("talk.cu", "talk_reach", ("float",), 1, (8, 128), 0, ())
     with pytest.raises(build.NoGpuKernelsError, match=message):
-        call.launch_on_gpu(launch, [OnGpu(0)])
+        call.launch_on_gpu(launch, (), [OnGpu(0)])
     gpu.capturing = True
     with pytest.raises(build.NoGpuKernelsError, match="call it once before the graph is captured"):
-        call.launch_on_gpu(launch, [OnGpu(0)])
+        call.launch_on_gpu(launch, (), [OnGpu(0)])
 
 
 def test_a_plan_is_made_once_for_each_shape_and_dtype():
@@ -387,17 +388,19 @@ def test_a_plan_is_made_once_for_each_shape_and_dtype():
         planned.append((*x.shape, x.dtype, backward))
         return launches.cumulative_mean(x, backward)
 
-    kernels = call.Kernels(lambda launch, arguments: launched.append((launch.kernel, arguments)))
+    kernels = call.Kernels(lambda launch, *given: launched.append((launch.kernel, *given)))
     run = partial(call.operator(cumulative_mean), kernels)
     first, second = (torch.rand(2, 3, 8) for _ in range(2))
     for x in (first, second, first.double(), second[:, :2], first):
         out = run(x, False)
         assert out.shape == x.shape and out.dtype == x.dtype
-        kernel, (source, sums, result, *sizes) = launched[-1]
+        kernel, (*addresses, T, C, stretch, batch, time), tensors = launched[-1]
         assert kernel.startswith("cumulative_mean<" + plan.CUDA_TYPES[x.dtype])
+        source, result, sums = tensors
         assert source is x and result is out and sums.shape == (2, 1, 8)
-        assert sizes == [x.shape[1], 8, 16, *x.stride()[:2]]
-        assert all(isinstance(size, np.generic) for size in sizes)
+        assert addresses == [z.data_ptr() for z in (source, sums, result)]
+        assert (T, C, stretch, batch, time) == (x.shape[1], 8, 16, *x.stride()[:2])
+        assert all(isinstance(value, np.generic) for value in launched[-1][1])
     run(first, True)
     assert len(planned) == 4 and planned[-1] == (2, 3, 8, F32, True)
     shape_is_a_list = call.Kernels(lambda *_: None).conv_grad_weight(first, first, [2, 3], 1)
@@ -603,6 +606,7 @@ def test_the_layer_takes_the_fused_kernel(on_cpu, monkeypatch):
     """If it runs; DropConnect is drawn at each call, and only in training."""
     from dynconv.ops import softmaxconv
 
+    monkeypatch.setattr(softmaxconv, "on_gpu", eager(simulate.kernels, ["conv_softmax"]))
     torch.manual_seed(0)
     layer = DynamicConv(16, 4, 3, weight_dropout=0.5)
     x = torch.randn(2, 9, 16)

@@ -8,11 +8,14 @@ import torch
 import torch.distributed as dist
 from conftest import sized_stack
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
 from torch.nn.parallel import DistributedDataParallel
 
 from dynconv.config import ModelConfig
 from dynconv.kernels.cpu import build as native
+from dynconv.kernels.cpu import call
+from dynconv.kernels.schema import eager
 from dynconv.layers import AverageAttention, DepthwiseConv, DynamicConv, LightConv, TaLKConv
 from dynconv.models import build
 
@@ -74,6 +77,62 @@ def test_arguments_name_every_operator():
     # tests/kernels/test_launch.py simulates these.
     only_on_gpus = {"conv_softmax", "conv_softmax_backward"}
     assert ours == set(arguments()) | only_on_gpus
+
+
+EAGER = eager(call, ["conv", "talk", "cumulative_mean"])
+"""as on a GPU, with the C kernels instead of the CUDA kernels"""
+
+
+@needs_native
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "autocast"])
+@pytest.mark.parametrize("name", vars(EAGER))
+def test_an_eager_call_is_that_of_the_registered_operator(name, half):
+    """Outputs and gradients, for each choice of inputs that need one, and in inference."""
+    for case in arguments()[name]:
+        floats = [i for i, z in enumerate(case) if torch.is_tensor(z)]
+        for needed in [floats, [], *([i] for i in floats)]:
+            results = []
+            for operators in (torch.ops.dynconv, EAGER):
+                given = [z.clone().requires_grad_(i in needed) if i in floats else z
+                         for i, z in enumerate(case)]  # fmt: skip
+                with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                    out = getattr(operators, name)(*given)
+                    if needed:
+                        out.square().sum().backward()
+                results.append([out, *(given[i].grad for i in floats)])
+            torch.testing.assert_close(results[1], results[0], rtol=0, atol=0)
+
+
+@needs_native
+def test_an_eager_call_has_the_derivatives_of_its_operator():
+    """A second one, or the same refusal."""
+    x, weight = torch.randn(1, 4, 4).double(), torch.randn(1, 4, 2, 3).double()
+    inputs = [z.requires_grad_() for z in (x, weight, torch.randn(2, 3).double())]
+    for w in inputs[1:]:
+        assert torch.autograd.gradgradcheck(lambda *z: EAGER.conv(*z, 1), (x, w))
+    left = torch.rand(1, 4, 2, dtype=x.dtype, requires_grad=True)
+    (dx,) = torch.autograd.grad(EAGER.talk(x, left, None, 2, 0).sum(), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="no second derivative: use impl='window'"):
+        dx.sum().backward()
+
+
+@needs_native
+@pytest.mark.parametrize("name", vars(EAGER))
+def test_tracing_an_eager_call_finds_the_registered_operator(name):
+    """By torch.compile in one graph, and by tensors without data."""
+    case, graphs = arguments()[name][0], []
+
+    def backend(module, inputs):
+        graphs.append(str(module.graph))
+        return module.forward
+
+    function = getattr(EAGER, name)
+    compiled = torch.compile(lambda *z: function(*z), fullgraph=True, backend=backend)
+    torch.testing.assert_close(compiled(*case), function(*case))
+    assert f"dynconv.{name}" in graphs[0]
+    with FakeTensorMode() as mode:
+        fake = [mode.from_tensor(z) if torch.is_tensor(z) else z for z in case]
+        assert function(*fake).shape == case[0].shape
 
 
 def train_step(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:

@@ -1,9 +1,10 @@
 """Runs plans: allocates their outputs and launches their kernels, on a GPU through CuPy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from inspect import signature
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,9 +12,9 @@ from torch import Tensor
 
 from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.build import NoGpuKernelsError, code, compile_for_gpu, cupy
-from dynconv.kernels.cuda.plan import Launch, LaunchPlan, array
+from dynconv.kernels.cuda.plan import Array, Launch, LaunchPlan, array
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
-from dynconv.kernels.schema import implement
+from dynconv.kernels.schema import eager, implement
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "x": contiguous_channels,
@@ -29,6 +30,50 @@ PLANS = 4096
 """plans that each operator keeps; a batch of another length needs another plan"""
 
 
+class Prepared(NamedTuple):
+    """A plan with all that is the same in each of its runs.
+
+    launches   each launch, and a function that picks its arguments from the addresses of the
+               tensors (the inputs, then the arrays) and the constants
+    constants  the numbers among the launches' arguments
+    arrays     what to allocate: the outputs, then scratch
+    outputs    the places of the outputs among the tensors
+    empty      whether B is 0
+    """
+
+    launches: list[tuple[Launch, Callable[[tuple], Any]]]
+    constants: tuple[np.generic, ...]
+    arrays: list[Array]
+    outputs: slice
+    empty: bool
+
+
+def relayout(name: str, z: Array) -> bool:
+    """Return whether the layout of an argument must be changed."""
+    tensor = torch.empty_strided(z.shape, z.strides, dtype=z.dtype, device="meta")
+    return LAYOUTS[name](tensor) is not tensor
+
+
+def prepare(made: LaunchPlan, inputs: dict[str, Array]) -> Prepared:
+    """Prepare a plan for input tensors of these names."""
+    arrays = made.outputs | made.scratch
+    places = {name: i for i, name in enumerate((*inputs, *arrays))}
+    constants: list[np.generic] = []
+    launches = []
+    for launch in made.launches:
+        picked = []
+        for z in launch.arguments:
+            if isinstance(z, str):
+                picked.append(places[z])
+            else:
+                picked.append(len(places) + len(constants))
+                constants.append(convert(z))
+        launches.append((launch, itemgetter(*picked)))
+    outputs = slice(len(inputs), len(inputs) + len(made.outputs))
+    empty = next(iter(inputs.values())).shape[0] == 0
+    return Prepared(launches, tuple(constants), list(arrays.values()), outputs, empty)
+
+
 def operator(planned: Callable[..., LaunchPlan]) -> Callable:
     """Return a method of Kernels that runs the plan that `planned` makes, and returns its outputs.
 
@@ -38,20 +83,28 @@ def operator(planned: Callable[..., LaunchPlan]) -> Callable:
     names = tuple(signature(planned).parameters)
 
     @lru_cache(PLANS)
-    def plan(*arguments) -> LaunchPlan:
-        made = planned(*arguments)
-        return made._replace(launches=tuple(map(convert_numbers, made.launches)))
+    def plan(*arguments) -> Prepared | None:
+        """Return the plan, or None if a tensor has another memory layout than plans expect."""
+        inputs = {name: z for name, z in zip(names, arguments, strict=True) if isinstance(z, Array)}
+        if any(relayout(name, z) for name, z in inputs.items()):
+            return None
+        return prepare(planned(*arguments), inputs)
 
     def method(self, *arguments):
-        tensors: dict[str, Tensor] = {}
+        tensors: list[Tensor] = []
         described: list[Any] = []
-        for name, z in zip(names, arguments, strict=True):
+        for z in arguments:
             if isinstance(z, Tensor):
-                tensors[name] = z = LAYOUTS[name](z)
+                tensors.append(z)
                 described.append(array(z))
             else:
                 described.append(tuple(z) if isinstance(z, list) else z)  # a list has no hash
-        return self.run(plan(*described), tensors)
+        made = plan(*described)
+        if made is None:
+            named = zip(names, arguments, strict=True)
+            laid_out = (LAYOUTS[name](z) if isinstance(z, Tensor) else z for name, z in named)
+            return method(self, *laid_out)
+        return self.run(made, tensors)
 
     method.__name__ = planned.__name__
     return method
@@ -60,11 +113,11 @@ def operator(planned: Callable[..., LaunchPlan]) -> Callable:
 class Kernels:
     """Runs the operators of torch.ops.dynconv with their CUDA kernels.
 
-    start  start(launch, arguments) launches one kernel; `arguments` are the launch's, with tensors
-           instead of the names of arrays
+    start  start(launch, values, tensors) launches one kernel; `values` are the launch's arguments
+           as NumPy scalars, and `tensors` all those of the plan, some of which they point to
     """
 
-    def __init__(self, start: Callable[[Launch, list], object]):
+    def __init__(self, start: Callable[[Launch, Sequence[np.generic], list[Tensor]], object]):
         self.start = start
 
     conv = operator(launches.conv)
@@ -77,26 +130,27 @@ class Kernels:
     talk_backward = operator(launches.talk_backward)
     cumulative_mean = operator(launches.cumulative_mean)
 
-    def run(self, made: LaunchPlan, tensors: dict[str, Tensor]) -> Tensor | tuple[Tensor, ...]:
-        """Run a plan on its named input tensors, and return its outputs: zeros if B is 0."""
-        first = next(iter(tensors.values()))
-        empty = len(first) == 0
-        allocate = torch.zeros if empty else torch.empty
-        for name, z in (made.outputs | made.scratch).items():
-            tensors[name] = allocate(z.shape, dtype=z.dtype, device=first.device)
-        for launch in () if empty else made.launches:
-            self.start(launch, [tensors[z] if isinstance(z, str) else z for z in launch.arguments])
-        outputs = tuple(tensors[name] for name in made.outputs)
+    def run(self, made: Prepared, tensors: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+        """Run a plan on its input tensors, and return its outputs: zeros if B is 0."""
+        device = tensors[0].device
+        for shape, strides, dtype, *_ in made.arrays:  # torch.empty takes half as long again
+            tensors.append(torch.empty_strided(shape, strides, dtype=dtype, device=device))
+        outputs = tuple(tensors[made.outputs])
+        if made.empty:
+            torch._foreach_zero_(outputs)
+        else:
+            values = (*[np.uint64(z.data_ptr()) for z in tensors], *made.constants)
+            for launch, pick in made.launches:
+                self.start(launch, pick(values), tensors)
         return outputs if len(outputs) > 1 else outputs[0]
 
 
-def launch_on_gpu(launch: Launch, arguments: list) -> None:
+def launch_on_gpu(launch: Launch, values: Sequence[np.generic], tensors: list[Tensor]) -> None:
     """Launch a kernel on the GPU of its tensors, on PyTorch's current stream.
 
     Raises NoGpuKernelsError when the kernel cannot be compiled or launched.
     """
-    device = next(z.device for z in arguments if isinstance(z, Tensor))
-    values = tuple(map(convert, arguments))
+    device = tensors[0].device
     gpu = cupy().cuda
     try:
         address = torch.cuda.current_stream(device).cuda_stream
@@ -131,24 +185,18 @@ def cupy_stream(address: int, device: int):
     return cupy().cuda.Stream.from_external(Stream(address))
 
 
-def convert_numbers(launch: Launch) -> Launch:
-    """Convert the launch's arguments to what the kernel expects, except the names of arrays."""
-    converted = (z if isinstance(z, str) else convert(z) for z in launch.arguments)
-    return launch._replace(arguments=tuple(converted))
-
-
 def convert(argument) -> np.generic:
     """Convert a kernel's argument to a NumPy scalar of the size that the kernel expects.
 
     A tensor becomes its address and None a null pointer; an int becomes a C int, a float a C float.
     NumPy scalars are returned unchanged.
     """
-    if isinstance(argument, np.generic):  # first: numpy's float64 is also a float
+    if isinstance(argument, Tensor):
+        return np.uint64(argument.data_ptr())
+    if isinstance(argument, np.generic):  # before float: numpy's float64 is one
         return argument
     if argument is None:
         return np.uint64(0)
-    if isinstance(argument, Tensor):
-        return np.uint64(argument.data_ptr())
     if isinstance(argument, int):
         if argument >= 2**31:
             raise ValueError(f"a size of {argument:,} exceeds a C int: split the input")
@@ -156,9 +204,11 @@ def convert(argument) -> np.generic:
     return np.float32(argument)
 
 
-on_gpu = Kernels(launch_on_gpu)
+kernels = Kernels(launch_on_gpu)
 implement(
-    "CUDA", on_gpu.conv, on_gpu.conv_grad_input, on_gpu.conv_grad_weight, on_gpu.conv_backward,
-    on_gpu.conv_softmax, on_gpu.conv_softmax_backward, on_gpu.talk, on_gpu.talk_backward,
-    on_gpu.cumulative_mean,
+    "CUDA", kernels.conv, kernels.conv_grad_input, kernels.conv_grad_weight, kernels.conv_backward,
+    kernels.conv_softmax, kernels.conv_softmax_backward, kernels.talk, kernels.talk_backward,
+    kernels.cumulative_mean,
 )  # fmt: skip
+on_gpu = eager(kernels, ["conv", "conv_softmax", "talk", "cumulative_mean"])
+"""the operators for eager calls with tensors of a GPU"""

@@ -55,10 +55,8 @@ class Array(NamedTuple):
 def array(x: Tensor) -> Array:
     """Describe a tensor for a plan."""
     alignment = math.gcd(x.data_ptr(), VECTOR_BYTES)
-    described = Array(tuple(x.shape), x.stride(), x.dtype, alignment)
-    if not x.is_cuda:
-        return described
-    return described._replace(architecture=compute_capability(x.device.index))
+    architecture = compute_capability(x.device.index) if x.is_cuda else 90
+    return Array(x.shape, x.stride(), x.dtype, alignment, architecture)
 
 
 @constant

@@ -7,21 +7,24 @@ needs no GPU: small tensors on the CPU take the same path up to the driver's cal
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from dynconv.kernels import torch_ops
-from dynconv.kernels.cuda.call import Kernels, convert
+from dynconv.kernels.cuda.call import Kernels
 from dynconv.kernels.cuda.plan import Launch
+from dynconv.kernels.schema import eager
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import SAMPLE, spread
 from dynconv.lab.bench.table import Column, bench_table
-from dynconv.ops.softmaxconv import dynamic_conv_softmax_cuda
+from dynconv.ops.softmaxconv import draw_seed
 
 B, T, C, H, K = 2, 16, 64, 4, 7
 """sizes so small that nothing but allocating and launching takes time"""
@@ -30,25 +33,32 @@ B, T, C, H, K = 2, 16, 64, 4, 7
 def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> None:
     """Time forward and backward of each operator without computing anything.
 
-    Functions that only allocate the outputs take turns with our launch path, `rounds` times: their
-    time is PyTorch's own. Writes medians and ranges in microseconds to `output`, by default
-    data/results/bench-host.json.
+    Three ways take turns, `rounds` times: as in training, through PyTorch's registry as under
+    torch.compile (the only way before `eager`), and as in training with functions that only
+    allocate the outputs: their time is PyTorch's own. Writes medians and ranges in microseconds to
+    `output`, by default data/results/bench-host.json.
     """
     output = ledger.output_path("bench-host", output)
     what = "microseconds of CPU time for forward and backward, up to the driver's calls"
     entry = ledger.entry(what, f"dynconv bench host --rounds {rounds}", {})
-    kernels = Kernels(prepare)
-    ways = {"launched": {name: getattr(kernels, name) for name in ALLOCATE}, "allocated": ALLOCATE}
+    kernels = Kernels(omit)
+    functions = {name: getattr(kernels, name) for name in ALLOCATE}
+    ways = {
+        "launched": eager(kernels, ALLOCATE),
+        "registered": torch_ops,
+        "allocated": eager(SimpleNamespace(**ALLOCATE), ALLOCATE),
+    }
     times: dict[str, dict[str, list[float]]] = {way: defaultdict(list) for way in ways}
-    for _ in range(rounds):
-        for way, functions in ways.items():
-            with registered_on_cpu(functions):
-                for operator, call in calls().items():
+    with registered_on_cpu(functions):
+        for _ in range(rounds):
+            for way, operators in ways.items():
+                for operator, call in calls(operators).items():
                     call()  # makes the plan
                     times[way][operator].append(1e6 * cpu_seconds(call))
     rows = [
         {"operator": operator}
         | spread("launched", times["launched"][operator])
+        | spread("registered", times["registered"][operator])
         | spread("allocated", times["allocated"][operator])
         for operator in times["launched"]
     ]
@@ -56,6 +66,7 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
     ledger.write(output, entry)
     columns = [
         Column("total", 8, lambda row: row["launched"]),
+        Column("by the registry", 18, lambda row: row["registered"]),
         Column("PyTorch's own", 16, lambda row: row["allocated"]),
     ]
     say(bench_table(what, lambda row: row["operator"], 22, columns, rows))
@@ -72,9 +83,9 @@ def cpu_seconds(call: Callable[[], object]) -> float:
     return used / calls
 
 
-def prepare(launch: Launch, arguments: list) -> tuple:
-    """Prepare a launch as on a GPU, and leave it there."""
-    return launch.source, launch.kernel, tuple(map(convert, arguments))
+def omit(launch: Launch, values: Sequence[np.generic], tensors: list[Tensor]) -> tuple:
+    """Look up what the driver would be called with, and leave it there."""
+    return launch.source, launch.kernel, tensors[0].device
 
 
 ALLOCATE: dict[str, Callable] = {
@@ -99,8 +110,8 @@ def registered_on_cpu(functions: dict[str, Callable]) -> Iterator[None]:
     yield  # without a reference to the library, PyTorch restores its own
 
 
-def calls() -> dict[str, Callable[[], object]]:
-    """Return functions that run forward and backward, by the operator's name."""
+def calls(operators) -> dict[str, Callable[[], object]]:
+    """Return functions that run forward and backward of these operators, by the layer's name."""
     x, left, right = (torch.rand(B, T, n, requires_grad=True) for n in (C, H, H))
     taps, logits = (torch.rand(*shape, K, requires_grad=True) for shape in ((H,), (B, T, H)))
     g, pad = torch.ones(B, T, C), K // 2
@@ -108,12 +119,14 @@ def calls() -> dict[str, Callable[[], object]]:
     def gradients(forward: Callable[[], Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(forward(), inputs, g)
 
-    softmax = partial(dynamic_conv_softmax_cuda, x, logits, pad, 0.1)
+    def softmax() -> Tensor:
+        return operators.conv_softmax(x, logits, draw_seed(x, 0.1), 0.1, pad)
+
     return {
-        "light_conv": partial(gradients, lambda: torch_ops.conv(x, taps, pad), x, taps),
-        "dynamic_conv": partial(gradients, lambda: torch_ops.conv(x, logits, pad), x, logits),
+        "light_conv": partial(gradients, lambda: operators.conv(x, taps, pad), x, taps),
+        "dynamic_conv": partial(gradients, lambda: operators.conv(x, logits, pad), x, logits),
         "dynamic_conv_softmax": partial(gradients, softmax, x, logits),
         "talk_conv": partial(
-            gradients, lambda: torch_ops.talk(x, left, right, pad, pad), x, left, right
+            gradients, lambda: operators.talk(x, left, right, pad, pad), x, left, right
         ),
     }

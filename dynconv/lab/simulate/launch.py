@@ -1,22 +1,23 @@
 """Runs the plans of the CUDA kernels on CPU tensors, by the simulator."""
 
+from collections.abc import Sequence
 from functools import cache
 
+import numpy as np
 from torch import Tensor
 
 from dynconv.kernels.cuda.build import code
-from dynconv.kernels.cuda.call import Kernels, convert
+from dynconv.kernels.cuda.call import Kernels
 from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab.simulate.simulator import Function, Module
 
 
-def launch_on_cpu(launch: Launch, arguments: list) -> None:
+def launch_on_cpu(launch: Launch, values: Sequence[np.generic], tensors: list[Tensor]) -> None:
     """Run one launch to its end; KernelFault if it is wrong, ValueError for tensors of a GPU."""
-    for z in arguments:
-        if isinstance(z, Tensor) and z.device.type != "cpu":
+    for z in tensors:
+        if z.device.type != "cpu":
             raise ValueError(f"a tensor is on {z.device}, the simulator runs on the CPU: .cpu()")
     function = compile_for_cpu(code(launch.source), launch.kernel)
-    values = [convert(z) for z in arguments]
     function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dynconv import ops
 from dynconv.dtypes import dtype_name
-from dynconv.kernels.cuda.call import launch_on_gpu
+from dynconv.kernels.cuda.call import convert, launch_on_gpu
 from dynconv.kernels.cuda.launches import dropconnect
 from dynconv.kernels.cuda.plan import CUDA_TYPES, Launch, array, strides
 from dynconv.lab.bench.cases import SEEDED, Case
@@ -50,7 +50,9 @@ def first_versions(
         """Launch one thread per element of `like`."""
         grid = -(-like.numel() // 256), (256, 1), 0
         launch = Launch(source, name, (CUDA_TYPES[x.dtype],), *grid, arguments)
-        (launch_on_gpu if x.is_cuda else launch_on_cpu)(launch, list(arguments))
+        tensors = [z for z in arguments if isinstance(z, Tensor)]
+        run = launch_on_gpu if x.is_cuda else launch_on_cpu
+        run(launch, [convert(z) for z in arguments], tensors)
 
     def steps(*tensors: Tensor) -> list:
         return strides(*map(array, tensors))
