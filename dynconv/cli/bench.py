@@ -225,12 +225,15 @@ def add_first(commands) -> None:
         type=path,
         metavar="FOLDER",
         help="where to write (default: data/results/first-run-DEVICE; outside a checkout, "
-        "first-run-DEVICE)",
+        "first-run-DEVICE; without a GPU, a temporary folder)",
     )
 
 
 def run_first(options) -> int:
-    """Run all measurements that need a GPU, in steps of under ten minutes; repeat to continue."""
+    """Run all measurements that need a GPU, in steps of under ten minutes; repeat to continue.
+
+    Without a GPU the same commands run on the CPU with small sizes, to show that they work.
+    """
     from dynconv.lab.bench.first_run import first_run
 
     return 1 if first_run(options.output, options.steps, say) else 0

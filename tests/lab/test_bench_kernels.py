@@ -413,8 +413,8 @@ def test_what_fails_becomes_a_note(error, note, fails_at, monkeypatch):
             raise error
 
     monkeypatch.setattr(OnCpu, "seconds", lambda self, call: call() or 1.0)
-    checked = Measurement("light_conv", "cuda", "forward", lambda: fail, right=True)
-    other = Measurement("light_conv", "band", "forward", lambda: lambda: None)
+    checked = Measurement("light_conv", "cuda", "forward", lambda inputs: fail, right=True)
+    other = Measurement("light_conv", "band", "forward", lambda inputs: lambda: None)
     wrong = Measurement("light_conv", "cuda", "backward", right=False, note="WRONG")
     measure([checked, other, wrong], OnCpu(), 3, "title")
     assert re.fullmatch(note, checked.note)
@@ -648,6 +648,42 @@ def test_a_graph_replays_and_keeps_what_it_reads(capturing):
     assert alive() is not None  # the graph's addresses are still those of what it reads
     del play
     assert alive() is None
+
+
+@pytest.mark.parametrize(("single_us", "fit"), [(12.0, 8), (51.0, 1), (900.0, 1)])
+def test_short_calls_share_a_graph_each_with_its_own_memory(capturing, monkeypatch, single_us, fit):
+    """As many as take 100 us; the time of a replay is divided by their number."""
+    own, calls = capturing
+    x = torch.arange(6.0).view(2, 3).t().requires_grad_()
+    seen, elapsed = [], {fit: fit * single_us / 2, 1: single_us}
+
+    def make(inputs):
+        def call():
+            seen.append((inputs[0], torch.empty_like(inputs[0])))
+            return seen[-1][1]
+
+        return call
+
+    class Event:
+        def __init__(self, enable_timing):
+            self.record = self.synchronize = lambda: None
+
+        def elapsed_time(self, end):
+            return elapsed[len(run.call.calls) if run.call else 1] / 1e3
+
+    for name in ("memory_allocated", "max_memory_allocated", "reset_peak_memory_stats"):
+        monkeypatch.setattr(torch.cuda, name, lambda: 0)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    own.filler = torch.zeros(1)
+    run = Measurement("light_conv", "cuda", "forward", make, [x])
+    own.prepare(run)
+    assert run.note is None and len(run.call.calls) == fit
+    captured = seen[-fit:]  # the last ones are those of the graph
+    for tensors in zip(*captured, strict=True):
+        assert len({z.data_ptr() for z in tensors}) == fit
+    for z, _ in captured:
+        assert torch.equal(z, x) and z.stride() == x.stride() and z.requires_grad
+    assert own.seconds(run.call) == pytest.approx(elapsed[fit] / fit / 1e6)
 
 
 @pytest.mark.parametrize(

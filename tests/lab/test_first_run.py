@@ -9,7 +9,7 @@ import torch
 from dynconv import cli
 from dynconv.lab import ledger
 from dynconv.lab.bench import first_run as module
-from dynconv.lab.bench.first_run import Step, all_steps, run_pending
+from dynconv.lab.bench.first_run import Step, all_steps, on_cpu, run_pending
 
 
 def python(name: str, program: str) -> Step:
@@ -67,32 +67,38 @@ def test_what_a_missing_tool_would_do_is_left_out(tmp_path):
     assert said[1] == "x: left out, there is no no-such-tool here" and "not run: x" in said[2]
 
 
-def test_the_operators_are_timed_in_a_step(tmp_path):
-    """As on a GPU, but on the CPU, on a small shape; the next call has nothing left to do."""
-    changes = {"cuda": "cpu", "1000": "2x9x8x2"}
-    (step,) = (step for step in all_steps() if step.name == "ops-1000")
-    step = step._replace(command=tuple(changes.get(part, part) for part in step.command))
-    said = []
-    assert run_pending([step], tmp_path, None, said.append) == 0, said
-    assert run_pending([step], tmp_path, None, said.append) == 0
-    assert said[-1].startswith("1 of 1 steps are done")
+def test_without_a_gpu_the_commands_run_small_on_the_cpu(tmp_path, capsys, monkeypatch):
+    """Those of two steps here, which take seconds; the next call has nothing left to do."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    chosen = [step for step in all_steps() if step.name in ("doctor", "ops-1000", "memcheck")]
+    monkeypatch.setattr(module, "all_steps", lambda: chosen)
+    assert cli.main(["bench", "first-run", "--output", str(tmp_path)]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("no GPU here") and said[1] == "memcheck: left out, it needs a GPU"
+    assert [line.split(" in ")[0] for line in said[3:]] == ["doctor: done", "ops-1000: done"]
+    assert cli.main(["bench", "first-run", "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("2 of 2 steps are done")
     (shape,) = ledger.load(tmp_path / "ops-1000-rows.json")["numbers"]["shapes"]
     timed = {(row["operator"], row["impl"]) for row in shape["results"] if "forward" in row}
     assert {("attention", None), ("light_conv", "conv1d"), ("talk_conv", "table")} <= timed
 
 
-def test_without_a_gpu_one_line_says_so(capsys, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert cli.main(["bench", "first-run"]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == "" and len(shown.err.splitlines()) == 1 and "no GPU here" in shown.err
+def test_no_step_on_a_cpu_has_the_sizes_of_a_gpu():
+    steps = {step.name: on_cpu(step) for step in all_steps()}
+    assert {name for name, step in steps.items() if step is None} == GPU_ONLY
+    for step in filter(None, steps.values()):
+        assert not set(step.command) & set(module.SMALL), step.name
+        assert "cuda" not in step.command and "runs/first-run" not in step.command
+
+
+GPU_ONLY = {"racecheck", "memcheck", "profile"}
 
 
 def test_every_step_of_dynconv_can_be_parsed():
     """Their options exist; names are unique, and no file of a step is its record."""
     steps = all_steps()
     assert len({step.name for step in steps}) == len(steps)
-    for step in steps:
+    for step in [*steps, *filter(None, map(on_cpu, steps))]:
         if "dynconv" in step.command:
             arguments = step.command[step.command.index("dynconv") + 1 :]
             cli.parser().parse_args([argument.format(folder="f") for argument in arguments])

@@ -8,7 +8,10 @@
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
 // zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
 // instructions of the loop over rows, or tiles, at four a cycle. Backward, tensor cores take two
-// launches, and both read g. `dynconv bench kernels --plan` has the rest.
+// launches, and both read g: dx needs pairs of positions of g in a register, dweight pairs of
+// channels, so that one launch would rearrange g and hold the sums of both. The first leaves 41 MB
+// of g and dx behind, and L2 has 50 MB, from which part of the second reading may come; the planner
+// counts all of it from memory. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 31  float32   forward   19.1         10.6     8.2    10.9      24.9  not measured

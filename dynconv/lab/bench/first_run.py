@@ -3,6 +3,9 @@
 Each step is a command that fits into ten minutes. It writes its output to FOLDER/STEP.log while it
 runs, and FOLDER/STEP.json when it ends. A step without a record that says it succeeded is run by
 the next call, so calls may be as short as a GPU is lent for.
+
+Without a GPU, the same commands run on the CPU with small sizes, to show that they work before a
+GPU is lent. Their numbers mean nothing, so they go to a new folder in the system's temporary one.
 """
 
 import os
@@ -11,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -19,7 +23,6 @@ from typing import NamedTuple
 
 import torch
 
-from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.paths import find_checkout
 
@@ -28,6 +31,21 @@ LIMIT = 570.0
 TAIL = 40
 """last lines of a step's output in its record"""
 RECIPE = "wmt16-en-de-dynamic"
+SMALL = {
+    "cuda": "cpu",
+    "1000": "2x9x8x2",
+    "112x32x1024x16": "2x8x16x2",
+    "40000": "300",  # lines
+    "12": "1",  # updates
+    "runs/first-run": "{folder}/demo-run",
+}
+"""arguments of the steps, and what replaces them on a CPU"""
+SMALL_TRAINING = (
+    "model.channels=16", "model.ffn=16", "model.heads=2", "model.vocab_size=300",
+    "data.max_length=32", "train.updates=2", "train.warmup=0", "train.validate_every=2",
+    "train.batch_tokens=64", "train.accumulate=1", "decode.beam=1",
+)  # fmt: skip
+"""settings of the training steps on a CPU"""
 
 
 class Step(NamedTuple):
@@ -88,20 +106,36 @@ def all_steps() -> list[Step]:
     return steps if find_checkout() else [step for step in steps if step.name != "tests"]
 
 
-def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]) -> int:
-    """Run the steps that are left, `limit` at most; return how many have failed.
+def on_cpu(step: Step) -> Step | None:
+    """Return the step with small sizes on a CPU, or None if it needs a GPU.
 
-    Raises UserError if there is no GPU.
+    The CUDA kernels are planned instead of run, and the tests that need a GPU are skipped.
     """
-    if not torch.cuda.is_available():
-        raise UserError(
-            "no GPU here, which dynconv bench first-run measures; dynconv bench kernels --plan "
-            "predicts its numbers without one"
-        )
-    if folder is None:
+    if step.command[0] != sys.executable:
+        return None
+    command = [SMALL.get(part, part) for part in step.command if not part.startswith("train.")]
+    if "kernels" in command:
+        command.append("--plan")
+    elif "train" in command:
+        place = command.index("train") + 2  # after the recipe
+        command[place:place] = SMALL_TRAINING
+    return step._replace(command=tuple(command))
+
+
+def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]) -> int:
+    """Run the steps that are left, `limit` at most; return how many have failed."""
+    steps = all_steps()
+    if torch.cuda.is_available():
         device = ledger.name_part(torch.cuda.get_device_name())
-        folder = ledger.results_folder() / f"first-run-{device}"
-    return run_pending(all_steps(), folder, limit, say)
+        folder = folder or ledger.results_folder() / f"first-run-{device}"
+        return run_pending(steps, folder, limit, say)
+    say("no GPU here: the steps run on the CPU with small sizes, to show that their commands work")
+    small = {step.name: on_cpu(step) for step in steps}
+    for name, step in small.items():
+        if step is None:
+            say(f"{name}: left out, it needs a GPU")
+    folder = folder or Path(tempfile.mkdtemp(prefix="dynconv-first-run-"))
+    return run_pending([step for step in small.values() if step], folder, limit, say)
 
 
 def run_pending(

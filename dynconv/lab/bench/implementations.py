@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -53,9 +53,14 @@ class Implementation:
 
     def measurement(self, direction: str) -> Measurement:
         """Return the measurement to make of one direction; a note refuses too much memory."""
-        calls = {"forward": self.forward, "forward_backward": self.forward_backward}
-        make = self.record if direction == "backward" else lambda: calls[direction]
-        run = Measurement(self.case.operator, self.impl, direction, make, self.inputs)
+        read = () if self.gradient is None or direction == "forward" else (self.gradient,)
+
+        def make(tensors: Sequence[Tensor]) -> Callable[[], object]:
+            count = len(self.inputs)
+            own = replace(self, inputs=tensors[:count], gradient=next(iter(tensors[count:]), None))
+            return own.record() if direction == "backward" else getattr(own, direction)
+
+        run = Measurement(self.case.operator, self.impl, direction, make, (*self.inputs, *read))
         if direction == "backward" and self.gradient is not None:
             run.kept = self.gradient.nbytes  # the graph keeps the output alive, which is as large
         B, T, _, H = self.case.shape

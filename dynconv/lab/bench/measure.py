@@ -25,9 +25,11 @@ class Measurement:
     impl: str
     direction: str
     """the direction: forward, backward, or forward_backward for both at once"""
-    make: Callable[[], Callable[[], object]] | None = None
-    """a function that prepares (runs forward, for example) and returns the call to time"""
+    make: Callable[[Sequence[Tensor]], Callable[[], object]] | None = None
+    """a function that prepares (runs forward, for example) and returns the call to time; it takes
+    `inputs`, or copies of them"""
     inputs: Sequence[Tensor] = ()
+    """what the call reads"""
     kept: int = 0
     """bytes of an output that the call keeps alive"""
     call: Callable[[], object] | None = None
@@ -89,7 +91,7 @@ class CpuClock:
     def prepare(self, run: Measurement) -> None:
         """Measure the memory of a first call, which also warms up."""
         assert run.make is not None  # else its note says why there is nothing to time
-        run.call = run.make()
+        run.call = run.make(run.inputs)
         with record_saved_tensors(run.inputs) as saved:
             run.peak = peak_allocation(run.call)
         run.saved = sum(saved.values())

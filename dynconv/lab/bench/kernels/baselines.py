@@ -112,16 +112,26 @@ def kernel_runs(
     """Check the kernels in use and their first versions; return them, ready to be timed."""
     dropconnect = (seed, DROPOUT) if case.operator == SEEDED else ()
     errors, expected = relative_errors(kernels, case, inputs, g, seed)
-    calls = {
-        "forward": partial(call_forward, kernels, case, inputs, *dropconnect),
-        "backward": partial(call_backward, kernels, case, g, inputs, *dropconnect),
-    }
+
+    def make_forward(tensors: Sequence[Tensor]) -> Callable[[], object]:
+        return partial(call_forward, kernels, case, tensors, *dropconnect)
+
+    def make_backward(tensors: Sequence[Tensor]) -> Callable[[], object]:
+        g, *inputs = tensors
+        return partial(call_backward, kernels, case, g, inputs, *dropconnect)
+
+    reads = {"forward": inputs, "backward": [g, *inputs]}
     dtype, runs = dtype_name(case.dtype), []
-    for direction, call in calls.items():
-        runs.append(Measurement(case.operator, "cuda", direction, lambda call=call: call))
+    for direction, make in {"forward": make_forward, "backward": make_backward}.items():
+        runs.append(Measurement(case.operator, "cuda", direction, make, reads[direction]))
         record_error(runs[-1], errors[direction], TOLERANCE[dtype])
     for direction, call in first_versions(case, inputs, g, seed).items():
-        runs.append(Measurement(case.operator, "v1", direction, lambda call=call: call))
+
+        def make(tensors: Sequence[Tensor], direction: str = direction) -> Callable[[], object]:
+            g, *inputs = tensors
+            return first_versions(case, inputs, g, seed)[direction]
+
+        runs.append(Measurement(case.operator, "v1", direction, make, [g, *inputs]))
         wanted = expected[:1] if direction == "forward" else expected[1:]
         with runs[-1].note_failure():
             with fill_with_nan():

@@ -25,11 +25,12 @@ from dynconv.lab.bench.table import WIDTH, Column, bench_table, size
 DTYPES = {dtype_name(dtype): dtype for dtype in CUDA_TYPES}
 OPERATORS = ["light_conv", "dynamic_conv", SEEDED, "talk_conv"]
 ABOUT = (
-    "us: medians of graphs replayed in turns, each with a cold L2; GB/s: by the bytes of the "
+    "us: medians of graphs replayed in turns, each with a cold L2; a graph of short calls has "
+    "several, each on inputs of its own; GB/s: by the bytes of the "
     "floor; copy: share of the GB/s of a copy of x; floor: times the floor; attn, eager: times "
     "faster than attention, and than the best of PyTorch's eager implementations; memory: "
     "multiples of x beyond the inputs, backward with what was saved; error: of the norm, against "
-    "float64. launch: a graph of one number. PyTorch's implementations with DropConnect draw in "
+    "float64. launch: writes one number. PyTorch's implementations with DropConnect draw in "
     "the graph: two kernels more."
 )
 

@@ -1,6 +1,6 @@
 """Times the kernels of a case and what they are compared with, as rows of the results file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from itertools import groupby
 from math import isfinite
@@ -84,8 +84,12 @@ class GpuBench:
             impl = attention_backend(attend(*(z[:1] for z in inputs)))
         one = torch.zeros(1, device=self.clock.device)
         case = Case("attention", None, dtype, shape)
-        launch = Measurement("launch", "", "forward", lambda: one.zero_)
-        copy = Measurement("copy", "", "forward", lambda: lambda: torch.empty_like(q).copy_(q))
+
+        def make_copy(tensors: Sequence[Tensor]) -> Callable[[], Tensor]:
+            return lambda: torch.empty_like(tensors[0]).copy_(tensors[0])
+
+        launch = Measurement("launch", "", "forward", lambda tensors: tensors[0].zero_, [one])
+        copy = Measurement("copy", "", "forward", make_copy, [q.detach()])
         attending = [
             Implementation(case, impl, attend, inputs, g).measurement(d) for d in DIRECTIONS
         ]
