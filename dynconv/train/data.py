@@ -128,8 +128,8 @@ def pools_of(examples: int, seed: int, epoch: int) -> list[np.ndarray]:
 def prefetch(items: Iterator[T]) -> Iterator[T]:
     """Yield the same items; a thread prepares the next two while the current one is in use.
 
-    Processes would gain little: with the thread, an update of help-de-en-dynamic on a CPU waits 0.5%
-    of its time for its batches (data/results/loop.json).
+    Processes would gain little: with the thread, an update of help-de-en-dynamic on a CPU waits for
+    its batches in 0.5% of its time (data/results/loop.json).
     """
     with ThreadPoolExecutor(1) as worker:
         waiting = deque(worker.submit(list, islice(items, 1)) for _ in range(2))

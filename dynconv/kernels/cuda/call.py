@@ -59,7 +59,7 @@ def prepare(made: LaunchPlan, inputs: dict[str, Array]) -> Prepared:
     arrays = made.outputs | made.scratch
     places = {name: i for i, name in enumerate((*inputs, *arrays))}
     constants: list[np.generic] = []
-    launches = []
+    launches: list[tuple[Launch, Callable[[tuple[Any, ...]], Any]]] = []
     for launch in made.launches:
         picked = []
         for z in launch.arguments:

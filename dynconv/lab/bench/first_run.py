@@ -4,8 +4,9 @@ Each step is a command that fits into ten minutes. It writes its output to FOLDE
 runs, and FOLDER/STEP.json when it ends. A step without a record that says it succeeded is run by
 the next call, so calls may be as short as a GPU is lent for.
 
-Without a GPU, the same commands run on the CPU with small sizes, to show that they work before a
-GPU is lent. Their numbers mean nothing, so they go to a new folder in the system's temporary one.
+Without a GPU, the same commands run on the CPU with small sizes, except those that train: to show
+that they work before a GPU is lent. Their numbers mean nothing, so they go to a new folder in the
+system's temporary one.
 """
 
 import os
@@ -35,17 +36,8 @@ SMALL = {
     "cuda": "cpu",
     "1000": "2x9x8x2",
     "112x32x1024x16": "2x8x16x2",
-    "40000": "300",  # lines
-    "12": "1",  # updates
-    "runs/first-run": "{folder}/demo-run",
 }
 """arguments of the steps, and what replaces them on a CPU"""
-SMALL_TRAINING = (
-    "model.channels=16", "model.ffn=16", "model.heads=2", "model.vocab_size=300",
-    "data.max_length=32", "train.updates=2", "train.warmup=0", "train.validate_every=2",
-    "train.batch_tokens=64", "train.accumulate=1", "decode.beam=1",
-)  # fmt: skip
-"""settings of the training steps on a CPU"""
 
 
 class Step(NamedTuple):
@@ -107,18 +99,15 @@ def all_steps() -> list[Step]:
 
 
 def on_cpu(step: Step) -> Step | None:
-    """Return the step with small sizes on a CPU, or None if it needs a GPU.
+    """Return the step with small sizes on a CPU, or None if it needs a GPU or trains.
 
     The CUDA kernels are planned instead of run, and the tests that need a GPU are skipped.
     """
-    if step.command[0] != sys.executable:
+    if step.command[0] != sys.executable or step.name.startswith(("train", "demo")):
         return None
-    command = [SMALL.get(part, part) for part in step.command if not part.startswith("train.")]
+    command = [SMALL.get(part, part) for part in step.command]
     if "kernels" in command:
         command.append("--plan")
-    elif "train" in command:
-        place = command.index("train") + 2  # after the recipe
-        command[place:place] = SMALL_TRAINING
     return step._replace(command=tuple(command))
 
 
@@ -133,7 +122,7 @@ def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]
     small = {step.name: on_cpu(step) for step in steps}
     for name, step in small.items():
         if step is None:
-            say(f"{name}: left out, it needs a GPU")
+            say(f"{name}: left out on a CPU")
     folder = folder or Path(tempfile.mkdtemp(prefix="dynconv-first-run-"))
     return run_pending([step for step in small.values() if step], folder, limit, say)
 
