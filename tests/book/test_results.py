@@ -135,25 +135,28 @@ def test_the_learning_curves_are_the_recorded_ones():
         test = curve["test"]
         assert f"({test['low']:.1f} to {test['high']:.1f})" in PAGE
         assert f"{test['bleu']:.1f}" in PAGE
-    second = numbers["attention, seed 2"]
-    begin, later, end = (f"{second['valid_bleu'][i]:.1f}" for i in (0, 1, -1))
-    text = " ".join(PAGE.split())
-    assert f"has {begin} and {later} BLEU after 1,050 and 2,100 updates" in text
-    higher = second["valid_bleu"][-1] - curves[0]["valid_bleu"][-1]
-    assert f"ends {higher:.1f} higher, at {end}" in text
-    dynamic, again = numbers["dynamic"], numbers["dynamic, seed 2"]
-    both = zip(dynamic["valid_bleu"], again["valid_bleu"], strict=True)
-    apart = max(abs(one - other) for one, other in both)
-    assert f"DynamicConv's stays within {apart:.1f} of the first" in text
-    assert f"ends at {again['valid_bleu'][-1]:.1f}, and scores" in text
-    for test in (second["test"], again["test"]):
-        assert f"scores {test['bleu']:.1f} on the test split ({test['low']:.1f} to" in text
-    leads = [
-        theirs["test"]["bleu"] - ours["test"]["bleu"]
-        for theirs in (dynamic, again)
-        for ours in (curves[0], second)
-    ]
-    assert f"leads by {min(leads):.1f} to {max(leads):.1f} there" in text
+    text, tests = " ".join(PAGE.split()), []
+    for mixer in ("attention", "dynamic"):
+        first, *others = (numbers[key] for key in numbers if key.split(",")[0] == mixer)
+        ends = " and ".join(f"{run['valid_bleu'][-1]:.1f}" for run in others)
+        scores = " and ".join(f"{run['test']['bleu']:.1f}" for run in others)
+        assert re.search(rf"end (higher, )?at {ends}, and score {scores} on the test split", text)
+        tests.append([run["test"]["bleu"] for run in (first, *others)])
+        apart = [
+            [abs(a - b) for a, b in zip(first["valid_bleu"], run["valid_bleu"], strict=True)]
+            for run in others
+        ]
+        if mixer == "attention":
+            begin = " and ".join(f"{run['valid_bleu'][0]:.1f}" for run in others)
+            assert f"have {begin} BLEU after 1,050 updates, up to {max(apart)[0]:.1f} less" in text
+        else:
+            assert f"DynamicConv's stay within {max(map(max, apart)):.1f} of the first" in text
+    ours, theirs = map(mean, tests)
+    half = (
+        2.776 * mean(stdev(each) ** 2 for each in tests) ** 0.5 * (2 / 3) ** 0.5
+    )  # Student's t, 4
+    assert f"means there are {ours:.2f} and {theirs:.2f}" in text
+    assert f"the lead is {theirs - ours:.1f} ± {half:.1f} (95%)" in text
     drawn = [axes.get_lines() for axes in evidence.draw_curves(numbers).axes]
     assert [len(lines) for lines in drawn] == [5] * 4
     minutes = curves[0]["ms_per_update"] * updates[-1] / 60_000
