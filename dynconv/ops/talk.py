@@ -18,12 +18,12 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dynconv.dtypes import accumulator, upcast, without_autocast
 from dynconv.kernels import on_gpu, torch_ops
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
+from dynconv.ops.derivatives import first_derivative_only
 from dynconv.ops.operator import Operator, Rule
 from dynconv.ops.shapes import split_heads
 
@@ -166,7 +166,7 @@ class TalkBlocked(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only("talk_conv with impl='blocked'", "use impl='window'")
     def backward(ctx, g):
         """Return the gradients; d out / d left is max_left / K times the token at the left edge."""
         x, left, right = ctx.saved_tensors
