@@ -229,7 +229,11 @@ def prose(file: Path) -> str:
     return "\n".join(comments + [text for text in texts if isinstance(text, str)])
 
 
-@pytest.mark.parametrize("name", ["choices", "errors", "files", "machine", "paths", "table"])
+SHARED = re.findall(r"^  (\w+)\.py", TEXT.split("```")[1], re.MULTILINE)
+"""the modules at the end of the tree"""
+
+
+@pytest.mark.parametrize("name", SHARED)
 def test_what_all_rings_use_imports_no_ring(name):
     assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
 
