@@ -233,6 +233,16 @@ SHARED = re.findall(r"^  (\w+)\.py", TEXT.split("```")[1], re.MULTILINE)
 """the modules at the end of the tree"""
 
 
+NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen".split()
+
+
+def test_files_are_counted_right():
+    section = TEXT.split("## What to read first\n")[1].split("\n## ")[0]
+    files = set(re.findall(r"`(\w+/\w+\.py)`", section))
+    assert f"{NUMBERS[len(files)].capitalize()} files, read in this order" in section
+    assert f"import the {NUMBERS[len(SHARED)]} modules at the end" in TEXT
+
+
 @pytest.mark.parametrize("name", SHARED)
 def test_what_all_rings_use_imports_no_ring(name):
     assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
