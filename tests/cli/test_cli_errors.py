@@ -167,7 +167,9 @@ evaluate prepared | prepared
 evaluate tiny-run --split tset | there are the splits test, valid
 evaluate tiny-run --split tset --corpus text | there are the splits test, train, valid
 evaluate tiny-run --split ../text/test | '../text/test' is not a split
-evaluate tiny-run --split '' | there are the splits test, valid
+evaluate tiny-run --split .. | '..' is not a split
+evaluate tiny-run --split . | '.' is not a split
+evaluate tiny-run --split '' | '' is not a split
 evaluate tiny-run --corpus nowhere | nowhere
 evaluate tiny-run --corpus one | one
 evaluate tiny-run --corpus directory | directory
