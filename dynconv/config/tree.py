@@ -15,7 +15,7 @@ def parse_overrides(overrides: Sequence[str]) -> Tree:
     merged: Tree = {}
     for override in overrides:
         key, equals, text = override.partition("=")
-        if not (key and equals):
+        if not (equals and all(key.split("."))):
             raise UserError(f"{quoted(override)}: write it as key=value, as train.lr=5e-4")
         if key.count(".") > MAX_DEPTH:
             raise UserError(f"unknown key {quoted(key)}")
