@@ -38,7 +38,8 @@ TEMPORARY = ".dynconv-"
 def read_json(path: Path, remedy: str) -> Any:
     """Return the content of a JSON file.
 
-    Raises UserError ending with `remedy` if it cannot be read; FileNotFoundError if it is missing.
+    Raises FileNotFoundError if it is missing, and UserError ending with `remedy` if it cannot be
+    read.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -125,9 +125,9 @@ def selective_scan(
     B, C      (batch, T, N)         input and output weights of the N states of each channel
     returns   (batch, T, channels)  causal, differentiable in all five
 
-    A has the precision of sums: float32, or float64 for a float64 x. Raises ValueError for shapes
-    that do not fit, and when `impl` is unknown; TypeError for mixed dtypes. For a second derivative
-    give impl="doubling": the implementation that "auto" takes has none.
+    A has the precision of sums: float32, or float64 for a float64 x. Raises TypeError for mixed
+    dtypes, and ValueError for shapes that do not fit, or when `impl` is unknown. For a second
+    derivative give impl="doubling", because the implementation that "auto" takes has none.
     """
     check_selective(x, dt, A, B, C)
     implementation = OPERATOR.choose(impl, x, x.shape[1])

@@ -241,10 +241,10 @@ def talk_conv(
     right      (B, T, H)  offset of the right edge, as a fraction of max_right; None if it is 0
     returns    (B, T, C)  differentiable in x, left and right
 
-    Offsets may be float32 if x is in half precision. Raises ValueError for shapes that do not
-    fit, for a negative reach, when right and max_right contradict each other, and when `impl` is
-    unknown or cannot run; TypeError for mixed dtypes. For a second derivative give impl="window":
-    "auto" may take an implementation that has none.
+    Offsets may be float32 if x is in half precision. Raises TypeError for mixed dtypes,
+    and ValueError for shapes that do not fit, for a negative reach, when right and max_right
+    contradict each other, or when `impl` is unknown or cannot run. For a second derivative give
+    impl="window", because "auto" may take an implementation that has none.
     """
     check_talk(x, left, right, max_left, max_right)
     K = max_left + max_right + 1

@@ -108,7 +108,10 @@ class Task(ABC, Generic[M]):
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
-        """Read and encode a split of a prepared corpus; UserError if no example is usable."""
+        """Read and encode a split of a prepared corpus.
+
+        Raises UserError if no example is usable.
+        """
 
     @abstractmethod
     def greedy_outputs(self, model: M, batch: Batch) -> list[list[int]]:

@@ -105,7 +105,7 @@ class Vocabularies(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> "Vocabularies":
-        """Load a file that `save` wrote; UserError when it cannot be read."""
+        """Load a file that `save` wrote. Raises UserError when it cannot be read."""
         from tokenizers import Tokenizer
 
         try:

@@ -176,7 +176,7 @@ def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
 
 
 def own_device(local_rank: int, processes: int) -> torch.device:
-    """Return the GPU of this process, or the CPU; UserError if there are too few GPUs."""
+    """Return the GPU of this process, or the CPU. Raises UserError if there are too few GPUs."""
     count = torch.cuda.device_count()
     if not count:
         return torch.device("cpu")

@@ -210,6 +210,7 @@ def test_docstrings_begin_as_contributing_asks():
                 assert first not in hollow, (file, node.name)
                 classes.append((first, node.name, file))
             if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
+                assert not re.search(r";\s+\w+Error\b", text), (file, node.name, "a sentence")
                 if not any("property" in ast.unparse(mark) for mark in node.decorator_list):
                     functions.append((text.split()[0], node.name, file))
     third_person = re.compile(r"(Return|Raise|Yield|Comput|Check|Add|Writ|Read|Giv|Tak)(e?s)")
