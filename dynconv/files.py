@@ -156,7 +156,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     if path.is_symlink():
         raise UserError(f"{path}: is a link, but dynconv needs a folder there: remove the link")
     if not path.exists():
-        path.mkdir(parents=True)  # its OSError is the caller's, who knows the remedy
+        path.mkdir(parents=True)  # the caller handles its OSError, because it knows the remedy
     claim(path, "move it elsewhere")
     with locked(path / LOCK, f"{path}: another process writes there"):
         delete_content(path)

@@ -15,7 +15,10 @@ from dynconv.models import Translator
 
 
 class Stepper(Protocol):
-    """What a search needs of a decoder. It is made from a model, sources and their padding."""
+    """The interface that a search needs from a decoder.
+
+    It is made from a model, sources and their padding.
+    """
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return the logits (N, V) after the newest tokens (N,)."""

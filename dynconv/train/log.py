@@ -23,7 +23,10 @@ TRACED_UPDATE = 10
 
 
 class Reporter:
-    """What the training loop reports to. This one, for all ranks but 0, reports nothing."""
+    """The receiver of the training loop's reports.
+
+    On all ranks but 0 it is this class, which writes nothing.
+    """
 
     def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
         self.watch, self._trace = watch, trace
