@@ -38,7 +38,8 @@ TEMPORARY = ".dynconv-"
 def read_json(path: Path, remedy: str) -> Any:
     """Return the content of a JSON file.
 
-    Raises UserError ending with `remedy` if it cannot be read; FileNotFoundError if it is missing.
+    Raises FileNotFoundError if it is missing, and UserError ending with `remedy` if it cannot be
+    read.
     """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -155,7 +156,7 @@ def scratch_folder(path: Path) -> Iterator[Path]:
     if path.is_symlink():
         raise UserError(f"{path}: is a link, but dynconv needs a folder there: remove the link")
     if not path.exists():
-        path.mkdir(parents=True)  # its OSError is the caller's, who knows the remedy
+        path.mkdir(parents=True)  # the caller handles its OSError, because it knows the remedy
     claim(path, "move it elsewhere")
     with locked(path / LOCK, f"{path}: another process writes there"):
         delete_content(path)

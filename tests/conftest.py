@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Tests that need a GPU and have none must not go by in silence."""
+    """Tests that need a GPU and have none must not be skipped silently."""
     skipped = terminalreporter.stats.get("skipped", [])
     # A module that skips as a whole has no keywords.
     missed = [report for report in skipped if "gpu" in getattr(report, "keywords", ())]

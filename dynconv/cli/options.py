@@ -40,7 +40,10 @@ class ShowList(argparse.Action):
         namespace.call = self.show
 
     def show(self, options) -> None:
-        """Print the table; UserError if another argument is given, for it has no effect."""
+        """Print the table.
+
+        Raises UserError if another argument is given, because it has no effect.
+        """
         from dynconv.config import listing
         from dynconv.errors import UserError
 

@@ -9,7 +9,10 @@ from dynconv.errors import UserError
 
 
 def prepare_stdout() -> None:
-    """Make stdout escape characters that its encoding lacks; UserError if stdout is closed."""
+    """Make stdout escape characters that its encoding lacks.
+
+    Raises UserError if stdout is closed.
+    """
     if sys.stdout is None:  # the next file opened would become stdout
         raise UserError("standard output is closed: send it to a file, or to /dev/null")
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -70,7 +70,7 @@ def locate(schema: Any, loc: Sequence[int | str]) -> tuple[list[str], Any]:
     else:
         return [], schema
     keys, found = locate(inner, loc[1:])
-    return [shorten(str(part)), *keys], found
+    return [shorten(str(part)) or "''", *keys], found
 
 
 def allowed_values(schema: Any) -> str:

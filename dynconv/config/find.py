@@ -73,7 +73,10 @@ def find_file(name: str, shipped: dict[str, Path]) -> Path | None:
 
 
 def require_file(name: str, shipped: dict[str, Path], kind: str) -> Path:
-    """Return the file that `find_file` finds; UserError, with the nearest shipped name, if none."""
+    """Return the file that `find_file` finds.
+
+    Raises UserError with the nearest shipped name if there is none.
+    """
     if path := find_file(name, shipped):
         return path
     hint = nearest(name, shipped, "shipped are")

@@ -8,7 +8,7 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
-from dynconv.choices import Normalization
+from dynconv.choices import DEFAULT_ARCHITECTURE, Normalization
 from dynconv.config.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
 from dynconv.config.yaml12 import as_override
@@ -129,7 +129,7 @@ OPTIONS = tuple(
 class ModelConfig(MixerModelConfig):
     """The encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
 
-    architecture: Literal["encoder-decoder"] = "encoder-decoder"
+    architecture: Literal["encoder-decoder"] = DEFAULT_ARCHITECTURE
     encoder: StackConfig = StackConfig(7, "dynamic", (3, 7, 15, 31, 31, 31, 31))
     decoder: StackConfig = StackConfig(6, "dynamic", (3, 7, 15, 31, 31, 31))
     embeddings: Literal["shared", "tied", "separate"] = "shared"

@@ -1,4 +1,4 @@
-"""The sizes of mixers in a tree that is not yet a recipe: dropped where no mixer takes them.
+"""Drops the sizes that no mixer of a stack takes, before the tree becomes a recipe.
 
 `kernel_size`, `reach` and `window` each belong to some mixers (`SIZE_KEYS`).
 """

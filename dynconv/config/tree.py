@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dynconv.config.model import ModelConfig
+from dynconv.choices import DEFAULT_ARCHITECTURE
 from dynconv.config.yaml12 import MAX_DEPTH, parse_value
 from dynconv.errors import UserError, quoted
 
@@ -15,7 +15,7 @@ def parse_overrides(overrides: Sequence[str]) -> Tree:
     merged: Tree = {}
     for override in overrides:
         key, equals, text = override.partition("=")
-        if not (key and equals):
+        if not (equals and all(key.split("."))):
             raise UserError(f"{quoted(override)}: write it as key=value, as train.lr=5e-4")
         if key.count(".") > MAX_DEPTH:
             raise UserError(f"unknown key {quoted(key)}")
@@ -33,7 +33,7 @@ def merge(base: Any, tree: Any) -> Any:
     """
     if not isinstance(base, dict) or not isinstance(tree, dict):
         return tree
-    if tree.get("architecture") not in (None, base.get("architecture", ModelConfig.architecture)):
+    if tree.get("architecture") not in (None, base.get("architecture", DEFAULT_ARCHITECTURE)):
         return tree
     return base | {key: merge(base.get(key), value) for key, value in tree.items()}
 

@@ -35,7 +35,8 @@ def sample(
     The prompt is read once; after it, each step computes one position per sample from the mixers'
     states. Leaves the model in eval mode. Raises UserError for an invalid option.
     """
-    check_options(samples, max_tokens, temperature, top_k, top_p)
+    if samples < 1 or max_tokens < 1:
+        raise UserError(f"samples {samples} and max-tokens {max_tokens} must be at least 1")
     model.eval()
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
@@ -71,8 +72,9 @@ def next_probabilities(
                  together (Holtzman et al. 2020)
 
     They apply in this order, each to what the one before leaves. Padding is never drawn. Raises
-    DivergedError for NaN.
+    UserError for an invalid option, and DivergedError for NaN.
     """
+    check_filters(temperature, top_k, top_p)
     if logp.isnan().any():
         raise DivergedError
     logp = logp.float().index_fill(1, torch.tensor([PAD], device=logp.device), -torch.inf)
@@ -89,14 +91,10 @@ def next_probabilities(
     return torch.zeros_like(p).scatter_(1, order, p / p.sum(1, keepdim=True))
 
 
-def check_options(
-    samples: int, max_tokens: int, temperature: float, top_k: int | None, top_p: float
-) -> None:
-    """Raise UserError if an option is out of range."""
-    if samples < 1 or max_tokens < 1 or (top_k is not None and top_k < 1):
-        raise UserError(
-            f"samples {samples}, max-tokens {max_tokens} and top-k {top_k} must be at least 1"
-        )
+def check_filters(temperature: float, top_k: int | None, top_p: float) -> None:
+    """Raise UserError if an option of `next_probabilities` is out of range, or has no effect."""
+    if top_k is not None and top_k < 1:
+        raise UserError(f"top-k {top_k} must be at least 1")
     if not 0 <= temperature < float("inf"):
         raise UserError(f"temperature {temperature} must be at least 0, and finite")
     if not 0 < top_p <= 1:

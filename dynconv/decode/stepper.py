@@ -15,7 +15,10 @@ from dynconv.models import Translator
 
 
 class Stepper(Protocol):
-    """What a search needs of a decoder. It is made from a model, sources and their padding."""
+    """The interface that a search needs from a decoder.
+
+    It is made from a model, sources and their padding.
+    """
 
     def __call__(self, tokens: Tensor) -> Tensor:
         """Return the logits (N, V) after the newest tokens (N,)."""
@@ -51,13 +54,15 @@ class IncrementalStepper:
         self.model = model.eval()
         self.memory = model.encode(source, pad_mask)
         self.state = model.start(self.memory)
+        self.sentences = len(source)
 
     def __call__(self, tokens: Tensor) -> Tensor:
         logits, self.state = self.model.step(tokens[:, None], self.memory, self.state)
         return logits[:, -1]
 
     def keep(self, sentences: Tensor, rows: Tensor) -> None:
-        if len(sentences) < len(self.memory.states):
+        if len(sentences) < self.sentences:
+            self.sentences = len(sentences)
             self.memory = select_state(self.memory, sentences)
             self.state = self.state.select(rows, sentences)
         else:  # the same sentences in the same order: nothing needs to be copied

@@ -52,7 +52,10 @@ def read_dictionary(path: Path) -> dict[str, str]:
 def source_words(
     model: Translator, vocabularies: Vocabularies, lines: Sequence[str], sources: list[list[int]]
 ) -> list[list[str]]:
-    """Return the words of each line, one per id; UserError where <unk> cannot be replaced."""
+    """Return the words of each line, one per id.
+
+    Raises UserError where <unk> cannot be replaced.
+    """
     if not isinstance(model, ConvS2S):
         raise UserError(
             f"decode.replace_unknown: {type(model).__name__} does not give its attention, only "

@@ -8,7 +8,7 @@ from dynconv.ops.step import conv_step
 
 
 class Slots:
-    """Fills a buffer (capacity, rows, C), which several histories may share, slot by slot.
+    """A buffer (capacity, rows, C) that is filled slot by slot.
 
     Slots below `filled` are never written again, so histories can share them.
     """

@@ -36,7 +36,7 @@ class Retention(nn.Module):
         super().__init__()
         check_heads(heads, channels)
         self.heads, self.causal = heads, causal
-        self.forwards = count_forward(heads, "heads", causal) * (channels // heads)
+        self.forward_channels = count_forward(heads, "heads", causal) * (channels // heads)
         self.in_proj = linear(channels, 4 * channels, bias=False)
         self.out_proj = linear(channels, channels, bias=False)
 
@@ -57,9 +57,9 @@ class Retention(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         q, k, v, g = self._project(zero_padding(x, pad_mask))
-        q, k, v = (flip_rest(z, self.forwards) for z in (q, k, v))
+        q, k, v = (flip_rest(z, self.forward_channels) for z in (q, k, v))
         y = ops.retention(q, k, v, self._gamma(q))
-        return self._output(flip_rest(y, self.forwards), g)
+        return self._output(flip_rest(y, self.forward_channels), g)
 
     def step(self, x: Tensor, state: RetentionState | None = None) -> tuple[Tensor, RetentionState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""

@@ -38,7 +38,7 @@ class S4D(nn.Module):
         super().__init__()
         self.causal = causal
         check_positive("states", states)
-        self.forwards = count_forward(channels, "channels", causal)
+        self.forward_channels = count_forward(channels, "channels", causal)
         n = torch.arange(states).expand(channels, states)
         self.log_dt = nn.Parameter(torch.empty(channels).uniform_(math.log(1e-3), math.log(1e-1)))
         self.log_decay = nn.Parameter(torch.full((channels, states), math.log(0.5)))
@@ -57,8 +57,8 @@ class S4D(nn.Module):
 
     def forward(self, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         x = zero_padding(x, pad_mask)
-        y = ops.diagonal_ssm(flip_rest(x, self.forwards), *self._system())
-        return self._output(x, flip_rest(y, self.forwards))
+        y = ops.diagonal_ssm(flip_rest(x, self.forward_channels), *self._system())
+        return self._output(x, flip_rest(y, self.forward_channels))
 
     def step(self, x: Tensor, state: S4DState | None = None) -> tuple[Tensor, S4DState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""

@@ -44,7 +44,7 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def prepare(self, x: Tensor) -> Tensor:
-        """Return what the sub-layer gets."""
+        """Return the input of the sub-layer."""
         return self.norm(x) if self.pre else x
 
     def combine(self, x: Tensor, y: Tensor) -> Tensor:

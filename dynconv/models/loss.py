@@ -8,9 +8,9 @@ chunks and compute each chunk's loss and gradients before the next one's logits.
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from dynconv.dtypes import to_autocast_dtype
+from dynconv.ops.derivatives import first_derivative_only
 
 MAX_LOGITS = 2**25
 """maximum number of logits in memory at once, 134 MB in float32"""
@@ -35,7 +35,8 @@ def projected_loss(
 ) -> Tensor:
     """Return the label-smoothed loss of hidden (N, C), whose logits are W hidden + b.
 
-    `output` has the weight W (V, C), and a bias b (V,) or None; target (N,) is int64.
+    `output` has the weight W (V, C), and a bias b (V,) or None; target (N,) is int64. There is no
+    second derivative beyond `MAX_LOGITS` logits.
     """
     weight, bias = output.weight, output.bias
     rows = max(1, MAX_LOGITS // len(weight))
@@ -80,7 +81,7 @@ class ChunkedLoss(torch.autograd.Function):
         return loss
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only("the loss in chunks", "raise MAX_LOGITS of dynconv.models.loss")
     def backward(ctx, factor):
         gradients = (None if z is None else z * factor for z in ctx.saved_tensors)
         return *gradients, None, None, None

@@ -12,7 +12,8 @@ class Translator(nn.Module, ABC):
     """Maps source (B, S) and target tokens (B, T) to logits (B, T, V).
 
     `encode` reads the source once. Given what it returns, the memory, `hidden_states` decodes all
-    positions of a target at once, and `start` and `step` decode some at a time.
+    positions of a target at once, and `start` and `step` decode some at a time. The memory is a
+    NamedTuple of tensors with one row per sentence, or None in place of a tensor.
     """
 
     max_positions: int | None = None

@@ -44,7 +44,7 @@ def check_floating(name: str, tensor: Tensor) -> None:
 
 
 def check_same_device(a_name: str, a: Tensor, b_name: str, b: Tensor) -> None:
-    """Raise ValueError unless both are tensors on the same device; TypeError for no tensor."""
+    """Raise ValueError unless both are on the same device, and TypeError for no tensor."""
     check_tensor(a_name, a)
     check_tensor(b_name, b)
     if a.device != b.device:

@@ -102,8 +102,8 @@ def depthwise_conv(x: Tensor, weight: Tensor, *, pad_left: int, impl: str = "aut
     pad_left  zeros before position 0: K // 2 in an encoder, K - 1 for a causal decoder
     returns   (B, T, C)  differentiable in x and weight
 
-    Raises ValueError for shapes or a pad_left that do not fit, and when `impl` is unknown or cannot
-    run; TypeError for mixed dtypes.
+    Raises TypeError for mixed dtypes, and ValueError for shapes or a pad_left that do not fit, or
+    when `impl` is unknown or cannot run.
     """
     check_conv(x, weight, pad_left, "CK")
     implementation = OPERATOR.choose(impl, x, x.shape[1], weight.shape[1])

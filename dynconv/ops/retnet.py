@@ -82,8 +82,8 @@ def retention(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor, *, impl: str = "au
     gamma     (H,)       decay of each head, from 0 to 1; channel c uses head c // (C // H)
     returns   (B, T, C)  causal, differentiable in all four
 
-    gamma has the precision of sums: float32, or float64 for a float64 q. Raises ValueError for
-    shapes that do not fit, and when `impl` is unknown; TypeError for mixed dtypes.
+    gamma has the precision of sums: float32, or float64 for a float64 q. Raises TypeError for
+    mixed dtypes, and ValueError for shapes that do not fit, or when `impl` is unknown.
     """
     check_retention(q, k, v, gamma)
     implementation = OPERATOR.choose(impl, q, q.shape[1])

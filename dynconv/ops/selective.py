@@ -10,10 +10,10 @@ it. A is real and negative.
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dynconv.dtypes import upcast, without_autocast
 from dynconv.ops.checks import check_selective
+from dynconv.ops.derivatives import first_derivative_only
 from dynconv.ops.operator import Operator, Rule
 
 
@@ -78,7 +78,7 @@ class Scan(torch.autograd.Function):
         return out.transpose(0, 1)
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only("selective_scan with impl='in_place'", "use impl='doubling'")
     def backward(ctx, g):
         x, dt, A, B, C, u, h = ctx.saved_tensors
         g = g.transpose(0, 1).contiguous()
@@ -125,8 +125,9 @@ def selective_scan(
     B, C      (batch, T, N)         input and output weights of the N states of each channel
     returns   (batch, T, channels)  causal, differentiable in all five
 
-    A has the precision of sums: float32, or float64 for a float64 x. Raises ValueError for shapes
-    that do not fit, and when `impl` is unknown; TypeError for mixed dtypes.
+    A has the precision of sums: float32, or float64 for a float64 x. Raises TypeError for mixed
+    dtypes, and ValueError for shapes that do not fit, or when `impl` is unknown. For a second
+    derivative give impl="doubling", because the implementation that "auto" takes has none.
     """
     check_selective(x, dt, A, B, C)
     implementation = OPERATOR.choose(impl, x, x.shape[1])

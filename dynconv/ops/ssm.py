@@ -96,8 +96,8 @@ def diagonal_ssm(x: Tensor, dt: Tensor, A: Tensor, C: Tensor, *, impl: str = "au
     returns   (B, T, channels)  causal, differentiable in all four
 
     dt, A and C have the precision of sums: float32 and complex64, or for a float64 x float64 and
-    complex128. Raises ValueError for shapes that do not fit, and when `impl` is unknown; TypeError
-    for other dtypes.
+    complex128. Raises TypeError for other dtypes, and ValueError for shapes that do not fit, or
+    when `impl` is unknown.
     """
     check_ssm(x, dt, A, C)
     return OPERATOR.choose(impl, x, x.shape[1])(x, dt, A, C)

@@ -18,12 +18,12 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from dynconv.dtypes import accumulator, upcast, without_autocast
 from dynconv.kernels import on_gpu, torch_ops
 from dynconv.ops.blocked import blocks
 from dynconv.ops.checks import check_talk
+from dynconv.ops.derivatives import first_derivative_only
 from dynconv.ops.operator import Operator, Rule
 from dynconv.ops.shapes import split_heads
 
@@ -166,7 +166,7 @@ class TalkBlocked(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
+    @first_derivative_only("talk_conv with impl='blocked'", "use impl='window'")
     def backward(ctx, g):
         """Return the gradients; d out / d left is max_left / K times the token at the left edge."""
         x, left, right = ctx.saved_tensors
@@ -241,10 +241,10 @@ def talk_conv(
     right      (B, T, H)  offset of the right edge, as a fraction of max_right; None if it is 0
     returns    (B, T, C)  differentiable in x, left and right
 
-    Offsets may be float32 if x is in half precision. Raises ValueError for shapes that do not
-    fit, for a negative reach, when right and max_right contradict each other, and when `impl` is
-    unknown or cannot run; TypeError for mixed dtypes. For a second derivative give impl="window":
-    "auto" may take an implementation that has none.
+    Offsets may be float32 if x is in half precision. Raises TypeError for mixed dtypes,
+    and ValueError for shapes that do not fit, for a negative reach, when right and max_right
+    contradict each other, or when `impl` is unknown or cannot run. For a second derivative give
+    impl="window", because "auto" may take an implementation that has none.
     """
     check_talk(x, left, right, max_left, max_right)
     K = max_left + max_right + 1

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dynconv.errors import UserError
+from dynconv.errors import UserError, check_lines
 
 
 class Score(NamedTuple):
@@ -29,7 +29,9 @@ class Score(NamedTuple):
 
 
 def check_pairs(hypotheses: Sequence, references: Sequence) -> None:
-    """Raise UserError unless there are as many references as hypotheses, and at least one."""
+    """Raise UserError unless both are lists of lines, equally many and at least one."""
+    check_lines(hypotheses)
+    check_lines(references)
     if len(hypotheses) != len(references):
         raise UserError(
             f"{len(hypotheses)} hypotheses but {len(references)} references: "

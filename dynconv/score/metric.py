@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from dynconv.score.base import Score
+from dynconv.score.base import Score, check_pairs
 from dynconv.score.bleu_score import bleu, chrf
 from dynconv.score.rouge_score import rouge as compute_rouge
 
@@ -40,6 +40,7 @@ def compute_metric(
     """
     if metric not in METRICS:
         raise ValueError(f"no metric {metric!r}")
+    check_pairs(hypotheses, references)
     return METRICS[metric].compute(Comparison(hypotheses, references, language, bootstrap))
 
 

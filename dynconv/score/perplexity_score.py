@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dynconv.errors import UserError
+from dynconv.errors import UserError, check_lines
 
 
 class Perplexity(NamedTuple):
@@ -53,8 +53,9 @@ class Perplexity(NamedTuple):
 def perplexity(nats: np.ndarray, lines: Sequence[str], unknown: int = 0) -> Perplexity:
     """Compute the perplexity of lines from the nats (N,) of their tokens, `unknown` of them <unk>.
 
-    Raises UserError when there are no lines.
+    Raises UserError for a text in place of a list of lines, and when there are no lines.
     """
+    check_lines(lines)
     if not lines:
         raise UserError("nothing to score: the text has 0 lines")
     words = sum(len(line.split()) + 1 for line in lines)

@@ -6,7 +6,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from dynconv.errors import UserError
+from dynconv.errors import UserError, check_lines
 from dynconv.score.base import Score, check_pairs
 
 VARIANTS = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeLsum": "ROUGE-L"}
@@ -38,7 +38,7 @@ def rouge(
     """
     check_pairs(hypotheses, references)
     several = [[r] if isinstance(r, str) else r for r in references]
-    check_lines(hypotheses, several, limit)
+    check_references(hypotheses, several, limit)
     from rouge_score.rouge_scorer import RougeScorer
     from rouge_score.tokenizers import DefaultTokenizer
 
@@ -64,7 +64,7 @@ def rouge(
     return [Score(name, m, signature) for name, m in zip(VARIANTS.values(), means, strict=True)]
 
 
-def check_lines(
+def check_references(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], limit: int | None
 ) -> None:
     """Raise UserError for a limit below 1, a line without reference or one with too many words."""
@@ -104,4 +104,5 @@ def line_values(
 
 def lead(lines: Sequence[str], words: int) -> list[str]:
     """Return the first words of each line: the baseline that a summary must beat."""
+    check_lines(lines)
     return [" ".join(line.split()[:words]) for line in lines]

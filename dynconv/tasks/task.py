@@ -16,7 +16,7 @@ from dynconv.score.perplexity_score import bounded_exp
 from dynconv.text import Batch, Examples, PreparedCorpus, Vocabularies
 
 M = TypeVar("M", bound=nn.Module)
-T = TypeVar("T", bound="Task")
+AnyTask = TypeVar("AnyTask", bound="Task")
 
 
 class EncodedSplit(NamedTuple):
@@ -108,7 +108,10 @@ class Task(ABC, Generic[M]):
     def encode_split(
         self, corpus: PreparedCorpus, vocabularies: Vocabularies, split: str
     ) -> EncodedSplit:
-        """Read and encode a split of a prepared corpus; UserError if no example is usable."""
+        """Read and encode a split of a prepared corpus.
+
+        Raises UserError if no example is usable.
+        """
 
     @abstractmethod
     def greedy_outputs(self, model: M, batch: Batch) -> list[list[int]]:
@@ -129,7 +132,7 @@ class Task(ABC, Generic[M]):
         """Score a model on a split of the recipe's corpus."""
 
 
-def require_task(task: Task, kind: type[T], run: Path) -> T:
+def require_task(task: Task, kind: type[AnyTask], run: Path) -> AnyTask:
     """Return the task of a run. Raises UserError if it is not of this kind."""
     if not isinstance(task, kind):
         raise UserError(f"{run}: {task.wrong_task_hint}")

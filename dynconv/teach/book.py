@@ -20,7 +20,7 @@ from dynconv.teach.checkout import repository_address, require_checkout, run_too
 
 
 def main() -> None:
-    """Build the book into `--out`; UserError if that is not possible here."""
+    """Build the book into `--out`. Raises UserError if that is not possible here."""
     root = require_checkout()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=root / "book")

@@ -10,7 +10,10 @@ from dynconv.errors import UserError
 
 
 def require_checkout() -> Path:
-    """Return the root of the repository's checkout; UserError if dynconv runs without one."""
+    """Return the root of the repository's checkout.
+
+    Raises UserError if dynconv runs without one.
+    """
     root = paths.find_checkout()
     if root is None:
         raise UserError(

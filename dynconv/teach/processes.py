@@ -100,7 +100,10 @@ class Processes:
         return [result for result, _ in answers]
 
     def _receive(self, rank: int, end: float, what: str) -> Any:
-        """Return the next message of a process; TimeoutError if there is none until `end`."""
+        """Return the next message of a process.
+
+        Raises TimeoutError if there is none until `end`.
+        """
         if not self.ends[rank].poll(max(0, end - time.monotonic())):
             raise TimeoutError(f"process {rank} did not {what}")
         return pickle.loads(self.ends[rank].recv_bytes())

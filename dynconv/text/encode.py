@@ -146,7 +146,10 @@ def load_vocabularies(path: Path, vocab_size: int | tuple[int, int]) -> Vocabula
 
 
 def require_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path]]:
-    """Find the files of each split; UserError if train, or one side of a split, is missing."""
+    """Find the files of each split.
+
+    Raises UserError if train, or one side of a split, is missing.
+    """
     splits = {}
     for split in SPLITS:
         names = [f"{split}.{side}" for side in sides]

@@ -130,7 +130,10 @@ def corpus_table() -> str:
 
 
 def require_corpus(name: str) -> CorpusEntry:
-    """Return a corpus of the manifest by its name; UserError with the nearest name if unknown."""
+    """Return a corpus of the manifest by its name.
+
+    Raises UserError with the nearest name if it is unknown.
+    """
     known = read_manifest()
     if name not in known:
         hint = nearest(name, known, "there are")

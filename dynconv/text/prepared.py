@@ -173,7 +173,7 @@ def check_counts(corpus: PreparedCorpus) -> None:
 
 
 def check_ids(corpus: PreparedCorpus) -> None:
-    """Read all ids, in bounded memory; UserError if one is not in the vocabulary."""
+    """Read all ids, in bounded memory. Raises UserError if one is not in the vocabulary."""
     sides = corpus.sides
     sizes = per_side(corpus.vocab_size)[-sides:]  # a language model's text has only the target
     tokens, bounds = corpus.tokens, corpus.bounds

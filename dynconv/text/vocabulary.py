@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dynconv.choices import VocabularyKind
-from dynconv.errors import UserError, is_unicode, quoted, shorten
+from dynconv.errors import UserError, check_lines, is_unicode, shorten
 from dynconv.text.kinds import SPECIALS, recognize, require_kind
 
 PAD, EOS, UNK = 0, 1, 2
@@ -71,8 +71,7 @@ class Vocabulary:
         Raises UserError for a string in place of a list of lines, and for a line that is not
         valid Unicode.
         """
-        if isinstance(lines, str):
-            raise UserError(f"{quoted(lines)} is one text: give a list of lines")
+        check_lines(lines)
         lines = list(lines)
         try:
             encodings = self._tokenizer.encode_batch_fast(lines)
@@ -106,7 +105,7 @@ class Vocabularies(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> "Vocabularies":
-        """Load a file that `save` wrote; UserError when it cannot be read."""
+        """Load a file that `save` wrote. Raises UserError when it cannot be read."""
         from tokenizers import Tokenizer
 
         try:

@@ -98,7 +98,7 @@ class Checkpoint(NamedTuple):
 
     @classmethod
     def open(cls, path: Path) -> "Checkpoint":
-        """Open the checkpoint in a directory; UserError if dynconv did not write it."""
+        """Open the checkpoint in a directory. Raises UserError if dynconv did not write it."""
         file = path / META
         try:
             tree = read_json(file, RESTORE)
@@ -140,7 +140,7 @@ class Checkpoint(NamedTuple):
         return self.validation.quality if self.validation else (-math.inf, -math.inf)
 
     def read_weights(self) -> Weights:
-        """Read the weights by name; UserError when the file is damaged."""
+        """Read the weights by name. Raises UserError when the file is damaged."""
         from safetensors import SafetensorError
         from safetensors.torch import load
 
@@ -152,7 +152,7 @@ class Checkpoint(NamedTuple):
             raise UserError(f"{path}: cannot be read as safetensors ({error}): {RESTORE}") from None
 
     def read_state(self) -> dict[str, Any]:
-        """Read the states of optimizer and scaler; UserError when the file is damaged."""
+        """Read the states of optimizer and scaler. Raises UserError when the file is damaged."""
         data, path = self._read(STATE), self.path / STATE
         try:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)

@@ -91,7 +91,7 @@ class CheckpointStore:
 
         check_not_deleted(self.run)
         path = self.directory / name
-        contiguous = {name: tensor.contiguous() for name, tensor in weights.items()}
+        contiguous = {key: tensor.contiguous() for key, tensor in weights.items()}
         files: dict[str, bytes | memoryview] = {WEIGHTS: save(contiguous)}
         if state is not None:
             buffer = io.BytesIO()

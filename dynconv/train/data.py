@@ -13,7 +13,7 @@ from dynconv.errors import UserError
 from dynconv.text import Batch, Examples, batch_by_length
 from dynconv.train.distributed import Ranks
 
-T = TypeVar("T")
+Item = TypeVar("Item")
 
 POOL = 1 << 20
 """examples that are sorted by length at a time, which bounds memory for any corpus"""
@@ -55,14 +55,14 @@ def iter_updates(
     """
     batches = iter_batches(examples, longest, config, position)
     while True:
-        of_all = list(islice(batches, config.accumulate * ranks.size))
-        own = [(indices, before) for indices, before, _ in of_all[ranks.rank :: ranks.size]]
+        update = list(islice(batches, config.accumulate * ranks.size))
+        own = [(indices, before) for indices, before, _ in update[ranks.rank :: ranks.size]]
         yield UpdateBatches(
             batches=[examples.batch(indices) for indices, _ in own],
             indices=[indices for indices, _ in own],
             seeds=[dropout_seed(config.seed, before) for _, before in own],
-            tokens=sum(int(examples.lengths(indices)[:, 1].sum()) for indices, _, _ in of_all),
-            position=of_all[-1][2],
+            tokens=sum(int(examples.lengths(indices)[:, 1].sum()) for indices, _, _ in update),
+            position=update[-1][2],
         )
 
 
@@ -125,7 +125,7 @@ def pools_of(examples: int, seed: int, epoch: int) -> list[np.ndarray]:
     return [blocks[part] for part in np.array_split(order, count)]
 
 
-def prefetch(items: Iterator[T]) -> Iterator[T]:
+def prefetch(items: Iterator[Item]) -> Iterator[Item]:
     """Yield the same items; a thread prepares the next two while the current one is in use.
 
     Processes would gain little: with the thread, an update of help-de-en-dynamic on a CPU waits for

@@ -19,7 +19,7 @@ from torch import nn
 from dynconv.errors import UserError
 from dynconv.machine import default_device
 
-T = TypeVar("T")
+Value = TypeVar("Value")
 
 START_TIMEOUT = timedelta(minutes=10)
 """the time that processes wait for each other at the start, when NCCL starts too; torchrun notices
@@ -57,14 +57,14 @@ class Ranks:
             module, process_group=self.update_group, gradient_as_bucket_view=True
         )
 
-    def on_rank_zero(self, function: Callable[[], T]) -> T:
+    def on_rank_zero(self, function: Callable[[], Value]) -> Value:
         """Call a function on rank 0 and return its result on every rank; the others wait."""
         box: list[Any] = [function() if self.is_rank_zero else None]
         if self.size > 1:
             dist.broadcast_object_list(box, src=0)
         return box[0]
 
-    def gather(self, value: T) -> list[T]:
+    def gather(self, value: Value) -> list[Value]:
         """Return the values of all ranks, in their order, on every rank."""
         box: list[Any] = [value] * self.size
         if self.size > 1:
@@ -82,7 +82,7 @@ class Ranks:
             dist.all_reduce(sums, group=self.update_group)
         return torch.cat([sums, *(value.double().view(1) for value in same)]).tolist()
 
-    def check_agreement(self, value: T, difference: Callable[[T, T], str]) -> None:
+    def check_agreement(self, value: Value, difference: Callable[[Value, Value], str]) -> None:
         """Raise UserError on every rank if any rank's value differs from rank 0's.
 
         `difference` describes how its second argument differs from the first.
@@ -176,7 +176,7 @@ def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
 
 
 def own_device(local_rank: int, processes: int) -> torch.device:
-    """Return the GPU of this process, or the CPU; UserError if there are too few GPUs."""
+    """Return the GPU of this process, or the CPU. Raises UserError if there are too few GPUs."""
     count = torch.cuda.device_count()
     if not count:
         return torch.device("cpu")

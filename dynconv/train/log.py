@@ -23,12 +23,15 @@ TRACED_UPDATE = 10
 
 
 class Reporter:
-    """What the training loop reports to. This one, for all ranks but 0, reports nothing."""
+    """The receiver of the training loop's reports.
+
+    On all ranks but 0 it is this class, which writes nothing.
+    """
 
     def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
         self.watch, self._trace = watch, trace
 
-    def log_event(self, kind: str, update: int, **values: float | str | None) -> None:
+    def log_event(self, event: str, update: int, **values: float | str | None) -> None:
         """Report an event of an update; a value of None is not known."""
 
     def report_update(self, done: int, update: UpdateStats) -> None:
@@ -70,15 +73,15 @@ class LogReporter(Reporter):
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
         self._loss, self._tokens, self._since = 0.0, 0, watch.training_seconds
 
-    def log_event(self, kind: str, update: int, **values: float | str | None) -> None:
+    def log_event(self, event: str, update: int, **values: float | str | None) -> None:
         """Add a line to log.jsonl, and each number to TensorBoard; None means unknown."""
         check_not_deleted(self._path.parent)
         with disk_errors(self._path):
-            self._file.write(json.dumps({"event": kind, "update": update, **values}) + "\n")
+            self._file.write(json.dumps({"event": event, "update": update, **values}) + "\n")
             self._file.flush()
         for name, value in values.items():
             if isinstance(value, int | float):
-                self._board.add_scalar(f"{kind}/{name}", value, update)
+                self._board.add_scalar(f"{event}/{name}", value, update)
 
     def report_update(self, done: int, update: UpdateStats) -> None:
         """Report update number `done` on the bar, and every LOG_EVERY updates in the log."""

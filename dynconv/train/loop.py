@@ -1,4 +1,4 @@
-"""The training loop."""
+"""The training loop: updates, checkpoints and validations until the run is finished or stopped."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor

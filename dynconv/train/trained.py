@@ -83,7 +83,7 @@ class TrainedModel(NamedTuple):
         Writes RUN/SPLIT.scores.json and, for a translator, RUN/SPLIT.hypotheses.txt.
         """
         recipe, run = self.recipe, self.checkpoint.run
-        if Path(split).name != split:
+        if not split.strip(".") or Path(split).name != split:
             raise UserError(f"{quoted(split)} is not a split: name one, such as test or valid")
         text = str(self.text_directory()) if corpus is None else corpus
         data = replace(recipe.data, corpus=text)

@@ -1,4 +1,7 @@
-"""Makes one update: loss, gradients and, if these are finite, the optimizer's step."""
+"""Makes one update: loss, gradients and, if these are finite, the optimizer's step.
+
+The learning rate is decided in `config.schedules`.
+"""
 
 import math
 from collections.abc import Callable

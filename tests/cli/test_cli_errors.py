@@ -167,7 +167,9 @@ evaluate prepared | prepared
 evaluate tiny-run --split tset | there are the splits test, valid
 evaluate tiny-run --split tset --corpus text | there are the splits test, train, valid
 evaluate tiny-run --split ../text/test | '../text/test' is not a split
-evaluate tiny-run --split '' | there are the splits test, valid
+evaluate tiny-run --split .. | '..' is not a split
+evaluate tiny-run --split . | '.' is not a split
+evaluate tiny-run --split '' | '' is not a split
 evaluate tiny-run --corpus nowhere | nowhere
 evaluate tiny-run --corpus one | one
 evaluate tiny-run --corpus directory | directory
@@ -216,6 +218,9 @@ train unknown.yaml --run r | train
 train one --run r | one
 train empty --run r data.corpus=nowhere | nowhere
 train tiny.yaml --run r =3 | write it as key=value
+train tiny.yaml --run r train..lr=1 | 'train..lr=1': write it as key=value
+train tiny.yaml --run r .train.lr=1 | '.train.lr=1': write it as key=value
+train tiny.yaml --run r train.=1 | 'train.=1': write it as key=value
 train tiny.yaml train.lr=1e-3 --run r train.lr=2e-3 | train.lr=1e-3 and train.lr=2e-3
 train tiny.yaml --run one | one: is a file, not a directory: name another run directory (--run)
 train tiny.yaml --run r data.corpus=nowhere | nowhere

@@ -50,6 +50,7 @@ def test_shipped_recipes_are_valid_and_survive_a_round_trip(name, tmp_path):
     [
         ("trian: {}", "unknown key trian; did you mean train?"),
         ("train: {lerning_rate: 1}", "unknown key train.lerning_rate"),
+        ("train: {'': {lr: 1}}", "unknown key train.''; there are updates"),
         (
             "model: {encoder: {kernel_sizes: 3}}",
             "model.encoder.kernel_sizes; did you mean kernel_size?",

@@ -156,6 +156,7 @@ def test_each_sample_continues_its_own_text_when_others_have_ended(mixer, monkey
     ("options", "words"),
     [
         ({"samples": 0}, "samples 0"),
+        ({"max_tokens": 0}, "max-tokens 0 must be at least 1"),
         ({"top_k": 0}, "top-k 0 must be at least 1"),
         ({"temperature": -1.0}, "temperature -1.0 must be at least 0"),
         ({"temperature": float("nan")}, "temperature nan"),
@@ -167,6 +168,9 @@ def test_each_sample_continues_its_own_text_when_others_have_ended(mixer, monkey
 def test_options_without_a_meaning(options, words):
     with pytest.raises(UserError, match=words):
         sample(model_of("light"), PROMPT, **options)
+    if not options.keys() & {"samples", "max_tokens"}:
+        with pytest.raises(UserError, match=words):
+            next_probabilities(torch.zeros(1, 5), **options)
 
 
 @pytest.fixture(params=[None, 8], ids=["lines", "blocks"])

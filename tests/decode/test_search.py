@@ -1,14 +1,18 @@
 """Search: against enumeration, a slow search, and itself without state."""
 
 from itertools import product
+from typing import NamedTuple
 
 import pytest
 import torch
 from helpers.translators import model_of, six_positions, stepwise
+from torch import nn
 
 from dynconv.decode import beam_search, greedy
 from dynconv.decode.search import max_lengths
 from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
+from dynconv.models import Translator
+from dynconv.models.decoder import DecoderState
 from dynconv.models.mixers import MIXERS
 from dynconv.text import EOS, PAD, pad
 
@@ -172,3 +176,46 @@ def test_no_search_asks_for_more_positions_than_there_are(search):
     found = search(six_positions(), source, mask)
     tokens = found if search is greedy else [h[0].tokens for h in found]
     assert [len(ids) for ids in tokens] == [5, 5]
+
+
+class Tokens(NamedTuple):
+    """The memory of `ToyTranslator`."""
+
+    embedded: torch.Tensor
+
+
+class ToyTranslator(Translator):
+    """As small as the interface allows: next tokens depend on the newest and on the source."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(8, 4)
+        self.output = nn.Linear(4, 8)
+
+    def encode(self, source, pad_mask=None):
+        return Tokens(self.embedding(source))
+
+    def hidden_states(self, target, memory):
+        context = memory.embedded.mean(1, keepdim=True)
+        context = context.repeat_interleave(len(target) // len(context), dim=0)
+        return self.embedding(target) + context
+
+    def start(self, memory):
+        return DecoderState(0, [], [])
+
+    def step(self, tokens, memory, state):
+        state = state._replace(position=state.position + tokens.shape[1])
+        return self.output(self.hidden_states(tokens, memory)), state
+
+
+def test_a_translator_needs_only_its_interface():
+    torch.manual_seed(0)
+    model, sources = ToyTranslator(), pad([[3, 4, EOS], [5, 3, 6, 7, EOS], [6, EOS]])
+    with_state, without = (
+        beam_search(model, *sources, beam=3, make_stepper=stepper)
+        for stepper in (IncrementalStepper, RecomputingStepper)
+    )
+    for a, b in zip(with_state, without, strict=True):
+        assert [h.tokens for h in a] == [h.tokens for h in b]
+    best = [found[0].tokens for found in beam_search(model, *sources, beam=1)]
+    assert greedy(model, *sources) == best

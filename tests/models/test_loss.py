@@ -103,6 +103,23 @@ def test_chunks_work_on_a_device_without_autocast():
     assert in_chunks(7)(hidden, output, target, 0.1).shape == ()
 
 
+@pytest.mark.parametrize("weight", [False, True], ids=["hidden", "hidden and weight"])
+def test_a_second_derivative_is_right_or_refused(monkeypatch, weight):
+    """It depends on the inputs which nodes of the graph PyTorch would compute."""
+    output, target = nn.Linear(C, V), torch.randint(V, (N,))
+    inputs = [torch.randn(N, C, requires_grad=True), *[output.weight][:weight]]
+
+    def second(loss_of):
+        loss = loss_of(inputs[0].tanh(), output, target, 0.1)
+        gradients = torch.autograd.grad(loss, inputs, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in gradients), inputs)
+
+    torch.testing.assert_close(second(projected_loss), second(whole_loss))
+    monkeypatch.setattr(module, "MAX_LOGITS", 7 * V)
+    with pytest.raises(NotImplementedError, match="no second derivative: raise MAX_LOGITS"):
+        second(projected_loss)
+
+
 def test_the_loss_alone_needs_no_gradients():
     output, hidden, target = nn.Linear(C, V), torch.randn(N, C), torch.randint(V, (N,))
     with torch.inference_mode():

@@ -12,7 +12,7 @@ import torch
 from helpers.operators import operators_with
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch.autograd import gradcheck
+from torch.autograd import gradcheck, gradgradcheck
 
 from dynconv import ops
 
@@ -271,6 +271,27 @@ def test_gradients_are_those_of_finite_differences(name, impl):
             inputs[1:] = [off_the_grid(z, n) for z, n in zip(inputs[1:], reaches, strict=False)]
         inputs = [z.requires_grad_() for z in inputs]
         assert gradcheck(partial(op, impl), inputs)
+
+
+@pytest.mark.parametrize(("name", "impl"), EVERY)
+def test_a_second_derivative_is_right_or_refused(name, impl):
+    """For all inputs together and for each alone: the engine computes only what they need."""
+    torch.manual_seed(0)
+    op, inputs = case(name, 1, 4, 2, 1, 3, 1)
+    if name == "talk_conv":
+        inputs[1:] = [off_the_grid(z, 1) for z in inputs[1:]]
+    for alone in (None, *range(len(inputs))):
+        given = [z.detach().requires_grad_(alone in (None, i)) for i, z in enumerate(inputs)]
+        needed = [z for z in given if z.requires_grad]
+        try:
+            out = op(impl, *given).square().sum()
+            gradients = torch.autograd.grad(out, needed, create_graph=True)
+            torch.autograd.grad(sum(z.abs().square().sum() for z in gradients), needed)
+        except NotImplementedError as error:
+            remedy = str(error).rpartition("impl=")[2].strip("'")
+            assert remedy in ops.implementations(name)
+        else:
+            assert gradgradcheck(partial(op, impl), given)
 
 
 @pytest.mark.parametrize("impl", ops.implementations("talk_conv"))

@@ -210,6 +210,7 @@ def test_docstrings_begin_as_contributing_asks():
                 assert first not in hollow, (file, node.name)
                 classes.append((first, node.name, file))
             if isinstance(node, ast.FunctionDef) and (text := ast.get_docstring(node)):
+                assert not re.search(r";\s+\w+Error\b", text), (file, node.name, "a sentence")
                 if not any("property" in ast.unparse(mark) for mark in node.decorator_list):
                     functions.append((text.split()[0], node.name, file))
     third_person = re.compile(r"(Return|Raise|Yield|Comput|Check|Add|Writ|Read|Giv|Tak)(e?s)")
@@ -229,7 +230,21 @@ def prose(file: Path) -> str:
     return "\n".join(comments + [text for text in texts if isinstance(text, str)])
 
 
-@pytest.mark.parametrize("name", ["choices", "errors", "files", "machine", "paths", "table"])
+SHARED = re.findall(r"^  (\w+)\.py", TEXT.split("```")[1], re.MULTILINE)
+"""the modules at the end of the tree"""
+
+
+NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve thirteen".split()
+
+
+def test_files_are_counted_right():
+    section = TEXT.split("## What to read first\n")[1].split("\n## ")[0]
+    files = set(re.findall(r"`(\w+/\w+\.py)`", section))
+    assert f"{NUMBERS[len(files)].capitalize()} files, read in this order" in section
+    assert f"import the {NUMBERS[len(SHARED)]} modules at the end" in TEXT
+
+
+@pytest.mark.parametrize("name", SHARED)
 def test_what_all_rings_use_imports_no_ring(name):
     assert imports(ROOT / "dynconv" / f"{name}.py") <= {"errors"}
 

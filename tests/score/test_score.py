@@ -2,13 +2,24 @@
 
 import json
 import re
+from functools import partial
 
+import numpy as np
 import pytest
 from conftest import ROOT
 from sacrebleu.metrics import BLEU
 
 from dynconv.errors import UserError
-from dynconv.score import bleu, chrf, lead, rouge, score_report, split_compounds
+from dynconv.score import (
+    bleu,
+    chrf,
+    compute_metric,
+    lead,
+    perplexity,
+    rouge,
+    score_report,
+    split_compounds,
+)
 from dynconv.score import metric as module
 from dynconv.text import load_parallel
 
@@ -271,6 +282,23 @@ def test_different_lengths_and_no_lines(metric):
         metric(["a", "b"], ["a", "b", "c"])
     with pytest.raises(UserError, match="0 lines"):
         metric([], [])
+
+
+DETOKENIZED = partial(compute_metric, "bleu-detokenized")
+
+
+@pytest.mark.parametrize("metric", [*METRICS, DETOKENIZED], ids=[*IDS, "detokenized"])
+def test_a_text_in_place_of_a_list_of_lines(metric):
+    """It is also a sequence of strings, its letters."""
+    for pair in [("a text", "a text"), ("a", ["a"]), (["a"], "a")]:
+        with pytest.raises(UserError, match="'a( text)?' is one text: give a list of lines"):
+            metric(*pair)
+
+
+def test_a_text_in_place_of_the_lines_alone():
+    for call in (lambda: perplexity(np.ones(3), "a text"), lambda: lead("a text", 1)):
+        with pytest.raises(UserError, match="'a text' is one text: give a list of lines"):
+            call()
 
 
 def test_empty_lines_are_scored():

@@ -79,7 +79,10 @@ def tests_passed_on(x: Tensor) -> bool:
 
 @cache
 def load_library(dtype: torch.dtype) -> ctypes.CDLL:
-    """Load the kernels for this dtype, compiling them if needed; NoKernelsError if that fails."""
+    """Load the kernels for this dtype, compiling them if needed.
+
+    Raises NoKernelsError if that fails.
+    """
     compiler = require_compiler()
     if note := substitution(compiler):
         warnings.warn(note, stacklevel=1)
@@ -107,7 +110,10 @@ def load(path: Path) -> ctypes.CDLL:
 
 
 def require_compiler() -> list[str]:
-    """Return the C compiler's path and the arguments in `CC`; NoKernelsError if none exists."""
+    """Return the C compiler's path and the arguments in `CC`.
+
+    Raises NoKernelsError if there is none.
+    """
     commands = [command for command in (command_in("CC"), ["cc"], ["gcc"], ["clang"]) if command]
     if found := installed(commands):
         return found[0]

@@ -69,7 +69,7 @@ def main_loops(compiled: Compiled) -> dict[str, Loop]:
 
 
 def disassemble(compiled: Compiled) -> dict[str, str]:
-    """Return each kernel's code as nvdisasm writes it; UserError without nvdisasm."""
+    """Return each kernel's code as nvdisasm writes it. Raises UserError if there is no nvdisasm."""
     if reason := why_unavailable():
         raise UserError(reason)
     with tempfile.TemporaryDirectory() as folder:

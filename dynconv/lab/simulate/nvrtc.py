@@ -105,7 +105,10 @@ def compile_program(code: str, names: Sequence[str], architecture: str = "sm_80"
 
 
 def compile_logged(program: ctypes.c_void_p, architecture: str) -> str:
-    """Compile the program and return its log; NvrtcError with the first errors."""
+    """Compile the program and return its log.
+
+    Raises NvrtcError with its first errors if that fails.
+    """
     flags = compiler_options(architecture)
     array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
     status = load_nvrtc().nvrtcCompileProgram(program, len(flags), array)
@@ -185,7 +188,7 @@ def architectures() -> list[str]:
 
 
 def call_nvrtc(name: str, *arguments) -> None:
-    """Call NVRTC's function of this name; NvrtcError if it does not return success."""
+    """Call NVRTC's function of this name. Raises NvrtcError if it does not return success."""
     if status := getattr(load_nvrtc(), name)(*arguments):
         raise NvrtcError(f"{name}: {result_name(status)}")
 
@@ -197,7 +200,7 @@ def result_name(status: int) -> str:
 
 @cache
 def load_nvrtc() -> ctypes.CDLL:
-    """Load NVRTC; NoNvrtcError if there is none."""
+    """Load NVRTC. Raises NoNvrtcError if there is none."""
     if sys.platform != "linux":
         raise NoNvrtcError(f"no NVRTC on {sys.platform}: it is looked for on Linux only")
     try:

@@ -245,7 +245,7 @@ def build(source: str, compiler: list[str], options: list[str], path: Path) -> N
 
 
 def run(command: list[str]) -> None:
-    """Run the compiler; CompileError with the first error it reports."""
+    """Run the compiler. Raises CompileError with the first error that it reports."""
     if lines := [line.strip() for line in run_compiler(command)]:
         first = next((line for line in lines if "error:" in line), lines[0])
         if first.startswith("simulate.h:"):  # its cause is a line of the kernel

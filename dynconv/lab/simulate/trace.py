@@ -111,7 +111,10 @@ def trace(
 
 
 def array_extent(i: int, array: np.ndarray | torch.Tensor) -> tuple[int, int, int]:
-    """Return the address, bytes, and bytes per element of argument i; ValueError if strided."""
+    """Return the address, bytes, and bytes per element of argument i.
+
+    Raises ValueError if the array is strided.
+    """
     if isinstance(array, torch.Tensor):
         if array.device.type != "cpu":
             raise ValueError(f"args[{i}] is on {array.device}, the trace runs on the CPU: .cpu()")

@@ -81,7 +81,7 @@ def write_corpus(entry: CorpusEntry, raw: Path, part: Path) -> None:
 
 
 def require_builder(entry: CorpusEntry) -> Callable[[Path, Path], dict[str, int]]:
-    """Return the function that the entry `build` names; UserError if there is none."""
+    """Return the function that the entry `build` names. Raises UserError if there is none."""
     name, _, function = entry.build.partition(".")
     module = f"dynconv.text.sets.{name}"
     build = getattr(import_module(module), function, None) if name and find_spec(module) else None

@@ -38,7 +38,7 @@ ABOUT = (
 def make_cases(
     shapes: Sequence[str], dtypes: Sequence[str], operators: Sequence[str], sizes: Sequence[str]
 ) -> list[Case]:
-    """Return all cases, shape by shape and dtype by dtype; UserError for an unknown name."""
+    """Return all cases, shape by shape and dtype by dtype. Raises UserError for an unknown name."""
     for kind, names, known in (("operator", operators, OPERATORS), ("dtype", dtypes, DTYPES)):
         for name in names:
             if name not in known:
