@@ -7,8 +7,10 @@ from typing import Any
 __version__ = "0.2.0.dev0"
 
 
-def import_lazily(package: str, exports: dict[str, list[str]]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package that imports each name when it is first used.
+def import_lazily(
+    package: str, exports: dict[str, list[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package that imports a name when it is first used.
 
     exports  names by the module that defines them
     """
@@ -19,4 +21,4 @@ def import_lazily(package: str, exports: dict[str, list[str]]) -> Callable[[str]
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(f"{package}.{module_of[name]}"), name)
 
-    return import_name
+    return import_name, lambda: sorted(module_of)

@@ -151,7 +151,8 @@ class Beams:
         last (B,) bool: the sentences that must end now. Returns the unfinished sentences, and for
         each of their hypotheses the row (b * live + hypothesis) it continues and its newest token.
         """
-        beam, (_, live, V), length = self.beam, logp.shape, self.prefixes.shape[2] + 1
+        beam, length = self.beam, self.prefixes.shape[2] + 1
+        _, live, V = logp.shape
         logp += self.total[:, :, None]  # in place: this is the largest tensor of a step
         # Each live hypothesis contributes at most one <eos>, so at least `beam` of the 2 x beam
         # candidates are unfinished.

@@ -10,24 +10,27 @@ from typing import TYPE_CHECKING
 from dynconv import import_lazily
 
 if TYPE_CHECKING:
-    from dynconv.models.assemble import (
-        ConvS2S,
-        LanguageModel,
-        Seq2Seq,
-        Translator,
-        build,
-        count_parameters,
-    )
+    from dynconv.models.assemble import build, count_parameters
+    from dynconv.models.convs2s import ConvS2S
+    from dynconv.models.language import LanguageModel
     from dynconv.models.loss import label_smoothed_loss
+    from dynconv.models.seq2seq import Seq2Seq
+    from dynconv.models.translator import Translator
 
+# A list, since type checkers read it.
 __all__ = [
     "ConvS2S", "LanguageModel", "Seq2Seq", "Translator", "build", "count_parameters",
     "label_smoothed_loss",
 ]  # fmt: skip
-# Lazily, because reading a recipe needs the names of the mixers, but not PyTorch.
-__getattr__ = import_lazily(__name__, {"assemble": __all__[:-1], "loss": __all__[-1:]})
-
-
-def __dir__() -> list[str]:
-    """Return the names above, for completion and for the book, before one of them is used."""
-    return __all__
+# Reading a recipe needs the names of the mixers, but not PyTorch.
+__getattr__, __dir__ = import_lazily(
+    __name__,
+    {
+        "assemble": ["build", "count_parameters"],
+        "convs2s": ["ConvS2S"],
+        "language": ["LanguageModel"],
+        "loss": ["label_smoothed_loss"],
+        "seq2seq": ["Seq2Seq"],
+        "translator": ["Translator"],
+    },
+)

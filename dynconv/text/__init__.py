@@ -20,7 +20,7 @@ __all__ = [
     "load_parallel", "open_prepared", "pad", "read_lines",
 ]  # fmt: skip
 # Listing the corpora imports this package, and does not load PyTorch.
-__getattr__ = import_lazily(
+__getattr__, __dir__ = import_lazily(
     __name__,
     {
         "batching": ["Batch", "batch_by_length", "collate", "pad"],

@@ -111,14 +111,21 @@ def loop(
             return Signals(pending_signal() or SIGTERM)
     finish_saving(session)
     log.watch.lap("save")
-    done = session.progress.updates
-    if config.average_checkpoints and not session.checkpoints.has_average(done):
-        load_averaged_weights(session)
-        validation = validate(session)
-        save_average(session, validation)
-        log.log_event("average", done, **validation._asdict())
-        log.say(f"average: {validation}")
+    if config.average_checkpoints:
+        complete_average(session, log)
     return None
+
+
+def complete_average(session: Session, log: Reporter) -> None:
+    """Load, validate and save the average of the last checkpoints, unless it is there already."""
+    done = session.progress.updates
+    if session.checkpoints.has_average(done):
+        return
+    load_averaged_weights(session)
+    validation = validate(session)
+    save_average(session, validation)
+    log.log_event("average", done, **validation._asdict())
+    log.say(f"average: {validation}")
 
 
 def validate_checkpoint(session: Session, log: Reporter, writer: Executor) -> None:

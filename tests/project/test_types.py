@@ -43,3 +43,10 @@ def test_lazy_exports_are_there(package):
     assert all(getattr(package, name) is not None for name in package.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'wrong'"):
         _ = package.wrong
+
+
+@pytest.mark.parametrize("package", [models, text], ids=["models", "text"])
+def test_lazy_exports_are_listed_before_they_are_used(package):
+    program = f"import {package.__name__} as package; print(*dir(package))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert set(package.__all__) <= set(done.stdout.split()), done.stderr
