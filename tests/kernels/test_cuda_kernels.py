@@ -118,9 +118,9 @@ def started(monkeypatch) -> list:
     known = []
     monkeypatch.setattr(launches, "FEW", 0)
 
-    def start(launch, arguments):
+    def start(launch, values, tensors):
         known.append(launch)
-        launch_on_cpu(launch, arguments)
+        launch_on_cpu(launch, values, tensors)
 
     monkeypatch.setattr(kernels, "start", start)
     return known
@@ -219,9 +219,9 @@ def test_blocks_of_several_warps(name, monkeypatch):
     monkeypatch.setattr(grids, "BLOCKS", 1)
     started = []
 
-    def start(launch, arguments):
+    def start(launch, values, tensors):
         started.append(launch.block)
-        launch_on_cpu(launch, arguments)
+        launch_on_cpu(launch, values, tensors)
 
     monkeypatch.setattr(kernels, "start", start)
     for order in ("forward", 1):  # in the second, warps take turns
@@ -506,7 +506,8 @@ def test_the_ladders_first_version(name, dtype):
 
     def run(kernel, count, *arguments, template=()):
         how = -(-count // 64), (64, 1), 0, arguments
-        launch_on_cpu(plan.Launch(source, kernel, (number, *template), *how), arguments)
+        launch = plan.Launch(source, kernel, (number, *template), *how)
+        launch_on_cpu(launch, [convert(z) for z in arguments], [])
 
     def strides(*tensors):
         return plan.strides(*map(plan.array, tensors))
@@ -544,7 +545,16 @@ from helpers import guarded, operators
 from helpers.operators import F32, F64, F16, HALF
 
 torch.use_deterministic_algorithms(False)
-torch.empty = lambda shape, dtype, device: guarded.tensor(shape, dtype)
+allocate = torch.empty_strided
+
+def allocate_guarded(shape, strides, dtype, device):
+    if device == "meta":
+        return allocate(shape, strides, dtype=dtype, device=device)
+    z = guarded.tensor(shape, dtype)
+    assert z.stride() == tuple(strides)
+    return z
+
+torch.empty_strided = allocate_guarded
 for guarded.at_start, tests.grids.BLOCKS in ((False, 264), (True, 264), (False, 1)):
     for dtype in (F32, F64, F16, HALF):
         for B, T, H, R, K in [(1, 1, 1, 1, 1), (1, 5, 2, 3, 7), (2, 21, 3, 6, 5),
