@@ -22,7 +22,7 @@ from dynconv.kernels.cuda.call import Kernels
 from dynconv.kernels.cuda.plan import Launch
 from dynconv.kernels.schema import eager
 from dynconv.lab import ledger
-from dynconv.lab.bench.measure import SAMPLE, spread
+from dynconv.lab.bench.measure import seconds_per_call, spread
 from dynconv.lab.bench.table import Column, bench_table
 from dynconv.ops.softmaxconv import draw_seed
 
@@ -54,7 +54,9 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
             for way, operators in ways.items():
                 for operator, call in calls(operators).items():
                     call()  # makes the plan
-                    times[way][operator].append(1e6 * cpu_seconds(call))
+                    # CPU time, which other programs on the machine hardly change.
+                    seconds = seconds_per_call(call, time.process_time)
+                    times[way][operator].append(1e6 * seconds)
     rows = [
         {"operator": operator}
         | spread("launched", times["launched"][operator])
@@ -71,16 +73,6 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
     ]
     say(bench_table(what, lambda row: row["operator"], 22, columns, rows))
     say(f"written to {output}")
-
-
-def cpu_seconds(call: Callable[[], object]) -> float:
-    """Return the CPU time of one call, which other programs on the machine hardly change."""
-    start, calls, used = time.process_time(), 0, 0.0
-    while used < SAMPLE:
-        call()
-        calls += 1
-        used = time.process_time() - start
-    return used / calls
 
 
 def omit(launch: Launch, values: Sequence[np.generic], tensors: list[Tensor]) -> tuple:

@@ -97,13 +97,18 @@ class CpuClock:
         run.saved = sum(saved.values())
 
     def seconds(self, call: Callable[[], object]) -> float:
-        """Return the seconds of one call; short calls are repeated until SAMPLE has passed."""
-        start, calls, passed = time.perf_counter(), 0, 0.0
-        while passed < SAMPLE:
-            call()
-            calls += 1
-            passed = time.perf_counter() - start
-        return passed / calls
+        """Return the seconds of one call."""
+        return seconds_per_call(call, time.perf_counter)
+
+
+def seconds_per_call(call: Callable[[], object], now: Callable[[], float]) -> float:
+    """Return the seconds of one call by the clock `now`; repeat it until SAMPLE has passed."""
+    start, calls, passed = now(), 0, 0.0
+    while passed < SAMPLE:
+        call()
+        calls += 1
+        passed = now() - start
+    return passed / calls
 
 
 def measure(runs: Sequence[Measurement], clock: Clock, rounds: int, title: str) -> None:
