@@ -83,7 +83,6 @@ def gates() -> dict[str, Any]:
         for updates, rate in ((60, 0.003), (60, 0.001), (60, 0.009), (240, 0.003))
         for name in ("both changes", "as published")
     }
-    numbers["both changes, table at 1/14 of the rate"] = losses("both changes", table=1 / 14)
     large = {"start": 2**0.5, "scale": 1 / 40}
     for updates, rate in ((20, 0.003), (30, 0.003), (60, 0.003), (480, 0.0005)):
         what = f"both changes, embeddings at √2, scores / 40, {updates} updates, rate {rate}"
