@@ -32,6 +32,12 @@ WARMED = {
     "warmed-up model, new Adam, peak 0.02": (True, False, 0.02),
     "warmed-up model, kept Adam, peak 0.02": (True, True, 0.02),
 }
+DESCENTS = {
+    "peak 0.3, warm-up": (0.3, 60),
+    "peak 0.3, no warm-up": (0.3, 0),
+    "peak 0.6, warm-up": (0.6, 60),
+    "peak 0.6, no warm-up": (0.6, 0),
+}
 
 
 def definitions(lesson: str, *values: str) -> dict[str, Any]:
@@ -295,6 +301,24 @@ def warmup() -> dict[str, Any]:
     return {what: [loss(*how, seed) for seed in (1, 2, 3)] for what, how in WARMED.items()}
 
 
+def descent() -> dict[str, Any]:
+    """Return the share of digits that lesson 23's models get right after gradient descent.
+
+    For two peaks, with a warm-up and without one.
+    """
+    names = definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
+
+    def share(peak: float, warmup: int, seed: int) -> float:
+        model = names["new_model"](seed)
+        rate = partial(names["cosine_rate"], peak=peak, warmup=warmup)
+        names["full_run"](model, seed, make=names["descent"], rate=rate)
+        return round(names["digits_right"](model), 2)
+
+    return {
+        what: [share(*how, seed) for seed in (1, 2, 3, 4, 5, 6)] for what, how in DESCENTS.items()
+    }
+
+
 def forgetting() -> dict[str, Any]:
     """Return the scores of lesson 33's layers, and of the word that counts, for three seeds."""
     names = definitions("33_forgetting")
@@ -374,6 +398,11 @@ RECORDS = {
         "Last losses of lesson 23's models at rates without a warm-up, by what had one",
         [1, 2, 3],
         warmup,
+    ),
+    "controls-descent": (
+        "Share of digits that lesson 23's models get right after gradient descent with momentum",
+        [1, 2, 3, 4, 5, 6],
+        descent,
     ),
     "controls-forgetting": (
         "Scores of lesson 33's layers: 1 minus the mean squared error",

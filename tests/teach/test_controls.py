@@ -7,7 +7,7 @@ from math import isqrt
 from operator import mul
 
 from dynconv.lab import ledger
-from dynconv.teach.controls import LOUD, SIDES, WARMED, definitions
+from dynconv.teach.controls import DESCENTS, LOUD, SIDES, WARMED, definitions
 
 
 def test_lessons_03_and_05_still_define_what_their_controls_use():
@@ -59,6 +59,9 @@ def test_lesson_23_still_defines_what_its_controls_use():
     assert all(len(each) == 3 for runs in record.values() for each in runs.values())
     record = ledger.read("controls-warmup")["numbers"]
     assert [*record] == [*WARMED] and all(len(losses) == 3 for losses in record.values())
+    assert {"full_run", "descent", "cosine_rate", "digits_right"} <= names.keys()
+    record = ledger.read("controls-descent")["numbers"]
+    assert [*record] == [*DESCENTS] and all(len(shares) == 6 for shares in record.values())
 
 
 def test_lesson_33_still_defines_what_its_controls_use():
