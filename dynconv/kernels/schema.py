@@ -22,6 +22,7 @@ from types import SimpleNamespace
 
 import torch
 from torch import Tensor
+from torch._C import _are_functorch_transforms_active
 from torch._C._functorch import is_legacy_batchedtensor  # by is_grads_batched
 from torch.autograd import forward_ad
 
@@ -101,8 +102,8 @@ def eager_operator(kernels, name: str) -> Callable:
         @staticmethod
         def backward(ctx, *gradients):
             again = torch.is_grad_enabled()  # for a second derivative
-            registered = again or is_transformed() or is_legacy_batchedtensor(gradients[0])
-            return differentiate(torch_ops if registered else kernels, ctx, *gradients)
+            batch = _are_functorch_transforms_active() or is_legacy_batchedtensor(gradients[0])
+            return differentiate(torch_ops if again or batch else kernels, ctx, *gradients)
 
     def call(*inputs):
         if torch.compiler.is_compiling() or type(inputs[0]) is not Tensor:
@@ -120,7 +121,7 @@ def is_transformed() -> bool:
     """
     if torch.compiler.is_compiling():  # which handles transforms itself
         return False
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return _are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def if_needed(ctx, index: int, function: Callable, *arguments):
@@ -187,8 +188,7 @@ def refuse_conv_softmax(run, ctx, *gradients):
 def differentiate_talk(run, ctx, g):
     x, left, right = ctx.saved_tensors
     dx, dleft, dright = run.talk_backward(g, x, left, right, *ctx.sizes)
-    dright = None if right is None else dright.to(right.dtype)
-    return dx, dleft.to(left.dtype), dright, None, None
+    return dx, dleft, None if right is None else dright, None, None  # autograd casts them
 
 
 @define(

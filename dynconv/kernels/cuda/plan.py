@@ -8,7 +8,8 @@ The same plan is run on a GPU (call.py), simulated and traced on a CPU, and used
 import math
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,7 +88,8 @@ def like(x: Array) -> Array:
     return contiguous_array(x.shape, x.dtype)
 
 
-class Launch(NamedTuple):
+@dataclass(frozen=True)
+class Launch:
     """One launch of a kernel: a one-dimensional grid of two-dimensional blocks.
 
     arguments  of the kernel in order: the names of arrays, None for null pointers, and numbers; an
@@ -103,13 +105,12 @@ class Launch(NamedTuple):
     shared: int
     arguments: tuple
 
-    @property
+    @cached_property
     def kernel(self) -> str:
         """The kernel's name expression, such as "light_conv<float, 4, false>"."""
         return name_expression(self.name, *self.template)
 
 
-@lru_cache(1024, typed=True)  # True and 1 are different templates
 def name_expression(name: str, *template: str | int | bool) -> str:
     """Return the C++ expression of an instantiated template."""
     parts = [str(z).lower() if isinstance(z, bool) else str(z) for z in template]
