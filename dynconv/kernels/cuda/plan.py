@@ -108,13 +108,8 @@ class Launch:
     @cached_property
     def kernel(self) -> str:
         """The kernel's name expression, such as "light_conv<float, 4, false>"."""
-        return name_expression(self.name, *self.template)
-
-
-def name_expression(name: str, *template: str | int | bool) -> str:
-    """Return the C++ expression of an instantiated template."""
-    parts = [str(z).lower() if isinstance(z, bool) else str(z) for z in template]
-    return f"{name}<{', '.join(parts)}>"
+        parts = [str(z).lower() if isinstance(z, bool) else str(z) for z in self.template]
+        return f"{self.name}<{', '.join(parts)}>"
 
 
 class LaunchPlan(NamedTuple):
