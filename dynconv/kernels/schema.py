@@ -105,10 +105,13 @@ def eager_operator(kernels, name: str) -> Callable:
             batch = _are_functorch_transforms_active() or is_legacy_batchedtensor(gradients[0])
             return differentiate(torch_ops if again or batch else kernels, ctx, *gradients)
 
+    # Function's own `apply` also prepares for torch.func, where no kernel is chosen.
+    apply = super(torch.autograd.Function, Eager).apply
+
     def call(*inputs):
         if torch.compiler.is_compiling() or type(inputs[0]) is not Tensor:
             return registered(*inputs)
-        return Eager.apply(*inputs)
+        return apply(*inputs)
 
     return call
 
