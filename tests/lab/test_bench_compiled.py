@@ -1,5 +1,8 @@
 """The measurement of torch.compile in training, with a backend that compiles nothing."""
 
+from conftest import ROOT
+
+from dynconv.lab import ledger
 from dynconv.lab.bench import compiled
 
 
@@ -15,3 +18,12 @@ def test_one_graph_for_each_kind_of_block_and_equal_gradients(monkeypatch):
     assert found["difference"] < 1e-5
     low, high = found["speedup_range"]
     assert 0 < low <= found["speedup"] <= high and found["eager_ms"] > 0 < found["compile_s"]
+
+
+def test_architecture_says_why_training_does_not_compile():
+    text = " ".join((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split())
+    numbers = ledger.read("compiled")["numbers"]
+    single, half = numbers["float32"], numbers["bfloat16"]
+    assert single["graphs"] == half["graphs"] == 6
+    assert f"took {single['compile_s']:.0f} s of CPU time" in text
+    assert f"{single['speedup']:.2f} times as fast as without, {half['speedup']:.2f} times" in text
