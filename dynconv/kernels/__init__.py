@@ -7,6 +7,6 @@ schema.py defines the operators and their gradients. Kernels are compiled at fir
 
 from dynconv.kernels.cpu import call as _on_cpu  # noqa: F401  (importing them registers them)
 from dynconv.kernels.cuda.call import on_gpu
-from dynconv.kernels.schema import torch_ops
+from dynconv.kernels.schema import is_transformed, torch_ops
 
-__all__ = ["on_gpu", "torch_ops"]
+__all__ = ["is_transformed", "on_gpu", "torch_ops"]

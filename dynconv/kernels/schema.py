@@ -22,6 +22,9 @@ from types import SimpleNamespace
 
 import torch
 from torch import Tensor
+from torch._C import _are_functorch_transforms_active
+from torch._C._functorch import is_legacy_batchedtensor  # by is_grads_batched
+from torch.autograd import forward_ad
 
 from dynconv.kernels.layout import contiguous_offsets
 
@@ -31,11 +34,10 @@ library = torch.library.Library("dynconv", "DEF")
 torch_ops = torch.ops.dynconv
 
 
-def save_inputs(ctx, inputs, output) -> None:
-    """Save the tensors for the backward pass, and the other inputs as `ctx.sizes`."""
-    tensors = [z for z in inputs if z is None or isinstance(z, Tensor)]
-    ctx.sizes = inputs[len(tensors) :]
-    ctx.save_for_backward(*tensors)
+def save_inputs(tensors: int, ctx, inputs, output) -> None:
+    """Save the tensors, which come first, for the backward pass, and the rest as `ctx.sizes`."""
+    ctx.save_for_backward(*inputs[:tensors])
+    ctx.sizes = inputs[tensors:]
 
 
 def save_direction(ctx, inputs, output) -> None:
@@ -48,13 +50,14 @@ def like_first(x: Tensor, *others) -> Tensor:
     return x.new_empty(x.shape)
 
 
-def define(signature: str, shapes: Callable = like_first, save: Callable = save_inputs) -> Callable:
+def define(signature: str, shapes: Callable = like_first, save: Callable | None = None) -> Callable:
     """Define a PyTorch operator, and return a decorator for its backward function.
 
     shapes  returns empty outputs, from which torch.compile and torch.export learn the shapes
-    save    saves what the backward function needs
+    save    saves what the backward function needs, by default the inputs
     """
-    name = signature.partition("(")[0]
+    name, _, inputs = signature.partition(" -> ")[0].partition("(")
+    save = save or partial(save_inputs, inputs.count("Tensor"))
     library.define(signature)
     torch.library.register_fake(f"dynconv::{name}", shapes, lib=library)
 
@@ -79,7 +82,8 @@ def eager(kernels, names: Iterable[str]) -> SimpleNamespace:
     """Return the operators of these names for eager calls, which run `kernels` themselves.
 
     This takes half of the CPU time that PyTorch's registry does (data/results/bench-host.json).
-    torch.compile, tensors without data and second derivatives need the registered operators.
+    torch.compile, tensors without data, second derivatives and batches of gradients need the
+    registered operators.
     """
     return SimpleNamespace(**{name: eager_operator(kernels, name) for name in names})
 
@@ -98,14 +102,29 @@ def eager_operator(kernels, name: str) -> Callable:
         @staticmethod
         def backward(ctx, *gradients):
             again = torch.is_grad_enabled()  # for a second derivative
-            return differentiate(torch_ops if again else kernels, ctx, *gradients)
+            batch = _are_functorch_transforms_active() or is_legacy_batchedtensor(gradients[0])
+            return differentiate(torch_ops if again or batch else kernels, ctx, *gradients)
+
+    # Function's own `apply` also prepares for torch.func, where no kernel is chosen.
+    apply = super(torch.autograd.Function, Eager).apply
 
     def call(*inputs):
         if torch.compiler.is_compiling() or type(inputs[0]) is not Tensor:
             return registered(*inputs)
-        return Eager.apply(*inputs)
+        return apply(*inputs)
 
     return call
+
+
+def is_transformed() -> bool:
+    """Return whether a transform of torch.func or forward-mode differentiation is active.
+
+    A registered operator then runs once per example under vmap. It has no derivatives under
+    torch.func.grad, and in forward mode PyTorch would leave its derivative out without an error.
+    """
+    if torch.compiler.is_compiling():  # which handles transforms itself
+        return False
+    return _are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
 def if_needed(ctx, index: int, function: Callable, *arguments):
@@ -172,8 +191,7 @@ def refuse_conv_softmax(run, ctx, *gradients):
 def differentiate_talk(run, ctx, g):
     x, left, right = ctx.saved_tensors
     dx, dleft, dright = run.talk_backward(g, x, left, right, *ctx.sizes)
-    dright = None if right is None else dright.to(right.dtype)
-    return dx, dleft.to(left.dtype), dright, None, None
+    return dx, dleft, None if right is None else dright, None, None  # autograd casts them
 
 
 @define(

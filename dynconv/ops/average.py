@@ -82,6 +82,7 @@ OPERATOR = Operator(
         "cuda": cumulative_mean_cuda,
     },
     (Rule("blocked"),),
+    plain="sum",
 )
 
 

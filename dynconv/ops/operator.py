@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from dynconv.kernels import is_transformed
 from dynconv.kernels.cpu import build as native
 from dynconv.kernels.cuda import build as cuda
 
@@ -67,6 +68,9 @@ class Operator(NamedTuple):
     """the functions that compute it, keyed by the names that `impl` takes"""
     rules: tuple[Rule, ...]
     """choices without kernels: "auto" takes the first that allows T and K"""
+    plain: str | None = None
+    """the choice inside transforms of torch.func and in forward mode, for which kernels and
+    gradients written by hand have no derivatives; None if all choices of the rules have them"""
 
     def choose(
         self, impl: str, x: Tensor, T: int, K: int = 1, *, kernels: bool = True
@@ -76,7 +80,8 @@ class Operator(NamedTuple):
         x        an input: kernels need to know its device and dtype
         kernels  whether "auto" may choose kernels
 
-        Raises ValueError for an unknown name, and for kernels that cannot run on x.
+        Raises ValueError for an unknown name and for kernels that cannot run on x, and
+        NotImplementedError for kernels inside transforms of torch.func and in forward mode.
         """
         if impl == "auto":
             impl = self.choose_auto(x, T, K, kernels)
@@ -85,10 +90,17 @@ class Operator(NamedTuple):
             raise ValueError(f"{self.name} has no implementation {impl!r}: choose one of {names}")
         if impl in BACKENDS and not BACKENDS[impl].supports(x):
             raise ValueError(f"impl={impl!r} cannot run: {BACKENDS[impl].why_unsupported(x)}")
+        if impl in BACKENDS and is_transformed():
+            raise NotImplementedError(
+                f"impl={impl!r} of {self.name} runs neither inside torch.func's vmap, grad and such"
+                f" nor in forward mode: use impl='auto' or {self.plain!r} there"
+            )
         return self.implementations[impl]
 
     def choose_auto(self, x: Tensor, T: int, K: int, kernels: bool = True) -> str:
         """Return the name of the implementation that "auto" stands for."""
+        if self.plain and is_transformed():
+            return self.plain
         for name, backend in BACKENDS.items() if kernels else ():
             if name in self.implementations and backend.supports(x) and backend.tests_passed_on(x):
                 return name

@@ -112,6 +112,7 @@ OPERATOR = Operator(
         "in_place": selective_scan_in_place,
     },
     (Rule("in_place"),),
+    plain="doubling",
 )
 
 

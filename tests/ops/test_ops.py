@@ -12,7 +12,8 @@ import torch
 from helpers.operators import operators_with
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch.autograd import gradcheck, gradgradcheck
+from torch import func
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from dynconv import ops
 
@@ -436,3 +437,35 @@ def test_large_logits_do_not_overflow(impl):
     y = ops.dynamic_conv_softmax(x, logits, pad_left=1, impl=impl)
     weight = logits.double().softmax(3)
     torch.testing.assert_close(y.double(), ops.dynamic_conv(x.double(), weight, pad_left=1))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_auto_has_the_derivatives_of_torch_func(name):
+    """Gradients of each example by vmap, and the derivative in forward mode, are autograd's."""
+    function, inputs = case(name, 2, 12, 4, 2, 3, pad_left=1)
+    examples = [torch.stack([z, z.roll(1, 0), z]).requires_grad_() for z in inputs]
+
+    def loss(*inputs):
+        return function("auto", *inputs).square().sum()
+
+    every = tuple(range(len(inputs)))
+    gradients = torch.autograd.grad(sum(map(loss, *examples)), examples)
+    found = func.vmap(func.grad(loss, argnums=every))(*examples)
+    torch.testing.assert_close(found, gradients)
+    steps = [torch.randn_like(z) for z in inputs]
+    _, derivative = func.jvp(loss, tuple(inputs), tuple(steps))
+    pairs = zip(gradients, steps, strict=True)
+    expected = sum((dz[0].conj() * step).real.sum() for dz, step in pairs)
+    torch.testing.assert_close(derivative, expected)
+
+
+@pytest.mark.parametrize("name", operators_with("native"))
+def test_kernels_refuse_the_transforms_of_torch_func(name):
+    """In one line: without it, forward mode would leave their derivatives out."""
+    function, inputs = case(name, 1, 5, 4, 2, 3, pad_left=1)
+    call = partial(function, "native")
+    words = f"impl='native' of {name} runs neither inside .*: use impl='auto' or "
+    with pytest.raises(NotImplementedError, match=words):
+        func.vmap(call)(*(z[None] for z in inputs))
+    with pytest.raises(NotImplementedError, match=words), forward_ad.dual_level():
+        call(*inputs)

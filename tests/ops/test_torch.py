@@ -2,6 +2,7 @@
 
 import os
 from datetime import timedelta
+from functools import partial
 
 import pytest
 import torch
@@ -114,6 +115,17 @@ def test_an_eager_call_has_the_derivatives_of_its_operator():
     (dx,) = torch.autograd.grad(EAGER.talk(x, left, None, 2, 0).sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="no second derivative: use impl='window'"):
         dx.sum().backward()
+
+
+@needs_native
+def test_an_eager_call_takes_a_batch_of_gradients():
+    """By vmap, or as torch.autograd.functional.jacobian passes them with vectorize=True."""
+    x, weight = torch.randn(B, T, C, requires_grad=True), torch.randn(H, K)
+    y, batch = EAGER.conv(x, weight, 2), torch.randn(3, B, T, C)
+    gradient = partial(torch.autograd.grad, y, x, retain_graph=True)
+    each = torch.stack([gradient(g)[0] for g in batch])
+    torch.testing.assert_close(gradient(batch, is_grads_batched=True)[0], each)
+    torch.testing.assert_close(torch.func.vmap(gradient)(batch)[0], each)
 
 
 @needs_native

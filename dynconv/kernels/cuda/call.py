@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.build import NoGpuKernelsError, code, compile_for_gpu, cupy
-from dynconv.kernels.cuda.plan import Array, Launch, LaunchPlan, array
+from dynconv.kernels.cuda.plan import Array, Launch, LaunchPlan, array_of, plan_key
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
 from dynconv.kernels.schema import eager, implement
 
@@ -26,6 +26,8 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "seed": Tensor.contiguous,
 }
 """functions that bring each argument into the memory layout that plans expect"""
+Values = Sequence[int | np.generic]
+"""the arguments of a launch: addresses as int, numbers as NumPy scalars"""
 PLANS = 4096
 """plans that each operator keeps; a batch of another length needs another plan"""
 
@@ -36,14 +38,14 @@ class Prepared(NamedTuple):
     launches   each launch, and a function that picks its arguments from the addresses of the
                tensors (the inputs, then the arrays) and the constants
     constants  the numbers among the launches' arguments
-    arrays     what to allocate: the outputs, then scratch
+    arrays     shape, strides and dtype of what to allocate: the outputs, then scratch
     outputs    the places of the outputs among the tensors
     empty      whether B is 0
     """
 
     launches: list[tuple[Launch, Callable[[tuple], Any]]]
     constants: tuple[np.generic, ...]
-    arrays: list[Array]
+    arrays: list[tuple]
     outputs: slice
     empty: bool
 
@@ -71,7 +73,7 @@ def prepare(made: LaunchPlan, inputs: dict[str, Array]) -> Prepared:
         launches.append((launch, itemgetter(*picked)))
     outputs = slice(len(inputs), len(inputs) + len(made.outputs))
     empty = next(iter(inputs.values())).shape[0] == 0
-    return Prepared(launches, tuple(constants), list(arrays.values()), outputs, empty)
+    return Prepared(launches, tuple(constants), [z[:3] for z in arrays.values()], outputs, empty)
 
 
 def operator(planned: Callable[..., LaunchPlan]) -> Callable:
@@ -83,23 +85,24 @@ def operator(planned: Callable[..., LaunchPlan]) -> Callable:
     names = tuple(signature(planned).parameters)
 
     @lru_cache(PLANS)
-    def plan(*arguments) -> Prepared | None:
+    def plan(*keys) -> Prepared | None:
         """Return the plan, or None if a tensor has another memory layout than plans expect."""
-        inputs = {name: z for name, z in zip(names, arguments, strict=True) if isinstance(z, Array)}
+        named = dict(zip(names, keys, strict=True))
+        inputs = {name: array_of(key) for name, key in named.items() if key and name in LAYOUTS}
         if any(relayout(name, z) for name, z in inputs.items()):
             return None
-        return prepare(planned(*arguments), inputs)
+        return prepare(planned(**named | inputs), inputs)
 
     def method(self, *arguments):
         tensors: list[Tensor] = []
-        described: list[Any] = []
+        keys: list[Any] = []
         for z in arguments:
             if isinstance(z, Tensor):
                 tensors.append(z)
-                described.append(array(z))
+                keys.append(plan_key(z))
             else:
-                described.append(tuple(z) if isinstance(z, list) else z)  # a list has no hash
-        made = plan(*described)
+                keys.append(tuple(z) if isinstance(z, list) else z)  # a list has no hash
+        made = plan(*keys)
         if made is None:
             named = zip(names, arguments, strict=True)
             laid_out = (LAYOUTS[name](z) if isinstance(z, Tensor) else z for name, z in named)
@@ -113,11 +116,12 @@ def operator(planned: Callable[..., LaunchPlan]) -> Callable:
 class Kernels:
     """Runs the operators of torch.ops.dynconv with their CUDA kernels.
 
-    start  start(launch, values, tensors) launches one kernel; `values` are the launch's arguments
-           as NumPy scalars, and `tensors` all those of the plan, some of which they point to
+    start  start(launch, values, tensors) launches one kernel; `values` are the launch's arguments,
+           addresses as int and numbers as NumPy scalars, and `tensors` all those of the plan,
+           which some of the addresses belong to
     """
 
-    def __init__(self, start: Callable[[Launch, Sequence[np.generic], list[Tensor]], object]):
+    def __init__(self, start: Callable[[Launch, Values, list[Tensor]], object]):
         self.start = start
 
     conv = operator(launches.conv)
@@ -133,20 +137,22 @@ class Kernels:
     def run(self, made: Prepared, tensors: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
         """Run a plan on its input tensors, and return its outputs: zeros if B is 0."""
         device = tensors[0].device
-        for shape, strides, dtype, *_ in made.arrays:  # torch.empty takes half as long again
+        for shape, strides, dtype in made.arrays:  # torch.empty takes half as long again
             tensors.append(torch.empty_strided(shape, strides, dtype=dtype, device=device))
         outputs = tuple(tensors[made.outputs])
         if made.empty:
             torch._foreach_zero_(outputs)
         else:
-            values = (*[np.uint64(z.data_ptr()) for z in tensors], *made.constants)
+            values = (*[z.data_ptr() for z in tensors], *made.constants)
             for launch, pick in made.launches:
                 self.start(launch, pick(values), tensors)
         return outputs if len(outputs) > 1 else outputs[0]
 
 
-def launch_on_gpu(launch: Launch, values: Sequence[np.generic], tensors: list[Tensor]) -> None:
+def launch_on_gpu(launch: Launch, values: Values, tensors: list[Tensor]) -> None:
     """Launch a kernel on the GPU of its tensors, on PyTorch's current stream.
+
+    CuPy passes an int in 8 bytes, as addresses need, and a NumPy scalar in its own size.
 
     Raises NoGpuKernelsError when the kernel cannot be compiled or launched.
     """

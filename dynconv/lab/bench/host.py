@@ -7,18 +7,17 @@ needs no GPU: small tensors on the CPU take the same path up to the driver's cal
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from dynconv.kernels import torch_ops
-from dynconv.kernels.cuda.call import Kernels
+from dynconv.kernels.cuda.call import Kernels, Values
 from dynconv.kernels.cuda.plan import Launch
 from dynconv.kernels.schema import eager
 from dynconv.lab import ledger
@@ -75,7 +74,7 @@ def bench_host(rounds: int, output: Path | None, say: Callable[[str], None]) -> 
     say(f"written to {output}")
 
 
-def omit(launch: Launch, values: Sequence[np.generic], tensors: list[Tensor]) -> tuple:
+def omit(launch: Launch, values: Values, tensors: list[Tensor]) -> tuple:
     """Look up what the driver would be called with, and leave it there."""
     return launch.source, launch.kernel, tensors[0].device
 

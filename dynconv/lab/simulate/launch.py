@@ -1,24 +1,24 @@
 """Runs the plans of the CUDA kernels on CPU tensors, by the simulator."""
 
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 from torch import Tensor
 
 from dynconv.kernels.cuda.build import code
-from dynconv.kernels.cuda.call import Kernels
+from dynconv.kernels.cuda.call import Kernels, Values
 from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab.simulate.simulator import Function, Module
 
 
-def launch_on_cpu(launch: Launch, values: Sequence[np.generic], tensors: list[Tensor]) -> None:
+def launch_on_cpu(launch: Launch, values: Values, tensors: list[Tensor]) -> None:
     """Run one launch to its end; KernelFault if it is wrong, ValueError for tensors of a GPU."""
     for z in tensors:
         if z.device.type != "cpu":
             raise ValueError(f"a tensor is on {z.device}, the simulator runs on the CPU: .cpu()")
     function = compile_for_cpu(code(launch.source), launch.kernel)
-    function((launch.blocks,), launch.block, values, shared_mem=launch.shared)
+    scalars = [np.uint64(z) if isinstance(z, int) else z for z in values]
+    function((launch.blocks,), launch.block, scalars, shared_mem=launch.shared)
 
 
 @cache

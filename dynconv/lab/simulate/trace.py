@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from dynconv.kernels.cuda import build
-from dynconv.kernels.cuda.call import Kernels
+from dynconv.kernels.cuda.call import Kernels, Values
 from dynconv.kernels.cuda.plan import Launch
 from dynconv.lab.simulate.simulator import CHECKS, Module, toolchain
 
@@ -217,9 +217,9 @@ def trace_launches(run: Callable[[Kernels], object]) -> list[tuple[str, np.ndarr
     """
     traces = []
 
-    def start(launch: Launch, values: Sequence[np.generic], tensors: list[torch.Tensor]) -> None:
+    def start(launch: Launch, values: Values, tensors: list[torch.Tensor]) -> None:
         at = {z.data_ptr(): z for z in tensors if z.numel()}
-        args = [at.get(int(z), z) if isinstance(z, np.uint64) else z for z in values]
+        args = [at.get(z, np.uint64(z)) if isinstance(z, int) else z for z in values]
         how = (launch.blocks,), launch.block, args, launch.shared
         traces.append((launch.kernel, trace(build.code(launch.source), launch.kernel, *how)))
 
