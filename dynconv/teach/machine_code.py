@@ -1,8 +1,8 @@
 """Records the machine code of the kernels that lessons write.
 
 `python -m dynconv.teach.machine_code` writes data/results/machine-code.json, which has the main
-loop of each kernel on sm_90, and how many instructions there are in all. So lessons count
-instructions also where neither NVRTC nor nvdisasm is installed.
+loop of each kernel on sm_90, how long it takes a warp, and how many instructions there are in all.
+So lessons count instructions also where neither NVRTC nor nvdisasm is installed.
 """
 
 import ast
@@ -18,6 +18,8 @@ from dynconv.lab.simulate.nvdisasm import Loop
 from dynconv.teach.checkout import require_checkout, run_tool
 from dynconv.teach.launch import HEADER
 
+SHARED = 30
+"""cycles of a load from shared memory, as in lesson 18"""
 KERNELS = {
     "18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"],
     "19_lightconv_kernels": [
@@ -102,16 +104,19 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
         build.code(HEADERS.get(lesson, HEADER)) + source, [kernel], "sm_90"
     )
     section = nvdisasm.disassemble(compiled)[kernel]
-    code, _ = nvdisasm.read_section(section)
+    code, control, _ = nvdisasm.read_section(section)
     loop = nvdisasm.main_loop(section)
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
-        loop = Loop(code[: code.index("EXIT") + 1])
+        end = code.index("EXIT") + 1
+        loop = Loop(code[:end], control=control[:end])
     return {
         "source": digest(source),
         "registers": compiled.kernels[kernel].registers,
         "spilled": compiled.kernels[kernel].spilled,
         "instructions": loop.instructions,
         "products": loop.multiply_adds,
+        "pauses": loop.pauses,
+        "path": loop.path(SHARED),
         "all": sum(line != "NOP" for line in code),  # NOPs fill up the last lines
         "loop": loop.code,
     }
@@ -120,7 +125,11 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
 def main() -> None:
     """Write the record."""
     numbers = {k: measure(lesson, k) for lesson, kernels in KERNELS.items() for k in kernels}
-    what = "instructions in the main loop of each kernel of the lessons, for sm_90"
+    what = (
+        "instructions in the main loop of each kernel of the lessons, for sm_90; the sum of their "
+        "stall counts, and a warp's cycles if it waits for nothing but shared memory, "
+        f"{SHARED} per load"
+    )
     command = "python -m dynconv.teach.machine_code"
     entry = ledger.entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})
     ledger.write(ledger.output_path("machine-code", None), entry)

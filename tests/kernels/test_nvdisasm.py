@@ -30,6 +30,18 @@ SECTION = """
 .L_x_3:
         /*0060*/                   BRA `(.L_x_3);
 """
+# With the code: two loads that release scoreboard 0, or none, and an addition that waits for it.
+ENCODED = """
+.L_x_0:
+        /*0000*/          LDS R34, [R9] ;                 /* 0x0000000009227984 */
+                                                          /* 0x000fe80000000800 */
+        /*0010*/          @P0 LDS R35, [R35] ;            /* 0x0000000023230984 */
+                                                          /* 0x000e240000000800 */
+        /*0020*/          @P0 FADD.FTZ R36, -R34, R35 ;   /* 0x0000002322240221 */
+                                                          /* 0x001fc80000010100 */
+        /*0030*/          @P0 BRA `(.L_x_0) ;             /* 0x0000000000240947 */
+                                                          /* 0x000fea0003800000 */
+"""
 
 
 def test_the_loops_of_a_listing():
@@ -37,6 +49,15 @@ def test_the_loops_of_a_listing():
     counts = [(loop.instructions, loop.multiply_adds, loop.around) for loop in loops]
     assert counts == [(3, 1, 4), (1, 0, 6)]
     assert nvdisasm.main_loop(SECTION) == loops[0] and loops[0].count("LDS", "FADD") == 1
+
+
+def test_the_pauses_and_the_path_of_a_loop():
+    (loop,) = nvdisasm.innermost(ENCODED)
+    controls = [tuple(control) for control in loop.control]
+    assert controls == [(4, 7, 0), (2, 0, 0), (4, 7, 1), (5, 7, 0)]  # stall, sets, waits
+    assert loop.pauses == loop.path(0) == 4 + 2 + 4 + 5
+    assert loop.path(1) == loop.path(2) == loop.pauses  # the pause hides the load
+    assert loop.path(30) == 4 + 30 + 4 + 5  # the second load leaves in cycle 4
 
 
 @pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -21,8 +22,20 @@ PACKAGE = "nvidia-cuda-nvdisasm"
 SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+),.*$", re.MULTILINE)
 LABEL = re.compile(r"^\s*(\.L_x_\d+):", re.MULTILINE)
 INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;")
+UPPER_HALF = re.compile(r"^\s*/\* 0x([0-9a-f]{16}) \*/$")
 PREDICATE = re.compile(r"^@!?U?P\w+ ")
 BRANCH = re.compile(r"\bBRA\b.*`\((\.L_x_\d+)\)")
+
+
+class Control(NamedTuple):
+    """What an instruction of 128 bits tells the scheduler (Jia et al., arXiv:1804.06826, 2.1)."""
+
+    stall: int
+    """cycles that the warp pauses before its next instruction"""
+    sets: int
+    """the scoreboard that is released when the result is there; 7 if none"""
+    waits: int
+    """a mask of the scoreboards that must be released first"""
 
 
 class Loop(NamedTuple):
@@ -31,6 +44,7 @@ class Loop(NamedTuple):
     code: list[str]
     around: int = 0
     """instructions of the kernel that are not in the loop"""
+    control: Sequence[Control] = ()
 
     @property
     def instructions(self) -> int:
@@ -42,8 +56,31 @@ class Loop(NamedTuple):
 
     def count(self, *opcodes: str) -> int:
         """Count the instructions with one of these opcodes, whatever follows them."""
-        names = (PREDICATE.sub("", line).split()[0].split(".")[0] for line in self.code)
-        return sum(map(Counter(names).get, opcodes, [0] * len(opcodes)))
+        return sum(map(Counter(map(opcode, self.code)).get, opcodes, [0] * len(opcodes)))
+
+    @property
+    def pauses(self) -> int:
+        """The sum of the stall counts, in cycles."""
+        return sum(control.stall for control in self.control)
+
+    def path(self, shared: int) -> int:
+        """Return the cycles that the turn takes a warp if only loads from shared memory delay it.
+
+        Such a load takes `shared` cycles. All other results are there when the warp needs them.
+        """
+        now, ready = 0, [0] * 8  # cycles, per scoreboard
+        for line, control in zip(self.code, self.control, strict=True):
+            waits = [ready[i] for i in range(6) if control.waits >> i & 1]
+            now = max([now, *waits])
+            if opcode(line) == "LDS":
+                ready[control.sets] = now + shared
+            now += control.stall
+        return now
+
+
+def opcode(instruction: str) -> str:
+    """Return "FADD" of "@P0 FADD.FTZ R0, R1, R2"."""
+    return PREDICATE.sub("", instruction).split()[0].split(".")[0]
 
 
 def why_unavailable() -> str | None:
@@ -75,7 +112,7 @@ def disassemble(compiled: Compiled) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernels.cubin")
         path.write_bytes(compiled.cubin)
-        command = [str(find_nvdisasm()), "-c", str(path)]
+        command = [str(find_nvdisasm()), "-c", "-hex", str(path)]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     _, *parts = SECTION.split(text)
     sections = dict(zip(parts[::2], parts[1::2], strict=True))
@@ -93,26 +130,37 @@ def main_loop(section: str) -> Loop | None:
 
 def innermost(section: str) -> list[Loop]:
     """Return the innermost loops of a kernel, in the order of the code."""
-    code, labels = read_section(section)
+    code, control, labels = read_section(section)
     spans = []
     for end, instruction in enumerate(code):
         match = BRANCH.search(instruction)
         if match and labels[match[1]] <= end:
             spans.append(range(labels[match[1]], end + 1))
     return [
-        Loop(code[span.start : span.stop], len(code) - len(span))
+        Loop(
+            code[span.start : span.stop],
+            len(code) - len(span),
+            control[span.start : span.stop],
+        )
         for span in spans
         if not any(inner != span and inner[0] in span and inner[-1] in span for inner in spans)
     ]
 
 
-def read_section(section: str) -> tuple[list[str], dict[str, int]]:
-    """Return the instructions of a kernel, and the number of the one that follows each label."""
+def read_section(section: str) -> tuple[list[str], list[Control], dict[str, int]]:
+    """Return a kernel's instructions, their controls, and the number of the one after each label.
+
+    There are no controls in a listing without hexadecimal code.
+    """
     code: list[str] = []
+    control: list[Control] = []
     labels = {}
     for line in section.splitlines():
         if match := LABEL.match(line):
             labels[match[1]] = len(code)
         elif match := INSTRUCTION.match(line):
             code.append(" ".join(match[1].split()))
-    return code, labels
+        elif match := UPPER_HALF.match(line):
+            bits = int(match[1], 16)  # 64 to 127
+            control.append(Control(bits >> 41 & 15, bits >> 46 & 7, bits >> 52 & 63))
+    return code, control, labels
