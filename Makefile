@@ -22,6 +22,7 @@ demo: .venv
 	.venv/bin/dynconv train help-de-en-dynamic --run runs/demo
 	.venv/bin/dynconv evaluate runs/demo
 	.venv/bin/dynconv plot runs/demo
+	@echo "To translate: echo 'Klicken Sie auf das Symbol.' | .venv/bin/dynconv translate runs/demo"
 
 test: .venv
 	.venv/bin/ruff check .

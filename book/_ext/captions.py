@@ -1,11 +1,22 @@
 """Gives the figures of lessons a number and a caption, the first sentence of the alternative text.
 
-The bar above folded code says which figure it draws. The rest of the text describes the picture.
-Figures in solutions, which a reader may not want to see named, stay as they are.
+The bar above folded code says which figure it draws. The rest of the text describes the picture; a
+moving figure, which describes itself, has the caption alone. Figures in solutions, which a reader
+may not want to see named, stay as they are.
 """
 
 import json
 import re
+
+from myst_nb.sphinx_ import HideCodeCellNode
+
+PLAIN = {
+    "the output of Fig.": "Fig.",
+    "the source": "the code",
+    "the outputs": "the output",
+    "the content": "the code and its output",
+}
+"""What a bar says in place of MyST-NB's words."""
 
 
 def caption(app, docname: str, source: list[str]) -> None:
@@ -19,18 +30,24 @@ def caption(app, docname: str, source: list[str]) -> None:
             number += 1
             title, *rest = re.split(r"(?<=\.)\s+(?=[A-Z])", image["alt"], maxsplit=1)
             image["alt"] = rest[0] if rest else title
-            name = f"figure-{int(lesson[1])}-{number}"
-            folded = f"Fig. {int(lesson[1])}.{number}"
-            if "hide-output" not in cell["metadata"].get("tags", []):
-                folded = f"the code of {folded}"
+            folded = f"the {{type}} of Fig. {int(lesson[1])}.{number}"
             cell["metadata"]["mystnb"] |= {
-                "figure": {"caption": title, "name": name},
+                "figure": {"caption": title, "name": f"figure-{int(lesson[1])}-{number}"},
                 "code_prompt_show": f"Show {folded}",
                 "code_prompt_hide": f"Hide {folded}",
             }
     source[0] = json.dumps(notebook)
 
 
+def name_bars(app, doctree, docname: str) -> None:
+    """Say on each bar what it folds, in plain words, after MyST-NB has filled in the type."""
+    for bar in doctree.findall(HideCodeCellNode):
+        for prompt in ("prompt_show", "prompt_hide"):
+            for words, plain in PLAIN.items():
+                bar[prompt] = bar[prompt].replace(words, plain)
+
+
 def setup(app):
     app.connect("source-read", caption)
+    app.connect("doctree-resolved", name_bars)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -14,6 +14,8 @@ from PIL import Image, ImageFilter
 PAPER, INK, LIFT = 18 / 255, 0.96, 0.85
 """What white and black become: the grey of the dark page, #121212, and a lightness in OKLCH;
 and the power that lifts what is between, because dark neighbours are harder to tell apart."""
+STEP, PALE = 0.08, 0.02
+"""What differs from paper by a few times PALE, as a small weight's cell, is STEP lighter."""
 FLOOR, COLORFUL = 0.56, 0.12
 """Colours of this chroma or more keep this lightness, or they would be mud on black."""
 PICTURE = re.compile(r'<img\b[^>]*?\bsrc="(?P<folder>[^":]*_images/)(?P<name>[^"/]+\.png)"[^>]*>')
@@ -52,7 +54,9 @@ def darken(rgb: np.ndarray) -> np.ndarray:
     light, axes = lab[..., :1], lab[..., 1:]
     paper = to_oklab(np.full(3, PAPER))[0]
     chroma = np.hypot(axes[..., :1], axes[..., 1:])
-    turned = paper + (INK - paper) * (1 - light).clip(0, 1) ** LIFT
+    ink = (1 - light).clip(0, 1)
+    raised = ink**LIFT + STEP * (1 - np.exp(-ink / PALE)) * (1 - ink) ** 4
+    turned = paper + (INK - paper) * raised
     share = np.minimum(chroma / COLORFUL, 1)
     turned = np.maximum(turned, turned + share * (FLOOR - turned))
     low, high = np.zeros_like(turned), np.ones_like(turned)
@@ -92,14 +96,18 @@ def add_picture(files: dict[str, Path], match: re.Match) -> str:
 
 
 def draw_pictures(app, error):
-    """Write _images/dark/NAME.png for each _images/NAME.png that has none, or an older one."""
+    """Write _images/dark/NAME.png for each _images/NAME.png that has none.
+
+    One that is older than the figure, or than this file, is written again.
+    """
     if error is not None or app.builder.format != "html":
         return
     folder, table = Path(app.outdir, "_images"), None
+    changed = Path(__file__).stat().st_mtime
     (folder / "dark").mkdir(parents=True, exist_ok=True)
     for light in folder.glob("*.png"):
         dark = folder / "dark" / light.name
-        if dark.exists() and dark.stat().st_mtime >= light.stat().st_mtime:
+        if dark.exists() and dark.stat().st_mtime >= max(light.stat().st_mtime, changed):
             continue
         table = table or make_filter()
         with Image.open(light) as picture:

@@ -1,5 +1,6 @@
 // What JupyterLab needs to know of this book; lab.py puts KNOWN, titles and papers, before it.
 (() => {
+  const MOVING = ".jp-RenderedHTML > script + *";
   const MISSING = '[title="Cross Reference Not Found"], [title="Citation Not Found"]';
 
   // Lines of text are no wider than can be read, and a title has the number of its lesson.
@@ -36,7 +37,8 @@
     const here = app.shell.currentWidget?.context?.path ?? "";
     const folder = here.slice(0, here.lastIndexOf("/") + 1);
     if (page && !folder) return; // the book is outside what this server shows
-    const path = page ? folder.replace(/[^/]+\/$/, "") + page : folder + notebook;
+    const above = folder.replace(/[^/]+\/$/, "");
+    const path = folder ? above + (page ?? notebook) : notebook.split("/").at(-1);
     made.href = location.href.replace(/\/tree\/.*|[?#].*/, "") + "/tree/" + path;
     made.onclick = event => {
       event.preventDefault();
@@ -122,7 +124,8 @@
     }
   };
 
-  // The words for a figure are in the cell's metadata: a caption, and what one sees.
+  // The words for a figure are in the cell's metadata: a caption, and what one sees. A moving figure
+  // describes itself.
   const describe = panel => {
     let number = 0;
     for (const cell of panel.content?.widgets ?? []) {
@@ -131,9 +134,9 @@
       const solution = sharedModel.getMetadata("tags")?.includes("solution");
       const [, caption, rest = alt] = !solution && alt.match(/^(.+?\.)(?:\s+([A-Z].+))?$/s) || [];
       if (!solution) number++;
-      for (const figure of cell.node.querySelectorAll(".jp-RenderedImage img")) {
-        if (figure.alt !== rest) figure.alt = rest;
-        if (!caption || figure.nextSibling) continue;
+      for (const figure of cell.node.querySelectorAll(`.jp-RenderedImage img, ${MOVING}`)) {
+        if (figure.matches("img") && figure.alt !== rest) figure.alt = rest;
+        if (!caption || figure.nextElementSibling?.matches("figcaption")) continue;
         const made = document.createElement("figcaption");
         made.textContent = `Fig. ${lessonOf(panel)}${number} ${caption}`;
         figure.after(made);

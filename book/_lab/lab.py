@@ -12,6 +12,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=ROOT / "lessons", help="of the notebooks")
     arguments, options = parser.parse_known_args()
     made = ROOT / "book/_build/lab"
-    write_extension(made / "extensions")
+    references = locate_notebooks(arguments.folder.resolve())
+    write_extension(made / "extensions", references)
     (made / "settings").mkdir(exist_ok=True)
     (made / "settings/overrides.json").write_text(json.dumps(SETTINGS), encoding="utf-8")
     jupyter = [sys.executable, "-m", "jupyter"]
@@ -54,7 +56,7 @@ def main() -> None:
     folder = arguments.folder.resolve()
     root, opened, place = folder.parent, [str(folder)], ""
     if (root / "book").is_dir():
-        write_pages(root, folder.name, find_references(), find_papers())
+        write_pages(root, references, find_papers())
         opened = [f"--ServerApp.root_dir={root}", f"--ContentsManager.preferred_dir={folder.name}"]
         place = f"{folder.name}/"
     if notebooks:  # the first lesson, instead of an empty launcher
@@ -62,7 +64,7 @@ def main() -> None:
     os.execv(sys.executable, [*jupyter, "lab", *opened, *settings, *options])
 
 
-def write_extension(extensions: Path) -> None:
+def write_extension(extensions: Path, references: Mapping[str, Mapping[str, str]]) -> None:
     """Write the extension of JupyterLab into the folder `extensions`, with what it knows."""
     folder = extensions / NAME
     (folder / "static").mkdir(parents=True, exist_ok=True)
@@ -73,9 +75,26 @@ def write_extension(extensions: Path) -> None:
         "jupyterlab": {"extension": True, "_build": build},
     }
     (folder / "package.json").write_text(json.dumps(package), encoding="utf-8")
-    known = json.dumps({"references": find_references(), "papers": find_papers()})
+    known = json.dumps({"references": references, "papers": find_papers()})
     code = Path(__file__).with_suffix(".js").read_text(encoding="utf-8")
     (folder / SCRIPT).write_text(f"const KNOWN = {known};\n{code}", encoding="utf-8")
+
+
+def locate_notebooks(folder: Path) -> dict[str, dict[str, str]]:
+    """Return the references with the paths of notebooks from the folder above `folder`.
+
+    A lesson that `folder` lacks, because a reader has taken a few, is opened from `lessons`; where
+    neither has it, its reference is text without a link.
+    """
+    located = {}
+    for label, reference in find_references().items():
+        place = dict(reference)
+        if notebook := place.pop("notebook", None):
+            paths = [f"{name}/{notebook}" for name in (folder.name, "lessons")]
+            if found := [path for path in paths if (folder.parent / path).is_file()]:
+                place["notebook"] = found[0]
+        located[label] = place
+    return located
 
 
 @cache

@@ -16,15 +16,15 @@ FENCE = re.compile(r"^(?P<fence>`{3,}|:{3,})\{(?P<name>[\w-]+)\} ?(?P<argument>.
 OPTION = re.compile(r"^:(?P<key>[\w-]+): ?(?P<value>.*)$")
 
 
-def write_pages(root: Path, notebooks: str, references: Mapping, papers: Mapping) -> None:
-    """Write the pages in book/ of `root`; `notebooks` is the folder of the lessons in it.
+def write_pages(root: Path, references: Mapping, papers: Mapping) -> None:
+    """Write the pages in book/ of `root`.
 
-    `references` and `papers` are what `lab.find_references` and `lab.find_papers` return.
+    `references` and `papers` are what `lab.locate_notebooks` and `lab.find_papers` return.
     """
     (root / FOLDER).mkdir(parents=True, exist_ok=True)
 
     def link(match: re.Match) -> str:
-        return replace_role(match["role"], match["text"], notebooks, references, papers)
+        return replace_role(match["role"], match["text"], references, papers)
 
     for page in sorted((root / "book").glob("*.md")):
         text = rewrite(page.read_text(encoding="utf-8"), link, papers)
@@ -126,7 +126,7 @@ def take_options(lines: list[str]) -> tuple[dict[str, str], list[str]]:
     return options, lines
 
 
-def replace_role(role: str, text: str, notebooks: str, references: Mapping, papers: Mapping) -> str:
+def replace_role(role: str, text: str, references: Mapping, papers: Mapping) -> str:
     """Return Markdown for a role: a link to a paper, a lesson or a page, or else its text."""
     if role.startswith("cite"):
         cited = [cite(papers[key.strip()], role) for key in text.split(",")]
@@ -139,8 +139,8 @@ def replace_role(role: str, text: str, notebooks: str, references: Mapping, pape
         place = references[target]
         words = shown["shown"] if shown else place["text"]
         if notebook := place.get("notebook"):
-            return f"[{words}]({TO_ROOT}/{notebooks}/{notebook})"
-        return f"[{words}]({Path(place['page']).name})"
+            return f"[{words}]({TO_ROOT}/{notebook})"
+        return f"[{words}]({Path(place['page']).name})" if "page" in place else words
     return "`" + (shown["shown"] if shown else re.sub(r"^~.*\.", "", text)) + "`"
 
 

@@ -9,6 +9,15 @@ addEventListener("load", () => {
   const title = document.querySelector(".navbar-brand.logo")?.parentElement;
   title?.setAttribute("role", "navigation");
   title?.setAttribute("aria-label", "Title");
+  // On a phone the contents are drawers: the one of the page shuts when a section is chosen, and the
+  // one of the book begins at the page that is open.
+  for (const drawer of document.querySelectorAll("dialog[id$=sidebar-modal]"))
+    drawer.addEventListener("click", event => {
+      if (event.target.closest("a[href^='#']")) drawer.close();
+    });
+  document.querySelector(".primary-toggle")?.addEventListener("click", () => {
+    document.querySelector("dialog[open] a.current")?.scrollIntoView({block: "center"});
+  });
   // An empty corner of a table heads nothing.
   for (const header of document.querySelectorAll("th"))
     if (!header.textContent.trim()) {

@@ -243,7 +243,7 @@
           make("svg:text", { x: LABELS - 6, y: cell * 0.7, "text-anchor": "end" }, short(rows[t])));
         for (const { weight, s } of taps) {
           if (columns[s] === undefined) continue;
-          row.append(make("svg:rect", { x: LABELS + s * cell, width: cell, height: cell, "fill-opacity": number(weight / most) },
+          row.append(make("svg:rect", { x: LABELS + s * cell, width: cell, height: cell, style: `--size: ${number(weight / most)}` },
             make("svg:title", {}, `${rows[t]} from ${columns[s]}: ${number(weight)}`)));
         }
         row.addEventListener("click", () => {

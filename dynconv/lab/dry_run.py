@@ -20,6 +20,7 @@ from dynconv.config import (
     LanguageModelConfig,
     Recipe,
 )
+from dynconv.errors import UserError
 from dynconv.models import count_parameters
 from dynconv.score.metric import METRICS
 from dynconv.text import is_prepared
@@ -40,7 +41,10 @@ WORDS = 16
 
 
 def dry_run(recipe: Recipe) -> Iterator[str]:
-    """Yield the lines of a report. Raises UserError if the recipe cannot be trained."""
+    """Yield the lines of a report.
+
+    Raises UserError if the recipe cannot be trained, or if a signal ended the rehearsal.
+    """
     for row in recipe.published:
         size = f", {row.parameters} parameters" if row.parameters else ""
         yield f"published      {row.source}, {row.row}: {row.value} ({row.metric}){size}"
@@ -52,7 +56,8 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
         text, run = Path(folder) / "text", Path(folder) / "run"
         write_excerpt(shipped, text)
         data = replace(shipped, corpus=str(text))
-        train(narrow(replace(recipe, data=data)), run)
+        if signal := train(narrow(replace(recipe, data=data)), run):
+            raise UserError(f"stopped by {signal.name}: nothing was scored, so run it again")
         trained = load_model(run, "last")
         losses = [event["loss"] for event in read_log(run) if event["event"] == "valid"]
         yield (

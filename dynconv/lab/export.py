@@ -57,7 +57,7 @@ def export_web(trained: TrainedModel, output: Path) -> str:
     path = output / f"translator-{mixer}.js" if output.is_dir() else output
     check_output(path)
     if path.suffix != ".js":
-        raise UserError(f"{path}: is neither a directory nor a JavaScript file: end it in .js")
+        raise UserError(f"{path}: is no directory: make it first, or name a file that ends in .js")
     if path.is_file() and REGISTER not in path.read_text(encoding="utf-8", errors="replace"):
         raise UserError(f"{path}: already exists and is not an exported model: name a new file")
     tensors = quantize(trained.model) | pack_vocabulary(trained.vocabularies.target)

@@ -8,6 +8,7 @@ trials' at random, the others' by its tree-structured Parzen estimator.
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import combinations, product
@@ -130,18 +131,25 @@ def tune(
 
     Returns the signal that ended it early. Raises UserError for mistakes that a user can fix.
     """
-    search, base = load_space(space), load_recipe(name, overrides)
+    search = load_space(space)
     label = f"tune-{Path(name).stem.replace(':', '-')}"
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ["dynconv", "tune", name, *overrides, "--space", space, "--trials", str(trials)]
     entry = ledger.entry(f"A search over the settings of {name}", shlex.join(command), {})
     if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
-        raise UserError(f"{twice[0]} is given and searched by space {space}: leave out one of them")
-    distributions = distributions_of(search, find_unused(base))
-    updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
-    lengths = [[f"train.updates={n}", f"train.validate_every={n}"] for n in updates]
-    for settings in corners(search, list(distributions)):
-        load_recipe(name, [*overrides, *settings, *lengths[0]])  # refused before a trial is drawn
+        raise UserError(
+            f"{twice[0]} is given and searched by space {space}: leave it out, or pass --space "
+            f"FILE, {copy_of(space)} without {twice[0]}"
+        )
+    try:
+        base = load_recipe(name, overrides)
+        distributions = distributions_of(search, find_unused(base))
+        updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
+        lengths = [[f"train.updates={n}", f"train.validate_every={n}"] for n in updates]
+        for settings in corners(search, list(distributions)):  # refused before a trial is drawn
+            load_recipe(name, [*overrides, *settings, *lengths[0]])
+    except UserError as error:
+        raise with_remedy(error, search, space) from None
     rounds: list[list[TrialRecord]] = []
     entry["numbers"] = {
         "space": {key: str(d) for key, d in distributions.items()},
@@ -167,6 +175,26 @@ def tune(
     chosen = max(rounds[-1], key=quality)
     say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
+
+
+def copy_of(space: str) -> str:
+    """Say of which file a user's own space may be a copy."""
+    return f"a copy of {require_file(space, yaml_files(SPACES), 'search space')}"
+
+
+def with_remedy(error: UserError, search: SearchSpace, space: str) -> UserError:
+    """Return the error that refused a recipe; if it is about a searched setting, with a remedy."""
+    words = set(re.findall(r"\w+", str(error)))
+    searched = [key for key in search.settings if key.rpartition(".")[2] in words]
+    if not searched:
+        return error
+    longer = ""
+    if "updates" in words and search.fractions[0] < 1:
+        longer = f"raise train.updates, of which a trial has {search.fractions[0]:g}, or "
+    return UserError(
+        f"{error}; space {space} searches {searched[0]}: {longer}pass --space FILE, "
+        f"{copy_of(space)} with values that fit"
+    )
 
 
 def distributions_of(search: SearchSpace, unused: Container[str]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class LogReporter(Reporter):
         """Report update number `done` on the bar, and every LOG_EVERY updates in the log."""
         self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
         left = self._left(done)
-        shown = {"loss": f"{update.loss / update.tokens:.3g}", "lr": f"{update.lr:.3g}"}
+        shown = {"loss": f"{update.loss / update.tokens:.2f}", "lr": f"{update.lr:.2e}"}
         if left is not None:
             shown["left"] = format_seconds(left)
         self._bar.set_postfix(shown, refresh=False)

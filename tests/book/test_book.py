@@ -267,18 +267,23 @@ def test_a_box_pointed_at_shows_all_of_its_arrows(html, tab):
 
 CAPTIONS = """() => [...document.querySelectorAll("figure")].map(
     e => [...["number", "text"].map(part => e.querySelector(`.caption-${part}`).textContent.trim()),
-          e.querySelector("img").alt])"""
+          e.querySelector("img")?.alt])"""
 
 
 @pytest.mark.parametrize("page", ["lessons/11_dynamicconv"], indirect=True)
 def test_a_lessons_figures_have_numbers_and_captions(page):
-    """The caption is the first sentence of the alternative text, which goes on after it."""
+    """The caption is the first sentence of the alternative text, which goes on after it.
+
+    A moving figure has a caption, and describes itself.
+    """
     page, _ = page
     show(page, DESK)
     found = page.evaluate(CAPTIONS)
     assert [number for number, *_ in found] == [f"Fig. 11.{n + 1}" for n in range(len(found))]
     assert len(found) > 4 and all(re.fullmatch(r"[A-Z].*\.", text) for _, text, _ in found)
-    assert all(alt[0].isupper() and alt not in text for _, text, alt in found)
+    pictures = [(text, alt) for _, text, alt in found if alt]
+    assert all(alt[0].isupper() and alt not in text for text, alt in pictures)
+    assert len(pictures) == len(found) - page.locator("figure word-kernels").count() < len(found)
 
 
 FIGURES = """() => [...document.querySelectorAll("figure")].map(e => {
@@ -407,6 +412,52 @@ def test_bars_and_headings_on_a_phone(page):
     show(page, PHONE)
     assert min(page.evaluate(BARS)) > 36
     assert not any(page.evaluate(ANCHORS))
+
+
+FOLDED = """() => [...document.querySelectorAll("details.hide > summary")].map(
+    bar => bar.querySelector(".collapsed").textContent)"""
+
+
+@pytest.mark.parametrize("page", ["lessons/11_dynamicconv"], indirect=True)
+def test_a_bar_says_what_it_folds(page):
+    """Of a figure whose code and picture are both folded, each has a bar of its own."""
+    page, _ = page
+    bars = page.evaluate(FOLDED)
+    assert {"Show the code", "Show the output"} < {*bars}
+    figures = [bar for bar in bars if "Fig." in bar]
+    assert {"Show the code of Fig. 11.3", "Show Fig. 11.3"} < {*figures}
+    assert len({*figures}) == len(figures)
+
+
+def test_contents_are_drawers_on_a_phone(html, tab):
+    """The page's shuts when a section is chosen, and the book's begins at the open page."""
+    page, _ = opened(tab, html, "lessons/31_findings", PHONE)
+    page.locator(".secondary-toggle").locator("visible=true").click()
+    page.locator("dialog[open] a").nth(3).click()
+    page.wait_for_function("() => !document.querySelector('dialog[open]') && scrollY > 900")
+    page.locator(".primary-toggle").locator("visible=true").click()
+    page.wait_for_selector("dialog[open]")
+    top = page.locator("dialog[open] a.current").last.bounding_box()["y"]
+    assert 0 < top < PHONE["height"]
+
+
+@pytest.mark.parametrize("page", ["lessons/11_dynamicconv"], indirect=True)
+def test_a_finger_hits_the_words_of_a_moving_figure(page):
+    page, _ = page
+    show(page, PHONE)
+    words = page.locator("word-kernels button").all()
+    assert words and all(word.bounding_box()["height"] >= 28 for word in words)
+
+
+@pytest.mark.parametrize("page", ["book/results", "book/data"], indirect=True)
+def test_tables_fit_on_a_desk(page):
+    page, _ = page
+    show(page, DESK)
+    tables = page.evaluate(
+        "() => [...document.querySelectorAll('.pst-scrollable-table-container')].map("
+        "e => e.scrollWidth - e.clientWidth)"
+    )
+    assert tables and max(tables) <= 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,6 +1,7 @@
 """Pictures for the dark theme: the same hues, and text that can be read on every colour."""
 
 import importlib.util
+import os
 import re
 from itertools import combinations
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from conftest import ROOT
 from PIL import Image
 
 from dynconv.lab.style import COLORS
-from dynconv.teach.moving import MixingRow
+from dynconv.teach.moving import KernelSoftmax, MixingRow
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,10 @@ STROKES = """() => [...document.querySelectorAll("mixing-row")].map(figure => {
 })"""
 
 
+OPACITIES = """figure => [...figure.shadowRoot.querySelectorAll(".weight")].map(
+    cell => getComputedStyle(cell).fillOpacity)"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_moving_figures_and_the_translator_have_the_colors_of_pictures(dark, browser, scheme):
     """A reader who moves from one to the other sees the same orange."""
@@ -103,13 +108,31 @@ def test_moving_figures_and_the_translator_have_the_colors_of_pictures(dark, bro
 
 @pytest.mark.parametrize("name", COLORS)
 def test_more_weight_is_more_color(dark, name):
-    """A matrix's cells go from paper to the colour, and labels on all of them can be read."""
+    """A matrix's cells go from paper to the colour, and labels on all of them can be read.
+
+    The cell of a weight of 0.05 can be told from paper.
+    """
     share = np.linspace(0, 1, 21)[:, None]
     cells = dark.darken(1 - share + share * parse(COLORS[name]))
     paper, ink = dark.darken(WHITE), dark.darken(BLACK)
     steps = [contrast(cell, paper) for cell in cells]
+    assert steps[1] > 1.12
     assert all(a < b + 0.1 for a, b in zip(steps, steps[1:], strict=False))
     assert all(max(contrast(c, paper), contrast(c, ink)) > 4 for c in cells)
+
+
+def test_a_small_weight_is_seen_in_a_moving_figure(dark, browser):
+    """On a dark page its cell is lifted as in the pictures; on a light one it is the weight."""
+    page = browser.new_page()
+    figure = KernelSoftmax(torch.tensor([0.0, 2.89, 0.0]), length=4, pad_left=1)._repr_html_()
+    seen = {}
+    for color in ("#222", "#ddd"):
+        page.set_content(f"<style>:root {{ color: {color} }}</style>{figure}")
+        cells = page.locator("kernel-softmax").evaluate(OPACITIES)
+        seen[color] = sorted(float(opacity) for opacity in cells if float(opacity))
+    page.close()
+    assert 0.04 < seen["#222"][0] < 0.06 and seen["#ddd"][0] > 0.15
+    assert seen["#222"][-1] > 0.85 and seen["#ddd"][-1] > 0.85
 
 
 def test_a_figure_is_drawn_once(dark, tmp_path):
@@ -126,6 +149,9 @@ def test_a_figure_is_drawn_once(dark, tmp_path):
     written = drawn.stat().st_mtime_ns
     dark.draw_pictures(app, None)
     assert drawn.stat().st_mtime_ns == written
+    os.utime(drawn, ns=(0, 0))  # older than what draws it
+    dark.draw_pictures(app, None)
+    assert drawn.stat().st_mtime_ns > 0
     page = {"body": '<p><img alt="A b" src="../_images/a.png" style="width: 9px" /></p>'}
     dark.add_pictures(app, "page", "", page, None)
     assert page["body"].count("<img") == page["body"].count('alt="A b"') == 2

@@ -7,6 +7,7 @@ from itertools import islice
 
 import pytest
 import torch
+from helpers.training import StoppingWatch
 
 from dynconv import cli
 from dynconv.lab.bench import train as module
@@ -44,6 +45,15 @@ def test_bench_train(recipe_file, tmp_path, capsys, monkeypatch, text):
     assert found["flop_per_s"] == pytest.approx(found["flop_per_target_token"] * speed)
     for words in ("forward", "target tokens/s", "the loop itself", f"written to {output}"):
         assert words in shown
+
+
+def test_times_of_a_stopped_training_are_not_written(recipe_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(module, "stopwatches", lambda device: [StoppingWatch(4)])
+    output = tmp_path / "bench.json"
+    arguments = "bench", "train", str(recipe_file), "--updates", "6", "--output", str(output)
+    assert cli.main([*arguments]) == 2
+    assert "dynconv: stopped by SIGINT: nothing was measured" in capsys.readouterr().err
+    assert not output.exists()
 
 
 def test_the_speed_on_a_gpu_is_of_updates_that_wait_for_nothing(recipe_file, tmp_path, monkeypatch):

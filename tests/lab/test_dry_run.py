@@ -1,5 +1,6 @@
 """Every shipped recipe, at full size, is built, and rehearsed from training to a score."""
 
+import signal
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from dynconv import cli
 from dynconv.config import load_recipe
 from dynconv.config.listing import recipe_names
 from dynconv.errors import UserError
+from dynconv.lab import dry_run as module
 from dynconv.lab.dry_run import dry_run, narrow
 
 SHIPPED = recipe_names()
@@ -29,6 +31,12 @@ def test_the_command_prints_the_recipe_and_the_report(capsys):
     assert "# published      Lioutas and Guo 2020, Table 3" in out
     assert "no directory prepared/iwslt14-de-en; dynconv data fetch" in out
     assert "8 sentences of split test" in out and "beam 2" in out
+
+
+def test_a_rehearsal_that_a_signal_ends_is_not_scored(monkeypatch):
+    monkeypatch.setattr(module, "train", lambda recipe, run: signal.SIGTERM)
+    with pytest.raises(UserError, match="stopped by SIGTERM: nothing was scored"):
+        list(dry_run(load_recipe("help-de-en-dynamic")))
 
 
 @pytest.mark.parametrize("command", [["train", "--dry-run"], ["plan"]])

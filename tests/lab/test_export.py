@@ -199,7 +199,10 @@ def test_other_mistakes_are_reported_in_one_line(tiny, tmp_path, capsys, monkeyp
     mine = tmp_path / "mine.js"
     mine.write_text("let answer = 42;\n")
     assert "already exists and is not an exported" in refused(run, "--web", mine)
-    assert "end it in .js" in refused(run, "--web", tmp_path / "mine.json")
+    for name in ("mine.json", "none"):
+        assert "make it first, or name a file that ends in .js" in refused(
+            run, "--web", tmp_path / name
+        )
     assert mine.read_text() == "let answer = 42;\n"
     monkeypatch.setattr(export, "LARGEST", 1000)
     assert "a page's maximum of 1,000: train with fewer" in refused(run, "--web", tmp_path / "x.js")

@@ -38,6 +38,7 @@ def test_a_failed_step_is_repeated_after_those_that_have_not_run(tmp_path):
     steps = [python("bad", bad), python("good", "")]
     said = []
     assert run_pending(steps, tmp_path, 1, said.append) == 1
+    assert said[2] == f"    {tmp_path / 'bad.log'} ends: oh"
     assert "bad: FAILED with 3" in said[1] and "failed: bad; not run: good" in said[-1]
     assert run_pending(steps, tmp_path, 1, said.append) == 1
     assert said[-2].startswith("good: done")

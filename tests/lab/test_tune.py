@@ -124,6 +124,16 @@ def test_choices_are_passed_on_exactly(search):
 def test_a_setting_is_given_or_searched(search, capsys):
     message = fails(capsys, *search.arguments("train.lr=0.05"))
     assert "train.lr is given and searched by space" in message
+    assert f"pass --space FILE, a copy of {search.file} without train.lr" in message
+
+
+@pytest.mark.parametrize("updates", [1, 40])  # fewer than the recipe's warm-up, or a trial has
+def test_too_few_updates_for_the_warm_ups_name_the_way_out(updates, search, recipe_file, capsys):
+    search.write({"train.warmup": [15, 30]})
+    arguments = [a for a in search.arguments(f"train.updates={updates}") if a not in SHORT]
+    message = fails(capsys, *arguments)
+    assert "raise train.updates, of which a trial has 0.5, or pass --space FILE, a copy" in message
+    assert "searches train.warmup" in message and not search.folder.exists()
 
 
 def test_another_space_is_refused(search, capsys):

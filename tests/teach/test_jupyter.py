@@ -1,5 +1,6 @@
 """A lesson in a real JupyterLab, as `make lab` opens it: read, run from top to bottom, saved."""
 
+import json
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from functools import partial
 
 import nbformat
 import pytest
@@ -93,8 +95,9 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
     shutil.copytree(ROOT / "book", tmp_path / "book", ignore=shutil.ignore_patterns("_build"))
     script = (
         "import pathlib, sys, lab, pages\n"
-        "known = lab.find_references(), lab.find_papers()\n"
-        "pages.write_pages(pathlib.Path(sys.argv[1]), 'lessons', *known)"
+        "root = pathlib.Path(sys.argv[1])\n"
+        "references = lab.locate_notebooks(root / 'lessons')\n"
+        "pages.write_pages(root, references, lab.find_papers())"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     subprocess.run(command, cwd=ROOT / "book/_lab", check=True)
@@ -117,6 +120,24 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
     assert not [n for n in exported if not re.search(rf"^- `{n}`: [A-Z-].*\S$", package, re.M)]
     papers = (pages[0].parent / "bibliography.md").read_text("utf-8")
     assert "](https://arxiv.org/abs/1901.10430): Pay Less Attention with" in papers
+
+
+def test_a_lesson_that_a_folder_lacks_is_opened_from_the_lessons(tmp_path):
+    """The student edition of a few lessons has links to the others."""
+    for place in ("student/04_depthwise", "lessons/04_depthwise", "lessons/00_how"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{place}.ipynb").touch()
+    script = (
+        "import json, pathlib, sys, lab\n"
+        "print(json.dumps(lab.locate_notebooks(pathlib.Path(sys.argv[1]))))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "student")]
+    run = partial(subprocess.run, cwd=ROOT / "book/_lab", check=True, capture_output=True)
+    found = json.loads(run(command).stdout)
+    assert found["lesson-depthwise"]["notebook"] == "student/04_depthwise.ipynb"
+    assert found["lesson-how"]["notebook"] == "lessons/00_how.ipynb"
+    assert found["lesson-bpe"] == {"text": "Text to numbers: byte-pair encoding"}
+    assert found["appendix-errata"]["page"].endswith("/errata.md")
 
 
 def test_a_lesson_reads_as_in_the_book(lab, browser):

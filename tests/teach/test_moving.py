@@ -156,7 +156,7 @@ def test_what_shares_a_draw(page):
         figure.get_by_label(name).check()
         for _ in range(5):
             figure.locator("button").click()
-            kept = "all => all.map(cell => cell.getAttribute('fill') != 'none')"
+            kept = "all => all.map(cell => getComputedStyle(cell).fillOpacity > 0)"
             M = torch.tensor(cells.evaluate_all(kept)).view(9, 9)
             assert not M.triu(2).any() and not M.tril(-2).any()
             shared = {

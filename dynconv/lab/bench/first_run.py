@@ -143,6 +143,10 @@ def run_pending(
         code, seconds = run_step(step, folder)
         codes[step.name] = code
         say(f"{step.name}: {f'FAILED with {code}' if code else 'done'} in {seconds:.0f} s")
+        if code:
+            log = folder / f"{step.name}.log"
+            *_, last = ["no output", *log.read_text("utf-8", errors="replace").split("\n")[:-1]]
+            say(f"    {log} ends: {last}")
     failed = [step.name for step in steps if codes[step.name]]
     missing = [step.name for step in steps if codes[step.name] is None]
     if failed or missing:

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from dynconv.config import DataConfig, Recipe, load_recipe, require_recipe
 from dynconv.config.find import split_row
+from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
 from dynconv.machine import peak_memory
@@ -113,13 +114,15 @@ def train_briefly(
 ) -> tuple[Recipe, list[UpdateBatches]]:
     """Train for warm-up and `updates` updates; return the recipe, its precision decided, and these.
 
-    The batches are drawn again after training, which does not keep them.
+    The batches are drawn again after training, which does not keep them. Raises UserError if a
+    signal ended training, because the times would then be of fewer updates.
     """
     last = WARMUP_UPDATES + updates
     config = replace(
         recipe.train, updates=last, validate_every=last, warmup=0, average_checkpoints=0
     )
-    train(replace(recipe, train=config), run, watch)
+    if signal := train(replace(recipe, train=config), run, watch):
+        raise UserError(f"stopped by {signal.name}: nothing was measured, so run it again")
     resolved = read_recipe(run)
     corpus = open_prepared(prepared_dir(run, resolved), verify=False)
     text = task_of(resolved).training_examples(corpus)

@@ -12,6 +12,8 @@ const STYLE = `
   .cell { stroke: currentColor; stroke-opacity: .15; }
   .bar { fill: currentColor; opacity: .35; }
   .role { fill: var(--role); }
+  .weight { fill: var(--role); fill-opacity: var(--size); }
+  @supports (opacity: pow(1, 1)) { .weight { fill-opacity: pow(var(--size), var(--lift)); } }
 `;
 const rect = (x, y, width, height, kind, more = "") =>
   `<rect x="${x}" y="${y}" width="${Math.max(width, 0)}" height="${Math.max(height, 0)}" class="${kind}" ${more}/>`;
@@ -25,8 +27,7 @@ const bar = (x, zero, width, value, scale, kind) =>
 
 // A matrix of squares; the shade is the size of an entry.
 const matrix = (M, left, top, size, marked = -1) => M.map((row, t) => row.map((entry, s) =>
-  rect(left + s * size, top + t * size, size, size, "cell",
-       `fill="${entry ? "var(--role)" : "none"}" fill-opacity="${Math.min(Math.abs(entry), 1)}"`)
+  rect(left + s * size, top + t * size, size, size, "cell weight", `style="--size: ${Math.min(Math.abs(entry), 1)}"`)
 ).join("") + (t === marked
   ? rect(left, top + t * size, row.length * size, size, "", 'fill="none" stroke="currentColor" stroke-width="2"')
   : "")).join("");
@@ -55,9 +56,10 @@ class Moving extends HTMLElement {
   get narrow() { return this.wide < 500; }
   value(name) { return Number(this.root.querySelector(`[name=${name}]`).value); }
   show(width, height, label, shapes, said) {
-    // On a dark page, whose text is light, roles have the colours of the other figures there.
+    // On a dark page, whose text is light, roles have the colours of figures there, and small weights show.
     const light = getComputedStyle(this).color.match(/[\d.]+/g).slice(0, 3).reduce((sum, c) => sum + Number(c), 0) > 384;
     this.style.setProperty("--role", light ? `oklch(from ${this.data.color} max(.18 + .78 * pow(1 - l, .85), .56) c h)` : this.data.color);
+    this.style.setProperty("--lift", light ? .6 : 1);
     const svg = this.root.querySelector("svg");
     this.drawn = this.clientWidth;
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
