@@ -79,7 +79,7 @@ def close(a: torch.Tensor, b: torch.Tensor, where: str) -> None:
 def all_equal_the_loop(name: str, op, inputs: list, g: torch.Tensor | None = None, shape=""):
     expected = graph(op, "loop", inputs, g)
     results = ["the output", *(f"d{z}" for z in signature(getattr(ops, name)).parameters)]
-    for impl in ops.implementations(name):
+    for impl in set(ops.implementations(name)) - {"loop"}:
         actual = graph(op, impl, inputs, g)
         for what, a, b in zip(results, actual, expected, strict=False):
             close(a, b, f"{name} {impl} {what} {shape}")
@@ -244,9 +244,9 @@ def test_strides_as_they_come(name, layout):
     moved = [lay(z) if z.dim() > 1 else z for z in inputs]
     assert not any(z.is_contiguous() for z in moved if z.dim() > 1)
     copies = [z.contiguous() for z in moved]
+    expected = graph(op, "loop", copies, lay(g))
     for impl in ops.implementations(name):
-        actual, expected = graph(op, impl, moved, lay(g)), graph(op, "loop", copies, lay(g))
-        for a, b in zip(actual, expected, strict=True):
+        for a, b in zip(graph(op, impl, moved, lay(g)), expected, strict=True):
             close(a, b, impl)
 
 
@@ -254,11 +254,12 @@ def test_strides_as_they_come(name, layout):
 def test_gradient_of_a_sum(name):
     """It is a single value, expanded."""
     op, inputs = case(name, 2, 9, 24, 2, 5, 2)
+    _, *expected = graph(op, "loop", inputs, None)
     for impl in ops.implementations(name):
         moved = [z.clone().requires_grad_() for z in inputs]
         op(impl, *moved).sum().backward()
-        for z, expected in zip(moved, graph(op, "loop", inputs, None)[1:], strict=True):
-            close(z.grad, expected, impl)
+        for z, gradient in zip(moved, expected, strict=True):
+            close(z.grad, gradient, impl)
 
 
 @pytest.mark.parametrize(("name", "impl"), EVERY)
