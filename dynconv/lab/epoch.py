@@ -10,7 +10,7 @@ from dynconv.config import Recipe
 from dynconv.tasks import task_of
 from dynconv.text import PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.corpus import NotPreparedError, corpus_dir
-from dynconv.train.data import DataPosition, iter_batches, pools_of
+from dynconv.train.data import DataPosition, epoch_pools, iter_batches
 from dynconv.train.setup import check_text, encode_recipe_corpus
 
 
@@ -53,7 +53,7 @@ def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
             break
         batches.append(pairs)
     lengths = text.lengths(np.concatenate(batches))
-    pools = len(pools_of(len(text), config.seed, 0))
+    pools = len(epoch_pools(len(text), config.seed, 0))
     return EpochSize(
         pairs=len(lengths) * pools,
         batches=len(batches) * pools,

@@ -111,7 +111,7 @@ def test_a_damaged_field_of_meta_json(run, field, way, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("way", ["missing", *WAYS])
-@pytest.mark.parametrize("field", ["place", "batches", "history", "text", "update"])
+@pytest.mark.parametrize("field", ["position", "batches", "history", "text", "update"])
 def test_training_goes_back_beyond_a_damaged_meta_json(trained, run, field, way, capsys):
     path = run / "checkpoints" / "000002" / "meta.json"
     damage(path, field, way)

@@ -105,7 +105,7 @@ def stopwatches(device: torch.device) -> list[Stopwatch]:
 
 def seconds_per_update(watch: Stopwatch, updates: int) -> dict[str, float]:
     """Return the seconds of each part of an update after the warm-up."""
-    return {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in LAPS}
+    return {lap: (watch.seconds[lap] - watch.warmup_seconds[lap]) / updates for lap in LAPS}
 
 
 def train_briefly(
