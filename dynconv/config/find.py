@@ -93,6 +93,27 @@ def load_experiments() -> dict[str, Experiment]:
     return {name: load_experiment(path) for name, path in shipped_experiments().items()}
 
 
+def recipe_names() -> list[str]:
+    """Return the names that `dynconv train` knows: recipes, and EXPERIMENT:ROW.
+
+    A row that only names a recipe is not listed again.
+    """
+    rows = [
+        f"{name}:{row.name}"
+        for name, experiment in load_experiments().items()
+        for row in experiment.rows
+        if row.recipe is None
+    ]
+    return [*shipped_recipes(), *rows]
+
+
+def read_comment(path: Path) -> str:
+    """Return the comment at the head of a YAML file as one line."""
+    text = path.read_text(encoding="utf-8").splitlines()
+    end = next(i for i, line in enumerate(text) if not line.startswith("#"))
+    return " ".join(" ".join(line.removeprefix("#") for line in text[:end]).split())
+
+
 def read_mapping(path: Path, what: str, schema: type) -> Tree:
     """Read a YAML file. Raises UserError unless it is a mapping."""
     tree = read_yaml(path) or {}

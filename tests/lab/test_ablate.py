@@ -17,6 +17,7 @@ from helpers.published import ROWS
 from helpers.training import StoppingWatch
 
 from dynconv import cli
+from dynconv.cli.listing import list_experiments
 from dynconv.config import (
     ConvS2SConfig,
     load_experiment,
@@ -26,7 +27,7 @@ from dynconv.config import (
     run_name,
     shipped_experiments,
 )
-from dynconv.config.listing import list_experiments, read_comment
+from dynconv.config.find import read_comment
 from dynconv.errors import UserError
 from dynconv.lab import ledger, training
 from dynconv.lab.ablate import run, table
