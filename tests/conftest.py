@@ -17,8 +17,8 @@ from jupyter_client.provisioning import local_provisioner  # noqa: E402
 from dynconv.config import (  # noqa: E402
     DataConfig,
     DecodeConfig,
-    ModelConfig,
     Recipe,
+    Seq2SeqConfig,
     StackConfig,
     TrainConfig,
     dump_recipe,
@@ -171,7 +171,7 @@ def recipe(corpus) -> Recipe:
     """A recipe that trains in seconds."""
     return Recipe(
         data=DataConfig(corpus=str(corpus)),
-        model=ModelConfig(
+        model=Seq2SeqConfig(
             vocab_size=300,
             channels=32,
             ffn=32,

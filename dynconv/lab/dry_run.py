@@ -140,8 +140,8 @@ def narrow_model(model: AnyModelConfig) -> AnyModelConfig:
     if isinstance(model, LanguageModelConfig):
         bands = len(model.cutoffs) + 1
         cutoffs = tuple(TYPES * i // bands for i in range(1, bands))
-        widths = model.bands and tuple(CHANNELS // 2**i for i in range(bands))
-        return replace(model, cutoffs=cutoffs, bands=widths, factor=2, **sizes)
+        widths = model.band_widths and tuple(CHANNELS // 2**i for i in range(bands))
+        return replace(model, cutoffs=cutoffs, band_widths=widths, div_value=2, **sizes)
     return replace(model, **sizes)
 
 

@@ -11,7 +11,7 @@ from dynconv.models.embedding import embed_tokens, token_embedding
 from dynconv.models.translator import Translator
 
 if TYPE_CHECKING:
-    from dynconv.config import ModelConfig
+    from dynconv.config import Seq2SeqConfig
 
 
 class Memory(NamedTuple):
@@ -24,7 +24,7 @@ class Memory(NamedTuple):
 class Seq2Seq(Translator):
     """Encodes and decodes with stacks of blocks; positions are sinusoids and have no maximum."""
 
-    def __init__(self, config: ModelConfig, encoder: list, decoder: list):
+    def __init__(self, config: Seq2SeqConfig, encoder: list, decoder: list):
         super().__init__()
         self.config = config
         (S, V), C = config.vocab_sizes, config.channels

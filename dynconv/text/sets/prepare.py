@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynconv.choices import VocabularyKind
-from dynconv.config import DataConfig, ModelConfig
+from dynconv.config import DataConfig, Seq2SeqConfig
 from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.text.corpus import corpus_dir
@@ -86,7 +86,7 @@ def choose_vocabulary(
         raise UserError(f"--vocabulary {kind} has no effect: {reuse} is not of {kind}")
     chosen = reused.target.kind if reused else kind or DataConfig.vocabulary
     if vocab_size is None:
-        return chosen, reused.sizes if reused else ModelConfig.vocab_size
+        return chosen, reused.sizes if reused else Seq2SeqConfig.vocab_size
     of_source, of_target = pair(vocab_size)
     return chosen, (of_source, of_target) if of_source else of_target
 
