@@ -20,7 +20,7 @@ class EpochSize(NamedTuple):
     pairs: int
     batches: int
     target_tokens: int
-    usual: int
+    mean_length: int
     """tokens of a pair's longer side on average, <eos> included"""
     longest: int
     exact: bool
@@ -58,7 +58,7 @@ def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
         pairs=len(lengths) * pools,
         batches=len(batches) * pools,
         target_tokens=int(lengths[:, 1].sum()) * pools,
-        usual=round(lengths.max(1).mean()),
+        mean_length=round(lengths.max(1).mean()),
         longest=int(lengths.max()),
         exact=pools == 1,
     )

@@ -21,12 +21,12 @@ TIMEOUT = (10, 60)
 Say = Callable[[str], None]
 
 
-def silent(text: str) -> None:
+def say_nothing(text: str) -> None:
     """Say nothing."""
 
 
 def fetch(
-    name: str, out: Path | None = None, source: Path | None = None, *, say: Say = silent
+    name: str, out: Path | None = None, source: Path | None = None, *, say: Say = say_nothing
 ) -> None:
     """Fetch the files of a corpus into `out` (default: data/raw/NAME).
 
@@ -51,7 +51,7 @@ def fetch(
             fetch_files(entry, wanted, source, scratch, say)
 
 
-def unpack_corpus(name: str, out: Path | None = None, *, say: Say = silent) -> Path:
+def unpack_corpus(name: str, out: Path | None = None, *, say: Say = say_nothing) -> Path:
     """Unpack each archive STEM.tgz of a fetched corpus into STEM/ and return their directory.
 
     `out` is the directory given to `fetch`. Raises UserError if a file is missing.

@@ -18,11 +18,11 @@ def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     """Return all results; lists have one entry per seed, null until its run is finished."""
     rows = []
     for row in experiment.rows:
-        own = [run for run in runs if run.row == row.name]
-        outcomes = [run.results if "score" in run.results else {} for run in own]
+        runs_of_row = [run for run in runs if run.row == row.name]
+        outcomes = [run.results if "score" in run.results else {} for run in runs_of_row]
         scores = [outcome.get("score") for outcome in outcomes]
         numbers = finite_scores(scores)
-        recipe = own[0].recipe
+        recipe = runs_of_row[0].recipe
         rows.append(
             {
                 "name": row.name,

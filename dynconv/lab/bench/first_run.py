@@ -115,7 +115,7 @@ def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]
     """Run the steps that are left, `limit` at most; return how many have failed."""
     steps = all_steps()
     if torch.cuda.is_available():
-        device = ledger.name_part(torch.cuda.get_device_name())
+        device = ledger.slug(torch.cuda.get_device_name())
         folder = folder or ledger.results_folder() / f"first-run-{device}"
         return run_pending(steps, folder, limit, say)
     say("no GPU here: the steps run on the CPU with small sizes, to show that their commands work")

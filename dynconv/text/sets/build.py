@@ -15,12 +15,14 @@ from pathlib import Path
 from dynconv.config.schema import Count, validated
 from dynconv.errors import UserError, quoted, warn
 from dynconv.files import MARK, claim, disk_errors, locked
-from dynconv.text.fetch import Say, silent, unpack_corpus
+from dynconv.text.fetch import Say, say_nothing, unpack_corpus
 from dynconv.text.manifest import CorpusEntry, require_corpus
 from dynconv.text.sets.steps import MissingRawFileError
 
 
-def unpack_and_build(name: str, raw: Path | None, out: Path, say: Say = silent) -> dict[str, int]:
+def unpack_and_build(
+    name: str, raw: Path | None, out: Path, say: Say = say_nothing
+) -> dict[str, int]:
     """Unpack the archives of a corpus and build its text, unless `out` contains it already.
 
     raw  the directory of the fetched archives; None: data/raw/NAME
@@ -32,7 +34,7 @@ def unpack_and_build(name: str, raw: Path | None, out: Path, say: Say = silent) 
     return build_corpus(name, raw or out, out, say)  # what was built before needs no raw files
 
 
-def build_corpus(name: str, raw: Path, out: Path, say: Say = silent) -> dict[str, int]:
+def build_corpus(name: str, raw: Path, out: Path, say: Say = say_nothing) -> dict[str, int]:
     """Build the text of a corpus in the manifest and return the number of lines per split.
 
     raw  the directory of the unpacked archives

@@ -10,7 +10,7 @@ from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.encode import encode_corpus
-from dynconv.text.fetch import Say, silent
+from dynconv.text.fetch import Say, say_nothing
 from dynconv.text.manifest import corpus_sides, read_manifest
 from dynconv.text.sets.build import unpack_and_build
 from dynconv.text.vocabulary import Vocabularies
@@ -25,7 +25,7 @@ def prepare(
     raw: Path | None,
     reuse: Path | None,
     out: Path | None,
-    say: Say = silent,
+    say: Say = say_nothing,
 ) -> str:
     """Prepare a corpus of the manifest, or a directory of text; return a line on how to train.
 

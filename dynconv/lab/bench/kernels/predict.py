@@ -101,8 +101,8 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
     }
     what = "expected, not measured: floors of the CUDA kernels on an H200, and what they take"
     device, versions = "NVIDIA H200, as assumed", {"nvrtc": nvrtc.version()}
-    report = ledger.entry(what, command, numbers, device=device, versions=versions)
-    ledger.write(output, report)
+    entry = ledger.entry(what, command, numbers, device=device, versions=versions)
+    ledger.write(output, entry)
     yield floors_table(rows)
     yield resources_table(kernels)
     yield f"\nwritten to {output}"
