@@ -1,4 +1,4 @@
-"""`python -m dynconv.teach.hero [RUN ...]`: how trained mixers read one sentence, as a figure.
+"""Draws how trained mixers read one sentence: `python -m dynconv.teach.one_sentence [RUN ...]`.
 
 It is the figure on the book's first page, book/_static/one-sentence.png. The matrices come from
 data/results/one-sentence.json, which the first lesson reads as well; four runs replace them.

@@ -5,7 +5,7 @@ import torch
 from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.lab import ledger
 from dynconv.models import build
-from dynconv.teach.bridge import exchange
+from dynconv.teach.activation_patching import exchange
 
 
 class Letters:
