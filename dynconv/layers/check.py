@@ -4,6 +4,7 @@ in a causal layer, a later position.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +64,7 @@ def check_padding(layer: nn.Module, x: Tensor, kind: str) -> None:
             )
 
 
-def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
+def check_causal(layer: Any, x: Tensor, kind: str) -> None:
     """Check a causal layer: positions see no later one, and steps give what `forward` gives."""
     whole, later = layer(x), x.clone()
     later[:, 5:] += 1
@@ -79,7 +80,7 @@ def check_causal(layer: nn.Module, x: Tensor, kind: str) -> None:
 
 
 def check_steps(
-    layer: nn.Module, x: Tensor, whole: Tensor, sizes: list[int], kind: str, limit: float = 1e-6
+    layer: Any, x: Tensor, whole: Tensor, sizes: list[int], kind: str, limit: float = 1e-6
 ) -> None:
     """Check that steps over chunks of x, of these sizes, give `whole`, the outputs of `forward`."""
     state, parts = None, []

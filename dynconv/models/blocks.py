@@ -62,6 +62,9 @@ class Block(Recomputable):
     `source` are the arguments of `cross`: the source's keys and values, and its padding mask.
     """
 
+    mixer: Any
+    """an nn.Module; that of a decoder has a `step`"""
+
     def __init__(
         self,
         config: Seq2SeqConfig | LanguageModelConfig,

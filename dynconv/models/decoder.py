@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynconv.layers.attention import KVCache
 from dynconv.layers.state import select_state
@@ -30,7 +31,7 @@ class DecoderState(NamedTuple):
 
 
 def step_blocks(
-    blocks: nn.ModuleList, x: Tensor, state: DecoderState, pad_mask: Tensor | None = None
+    blocks: Iterable[Any], x: Tensor, state: DecoderState, pad_mask: Tensor | None = None
 ) -> tuple[Tensor, DecoderState]:
     """Return the last block's outputs at n new positions x (N, n, C), and the next state."""
     mixers = []
