@@ -55,7 +55,8 @@ def split_row(recipe: str) -> tuple[str, str | None]:
 
 def run_name(recipe: str) -> str:
     """Return a name for the recipe's run directory: RECIPE or EXPERIMENT-ROW."""
-    stem, row = require_recipe(recipe).stem, split_row(recipe)[1]
+    stem = require_recipe(recipe).stem
+    row = split_row(recipe)[1]
     return stem if row is None else f"{stem}-{row}"
 
 

@@ -49,7 +49,8 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
     yield f"text           {corpus_status(recipe.data)}"
     shipped = shipped_data(recipe)
     with TemporaryDirectory() as folder:
-        text, run = Path(folder) / "text", Path(folder) / "run"
+        text = Path(folder) / "text"
+        run = Path(folder) / "run"
         write_excerpt(shipped, text)
         data = replace(shipped, corpus=str(text))
         train(narrow(replace(recipe, data=data)), run)

@@ -52,7 +52,8 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     else:
         lengths = recipe.data.block_size or ASSUMED_LENGTH, recipe.longest_example
     costs = batch_costs(recipe, config.batch_tokens, lengths)
-    parameters, activations = costs[0].parameters, max(cost.bytes for cost in costs)
+    parameters = costs[0].parameters
+    activations = max(cost.bytes for cost in costs)
     optimizer = OPTIMIZERS[config.optimizer]
     moments = len(optimizer.moments)
     fixed = (8 + 4 * moments) * parameters  # bytes: weights, gradients and moments in float32

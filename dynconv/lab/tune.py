@@ -130,7 +130,8 @@ def tune(
 
     Returns the signal that ended it early. Raises UserError for mistakes that a user can fix.
     """
-    search, base = load_space(space), load_recipe(name, overrides)
+    search = load_space(space)
+    base = load_recipe(name, overrides)
     label = f"tune-{Path(name).stem.replace(':', '-')}"
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ["dynconv", "tune", name, *overrides, "--space", space, "--trials", str(trials)]

@@ -66,7 +66,8 @@ def check_padding(layer: nn.Module, x: Tensor, kind: str) -> None:
 
 def check_causal(layer: Any, x: Tensor, kind: str) -> None:
     """Check a causal layer: positions see no later one, and steps give what `forward` gives."""
-    whole, later = layer(x), x.clone()
+    whole = layer(x)
+    later = x.clone()
     later[:, 5:] += 1
     check_close(layer(later)[:, :5], whole[:, :5], f"{kind}: positions see later ones")
     for sizes in ([1] * 9, [4, 5], [2, 1, 6], [9]):

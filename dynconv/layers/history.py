@@ -50,7 +50,8 @@ class History:
         fits = end + n <= len(slots.data) and N <= slots.data.shape[1]
         if not fits or slots.filled != end:
             slots = Slots(self.window(size).transpose(0, 1), max(2 * size + 1, size + n))
-            row_of, end = rows[:, :1].expand(N, size), size
+            row_of = rows[:, :1].expand(N, size)
+            end = size
         slots.data[end : end + n, :N] = x
         slots.filled = end + n
         return History(slots, torch.cat([row_of, rows], dim=1))

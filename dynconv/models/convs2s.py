@@ -139,7 +139,9 @@ class ConvStack(nn.Module):
         memory  what the layers attend to
         states  the convolutions' states, which new positions x continue; None if x are whole
         """
-        outputs, attention, next_states = [self.in_proj(x)], [], []
+        outputs = [self.in_proj(x)]
+        attention = []
+        next_states = []
         block: Any  # to type checkers every attribute of a module is a tensor or a module
         for i, block in enumerate(self.blocks):
             y = outputs[-1]

@@ -24,7 +24,8 @@ class DecoderState(NamedTuple):
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
         """Return the state of these rows, and of these sentences or, if None, of all."""
-        mixers, source = [select_state(mixer, rows) for mixer in self.mixers], self.source
+        mixers = [select_state(mixer, rows) for mixer in self.mixers]
+        source = self.source
         if sentences is not None:
             source = [select_state(projected, sentences) for projected in source]
         return DecoderState(self.position, mixers, source)

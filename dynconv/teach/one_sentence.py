@@ -56,7 +56,8 @@ def matrices_of_heads(mixer: nn.Module, x: Tensor) -> Tensor:
         return (query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5).softmax(-1)[0]
     x = mixer.in_proj(x)
     if isinstance(mixer, LightConv):
-        heads, kernel = len(mixer.weight), mixer.kernel(x.dtype)
+        heads = len(mixer.weight)
+        kernel = mixer.kernel(x.dtype)
         mix = partial(ops.light_conv, weight=kernel, pad_left=mixer.pad_left)
     elif isinstance(mixer, DynamicConv):
         kernel = ops.normalize_kernel(mixer.logits(x), mixer.normalize)

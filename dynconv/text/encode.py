@@ -225,7 +225,9 @@ def write_ids(
     """
     eos = [EOS] if len(vocabularies) == 1 else []  # separates the lines of a language model
     id_type = np.dtype(dtype).newbyteorder("<")
-    count, end, side_tokens = 0, 0, np.zeros(len(vocabularies), np.int64)
+    count = 0
+    end = 0
+    side_tokens = np.zeros(len(vocabularies), np.int64)
     paths = scratch / TOKENS, scratch / BOUNDS
     with paths[0].open("wb") as tokens, paths[1].open("wb") as bounds:
         tokens.write(np.array(eos, id_type).data)

@@ -106,7 +106,8 @@ def read_manifest() -> dict[str, CorpusEntry]:
     """Return the corpora of data/manifest.yaml by name, in its order."""
     import yaml  # dynconv.config would load pydantic, for a list that should come at once
 
-    path, entries = data_dir() / "manifest.yaml", {}
+    path = data_dir() / "manifest.yaml"
+    entries = {}
     for fields in yaml.safe_load(path.read_text(encoding="utf-8"))["corpora"]:
         try:
             files = [CorpusFile(**file) for file in fields["files"]]

@@ -54,7 +54,8 @@ def load_state(session: Session, checkpoint: Checkpoint) -> None:
     The optimizer keeps the hyper-parameters of the recipe. Raises UserError if the kind or shape of
     a state does not match.
     """
-    state, path = checkpoint.read_state(), checkpoint.path / STATE
+    state = checkpoint.read_state()
+    path = checkpoint.path / STATE
     optimizer, scaler = session.optimizer, session.scaler
     saved = state["optimizer"]["state"]
     chosen = OPTIMIZERS[session.recipe.train.optimizer]

@@ -101,7 +101,8 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
         return match_recorded_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
-        part, remedy = path_inside(run, ".part"), "name another run directory (--run)"
+        part = path_inside(run, ".part")
+        remedy = "name another run directory (--run)"
         with disk_errors(run, remedy), scratch_folder(part) as scratch:
             if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):

@@ -40,7 +40,8 @@ class BatchLoss(nn.Module):
         self.model, self.task, self.precision = model, task, precision
 
     def forward(self, batch: Batch) -> Tensor:
-        dtype, device = AUTOCAST_DTYPES.get(self.precision), batch.prefix.device
+        dtype = AUTOCAST_DTYPES.get(self.precision)
+        device = batch.prefix.device
         with torch.autocast(device.type, dtype) if dtype else nullcontext():
             return self.task.loss(self.model, batch)
 

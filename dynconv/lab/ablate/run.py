@@ -74,7 +74,8 @@ class Run(NamedTuple):
 
     def finish(self) -> Signals | None:
         """Start or resume training, then score; return the signal that interrupted it, if any."""
-        results, watch = self.results, Stopwatch()
+        results = self.results
+        watch = Stopwatch()
         signal, diverged = try_training(self.recipe, self.directory, watch)
         if diverged:
             results["score"] = DIVERGES

@@ -72,7 +72,8 @@ def summary(row: dict[str, Any]) -> str:
 
 def results_table(entry: dict[str, Any]) -> str:
     """Return a line per row: parameters, mean, each seed, mean seconds, the published score."""
-    numbers, seeds = entry["numbers"], (f"seed {n}" for n in entry["seeds"])
+    numbers = entry["numbers"]
+    seeds = (f"seed {n}" for n in entry["seeds"])
     lines = [("", "parameters", "mean", *seeds, "s", "published")]
     for row in numbers["rows"]:
         times = [t for t in row["seconds"] if t is not None]

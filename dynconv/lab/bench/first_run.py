@@ -162,7 +162,8 @@ def run_step(step: Step, folder: Path) -> tuple[int, float]:
     shown = shlex.join(["python" if part == sys.executable else part for part in command])
     versions = {"cuda": torch.version.cuda or "none"}
     entry = ledger.entry(step.what, shown, {}, versions=versions)
-    log, start = folder / f"{step.name}.log", time.perf_counter()
+    log = folder / f"{step.name}.log"
+    start = time.perf_counter()
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
