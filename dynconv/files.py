@@ -195,7 +195,8 @@ def path_inside(directory: Path, *parts: str) -> Path:
 
 def set_aside(path: Path) -> Path:
     """Rename a file or directory to the first of PATH.damaged, PATH.damaged-2, ... that is free."""
-    free, number = path.with_name(f"{path.name}.damaged"), 1
+    free = path.with_name(f"{path.name}.damaged")
+    number = 1
     while os.path.lexists(free):
         number += 1
         free = path.with_name(f"{path.name}.damaged-{number}")

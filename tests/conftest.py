@@ -17,8 +17,8 @@ from jupyter_client.provisioning import local_provisioner  # noqa: E402
 from dynconv.config import (  # noqa: E402
     DataConfig,
     DecodeConfig,
-    ModelConfig,
     Recipe,
+    Seq2SeqConfig,
     StackConfig,
     TrainConfig,
     dump_recipe,
@@ -171,7 +171,7 @@ def recipe(corpus) -> Recipe:
     """A recipe that trains in seconds."""
     return Recipe(
         data=DataConfig(corpus=str(corpus)),
-        model=ModelConfig(
+        model=Seq2SeqConfig(
             vocab_size=300,
             channels=32,
             ffn=32,
@@ -209,7 +209,7 @@ def recipe_file(recipe, tmp_path) -> Path:
 @pytest.fixture
 def started_runs(monkeypatch) -> list[str]:
     """The runs that training has been called for, in order."""
-    from dynconv.lab import training
+    from dynconv.lab import sweep
     from dynconv.train import train
 
     calls = []
@@ -218,7 +218,7 @@ def started_runs(monkeypatch) -> list[str]:
         calls.append(directory.name)
         return train(recipe, directory, watch, **more)
 
-    monkeypatch.setattr(training, "train", counting)
+    monkeypatch.setattr(sweep, "train", counting)
     return calls
 
 

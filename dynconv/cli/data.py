@@ -3,7 +3,7 @@
 from typing import get_args
 
 from dynconv.choices import VocabularyKind
-from dynconv.cli.options import add_command, keywords_of, number, path
+from dynconv.cli.options import add_command, keywords_of, number, path, say
 
 
 def add_parser(subparsers) -> None:
@@ -17,9 +17,22 @@ def add_parser(subparsers) -> None:
 
 def run_list(options) -> None:
     """List the corpora, both shipped and downloadable."""
-    from dynconv.text.manifest import corpus_table
-
     print(corpus_table())
+
+
+def corpus_table() -> str:
+    """Return the table of all corpora, one per line."""
+    from dynconv.table import align
+    from dynconv.text.manifest import SPLITS, read_manifest
+
+    rows = [("name", "kind", "languages", "train / valid / test lines", "licence", "status")]
+    for entry in read_manifest().values():
+        lines = entry.sentences
+        each = (f"{lines[split]:,}" if split in lines else "-" for split in SPLITS)
+        counts = " / ".join(each) if lines else "not counted"
+        languages = "-".join(entry.languages)
+        rows.append((entry.name, entry.kind, languages, counts, entry.licence, entry.status))
+    return "\n".join(align(rows))
 
 
 def add_fetch(commands) -> None:
@@ -41,7 +54,7 @@ def run_fetch(options) -> None:
     """Download a corpus and verify its checksums."""
     from dynconv.text.fetch import fetch
 
-    fetch(**keywords_of(options))
+    fetch(**keywords_of(options), say=say)
 
 
 def add_prepare(commands) -> None:
@@ -87,4 +100,4 @@ def run_prepare(options) -> None:
     """Encode a corpus once into files that training maps into memory."""
     from dynconv.text.sets.prepare import prepare
 
-    print(prepare(**keywords_of(options)))
+    say(prepare(**keywords_of(options), say=say))

@@ -29,7 +29,7 @@ class StoreList(argparse.Action):
 
 
 class ShowList(argparse.Action):
-    """An option that prints a table of `dynconv.config.listing` instead of running the command.
+    """An option that prints a table of `dynconv.cli.listing` instead of running the command.
 
     `const` is the name of the function that returns the table.
     """
@@ -44,7 +44,7 @@ class ShowList(argparse.Action):
 
         Raises UserError if another argument is given, because it has no effect.
         """
-        from dynconv.config import listing
+        from dynconv.cli import listing
         from dynconv.errors import UserError
 
         for action in options.parser._actions:

@@ -15,15 +15,15 @@ from dynconv.config.model import (
     AnyModelConfig,
     ConvS2SConfig,
     LanguageModelConfig,
-    ModelConfig,
+    Seq2SeqConfig,
 )
 from dynconv.config.recipe import DataConfig, DecodeConfig, PublishedScore, Recipe, TrainConfig
 from dynconv.config.stack import ConvStackConfig, StackConfig
 
 __all__ = [
     "MODELS", "AnyModelConfig", "ConvS2SConfig", "ConvStackConfig", "DataConfig", "DecodeConfig",
-    "Experiment", "ExperimentRow", "LanguageModelConfig", "ModelConfig", "PublishedScore", "Recipe",
-    "StackConfig", "TrainConfig", "dump_recipe", "list_differences", "load_experiment",
-    "load_recipe", "load_row", "require_experiment", "require_recipe", "run_name",
-    "shipped_experiments", "shipped_recipes",
+    "Experiment", "ExperimentRow", "LanguageModelConfig", "PublishedScore", "Recipe",
+    "Seq2SeqConfig", "StackConfig", "TrainConfig", "dump_recipe", "list_differences",
+    "load_experiment", "load_recipe", "load_row", "require_experiment", "require_recipe",
+    "run_name", "shipped_experiments", "shipped_recipes",
 ]  # fmt: skip

@@ -59,7 +59,9 @@ def locate(schema: Any, loc: Sequence[int | str]) -> tuple[list[str], Any]:
     """
     if not loc:
         return [], schema
-    part, origin, parts = loc[0], get_origin(schema), get_args(schema)
+    part = loc[0]
+    origin = get_origin(schema)
+    parts = get_args(schema)
     if types := field_types(schema):
         part = list(types)[part] if isinstance(part, int) else part  # a positional argument
         inner = types.get(part)
@@ -75,7 +77,8 @@ def locate(schema: Any, loc: Sequence[int | str]) -> tuple[list[str], Any]:
 
 def allowed_values(schema: Any) -> str:
     """Return in words which values a type allows."""
-    origin, parts = get_origin(schema), get_args(schema)
+    origin = get_origin(schema)
+    parts = get_args(schema)
     if origin is Annotated:
         notes = [note for info in parts[1:] for note in getattr(info, "metadata", [])]
         bounds = [

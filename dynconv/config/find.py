@@ -55,7 +55,8 @@ def split_row(recipe: str) -> tuple[str, str | None]:
 
 def run_name(recipe: str) -> str:
     """Return a name for the recipe's run directory: RECIPE or EXPERIMENT-ROW."""
-    stem, row = require_recipe(recipe).stem, split_row(recipe)[1]
+    stem = require_recipe(recipe).stem
+    row = split_row(recipe)[1]
     return stem if row is None else f"{stem}-{row}"
 
 
@@ -91,6 +92,27 @@ def load_experiment(path: Path) -> Experiment:
 def load_experiments() -> dict[str, Experiment]:
     """Read the shipped experiments, by name."""
     return {name: load_experiment(path) for name, path in shipped_experiments().items()}
+
+
+def recipe_names() -> list[str]:
+    """Return the names that `dynconv train` knows: recipes, and EXPERIMENT:ROW.
+
+    A row that only names a recipe is not listed again.
+    """
+    rows = [
+        f"{name}:{row.name}"
+        for name, experiment in load_experiments().items()
+        for row in experiment.rows
+        if row.recipe is None
+    ]
+    return [*shipped_recipes(), *rows]
+
+
+def read_comment(path: Path) -> str:
+    """Return the comment at the head of a YAML file as one line."""
+    text = path.read_text(encoding="utf-8").splitlines()
+    end = next(i for i, line in enumerate(text) if not line.startswith("#"))
+    return " ".join(" ".join(line.removeprefix("#") for line in text[:end]).split())
 
 
 def read_mapping(path: Path, what: str, schema: type) -> Tree:

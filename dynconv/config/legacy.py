@@ -6,7 +6,7 @@ from dynconv.models.mixers import SIZE_KEYS
 
 RENAMED = {
     "data": {"max_tokens": "max_length", "block": "block_size"},
-    "model": {"state": "state_size"},
+    "model": {"state": "state_size", "bands": "band_widths", "factor": "div_value"},
     "model.encoder": {"width": "kernel_size"},
     "model.decoder": {"width": "kernel_size"},
     "train": {

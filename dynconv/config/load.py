@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from dynconv.config.experiment import Experiment, ExperimentRow
 from dynconv.config.legacy import rename_settings
-from dynconv.config.model import MODELS, ModelConfig
+from dynconv.config.model import MODELS, Seq2SeqConfig
 from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
 from dynconv.config.recipe import Recipe
 from dynconv.config.schema import validated
@@ -28,8 +28,8 @@ def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
     Raises UserError with one line that names the key, its value and what would be valid.
     """
-    base, own = recipe_overlays(recipe)
-    return resolve(Overlays(base, [*own, parse_overrides(overrides)]), str(recipe))
+    inherited, stated = recipe_overlays(recipe)
+    return resolve(Overlays(inherited, [*stated, parse_overrides(overrides)]), str(recipe))
 
 
 def load_row(
@@ -58,19 +58,20 @@ def resolve(overlays: Overlays, where: str, shared: Sequence[str] = ()) -> Recip
     """
     overlays = Overlays(*([rename_settings(tree) for tree in trees] for trees in overlays))
     overrides = rename_settings(parse_overrides(shared))
-    tree = merge_overlays([*overlays.base, *overlays.own, overrides])
-    own = {key for overlay in overlays.own for key, _ in flatten(overlay)}
-    drop_inherited_sizes(tree, own)
+    tree = merge_overlays([*overlays.inherited, *overlays.stated, overrides])
+    stated_keys = {key for overlay in overlays.stated for key, _ in flatten(overlay)}
+    drop_inherited_sizes(tree, stated_keys)
     recipe = build_recipe(tree, where)
-    check_effects(recipe, own, where)
+    check_effects(recipe, stated_keys, where)
     return recipe
 
 
-def check_effects(recipe: Recipe, own: set[str], where: str) -> None:
-    """Raise UserError for an entry in `own` without effect; `where` begins its message."""
-    entries, defaults = dict(flatten(asdict(recipe))), default_entries(recipe)
+def check_effects(recipe: Recipe, stated_keys: set[str], where: str) -> None:
+    """Raise UserError for a stated entry without effect; `where` begins its message."""
+    entries = dict(flatten(asdict(recipe)))
+    defaults = default_entries(recipe)
     for key, reason in find_unused(recipe).items():
-        if key in own and entries[key] != defaults[key]:
+        if key in stated_keys and entries[key] != defaults[key]:
             value = as_override(entries[key])
             raise UserError(f"{where}: {key} {value} has no effect: {reason}; leave it out")
 
@@ -96,7 +97,7 @@ def model_class(tree: Any, where: str) -> type:
     """Return the class of the section `model`, chosen by `architecture`."""
     name = tree.get("architecture") if isinstance(tree, dict) else None
     if name is None:
-        return ModelConfig
+        return Seq2SeqConfig
     if not isinstance(name, str) or name not in MODELS:
         hint = nearest(str(name), MODELS, "there are")
         raise UserError(f"{where}: model.architecture {quoted(name)} is not known; {hint}")

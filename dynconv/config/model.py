@@ -126,7 +126,7 @@ OPTIONS = tuple(
 
 
 @checked_dataclass
-class ModelConfig(MixerModelConfig):
+class Seq2SeqConfig(MixerModelConfig):
     """The encoder-decoder of Wu et al. 2019, section 5.1, and of TaLK."""
 
     architecture: Literal["encoder-decoder"] = DEFAULT_ARCHITECTURE
@@ -212,11 +212,11 @@ class LanguageModelConfig(MixerModelConfig):
     """whether to normalise the last residual sum; the papers' models do not"""
     cutoffs: tuple[VocabSize, ...] = ()
     """first type of the second, third ... band of the vocabulary; none: one band, plain softmax"""
-    bands: tuple[Dimension, ...] | None = None
-    """width of each band's embeddings, the first equal to channels; null: channels / factor^band"""
-    factor: Dimension = 4
-    """the ratio of widths: each band's embeddings are this many times narrower than the previous
-    band's"""
+    band_widths: tuple[Dimension, ...] | None = None
+    """width of each band's embeddings, the first equal to channels; null: channels /
+    div_value^band"""
+    div_value: Dimension = 4
+    """each band's embeddings are this many times narrower than the previous band's"""
     embeddings: Literal["tied", "separate"] = "tied"
     """whether the softmax shares the embeddings' matrices and projections"""
     activation_dropout: Probability = 0.0
@@ -231,14 +231,13 @@ class LanguageModelConfig(MixerModelConfig):
                 f"cutoffs {as_override(self.cutoffs)} must grow, within vocab_size "
                 f"{self.vocab_size}"
             )
-        if self.bands is not None and len(self.bands) != len(self.cutoffs) + 1:
-            raise ValueError(
-                f"bands lists {len(self.bands)} widths for {len(self.cutoffs) + 1} bands"
-            )
+        bands = len(self.cutoffs) + 1
+        if self.band_widths is not None and len(self.band_widths) != bands:
+            raise ValueError(f"band_widths lists {len(self.band_widths)} widths for {bands} bands")
         if self.widths[0] != self.channels:
             raise ValueError(
-                f"bands begins with width {self.widths[0]}: the most frequent types have "
-                f"width channels, {self.channels}"
+                f"band_widths begins with {self.widths[0]}: the most frequent types have width "
+                f"channels, {self.channels}"
             )
         if min(self.widths) < 1:
             raise ValueError(f"bands of width {as_override(self.widths)}: each must be at least 1")
@@ -255,9 +254,9 @@ class LanguageModelConfig(MixerModelConfig):
     def find_unused(self) -> dict[str, str]:
         unused = super().find_unused()
         if not self.cutoffs:
-            unused["bands"] = "it is for models with cutoffs"
-        if self.bands is not None or not self.cutoffs:
-            unused["factor"] = "it is for models with cutoffs and without bands"
+            unused["band_widths"] = "it is for models with cutoffs"
+        if self.band_widths is not None or not self.cutoffs:
+            unused["div_value"] = "it is for models with cutoffs and without band_widths"
         return unused
 
     @property
@@ -268,12 +267,12 @@ class LanguageModelConfig(MixerModelConfig):
     @property
     def widths(self) -> tuple[int, ...]:
         """The width of each band's embeddings, the most frequent types first."""
-        if self.bands is not None:
-            return self.bands
-        return tuple(self.channels // self.factor**i for i in range(len(self.cutoffs) + 1))
+        if self.band_widths is not None:
+            return self.band_widths
+        return tuple(self.channels // self.div_value**i for i in range(len(self.cutoffs) + 1))
 
 
-AnyModelConfig = ModelConfig | ConvS2SConfig | LanguageModelConfig
+AnyModelConfig = Seq2SeqConfig | ConvS2SConfig | LanguageModelConfig
 
-MODELS = {cls.architecture: cls for cls in (ModelConfig, ConvS2SConfig, LanguageModelConfig)}
+MODELS = {cls.architecture: cls for cls in (Seq2SeqConfig, ConvS2SConfig, LanguageModelConfig)}
 """the classes of the section `model` by its entry `architecture`"""

@@ -30,9 +30,9 @@ MAX_BASES = 50
 class Overlays(NamedTuple):
     """The trees that make up a recipe, in the order in which they are merged."""
 
-    base: list[Tree]
-    """trees inherited from base recipes and experiments"""
-    own: list[Tree]
+    inherited: list[Tree]
+    """trees of base recipes and experiments"""
+    stated: list[Tree]
     """trees that the recipe adds itself; an entry in them that has no effect is an error,
     unless it states the default"""
 
@@ -70,8 +70,8 @@ def recipe_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> Overlays:
 
 def base_overlays(recipe: str | Path, seen: tuple[str, ...] = ()) -> list[Tree]:
     """Return all overlays of a recipe that others build on, without its published scores."""
-    base, own = recipe_overlays(recipe, seen)
-    return [{k: v for k, v in tree.items() if k != "published"} for tree in base + own]
+    inherited, stated = recipe_overlays(recipe, seen)
+    return [{k: v for k, v in tree.items() if k != "published"} for tree in inherited + stated]
 
 
 def row_overlays(
@@ -82,13 +82,18 @@ def row_overlays(
         base = base_overlays(experiment.laptop.base, seen)
         return Overlays([*base, experiment.laptop.changes], [row.changes, row.laptop])
     if row.recipe is not None:
-        base, own = recipe_overlays(row.recipe, seen)
-        return Overlays([*base, *own, experiment.changes], [row.changes])
+        inherited, stated = recipe_overlays(row.recipe, seen)
+        return Overlays([*inherited, *stated, experiment.changes], [row.changes])
     assert experiment.base is not None  # Experiment refuses a row that has neither
     base = [*base_overlays(experiment.base, seen), experiment.changes]
     if row.published is not None:
-        name, metric = row.row or row.name, experiment.metric
-        printed = PublishedScore(experiment.source, name, row.published, metric, row.parameters)
+        printed = PublishedScore(
+            source=experiment.source,
+            row=row.row or row.name,
+            value=row.published,
+            metric=experiment.metric,
+            parameters=row.parameters,
+        )
         base.append({"published": [asdict(printed)]})
     return Overlays(base, [row.changes])
 

@@ -3,7 +3,7 @@
 from typing import Any, Literal
 
 from dynconv.choices import Precision, VocabularyKind
-from dynconv.config.model import AnyModelConfig, LanguageModelConfig, ModelConfig
+from dynconv.config.model import AnyModelConfig, LanguageModelConfig, Seq2SeqConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
 from dynconv.config.schema import (
@@ -209,7 +209,7 @@ class Recipe:
 
     published: tuple[PublishedScore, ...] = ()
     data: DataConfig = DataConfig()
-    model: AnyModelConfig = ModelConfig()
+    model: AnyModelConfig = Seq2SeqConfig()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     metric: MetricName = "bleu"

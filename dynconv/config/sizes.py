@@ -10,14 +10,14 @@ from dynconv.config.tree import Tree
 from dynconv.models.mixers import MIXERS, SIZE_KEYS
 
 
-def drop_inherited_sizes(tree: Tree, own: set[str]) -> None:
-    """Drop each kernel_size, reach or window that no mixer uses, unless its key is in `own`.
+def drop_inherited_sizes(tree: Tree, stated_keys: set[str]) -> None:
+    """Drop each kernel_size, reach or window that no mixer uses, unless its key is stated.
 
     For example, when attention replaces a convolution.
     """
     for stack, key in find_stacks(tree):
         for size in SIZE_KEYS:
-            stated = any(f"{k}.".startswith(f"{key}.{size}.") for k in own)
+            stated = any(f"{k}.".startswith(f"{key}.{size}.") for k in stated_keys)
             if size in stack and not stated and "mixer" in stack:
                 stack[size] = size_of_mixers(stack, size, stack[size])
 

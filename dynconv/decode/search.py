@@ -106,12 +106,12 @@ def beam_search(
     max_length below 1.
 
     model is a `Translator` or, with a make_stepper of your own, anything: a table of probabilities.
-    make_stepper(model, source, pad_mask) returns the decoder to search.
+    make_stepper(model, source, pad_mask) returns the decoder to search. No output has more tokens
+    than the model's `max_positions`, if it has any.
     """
     check_positive("beam", beam)
     constraints = [*constraints, at_least(min_length)]
-    positions = model.max_positions if isinstance(model, Translator) else None
-    limit = max_lengths(pad_mask, positions, max_length, min_length)
+    limit = max_lengths(pad_mask, getattr(model, "max_positions", None), max_length, min_length)
     stepper = make_stepper(model, source, pad_mask)
     ranking = StepwiseBeams if stepwise else Beams
     beams = ranking(source, beam, lenpen)

@@ -53,7 +53,8 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
     yield f"text           {corpus_status(recipe.data)}"
     shipped = shipped_data(recipe)
     with TemporaryDirectory() as folder:
-        text, run = Path(folder) / "text", Path(folder) / "run"
+        text = Path(folder) / "text"
+        run = Path(folder) / "run"
         write_excerpt(shipped, text)
         data = replace(shipped, corpus=str(text))
         if signal := train(narrow(replace(recipe, data=data)), run):
@@ -145,8 +146,8 @@ def narrow_model(model: AnyModelConfig) -> AnyModelConfig:
     if isinstance(model, LanguageModelConfig):
         bands = len(model.cutoffs) + 1
         cutoffs = tuple(TYPES * i // bands for i in range(1, bands))
-        widths = model.bands and tuple(CHANNELS // 2**i for i in range(bands))
-        return replace(model, cutoffs=cutoffs, bands=widths, factor=2, **sizes)
+        widths = model.band_widths and tuple(CHANNELS // 2**i for i in range(bands))
+        return replace(model, cutoffs=cutoffs, band_widths=widths, div_value=2, **sizes)
     return replace(model, **sizes)
 
 

@@ -10,7 +10,7 @@ from dynconv.config import Recipe
 from dynconv.tasks import task_of
 from dynconv.text import PreparedCorpus, is_prepared, open_prepared
 from dynconv.text.corpus import NotPreparedError, corpus_dir
-from dynconv.train.data import DataPosition, iter_batches, pools_of
+from dynconv.train.data import DataPosition, epoch_pools, iter_batches
 from dynconv.train.setup import check_text, encode_recipe_corpus
 
 
@@ -20,7 +20,7 @@ class EpochSize(NamedTuple):
     pairs: int
     batches: int
     target_tokens: int
-    usual: int
+    mean_length: int
     """tokens of a pair's longer side on average, <eos> included"""
     longest: int
     exact: bool
@@ -53,12 +53,12 @@ def count_epoch(corpus: PreparedCorpus, recipe: Recipe) -> EpochSize:
             break
         batches.append(pairs)
     lengths = text.lengths(np.concatenate(batches))
-    pools = len(pools_of(len(text), config.seed, 0))
+    pools = len(epoch_pools(len(text), config.seed, 0))
     return EpochSize(
         pairs=len(lengths) * pools,
         batches=len(batches) * pools,
         target_tokens=int(lengths[:, 1].sum()) * pools,
-        usual=round(lengths.max(1).mean()),
+        mean_length=round(lengths.max(1).mean()),
         longest=int(lengths.max()),
         exact=pools == 1,
     )

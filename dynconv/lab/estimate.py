@@ -29,7 +29,7 @@ GB = 1e9
 """the number of bytes in a gigabyte"""
 RESERVED = 0.1
 """share of a GPU's memory for fragmentation, the CUDA context and libraries"""
-USUAL_LENGTH = 30
+ASSUMED_LENGTH = 30
 """tokens assumed per sentence when the corpus is not here"""
 MULTIPLE = 64
 """the unit of proposed batch sizes, in tokens: they are multiples of it"""
@@ -47,10 +47,13 @@ def estimate_costs(recipe: Recipe, gpus: int, memory_gb: float, tokens_per_s: fl
     """
     config = recipe.train
     epoch = measure_corpus(recipe)
-    usual, longest = recipe.data.block_size or USUAL_LENGTH, recipe.longest_example
-    lengths = (epoch.usual, epoch.longest) if epoch else (usual, longest)
+    if epoch:
+        lengths = epoch.mean_length, epoch.longest
+    else:
+        lengths = recipe.data.block_size or ASSUMED_LENGTH, recipe.longest_example
     costs = batch_costs(recipe, config.batch_tokens, lengths)
-    parameters, activations = costs[0].parameters, max(cost.bytes for cost in costs)
+    parameters = costs[0].parameters
+    activations = max(cost.bytes for cost in costs)
     optimizer = OPTIMIZERS[config.optimizer]
     moments = len(optimizer.moments)
     fixed = (8 + 4 * moments) * parameters  # bytes: weights, gradients and moments in float32

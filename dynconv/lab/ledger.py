@@ -86,7 +86,7 @@ def is_record(path: Path) -> bool:
     return isinstance(content, dict) and {"what", "command", "numbers"} <= content.keys()
 
 
-def name_part(device: str) -> str:
+def slug(device: str) -> str:
     """Return a device's name as it stands in the name of a file: nvidia-h200."""
     return re.sub("[^a-z0-9]+", "-", device.lower()).strip("-")
 

@@ -42,7 +42,7 @@ from dynconv.config.yaml12 import read_yaml
 from dynconv.errors import UserError
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab import ledger
-from dynconv.lab.training import try_training
+from dynconv.lab.sweep import try_training
 from dynconv.paths import PACKAGE
 from dynconv.tasks import Validation
 from dynconv.train import load_model

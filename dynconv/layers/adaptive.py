@@ -5,6 +5,7 @@ edges[i] <= w < edges[i + 1], and has embeddings E_i (V_i, w_i) and a projection
 and output may share both (Baevski and Auli 2019, section 3).
 """
 
+from functools import reduce
 from itertools import pairwise
 
 import torch
@@ -36,7 +37,7 @@ class AdaptiveEmbedding(nn.Module):
 
         A token outside [0, V) is an error, as in `nn.Embedding`.
         """
-        x: Tensor | int = 0
+        parts = []
         known = inside(tokens, 0, self.edges[-1])
         bands = zip(pairwise(self.edges), self.words, self.projections, strict=True)
         for (start, end), E, P in bands:
@@ -44,8 +45,8 @@ class AdaptiveEmbedding(nn.Module):
             # shape depends on the data.
             member = inside(tokens, start, end)
             x_band = F.embedding((tokens - start).masked_fill(known & ~member, 0), E)
-            x = x + F.linear(x_band * member.unsqueeze(-1), P)
-        return x.to(self.words[0].dtype)
+            parts.append(F.linear(x_band * member.unsqueeze(-1), P))
+        return reduce(torch.add, parts).to(self.words[0].dtype)
 
 
 class AdaptiveSoftmax(nn.Module):

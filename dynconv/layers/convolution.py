@@ -86,7 +86,8 @@ class LightConv(ProjectedMixer):
         check_normalization(normalize)
         past_size = kernel_size - 1
         super().__init__(channels, past_size, causal, glu, weight_dropout, input_dropout)
-        self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
+        self.pad_left = left_padding(kernel_size, causal)
+        self.normalize = normalize
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(heads, kernel_size)))
         self.out_proj = linear(channels, channels)
 
@@ -155,7 +156,8 @@ class DynamicConv(ProjectedMixer):
         past_size = kernel_size - 1
         super().__init__(channels, past_size, causal, glu, weight_dropout, input_dropout)
         self.heads, self.kernel_size = heads, kernel_size
-        self.pad_left, self.normalize = left_padding(kernel_size, causal), normalize
+        self.pad_left = left_padding(kernel_size, causal)
+        self.normalize = normalize
         self.kernel_proj = linear(channels, heads * kernel_size, bias=False)
         self.out_proj = linear(channels, channels)
 

@@ -46,14 +46,15 @@ class History:
         x = x.detach().transpose(0, 1)  # (n, N, C)
         n, N, _ = x.shape
         slots, row_of, end = self.slots, self.row_of, self.row_of.shape[1]
-        own = torch.arange(N, device=row_of.device)[:, None].expand(N, n)
+        rows = torch.arange(N, device=row_of.device)[:, None].expand(N, n)
         fits = end + n <= len(slots.data) and N <= slots.data.shape[1]
         if not fits or slots.filled != end:
             slots = Slots(self.window(size).transpose(0, 1), max(2 * size + 1, size + n))
-            row_of, end = own[:, :1].expand(N, size), size
+            row_of = rows[:, :1].expand(N, size)
+            end = size
         slots.data[end : end + n, :N] = x
         slots.filled = end + n
-        return History(slots, torch.cat([row_of, own], dim=1))
+        return History(slots, torch.cat([row_of, rows], dim=1))
 
     def select(self, rows: Tensor) -> "History":
         """Return the history of these rows; a row may appear several times."""

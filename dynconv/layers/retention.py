@@ -65,7 +65,8 @@ class Retention(nn.Module):
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         check_steppable(self, self.causal, x)
         *qkv, g = self._project(x)
-        gamma, R = self._gamma(x), x.shape[2] // self.heads
+        gamma = self._gamma(x)
+        R = x.shape[2] // self.heads
         heads = (upcast(z).unflatten(2, (self.heads, R)) for z in qkv)  # (N, n, H, R)
         S = gamma.new_zeros(len(x), self.heads, R, R) if state is None else state.S
         y, S = run_steps(partial(retention_step, gamma=gamma), S, *heads)

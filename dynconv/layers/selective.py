@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -103,7 +103,7 @@ class SelectiveSSM(nn.Module):
     def step(self, x: Tensor, state: SelectiveState | None = None) -> tuple[Tensor, SelectiveState]:
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         check_steppable(self, self.causal, x)
-        (scan,) = self.scans
+        scan = cast(SelectiveScan, self.scans[0])  # a causal layer has no other
         x, g = self.in_proj(x).chunk(2, dim=-1)
         past = x.new_zeros(len(x), KERNEL_SIZE - 1, x.shape[2]) if state is None else state.past
         x = torch.cat([past, x], dim=1)

@@ -15,7 +15,7 @@ from dynconv.models.seq2seq import Seq2Seq
 from dynconv.models.translator import Translator
 
 if TYPE_CHECKING:
-    from dynconv.config import AnyModelConfig, LanguageModelConfig, ModelConfig, StackConfig
+    from dynconv.config import AnyModelConfig, LanguageModelConfig, Seq2SeqConfig, StackConfig
 
 
 def build(config: AnyModelConfig) -> Translator | LanguageModel:
@@ -39,7 +39,7 @@ def build(config: AnyModelConfig) -> Translator | LanguageModel:
 
 
 def build_blocks(
-    config: ModelConfig | LanguageModelConfig,
+    config: Seq2SeqConfig | LanguageModelConfig,
     stack: StackConfig,
     causal: bool,
     cross: bool = False,

@@ -13,7 +13,7 @@ from dynconv.layers.projection import linear
 from dynconv.models.activation_checkpointing import Recomputable
 
 if TYPE_CHECKING:
-    from dynconv.config import LanguageModelConfig, ModelConfig
+    from dynconv.config import LanguageModelConfig, Seq2SeqConfig
 
 
 class FeedForward(nn.Module):
@@ -37,7 +37,7 @@ class Residual(nn.Module):
     pre-norm                      x + dropout(f(norm(x)))
     """
 
-    def __init__(self, config: ModelConfig | LanguageModelConfig):
+    def __init__(self, config: Seq2SeqConfig | LanguageModelConfig):
         super().__init__()
         self.pre = config.norm == "pre"
         self.norm = nn.LayerNorm(config.channels)
@@ -62,9 +62,12 @@ class Block(Recomputable):
     `source` are the arguments of `cross`: the source's keys and values, and its padding mask.
     """
 
+    mixer: Any
+    """an nn.Module; that of a decoder has a `step`"""
+
     def __init__(
         self,
-        config: ModelConfig | LanguageModelConfig,
+        config: Seq2SeqConfig | LanguageModelConfig,
         mixer: nn.Module,
         cross: CrossAttention | None = None,
         activation_dropout: float = 0.0,

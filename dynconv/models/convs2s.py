@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -139,7 +139,10 @@ class ConvStack(nn.Module):
         memory  what the layers attend to
         states  the convolutions' states, which new positions x continue; None if x are whole
         """
-        outputs, attention, next_states = [self.in_proj(x)], [], []
+        outputs = [self.in_proj(x)]
+        attention = []
+        next_states = []
+        block: Any  # to type checkers every attribute of a module is a tensor or a module
         for i, block in enumerate(self.blocks):
             y = outputs[-1]
             shortcut_input = outputs[-block.residual] if block.residual else None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from dynconv.layers.attention import KVCache
 from dynconv.layers.state import select_state
@@ -23,14 +24,15 @@ class DecoderState(NamedTuple):
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
         """Return the state of these rows, and of these sentences or, if None, of all."""
-        mixers, source = [select_state(mixer, rows) for mixer in self.mixers], self.source
+        mixers = [select_state(mixer, rows) for mixer in self.mixers]
+        source = self.source
         if sentences is not None:
             source = [select_state(projected, sentences) for projected in source]
         return DecoderState(self.position, mixers, source)
 
 
 def step_blocks(
-    blocks: nn.ModuleList, x: Tensor, state: DecoderState, pad_mask: Tensor | None = None
+    blocks: Iterable[Any], x: Tensor, state: DecoderState, pad_mask: Tensor | None = None
 ) -> tuple[Tensor, DecoderState]:
     """Return the last block's outputs at n new positions x (N, n, C), and the next state."""
     mixers = []

@@ -28,11 +28,14 @@ class LanguageModel(nn.Module):
     def __init__(self, config: LanguageModelConfig, decoder: list):
         super().__init__()
         self.config = config
-        V, C, tied = config.vocab_size, config.channels, config.embeddings == "tied"
+        V = config.vocab_size
+        C = config.channels
+        tied = config.embeddings == "tied"
         if config.cutoffs:
             edges, widths = config.band_edges, config.widths
             self.embedding = AdaptiveEmbedding(C, edges, widths)
-            shared, dropout = self.embedding if tied else None, config.softmax_dropout
+            shared = self.embedding if tied else None
+            dropout = config.softmax_dropout
             self.output = AdaptiveSoftmax(C, edges, widths, dropout=dropout, tied=shared)
         else:
             self.embedding = token_embedding(V, C)

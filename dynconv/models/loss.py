@@ -58,7 +58,9 @@ class ChunkedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, hidden, weight, bias, target, smoothing, rows):
-        x, W, V = to_autocast_dtype(hidden), to_autocast_dtype(weight), len(weight)
+        x = to_autocast_dtype(hidden)
+        W = to_autocast_dtype(weight)
+        V = len(weight)
         other = smoothing / (V - 1)  # the smoothed target of all types but the correct one
         surplus = 1 - smoothing - other  # what the correct one has beyond that
         dx, dW = torch.zeros_like(hidden), torch.zeros_like(weight)

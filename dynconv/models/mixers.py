@@ -16,7 +16,7 @@ from dynconv.errors import UserError, nearest, quoted
 if TYPE_CHECKING:
     from torch import nn
 
-    from dynconv.config import LanguageModelConfig, ModelConfig
+    from dynconv.config import LanguageModelConfig, Seq2SeqConfig
 
 SizeKey = Literal["kernel_size", "reach", "window"]
 SIZE_KEYS: tuple[SizeKey, ...] = ("kernel_size", "reach", "window")
@@ -84,7 +84,7 @@ def require_mixer(name: str) -> Mixer:
 
 
 def build_mixer(
-    config: ModelConfig | LanguageModelConfig, name: str, size: int | None, *, causal: bool
+    config: Seq2SeqConfig | LanguageModelConfig, name: str, size: int | None, *, causal: bool
 ) -> nn.Module:
     """Build one layer's mixer; `size` is its kernel_size, reach or window.
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
+from dynconv.layers.attention import KVCache
 from dynconv.models.decoder import DecoderState, step_blocks
 from dynconv.models.embedding import embed_tokens, token_embedding
 from dynconv.models.translator import Translator
 
 if TYPE_CHECKING:
-    from dynconv.config import ModelConfig
+    from dynconv.config import Seq2SeqConfig
 
 
 class Memory(NamedTuple):
@@ -24,7 +26,7 @@ class Memory(NamedTuple):
 class Seq2Seq(Translator):
     """Encodes and decodes with stacks of blocks; positions are sinusoids and have no maximum."""
 
-    def __init__(self, config: ModelConfig, encoder: list, decoder: list):
+    def __init__(self, config: Seq2SeqConfig, encoder: list, decoder: list):
         super().__init__()
         self.config = config
         (S, V), C = config.vocab_sizes, config.channels
@@ -50,12 +52,18 @@ class Seq2Seq(Translator):
 
     def hidden_states(self, target: Tensor, memory: Memory) -> Tensor:
         x = self.dropout(embed_tokens(self.target_embedding, target))
-        for block in self.decoder:
-            x = block(x, source=(block.cross.project(memory.states), memory.pad_mask))
+        for block, projected in zip(self.decoder, self._project(memory), strict=True):
+            x = block(x, source=(projected, memory.pad_mask))
         return self.decoder_norm(x)
 
+    def _project(self, memory: Memory) -> Iterator[KVCache]:
+        """Yield each block's keys and values of the source."""
+        block: Any  # to type checkers every attribute of a module is a tensor or a module
+        for block in self.decoder:
+            yield block.cross.project(memory.states)
+
     def start(self, memory: Memory) -> DecoderState:
-        source = [block.cross.project(memory.states) for block in self.decoder]
+        source: list[KVCache | None] = [*self._project(memory)]
         return DecoderState(0, [None] * len(self.decoder), source)
 
     def step(

@@ -137,7 +137,8 @@ def band_blocks(weight: Tensor, pad_left: int) -> Iterator[tuple[slice, slice, T
 
 def blocked_out(weight: Tensor, x: Tensor, pad_left: int) -> Tensor:
     """Return the product of the band and x."""
-    H, out = weight.shape[2], x.new_empty(x.shape)
+    H = weight.shape[2]
+    out = x.new_empty(x.shape)
     rows, tokens = split_heads(out, H), split_heads(x, H)
     for t, s, band in band_blocks(weight, pad_left):
         rows[:, :, t] = band @ tokens[:, :, s]
@@ -159,7 +160,8 @@ def blocked_weight_grad(g: Tensor, x: Tensor, pad_left: int, H: int, K: int) -> 
 
 def blocked_x_grad(g: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     """Return band^T g, summed where the windows of two blocks overlap."""
-    H, grad = weight.shape[2], g.new_zeros(g.shape)
+    H = weight.shape[2]
+    grad = g.new_zeros(g.shape)
     rows, tokens = split_heads(g, H), split_heads(grad, H)
     for t, s, band in band_blocks(weight, pad_left):
         tokens[:, :, s] += band.mT @ rows[:, :, t]

@@ -37,7 +37,8 @@ def retention_step(
 def retention_loop(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> Tensor:
     """Evaluate the equation one position at a time: the oracle."""
     B, H, _, R = q.shape
-    S, rows = q.new_zeros(B, H, R, R), []
+    S = q.new_zeros(B, H, R, R)
+    rows = []
     for q_t, k_t, v_t in zip(q.unbind(2), k.unbind(2), v.unbind(2), strict=True):
         row, S = retention_step(S, q_t, k_t, v_t, gamma)
         rows.append(row)
@@ -55,7 +56,8 @@ def retention_parallel(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> Tensor
 def retention_chunked(q: Tensor, k: Tensor, v: Tensor, gamma: Tensor) -> Tensor:
     """Multiply all pairs within a chunk, and reach earlier chunks through the state."""
     B, H, T, R = q.shape
-    S, outs = q.new_zeros(B, H, R, R), []
+    S = q.new_zeros(B, H, R, R)
+    outs = []
     for start in range(0, T, CHUNK):
         q_i, k_i, v_i = (z[:, :, start : start + CHUNK] for z in (q, k, v))
         size = q_i.shape[2]

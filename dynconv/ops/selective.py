@@ -31,7 +31,8 @@ def selective_step(
 
 def selective_scan_loop(x: Tensor, dt: Tensor, A: Tensor, B: Tensor, C: Tensor) -> Tensor:
     """Evaluate the equation one position at a time: the oracle."""
-    h, rows = A.new_zeros(x.shape[0], *A.shape), []
+    h = A.new_zeros(x.shape[0], *A.shape)
+    rows = []
     for t in range(x.shape[1]):
         row, h = selective_step(h, x[:, t], dt[:, t], B[:, t], C[:, t], A)
         rows.append(row)
@@ -66,7 +67,8 @@ class Scan(torch.autograd.Function):
         A = A.t().contiguous()  # (N, channels)
         x, dt, B, C = (z.transpose(0, 1).contiguous() for z in (x, dt, B, C))  # time first
         T, batch, channels = x.shape
-        u, out = dt * x, torch.empty_like(x)
+        u = dt * x
+        out = torch.empty_like(x)
         h = x.new_empty(T + 1, batch, len(A), channels)  # h[t] is the state before position t
         h[0] = 0
         decay = torch.empty_like(h[0])

@@ -43,7 +43,8 @@ def ssm_step(h: Tensor, x: Tensor, decay: Tensor, Bbar: Tensor, C: Tensor) -> tu
 def diagonal_ssm_loop(x: Tensor, dt: Tensor, A: Tensor, C: Tensor) -> Tensor:
     """Evaluate the equation one position at a time: the oracle."""
     decay, Bbar = discretize(dt, A)
-    h, rows = A.new_zeros(x.shape[0], *A.shape), []
+    h = A.new_zeros(x.shape[0], *A.shape)
+    rows = []
     for x_t in upcast(x).unbind(1):
         row, h = ssm_step(h, x_t, decay, Bbar, C)
         rows.append(row)

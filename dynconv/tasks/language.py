@@ -42,7 +42,7 @@ class LanguageModeling(Task[LanguageModel]):
         return []
 
     def score_outputs(
-        self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
+        self, loss: float, outputs: list[list[int]], split: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         return Validation(loss, -loss, NEGATIVE_LOSS)
 

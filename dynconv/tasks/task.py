@@ -119,11 +119,11 @@ class Task(ABC, Generic[M]):
 
     @abstractmethod
     def score_outputs(
-        self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
+        self, loss: float, outputs: list[list[int]], split: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         """Return the validation with this loss, in nats per token, and these greedy outputs."""
 
-    def preview(self, model: M, vocabularies: Vocabularies, valid: EncodedSplit) -> str:
+    def preview(self, model: M, vocabularies: Vocabularies, split: EncodedSplit) -> str:
         """Return the model's output for one example, in one line; "" for a language model."""
         return ""
 

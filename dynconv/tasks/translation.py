@@ -70,15 +70,15 @@ class Translation(Task[Translator]):
         return greedy(model, batch.source, batch.source_pad)
 
     def score_outputs(
-        self, loss: float, outputs: list[list[int]], valid: EncodedSplit, vocabularies: Vocabularies
+        self, loss: float, outputs: list[list[int]], split: EncodedSplit, vocabularies: Vocabularies
     ) -> Validation:
         hypotheses = [vocabularies.target.decode(ids) for ids in outputs]
         metric, language = self.recipe.metric, self.recipe.data.target
-        score = compute_metric(metric, hypotheses, valid.references, language)[0]
+        score = compute_metric(metric, hypotheses, split.references, language)[0]
         return Validation(loss, score.value, score.metric)
 
-    def preview(self, model: Translator, vocabularies: Vocabularies, valid: EncodedSplit) -> str:
-        batch = valid.examples.batch([0]).to(next(model.parameters()).device)
+    def preview(self, model: Translator, vocabularies: Vocabularies, split: EncodedSplit) -> str:
+        batch = split.examples.batch([0]).to(next(model.parameters()).device)
         source = vocabularies.source.decode(batch.source[0].tolist())
         output = vocabularies.target.decode(self.greedy_outputs(model, batch)[0])
         return f"{textwrap.shorten(source, 100)} -> {textwrap.shorten(output, 100)}"

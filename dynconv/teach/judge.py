@@ -118,8 +118,8 @@ def attempt(call: Callable[[], Any], raises: Mapping[type[Exception], str] | Non
         frames = extract_tb(error.__traceback__)
         package = str(Path(__file__).parent)
         frames = [frame for frame in frames if not frame.filename.startswith(package)]
-        own = [frame for frame in frames if frame.filename == frames[0].filename]
-        line = f" in line {own[-1].lineno} of {own[-1].name}" if own else ""
+        learners = [frame for frame in frames if frame.filename == frames[0].filename]
+        line = f" in line {learners[-1].lineno} of {learners[-1].name}" if learners else ""
         message = str(error).partition("\n")[0]
         why = [why for kind, why in (raises or {}).items() if isinstance(error, kind)]
         text = "; ".join([f"it raises {type(error).__name__}{line}: {message}", *why])

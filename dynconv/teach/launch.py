@@ -35,7 +35,8 @@ class KernelLaunch(NamedTuple):
     def run(self, order: str | int = "forward") -> None:
         """Run the kernel where its tensors are; on the CPU, threads of a block run in `order`."""
         values = tuple(map(convert, self.args))
-        code, device = self._code(), self.args[0].device
+        code = self._code()
+        device = self.args[0].device
         if device.type == "cpu":
             kernel = compile_for_cpu(code, self.name)
             kernel(self.grid, self.block, values, shared_mem=self.shared, order=order)

@@ -148,10 +148,12 @@ def serve(end: Connection, port: int) -> None:
         except (EOFError, ConnectionError):
             return
         try:
-            result, error = answer(dist.PrefixStore(f"{number}", store), *rest), None
+            result = answer(dist.PrefixStore(f"{number}", store), *rest)
+            error = None
         except Exception as problem:
             last = traceback.extract_tb(problem.__traceback__)[-1].name
-            result, error = None, f"{type(problem).__name__} in {last}: {problem}"
+            result = None
+            error = f"{type(problem).__name__} in {last}: {problem}"
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()

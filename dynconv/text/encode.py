@@ -66,7 +66,7 @@ def encode_corpus(
     source, target  languages ("de", "en"); source is None for the text of a language model
     vocab_size      number of types: one for a joint vocabulary, or a pair for source and target
     out             the new directory; it is created under a temporary name, and renamed at the end
-    kind            kind of vocabulary, see `dynconv.text.kinds`
+    kind            kind of vocabulary, see `dynconv.text.tokenizer_kinds`
     reuse           a vocabulary file to use instead of learning one; its size is vocab_size
 
     Raises UserError if `out` exists, the text cannot be read or has no usable pair, the vocabulary
@@ -225,7 +225,9 @@ def write_ids(
     """
     eos = [EOS] if len(vocabularies) == 1 else []  # separates the lines of a language model
     id_type = np.dtype(dtype).newbyteorder("<")
-    count, end, side_tokens = 0, 0, np.zeros(len(vocabularies), np.int64)
+    count = 0
+    end = 0
+    side_tokens = np.zeros(len(vocabularies), np.int64)
     paths = scratch / TOKENS, scratch / BOUNDS
     with paths[0].open("wb") as tokens, paths[1].open("wb") as bounds:
         tokens.write(np.array(eos, id_type).data)

@@ -50,7 +50,8 @@ class Examples(ABC):
 
     def first_bounds(self, indices: Iterable[int] | np.ndarray) -> np.ndarray:
         """Return where the bounds of these examples begin: (N,) int64. Indices as in a list."""
-        given, total = np.asarray(indices, dtype=np.int64), len(self)
+        given = np.asarray(indices, dtype=np.int64)
+        total = len(self)
         if ((given < -total) | (given >= total)).any():
             raise IndexError(f"an index is outside of the {total} examples")
         return self.sides * np.where(given < 0, given + total, given)
@@ -105,7 +106,8 @@ class Excerpts(Examples):
     is cut into blocks of `block` tokens, regardless of its lines (Baevski and Auli 2019).
     """
 
-    sides, collate = 1, staticmethod(collate_text)
+    sides = 1
+    collate = staticmethod(collate_text)
 
     @classmethod
     def from_corpus(cls, corpus: PreparedCorpus, block: int | None) -> "Excerpts":

@@ -1,12 +1,12 @@
 """Downloads the raw files of a corpus, or copies them from a directory, and unpacks them.
 
 pooch downloads from one address; mirrors, checksums and a lock against a second process are handled
-here. An interrupted download starts again.
+here. An interrupted download starts again. `say` gets a line for each step.
 """
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +18,16 @@ from dynconv.text.manifest import CorpusEntry, CorpusFile, require_corpus
 TIMEOUT = (10, 60)
 """seconds to connect, and to wait for the next bytes"""
 
+Say = Callable[[str], None]
 
-def fetch(name: str, out: Path | None = None, source: Path | None = None) -> None:
+
+def say_nothing(text: str) -> None:
+    """Say nothing."""
+
+
+def fetch(
+    name: str, out: Path | None = None, source: Path | None = None, *, say: Say = say_nothing
+) -> None:
     """Fetch the files of a corpus into `out` (default: data/raw/NAME).
 
     Existing files that match the manifest are kept. The others are downloaded from the first mirror
@@ -30,20 +38,20 @@ def fetch(name: str, out: Path | None = None, source: Path | None = None) -> Non
     """
     entry = require_corpus(name)
     if entry.shipped:
-        print(f"{name} is shipped with dynconv and needs no fetching: {entry.directory}")
+        say(f"{name} is shipped with dynconv and needs no fetching: {entry.directory}")
         return
     if source and not source.is_dir():
         raise UserError(f"--from {source}: no such directory; give the one with your copies")
     directory = out or entry.directory
-    wanted = [file for file in entry.files if not verify_existing(file, directory)]
+    wanted = [file for file in entry.files if not verify_existing(file, directory, say)]
     if wanted:
-        print(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
-        print(f"{name}: please cite {entry.citation}")
+        say(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
+        say(f"{name}: please cite {entry.citation}")
         with locked_scratch(directory) as scratch:
-            fetch_files(entry, wanted, source, scratch)
+            fetch_files(entry, wanted, source, scratch, say)
 
 
-def unpack_corpus(name: str, out: Path | None = None) -> Path:
+def unpack_corpus(name: str, out: Path | None = None, *, say: Say = say_nothing) -> Path:
     """Unpack each archive STEM.tgz of a fetched corpus into STEM/ and return their directory.
 
     `out` is the directory given to `fetch`. Raises UserError if a file is missing.
@@ -58,7 +66,7 @@ def unpack_corpus(name: str, out: Path | None = None) -> Path:
     if packed:
         with locked_scratch(directory) as scratch:
             for file in packed:
-                print(f"{directory / file.name}: unpacking", flush=True)
+                say(f"{directory / file.name}: unpacking")
                 unpack(directory / file.name, scratch / file.stem)
                 (scratch / file.stem).replace(directory / file.stem)
     return directory
@@ -75,13 +83,13 @@ def locked_scratch(directory: Path) -> Iterator[Path]:
                 yield scratch
 
 
-def verify_existing(file: CorpusFile, directory: Path) -> bool:
-    """Return whether a directory contains the file intact, and print what was found."""
+def verify_existing(file: CorpusFile, directory: Path, say: Say) -> bool:
+    """Return whether a directory contains the file intact, and say what was found."""
     path = file.find(directory)
     if path is None:
         return False
     fault = file.mismatch(path)
-    print(f"{path}: {f'{fault}; it will be fetched again' if fault else how_verified(file, path)}")
+    say(f"{path}: {f'{fault}; it will be fetched again' if fault else how_verified(file, path)}")
     return not fault
 
 
@@ -95,28 +103,28 @@ def how_verified(file: CorpusFile, path: Path) -> str:
 
 
 def fetch_files(
-    entry: CorpusEntry, files: list[CorpusFile], source: Path | None, scratch: Path
+    entry: CorpusEntry, files: list[CorpusFile], source: Path | None, scratch: Path, say: Say
 ) -> None:
     """Copy or download files, via `scratch`, into the directory above it."""
     from tqdm import tqdm
 
     if (size := sum(file.bytes or 0 for file in files)) and not source:
         more = "" if all(file.bytes for file in files) else ", and files of unknown size"
-        print(f"{entry.name}: {tqdm.format_sizeof(size, 'B')} to fetch{more}", flush=True)
+        say(f"{entry.name}: {tqdm.format_sizeof(size, 'B')} to fetch{more}")
     failures = {}
     for file in files:
         try:
             other = None if source else another_corpus_with(file, entry)
             local = source or other
-            part = copy_file(file, local, scratch) if local else download_file(file, scratch)
+            part = copy_file(file, local, scratch) if local else download_file(file, scratch, say)
         except UserError as error:
             failures[file.name] = str(error)
         else:
             path = scratch.parent / part.name
             if path.exists():  # and does not match: perhaps another file of that name
-                print(f"{path}: kept as {set_aside(path)}")
+                say(f"{path}: kept as {set_aside(path)}")
             part.replace(path)
-            print(f"{path}: {how_verified(file, path)}{f', from {other}' if other else ''}")
+            say(f"{path}: {how_verified(file, path)}{f', from {other}' if other else ''}")
     if failures:
         names = ", ".join(failures)
         if not all(file.urls for file in files if file.name in failures):
@@ -145,7 +153,7 @@ def copy_file(file: CorpusFile, source: Path, scratch: Path) -> Path:
     return copy(original, scratch / original.name)
 
 
-def download_file(file: CorpusFile, scratch: Path) -> Path:
+def download_file(file: CorpusFile, scratch: Path, say: Say) -> Path:
     """Download a file from the first mirror that serves it intact."""
     from pooch import HTTPDownloader
     from requests import RequestException
@@ -157,9 +165,10 @@ def download_file(file: CorpusFile, scratch: Path) -> Path:
         headers={"User-Agent": "dynconv"},
         hooks={"response": lambda response, **_: check_response(response, file)},
     )
-    path, reasons = scratch / file.name, []
+    path = scratch / file.name
+    reasons = []
     for url in file.urls:
-        print(f"{file.name}: downloading from {url}", flush=True)
+        say(f"{file.name}: downloading from {url}")
         try:
             download(url, path, None)
         except RequestException as error:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from dynconv.errors import UserError, nearest, quoted
 from dynconv.paths import data_dir, raw_dir
-from dynconv.table import align
 
 SPLITS = ("train", "valid", "test")
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
@@ -107,7 +106,8 @@ def read_manifest() -> dict[str, CorpusEntry]:
     """Return the corpora of data/manifest.yaml by name, in its order."""
     import yaml  # dynconv.config would load pydantic, for a list that should come at once
 
-    path, entries = data_dir() / "manifest.yaml", {}
+    path = data_dir() / "manifest.yaml"
+    entries = {}
     for fields in yaml.safe_load(path.read_text(encoding="utf-8"))["corpora"]:
         try:
             files = [CorpusFile(**file) for file in fields["files"]]
@@ -115,18 +115,6 @@ def read_manifest() -> dict[str, CorpusEntry]:
         except (KeyError, TypeError) as error:
             raise UserError(f"{path}: corpus {fields.get('name')}: {error}") from None
     return entries
-
-
-def corpus_table() -> str:
-    """Return the table of all corpora that `dynconv data list` prints, one per line."""
-    rows = [("name", "kind", "languages", "train / valid / test lines", "licence", "status")]
-    for entry in read_manifest().values():
-        lines = entry.sentences
-        each = (f"{lines[split]:,}" if split in lines else "-" for split in SPLITS)
-        counts = " / ".join(each) if lines else "not counted"
-        languages = "-".join(entry.languages)
-        rows.append((entry.name, entry.kind, languages, counts, entry.licence, entry.status))
-    return "\n".join(align(rows))
 
 
 def require_corpus(name: str) -> CorpusEntry:

@@ -1,6 +1,6 @@
 """Vocabularies turn text into ids and back, by HF `tokenizers`; they learn from training text only.
 
-`dynconv.text.kinds` describes the kinds.
+`dynconv.text.tokenizer_kinds` describes the kinds.
 """
 
 import json
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError, check_lines, is_unicode, shorten
-from dynconv.text.kinds import SPECIALS, recognize, require_kind
+from dynconv.text.tokenizer_kinds import SPECIALS, recognize_kind, require_kind
 
 PAD, EOS, UNK = 0, 1, 2
 
@@ -22,7 +22,7 @@ class Vocabulary:
         tokenizer.encode_special_tokens = True  # "<eos>" in a text is text
         self._tokenizer = tokenizer
         has_merges = hasattr(tokenizer.model, "end_of_word_suffix")
-        self._kind = recognize(self.unknown is not None, has_merges)
+        self._kind = recognize_kind(self.unknown is not None, has_merges)
 
     @classmethod
     def learn(
@@ -137,7 +137,7 @@ def check_tree(tree: dict) -> None:
     `tokenizers` accepts many of them, and aborts, hangs or pads when it encodes a line.
     """
     model, types = tree["model"], tree["model"]["vocab"]
-    kind = recognize(model.get("unk_token") is not None, "merges" in model)
+    kind = recognize_kind(model.get("unk_token") is not None, "merges" in model)
     ours = json.loads(kind.empty().to_str())
     for theirs, settings in ((tree, ours), (model, ours["model"])):
         for key in settings.keys() & theirs.keys() - {"added_tokens", "model", "vocab", "merges"}:

@@ -29,10 +29,10 @@ from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validated
 from dynconv.errors import UserError
 from dynconv.files import TEMPORARY, read_json
 from dynconv.tasks import Validation
-from dynconv.train.legacy import rename_weights, validations_in_log
+from dynconv.train.legacy import rename_meta, rename_weights, validations_in_log
 from dynconv.train.weights import Weights
 
-FORMAT = "dynconv checkpoint 3"
+FORMAT = "dynconv checkpoint 4"
 WEIGHTS = "model.safetensors"
 STATE = "state.pt"
 META = "meta.json"
@@ -55,9 +55,9 @@ class CheckpointMeta(TypedDict):
 
     __pydantic_config__ = ConfigDict(extra="allow")  # type: ignore[misc]
 
-    format: Literal["dynconv checkpoint 3"]
+    format: Literal["dynconv checkpoint 4"]
     update: NonNegativeInt
-    place: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt]
+    position: tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt]
     """the `DataPosition` from which training resumes"""
     batches: PositiveInt
     """batches in one update, over all ranks"""
@@ -104,7 +104,7 @@ class Checkpoint(NamedTuple):
             tree = read_json(file, RESTORE)
         except FileNotFoundError:
             raise UserError(f"{path}: no checkpoint here (it has no {META})") from None
-        meta = validated_content(CheckpointMeta, tree, file, RESTORE)
+        meta = validated_content(CheckpointMeta, rename_meta(tree), file, RESTORE)
         if (meta["loss"] is None) != (meta["score"] is None):
             raise UserError(f"{file}: only one of loss and score is null: {RESTORE}")
         return cls(path, meta)
@@ -153,7 +153,8 @@ class Checkpoint(NamedTuple):
 
     def read_state(self) -> dict[str, Any]:
         """Read the states of optimizer and scaler. Raises UserError when the file is damaged."""
-        data, path = self._read(STATE), self.path / STATE
+        path = self.path / STATE
+        data = self._read(STATE)
         try:
             state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except Exception as error:  # pickle raises many kinds for a foreign file

@@ -53,16 +53,17 @@ def iter_updates(
     `config.accumulate` batches per update. So N ranks compute the same updates as one rank with N
     times `accumulate`. Dropout masks are seeded per batch for the same reason.
     """
-    batches = iter_batches(examples, longest, config, position)
+    stream = iter_batches(examples, longest, config, position)
     while True:
-        update = list(islice(batches, config.accumulate * ranks.size))
-        own = [(indices, before) for indices, before, _ in update[ranks.rank :: ranks.size]]
+        of_all_ranks = list(islice(stream, config.accumulate * ranks.world_size))
+        of_this_rank = of_all_ranks[ranks.rank :: ranks.world_size]
+        target_tokens = (examples.lengths(indices)[:, 1].sum() for indices, _, _ in of_all_ranks)
         yield UpdateBatches(
-            batches=[examples.batch(indices) for indices, _ in own],
-            indices=[indices for indices, _ in own],
-            seeds=[dropout_seed(config.seed, before) for _, before in own],
-            tokens=sum(int(examples.lengths(indices)[:, 1].sum()) for indices, _, _ in update),
-            position=update[-1][2],
+            batches=[examples.batch(indices) for indices, _, _ in of_this_rank],
+            indices=[indices for indices, _, _ in of_this_rank],
+            seeds=[dropout_seed(config.seed, before) for _, before, _ in of_this_rank],
+            tokens=int(sum(target_tokens)),
+            position=of_all_ranks[-1][2],
         )
 
 
@@ -81,7 +82,8 @@ def iter_batches(
     epoch, first, start = position
     seed, budget = config.seed, config.batch_tokens
     while True:
-        pools, usable = pools_of(len(examples), seed, epoch), first > 0
+        pools = epoch_pools(len(examples), seed, epoch)
+        usable = first > 0
         for pool in range(first, len(pools)):
             indices = np.concatenate([np.arange(*block) for block in pools[pool]])
             lengths = examples.lengths(indices)
@@ -110,7 +112,7 @@ def count_too_long(examples: Examples, longest: int) -> int:
     return sum(int((examples.lengths(pool).max(1) > longest).sum()) for pool in pools)
 
 
-def pools_of(examples: int, seed: int, epoch: int) -> list[np.ndarray]:
+def epoch_pools(examples: int, seed: int, epoch: int) -> list[np.ndarray]:
     """Return the (start, end) of the blocks in each pool of an epoch, given the number of examples.
 
     Pools are sorted by length and cut into batches one after another. A corpus that fits in one

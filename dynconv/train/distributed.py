@@ -36,8 +36,8 @@ class Ranks:
     """The rank of this process among those that train; by default it is the only one."""
 
     rank: int = 0
-    size: int = 1
-    local: int = 0
+    world_size: int = 1
+    local_rank: int = 0
     """the rank among the processes of the same machine"""
     device: torch.device = field(default_factory=default_device)
     update_group: dist.ProcessGroup | None = None
@@ -50,7 +50,7 @@ class Ranks:
 
     def wrap(self, module: nn.Module) -> nn.Module:
         """Return the module with its gradients averaged over all ranks."""
-        if self.size == 1:
+        if self.world_size == 1:
             return module
         # Without device_ids, DDP passes the batch, a tuple of tensors, unchanged.
         return nn.parallel.DistributedDataParallel(
@@ -60,27 +60,29 @@ class Ranks:
     def on_rank_zero(self, function: Callable[[], Value]) -> Value:
         """Call a function on rank 0 and return its result on every rank; the others wait."""
         box: list[Any] = [function() if self.is_rank_zero else None]
-        if self.size > 1:
+        if self.world_size > 1:
             dist.broadcast_object_list(box, src=0)
         return box[0]
 
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all ranks, in their order, on every rank."""
-        box: list[Any] = [value] * self.size
-        if self.size > 1:
+        box: list[Any] = [value] * self.world_size
+        if self.world_size > 1:
             dist.all_gather_object(box, value)
         return box
 
-    def sum(self, *values: torch.Tensor | float, same: Sequence[torch.Tensor] = ()) -> list[float]:
+    def sum(
+        self, *values: torch.Tensor | float, replicated: Sequence[torch.Tensor] = ()
+    ) -> list[float]:
         """Return the sum of each value over all ranks, then the values that all ranks have alike.
 
         They are read together, so the CPU waits for a GPU only once.
         """
-        double, device = torch.float64, self.device
-        sums = torch.stack([torch.as_tensor(v, dtype=double, device=device) for v in values])
-        if self.size > 1:
+        options: dict[str, Any] = {"dtype": torch.float64, "device": self.device}
+        sums = torch.stack([torch.as_tensor(value, **options) for value in values])
+        if self.world_size > 1:
             dist.all_reduce(sums, group=self.update_group)
-        return torch.cat([sums, *(value.double().view(1) for value in same)]).tolist()
+        return torch.cat([sums, *(value.double().view(1) for value in replicated)]).tolist()
 
     def check_agreement(self, value: Value, difference: Callable[[Value, Value], str]) -> None:
         """Raise UserError on every rank if any rank's value differs from rank 0's.
@@ -111,15 +113,15 @@ def join_processes(timeout: float) -> Iterator[Ranks]:
             f"TORCHELASTIC_RUN_ID is set, as by torchrun, but not {', '.join(absent)}: start with "
             "torchrun, or unset TORCHELASTIC_RUN_ID to train with one process"
         )
-    local = int(os.environ["LOCAL_RANK"])
+    local_rank = int(os.environ["LOCAL_RANK"])
     store, rank, size = next(dist.rendezvous("env://", timeout=START_TIMEOUT))
     store = fresh_store(store, rank, size)
     try:
-        device = own_device(local, int(os.environ["LOCAL_WORLD_SIZE"]))
+        device = local_device(local_rank, int(os.environ["LOCAL_WORLD_SIZE"]))
         dist.init_process_group(
             "gloo", store=store, rank=rank, world_size=size, timeout=LONG_TIMEOUT
         )
-        ranks = Ranks(rank, size, local, device)
+        ranks = Ranks(rank, size, local_rank, device)
         ranks.check_agreement(
             device.type, lambda ours, theirs: f"one has {theirs}, the other {ours}"
         )
@@ -175,7 +177,7 @@ def fresh_store(store: dist.Store, rank: int, size: int) -> dist.Store:
         time.sleep(0.05)
 
 
-def own_device(local_rank: int, processes: int) -> torch.device:
+def local_device(local_rank: int, processes: int) -> torch.device:
     """Return the GPU of this process, or the CPU. Raises UserError if there are too few GPUs."""
     count = torch.cuda.device_count()
     if not count:

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 from dynconv.config import TrainConfig
 from dynconv.errors import UserError
@@ -36,6 +37,14 @@ def validations_in_log(run: Path, update: int, config: TrainConfig) -> list[Vali
             "contain the validations that train.schedule plateau and train.patience depend on"
         )
     return []
+
+
+def rename_meta(tree: Any) -> Any:
+    """Return the content of meta.json in today's format; format 3 called the position a place."""
+    if not isinstance(tree, dict) or tree.get("format") != "dynconv checkpoint 3":
+        return tree
+    renamed = {"position" if key == "place" else key: value for key, value in tree.items()}
+    return renamed | {"format": "dynconv checkpoint 4"}
 
 
 def rename_weights(weights: Weights) -> Weights:

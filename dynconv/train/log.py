@@ -1,65 +1,56 @@
-"""Reports on training: log.jsonl, TensorBoard, a progress bar, the time left, and a trace."""
+"""Logs training: to log.jsonl, to TensorBoard, and on a progress bar with the time left."""
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from dynconv.files import disk_errors, path_inside, replace_text
 from dynconv.machine import peak_memory
 from dynconv.tasks import Validation
-from dynconv.train.distributed import Ranks
 from dynconv.train.events import LOG, read_log
-from dynconv.train.run_directory import TENSORBOARD, TRACE, check_not_deleted
+from dynconv.train.run_directory import TENSORBOARD, check_not_deleted
 from dynconv.train.session import Session
-from dynconv.train.stopwatch import Stopwatch, format_seconds
+from dynconv.train.stopwatch import format_seconds
 from dynconv.train.update import UpdateStats
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
-TRACED_UPDATE = 10
-"""the update of this start that `profile: true` traces"""
 
 
-class Reporter:
-    """The receiver of the training loop's reports.
-
-    On all ranks but 0 it is this class, which writes nothing.
-    """
-
-    def __init__(self, watch: Stopwatch, trace: Callable[[], None]):
-        self.watch, self._trace = watch, trace
+class Log:
+    """The log of a rank. This one discards everything; rank 0 has a `RankZeroLog`."""
 
     def log_event(self, event: str, update: int, **values: float | str | None) -> None:
-        """Report an event of an update; a value of None is not known."""
+        """Log an event of an update; a value of None is not known."""
 
-    def report_update(self, done: int, update: UpdateStats) -> None:
-        """Report update number `done`; wait while rank 0 traces."""
-        self._trace()
+    def report_update(self, done: int, stats: UpdateStats) -> None:
+        """Log update number `done`."""
 
     def report_validation(self, done: int, validation: Validation, example: str) -> None:
-        """Report a validation that has been recorded, with an example."""
+        """Show a validation that has been logged, with an example."""
 
     def say(self, text: str) -> None:
         """Show the user a line."""
 
     def close(self) -> None:
-        """Release what reports are written to."""
+        """Close the files."""
 
 
-class LogReporter(Reporter):
-    """Writes the reports of rank 0. Resuming does not depend on them."""
+class RankZeroLog(Log):
+    """Writes what rank 0 logs. Resuming does not depend on it."""
 
-    def __init__(self, session: Session, watch: Stopwatch, trace: Callable[[], None]):
+    def __init__(self, session: Session):
         """Drop the events after the session's progress, which belong to updates that were lost."""
         from torch.utils.tensorboard import SummaryWriter
         from tqdm import tqdm
 
-        super().__init__(watch, trace)
-        run, (done, _, validated) = session.run, session.progress
+        run = session.run
+        done, _, validated = session.progress
         self._path = path_inside(run, LOG)
-        self._config, self._device = session.recipe.train, session.ranks.device
+        self._config = session.recipe.train
+        self._device = session.ranks.device
+        self._watch = session.watch
         if self._path.exists():
             kept = [e for e in read_log(run) if e["update"] <= done]
             if not validated:
@@ -71,7 +62,12 @@ class LogReporter(Reporter):
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         total = self._config.updates
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
-        self._loss, self._tokens, self._since = 0.0, 0, watch.training_seconds
+        self._begin_interval()
+
+    def _begin_interval(self) -> None:
+        """Begin to sum what the next line of log.jsonl is about."""
+        self._loss, self._tokens = 0.0, 0
+        self._start = self._watch.training_seconds
 
     def log_event(self, event: str, update: int, **values: float | str | None) -> None:
         """Add a line to log.jsonl, and each number to TensorBoard; None means unknown."""
@@ -83,11 +79,12 @@ class LogReporter(Reporter):
             if isinstance(value, int | float):
                 self._board.add_scalar(f"{event}/{name}", value, update)
 
-    def report_update(self, done: int, update: UpdateStats) -> None:
-        """Report update number `done` on the bar, and every LOG_EVERY updates in the log."""
-        self._loss, self._tokens = self._loss + update.loss, self._tokens + update.tokens
+    def report_update(self, done: int, stats: UpdateStats) -> None:
+        """Show update number `done` on the bar; every LOG_EVERY updates add a line to the log."""
+        self._loss += stats.loss
+        self._tokens += stats.tokens
         left = self._left(done)
-        shown = {"loss": f"{update.loss / update.tokens:.2f}", "lr": f"{update.lr:.2e}"}
+        shown = {"loss": f"{stats.loss / stats.tokens:.2f}", "lr": f"{stats.lr:.2e}"}
         if left is not None:
             shown["left"] = format_seconds(left)
         self._bar.set_postfix(shown, refresh=False)
@@ -97,16 +94,15 @@ class LogReporter(Reporter):
                 "train",
                 done,
                 loss=self._loss / self._tokens,
-                lr=update.lr,
-                norm=update.norm,
-                scale=update.scale,
-                tokens_per_s=self._tokens / (self.watch.training_seconds - self._since),
+                lr=stats.lr,
+                norm=stats.grad_norm,
+                scale=stats.loss_scale,
+                tokens_per_s=self._tokens / (self._watch.training_seconds - self._start),
                 memory_gb=peak_memory(self._device) / 1e9,
                 left_s=left,
-                overhead=self.watch.overhead,
+                overhead=self._watch.overhead,
             )
-            self._loss, self._tokens, self._since = 0.0, 0, self.watch.training_seconds
-        super().report_update(done, update)
+            self._begin_interval()
 
     def report_validation(self, done: int, validation: Validation, example: str) -> None:
         left = self._left(done)
@@ -120,7 +116,7 @@ class LogReporter(Reporter):
         updates, every = self._config.updates, self._config.validate_every
         if done == updates:
             return 0.0
-        return self.watch.seconds_left(updates - done, -(-updates // every) - done // every)
+        return self._watch.seconds_left(updates - done, -(-updates // every) - done // every)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
@@ -134,52 +130,22 @@ class LogReporter(Reporter):
 
 
 @contextmanager
-def open_log(session: Session, watch: Stopwatch) -> Iterator[Reporter]:
+def open_log(session: Session) -> Iterator[Log]:
     """Yield the log of this rank, and close it at the end."""
     ranks, config = session.ranks, session.recipe.train
-    with tracing(session.run, session.recipe.profile, ranks) as trace:
-        log = LogReporter(session, watch, trace) if ranks.is_rank_zero else Reporter(watch, trace)
-        log.say(
-            f"update {session.progress.updates} of {config.updates}; {ranks.size} "
-            f"process{'es' if ranks.size > 1 else ''} on {ranks.device.type}, {config.precision}"
-        )
-        if session.too_long:
-            limit = session.recipe.longest_example
-            log.say(
-                f"{session.too_long:,} of {len(session.examples):,} {session.task.unit} are left "
-                f"out: a side has more than {limit} tokens (data.max_length, train.batch_tokens)"
-            )
-        watch.lap("start")
-        try:
-            yield log
-        finally:
-            log.close()
-
-
-@contextmanager
-def tracing(run: Path, enabled: bool, ranks: Ranks) -> Iterator[Callable[[], None]]:
-    """Yield a function to call after each update; the tenth is written to RUN/trace.json.
-
-    Rank 0 traces, and the others wait for it with LONG_TIMEOUT: writing a trace takes longer than
-    train.timeout allows.
-    """
-    if not enabled:
-        yield lambda: None
-        return
-    from torch.profiler import profile, schedule
-
-    profiler = profile(
-        schedule=schedule(wait=TRACED_UPDATE - 2, warmup=1, active=1, repeat=1),
-        on_trace_ready=lambda trace: trace.export_chrome_trace(str(path_inside(run, TRACE))),
-        record_shapes=True,
+    log = RankZeroLog(session) if ranks.is_rank_zero else Log()
+    processes = f"{ranks.world_size} process{'es' if ranks.world_size > 1 else ''}"
+    log.say(
+        f"update {session.progress.updates} of {config.updates}; {processes} "
+        f"on {ranks.device.type}, {config.precision}"
     )
-    calls = 0
-
-    def step() -> None:
-        nonlocal calls
-        calls += 1
-        if calls <= TRACED_UPDATE:
-            ranks.on_rank_zero(profiler.step)
-
-    with profiler if ranks.is_rank_zero else nullcontext():
-        yield step
+    if session.too_long:
+        limit = session.recipe.longest_example
+        log.say(
+            f"{session.too_long:,} of {len(session.examples):,} {session.task.unit} are left "
+            f"out: a side has more than {limit} tokens (data.max_length, train.batch_tokens)"
+        )
+    try:
+        yield log
+    finally:
+        log.close()

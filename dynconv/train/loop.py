@@ -10,7 +10,7 @@ from dynconv.config import Recipe
 from dynconv.errors import UserError, memory_error
 from dynconv.train.data import iter_updates, prefetch
 from dynconv.train.distributed import join_processes
-from dynconv.train.log import Reporter, open_log
+from dynconv.train.log import Log, open_log
 from dynconv.train.not_finite import raise_not_finite
 from dynconv.train.run_directory import folder_lock
 from dynconv.train.saving import (
@@ -24,8 +24,9 @@ from dynconv.train.session import Session
 from dynconv.train.setup import open_session
 from dynconv.train.signals import catch_signals
 from dynconv.train.stopwatch import Stopwatch
+from dynconv.train.tracing import tracing
 from dynconv.train.update import SkippedUpdate, make_update
-from dynconv.train.validate import preview_valid, validate
+from dynconv.train.validate import preview_output, validate
 
 
 def train(
@@ -49,13 +50,15 @@ def train(
         folder_lock(run) if ranks.is_rank_zero else nullcontext(),
         explain_out_of_memory(recipe),
     ):
-        session = open_session(recipe, run, ranks, prepared)
+        session = open_session(recipe, run, ranks, watch or Stopwatch(), prepared)
         with (
             catch_signals() as pending_signal,
-            open_log(session, watch or Stopwatch()) as log,
+            tracing(run, session.recipe.profile, ranks) as trace_update,
+            open_log(session) as log,
             ThreadPoolExecutor(1) as writer,
         ):
-            return loop(session, pending_signal, log, writer)
+            session.watch.lap("start")
+            return loop(session, pending_signal, trace_update, log, writer)
 
 
 @contextmanager
@@ -75,13 +78,20 @@ def explain_out_of_memory(recipe: Recipe) -> Iterator[None]:
 
 
 def loop(
-    session: Session, pending_signal: Callable[[], int], log: Reporter, writer: Executor
+    session: Session,
+    pending_signal: Callable[[], int],
+    trace_update: Callable[[], None],
+    log: Log,
+    writer: Executor,
 ) -> Signals | None:
     """Make updates, with checkpoints and validations, until training is finished or interrupted.
 
-    `writer` writes a copy of the state at each checkpoint, while training goes on.
+    pending_signal  returns the signal that this process has received, or 0
+    trace_update    is called after each update
+    writer          writes a copy of the state at each checkpoint, while training goes on
     """
-    recipe, config, position = session.recipe, session.recipe.train, session.progress.position
+    recipe, config, watch = session.recipe, session.recipe.train, session.watch
+    position = session.progress.position
     updates = prefetch(
         iter_updates(session.examples, recipe.longest_example, config, position, session.ranks)
     )
@@ -90,33 +100,34 @@ def loop(
             validate_checkpoint(session, log, writer)
         if session.is_finished:
             break
-        own = next(updates)
-        log.watch.lap("data")
-        result = make_update(session, own, pending_signal, log.watch)
+        update = next(updates)
+        watch.lap("data")
+        result = make_update(session, update, pending_signal)
         if isinstance(result, SkippedUpdate):
-            log.log_event("skip", session.progress.updates + 1, scale=result.scale)
+            log.log_event("skip", session.progress.updates + 1, scale=result.loss_scale)
             if session.skipped > config.max_skipped:
-                raise_not_finite(session, own, result)
+                raise_not_finite(session, update, result)
             continue
-        log.watch.update()
+        watch.update()
         log.report_update(session.progress.updates, result)
-        log.watch.lap("log")
+        trace_update()
+        watch.lap("log")
         if session.checkpoint_is_due or result.stop:  # before validating, which may take long
             save_checkpoint(session, writer)
-            log.watch.lap("save")
+            watch.lap("save")
         if result.stop:
             finish_saving(session)
             done = session.progress.updates
             log.say(f"stopped at update {done}, saved; the same command continues from there")
             return Signals(pending_signal() or SIGTERM)
     finish_saving(session)
-    log.watch.lap("save")
+    watch.lap("save")
     if config.average_checkpoints:
         complete_average(session, log)
     return None
 
 
-def complete_average(session: Session, log: Reporter) -> None:
+def complete_average(session: Session, log: Log) -> None:
     """Load, validate and save the average of the last checkpoints, unless it is there already."""
     done = session.progress.updates
     if session.checkpoints.has_average(done):
@@ -128,14 +139,14 @@ def complete_average(session: Session, log: Reporter) -> None:
     log.say(f"average: {validation}")
 
 
-def validate_checkpoint(session: Session, log: Reporter, writer: Executor) -> None:
+def validate_checkpoint(session: Session, log: Log, writer: Executor) -> None:
     """Validate the newest checkpoint, add the scores to it, and delete older ones."""
     validation = validate(session)
     log.log_event("valid", session.progress.updates, **validation._asdict())
     session.record(validation)
     save_validation(session, writer)
     # The other ranks wait here: within an update they would wait for train.timeout only.
-    example = session.ranks.on_rank_zero(lambda: preview_valid(session))
-    log.watch.lap("validate")
-    log.watch.validations += 1
+    example = session.ranks.on_rank_zero(lambda: preview_output(session))
+    session.watch.lap("validate")
+    session.watch.validations += 1
     log.report_validation(session.progress.updates, validation, example)

@@ -15,7 +15,7 @@ class NotFiniteError(UserError):
     """Reports that training diverged: a loss or a gradient is not finite."""
 
 
-def raise_not_finite(session: Session, own: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
+def raise_not_finite(session: Session, update: UpdateBatches, skipped: SkippedUpdate) -> NoReturn:
     """Write this rank's batches of a skipped update as text; raise NotFiniteError."""
     run, number = session.run, session.progress.updates + 1
     batches = [
@@ -26,14 +26,14 @@ def raise_not_finite(session: Session, own: UpdateBatches, skipped: SkippedUpdat
                 for i in indices
             ],
         }
-        for loss, indices in zip(skipped.losses, own.indices, strict=True)
+        for loss, indices in zip(skipped.losses, update.indices, strict=True)
     ]
     path = path_inside(run, NOT_FINITE.format(update=number, rank=session.ranks.rank))
     replace_text(path, json.dumps(batches, indent=1, ensure_ascii=False))
     paths = session.ranks.gather(str(path))  # waits until all are written
     after = ", after others that were skipped" if session.skipped > 1 else ""
     raise NotFiniteError(
-        f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.norm:g} at update {number}"
+        f"{run}: loss {skipped.mean_loss:g}, gradient norm {skipped.grad_norm:g} at update {number}"
         f"{after}: continue from the last checkpoint with a lower train.lr or more train.warmup "
         f"in {run / RECIPE}; the sentences are in {', '.join(paths)}"
     )

@@ -34,14 +34,15 @@ def choose_precision(
         native = torch.cuda.is_bf16_supported(including_emulation=False)
         return "bfloat16" if native else "float32"
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
-    single, unscaled = Ranks(device=device), torch.amp.GradScaler(device.type, enabled=False)
+    single = Ranks(device=device)
+    unscaled = torch.amp.GradScaler(device.type, enabled=False)
     config = replace(task.recipe.train, accumulate=1)
     updates = iter_updates(examples, task.recipe.longest_example, config, DataPosition(), single)
-    for own in islice(updates, 1 + TIMED_BATCHES):
+    for update in islice(updates, 1 + TIMED_BATCHES):
         for precision, timed in seconds.items():
             start = time.perf_counter()
             loss_module = BatchLoss(model, task, precision)
-            torch.stack(backward(loss_module, own, unscaled, single, Stopwatch())).sum().item()
+            torch.stack(backward(loss_module, update, unscaled, single, Stopwatch())).sum().item()
             model.zero_grad()
             timed.append(time.perf_counter() - start)
     times = {precision: median(timed[1:]) for precision, timed in seconds.items()}

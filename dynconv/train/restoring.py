@@ -43,7 +43,7 @@ def restore(session: Session) -> None:
     load_state(session, checkpoint)
     session.progress = Progress(
         updates=checkpoint.meta["update"],
-        position=DataPosition(*checkpoint.meta["place"]),
+        position=DataPosition(*checkpoint.meta["position"]),
         validated=checkpoint.validation is not None,
     )
 
@@ -54,7 +54,8 @@ def load_state(session: Session, checkpoint: Checkpoint) -> None:
     The optimizer keeps the hyper-parameters of the recipe. Raises UserError if the kind or shape of
     a state does not match.
     """
-    state, path = checkpoint.read_state(), checkpoint.path / STATE
+    state = checkpoint.read_state()
+    path = checkpoint.path / STATE
     optimizer, scaler = session.optimizer, session.scaler
     saved = state["optimizer"]["state"]
     chosen = OPTIMIZERS[session.recipe.train.optimizer]
@@ -78,16 +79,17 @@ def load_state(session: Session, checkpoint: Checkpoint) -> None:
 
 def check_resumable(checkpoint: Checkpoint, config: TrainConfig, ranks: Ranks) -> None:
     """Raise UserError if resuming here would change the size of an update or leave a GPU idle."""
-    batches, now = checkpoint.meta["batches"], config.accumulate * ranks.size
+    processes = ranks.world_size
+    batches, now = checkpoint.meta["batches"], config.accumulate * processes
     if now != batches:
         remedy = (
-            f"give train.accumulate={batches // ranks.size}"
-            if batches % ranks.size == 0
+            f"give train.accumulate={batches // processes}"
+            if batches % processes == 0
             else f"start a number of processes that divides {batches}"
         )
         raise UserError(
             f"{checkpoint.path}: made with {batches} batches per update, now {now} "
-            f"(train.accumulate {config.accumulate}, processes {ranks.size}): {remedy}"
+            f"(train.accumulate {config.accumulate}, processes {processes}): {remedy}"
         )
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES") == ""
     if checkpoint.meta["device"] == "cuda" and ranks.device.type == "cpu" and not chosen:

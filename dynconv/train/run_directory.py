@@ -181,7 +181,7 @@ def record_start(run: Path, recipe: Recipe, ranks: Ranks, examples: int, too_lon
         "commit": commit(),
         "device": device_name(ranks.device),
         "threads": torch.get_num_threads(),
-        "processes": ranks.size,
+        "processes": ranks.world_size,
         "examples": examples,
         "too_long": too_long,
     }

@@ -25,8 +25,8 @@ def save_checkpoint(session: Session, writer: Executor) -> None:
     progress, files = session.progress, session.corpus.files
     meta = {
         "update": progress.updates,
-        "place": progress.position,
-        "batches": session.recipe.train.accumulate * session.ranks.size,
+        "position": progress.position,
+        "batches": session.recipe.train.accumulate * session.ranks.world_size,
         "device": session.ranks.device.type,
         "loss": None,
         "score": None,
@@ -36,12 +36,14 @@ def save_checkpoint(session: Session, writer: Executor) -> None:
     }
 
     if session.ranks.is_rank_zero:
-        optimizer, scaler = session.optimizer.state_dict(), session.scaler.state_dict()
-        state = {"optimizer": optimizer, "scaler": scaler}
+        state = {
+            "optimizer": session.optimizer.state_dict(),
+            "scaler": session.scaler.state_dict(),
+        }
         parts = {"weights": named_weights(session.model), "state": state}
-        session.copied = copy_state(parts, session.copied)
-        session.saving = writer.submit(
-            session.checkpoints.write, progress.checkpoint_name, **session.copied, meta=meta
+        session.snapshot = copy_state(parts, session.snapshot)
+        session.pending_save = writer.submit(
+            session.checkpoints.write, progress.checkpoint_name, **session.snapshot, meta=meta
         )
 
 
@@ -58,7 +60,8 @@ def copy_state(state: Any, earlier: Any = None) -> Any:
 
 def finish_saving(session: Session) -> None:
     """Wait until the newest checkpoint is on the disk; raise UserError if it was not written."""
-    session.ranks.on_rank_zero(lambda: session.saving.result() if session.saving else None)
+    save = session.pending_save
+    session.ranks.on_rank_zero(lambda: save.result() if save else None)
 
 
 def save_validation(session: Session, writer: Executor) -> None:
@@ -66,16 +69,17 @@ def save_validation(session: Session, writer: Executor) -> None:
 
     The thread does so once the checkpoint is written.
     """
-    name, validation, saving = session.progress.checkpoint_name, session.history[-1], session.saving
+    name, validation = session.progress.checkpoint_name, session.history[-1]
+    earlier = session.pending_save
 
     def write() -> None:
-        if saving:
-            saving.result()
+        if earlier:
+            earlier.result()
         session.checkpoints.add_validation(name, validation)
         session.checkpoints.prune(session.recipe.train.keep_checkpoints)
 
     if session.ranks.is_rank_zero:
-        session.saving = writer.submit(write)
+        session.pending_save = writer.submit(write)
 
 
 def load_averaged_weights(session: Session) -> None:

@@ -16,6 +16,7 @@ from dynconv.text import Examples, PreparedCorpus, Vocabularies
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition
 from dynconv.train.distributed import Ranks
+from dynconv.train.stopwatch import Stopwatch
 
 
 class Progress(NamedTuple):
@@ -52,19 +53,21 @@ class Session:
     """the examples that the task trains on"""
     too_long: int
     """examples that training leaves out, beyond data.max_length or train.batch_tokens"""
-    valid: EncodedSplit
+    validation_split: EncodedSplit
     model: nn.Module
     loss_module: nn.Module
     """the model's loss of a batch; under torchrun it also averages the gradients over ranks"""
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
     """the scaler of the loss in float16, which does nothing in other precisions"""
+    watch: Stopwatch
+    """measures where the time goes"""
     progress: Progress = Progress()
     history: list[Validation] = field(default_factory=list)
     """the validations so far, which the schedule `plateau` and `patience` depend on"""
-    saving: Future[Any] | None = None
-    """what a thread of rank 0 writes of a checkpoint, or wrote last"""
-    copied: dict[str, Any] = field(default_factory=dict)
+    pending_save: Future[Any] | None = None
+    """the newest save, which a thread of rank 0 makes or has made"""
+    snapshot: dict[str, Any] = field(default_factory=dict)
     """the copy of the state that it writes, whose memory the next checkpoint uses"""
     skipped: int = 0
     """updates in a row that were skipped because loss or gradient was not finite"""

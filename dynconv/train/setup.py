@@ -37,10 +37,13 @@ from dynconv.train.run_directory import (
     with_precision,
 )
 from dynconv.train.session import Session
+from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import BatchLoss, make_optimizer
 
 
-def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None = None) -> Session:
+def open_session(
+    recipe: Recipe, run: Path, ranks: Ranks, watch: Stopwatch, prepared: Path | None = None
+) -> Session:
     """Return a session that is ready for its first update, or for the one after its checkpoint.
 
     Raises UserError if the directory contains the run of another recipe or the text has changed;
@@ -53,13 +56,13 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
     corpus = open_corpus(run, recipe, ranks)
     task = task_of(recipe)
     vocabularies = corpus.vocabularies()
-    valid = task.encode_split(corpus, vocabularies, "valid")
+    validation_split = task.encode_split(corpus, vocabularies, "valid")
     examples = task.training_examples(corpus)
     too_long = ranks.on_rank_zero(lambda: count_too_long(examples, recipe.longest_example))
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(ranks.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
-    check_lengths(valid, model.max_positions)
+    check_lengths(validation_split, model.max_positions)
     if recipe.train.precision == "auto":
         choice = ranks.on_rank_zero(lambda: choose_precision(model, task, examples, ranks.device))
         recipe = with_precision(recipe, choice)
@@ -73,11 +76,12 @@ def open_session(recipe: Recipe, run: Path, ranks: Ranks, prepared: Path | None 
         corpus=corpus,
         examples=examples,
         too_long=too_long,
-        valid=valid,
+        validation_split=validation_split,
         model=model,
         loss_module=BatchLoss(model, task, recipe.train.precision),
         optimizer=optimizer,
         scaler=scaler,
+        watch=watch,
     )
     restore(session)
     ranks.on_rank_zero(lambda: record_start(run, recipe, ranks, len(examples), too_long))
@@ -97,7 +101,8 @@ def prepare_run(run: Path, recipe: Recipe, prepared: Path | None = None) -> Reci
         return match_recorded_recipe(recipe, run)
     text = prepared_dir(run, recipe)
     if find_prepared(recipe.data.corpus) is None:
-        part, remedy = path_inside(run, ".part"), "name another run directory (--run)"
+        part = path_inside(run, ".part")
+        remedy = "name another run directory (--run)"
         with disk_errors(run, remedy), scratch_folder(part) as scratch:
             if text.exists():  # left by a start that ended before its first checkpoint
                 if others := foreign_files(text):
@@ -128,7 +133,7 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
             f"{run}: this process does not see the run directory of process 0: "
             "give a --run on a file system that all machines share"
         )
-    corpus = open_prepared(prepared_dir(run, recipe), verify=ranks.local == 0)
+    corpus = open_prepared(prepared_dir(run, recipe), verify=ranks.local_rank == 0)
     ranks.check_agreement(
         corpus.files,
         lambda ours, theirs: (
@@ -157,9 +162,10 @@ def check_text(corpus: PreparedCorpus, recipe: Recipe) -> None:
             )
 
 
-def check_lengths(valid: EncodedSplit, max_positions: int | None) -> None:
+def check_lengths(validation_split: EncodedSplit, max_positions: int | None) -> None:
     """Raise UserError if a validation example exceeds `max_positions`; None means no limit."""
-    longest = int(valid.examples.lengths(range(len(valid.examples))).max())
+    examples = validation_split.examples
+    longest = int(examples.lengths(range(len(examples))).max())
     if max_positions is not None and longest > max_positions:
         raise UserError(
             f"split valid has a line of {longest} tokens, <eos> included, and model.max_positions "

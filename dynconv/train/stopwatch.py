@@ -16,23 +16,23 @@ class Stopwatch:
 
     def __init__(
         self,
-        finish: Callable[[], object] = lambda: None,
+        synchronize: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
     ):
         """Start at the time of `clock`, in seconds.
 
-        `finish` waits until the device is idle; without it, a GPU's time is counted in the lap that
-        reads its result.
+        `synchronize` waits until the device is idle; without it, a GPU's time is counted in the lap
+        that reads its result.
         """
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.updates = self.validations = 0
-        self._finish, self._clock = finish, clock
+        self._synchronize, self._clock = synchronize, clock
         self._last = clock()
-        self.warm: dict[str, float] = {}
+        self.warmup_seconds: dict[str, float] = {}
         """`seconds` as they were after WARMUP_UPDATES updates"""
 
     def lap(self, name: str) -> None:
-        self._finish()
+        self._synchronize()
         now = self._clock()
         self.seconds[name] += now - self._last
         self._last = now
@@ -41,7 +41,7 @@ class Stopwatch:
         """Count one more update."""
         self.updates += 1
         if self.updates == WARMUP_UPDATES:
-            self.warm = {name: self.seconds[name] for name in LAPS}
+            self.warmup_seconds = {name: self.seconds[name] for name in LAPS}
 
     @property
     def training_seconds(self) -> float:
@@ -56,7 +56,7 @@ class Stopwatch:
         """
         if self.updates <= WARMUP_UPDATES:
             return None
-        measured = sum(self.seconds[name] - self.warm[name] for name in LAPS)
+        measured = sum(self.seconds[name] - self.warmup_seconds[name] for name in LAPS)
         per_update = measured / (self.updates - WARMUP_UPDATES)
         pauses = self.seconds["validate"] + self.seconds["save"]
         per_validation = pauses / max(self.validations, 1)

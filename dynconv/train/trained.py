@@ -107,10 +107,10 @@ class TrainedModel(NamedTuple):
 
         Raises UserError if the text has changed, or a relative path now leads to another one.
         """
-        own, corpus = self.checkpoint.run / DATA, self.recipe.data.corpus
-        if is_prepared(own):
-            return own
-        directory = corpus_dir(corpus)
+        copy = self.checkpoint.run / DATA
+        if is_prepared(copy):
+            return copy
+        directory = corpus_dir(self.recipe.data.corpus)
         if is_prepared(directory):
             files = open_prepared(directory, verify=False).files
             if files[TOKENS]["sha256"] != self.checkpoint.meta["text"]:

@@ -40,7 +40,8 @@ class BatchLoss(nn.Module):
         self.model, self.task, self.precision = model, task, precision
 
     def forward(self, batch: Batch) -> Tensor:
-        dtype, device = AUTOCAST_DTYPES.get(self.precision), batch.prefix.device
+        dtype = AUTOCAST_DTYPES.get(self.precision)
+        device = batch.prefix.device
         with torch.autocast(device.type, dtype) if dtype else nullcontext():
             return self.task.loss(self.model, batch)
 
@@ -52,9 +53,9 @@ class UpdateStats(NamedTuple):
     """the loss, summed over the target tokens of all ranks"""
     tokens: int
     lr: float
-    norm: float
+    grad_norm: float
     """norm of the gradient before clipping"""
-    scale: float
+    loss_scale: float
     """factor of the loss in float16"""
     stop: bool
     """whether any rank has received a signal to stop"""
@@ -65,16 +66,14 @@ class SkippedUpdate(NamedTuple):
 
     mean_loss: float
     """the loss per target token of all ranks"""
-    norm: float
-    """norm of the gradient"""
-    scale: float
-    """factor of the loss in float16"""
+    grad_norm: float
+    loss_scale: float
     losses: list[Tensor]
     """losses of the batches of this rank"""
 
 
 def make_update(
-    session: Session, own: UpdateBatches, pending_signal: Callable[[], int], watch: Stopwatch
+    session: Session, update: UpdateBatches, pending_signal: Callable[[], int]
 ) -> UpdateStats | SkippedUpdate:
     """Change the weights by one step of the optimizer, if loss and gradient are finite.
 
@@ -88,8 +87,8 @@ def make_update(
     for group in optimizer.param_groups:
         group["lr"] = lr
     # With several ranks, gradients stay in the buckets that DDP exchanges.
-    optimizer.zero_grad(set_to_none=ranks.size == 1)
-    losses = backward(session.loss_module, own, scaler, ranks, watch)
+    optimizer.zero_grad(set_to_none=ranks.world_size == 1)
+    losses = backward(session.loss_module, update, scaler, ranks, session.watch)
     scaler.unscale_(optimizer)
     total_norm = nn.utils.clip_grad_norm_(session.model.parameters(), config.clip_norm or math.inf)
     # The signal is summed in the same collective, so that all ranks stop after the same update.
@@ -98,26 +97,26 @@ def make_update(
     # the weights change, the next learning rate, whether a checkpoint is due or training ends. To
     # read them one update late, all of that would need to know an update that is still unknown. It
     # would save a GPU only the time from here to the first kernel of the next forward pass.
-    loss, stop, norm = ranks.sum(local_loss, pending_signal(), same=[total_norm])
-    scale = scaler.get_scale()
-    update: UpdateStats | SkippedUpdate
-    if math.isfinite(loss + norm):
+    loss, stop, grad_norm = ranks.sum(local_loss, pending_signal(), replicated=[total_norm])
+    loss_scale = scaler.get_scale()
+    result: UpdateStats | SkippedUpdate
+    if math.isfinite(loss + grad_norm):
         scaler.step(optimizer)
-        session.progress = Progress(session.progress.updates + 1, own.position)
+        session.progress = Progress(session.progress.updates + 1, update.position)
         session.skipped = 0
-        update = UpdateStats(loss, own.tokens, lr, norm, scale, bool(stop))
+        result = UpdateStats(loss, update.tokens, lr, grad_norm, loss_scale, bool(stop))
     else:
         if not smaller_scale_may_help(loss, scaler):
             session.skipped += 1
-        update = SkippedUpdate(loss / own.tokens, norm, scale, losses)
+        result = SkippedUpdate(loss / update.tokens, grad_norm, loss_scale, losses)
     scaler.update()
-    watch.lap("optimizer")
-    return update
+    session.watch.lap("optimizer")
+    return result
 
 
 def backward(
     loss_module: nn.Module,
-    own: UpdateBatches,
+    update: UpdateBatches,
     scaler: torch.amp.GradScaler,
     ranks: Ranks,
     watch: Stopwatch,
@@ -130,15 +129,15 @@ def backward(
     wrapped. Returns the losses of this rank's batches.
     """
     losses = []
-    for i, (batch, seed) in enumerate(zip(own.batches, own.seeds, strict=True), 1):
+    for i, (batch, seed) in enumerate(zip(update.batches, update.seeds, strict=True), 1):
         torch.manual_seed(seed)
         # Gradients are exchanged once, in the backward pass of the last batch.
-        exchange = ranks.size == 1 or i == len(own.batches)
+        exchange = ranks.world_size == 1 or i == len(update.batches)
         with nullcontext() if exchange else cast(DistributedDataParallel, loss_module).no_sync():
             loss = loss_module(batch.to(ranks.device))
             watch.lap("forward")
             # DistributedDataParallel takes the mean over ranks, hence times their number.
-            scaler.scale(loss * (ranks.size / own.tokens)).backward()
+            scaler.scale(loss * (ranks.world_size / update.tokens)).backward()
             watch.lap("backward")
         losses.append(loss.detach())
     return losses

@@ -30,37 +30,38 @@ def validate(session: Session) -> Validation:
 
     Each rank takes a share of the batches; the result is the same for any number of ranks.
     """
-    model, task, valid, ranks = session.model, session.task, session.valid, session.ranks
+    model, task, ranks = session.model, session.task, session.ranks
+    examples = session.validation_split.examples
     model.eval()
     loss_module = BatchLoss(model, task)
-    own = []
+    scored = []
     budget = session.recipe.train.batch_tokens
-    lengths = valid.examples.lengths(range(len(valid.examples)))
+    lengths = examples.lengths(range(len(examples)))
     batches = batch_by_length(lengths, max(budget, int(lengths.max())))
-    for indices in batches[ranks.rank :: ranks.size]:
-        batch = valid.examples.batch(indices).to(ranks.device)
+    for indices in batches[ranks.rank :: ranks.world_size]:
+        batch = examples.batch(indices).to(ranks.device)
         outputs = task.greedy_outputs(model, batch)
-        own.append(ScoredBatch(indices, loss_module(batch).item(), len(batch.target), outputs))
+        scored.append(ScoredBatch(indices, loss_module(batch).item(), len(batch.target), outputs))
     model.train()
-    scored = list(chain.from_iterable(ranks.gather(own)))
-    return ranks.on_rank_zero(lambda: score_batches(session, scored))
+    of_all_ranks = list(chain.from_iterable(ranks.gather(scored)))
+    return ranks.on_rank_zero(lambda: score_batches(session, of_all_ranks))
 
 
 def score_batches(session: Session, scored: list[ScoredBatch]) -> Validation:
     """Put the outputs of all ranks in order, and score them."""
     scored.sort(key=lambda batch: batch.indices[0])  # sums of floats depend on the order
     loss = sum(batch.loss for batch in scored) / sum(batch.tokens for batch in scored)
-    outputs: list[list[int]] = [[] for _ in range(len(session.valid.examples))]
+    outputs: list[list[int]] = [[] for _ in range(len(session.validation_split.examples))]
     for batch in scored:
         for i, ids in zip(batch.indices, batch.outputs, strict=False):  # a language model has none
             outputs[i] = ids
-    return session.task.score_outputs(loss, outputs, session.valid, session.vocabularies)
+    return session.task.score_outputs(loss, outputs, session.validation_split, session.vocabularies)
 
 
 @torch.inference_mode()
-def preview_valid(session: Session) -> str:
+def preview_output(session: Session) -> str:
     """Return the task's preview of what the model can do so far; the model stays in train mode."""
     session.model.eval()
-    line = session.task.preview(session.model, session.vocabularies, session.valid)
+    line = session.task.preview(session.model, session.vocabularies, session.validation_split)
     session.model.train()
     return line

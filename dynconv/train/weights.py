@@ -47,7 +47,8 @@ def average_weights(several: Iterable[Weights]) -> Weights:
 
     Integers have no mean, so they are taken from the last weights.
     """
-    count, total = 0, Weights()
+    count = 0
+    total = Weights()
     for weights in several:
         count += 1
         for name, tensor in weights.items():

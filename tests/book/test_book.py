@@ -13,7 +13,7 @@ from helpers.browser import watch
 
 from dynconv import decode, layers, models, ops, score, train
 from dynconv.lab import style
-from dynconv.teach import hero
+from dynconv.teach import one_sentence
 
 TOC = yaml.safe_load((ROOT / "book/_toc.yml").read_text(encoding="utf-8"))
 PAGES = [TOC["root"]] + [
@@ -296,7 +296,9 @@ FIGURES = """() => [...document.querySelectorAll("figure")].map(e => {
 def test_a_figure_fits_on_a_phone(page):
     """It needs no scrolling, and its labels are 9 pixels high or more."""
     page, _ = page
-    dpi, points = (hero.DPI, hero.LABEL) if "index" in page.url else (style.SHARP, 9)
+    dpi, points = (
+        (one_sentence.DPI, one_sentence.LABEL) if "index" in page.url else (style.SHARP, 9)
+    )
     show(page, PHONE)
     figures = page.evaluate(FIGURES)
     assert figures and all(figure["fits"] for figure in figures)

@@ -8,7 +8,7 @@ import pytest
 from conftest import ROOT
 from helpers.sizes import CNNDM, IWSLT, millions
 
-from dynconv.config import ModelConfig, StackConfig, load_recipe
+from dynconv.config import Seq2SeqConfig, StackConfig, load_recipe
 from dynconv.train import learning_rate
 
 TEXT = (ROOT / "book/errata.md").read_text(encoding="utf-8")
@@ -87,7 +87,7 @@ def test_the_reaches_of_the_language_model_are_one_short():
 
 def test_six_heads_do_not_divide_512():
     with pytest.raises(ValueError, match="6 heads do not divide 512 channels"):
-        ModelConfig(channels=512, heads=6)
+        Seq2SeqConfig(channels=512, heads=6)
 
 
 def test_light_conv_is_smaller_than_talk():

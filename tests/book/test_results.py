@@ -9,7 +9,7 @@ from conftest import ROOT
 from dynconv.config import load_experiment, require_experiment
 from dynconv.lab import ledger, style
 from dynconv.lab.ablate.table import summary
-from dynconv.teach import evidence
+from dynconv.teach import result_figures
 
 PAGE = (ROOT / "book/results.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def test_pictures_call_mixers_what_the_page_calls_them():
     for name in TABLES:
         for row in RECORDS[name]["rows"]:
             assert style.NAMES.get(row["name"], row["name"]) in PAGE.replace("Depth", "depth")
-    legend = evidence.draw_curves(ledger.read("learning-curves")["numbers"]).legends[0]
+    legend = result_figures.draw_curves(ledger.read("learning-curves")["numbers"]).legends[0]
     named = [text.get_text() for text in legend.get_texts()]
     assert named == ["attention", "DynamicConv", "LightConv", "TaLK", "averaging"]
 
@@ -157,7 +157,7 @@ def test_the_learning_curves_are_the_recorded_ones():
     )  # Student's t, 4
     assert f"means there are {ours:.2f} and {theirs:.2f}" in text
     assert f"the lead is {theirs - ours:.1f} ± {half:.1f} (95%)" in text
-    drawn = [axes.get_lines() for axes in evidence.draw_curves(numbers).axes]
+    drawn = [axes.get_lines() for axes in result_figures.draw_curves(numbers).axes]
     assert [len(lines) for lines in drawn] == [5] * 4
     minutes = curves[0]["ms_per_update"] * updates[-1] / 60_000
     assert drawn[1][0].get_xdata()[-1] == pytest.approx(minutes)

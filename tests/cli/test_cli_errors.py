@@ -18,8 +18,8 @@ from dynconv.cli.arguments import refuse_repeated
 from dynconv.config import (
     DataConfig,
     LanguageModelConfig,
-    ModelConfig,
     Recipe,
+    Seq2SeqConfig,
     StackConfig,
     TrainConfig,
     dump_recipe,
@@ -38,7 +38,7 @@ def workplace(tmp_path_factory, corpus):
     size = {"vocab_size": 300, "channels": 16, "ffn": 16, "heads": 2}
     schedule = {"updates": 1, "warmup": 1, "validate_every": 1, "batch_tokens": 400}
     config = TrainConfig(**schedule, precision="float32")
-    model = ModelConfig(**size, encoder=stack, decoder=stack)
+    model = Seq2SeqConfig(**size, encoder=stack, decoder=stack)
     tiny = Recipe(data=DataConfig(corpus=str(folder / "text")), model=model, train=config)
     language = Recipe(
         data=DataConfig(corpus=str(folder / "text"), source=None),

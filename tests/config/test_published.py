@@ -13,7 +13,7 @@ from conftest import ROOT
 from helpers.published import CONVS2S, ROWS
 
 from dynconv.config import load_recipe
-from dynconv.config.listing import recipe_names
+from dynconv.config.find import recipe_names
 from dynconv.models import build
 
 NOT_SAID = {

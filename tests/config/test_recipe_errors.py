@@ -16,7 +16,7 @@ from dynconv.config import (
 )
 from dynconv.config import explain as explain_module
 from dynconv.config.explain import entry_keys
-from dynconv.config.listing import recipe_names
+from dynconv.config.find import recipe_names
 from dynconv.errors import UserError
 
 

@@ -91,8 +91,12 @@ UNREAD = [
     ("help-de-en-depthwise", "model.normalize=none", "no mixer of this model reads it"),
     ("help-de-en-talk", "model.normalize=sigmoid", "talk knows only softmax and none"),
     ("austen-dynamic", "model.attention_dropout=0.1", "no mixer of this model reads it"),
-    ("austen-dynamic", "model.factor=2", "it is for models with cutoffs and without bands"),
-    ("austen-dynamic", "model.bands=[192]", "it is for models with cutoffs"),
+    (
+        "austen-dynamic",
+        "model.div_value=2",
+        "it is for models with cutoffs and without band_widths",
+    ),
+    ("austen-dynamic", "model.band_widths=[192]", "it is for models with cutoffs"),
     ("austen-dynamic", "data.max_source=9", "a language model has no source"),
     ("austen-dynamic", "data.max_length=9", "the text is cut into blocks"),
     ("austen-dynamic", "decode.beam=9", "beam search is for translators"),
@@ -142,7 +146,7 @@ def test_heads_that_nothing_reads_need_not_divide_the_channels():
         ("help-de-en-dynamic", "data.source=null", "data.source null"),
         ("austen-dynamic", "decode.stepwise=true", "decode.stepwise true has no effect"),
         ("austen-dynamic", "model.cutoffs=[400,300]", "cutoffs [400,300] must grow"),
-        ("austen-dynamic", "model={cutoffs: [9], factor: 1000000}", "bands of width ["),
+        ("austen-dynamic", "model={cutoffs: [9], div_value: 1000000}", "bands of width ["),
     ],
 )
 def test_values_are_shown_as_a_recipe_states_them(recipe, override, said):

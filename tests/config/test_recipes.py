@@ -9,6 +9,7 @@ import torch
 import yaml
 
 from dynconv import cli
+from dynconv.cli.listing import WIDTH, list_recipes
 from dynconv.config import (
     Recipe,
     load_experiment,
@@ -17,7 +18,7 @@ from dynconv.config import (
     shipped_experiments,
     shipped_recipes,
 )
-from dynconv.config.listing import WIDTH, list_recipes, read_comment, recipe_names
+from dynconv.config.find import read_comment, recipe_names
 from dynconv.config.load import default_entries
 from dynconv.config.overlays import base_overlays, merge_overlays
 from dynconv.config.tree import flatten

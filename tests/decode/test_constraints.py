@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers.translators import stepwise
 
-from dynconv.config import ModelConfig, StackConfig
+from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.decode import beam_search
 from dynconv.decode.constraints import at_least, no_repeat
 from dynconv.models import build
@@ -19,7 +19,7 @@ BLOCKED = -torch.inf
 def model():
     torch.manual_seed(5)
     stack = StackConfig(1, "light", 3)
-    config = ModelConfig(vocab_size=6, channels=8, ffn=8, heads=2, encoder=stack, decoder=stack)
+    config = Seq2SeqConfig(vocab_size=6, channels=8, ffn=8, heads=2, encoder=stack, decoder=stack)
     return build(config).eval()
 
 

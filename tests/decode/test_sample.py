@@ -22,7 +22,7 @@ GREEDY = ({"temperature": 0}, {"top_k": 1}, {"top_p": 1e-9})
 def model_of(mixer: str, cutoffs: tuple[int, ...] = (8,)):
     torch.manual_seed(1)
     stack = sized_stack(2, mixer, None if mixer == "attention" else 3)
-    sizes = {"vocab_size": 20, "channels": 12, "ffn": 16, "heads": 3, "factor": 2}
+    sizes = {"vocab_size": 20, "channels": 12, "ffn": 16, "heads": 3, "div_value": 2}
     model = build(LanguageModelConfig(decoder=stack, cutoffs=cutoffs, dropout=0.0, **sizes))
     for parameter in model.embedding.parameters():  # neither uniform nor certain
         parameter.data *= 0.7

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from dynconv.config import ConvS2SConfig, ConvStackConfig, DecodeConfig, ModelConfig, StackConfig
+from dynconv.config import ConvS2SConfig, ConvStackConfig, DecodeConfig, Seq2SeqConfig, StackConfig
 from dynconv.decode import beam_search, translate
 from dynconv.decode.unknown import read_dictionary, replace_unknown
 from dynconv.errors import UserError
@@ -122,7 +122,7 @@ def test_replacement_needs_attention_and_words(model, vocabularies):
     config = DecodeConfig(replace_unknown=True)
     stack = StackConfig(1, "light", 3)
     sizes = {"vocab_size": 8, "channels": 8, "ffn": 8, "heads": 2}
-    light = build(ModelConfig(**sizes, encoder=stack, decoder=stack))
+    light = build(Seq2SeqConfig(**sizes, encoder=stack, decoder=stack))
     with pytest.raises(UserError, match=r"decode\.replace_unknown: Seq2Seq does not give its"):
         translate(light, vocabularies, ["in Ulm"], config)
     spelled = Vocabularies(*[Vocabulary.learn(["in Ulm"] * 9, 263)] * 2)

@@ -3,7 +3,7 @@
 import torch
 from conftest import sized_stack
 
-from dynconv.config import ModelConfig
+from dynconv.config import Seq2SeqConfig
 from dynconv.models import build
 
 SEVEN, SIX = (3, 7, 15, 31, 31, 31, 31), (3, 7, 15, 31, 31, 31)
@@ -15,7 +15,7 @@ def millions(encoder: str, decoder: str, sizes=(SEVEN, SIX), **changes) -> float
         for mixer, size in zip((encoder, decoder), sizes, strict=True)
     ]
     with torch.device("meta"):
-        model = build(ModelConfig(encoder=stacks[0], decoder=stacks[1], **changes))
+        model = build(Seq2SeqConfig(encoder=stacks[0], decoder=stacks[1], **changes))
     return sum(p.numel() for p in model.parameters()) / 1e6
 
 

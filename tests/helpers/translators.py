@@ -3,7 +3,7 @@
 import torch
 from conftest import sized_stack
 
-from dynconv.config import ConvS2SConfig, ConvStackConfig, ModelConfig
+from dynconv.config import ConvS2SConfig, ConvStackConfig, Seq2SeqConfig
 from dynconv.decode import beam_search
 from dynconv.models import build
 from dynconv.text import EOS
@@ -18,7 +18,7 @@ def model_of(mixer: str, vocab_size: int = 12):
     torch.manual_seed(3)
     stack = sized_stack(2, mixer, 3)
     options = {"norm": "pre", "embeddings": "separate", "dropout": 0.0}
-    config = ModelConfig(
+    config = Seq2SeqConfig(
         vocab_size=vocab_size, channels=8, ffn=16, heads=2, encoder=stack, decoder=stack, **options
     )
     return build(config).eval()

@@ -17,6 +17,7 @@ from helpers.published import ROWS
 from helpers.training import StoppingWatch
 
 from dynconv import cli
+from dynconv.cli.listing import list_experiments
 from dynconv.config import (
     ConvS2SConfig,
     load_experiment,
@@ -26,9 +27,9 @@ from dynconv.config import (
     run_name,
     shipped_experiments,
 )
-from dynconv.config.listing import list_experiments, read_comment
+from dynconv.config.find import read_comment
 from dynconv.errors import UserError
-from dynconv.lab import ledger, training
+from dynconv.lab import ledger, sweep
 from dynconv.lab.ablate import run, table
 from dynconv.models import build
 from dynconv.score import Perplexity
@@ -131,8 +132,8 @@ def test_more_seeds_train_only_those_on_text_that_is_prepared_once(
     small, started_runs, monkeypatch
 ):
     """Also after a first row with another vocabulary."""
-    prepared, encode_recipe_corpus = [], training.encode_recipe_corpus
-    for module in (training, setup):
+    prepared, encode_recipe_corpus = [], sweep.encode_recipe_corpus
+    for module in (sweep, setup):
         monkeypatch.setattr(
             module,
             "encode_recipe_corpus",
@@ -206,7 +207,7 @@ def test_another_error_in_a_run_that_diverged_is_reported(recipe, tmp_path):
     (tmp_path / "run" / "not-finite-000001-0.json").touch()
     wrong = replace(recipe, data=replace(recipe.data, corpus="nowhere"))
     with pytest.raises(UserError, match="nowhere"):
-        training.try_training(wrong, tmp_path / "run")
+        sweep.try_training(wrong, tmp_path / "run")
 
 
 @pytest.mark.parametrize(

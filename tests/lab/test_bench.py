@@ -19,7 +19,7 @@ TINY = ["bench", "ops", "--shapes", "2x9x8x2", "--kernel-size", "3", "--rounds",
 
 @pytest.fixture(autouse=True)
 def short_samples(monkeypatch):
-    monkeypatch.setattr(measure, "SAMPLE", 1e-4)
+    monkeypatch.setattr(measure, "MIN_RUN_TIME", 1e-4)
 
 
 def test_the_command_prints_a_table_and_writes_every_number(tmp_path, capsys):
@@ -188,7 +188,7 @@ def test_turns_alternate_and_slow_runs_have_the_least(least, order):
 
 
 def test_a_slow_run_has_one_turn(monkeypatch):
-    monkeypatch.setattr(CpuClock, "seconds", lambda self, call: self.slow + 1)
+    monkeypatch.setattr(CpuClock, "seconds", lambda self, call: self.slow_seconds + 1)
     shape = operators.measure_shape(Shape(2, 9, 8, 2), 3, {"cumulative_mean": ["auto"]}, 3)
     assert [row["forward"]["rounds"] for row in shape["results"]] == [1, 1, 1]
 
@@ -201,9 +201,9 @@ def test_short_calls_are_repeated_and_long_ones_are_not(monkeypatch):
         clock[0] += 0.25
 
     monkeypatch.setattr(measure.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(measure, "SAMPLE", 0.9)
+    monkeypatch.setattr(measure, "MIN_RUN_TIME", 0.9)
     assert CpuClock().seconds(run) == 0.25 and len(calls) == 4
-    monkeypatch.setattr(measure, "SAMPLE", 0.1)
+    monkeypatch.setattr(measure, "MIN_RUN_TIME", 0.1)
     assert CpuClock().seconds(run) == 0.25 and len(calls) == 5
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dynconv import cli
 from dynconv.config import load_recipe
-from dynconv.config.listing import recipe_names
+from dynconv.config.find import recipe_names
 from dynconv.errors import UserError
 from dynconv.lab import dry_run as module
 from dynconv.lab.dry_run import dry_run, narrow

@@ -10,7 +10,7 @@ from torch import nn
 from torch.func import functional_call
 
 from dynconv import ops
-from dynconv.config import ModelConfig, StackConfig
+from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.errors import UserError
 from dynconv.layers import (
     S4D,
@@ -33,7 +33,7 @@ from dynconv.models import mixers
 from dynconv.models.mixers import MIXERS, build_mixer, register_mixer
 
 C, H = 12, 3
-CONFIG = ModelConfig(channels=C, heads=H, ffn=24, state_size=4)
+CONFIG = Seq2SeqConfig(channels=C, heads=H, ffn=24, state_size=4)
 SIZES = {"kernel_size": 5, "reach": 4, "window": None, None: None}
 VARIANTS = {
     "window": lambda causal: SelfAttention(C, H, 5, causal=causal),
@@ -334,7 +334,7 @@ def test_talk_refuses_a_normalization_by_name(kind):
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_one_head_or_channel_cannot_see_both_ways(name):
-    config = ModelConfig(channels=1, heads=1, ffn=1, state_size=1)
+    config = Seq2SeqConfig(channels=1, heads=1, ffn=1, state_size=1)
     build_mixer(config, name, None, causal=True)
     words = f"mixer {name}: (heads|channels) 1 can see only one direction: give at least 2$"
     with pytest.raises(UserError, match=words):
@@ -360,7 +360,7 @@ def test_a_mixer_with_unknown_options_is_refused(arguments, words, monkeypatch):
     monkeypatch.setattr(mixers, "MIXERS", {**MIXERS})
     register_mixer("new", **arguments)(nn.Identity)
     with pytest.raises(ValueError, match=re.escape(words)):
-        ModelConfig(encoder=StackConfig(1, "new"))
+        Seq2SeqConfig(encoder=StackConfig(1, "new"))
 
 
 @pytest.mark.parametrize("causal", [False, True])

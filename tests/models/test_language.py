@@ -23,7 +23,7 @@ def millions(layers: int, mixer: str, size=None, **changes) -> float:
 BILLION = {
     "vocab_size": 793_471,
     "cutoffs": (60_000, 160_000),
-    "bands": (1024, 256, 64),
+    "band_widths": (1024, 256, 64),
     "heads": 16,
 }
 WIKITEXT = {"vocab_size": 267736, "cutoffs": (20_000, 60_000)}
@@ -68,7 +68,9 @@ def test_wikitext_talk_is_larger_than_printed():
 def small(mixer: str = "dynamic", **changes):
     stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 5))
     bands = {"vocab_size": 20, "cutoffs": (5, 12)}
-    config = {"channels": 12, "ffn": 16, "heads": 3, "factor": 2, "dropout": 0.0} | bands | changes
+    config = (
+        {"channels": 12, "ffn": 16, "heads": 3, "div_value": 2, "dropout": 0.0} | bands | changes
+    )
     torch.manual_seed(0)
     return build(LanguageModelConfig(decoder=stack, **config)).double().eval()
 
@@ -208,10 +210,10 @@ def test_dropout_acts_only_in_training(name):
         ({"cutoffs": (60, 20)}, r"cutoffs \[60,20\] must grow, within vocab_size 267736"),
         ({"cutoffs": (0,)}, "^cutoffs.0 0 must be a whole number at least 1 "),
         ({"cutoffs": (20,), "vocab_size": 20}, "must grow, within vocab_size 20"),
-        ({"cutoffs": (20,), "bands": (1024,)}, "bands lists 1 widths for 2 bands"),
-        ({"cutoffs": (20,), "bands": (512, 64)}, "bands begins with width 512: .* 1024"),
-        ({"cutoffs": (20,), "factor": 2048}, r"bands of width \[1024,0\]: each must be"),
-        ({"factor": 0}, "^factor 0 must be a whole number at least 1 "),
+        ({"cutoffs": (20,), "band_widths": (1024,)}, "band_widths lists 1 widths for 2 bands"),
+        ({"cutoffs": (20,), "band_widths": (512, 64)}, "band_widths begins with 512: .* 1024"),
+        ({"cutoffs": (20,), "div_value": 2048}, r"bands of width \[1024,0\]: each must be"),
+        ({"div_value": 0}, "^div_value 0 must be a whole number at least 1 "),
         ({"softmax_dropout": 0.2}, "softmax_dropout 0.2 acts on the bands after cutoffs"),
     ],
 )

@@ -5,7 +5,7 @@ import torch
 from conftest import sized_stack
 from helpers.sizes import CNNDM, FULL, IWSLT, WMT, millions
 
-from dynconv.config import ModelConfig, StackConfig
+from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.models import build
 from dynconv.models.embedding import sinusoids
 from dynconv.models.mixers import MIXERS
@@ -53,7 +53,7 @@ def test_table_1_light_conv_is_an_erratum():
 def small(mixer: str, **changes):
     stack = sized_stack(2, mixer, None if mixer == "attention" else (3, 5))
     torch.manual_seed(0)
-    config = ModelConfig(
+    config = Seq2SeqConfig(
         vocab_size=11, channels=12, ffn=16, heads=3, encoder=stack, decoder=stack, **changes
     )
     return build(config).double().eval()
@@ -86,7 +86,7 @@ def test_embedding_matrices(embeddings, matrices):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: ModelConfig(channels=10, heads=4), "4 heads do not divide 10 channels"),
+        (lambda: Seq2SeqConfig(channels=10, heads=4), "4 heads do not divide 10 channels"),
         (lambda: StackConfig(3, "light", (3, 7)), "kernel_size lists 2 entries for 3 layers"),
         (lambda: StackConfig(3, "light"), "mixer light needs a kernel_size"),
         (lambda: StackConfig(3, "light", 4), "kernel_size 4 of mixer light must be odd"),
@@ -99,7 +99,7 @@ def test_embedding_matrices(embeddings, matrices):
         (lambda: StackConfig(2, ("talk", "light"), 3), "mixer talk needs a reach"),
         (lambda: StackConfig(2, "lite"), "mixer 'lite' is not known; did you mean light?"),
         (lambda: StackConfig(0), "^layers 0 must be a whole number at least 1 "),
-        (lambda: ModelConfig(head=4), "^unknown key head; did you mean heads?"),
+        (lambda: Seq2SeqConfig(head=4), "^unknown key head; did you mean heads?"),
         (
             lambda: StackConfig(2, ("light", "average"), (3, 5)),
             "kernel_size 5 has no effect: mixer average takes no kernel_size",
@@ -184,7 +184,7 @@ def compare_with_released_model(where: str, meta: dict, case: dict, monkeypatch)
     """Logits, and the gradient of every parameter."""
     mixer = meta["conv_type"]
     stack = sized_stack(2, "light" if mixer == "lightweight" else mixer, (3, 7))
-    config = ModelConfig(
+    config = Seq2SeqConfig(
         vocab_size=13,
         channels=8,
         ffn=12,

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
 from torch.nn.parallel import DistributedDataParallel
 
-from dynconv.config import ModelConfig
+from dynconv.config import Seq2SeqConfig
 from dynconv.kernels.cpu import build as native
 from dynconv.kernels.cpu import call
 from dynconv.kernels.schema import eager
@@ -199,7 +199,7 @@ class Encoder(nn.Module):
         super().__init__()
         stack = sized_stack(2, mixer, (3, 7))
         self.model = build(
-            ModelConfig(vocab_size=20, channels=C, ffn=C, heads=H, encoder=stack, decoder=stack)
+            Seq2SeqConfig(vocab_size=20, channels=C, ffn=C, heads=H, encoder=stack, decoder=stack)
         )
 
     def forward(self, source: torch.Tensor, pad_mask: torch.Tensor) -> torch.Tensor:

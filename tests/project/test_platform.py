@@ -165,7 +165,7 @@ def test_too_little_memory_is_reported(error, reason, monkeypatch, capsys):
     def listing():
         raise error
 
-    monkeypatch.setattr("dynconv.text.manifest.corpus_table", listing)
+    monkeypatch.setattr("dynconv.cli.data.corpus_table", listing)
     assert cli.main(["data", "list"]) == 1
     line = capsys.readouterr().err
     assert line.startswith(f"dynconv: {reason}") and line.count("\n") == 1

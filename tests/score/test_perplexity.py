@@ -27,7 +27,7 @@ def model():
         heads=2,
         decoder=StackConfig(1, "attention"),  # it sees all that it is given
         cutoffs=(4, 8),
-        factor=2,
+        div_value=2,
     )
     return build(config).double()
 

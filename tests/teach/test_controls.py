@@ -7,7 +7,25 @@ from math import isqrt
 from operator import mul
 
 from dynconv.lab import ledger
-from dynconv.teach.controls import DESCENTS, LOUD, SIDES, WARMED, definitions
+from dynconv.paths import data_dir
+from dynconv.teach.controls.__main__ import MODULES
+from dynconv.teach.controls.averaging import SIDES
+from dynconv.teach.controls.control import definitions
+from dynconv.teach.controls.normalizers import LOUD
+from dynconv.teach.controls.warmup import DESCENTS, WARMED
+
+
+def test_each_record_has_its_control():
+    """Apart from that of lesson 14, which `dynconv.teach.talk_drift` writes."""
+    records = {path.stem for path in data_dir().glob("results/controls-*.json")}
+    names = [name for module in MODULES for name in module.CONTROLS]
+    assert len(names) == len({*names})
+    assert {*names} == records - {"controls-talk"}
+    for module in MODULES:
+        for name, control in module.CONTROLS.items():
+            entry = ledger.read(name)
+            assert entry["what"].startswith(control.what)
+            assert entry["seeds"] == control.seeds
 
 
 def test_lessons_03_and_05_still_define_what_their_controls_use():

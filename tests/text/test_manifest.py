@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 
+from dynconv.cli.data import corpus_table
 from dynconv.errors import UserError
 from dynconv.paths import data_dir
 from dynconv.text.corpus import require_split
@@ -11,7 +12,6 @@ from dynconv.text.lines import read_lines
 from dynconv.text.manifest import (
     CorpusFile,
     corpus_sides,
-    corpus_table,
     read_manifest,
     require_corpus,
 )

@@ -17,7 +17,7 @@ from dynconv.text import Pairs, open_prepared
 from dynconv.text.fetch import unpack_corpus
 from dynconv.text.lines import stream_lines
 from dynconv.text.manifest import require_corpus
-from dynconv.text.sets import build_corpus, corpus_text, iwslt, steps
+from dynconv.text.sets import build_corpus, iwslt, steps, unpack_and_build
 from dynconv.text.sets.moses import normalize, tokenize
 from dynconv.text.sets.steps import (
     fits,
@@ -284,7 +284,7 @@ def test_what_is_missing_in_an_unpacked_archive_can_be_had_as_told(tmp_path, mon
     assert message.endswith("; if that does not help, also remove de-en.tgz")
     shutil.rmtree(raw / "de-en")
     assert cli.main(fetch) == 0
-    assert corpus_text("iwslt14-de-en", raw, text)["test"] == 10
+    assert unpack_and_build("iwslt14-de-en", raw, text)["test"] == 10
 
 
 def test_two_preparations_at_once(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from conftest import ROOT
 from dynconv.choices import VocabularyKind
 from dynconv.errors import UserError
 from dynconv.text import EOS, PAD, UNK, Vocabularies, Vocabulary, load_parallel, read_lines
-from dynconv.text.kinds import END, KINDS, PiecesOfWords
+from dynconv.text.tokenizer_kinds import BPE, END, KINDS
 
 TRAIN = load_parallel("libreoffice-de-en", "de", "en", "train")
 
@@ -155,9 +155,9 @@ def vocabulary_of_codes(codes: Path, lines: list[str]) -> Vocabulary:
     characters = sorted(set().union(*lines) - {" "})
     singles = [c + end for c in characters for end in ("", END)]
     parts = [part for pair in pairs for part in (*pair, "".join(pair))]
-    types = dict.fromkeys([*PiecesOfWords.specials, *singles, *parts])
+    types = dict.fromkeys([*BPE.specials, *singles, *parts])
     numbered = {name: i for i, name in enumerate(types)}
-    return Vocabulary(PiecesOfWords().empty(vocab=numbered, merges=pairs))
+    return Vocabulary(BPE().empty(vocab=numbered, merges=pairs))
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])

@@ -32,7 +32,8 @@ def run(recipe, tmp_path):
 def meta(update: int, bleu: float | None = None) -> dict:
     sums = {"vocabulary": "", "text": ""}
     scores = {"loss": None if bleu is None else 1.0, "score": bleu, "metric": "BLEU"}
-    return {"update": update, "place": [0, 0, 0], "batches": 1, "device": "cpu", **scores, **sums}
+    fixed = {"position": [0, 0, 0], "batches": 1, "device": "cpu"}
+    return {"update": update, **fixed, **scores, **sums}
 
 
 def test_the_empty_name_of_a_run_is_not_the_working_directory(run, monkeypatch):

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from dynconv import cli
-from dynconv.config import DataConfig, ModelConfig, Recipe, StackConfig, TrainConfig, dump_recipe
+from dynconv.config import DataConfig, Recipe, Seq2SeqConfig, StackConfig, TrainConfig, dump_recipe
 from dynconv.config.explain import field_types
 from dynconv.lab.ablate.run import Run
 from dynconv.text import encode_corpus, open_prepared
@@ -41,7 +41,7 @@ def trained(tmp_path_factory, corpus):
     schedule = {"updates": 2, "warmup": 1, "validate_every": 1, "batch_tokens": 400}
     recipe = Recipe(
         data=DataConfig(corpus=str(corpus)),
-        model=ModelConfig(**size, encoder=stack, decoder=stack),
+        model=Seq2SeqConfig(**size, encoder=stack, decoder=stack),
         train=TrainConfig(**schedule, precision="float32"),
     )
     train(recipe, folder / "run")
@@ -111,7 +111,7 @@ def test_a_damaged_field_of_meta_json(run, field, way, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("way", ["missing", *WAYS])
-@pytest.mark.parametrize("field", ["place", "batches", "history", "text", "update"])
+@pytest.mark.parametrize("field", ["position", "batches", "history", "text", "update"])
 def test_training_goes_back_beyond_a_damaged_meta_json(trained, run, field, way, capsys):
     path = run / "checkpoints" / "000002" / "meta.json"
     damage(path, field, way)

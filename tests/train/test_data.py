@@ -10,7 +10,7 @@ import torch
 from dynconv.config import TrainConfig
 from dynconv.tasks import task_of
 from dynconv.train import data
-from dynconv.train.data import DataPosition, iter_batches, iter_updates, pools_of, prefetch
+from dynconv.train.data import DataPosition, epoch_pools, iter_batches, iter_updates, prefetch
 from dynconv.train.distributed import Ranks
 
 CONFIG = TrainConfig(batch_tokens=400)
@@ -46,7 +46,7 @@ def test_every_pair_once_an_epoch_in_another_order_each_time(pairs, pooled):
 def test_a_pool_mixes_blocks_from_all_over(monkeypatch):
     monkeypatch.setattr(data, "POOL", 1000)
     monkeypatch.setattr(data, "EXAMPLES_PER_READ", 10)
-    pools = pools_of(10_004, 1, 0)
+    pools = epoch_pools(10_004, 1, 0)
     assert len(pools) == 11
     assert all(np.ptp(pool) > 5000 for pool in pools)
     assert max(np.diff(pool).sum() for pool in pools) <= 1000

@@ -168,7 +168,7 @@ def test_a_machine_without_its_gpus(prepared_recipe_file, tmp_path):
     body = """
 import torch
 from dynconv.train import distributed
-distributed.own_device = lambda *_: torch.device("cpu" if rank else "cuda:0")
+distributed.local_device = lambda *_: torch.device("cpu" if rank else "cuda:0")
 more = []
 """
     (line,) = said(run_script(tmp_path, body, prepared_recipe_file, "--run-dir", tmp_path / "run"))

@@ -16,7 +16,7 @@ import torch
 from dynconv.errors import UserError
 from dynconv.models import build
 from dynconv.tasks import Translation
-from dynconv.train import distributed, log, loop, train, update
+from dynconv.train import distributed, loop, tracing, train, update
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, iter_updates
 from dynconv.train.distributed import Ranks
@@ -56,7 +56,7 @@ def test_a_bad_update_is_left_out_and_logged(prepared_recipe, tmp_path, monkeypa
     weights = CheckpointStore(tmp_path).choose("last").read_weights()
     assert all(tensor.isfinite().all() for tensor in weights.values())
     # 14 batches: 10 updates, and the 4 that were left out.
-    assert CheckpointStore(tmp_path).choose("last").meta["place"][2] == 14
+    assert CheckpointStore(tmp_path).choose("last").meta["position"][2] == 14
 
 
 def test_too_many_bad_updates_stop_and_show_their_text(
@@ -229,9 +229,9 @@ def test_under_torchrun_a_second_signal_changes_nothing(monkeypatch):
 def test_more_processes_than_gpus(monkeypatch):
     monkeypatch.setattr(distributed.torch.cuda, "device_count", lambda: 2)
     with pytest.raises(UserError, match="4 processes on .*, which has 2 GPUs: .*nproc-per-node 2"):
-        distributed.own_device(1, 4)
+        distributed.local_device(1, 4)
     monkeypatch.setattr(distributed.torch.cuda, "device_count", lambda: 0)
-    assert distributed.own_device(1, 4) == torch.device("cpu")
+    assert distributed.local_device(1, 4) == torch.device("cpu")
 
 
 def test_a_full_gpu_is_reported(prepared_recipe, tmp_path, monkeypatch):
@@ -460,10 +460,10 @@ def test_other_processes_wait_while_rank_0_writes_a_trace(tmp_path, monkeypatch)
             return function() if self.is_rank_zero else None
 
     for rank in range(2):
-        with log.tracing(tmp_path, True, Waiting(rank, 2, device=torch.device("cpu"))) as step:
-            for _ in range(log.TRACED_UPDATE + 5):
+        with tracing.tracing(tmp_path, True, Waiting(rank, 2, device=torch.device("cpu"))) as step:
+            for _ in range(tracing.TRACED_UPDATE + 5):
                 step()
-    assert met == [0] * log.TRACED_UPDATE + [1] * log.TRACED_UPDATE
+    assert met == [0] * tracing.TRACED_UPDATE + [1] * tracing.TRACED_UPDATE
     assert (tmp_path / "trace.json").exists()
 
 

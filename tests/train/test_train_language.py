@@ -43,7 +43,7 @@ def language(recipe, text, request) -> Recipe:
         heads=2,
         decoder=StackConfig(1, "dynamic", 3),
         cutoffs=(5,),
-        factor=2,
+        div_value=2,
         final_norm=True,
     )
     data = DataConfig(str(text), None, "txt", "words", request.param)

@@ -50,7 +50,8 @@ def run_conv(kind: int, x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
 def conv_grad_weight(g: Tensor, x: Tensor, shape: Sequence[int], pad_left: int) -> Tensor:
     g, x = contiguous_channels(g), contiguous_channels(x)
     (B, T, C), (H, K) = x.shape, shape[-2:]
-    shared, R = len(shape) == 2, C // H
+    shared = len(shape) == 2
+    R = C // H
     split = shared and R < NARROW  # one row per channel, summed over each head below
     dw = torch.empty((C, K) if split else shape, dtype=torch.float64 if shared else x.dtype)
     name = "conv_grad_weight_shared" if shared else "conv_grad_weight"
@@ -79,7 +80,8 @@ def talk_backward(
     """Return the gradients of x, left and right; the last one is empty when right is None."""
     g, x = contiguous_channels(g), contiguous_channels(x)
     left, right = contiguous_offsets(left), None if right is None else contiguous_offsets(right)
-    dx, dleft = torch.empty(x.shape, dtype=x.dtype), torch.empty_like(left)
+    dx = torch.empty(x.shape, dtype=x.dtype)
+    dleft = torch.empty_like(left)
     dright = torch.empty_like(left[:0] if right is None else right)
     sizes = *x.shape, left.shape[2], max_left, max_right
     tensors = g, x, left, right, dx, dleft, dright

@@ -1,5 +1,5 @@
 """`dynconv ablate`: trains every row of an experiment with several seeds, and can be resumed."""
 
-from dynconv.lab.ablate.rows import ablate
+from dynconv.lab.ablate.loop import ablate
 
 __all__ = ["ablate"]

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from dynconv.config import Recipe
 from dynconv.config.schema import NonNegative, Number, PositiveInt, validated_content
 from dynconv.files import path_inside, read_json, replace_text
-from dynconv.lab.training import try_training
+from dynconv.lab.sweep import try_training
 from dynconv.text.corpus import corpus_dir, require_split
 from dynconv.train import load_model
 from dynconv.train.run_directory import match_recorded_recipe, read_recipe, read_starts
@@ -74,7 +74,8 @@ class Run(NamedTuple):
 
     def finish(self) -> Signals | None:
         """Start or resume training, then score; return the signal that interrupted it, if any."""
-        results, watch = self.results, Stopwatch()
+        results = self.results
+        watch = Stopwatch()
         signal, diverged = try_training(self.recipe, self.directory, watch)
         if diverged:
             results["score"] = DIVERGES

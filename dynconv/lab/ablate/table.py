@@ -18,11 +18,11 @@ def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     """Return all results; lists have one entry per seed, null until its run is finished."""
     rows = []
     for row in experiment.rows:
-        own = [run for run in runs if run.row == row.name]
-        outcomes = [run.results if "score" in run.results else {} for run in own]
+        runs_of_row = [run for run in runs if run.row == row.name]
+        outcomes = [run.results if "score" in run.results else {} for run in runs_of_row]
         scores = [outcome.get("score") for outcome in outcomes]
         numbers = finite_scores(scores)
-        recipe = own[0].recipe
+        recipe = runs_of_row[0].recipe
         rows.append(
             {
                 "name": row.name,
@@ -72,7 +72,8 @@ def summary(row: dict[str, Any]) -> str:
 
 def results_table(entry: dict[str, Any]) -> str:
     """Return a line per row: parameters, mean, each seed, mean seconds, the published score."""
-    numbers, seeds = entry["numbers"], (f"seed {n}" for n in entry["seeds"])
+    numbers = entry["numbers"]
+    seeds = (f"seed {n}" for n in entry["seeds"])
     lines = [("", "parameters", "mean", *seeds, "s", "published")]
     for row in numbers["rows"]:
         times = [t for t in row["seconds"] if t is not None]

@@ -77,7 +77,8 @@ class Case(NamedTuple):
         if self.operator == "talk_conv":
             # In half precision an offset could not place the edge of a window.
             return [x, *[((B, T, H), accumulator(self.dtype))] * 2]
-        wide, N = accumulator(self.dtype), STATES
+        wide = accumulator(self.dtype)
+        N = STATES
         if self.operator == "diagonal_ssm":
             return [x, ((C,), wide), *[((C, N), wide.to_complex())] * 2]
         if self.operator == "retention":

@@ -45,14 +45,14 @@ def bench_decode(
     command += f" --sentences {len(lines)} --rounds {rounds} --checkpoint {checkpoint.path.name}"
     command += f" --beam {config.beam} --lenpen {config.lenpen:g}"
     what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
-    report = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
     translations = {}
     for run in take_turns(runs, rounds):
         start = time.perf_counter()
         translations[run.impl] = run.call()
         run.times.append(time.perf_counter() - start)
     fast, slow = (run.times for run in runs)
-    numbers = report["numbers"] = {
+    numbers = entry["numbers"] = {
         "sentences": len(lines),
         "words": sum(len(line.split()) for line in translations["incremental"]),
         "equal": sum(a == b for a, b in zip(*translations.values(), strict=True)),
@@ -62,7 +62,7 @@ def bench_decode(
         **spread("recompute_s", slow),
         **spread("ratio", ratios(slow, fast)),
     }
-    ledger.write(output, report)
+    ledger.write(output, entry)
 
     def row(name: str) -> str:
         low, high = numbers[f"{name}_range"]
@@ -70,7 +70,7 @@ def bench_decode(
 
     say(
         f"{len(lines)} sentences ({numbers['words']} words out), beam {config.beam}, "
-        f"medians and ranges of {rounds} rounds in turns, load {report['load']['before']}"
+        f"medians and ranges of {rounds} rounds in turns, load {entry['load']['before']}"
     )
     say(f"incremental  {row('incremental_s')} s")
     say(f"recompute    {row('recompute_s')} s")

@@ -115,7 +115,7 @@ def first_run(folder: Path | None, limit: int | None, say: Callable[[str], None]
     """Run the steps that are left, `limit` at most; return how many have failed."""
     steps = all_steps()
     if torch.cuda.is_available():
-        device = ledger.name_part(torch.cuda.get_device_name())
+        device = ledger.slug(torch.cuda.get_device_name())
         folder = folder or ledger.results_folder() / f"first-run-{device}"
         return run_pending(steps, folder, limit, say)
     say("no GPU here: the steps run on the CPU with small sizes, to show that their commands work")
@@ -166,7 +166,8 @@ def run_step(step: Step, folder: Path) -> tuple[int, float]:
     shown = shlex.join(["python" if part == sys.executable else part for part in command])
     versions = {"cuda": torch.version.cuda or "none"}
     entry = ledger.entry(step.what, shown, {}, versions=versions)
-    log, start = folder / f"{step.name}.log", time.perf_counter()
+    log = folder / f"{step.name}.log"
+    start = time.perf_counter()
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,

@@ -44,7 +44,7 @@ class Implementation:
         with torch.enable_grad():
             return torch.autograd.grad(self.forward(), self.inputs, self.gradient)
 
-    def record(self) -> Callable[[], Sequence[Tensor]]:
+    def prepare_backward(self) -> Callable[[], Sequence[Tensor]]:
         """Run forward, and return a call that runs only backward, any number of times."""
         with torch.enable_grad():
             out = self.forward()
@@ -57,8 +57,11 @@ class Implementation:
 
         def make(tensors: Sequence[Tensor]) -> Callable[[], object]:
             count = len(self.inputs)
-            own = replace(self, inputs=tensors[:count], gradient=next(iter(tensors[count:]), None))
-            return own.record() if direction == "backward" else getattr(own, direction)
+            gradient = next(iter(tensors[count:]), None)
+            given = replace(self, inputs=tensors[:count], gradient=gradient)
+            return (
+                given.prepare_backward() if direction == "backward" else getattr(given, direction)
+            )
 
         run = Measurement(self.case.operator, self.impl, direction, make, (*self.inputs, *read))
         if direction == "backward" and self.gradient is not None:

@@ -18,7 +18,8 @@ SMOOTHING = 0.1
 def measure_loss(tokens: int, channels: int, types: int, rows: int) -> dict[str, int]:
     """Return the peak bytes of forward and backward, all at once and in chunks of `rows` tokens."""
     hidden = torch.randn(tokens, channels, requires_grad=True)
-    output, target = nn.Linear(channels, types, bias=False), torch.randint(types, (tokens,))
+    output = nn.Linear(channels, types, bias=False)
+    target = torch.randint(types, (tokens,))
 
     def whole() -> None:
         label_smoothed_loss(output(hidden), target, SMOOTHING).backward()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-SAMPLE = 0.01
+MIN_RUN_TIME = 0.01
 """minimum seconds of one timing"""
 
 
@@ -67,9 +67,9 @@ class Measurement:
 class Clock(Protocol):
     """What does the measuring: `CpuClock` below, or `GpuClock` of kernels/gpu_clock.py."""
 
-    slow: float
-    least: int
-    """minimum turns: a run whose call takes more than `slow` seconds has `least` turns"""
+    slow_seconds: float
+    """seconds of a call above which a run has only `min_turns` turns"""
+    min_turns: int
 
     def prepare(self, run: Measurement) -> None:
         """Measure the memory of a call, and set `run.call`, which is timed."""
@@ -82,7 +82,9 @@ class CpuClock:
     """Measures wall-clock time, and the memory that PyTorch's allocator hands out."""
 
     device = torch.device("cpu")
-    slow, least, stream = 2.0, 1, None
+    stream = None
+    slow_seconds = 2.0
+    min_turns = 1
 
     def about(self) -> dict:
         """Return nothing beyond what every record says of the machine."""
@@ -102,9 +104,10 @@ class CpuClock:
 
 
 def seconds_per_call(call: Callable[[], object], now: Callable[[], float]) -> float:
-    """Return the seconds of one call by the clock `now`; repeat it until SAMPLE has passed."""
-    start, calls, passed = now(), 0, 0.0
-    while passed < SAMPLE:
+    """Return the seconds of one call by the clock `now`; repeat it until MIN_RUN_TIME is over."""
+    calls, passed = 0, 0.0
+    start = now()
+    while passed < MIN_RUN_TIME:
         call()
         calls += 1
         passed = now() - start
@@ -119,23 +122,23 @@ def measure(runs: Sequence[Measurement], clock: Clock, rounds: int, title: str) 
         if run.note is None:
             with run.note_failure():
                 clock.prepare(run)
-    turns = take_turns(runs, rounds, clock.slow, clock.least)
+    turns = take_turns(runs, rounds, clock.slow_seconds, clock.min_turns)
     for run in tqdm(turns, f"{title}, time", rounds * len(runs), disable=None, leave=False):
         with run.note_failure():
             run.times.append(clock.seconds(run.call))
 
 
 def take_turns(
-    runs: Sequence[Measurement], rounds: int, slow: float = inf, least: int = 1
+    runs: Sequence[Measurement], rounds: int, slow_seconds: float = inf, min_turns: int = 1
 ) -> Iterator[Measurement]:
     """Yield the run to time next: each of them once a round, in reverse order every other round.
 
     A slow moment of the machine then affects neighbours alike. The caller appends the time to
-    `run.times`. A run that once took more than `slow` seconds gets no more than `least` turns.
+    `run.times`. A run that once took more than `slow_seconds` gets no more than `min_turns`.
     """
     for number in range(rounds):
         for run in runs[:: -1 if number % 2 else 1]:
-            if run.call and (len(run.times) < least or max(run.times) <= slow):
+            if run.call and (len(run.times) < min_turns or max(run.times) <= slow_seconds):
                 yield run
 
 
@@ -203,12 +206,12 @@ def quiet_stderr() -> Iterator[None]:
 @contextmanager
 def record_saved_tensors(inputs: Sequence[Tensor]) -> Iterator[dict[int, int]]:
     """Collect what autograd saves for backward, except the inputs: bytes by address."""
-    own = {tensor.untyped_storage().data_ptr() for tensor in inputs}
+    input_addresses = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in own:
+        if storage.data_ptr() not in input_addresses:
             saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 

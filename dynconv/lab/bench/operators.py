@@ -52,14 +52,14 @@ def bench_ops(
     numbers["shapes"] = []
     what = "operators, forward and with backward to all inputs, beside a copy and attention"
     clock = GpuClock() if device == "cuda" else CpuClock()
-    report = ledger.entry(what, " ".join(command), numbers, **clock.about())
-    say(header(report, rounds, clock.slow))
+    entry = ledger.entry(what, " ".join(command), numbers, **clock.about())
+    say(header(entry, rounds, clock.slow_seconds))
     for shape in sizes:
         measured = measure_shape(shape, kernel_size, chosen, rounds, dtype, clock)
         numbers["shapes"].append(measured)
         say(shape_table(measured))
-    ledger.write(output, report)
-    load = report["load"]
+    ledger.write(output, entry)
+    load = entry["load"]
     say(f"\nload {load['before']} before, {load['after']} after; written to {output}")
 
 
@@ -97,14 +97,14 @@ def measure_shape(
     return {**shape._asdict(), "x_bytes": size, "results": rows}
 
 
-def header(report: dict, rounds: int, slow: float) -> str:
+def header(entry: dict, rounds: int, slow: float) -> str:
     """Return where and how the numbers were measured, and what the columns mean."""
-    numbers = report["numbers"]
+    numbers = entry["numbers"]
     K, threads = numbers["kernel_size"], numbers["threads"]
     return "\n".join(
         [
-            ledger.describe_origin(report),
-            f"{threads} thread{'s' if threads > 1 else ''}, load {report['load']['before']}",
+            ledger.describe_origin(entry),
+            f"{threads} thread{'s' if threads > 1 else ''}, load {entry['load']['before']}",
             f"{numbers['dtype']}, K = {K} centred on each position, attention without a mask",
             f"ms: medians of {rounds} rounds by turns, fewer if a call takes {slow:g} s",
             "x copy, faster: medians over common rounds of time / copy's, of attention's / time;",

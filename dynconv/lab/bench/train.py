@@ -72,7 +72,8 @@ def bench_train(
     tokens = sum(update.tokens for update in measured) / updates
     counted = measured[:: max(1, updates // COUNTED)]
     per_token = count_flops(resolved, counted, ranks) / sum(update.tokens for update in counted)
-    save, computing = watch.seconds["save"], sum(seconds[lap] for lap in COMPUTE_LAPS)
+    save = watch.seconds["save"]
+    computing = sum(seconds[lap] for lap in COMPUTE_LAPS)
     overhead = seconds["data"] + seconds["log"] + save / recipe.train.validate_every
     speed = tokens / whole
     entry["numbers"] = {
@@ -106,7 +107,7 @@ def stopwatches(device: torch.device) -> list[Stopwatch]:
 
 def seconds_per_update(watch: Stopwatch, updates: int) -> dict[str, float]:
     """Return the seconds of each part of an update after the warm-up."""
-    return {lap: (watch.seconds[lap] - watch.warm[lap]) / updates for lap in LAPS}
+    return {lap: (watch.seconds[lap] - watch.warmup_seconds[lap]) / updates for lap in LAPS}
 
 
 def train_briefly(
@@ -144,7 +145,8 @@ def count_flops(recipe: Recipe, updates: Sequence[UpdateBatches], ranks: Ranks) 
 
 def measure_peak(precision: str, device: torch.device) -> float:
     """Return the FLOPs per second of a product of two large square matrices, the best of five."""
-    dtype, side = AUTOCAST_DTYPES.get(precision, torch.float32), peak_side(device)
+    dtype = AUTOCAST_DTYPES.get(precision, torch.float32)
+    side = peak_side(device)
     a, b = torch.randn(2, side, side, device=device, dtype=dtype)
 
     def product() -> None:
@@ -180,7 +182,8 @@ def random_text(directory: Path, lines: int, data: DataConfig) -> Path:
 def describe_training(entry: dict, validate_every: int) -> str:
     """Return the numbers of an entry as text."""
     numbers, load = entry["numbers"], entry["load"]
-    seconds, total = numbers["seconds"], sum(numbers["seconds"].values())
+    seconds = numbers["seconds"]
+    total = sum(numbers["seconds"].values())
     side = numbers["peak_side"]
     share = numbers["flop_per_s"] / numbers["peak_flop_per_s"]
     return "\n".join(

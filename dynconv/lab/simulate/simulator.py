@@ -238,7 +238,8 @@ extern "C" [[gnu::visibility("default")]] void describe_{i}(char* text, size_t r
 
 def build(source: str, compiler: list[str], options: list[str], path: Path) -> None:
     """Compile and link in two steps: in one, the compiler would link its own array checks."""
-    text, compiled = path.with_name("kernel.cpp"), str(path.with_name("kernel.o"))
+    text = path.with_name("kernel.cpp")
+    compiled = str(path.with_name("kernel.o"))
     text.write_text(source, encoding="utf-8")
     run([*compiler, *options, "-c", str(text), "-o", compiled])
     run([*compiler, "-shared", "-pthread", compiled, "-lm", "-o", str(path)])

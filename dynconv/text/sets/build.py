@@ -15,12 +15,14 @@ from pathlib import Path
 from dynconv.config.schema import Count, validated
 from dynconv.errors import UserError, quoted, warn
 from dynconv.files import MARK, claim, disk_errors, locked
-from dynconv.text.fetch import unpack_corpus
+from dynconv.text.fetch import Say, say_nothing, unpack_corpus
 from dynconv.text.manifest import CorpusEntry, require_corpus
 from dynconv.text.sets.steps import MissingRawFileError
 
 
-def corpus_text(name: str, raw: Path | None, out: Path) -> dict[str, int]:
+def unpack_and_build(
+    name: str, raw: Path | None, out: Path, say: Say = say_nothing
+) -> dict[str, int]:
     """Unpack the archives of a corpus and build its text, unless `out` contains it already.
 
     raw  the directory of the fetched archives; None: data/raw/NAME
@@ -28,11 +30,11 @@ def corpus_text(name: str, raw: Path | None, out: Path) -> dict[str, int]:
     if not (out / "counts.json").is_file():
         if needed := require_corpus(name).needs:
             import_module(needed)  # if it is missing, the command says how to install it
-        raw = unpack_corpus(name, raw)
-    return build_corpus(name, raw or out, out)  # what was built before needs no raw files
+        raw = unpack_corpus(name, raw, say=say)
+    return build_corpus(name, raw or out, out, say)  # what was built before needs no raw files
 
 
-def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
+def build_corpus(name: str, raw: Path, out: Path, say: Say = say_nothing) -> dict[str, int]:
     """Build the text of a corpus in the manifest and return the number of lines per split.
 
     raw  the directory of the unpacked archives
@@ -43,9 +45,10 @@ def build_corpus(name: str, raw: Path, out: Path) -> dict[str, int]:
     published number of lines.
     """
     entry = require_corpus(name)
-    record, part = out / "counts.json", out.with_name(out.name + ".part")
+    record = out / "counts.json"
+    part = out.with_name(out.name + ".part")
     if record.is_file():
-        print(f"{out}: using the text that was built before")
+        say(f"{out}: using the text that was built before")
     elif out.exists():
         raise UserError(f"{out} is not a built corpus: remove it, or give another directory")
     else:

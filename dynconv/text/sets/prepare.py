@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dynconv.choices import VocabularyKind
-from dynconv.config import DataConfig, ModelConfig
+from dynconv.config import DataConfig, Seq2SeqConfig
 from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.encode import encode_corpus
+from dynconv.text.fetch import Say, say_nothing
 from dynconv.text.manifest import corpus_sides, read_manifest
-from dynconv.text.sets.build import corpus_text
+from dynconv.text.sets.build import unpack_and_build
 from dynconv.text.vocabulary import Vocabularies
 
 
@@ -24,6 +25,7 @@ def prepare(
     raw: Path | None,
     reuse: Path | None,
     out: Path | None,
+    say: Say = say_nothing,
 ) -> str:
     """Prepare a corpus of the manifest, or a directory of text; return a line on how to train.
 
@@ -52,7 +54,7 @@ def prepare(
     text: str | Path = corpus
     if downloaded:
         text = out.with_name(f"{corpus}-text")
-        if "train" not in corpus_text(corpus, raw, text):
+        if "train" not in unpack_and_build(corpus, raw, text, say):
             return f"{text}: no training split; dynconv evaluate RUN --corpus {text} uses its test"
     prepared = encode_corpus(str(text), source, target, size, out, kind, reuse)
     tokens = f"{prepared.source_tokens:,} {source} and " if source else ""
@@ -84,7 +86,7 @@ def choose_vocabulary(
         raise UserError(f"--vocabulary {kind} has no effect: {reuse} is not of {kind}")
     chosen = reused.target.kind if reused else kind or DataConfig.vocabulary
     if vocab_size is None:
-        return chosen, reused.sizes if reused else ModelConfig.vocab_size
+        return chosen, reused.sizes if reused else Seq2SeqConfig.vocab_size
     of_source, of_target = pair(vocab_size)
     return chosen, (of_source, of_target) if of_source else of_target
 

@@ -101,7 +101,8 @@ def parallel_map(function: Callable, items: Iterable, what: str) -> Iterator:
     """
     from tqdm import tqdm
 
-    items, pool = iter(items), None
+    items = iter(items)
+    pool = None
     bar = tqdm(desc=what, unit=" lines", unit_scale=True, disable=None)
     with bar, ExitStack() as stack:
         while block := list(islice(items, ITEMS_IN_MEMORY)):

@@ -58,13 +58,15 @@ def first_versions(
         return strides(*map(array, tensors))
 
     def forward() -> list[Tensor]:
-        out, moves = torch.empty_like(x), steps(x, *(z for z in others if z.dim() == 4))
+        out = torch.empty_like(x)
+        moves = steps(x, *(z for z in others if z.dim() == 4))
         seeds, drop = ([seed], dropconnect(DROPOUT)) if case.operator == SEEDED else ([], [])
         start(*FIRST_VERSIONS[case.operator], x, x, *others, *seeds, out, *sizes, *drop, *moves)
         return [out]
 
     def backward() -> list[Tensor]:
-        gradients, moves = [torch.empty_like(z) for z in inputs], steps(g, x)
+        gradients = [torch.empty_like(z) for z in inputs]
+        moves = steps(g, x)
         if case.operator == "talk_conv":
             start("talk.cu", "talk_grad_v1", x, g, x, *others, *gradients, *sizes, *moves)
             return gradients
@@ -94,7 +96,8 @@ def eager_implementations(case: Case) -> dict[str, Callable[..., Tensor]]:
     For dynamic_conv_softmax both make the weights first; "separate" then takes what `auto` chooses
     for dynamic_conv, "shifted" adds shifted copies.
     """
-    operator, sizes = case.operator, case.options()
+    operator = case.operator
+    sizes = case.options()
     sizes |= {"dropout": DROPOUT} if operator == SEEDED else {}
     names = [n for n in ops.implementations(operator) if n not in ("loop", "native", "cuda")]
     functions = {name: partial(getattr(ops, operator), **sizes, impl=name) for name in names}
@@ -121,7 +124,8 @@ def kernel_runs(
         return partial(call_backward, kernels, case, g, inputs, *dropconnect)
 
     reads = {"forward": inputs, "backward": [g, *inputs]}
-    dtype, runs = dtype_name(case.dtype), []
+    dtype = dtype_name(case.dtype)
+    runs = []
     for direction, make in {"forward": make_forward, "backward": make_backward}.items():
         runs.append(Measurement(case.operator, "cuda", direction, make, reads[direction]))
         record_error(runs[-1], errors[direction], TOLERANCE[dtype])

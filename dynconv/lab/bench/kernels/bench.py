@@ -97,18 +97,18 @@ def measure_cases(
     The file, by default data/results/kernels-DEVICE.json, is written after each operator.
     """
     clock, rows = gpu_bench.clock, []
-    output = ledger.output_path(f"kernels-{ledger.name_part(clock.name)}", output)
+    output = ledger.output_path(f"kernels-{ledger.slug(clock.name)}", output)
     what = "CUDA kernels as graphs on a cold L2, beside floors, a copy, attention and PyTorch"
-    report = ledger.entry(what, command, {"rows": rows}, **clock.about())
+    entry = ledger.entry(what, command, {"rows": rows}, **clock.about())
     with torch.no_grad(), torch.cuda.stream(clock.stream):
-        where = f"{ledger.describe_origin(report)}, load {report['load']['before']}"
+        where = f"{ledger.describe_origin(entry)}, load {entry['load']['before']}"
         say("\n".join([*wrap(where, WIDTH), "", *wrap(ABOUT, WIDTH)]))
         for measured in gpu_bench.tables(cases):
             rows += measured
-            ledger.write(output, report)
+            ledger.write(output, entry)
             say(operator_table(measured))
     wrong = sum(row["right"] is False for row in rows)
-    say(f"\n{wrong} wrong; load {report['load']['after']}; written to {output}")
+    say(f"\n{wrong} wrong; load {entry['load']['after']}; written to {output}")
     return wrong
 
 

@@ -54,7 +54,9 @@ def reference(
     factor  what DropConnect multiplies the softmax by, (B, T, H, K)
     """
     B, T, C, _ = case.shape
-    pad, size, parts = case.K // 2, max(1, CHUNK // (T * C)), []
+    pad = case.K // 2
+    size = max(1, CHUNK // (T * C))
+    parts = []
     for rows in (slice(first, first + size) for first in range(0, B, size)):
         some = [z if z.dim() == 2 else z[rows] for z in inputs]
         leaves = [z.detach().to(torch.float64, copy=True).requires_grad_() for z in some]
@@ -107,7 +109,8 @@ def relative_errors(
     """
     errors: dict[str, list[float]] = {"forward": [], "backward": []}
     for drop in (False, True) if case.operator == SEEDED else (False,):
-        dropconnect, factor = (seed, DROPOUT) if drop else (None, 0.0), None
+        dropconnect = (seed, DROPOUT) if drop else (None, 0.0)
+        factor = None
         with fill_with_nan():
             out = call_forward(kernels, case, inputs, *dropconnect)
             gradients = call_backward(kernels, case, g, inputs, *dropconnect)

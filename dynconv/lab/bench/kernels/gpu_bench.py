@@ -125,7 +125,8 @@ class GpuBench:
             baseline = Implementation(case, "compiled", function, leaves, g)
             runs += [baseline.measurement(direction) for direction in DIRECTIONS]
         measure(runs, self.clock, self.rounds, f"{case.operator}, T = {case.shape.T:,}")
-        predictions, rows = roofline.predict_case(case), []
+        predictions = roofline.predict_case(case)
+        rows = []
         for run in runs:
             eager_runs = [z for z in runs if z.impl in functions and z.direction == run.direction]
             best = min((z.ms for z in eager_runs if z.ms and not z.note), default=None)

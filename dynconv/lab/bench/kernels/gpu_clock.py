@@ -13,7 +13,7 @@ from torch import Tensor
 from dynconv.kernels.cuda.build import cupy
 from dynconv.lab.bench.measure import Measurement, first_line
 
-SAMPLE = 1e-4
+REPLAY_TIME = 1e-4
 """seconds of one replay that are enough: what a graph costs by itself is a few microseconds"""
 
 
@@ -43,7 +43,8 @@ class GpuClock:
     an output of its own.
     """
 
-    slow, least = 0.05, 3
+    slow_seconds = 0.05
+    min_turns = 3
 
     def __init__(self):
         self.device = torch.device("cuda", torch.cuda.current_device())
@@ -76,7 +77,7 @@ class GpuClock:
         self.pool = torch.cuda.graph_pool_handle()
 
     def prepare(self, run: Measurement) -> None:
-        """Warm up, count the memory of a call, and capture as many as fill SAMPLE as a graph."""
+        """Warm up, count the memory of a call, and capture a graph of REPLAY_TIME at least."""
         assert run.make is not None  # else its note says why there is nothing to time
         run.make(run.inputs)()  # compiles, chooses and allocates what later calls reuse
         before = torch.cuda.memory_allocated()
@@ -86,7 +87,7 @@ class GpuClock:
         torch.cuda.synchronize()
         run.peak = torch.cuda.max_memory_allocated() - before - run.kept
         run.call, run.note = self.capture(call)
-        if run.note is None and (fit := int(SAMPLE / self.seconds(run.call))) > 1:
+        if run.note is None and (fit := int(REPLAY_TIME / self.seconds(run.call))) > 1:
             others = [run.make(copies(run.inputs)) for _ in range(fit - 1)]
             run.call, run.note = self.capture(call, *others)
 

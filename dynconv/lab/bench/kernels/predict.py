@@ -100,9 +100,10 @@ def predict_cases(cases: Sequence[Case], command: str, output: Path | None) -> I
         "kernels": kernels,
     }
     what = "expected, not measured: floors of the CUDA kernels on an H200, and what they take"
-    device, versions = "NVIDIA H200, as assumed", {"nvrtc": nvrtc.version()}
-    report = ledger.entry(what, command, numbers, device=device, versions=versions)
-    ledger.write(output, report)
+    device = "NVIDIA H200, as assumed"
+    versions = {"nvrtc": nvrtc.version()}
+    entry = ledger.entry(what, command, numbers, device=device, versions=versions)
+    ledger.write(output, entry)
     yield floors_table(rows)
     yield resources_table(kernels)
     yield f"\nwritten to {output}"

@@ -142,7 +142,8 @@ def products(case: Case, launch: Launch) -> int:
 def band_cycles(case: Case, launch: Launch) -> float:
     """Return `cycles` of a launch on tensor cores."""
     walks, tiles, grid = band_walk(case, launch)
-    dynamic, D = launch.name.startswith("dynamic"), grid.D
+    dynamic = launch.name.startswith("dynamic")
+    D = grid.D
     times = tiles if dynamic else walks  # how often a band or its sums cross shared memory
     rows = BAND * -(-case.K // 32)  # of up to 32 weights; in memory on two lines every other time
     if "weight_grad" in launch.name:
@@ -263,7 +264,8 @@ def predict_case(
     first two; the number of launches; and the expected time. With the kernels' instructions, `us`
     has also the time to issue them.
     """
-    fma, rows = FMA / 2 if case.dtype == torch.float64 else FMA, {}
+    fma = FMA / 2 if case.dtype == torch.float64 else FMA
+    rows = {}
     for direction, launched in list_launches(case).items():
         total = sum(cycles(case, launch) for launch in launched)
         counts = minimum_bytes(case)[direction], operations(case)[direction], total

@@ -6,7 +6,7 @@ from pathlib import Path
 from signal import Signals
 
 from dynconv.config import load_experiment, load_row, require_experiment
-from dynconv.config.listing import read_comment
+from dynconv.config.find import read_comment
 from dynconv.errors import UserError
 from dynconv.files import check_writable
 from dynconv.lab import ledger

@@ -2,10 +2,10 @@
 
 import torch
 
-from dynconv.config import ModelConfig, StackConfig
+from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.lab import ledger
 from dynconv.models import build
-from dynconv.teach.bridge import exchange
+from dynconv.teach.activation_patching import exchange
 
 
 class Letters:
@@ -22,7 +22,7 @@ def test_the_exchange_of_all_vectors_brings_about_the_whole_change():
     stack = StackConfig(1, "dynamic", (3,))
     torch.manual_seed(0)
     sizes = {"vocab_size": 128, "channels": 16, "ffn": 16, "heads": 2}
-    model = build(ModelConfig(**sizes, encoder=stack, decoder=stack)).eval()
+    model = build(Seq2SeqConfig(**sizes, encoder=stack, decoder=stack)).eval()
     pair = "Geben Sie es ein", "Geben Sie es ean"
     groups = {"none": [], "all": range(len(pair[0]) + 1)}
     found = exchange(model, Letters(), pair, ("Enter", "Specify"), groups)

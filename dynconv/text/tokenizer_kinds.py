@@ -17,7 +17,7 @@ END = "</w>"
 """suffix of the last piece of a word in the kind bpe"""
 
 
-class Kind(ABC):
+class TokenizerKind(ABC):
     """The interface of a kind. A tokenizer is a `tokenizers.Tokenizer`."""
 
     name: ClassVar[VocabularyKind]
@@ -56,7 +56,7 @@ class Kind(ABC):
         return tokenizer
 
 
-class Bytes(Kind):
+class ByteLevelBPE(TokenizerKind):
     """Byte-pair encoding of the bytes of any text.
 
     Decoding restores the text, except that Unicode is composed (NFC), a space at the start is
@@ -87,7 +87,7 @@ class Bytes(Kind):
         return tokenizer.decode(ids).removeprefix(" ").replace("\n", " ")
 
 
-class PiecesOfWords(Kind):
+class BPE(TokenizerKind):
     """Byte-pair encoding of the characters of words between spaces, for tokenised text.
 
     The papers use this kind (Sennrich et al. 2016). A character that training text does not
@@ -133,7 +133,7 @@ class PiecesOfWords(Kind):
         return piece.endswith(END) or piece in self.specials
 
 
-class Words(Kind):
+class WordLevel(TokenizerKind):
     """The most frequent words between spaces; any other is <unk>."""
 
     name = "words"
@@ -169,16 +169,16 @@ def split_at_spaces(model: Any) -> Any:
     return tokenizer
 
 
-KINDS: dict[str, Kind] = {kind.name: kind for kind in (Bytes(), PiecesOfWords(), Words())}
+KINDS: dict[str, TokenizerKind] = {kind.name: kind for kind in (ByteLevelBPE(), BPE(), WordLevel())}
 
 
-def require_kind(name: str) -> Kind:
+def require_kind(name: str) -> TokenizerKind:
     """Return the kind of this name. Raises UserError when there is none."""
     if name not in KINDS:
         raise UserError(f"vocabulary {quoted(name)} is not known; there are {', '.join(KINDS)}")
     return KINDS[name]
 
 
-def recognize(has_unknown: bool, has_merges: bool) -> Kind:
+def recognize_kind(has_unknown: bool, has_merges: bool) -> TokenizerKind:
     """Recognise a kind by whether its tokenizer has <unk> and whether it merges pairs."""
     return KINDS["bytes" if not has_unknown else "bpe" if has_merges else "words"]

@@ -1,4 +1,4 @@
-"""`python -m dynconv.teach.hero [RUN ...]`: how trained mixers read one sentence, as a figure.
+"""Draws how trained mixers read one sentence: `python -m dynconv.teach.one_sentence [RUN ...]`.
 
 It is the figure on the book's first page, book/_static/one-sentence.png. The matrices come from
 data/results/one-sentence.json, which the first lesson reads as well; four runs replace them.
@@ -56,7 +56,8 @@ def matrices_of_heads(mixer: nn.Module, x: Tensor) -> Tensor:
         return (query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5).softmax(-1)[0]
     x = mixer.in_proj(x)
     if isinstance(mixer, LightConv):
-        heads, kernel = len(mixer.weight), mixer.kernel(x.dtype)
+        heads = len(mixer.weight)
+        kernel = mixer.kernel(x.dtype)
         mix = partial(ops.light_conv, weight=kernel, pad_left=mixer.pad_left)
     elif isinstance(mixer, DynamicConv):
         kernel = ops.normalize_kernel(mixer.logits(x), mixer.normalize)

@@ -1,10 +1,9 @@
-"""Lists the shipped recipes and experiments: `dynconv train --list`, `dynconv ablate --list`."""
+"""The tables of `dynconv train --list` and `dynconv ablate --list`: recipes and experiments."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from dynconv.config.find import load_experiments, shipped_recipes
+from dynconv.config.find import load_experiments, read_comment, recipe_names, shipped_recipes
 from dynconv.config.load import load_recipe
 from dynconv.config.recipe import Recipe
 from dynconv.table import align
@@ -13,20 +12,6 @@ WIDTH = 140
 """maximum number of characters of a line"""
 LAPTOP = ": shipped, for a laptop"
 """end of the heading of a corpus that is shipped"""
-
-
-def recipe_names() -> list[str]:
-    """Return the names that `dynconv train` knows: recipes, and EXPERIMENT:ROW.
-
-    A row that only names a recipe is not listed again.
-    """
-    rows = [
-        f"{name}:{row.name}"
-        for name, experiment in load_experiments().items()
-        for row in experiment.rows
-        if row.recipe is None
-    ]
-    return [*shipped_recipes(), *rows]
 
 
 def list_recipes() -> str:
@@ -61,13 +46,6 @@ def table_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
     for i, row in enumerate(recipe.published):
         first = "" if i else name
         yield first, row.value, row.metric, row.parameters or "", f"{row.source}: {row.row}"
-
-
-def read_comment(path: Path) -> str:
-    """Return the comment at the head of a YAML file as one line."""
-    text = path.read_text(encoding="utf-8").splitlines()
-    end = next(i for i, line in enumerate(text) if not line.startswith("#"))
-    return " ".join(" ".join(line.removeprefix("#") for line in text[:end]).split())
 
 
 def recipe_table(rows: Sequence[tuple[str, ...]]) -> str:

@@ -1,4 +1,4 @@
-"""Draws figures of data/results for README and book: `python -m dynconv.teach.evidence`."""
+"""Draws figures of data/results for README and book: `python -m dynconv.teach.result_figures`."""
 
 from statistics import mean
 from typing import Any

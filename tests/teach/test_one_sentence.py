@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dynconv.layers import DynamicConv, LightConv, SelfAttention, TaLKConv
-from dynconv.teach.hero import matrices_of_heads, recorded_matrices
+from dynconv.teach.one_sentence import matrices_of_heads, recorded_matrices
 
 MIXERS = {
     "attention": lambda: SelfAttention(12, 3),

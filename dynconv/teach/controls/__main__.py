@@ -1,0 +1,33 @@
+"""Runs the controls of all lessons and records them."""
+
+import torch
+
+from dynconv.lab import ledger
+from dynconv.paths import data_dir
+from dynconv.teach.checkout import run_tool
+from dynconv.teach.controls import (
+    attention,
+    averaging,
+    dropconnect,
+    forgetting,
+    gates,
+    normalizers,
+    warmup,
+)
+
+COMMAND = "python -m dynconv.teach.controls"
+MODULES = (attention, gates, dropconnect, normalizers, averaging, warmup, forgetting)
+
+
+def main() -> None:
+    """Run the controls and record them."""
+    torch.set_num_threads(1)  # enough for models as small as these
+    for module in MODULES:
+        for name, control in module.CONTROLS.items():
+            entry = ledger.entry(control.what, COMMAND, {}, seeds=control.seeds)
+            entry["numbers"] = control.measure()
+            ledger.write(data_dir() / f"results/{name}.json", entry)
+
+
+if __name__ == "__main__":
+    run_tool(main)

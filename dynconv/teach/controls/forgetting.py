@@ -1,0 +1,48 @@
+"""The control of lesson 33: layers with a fixed and with a chosen decay."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from dynconv.teach.controls.control import Control, definitions
+
+
+def forgetting() -> dict[str, Any]:
+    """Return the scores of lesson 33's layers, and of the word that counts, for three seeds."""
+    names = definitions("33_forgetting")
+    Reader, teach, deal = (names[name] for name in ("Reader", "teach_reader", "deal"))
+    numbers: dict[str, Any] = {}
+
+    def train(what: str, build: Callable[[], nn.Module], late: int) -> list[nn.Module]:
+        readers = [teach(build, late, seed) for seed in range(3)]
+        errors = [names["error"](reader, late, 2000, 99_999).item() for reader in readers]
+        numbers[what] = [round(1 - each, 3) for each in errors]
+        return readers
+
+    for late, task in enumerate(("the marked word", "the word after the mark")):
+        for conv, width in ((False, "no convolution"), (True, "convolution of 4")):
+            for chosen, decay in ((False, "fixed"), (True, "chosen")):
+                what = f"{task}, {width}, decay {decay}"
+                readers = train(what, partial(Reader, chosen, conv), late)
+                if late and chosen and not conv:
+                    alone = readers
+    train("the word after the mark, two layers, decay chosen", names["Stack"], 1)
+    x, answers = deal(2000, 1, 7)
+    values, marks = x.unbind(dim=2)
+    counts = (marks == 0) & (answers == torch.arange(64))
+    numbers["the word that counts itself"] = [
+        round(1 - (reader(x) - values)[counts].square().mean().item(), 3) for reader in alone
+    ]
+    return numbers
+
+
+CONTROLS = {
+    "controls-forgetting": Control(
+        "Scores of lesson 33's layers: 1 minus the mean squared error",
+        [0, 1, 2],
+        forgetting,
+    ),
+}
