@@ -24,8 +24,3 @@ def cells(text: Path, kind: str) -> list:
 
 def prose(text: Path) -> str:
     return "\n\n".join(cell.source for cell in cells(text, "markdown"))
-
-
-def first_edition(source: str) -> bool:
-    """Whether a lesson still has the form of the first edition, with the same headings in each."""
-    return "**You will build**" in source

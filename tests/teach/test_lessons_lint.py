@@ -12,7 +12,7 @@ import nbformat
 import pytest
 import yaml
 from conftest import ROOT
-from helpers.lessons import LESSONS, TEMPLATE, TEXTS, all_cells, cells, first_edition, prose
+from helpers.lessons import LESSONS, TEMPLATE, TEXTS, all_cells, cells, prose
 
 from dynconv.teach.lessons import check, folding, run, saved_form
 
@@ -26,7 +26,7 @@ STAGES = [
     "Measure",
     "Check against the package",
 ]
-"""the headings of the first edition, which said what a section does and not what it is about"""
+"""headings that say what a section does and not what it is about"""
 END = ["Exercises", "Recap", "References"]
 LAYOUT = re.compile(r"(A|An|One|Two|Three|Four|Five|Six|Seven|Eight) [a-z]+( of [a-z]+)?\.")
 """a caption that only says how the figure is laid out, as "Two rows of boxes." """
@@ -74,25 +74,20 @@ def test_opening_and_headings(text):
     assert re.match(r"\(lesson-[a-z0-9-]+\)=\n# \S", source), "a label and a title come first"
     opening = source.partition("\n## ")[0]
     headings = re.findall(r"^## (.+)$", source, re.MULTILINE)
-    if first_edition(source):
-        for promise in ("You will build", "Time", "GPU", "Needs"):
-            assert f"**{promise}**" in opening, f"no line **{promise}**"
-        assert headings == STAGES + END
-    else:
-        assert re.search(r"^# .+\n\n\*\d+ minutes · runs in .+ · .*GPU.* · .+\*$", opening, re.M), (
-            opening
-        )
-        question = re.search(r"\*\*[^*]+\?\*\*", opening)
-        assert question, "no question in bold before the first heading"
-        before = len(opening[: question.start()].split())
-        assert before <= 250, f"{before} words before the question: it is not on the first screen"
-        assert headings[-3:] == END
-        assert not {*headings} & {*STAGES}, "headings name the content, not the stage"
+    assert re.search(r"^# .+\n\n\*\d+ minutes · runs in .+ · .*GPU.* · .+\*$", opening, re.M), (
+        opening
+    )
+    question = re.search(r"\*\*[^*]+\?\*\*", opening)
+    assert question, "no question in bold before the first heading"
+    before = len(opening[: question.start()].split())
+    assert before <= 250, f"{before} words before the question: it is not on the first screen"
+    assert headings[-3:] == END
+    assert not {*headings} & {*STAGES}, "headings name the content, not the stage"
 
 
 def minutes(text: Path) -> int:
     """The minutes that a lesson states."""
-    return int(re.search(r"^(?:\*|\*\*Time\*\* )(\d+) minutes", prose(text), re.MULTILINE)[1])
+    return int(re.search(r"^\*(\d+) minutes", prose(text), re.MULTILINE)[1])
 
 
 @each_text
@@ -108,8 +103,7 @@ def test_reading_takes_the_minutes_that_are_stated(text):
             words += len(re.sub(r"\$[^$]*\$", "x", cell.source).split())
         inside &= "{solution-end}" not in cell.source
     read = words / 200 + code_lines * 3 / 60
-    if not first_edition(prose(text)):
-        assert abs(minutes(text) - read) <= 2, f"{words} words and {code_lines} lines: {read:.0f}"
+    assert abs(minutes(text) - read) <= 2, f"{words} words and {code_lines} lines: {read:.0f}"
 
 
 @each_lesson
@@ -271,7 +265,7 @@ def test_exercises_have_solutions(text):
     assert 3 <= len(kinds) <= 6
     for title in kinds:
         assert title.endswith(tuple(f"({kind})" for kind in KINDS)), title
-        assert first_edition(source) or re.match(r"★{1,3} \S", title), f"{title}: how difficult?"
+        assert re.match(r"★{1,3} \S", title), f"{title}: how difficult?"
     exercises = re.findall(r"^`{3,}\{exercise(?:-start)?\}.*\n:label: (.+)$", source, re.MULTILINE)
     solutions = re.findall(
         r"^`{3,}\{solution-start\} (.+)\n:label: .+\n:class: dropdown$", source, re.M

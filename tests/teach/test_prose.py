@@ -1,4 +1,4 @@
-"""The prose of the second edition: words that sound translated, and sentences that are fragments.
+"""The prose of the lessons: words that sound translated, and sentences that are fragments.
 
 A list of our own tics; what is not in it a reader must find.
 """
@@ -7,7 +7,7 @@ import re
 from statistics import mean
 
 import pytest
-from helpers.lessons import TEXTS, first_edition, prose
+from helpers.lessons import TEXTS, prose
 
 NEVER = {
     r"\b(?:nobody|somebody|whoever|whosoever)\b": "you, we, a reader, or the passive",
@@ -38,9 +38,7 @@ SELDOM = {
 LONGEST = 60
 """words of a sentence"""
 
-second_edition = pytest.mark.parametrize(
-    "text", [t for t in TEXTS if not first_edition(prose(t))], ids=lambda path: path.stem
-)
+each_lesson = pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
 
 
 def running_text(source: str) -> str:
@@ -58,7 +56,7 @@ def sentences(text: str) -> list[str]:
     return [s for part in joined for s in re.split(r"(?<=[.?!])\s+(?=[A-Z\"“(])", part) if s]
 
 
-@second_edition
+@each_lesson
 def test_no_tics(text):
     running = running_text(prose(text))
     found = [
@@ -73,7 +71,7 @@ def test_no_tics(text):
     assert not found, "\n".join(found)
 
 
-@second_edition
+@each_lesson
 def test_sentences_have_the_length_of_speech(text):
     lengths = [len(sentence.split()) for sentence in sentences(running_text(prose(text)))]
     longer = [length for length in lengths if length >= 4]

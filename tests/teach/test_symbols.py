@@ -6,13 +6,12 @@ from collections import defaultdict
 import pytest
 import yaml
 from conftest import ROOT
-from helpers.lessons import TEXTS, first_edition, prose
+from helpers.lessons import TEXTS, prose
 
 SYMBOLS = (ROOT / "book/symbols.md").read_text(encoding="utf-8")
 COMMON, _, OWN = SYMBOLS.partition("## Letters of single lessons")
 GREEK = """alpha beta gamma delta epsilon varepsilon zeta eta theta lambda mu nu xi pi rho sigma tau
 phi chi psi omega Gamma Delta Theta Lambda Sigma Phi Omega ell""".split()
-LESSONS = [text for text in TEXTS if not first_edition(prose(text))]
 
 
 def formulas(text: str) -> list[str]:
@@ -67,7 +66,7 @@ def common() -> set[str]:
     )
 
 
-@pytest.mark.parametrize("text", LESSONS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.stem)
 def test_every_letter_is_on_the_page_of_symbols(text):
     used = set().union(*map(letters, formulas(prose(text))))
     own = {letter for letter, lesson in meanings() if lesson == text.stem[:2]}
