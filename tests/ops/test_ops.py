@@ -166,22 +166,27 @@ def test_states_keep_float32_in_half_precision(name, impl):
     assert (error <= 2**-8 * expected.abs() + 1e-4 * expected.norm()).all()
 
 
-@pytest.mark.parametrize("impl", ops.implementations("talk_conv"))
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_talk_places_both_edges_exactly_in_half_precision(impl, dtype):
-    """Offsets in half precision, which a product in half precision would round to a whole one."""
-    if (impl, dtype) == ("native", torch.float16):
-        pytest.skip("the C kernels do not take float16")
+def talk_at_both_edges(impl, *inputs):
+    return ops.talk_conv(*inputs, max_left=31, max_right=31, impl=impl)
+
+
+@pytest.fixture(scope="module", params=[torch.bfloat16, torch.float16], ids=str)
+def talk_in_half(request):
+    """Inputs in half precision, a gradient, and what the loop makes of them in float64."""
     torch.manual_seed(0)
     x, left, right = torch.randn(1, 50, 4), *torch.rand(2, 1, 50, 2)
-    half = [z.to(dtype) for z in (x, left, right)]
-    g = torch.randn_like(x).to(dtype)
+    half = [z.to(request.param) for z in (x, left, right)]
+    g = torch.randn_like(x).to(request.param)
+    return half, g, graph(talk_at_both_edges, "loop", [z.double() for z in half], g.double())
 
-    def talk(impl, *inputs):
-        return ops.talk_conv(*inputs, max_left=31, max_right=31, impl=impl)
 
-    actual = graph(talk, impl, half, g)
-    expected = graph(talk, "loop", [z.double() for z in half], g.double())
+@pytest.mark.parametrize("impl", ops.implementations("talk_conv"))
+def test_talk_places_both_edges_exactly_in_half_precision(impl, talk_in_half):
+    """Offsets in half precision, which a product in half precision would round to a whole one."""
+    half, g, expected = talk_in_half
+    if (impl, g.dtype) == ("native", torch.float16):
+        pytest.skip("the C kernels do not take float16")
+    actual = graph(talk_at_both_edges, impl, half, g)
     for a, b in zip(actual, expected, strict=True):
         assert (a.double() - b).norm() <= 0.01 * b.norm()
 
