@@ -160,7 +160,7 @@ def test_plan_prints_every_row_and_refuses_a_negative_memory(recipe_file, capsys
 
 def test_a_long_plan_says_that_it_is_at_work(recipe_file, capsys, monkeypatch):
     monkeypatch.setattr(plan, "PATIENCE", 0.0)
-    assert cli.main(["plan", str(recipe_file)]) == 0
+    assert cli.main(["plan", str(recipe_file), "--memory", "0.1"]) == 0
     assert capsys.readouterr().err.strip() == plan.WAITING
 
 

@@ -31,6 +31,9 @@ from dynconv.text import Batch, Vocabulary, batch_by_length, encode_corpus, load
 from dynconv.train import data
 from dynconv.train.update import BatchLoss
 
+MEMORY = 0.1
+"""gigabytes of a GPU; the more it has, the longer a batch to fill it takes to be found"""
+
 
 def rows(report: str) -> dict[str, str]:
     """The report's lines by their names."""
@@ -164,7 +167,7 @@ def test_a_language_model_with_an_adaptive_softmax():
     banded, plain = (BatchCost(each, BatchShape(2, 512)) for each in (recipe, whole))
     V = recipe.model.vocab_size
     assert banded.bytes < plain.bytes - 2 * 512 * V * 4 < plain.bytes
-    assert "0.97 GB, the velocity" in estimate_costs(recipe, 8, 80.0, None)
+    assert "0.97 GB, the velocity" in estimate_costs(recipe, 8, 8.0, None)
 
 
 def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
@@ -177,7 +180,7 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
     )
     batches, tokens = len(batch_by_length(lengths, 400)), int(lengths[:, 1].sum())
 
-    report = rows(estimate_costs(recipe, 3, 80, 1000.0))
+    report = rows(estimate_costs(recipe, 3, MEMORY, 1000.0))
     assert report["one update"].startswith("2,400 tokens")
     assert report["epoch"] == (
         f"{batches / 6:,.1f} updates: 400 pairs in {batches} batches; "
@@ -192,7 +195,7 @@ def test_batches_and_epochs_are_those_of_the_stream(recipe, tmp_path):
 
     encode_corpus(name, "de", "en", 300, tmp_path / "prepared")
     prepared = replace(recipe, data=replace(recipe.data, corpus=str(tmp_path / "prepared")))
-    assert rows(estimate_costs(prepared, 3, 80, 1000.0)) == report
+    assert rows(estimate_costs(prepared, 3, MEMORY, 1000.0)) == report
 
 
 def test_too_long_pairs_are_left_out(recipe, tmp_path):
@@ -217,7 +220,7 @@ def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
 
 def test_what_is_not_known_without_the_corpus(recipe):
     away = replace(recipe, data=replace(recipe.data, corpus="prepared/wmt16-en-de"))
-    report = rows(estimate_costs(away, 1, 80, 1000.0))
+    report = rows(estimate_costs(away, 1, MEMORY, 1000.0))
     for name in ("target tokens", "epoch", "hours"):
         assert report[name].startswith("not known: the corpus is not here")
     assert report["parameters"] == f"{sum(p.numel() for p in build(recipe.model).parameters()):,}"
@@ -229,7 +232,7 @@ def test_a_corpus_that_is_here_and_does_not_fit_the_recipe_is_an_error(recipe, t
     other = replace(recipe.model, vocab_size=310)
     there = replace(recipe.data, corpus=str(tmp_path / "prepared"))
     with pytest.raises(UserError, match="with model.vocab_size=300, but the recipe has 310"):
-        estimate_costs(replace(recipe, data=there, model=other), 1, 80, None)
+        estimate_costs(replace(recipe, data=there, model=other), 1, MEMORY, None)
 
 
 def test_the_largest_batch_fits_and_a_larger_one_does_not(recipe):
