@@ -254,7 +254,8 @@ def one_of_two(rank: int, store: str, results: str) -> None:
 def test_two_processes_give_the_gradients_of_the_joined_batch(tmp_path, monkeypatch):
     if os.path.exists("/sys/class/net/lo"):  # no name service is needed to find oneself there
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    torch.multiprocessing.spawn(one_of_two, (str(tmp_path / "store"), str(tmp_path)), nprocs=2)
+    arguments = str(tmp_path / "store"), str(tmp_path)
+    torch.multiprocessing.start_processes(one_of_two, arguments, 2, start_method="forkserver")
     layer = light_layer()
     layer(batch()).square().mean().backward()
     for rank in range(2):
