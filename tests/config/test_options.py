@@ -117,12 +117,12 @@ def test_data_prepare_offers_every_kind_of_vocabulary(capsys):
     assert f"choose from {', '.join(get_args(VocabularyKind))}" in capsys.readouterr().err
 
 
-def test_a_reused_vocabulary_of_another_kind(capsys, tmp_path, monkeypatch):
+def test_a_reused_vocabulary_of_another_kind(corpus, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    prepare = ["data", "prepare", "libreoffice-fr-en", "--vocab-size", "1000"]
-    assert cli.main(prepare) == 0
-    reuse = ["--reuse", "prepared/libreoffice-fr-en/vocabulary.json", "--out", "other"]
-    assert cli.main([*prepare[:3], *reuse, "--vocabulary", "words"]) == 2
+    prepare = ["data", "prepare", str(corpus), "--languages", "de", "en"]
+    assert cli.main([*prepare, "--vocab-size", "300", "--out", "one"]) == 0
+    reuse = ["--reuse", "one/vocabulary.json", "--out", "other"]
+    assert cli.main([*prepare, *reuse, "--vocabulary", "words"]) == 2
     assert "--vocabulary words has no effect" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
 

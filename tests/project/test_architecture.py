@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from helpers.forked import Forked, execute
 from helpers.module_map import ROOMS, SECTION, module_map
 
 from dynconv import cli
@@ -260,14 +261,12 @@ def test_the_check_of_the_how_to_passes_for_its_mixer():
 
 
 def test_the_mixer_of_the_how_to_trains(recipe_file, tmp_path):
-    program, run = tmp_path / "previous.py", tmp_path / "run"
-    program.write_text(TEXT.split("```python\n")[1].split("```")[0], encoding="utf-8")
+    program = TEXT.split("```python\n")[1].split("```")[0]
+    run, said = tmp_path / "run", tmp_path / "said"
     changes = ["model.encoder.mixer=previous", "model.decoder.mixer=previous", "train.updates=2"]
     for arguments in (["train", recipe_file, *changes, "--run", run], ["evaluate", run]):
-        done = subprocess.run(
-            [sys.executable, program, *arguments], capture_output=True, text=True, cwd=ROOT
-        )
-        assert done.returncode == 0, done.stderr
+        done = Forked(execute, program, *map(str, arguments), output={2: said}, cwd=ROOT)
+        assert done.wait() == 0, said.read_text(encoding="utf-8")
     assert "mixer: previous" in (run / "recipe.yaml").read_text(encoding="utf-8")
 
 
