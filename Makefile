@@ -23,6 +23,9 @@ demo: .venv
 	.venv/bin/dynconv evaluate runs/demo
 	.venv/bin/dynconv plot runs/demo
 
+# Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each of the processes that the tests
+# start would compile the package anew.
+test: export PYTHONDONTWRITEBYTECODE =
 test: .venv
 	.venv/bin/ruff check .
 	.venv/bin/python -m pytest -q -n logical --maxprocesses=8
