@@ -24,6 +24,9 @@ demo: .venv
 	.venv/bin/dynconv plot runs/demo
 	@echo "To translate: echo 'Klicken Sie auf das Symbol.' | .venv/bin/dynconv translate runs/demo"
 
+# Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each of the processes that the tests
+# start would compile the package anew.
+test: export PYTHONDONTWRITEBYTECODE =
 test: .venv
 	.venv/bin/ruff check .
 	.venv/bin/python -m pytest -q -n logical --maxprocesses=8
