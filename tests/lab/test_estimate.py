@@ -63,7 +63,8 @@ def allocated(recipe: Recipe, shape: BatchShape) -> int:
     ids = torch.randint(100, shape)
     targets = torch.randint(100, (ids.numel(),))
     batch = Batch(ids, ids > 100, ids, targets, torch.arange(ids.numel()))
-    with torch.backends.mkldnn.flags(enabled=False):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.backends.mkldnn, "enabled", False)
         return measure.peak_allocation(lambda: loss_module(batch).backward())
 
 
