@@ -384,6 +384,17 @@ def test_talk_has_a_ring_for_the_widest_window():
         assert max(heads) * 33 * 16 <= windows
 
 
+def test_the_compiler_knows_the_width_of_contiguous_tensors():
+    for C, apart, width in ((256, 256, 256), (256, 512, 0), (192, 192, 0)):
+        x, g = (torch.zeros(2, 9, n)[..., :C] for n in (apart, C))
+        offsets = [plan.array(torch.zeros(2, 9, 2))] * 2
+        x, g = plan.array(x), plan.array(g)
+        (forward,) = launches.talk(x, *offsets, 3, 3).launches
+        _, backward = launches.talk_backward(g, x, *offsets, 3, 3).launches
+        for launch in (forward, backward):
+            assert launch.template == ("float", 4, width)
+
+
 @pytest.mark.parametrize("reach", [4, 400], ids=["ring", "wider than the ring"])
 def test_talk_offsets_of_all_kinds(reach):
     """Whole distances, 0, 1, and above 1; and windows that no ring holds."""

@@ -168,6 +168,7 @@ class Columns(Grid):
     """Launches TaLK's kernels, whose warps each walk 32 V channels of a stretch of positions.
 
     V        channels of a lane, whose sums take 16 bytes; fewer if that makes the windows fit
+    width    C, if all tokens are C numbers apart, for the compiler to know, or 0
     ring     rows of sums in shared memory, a power of two: enough for the widest window, if it fits
     stretch  positions per warp
     """
@@ -189,6 +190,8 @@ class Columns(Grid):
         fit, windows = rows(V)
         self.ring = min(widest, fit)
         shared = (self.ring + 1) * 32 * V * number + windows
+        # A kernel for each width that models have; all others share one.
+        self.width = C if C % 128 == 0 and all(z.strides[1] == C for z in arrays) else 0
         across = B * -(-C // (32 * V))
         # Short stretches load more of their neighbours' tokens, but long ones leave the GPU idle.
         self.stretch = 128 if across * -(-T // 128) >= BLOCKS else 32

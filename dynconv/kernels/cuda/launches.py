@@ -226,7 +226,8 @@ def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: i
         "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
         columns.stretch, x_batch, int(x_time),
     )  # fmt: skip
-    return LaunchPlan({"out": like(x)}, (columns.launch("talk.cu", "talk_conv", arguments),))
+    launch = columns.launch("talk.cu", "talk_conv", arguments, columns.width)
+    return LaunchPlan({"out": like(x)}, (launch,))
 
 
 def talk_backward(
@@ -245,7 +246,7 @@ def talk_backward(
     template, blocks = (CUDA_TYPES[left.dtype],), B * -(-H // 8)
     launches = (
         Launch("talk.cu", "talk_reach", template, blocks, (8, 128), 0, reach),
-        columns.launch("talk.cu", "talk_grad", grad),
+        columns.launch("talk.cu", "talk_grad", grad, columns.width),
     )
     dright = like(right) if right else contiguous_array((0, T, H), left.dtype)
     outputs = {"dx": like(x), "dleft": like(left), "dright": dright}
