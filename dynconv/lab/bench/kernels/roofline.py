@@ -109,7 +109,8 @@ COLUMNS = {"talk_conv": 3, "talk_grad": 4}
 """multiply-adds of each number, in kernels whose loops take STEPS positions in a turn"""
 
 BANDS = (
-    "light_conv_band", "dynamic_conv_band", "light_weight_grad_band", "dynamic_weight_grad_band",
+    "light_conv_band", "dynamic_conv_band", "light_grad_band", "light_weight_grad_band",
+    "dynamic_weight_grad_band",
 )  # fmt: skip
 """names of kernels on tensor cores, whose warps walk along tiles of BAND positions"""
 
@@ -128,7 +129,8 @@ def band_walk(case: Case, launch: Launch) -> BandWalk:
     B, T, C, H = case.shape
     x = contiguous_array((B, T, C), case.dtype)
     of_weights = "weight_grad" in launch.name
-    grid = grids.tensor_core_grid(H, case.K, *[x] * (1 + of_weights))
+    arrays = [x] * (1 if launch.name.endswith("conv_band") else 2)
+    grid = grids.tensor_core_grid(H, case.K, *arrays, whole_heads=of_weights)
     columns = H if of_weights else C // (8 * grid.V)
     return BandWalk(grid.walks * columns, B * -(-T // BAND) * columns, grid)
 
@@ -138,7 +140,8 @@ def products(case: Case, launch: Launch) -> int:
     if launch.name not in BANDS:
         return 0
     B, T, C, _ = case.shape
-    return B * -(-T // BAND) * C * 2 * BAND * BAND * band_walk(case, launch).grid.D
+    gradients = 2 if launch.name == "light_grad_band" else 1
+    return gradients * B * -(-T // BAND) * C * 2 * BAND * BAND * band_walk(case, launch).grid.D
 
 
 def band_cycles(case: Case, launch: Launch) -> float:
@@ -154,11 +157,15 @@ def band_cycles(case: Case, launch: Launch) -> float:
         rows = BAND * D // 2  # two columns at a time
     band = rows * (2.5 if dynamic else 2) + 4 * D  # written, and each block read in four phases
     # A row of x, up to 128 bytes, is a line; of the output 64 bytes are written at a time.
-    return (tiles + walks * (D - 1)) * BAND + tiles * 2 * BAND + times * band
+    tile, around = 3 * BAND, (D - 1) * BAND
+    if launch.name == "light_grad_band":
+        tile += 2 * BAND + 2 * D * grid.V  # 64 bytes of a row of x at a time; words transposed
+        around += 8 * D + rows  # its sums
+    return tiles * tile + walks * around + times * band
 
 
 def moved_again(case: Case, launched: Sequence[Launch]) -> int:
-    """Return the bytes beyond the minimum: dx and dweight on tensor cores each read g."""
+    """Return the bytes beyond the minimum: DynamicConv's dx and dweight on tensor cores read g."""
     return case.x_bytes if sum(launch.name in BANDS for launch in launched) > 1 else 0
 
 
