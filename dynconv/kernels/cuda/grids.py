@@ -194,6 +194,8 @@ class Columns(Grid):
         shared = (self.ring + 1) * 32 * V * number + windows
         # A kernel for each width that models have; all others share one.
         self.width = C if C % 128 == 0 and all(z.strides[1] == C for z in arrays) else 0
+        # A kernel for each width that models have; all others share one.
+        self.width = C if C % 128 == 0 and all(z.strides[1] == C for z in arrays) else 0
         across = B * -(-C // (32 * V))
         # Short stretches load more of their neighbours' tokens, but long ones leave the GPU idle.
         self.stretch = 128 if across * -(-T // 128) >= BLOCKS else 32
