@@ -116,13 +116,12 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
     """
     H, K = weight.shape[-2:]
     grid = tensor_core_grid(H, K, g, x)
+    together: LaunchPlan | None = None
     if len(weight.shape) == 2 and grid:
         together = light_band_gradients(grid, g, x, weight.shape, pad_left)
     elif len(weight.shape) == 2:
         together = light_gradients(g, x, weight.shape, pad_left, with_input=True)
-    elif grid and math.prod(x.shape) * K >= FEW:
-        together = None
-    else:
+    elif grid is None or math.prod(x.shape) * K < FEW:
         together = dynamic_gradients(g, x, weight, pad_left)
     if together:
         return together
