@@ -41,10 +41,10 @@ def test_lessons_03_and_05_still_define_what_their_controls_use():
 
 def test_lesson_08_still_defines_what_its_controls_use():
     names = definitions("08_dropconnect", "ALPHABET", "LAWS", "SHAPES", "training", "held_out")
-    assert {"weight", "entry"} <= names["LAWS"].keys()
+    assert {"shared", "fresh"} <= names["LAWS"].keys()
     assert "passages" in signature(names["fit"]).parameters
     record = ledger.read("controls-dropconnect")["numbers"]
-    laws = [f"{passages} passages, {law}" for passages in (8, 64) for law in ("weight", "entry")]
+    laws = [f"{passages} passages, {law}" for passages in (8, 64) for law in ("shared", "fresh")]
     assert [*record] == laws and all(len(runs) == 6 for runs in record.values())
 
 

@@ -136,10 +136,10 @@ def test_temperature_and_dropped_weights(page):
         (sums,) = {*texts.all_text_contents()[3:]}
         masks.add(sums)
     assert masks == dropped
-    for name in ("entry", "input (dropout)"):
+    for name in ("fresh", "input (dropout)"):
         figure.get_by_label(name).check()
         assert {*texts.all_text_contents()[3:]} == dropped
-        assert f"one draw for each {name};" in figure.locator("output").text_content()
+        assert f"draws: {name};" in figure.locator("output").text_content()
 
 
 def test_what_shares_a_draw(page):
@@ -152,7 +152,7 @@ def test_what_shares_a_draw(page):
     def alike(part):
         return part.unique().numel() == 1
 
-    for name in ("weight", "input (dropout)", "entry"):
+    for name in ("shared", "input (dropout)", "fresh"):
         figure.get_by_label(name).check()
         for _ in range(5):
             figure.locator("button").click()
@@ -160,7 +160,7 @@ def test_what_shares_a_draw(page):
             M = torch.tensor(cells.evaluate_all(kept)).view(9, 9)
             assert not M.triu(2).any() and not M.tril(-2).any()
             shared = {
-                "weight": all(alike(M.diagonal(k)) for k in (-1, 0, 1)),
+                "shared": all(alike(M.diagonal(k)) for k in (-1, 0, 1)),
                 "input (dropout)": all(alike(M[max(s - 1, 0) : s + 2, s]) for s in range(9)),
             }
             assert shared.get(name, True)

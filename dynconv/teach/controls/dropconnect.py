@@ -22,7 +22,7 @@ def dropconnect() -> dict[str, Any]:
     numbers = {
         f"{passages} passages, {law}": [bits(law, seed, passages) for seed in range(6)]
         for passages in (8, 64)
-        for law in ("weight", "entry")
+        for law in ("shared", "fresh")
     }
     torch.set_default_dtype(torch.float32)
     return numbers

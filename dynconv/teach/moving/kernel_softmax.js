@@ -1,13 +1,13 @@
 // One kernel for all positions: how sharp the softmax makes it, and what is dropped from its matrix.
 const LAWS = [
-  ["weight", (t, j) => j],
-  ["entry", (t, j, K) => t * K + j],
+  ["shared", (t, j) => j],
+  ["fresh", (t, j, K) => t * K + j],
   ["input (dropout)", (t, j) => t + j],
 ];
 class KernelSoftmax extends Moving {
   controls() {
     return slider("temperature", "temperature", -1, 1, 0.05, 0) + slider("p", "p", 0, 0.9, 0.1, 0)
-      + "<div>one draw for each " + LAWS.map(([name], i) => `<label><input type="radio" name="law" value="${i}" ${i ? "" : "checked"}> ${name}</label>`).join("") + "</div>"
+      + "<div>draws: " + LAWS.map(([name], i) => `<label><input type="radio" name="law" value="${i}" ${i ? "" : "checked"}> ${name}</label>`).join("") + "</div>"
       + '<button type="button">another mask</button>';
   }
   connectedCallback() {
@@ -35,6 +35,6 @@ class KernelSoftmax extends Moving {
         + text(10 + (j + .5) * 240 / K, 268, number(k))).join("")
       + matrix(M, left, top, size)
       + sums.map((s, t) => text(left + 332, top + (t + .65) * size, number(s))).join(""),
-      `temperature ${number(temperature)}, p = ${p.toFixed(1)}, one draw for each ${name}; right: sums of the rows`);
+      `temperature ${number(temperature)}, p = ${p.toFixed(1)}, draws: ${name}; right: sums of the rows`);
   }
 }
