@@ -57,7 +57,7 @@ def unknown_arguments(rest: Sequence[str], command: argparse.ArgumentParser) -> 
 def entries_named(name: str) -> list[str]:
     """Return the keys of a recipe that a name may stand for, in full or without its sections."""
     from dynconv.config import Recipe
-    from dynconv.config.explain import entry_keys
+    from dynconv.schema_errors import entry_keys
 
     return [key for key in dict.fromkeys(entry_keys(Recipe)) if f".{key}".endswith(f".{name}")]
 

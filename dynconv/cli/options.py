@@ -139,15 +139,15 @@ def say(text: str) -> None:
 
 
 def number(schema: str) -> Callable[[str], float]:
-    """Return a function that parses a number of the type `schema` in `dynconv.config.schema`.
+    """Return a function that parses a number of the type `schema` in `dynconv.schema`.
 
     The type is imported only when the option is given, because --help must stay quick.
     """
 
     def parse(text: str) -> float:
-        from dynconv.config import schema as types
-        from dynconv.config.yaml12 import scalar
+        from dynconv import schema as types
         from dynconv.errors import UserError
+        from dynconv.yaml12 import scalar
 
         try:
             return types.validated(getattr(types, schema), scalar(text), "")

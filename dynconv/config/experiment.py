@@ -8,8 +8,8 @@ import re
 from dataclasses import field
 from typing import Any
 
-from dynconv.config.schema import checked_dataclass
 from dynconv.errors import UserError, nearest, quoted
+from dynconv.schema import checked_dataclass
 
 
 @checked_dataclass

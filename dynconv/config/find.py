@@ -5,11 +5,11 @@ from os.path import isfile  # false, where Path.is_file raises an error, for a n
 from pathlib import Path
 
 from dynconv.config.experiment import Experiment
-from dynconv.config.schema import validated
 from dynconv.config.tree import Tree
-from dynconv.config.yaml12 import read_yaml
 from dynconv.errors import UserError, did_you_mean, nearest, quoted
 from dynconv.paths import PACKAGE
+from dynconv.schema import validated
+from dynconv.yaml12 import read_yaml
 
 RECIPES = PACKAGE / "recipes"
 EXPERIMENTS = PACKAGE / "experiments"

@@ -12,12 +12,12 @@ from dynconv.config.legacy import rename_settings
 from dynconv.config.model import MODELS, Seq2SeqConfig
 from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
 from dynconv.config.recipe import Recipe
-from dynconv.config.schema import validated
 from dynconv.config.sizes import drop_inherited_sizes
 from dynconv.config.tree import Tree, flatten, parse_overrides
 from dynconv.config.unused import find_unused
-from dynconv.config.yaml12 import as_override, dump_yaml
 from dynconv.errors import UserError, nearest, quoted
+from dynconv.schema import validated
+from dynconv.yaml12 import as_override, dump_yaml
 
 
 def load_recipe(recipe: str | Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -9,11 +9,11 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from dynconv.choices import DEFAULT_ARCHITECTURE, Normalization
-from dynconv.config.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
-from dynconv.config.yaml12 import as_override
 from dynconv.errors import nearest, quoted
 from dynconv.models.mixers import require_mixer
+from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
+from dynconv.yaml12 import as_override
 
 VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
 """types of the joint vocabulary, the special ones included; or of source and target"""

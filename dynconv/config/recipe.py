@@ -6,7 +6,8 @@ from dynconv.choices import Precision, VocabularyKind
 from dynconv.config.model import AnyModelConfig, LanguageModelConfig, Seq2SeqConfig
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.schedules import SCHEDULES
-from dynconv.config.schema import (
+from dynconv.errors import quoted
+from dynconv.schema import (
     Beam,
     Flag,
     Length,
@@ -21,9 +22,8 @@ from dynconv.config.schema import (
     finite,
     whole,
 )
-from dynconv.config.yaml12 import as_override
-from dynconv.errors import quoted
 from dynconv.score.metric import METRICS
+from dynconv.yaml12 import as_override
 
 # Type checkers accept no calls and no unpacking in annotations.
 Accumulation: Any = whole(1, 10_000)

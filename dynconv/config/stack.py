@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from dynconv.config.schema import Dimension, NonNegativeInt, checked_dataclass, whole
 from dynconv.models.mixers import SIZE_KEYS, SizeKey, require_mixer
+from dynconv.schema import Dimension, NonNegativeInt, checked_dataclass, whole
 
 Layers: Any = whole(1, 1000)
 PerLayer: Any = Dimension | None | tuple[Dimension | None, ...]

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dynconv.choices import DEFAULT_ARCHITECTURE
-from dynconv.config.yaml12 import MAX_DEPTH, parse_value
 from dynconv.errors import UserError, quoted
+from dynconv.yaml12 import MAX_DEPTH, parse_value
 
 Tree = dict[str, Any]
 

@@ -26,7 +26,13 @@ from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
 from dynconv.config.find import require_file, yaml_files
-from dynconv.config.schema import (
+from dynconv.config.unused import find_unused
+from dynconv.errors import UserError
+from dynconv.files import path_inside, read_json, replace_text
+from dynconv.lab import ledger
+from dynconv.lab.sweep import try_training
+from dynconv.paths import PACKAGE
+from dynconv.schema import (
     Flag,
     Fraction,
     Number,
@@ -37,16 +43,10 @@ from dynconv.config.schema import (
     validated_content,
     whole,
 )
-from dynconv.config.unused import find_unused
-from dynconv.config.yaml12 import read_yaml
-from dynconv.errors import UserError
-from dynconv.files import path_inside, read_json, replace_text
-from dynconv.lab import ledger
-from dynconv.lab.sweep import try_training
-from dynconv.paths import PACKAGE
 from dynconv.tasks import Validation
 from dynconv.train import load_model
 from dynconv.train.run_directory import folder_lock, match_recorded_recipe
+from dynconv.yaml12 import read_yaml
 
 TRIAL = "trial.json"
 """the file of a trial's result, in its run directory"""

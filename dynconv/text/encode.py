@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from dynconv.choices import VocabularyKind
-from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import disk_errors, scratch_folder, sha256, sync
 from dynconv.text.corpus import (
@@ -34,6 +33,7 @@ from dynconv.text.prepared import (
     open_prepared,
 )
 from dynconv.text.vocabulary import EOS, Vocabularies, Vocabulary
+from dynconv.yaml12 import as_override
 
 MAX_SAMPLED_ROWS = 500_000
 """maximum pairs from which the vocabulary is learned, to bound memory"""

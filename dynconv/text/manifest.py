@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dynconv.errors import UserError, nearest, quoted
 from dynconv.paths import data_dir, raw_dir
+from dynconv.yaml12 import read_yaml
 
 SPLITS = ("train", "valid", "test")
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".gz")
@@ -104,11 +105,9 @@ class CorpusEntry:
 
 def read_manifest() -> dict[str, CorpusEntry]:
     """Return the corpora of data/manifest.yaml by name, in its order."""
-    import yaml  # dynconv.config would load pydantic, for a list that should come at once
-
     path = data_dir() / "manifest.yaml"
     entries = {}
-    for fields in yaml.safe_load(path.read_text(encoding="utf-8"))["corpora"]:
+    for fields in read_yaml(path)["corpora"]:
         try:
             files = [CorpusFile(**file) for file in fields["files"]]
             entries[fields["name"]] = CorpusEntry(**fields | {"files": files})

@@ -21,12 +21,12 @@ from typing_extensions import TypedDict
 
 from dynconv.choices import VocabularyKind
 from dynconv.config.model import per_side
-from dynconv.config.schema import Count, PositiveInt, validated_content
-from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
+from dynconv.schema import Count, PositiveInt, validated_content
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.vocabulary import Vocabularies
+from dynconv.yaml12 import as_override
 
 CORPUS_FORMAT = "dynconv prepared corpus 2"
 CORPUS_META = "prepared.json"

@@ -25,9 +25,9 @@ from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
 from dynconv.config import TrainConfig
-from dynconv.config.schema import NonNegativeInt, Number, PositiveInt, validated_content
 from dynconv.errors import UserError
 from dynconv.files import TEMPORARY, read_json
+from dynconv.schema import NonNegativeInt, Number, PositiveInt, validated_content
 from dynconv.tasks import Validation
 from dynconv.train.legacy import rename_meta, rename_weights, validations_in_log
 from dynconv.train.weights import Weights

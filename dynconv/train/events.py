@@ -7,9 +7,9 @@ from typing import NotRequired
 from pydantic import ConfigDict
 from typing_extensions import TypedDict
 
-from dynconv.config.schema import NonNegativeInt, Number, validated_content
 from dynconv.errors import UserError
 from dynconv.files import unreadable
+from dynconv.schema import NonNegativeInt, Number, validated_content
 
 LOG = "log.jsonl"
 

@@ -34,7 +34,6 @@ import dynconv
 from dynconv.choices import Precision
 from dynconv.config import Recipe, dump_recipe
 from dynconv.config.load import list_differences, load_recipe
-from dynconv.config.schema import PositiveInt, validated_content
 from dynconv.errors import UserError
 from dynconv.files import (
     LOCK,
@@ -49,6 +48,7 @@ from dynconv.files import (
     sha256,
 )
 from dynconv.machine import commit, device_name
+from dynconv.schema import PositiveInt, validated_content
 from dynconv.text.prepared import VOCABULARY, find_prepared
 from dynconv.train.distributed import Ranks
 from dynconv.train.legacy import is_unmarked_run

@@ -7,7 +7,6 @@ import torch
 
 from dynconv.config import Recipe
 from dynconv.config.load import list_differences
-from dynconv.config.yaml12 import as_override
 from dynconv.decode.unknown import read_dictionary
 from dynconv.errors import UserError
 from dynconv.files import (
@@ -39,6 +38,7 @@ from dynconv.train.run_directory import (
 from dynconv.train.session import Session
 from dynconv.train.stopwatch import Stopwatch
 from dynconv.train.update import BatchLoss, make_optimizer
+from dynconv.yaml12 import as_override
 
 
 def open_session(

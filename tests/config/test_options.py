@@ -8,12 +8,12 @@ from typing import get_args
 import pytest
 from helpers.schema import KEYS, bounds
 
-from dynconv import cli
+from dynconv import cli, schema
 from dynconv.choices import VocabularyKind
-from dynconv.config import load_recipe, schema
+from dynconv.config import load_recipe
 from dynconv.config.experiment import Experiment, ExperimentRow, LaptopVersion
-from dynconv.config.schema import validated
 from dynconv.errors import UserError
+from dynconv.schema import validated
 
 STRANGE = [
     "-1",

@@ -15,9 +15,9 @@ from dynconv.config import (
     require_recipe,
 )
 from dynconv.config import explain as explain_module
-from dynconv.config.explain import entry_keys
 from dynconv.config.find import recipe_names
 from dynconv.errors import UserError
+from dynconv.schema_errors import entry_keys
 
 
 def loaded(tmp_path, text: str, *overrides: str) -> Recipe:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dynconv.config import load_recipe
 from dynconv.config.tree import parse_overrides
-from dynconv.config.yaml12 import as_override, dump_yaml, parse_value, parse_yaml
 from dynconv.errors import UserError
+from dynconv.yaml12 import as_override, dump_yaml, parse_value, parse_yaml
 
 BILLION = "b0: &b0 [x, x]\n" + "".join(f"b{i + 1}: &b{i + 1} [*b{i}, *b{i}]\n" for i in range(50))
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save
 
 from dynconv import cli
 from dynconv.config import DataConfig, Recipe, Seq2SeqConfig, StackConfig, TrainConfig, dump_recipe
-from dynconv.config.explain import field_types
 from dynconv.lab.ablate.run import Run
+from dynconv.schema_errors import field_types
 from dynconv.text import encode_corpus, open_prepared
 from dynconv.train import loop, train
 from dynconv.train.checkpoint import CheckpointMeta

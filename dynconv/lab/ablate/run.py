@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe
-from dynconv.config.schema import NonNegative, Number, PositiveInt, validated_content
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab.sweep import try_training
+from dynconv.schema import NonNegative, Number, PositiveInt, validated_content
 from dynconv.text.corpus import corpus_dir, require_split
 from dynconv.train import load_model
 from dynconv.train.run_directory import match_recorded_recipe, read_recipe, read_starts

@@ -12,9 +12,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from dynconv.config.schema import Count, validated
 from dynconv.errors import UserError, quoted, warn
 from dynconv.files import MARK, claim, disk_errors, locked
+from dynconv.schema import Count, validated
 from dynconv.text.fetch import Say, say_nothing, unpack_corpus
 from dynconv.text.manifest import CorpusEntry, require_corpus
 from dynconv.text.sets.steps import MissingRawFileError

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from dynconv.choices import VocabularyKind
 from dynconv.config import DataConfig, Seq2SeqConfig
-from dynconv.config.yaml12 import as_override
 from dynconv.errors import UserError
 from dynconv.text.corpus import corpus_dir
 from dynconv.text.encode import encode_corpus
@@ -14,6 +13,7 @@ from dynconv.text.fetch import Say, say_nothing
 from dynconv.text.manifest import corpus_sides, read_manifest
 from dynconv.text.sets.build import unpack_and_build
 from dynconv.text.vocabulary import Vocabularies
+from dynconv.yaml12 import as_override
 
 
 def prepare(

@@ -12,8 +12,8 @@ from typing import Annotated, Any, dataclass_transform
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from dynconv.config.explain import explain
 from dynconv.errors import UserError
+from dynconv.schema_errors import explain
 
 MAX_INT = 2**31 - 1
 

@@ -26,8 +26,8 @@ from typing import (
 from pydantic import ValidationError
 from typing_extensions import is_typeddict
 
-from dynconv.config.yaml12 import as_shown
 from dynconv.errors import nearest, shorten
+from dynconv.yaml12 import as_shown
 
 
 def explain(error: ValidationError, schema: Any, section: str = "") -> str:
