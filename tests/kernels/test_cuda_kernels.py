@@ -179,7 +179,7 @@ def test_long_walks_along_bands(name, monkeypatch, started):
         in_order(order, monkeypatch)
         compare(name, HALF, 1, 16 * 8 * 3 + 23, 1, 64, 31)
     assert {launch.block for launch in started if "conv_band" in launch.name} == {(32, 4)}
-    sums = [launch for launch in started if launch.name.endswith("weight_grad_band")]
+    sums = [launch for launch in started if launch.name.endswith("_grad_band")]
     assert len(sums) >= 2 and {launch.block for launch in sums} == {(32, 4)}
 
 
@@ -382,6 +382,17 @@ def test_talk_has_a_ring_for_the_widest_window():
         heads = {(min(c + lanes, R * H) - 1) // R - c // R + 1 for c in range(0, R * H, lanes)}
         windows = columns.size[2] - (columns.ring + 1) * lanes * 4
         assert max(heads) * 33 * 16 <= windows
+
+
+def test_the_compiler_knows_the_width_of_contiguous_tensors():
+    for C, apart, width in ((256, 256, 256), (256, 512, 0), (192, 192, 0)):
+        x, g = (torch.zeros(2, 9, n)[..., :C] for n in (apart, C))
+        offsets = [plan.array(torch.zeros(2, 9, 2))] * 2
+        x, g = plan.array(x), plan.array(g)
+        (forward,) = launches.talk(x, *offsets, 3, 3).launches
+        _, backward = launches.talk_backward(g, x, *offsets, 3, 3).launches
+        for launch in (forward, backward):
+            assert launch.template == ("float", 4, width)
 
 
 @pytest.mark.parametrize("reach", [4, 400], ids=["ring", "wider than the ring"])

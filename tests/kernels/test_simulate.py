@@ -62,7 +62,7 @@ def bad() -> Module:
 @pytest.fixture(scope="module")
 def tensor_cores() -> Module:
     code = (Path(__file__).parent / "cuda/tensor_cores.cu").read_text("utf-8")
-    names = "product<bfloat16>", "product<float16>", "matrices"
+    names = "product<bfloat16>", "product<float16>", "matrices", "transposed"
     names += "two_places", "some_lanes", "rows_of"
     return Module(f'{build.code("number.cuh")}\n#line 1 "kernel.cu"\n{code}', names)
 
@@ -330,12 +330,21 @@ def test_matrices_from_shared_memory(tensor_cores, order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
+def test_a_matrix_transposed(tensor_cores, order):
+    """Lane 4 g + q gives two neighbours of row g, and gets two of column g."""
+    matrix = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    words = matrix.view(np.uint32).ravel().copy()
+    tensor_cores.get_function("transposed")((1,), (32,), (at(words),), order=order)
+    np.testing.assert_array_equal(words.view(np.uint16).reshape(8, 8), matrix.T)
+
+
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize(
     ("name", "n", "block", "words"),
     [
         ("two_places", 9, 32, "must call the same function with the same mask, at the same place"),
         ("some_lanes", 9, 32, "thread (9, 0, 0) has returned from the kernel"),
-        ("some_lanes", 64, 40, "calls mma_m16n8k16(), kernel.cu:31, in a warp of 8 lanes"),
+        ("some_lanes", 64, 40, "calls mma_m16n8k16(), kernel.cu:34, in a warp of 8 lanes"),
         ("rows_of", 9, 32, "(3, 0, 0) uses 16 bytes at once from byte 18 of"),
         ("rows_of", 249, 32, "(3, 0, 0) uses bytes 498 to 513 of"),
     ],

@@ -50,18 +50,18 @@ def test_the_plan_of_two_shapes(tmp_path, capsys):
     assert len(report["numbers"]["rows"]) == 2 * 2 * 2
     assert all(row["floor_us"] < row["expected_us"] for row in report["numbers"]["rows"])
     needs = {kernel["kernel"]: kernel for kernel in report["numbers"]["kernels"]}
-    names = ["light_conv", "light_conv_band", "light_conv_grad", "light_weight_grad_band"]
+    names = ["light_conv", "light_conv_band", "light_conv_grad", "light_grad_band"]
     names += ["sum_rows"]
     names += ["talk_conv", "talk_grad", "talk_reach"]
     assert sorted({name.split("<")[0] for name in needs}) == names
-    kernel = needs["talk_conv<bfloat16, 4>"]
+    kernel = needs["talk_conv<bfloat16, 4, 1024>"]
     assert set(kernel["takes"]) == {"sm_75", "sm_80", "sm_90"}
     for used in kernel["takes"].values():
         assert 16 < used["registers"] <= 168 and used["shared"] == used["spilled"] == 0
     assert set(needs["light_conv<bfloat16, 4, false>"]["takes"]) == {"sm_75"}
     band = needs["light_conv_band<bfloat16, 8, 3, false>"]
     assert set(band["takes"]) == {"sm_80", "sm_90"}
-    weights = needs["light_weight_grad_band<bfloat16, 8, 3>"]
+    weights = needs["light_grad_band<bfloat16, 8, 3>"]
     counted = weights["instructions"], band["instructions"]
     if nvdisasm.why_unavailable():
         assert counted == (None, None)
@@ -70,7 +70,7 @@ def test_the_plan_of_two_shapes(tmp_path, capsys):
         assert 6 * 4 < kernel["instructions"] < 100  # six per channel
     # A ring of 32 rows of 128 channels, a row more, and 33 windows of each of up to 3 heads.
     assert kernel["dynamic_shared"] == 33 * 512 + 3 * 33 * 16
-    assert "talk_conv<bfloat16, 4>" in text
+    assert "talk_conv<bfloat16, 4, 1024>" in text
 
 
 LIGHT = Case("light_conv", 31, F32, Shape(10, 1000, 1024, 16))
@@ -95,12 +95,13 @@ TALK = Case("talk_conv", 31, HALF, Shape(112, 32, 1024, 16))
          [2 * 20_480_000 + 992, 2 * 31 * 10_240_000,
           10_080 * 48 + 2560 * (2 * 16 + 16 * 2 + 3 * 4)],
          [9.5258, 10_080 * 24 * 4096 / 500e6, 678_400 / (132 * 1980)], 1, 13.707),
-        # Backward that once more, with g for x; and for the weights 4 blocks of rows, each in two
-        # pieces of 64 bytes; for each walk 6 x 4 stores of sums, and 16 rows of them. Twice g.
+        # Backward that once more, with g for x; for the weights a block of rows of x, each in two
+        # pieces of 64 bytes, and 6 x 8 words of g transposed; for each walk 6 x 4 stores of sums,
+        # and 16 rows of them.
         (BAND, "backward",
          [3 * 20_480_000 + 1984, 4 * 31 * 10_240_000,
-          678_400 + 10_080 * 4 * 16 * 2 + 2560 * (24 + 16)],
-         [19.0517, 2 * 1.98180, 2_071_040 / (132 * 1980)], 3, 29.914),
+          678_400 + 10_080 * (16 * 2 + 48) + 2560 * (24 + 16)],
+         [14.2888, 2 * 10_080 * 24 * 4096 / 500e6, 1_587_200 / (132 * 1980)], 2, 21.810),
         # First g, x and dx; the offsets, 112 x 32 x 16 numbers of 4 bytes, twice, and gradients.
         # V = 4: a row of a warp is two lines, four words of shared memory; 8 warps for each of 112
         # sentences walk the 32 positions and 15 more.

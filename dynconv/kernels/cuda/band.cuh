@@ -22,8 +22,10 @@
 // Copies by cp.async would bring x no sooner. multiply_bands loads the rows of the next tile into
 // registers before it multiplies the present one, so that 16 warps with V = 8 have 32 KB in flight,
 // where a copy at full speed needs 7 KB per multiprocessor (Little's law, at 834 cycles of
-// latency). correlate_band loads nothing ahead, but 2 + 2 D rows or more at once: a warp waits some
-// two times per 64 channels of a tile; while 16 warps wait they move 80 KB, twice what a copy does.
+// latency). In light_grad_band 12 warps have 24 KB of g in flight, and wait for as much of x once
+// per tile. correlate_band loads nothing ahead, but 2 + 2 D rows or more at once: a warp waits
+// about twice per 64 channels of a tile; while 16 warps wait they move 80 KB, twice what a copy
+// does.
 // Weights cannot be copied to where A has them: cp.async moves 4 aligned bytes at least, and row i
 // of A begins i numbers of 2 bytes later. dynamic_conv_band waits for them in three groups of rows
 // at K = 31, one after the other. By the same count that leaves 1.7 times the speed of a copy, with
@@ -55,6 +57,14 @@ __device__ __forceinline__ void ldmatrix_x4(unsigned (&words)[4], const Number* 
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                : "r"((unsigned)__cvta_generic_to_shared(row)) : "memory");
+}
+
+// A matrix of 8 x 8 transposed: lane 4 g + q gives numbers 2 q and 2 q + 1 of row g, and gets
+// those of column g.
+__device__ __forceinline__ unsigned movmatrix_trans(unsigned word) {
+  unsigned transposed;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(transposed) : "r"(word));
+  return transposed;
 }
 #endif
 
@@ -121,6 +131,13 @@ __device__ __forceinline__ void read_block(unsigned (&a)[4], Band band, int d) {
   ldmatrix_x4(a, band + (lane % 16 * PITCH<D> + lane / 16 * 8 + d * BAND));
 }
 
+// Number v of `above`, and number v of `below` over it.
+template <typename Words>
+__device__ __forceinline__ unsigned pair(const Words& above, const Words& below, int v) {
+  const unsigned a = above.at[v / 2], b = below.at[v / 2];
+  return v % 2 ? a >> 16 | (b & 0xffff0000) : (a & 0xffff) | b << 16;
+}
+
 // The blocks of x, BAND rows of 8 V channels, one after the other.
 template <typename Number, int V>
 struct Blocks {
@@ -146,15 +163,13 @@ struct Blocks {
 #pragma unroll
     for (int v = 0; v < V; ++v)
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const unsigned above = row[2 * i].at[v / 2], below = row[2 * i + 1].at[v / 2];
-        b[v][i] = v % 2 ? above >> 16 | (below & 0xffff0000) : (above & 0xffff) | below << 16;
-      }
+      for (int i = 0; i < 2; ++i) b[v][i] = pair(row[2 * i], row[2 * i + 1], v);
   }
 };
 
 // x and out point to the sentence, at the warp's first channel. weights.stage(t) makes A for
-// the tile from t on, weights.block(a, d) reads block d of it.
+// the tile from t on, weights.block(a, d) reads block d of it. Then weights.met(b, u) gets the
+// blocks of x that the tile has met: block d is b[(u + d) % D].
 template <int V, int D, typename Number, typename Weights>
 __device__ __forceinline__ void multiply_bands(const Number* x, Number* out, Weights& weights,
                                                const Walk& at, int T, int C, int K, int pad,
@@ -192,6 +207,7 @@ __device__ __forceinline__ void multiply_bands(const Number* x, Number* out, Wei
         if (t + g + i / 2 * 8 < T)
           *reinterpret_cast<Words*>(out + i / 2 * 8 * C + i % 2 * 4 * V) = words;
       }
+      weights.met(b, u);
       blocks.arrange(b[u]);
       t += BAND, out += BAND * C;
     }

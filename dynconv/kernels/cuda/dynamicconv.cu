@@ -95,6 +95,7 @@ struct DynamicBand {
   __device__ __forceinline__ void block(unsigned (&a)[4], int d) const {
     read_block<D>(a, band, d);
   }
+  template <typename Blocks> __device__ __forceinline__ void met(const Blocks&, int) {}
 };
 
 // The version for tensor cores; see band.cuh for its map, and `tensor_core_grid` in grids.py for

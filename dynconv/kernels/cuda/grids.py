@@ -146,8 +146,10 @@ class Bands(Grid):
         super().__init__(x, V, B * -(-walks // n) * columns, (32, n), shared)
 
 
-def tensor_core_grid(H: int, K: int, *arrays: Array) -> Bands | None:
+def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) -> Bands | None:
     """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
+
+    A warp takes 8 V channels, or all those of a head.
 
     The rule is: half precision, sm_80 or later, 8 to 64 taps, and heads whose number of channels is
     a multiple of 32, if a lane can load 4 or 8 of them at once. With fewer taps tensor cores would
@@ -159,15 +161,16 @@ def tensor_core_grid(H: int, K: int, *arrays: Array) -> Bands | None:
     half = x.dtype in (torch.float16, torch.bfloat16) and x.architecture >= TENSOR_CORES
     if not (half and V >= 4 and TILE <= K <= 4 * BAND):
         return None
-    if len(arrays) == 1:
-        return Bands(x, V, K, 8 * V, x.dtype)
-    return Bands(x, V, K, R, torch.float32)  # for the weights' gradient, of sums
+    # In shared memory is a band of x's dtype, or of sums for the weights' gradient.
+    number = x.dtype if len(arrays) == 1 else torch.float32
+    return Bands(x, V, K, R if whole_heads else 8 * V, number)
 
 
 class Columns(Grid):
     """Launches TaLK's kernels, whose warps each walk 32 V channels of a stretch of positions.
 
     V        channels of a lane, whose sums take 16 bytes; fewer if that makes the windows fit
+    width    C, if all tokens are C numbers apart, for the compiler to know, or 0
     ring     rows of sums in shared memory, a power of two: enough for the widest window, if it fits
     stretch  positions per warp
     """
@@ -189,6 +192,10 @@ class Columns(Grid):
         fit, windows = rows(V)
         self.ring = min(widest, fit)
         shared = (self.ring + 1) * 32 * V * number + windows
+        # A kernel for each width that models have; all others share one.
+        self.width = C if C % 128 == 0 and all(z.strides[1] == C for z in arrays) else 0
+        # A kernel for each width that models have; all others share one.
+        self.width = C if C % 128 == 0 and all(z.strides[1] == C for z in arrays) else 0
         across = B * -(-C // (32 * V))
         # Short stretches load more of their neighbours' tokens, but long ones leave the GPU idle.
         self.stretch = 128 if across * -(-T // 128) >= BLOCKS else 32

@@ -34,8 +34,8 @@ from dynconv.kernels.cuda.plan import (
 )
 
 FEW = 2**25
-"""products of a gradient below which the launch that tensor cores take in addition costs more than
-they save, by the counts of `dynconv bench kernels --plan`; not measured"""
+"""products of a gradient below which the launch that tensor cores take in addition for DynamicConv
+costs more than they save, by the counts of `dynconv bench kernels --plan`; not measured"""
 
 
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
@@ -72,7 +72,7 @@ def convolution(
 def conv_grad_weight(g: Array, x: Array, shape: Sequence[int], pad_left: int) -> LaunchPlan:
     """Plan dweight, of the given shape, from g and x."""
     (_, T, C), (H, K) = x.shape, shape[-2:]
-    if grid := tensor_core_grid(H, K, g, x):
+    if grid := tensor_core_grid(H, K, g, x, whole_heads=True):
         return band_grad_weight(grid, g, x, shape, pad_left)
     if len(shape) == 2:
         plan = light_gradients(g, x, shape, pad_left, with_input=False)
@@ -111,15 +111,17 @@ def sum_rows(x: Array, partial: Array) -> Launch:
 def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan dx and dweight.
 
-    Tensor cores take a launch more than the other kernels, if the taps fit into shared memory. So
-    they get nothing with fewer than FEW products.
+    For DynamicConv tensor cores take a launch more than the other kernels, if the taps fit into
+    shared memory. So they get nothing with fewer than FEW products.
     """
     H, K = weight.shape[-2:]
-    if math.prod(x.shape) * K >= FEW and tensor_core_grid(H, K, g, x):
-        together = None
+    grid = tensor_core_grid(H, K, g, x)
+    together: LaunchPlan | None = None
+    if len(weight.shape) == 2 and grid:
+        together = light_band_gradients(grid, g, x, weight.shape, pad_left)
     elif len(weight.shape) == 2:
         together = light_gradients(g, x, weight.shape, pad_left, with_input=True)
-    else:
+    elif grid is None or math.prod(x.shape) * K < FEW:
         together = dynamic_gradients(g, x, weight, pad_left)
     if together:
         return together
@@ -142,6 +144,24 @@ def dynamic_gradients(g: Array, x: Array, weight: Array, pad_left: int) -> Launc
     )  # fmt: skip
     launch = warps.launch("dynamicconv.cu", "dynamic_conv_grad", arguments, warps.G)
     return LaunchPlan({"dx": like(x), "dweight": like(weight)}, (launch,))
+
+
+def light_band_gradients(
+    grid: Bands, g: Array, x: Array, shape: Sequence[int], pad_left: int
+) -> LaunchPlan:
+    """Plan dx and dweight of LightConv on tensor cores."""
+    (_, T, C), (H, K) = x.shape, shape
+    arguments = (
+        "g", "x", "weight", "dx", "partial", T, C, H, K, K - 1 - pad_left, grid.walk,
+        *strides(g, x),
+    )  # fmt: skip
+    partial = contiguous_array((grid.walks * (C // H // (8 * grid.V)), H * K), torch.float32)
+    launches = (
+        grid.launch("lightconv.cu", "light_grad_band", arguments, grid.D),
+        sum_rows(x, partial),
+    )
+    outputs = {"dx": like(x), "dweight": contiguous_array(shape, x.dtype)}
+    return LaunchPlan(outputs, launches, {"partial": partial})
 
 
 def light_gradients(
@@ -226,7 +246,8 @@ def talk(x: Array, left: Array, right: Array | None, max_left: int, max_right: i
         "x", "left", right and "right", "out", T, C, H, max_left, max_right, columns.ring,
         columns.stretch, x_batch, int(x_time),
     )  # fmt: skip
-    return LaunchPlan({"out": like(x)}, (columns.launch("talk.cu", "talk_conv", arguments),))
+    launch = columns.launch("talk.cu", "talk_conv", arguments, columns.width)
+    return LaunchPlan({"out": like(x)}, (launch,))
 
 
 def talk_backward(
@@ -245,7 +266,7 @@ def talk_backward(
     template, blocks = (CUDA_TYPES[left.dtype],), B * -(-H // 8)
     launches = (
         Launch("talk.cu", "talk_reach", template, blocks, (8, 128), 0, reach),
-        columns.launch("talk.cu", "talk_grad", grad),
+        columns.launch("talk.cu", "talk_grad", grad, columns.width),
     )
     dright = like(right) if right else contiguous_array((0, T, H), left.dtype)
     outputs = {"dx": like(x), "dleft": like(left), "dright": dright}

@@ -7,17 +7,14 @@
 // Limits at B = 10, T = 1,000, C = 1,024, H = 16 on an NVIDIA H200, as we assume it: microseconds
 // that the bytes take at 4.3 TB/s, the operations at 60 TFLOP/s (on tensor cores at 500, those with
 // zeros included), the traffic with L1 and shared memory at 132 x 1.98 GHz x 128 bytes, the
-// instructions of the loop over rows, or tiles, at four a cycle. Backward, tensor cores take two
-// launches, and both read g: dx needs pairs of positions of g in a register, dweight pairs of
-// channels, so that one launch would rearrange g and hold the sums of both. The first leaves 41 MB
-// of g and dx behind, and L2 has 50 MB, from which part of the second reading may come; the planner
-// counts all of it from memory. `dynconv bench kernels --plan` has the rest.
+// instructions of the loop over rows, or tiles, at four a cycle. `dynconv bench kernels --plan` has
+// the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
 //   K = 31  float32   forward   19.1         10.6     8.2    10.9      24.9  not measured
 //   K = 31  float32   backward  28.6         21.2    11.8    21.1      38.6  not measured
 //   K = 31  bfloat16  forward    9.5          2.0     2.6     2.7      13.7  not measured
-//   K = 31  bfloat16  backward  19.1          4.0     7.9     9.4      29.9  not measured
+//   K = 31  bfloat16  backward  14.3          4.0     6.1     4.8      21.8  not measured
 
 #include "number.cuh"
 #include "window.cuh"
@@ -101,7 +98,17 @@ struct LightBand {
 #pragma unroll
     for (int i = 0; i < 4; ++i) to[i] = a[d][i];
   }
+  template <typename Blocks> __device__ __forceinline__ void met(const Blocks&, int) {}
 };
+
+template <int D, typename Number, typename Band>
+__device__ __forceinline__ void read_taps(LightBand<D>& weights, Band band, const Number* weight,
+                                          int K, bool flipped) {
+  clear_band<D>(band);
+  stage_band<D>(band, weight + (flipped ? K - 1 : 0), 0, flipped ? -1 : 1, BAND, K);
+#pragma unroll
+  for (int d = 0; d < D; ++d) read_block<D>(weights.a[d], band, d);
+}
 
 // The version for tensor cores; see band.cuh for its map, and `tensor_core_grid` in grids.py for
 // when it is in use. Block (32, n): n warps, one above the other in time.
@@ -113,13 +120,8 @@ light_conv_band(const Number* __restrict__ x, const Number* __restrict__ weight,
   DYNAMIC_SHARED(Number, shared);
   const Walk at(T, C, H, walk, 8 * V);
   if (at.t >= T) return;
-  const auto band = shared + threadIdx.y * (BAND * PITCH<D>);
-  clear_band<D>(band);
-  weight += at.h * K + (FLIPPED ? K - 1 : 0);
-  stage_band<D>(band, weight, 0, FLIPPED ? -1 : 1, BAND, K);
   LightBand<D> weights;
-#pragma unroll
-  for (int d = 0; d < D; ++d) read_block<D>(weights.a[d], band, d);
+  read_taps(weights, shared + threadIdx.y * (BAND * PITCH<D>), weight + at.h * K, K, FLIPPED);
   multiply_bands<V, D>(x + at.b * x_batch + at.c, out + (long long)at.b * T * C + at.c, weights, at,
                        T, C, K, pad, x_time);
 }
@@ -143,6 +145,19 @@ __global__ void light_weight_grad_v1(const Number* g, const Number* x, Number* d
   narrow(sum, dweight[i]);
 }
 
+// A walk's share of dweight: of tap j the sum over i of P[i][i + j].
+template <int D, typename Products, typename Row>
+__device__ __forceinline__ void add_diagonals(const float (&p)[2 * D][4], Products products,
+                                              int K, Row row) {
+  write_products<D>(p, products);
+  for (int j = threadIdx.x; j < K; j += 32) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < BAND; ++i) sum += products[i * (PITCH<D> + 1) + j];
+    row(j) = sum;
+  }
+}
+
 // dweight[j] = sum over tiles, and i in each, of P[i][i + j]; see correlate_band in band.cuh. A
 // walk writes a row of `partial` (walks, H, K), which sum_rows adds up.
 template <typename Number, int V, int D>
@@ -158,15 +173,80 @@ light_weight_grad_band(const Number* __restrict__ g, const Number* __restrict__ 
   for (int t = at.t; t < at.end; t += BAND)
     correlate_band<V, D>(p, g + at.b * g_batch + at.c, x + at.b * x_batch + at.c, t, T, C / H, pad,
                          g_time, x_time);
-  const auto products = shared + threadIdx.y * (BAND * PITCH<D>);
-  write_products<D>(p, products);
   const int row = at.b * ((T + walk * BAND - 1) / (walk * BAND)) + at.t / (walk * BAND);
-  for (int j = threadIdx.x; j < K; j += 32) {
-    float sum = 0;
+  partial += ((long long)row * H + at.h) * K;
+  add_diagonals<D>(p, shared + threadIdx.y * (BAND * PITCH<D>), K,
+                   [&](int j) -> float& { return partial[j]; });
+}
+
+// The taps of dx; and for dweight the products of a tile's rows of x with the same blocks of g,
+//
+//     P[i][k] = x[t + i] . g[t - pad + k],     dweight[K - 1 - j] = sum over i of P[i][i + j]
+//
+// The words of these blocks are pairs of positions, which dx adds up. P adds up pairs of channels,
+// so movmatrix transposes them, and x is loaded in the same order of channels.
+template <typename Number, int V, int D>
+struct LightGradients : LightBand<D> {
+  using Words = Pack<unsigned, V / 2>;
+  const Number* x;  // of this lane: row t + lane / 4
+  long long stride;
+  int T;
+  Words row[2][2] = {};  // of a tile: rows lane / 4 and 8 more; channels as the columns of g
+  float p[2 * D][4] = {};
+
+  __device__ __forceinline__ LightGradients(const Number* x, long long stride, int t, int T)
+      : x(x + (t + threadIdx.x / 4) * stride + threadIdx.x % 4 * V), stride(stride), T(T) {}
+
+  __device__ __forceinline__ void stage(int t) {
 #pragma unroll
-    for (int i = 0; i < BAND; ++i) sum += products[i * (PITCH<D> + 1) + j];
-    partial[((long long)row * H + at.h) * K + j] = sum;
+    for (int i = 0; i < 2; ++i) {
+      const bool real = t + (int)threadIdx.x / 4 + 8 * i < T;
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        row[i][half] = {};
+        if (real)
+          row[i][half] = *reinterpret_cast<const Words*>(x + 8 * i * stride + half * 4 * V);
+      }
+    }
+    x += BAND * stride;
   }
+
+  __device__ __forceinline__ void met(const unsigned (&b)[D][V][2], int u) {
+#pragma unroll
+    for (int v = 0; v < V; v += 2) {
+      const unsigned a[4] = {pair(row[0][0], row[0][1], v), pair(row[1][0], row[1][1], v),
+                             pair(row[0][0], row[0][1], v + 1), pair(row[1][0], row[1][1], v + 1)};
+#pragma unroll
+      for (int n = 0; n < 2 * D; ++n) {
+        const auto& block = b[(u + n / 2) % D];
+        const unsigned transposed[2] = {movmatrix_trans(block[v][n % 2]),
+                                        movmatrix_trans(block[v + 1][n % 2])};
+        mma_m16n8k16<Number>(p[n], a, transposed);
+      }
+    }
+  }
+};
+
+// Both gradients on tensor cores: g is read once, as x is in light_conv_band, and so is x. A walk
+// writes a row of `partial` (walks, parts, H, K), where a part of a head has 8 V channels.
+template <typename Number, int V, int D>
+__global__ void __launch_bounds__(128, D > 3 ? 2 : 3)
+light_grad_band(const Number* __restrict__ g, const Number* __restrict__ x,
+                const Number* __restrict__ weight, Number* __restrict__ dx,
+                float* __restrict__ partial, int T, int C, int H, int K, int pad, int walk,
+                long long g_batch, long long g_time, long long x_batch, long long x_time) {
+  DYNAMIC_SHARED(float, shared);
+  const Walk at(T, C, H, walk, 8 * V);
+  if (at.t >= T) return;
+  const auto own = shared + threadIdx.y * (BAND * PITCH<D>);
+  LightGradients<Number, V, D> weights(x + at.b * x_batch + at.c, x_time, at.t, T);
+  read_taps(weights, shared_cast<Number>(own), weight + at.h * K, K, true);
+  multiply_bands<V, D>(g + at.b * g_batch + at.c, dx + (long long)at.b * T * C + at.c, weights, at,
+                       T, C, K, pad, g_time);
+  const int parts = C / H / (8 * V);
+  const int row = at.b * ((T + walk * BAND - 1) / (walk * BAND)) + at.t / (walk * BAND);
+  partial += ((long long)(row * parts + at.c / (8 * V) % parts) * H + at.h) * K;
+  add_diagonals<D>(weights.p, own, K, [&](int j) -> float& { return partial[K - 1 - j]; });
 }
 
 // Both gradients from one window over g, each of g and x read once and dx written once:

@@ -179,7 +179,10 @@ __device__ __forceinline__ int scales_after(int quad, int G, int chunk) {
 }
 
 // The version in use, forward. As dynamic_conv; the warp reads its logits, finds the scales of its
-// rows, and reads the logits again, from the cache, on their way to the taps.
+// rows, and reads the logits again, from the cache, on their way to the taps. If it made the taps
+// from the logits in shared memory instead, L1 and shared memory would work 2% less in bfloat16 and
+// 3% in float32, as traced at K = 31; kept for the backward pass, the weights would add twice the
+// bytes of the logits.
 template <typename Number, int V>
 __global__ void __launch_bounds__(128, 3)
 softmax_conv(const Number* __restrict__ x, const Number* __restrict__ logits,

@@ -13,10 +13,10 @@
 // cycle. `dynconv bench kernels --plan` has the rest.
 //
 //                              bytes  operations  shared   issue  expected  measured
-//   K = 31  float32   forward    19.3         1.7     9.0     3.0      25.3  not measured
-//   K = 31  float32   backward   29.2         2.4    21.7     5.9      39.3  not measured
-//   K = 31  bfloat16  forward     9.8         1.7     8.2     3.8      14.1  not measured
-//   K = 31  bfloat16  backward   14.9         2.4    18.7     6.8      27.1  not measured
+//   K = 31  float32   forward    19.3         1.7     9.0     2.7      25.3  not measured
+//   K = 31  float32   backward   29.2         2.4    21.7     5.3      39.3  not measured
+//   K = 31  bfloat16  forward     9.8         1.7     8.2     3.4      14.1  not measured
+//   K = 31  bfloat16  backward   14.9         2.4    18.7     6.3      27.1  not measured
 
 #include "number.cuh"
 
@@ -140,6 +140,10 @@ struct alignas(16) Window {
 // A window is the same for all channels of a head. So for every SPAN positions the lanes compute
 // the windows of each head, one position each, and leave them in shared memory.
 //
+// WIDTH is C where tokens of x, as those of out, are C numbers apart; else it is 0, and C and the
+// distance are known at run time only. A constant distance saves the addresses of all tokens but
+// one in STEPS, because a load or store adds a constant to its address.
+//
 //   bytes        2 |x| and the offsets; x once more for each stretch's (max_left + max_right)
 //                tokens around it, from L2
 //   operations   about 10 a number, whatever the width
@@ -149,11 +153,12 @@ struct alignas(16) Window {
 // offsets above 1 make such windows, and reaches of more than 254 tokens in all (126 in float64).
 // A token that is infinite or NaN, or much larger than the rest, spoils the sums of its channel to
 // the end of the stretch.
-template <typename Number, int V>
+template <typename Number, int V, int WIDTH>
 __global__ void __launch_bounds__(32, 12)
 talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
           const Sum<Number>* __restrict__ right, Number* __restrict__ out, int T, int C, int H,
           int max_left, int max_right, int ring, int stretch, long long x_batch, int x_time) {
+  if constexpr (WIDTH > 0) C = x_time = WIDTH;
   using Real = Sum<Number>;
   constexpr int ROW = 32 * V * sizeof(Real);
   DYNAMIC_SHARED(Real, shared);
@@ -178,45 +183,26 @@ talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
   const auto token = [&](const Number* at, bool exists) {
     return exists ? *reinterpret_cast<const Pack<Number, V>*>(at) : Pack<Number, V>{};
   };
-  Pack<Real, V> total = {};
-  const auto add = [&](const Pack<Number, V>& x) {
+  const auto add = [&](Pack<Real, V> sum, const Pack<Number, V>& x) {
 #pragma unroll
-    for (int v = 0; v < V; ++v) total.at[v] += scale * widen(x.at[v]);
+    for (int v = 0; v < V; ++v) sum.at[v] += scale * widen(x.at[v]);
+    return sum;
   };
+  Pack<Real, V> total = {};
   int s = max(0, begin - before);  // all tokens before s are in the table
   const Number* ahead = tokens + (long long)s * x_time;
   *row(place(s)) = total;
 #pragma unroll 8
   for (; s < begin + after; ++s, ahead += x_time) {
-    add(token(ahead, s < T));
+    total = add(total, token(ahead, s < T));
     *row(place(s + 1)) = total;
   }
   Pack<Number, V> next[STEPS];
 #pragma unroll
   for (int i = 0; i < STEPS; ++i, ahead += x_time) next[i] = token(ahead, s + i < T);
 
-  // Position t + i. If `inside`, the token that it loads exists.
   Number* to = out + (b * T + begin) * C + c;
-  auto mine = windows + ((own.h - own.h0) * (SPAN + 1) - begin);  // [t]
-  const auto step = [&](int t, int i, bool inside) {
-    const int newest = place(t + after + 1);  // a multiple of STEPS rows
-    add(next[i]);
-    *row(newest + i * ROW) = total;
-    if (i == 0 && newest == 0) *row(ring * ROW) = total;
-    next[i] = token(ahead, inside || t + i + after + STEPS < T);
-    ahead += x_time;
-    const Window<Real> at = mine[t + i];
-    const Pack<Real, V> first = *row(at.first), inner = *row(at.first + ROW);
-    const Pack<Real, V> last = *row(at.last), beyond = *row(at.last + ROW);
-    Real sum[V];
-#pragma unroll
-    for (int v = 0; v < V; ++v)
-      sum[v] = last.at[v] - inner.at[v] + at.left * (inner.at[v] - first.at[v]) +
-               at.right * (beyond.at[v] - last.at[v]);
-    store<Number, V>(to, sum);
-    to += C;
-  };
-  for (int t0 = begin; t0 < end; t0 += SPAN, mine = mine + -SPAN) {
+  for (int t0 = begin; t0 < end; t0 += SPAN) {
     bool all = true;
     __syncwarp();  // the windows before have been read
     for (int head = 0; head < own.heads; ++head) {
@@ -230,24 +216,42 @@ talk_conv(const Number* __restrict__ x, const Sum<Number>* __restrict__ left,
     }
     all = __all_sync(~0u, all);
     __syncwarp();
-    int t = t0;
-    const int stop = min(t0 + SPAN, end), inside = min(stop, T - after - STEPS) - STEPS;
-#pragma unroll 1
-    for (; t <= inside; t += STEPS) {
+    const int count = min(SPAN, end - t0);
+    auto mine = windows + (own.h - own.h0) * (SPAN + 1);
+    for (int n = 0; n < count;) {  // from here to where the ring ends
+      const int first = place(t0 + n + after + 1), stop = min(count, n + ring);
+      if (first == 0) *row(ring * ROW) = add(total, next[0]);
+      auto newest = row(first);
+      // Positions t0 + n + i. If `inside`, there are STEPS, and the tokens that they load exist.
+      const auto turn = [&](bool inside) {
 #pragma unroll
-      for (int i = 0; i < STEPS; ++i) step(t, i, true);
-    }
-#pragma unroll 1
-    for (; t < stop; t += STEPS) {
+        for (int i = 0; i < STEPS; ++i) {
+          if (!inside && n + i >= stop) break;
+          const Window<Real> at = mine[i];
+          *(newest + 32 * i) = total = add(total, next[i]);
+          next[i] = token(ahead + (long long)(n + i) * x_time,
+                          inside || t0 + n + i + after + STEPS < T);
+          const Pack<Real, V> first = *row(at.first), inner = *row(at.first + ROW);
+          const Pack<Real, V> last = *row(at.last), beyond = *row(at.last + ROW);
+          Real sum[V];
 #pragma unroll
-      for (int i = 0; i < STEPS; ++i) {
-        if (t + i >= stop) break;
-        step(t, i, false);
-      }
+          for (int v = 0; v < V; ++v)
+            sum[v] = last.at[v] - inner.at[v] + at.left * (inner.at[v] - first.at[v]) +
+                     at.right * (beyond.at[v] - last.at[v]);
+          store<Number, V>(to + (long long)(n + i) * C, sum);
+        }
+        n += STEPS, mine = mine + STEPS, newest = newest + 32 * STEPS;
+      };
+      const int until = n + (min(stop, T - after - STEPS - t0) - n) / STEPS * STEPS;
+#pragma unroll 1
+      while (n < until) turn(true);
+#pragma unroll 1
+      while (n < stop) turn(false);
     }
+    ahead += (long long)SPAN * x_time, to += (long long)SPAN * C;
     if (all) continue;
 #pragma unroll 1
-    for (int t = t0; t < stop; ++t) {
+    for (int t = t0; t < t0 + count; ++t) {
       const Edges<Real> of = window(own.h, t);
       if (fits(of)) continue;
       Real sum[V];
@@ -351,7 +355,7 @@ talk_reach(const Real* __restrict__ left, const Real* __restrict__ right,
 //
 // When a window of this sentence and head is wider than the ring, dx is made as in v1. A gradient g
 // that is infinite or NaN spoils dx of its channel to the end of the stretch.
-template <typename Number, int V>
+template <typename Number, int V, int WIDTH>
 __global__ void __launch_bounds__(32, 12)
 talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
           const Sum<Number>* __restrict__ left, const Sum<Number>* __restrict__ right,
@@ -359,6 +363,7 @@ talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
           Sum<Number>* __restrict__ dright, int T, int C, int H, int max_left, int max_right,
           int ring, int stretch, int G, long long g_batch, int g_time, long long x_batch,
           int x_time) {
+  if constexpr (WIDTH > 0) C = g_time = x_time = WIDTH;
   using Real = Sum<Number>;
   constexpr int ROW = 32 * V * sizeof(Real);
   DYNAMIC_SHARED(Real, shared);
@@ -385,35 +390,10 @@ talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
 #pragma unroll
   for (int i = 0; i < STEPS; ++i, ahead += g_time) next[i] = row(ahead, from + i < T);
 
-  // Position from + n + i, and token n + i of dx. If `inside`, the row that it loads exists.
   const int steps = end - origin, written = (fits ? begin : end) - origin;
-  Number* to = dx + ((b * T + origin) * C + c);
-  auto mine = windows + (own.h - own.h0) * (SPAN + 1);  // [n]
+  Number* to = dx + (b * T + origin) * C + c;
   Real sum[V] = {};
-  const auto step = [&](int n, int i, bool inside) {
-    const auto add = [&](int token, Real share, Real rest) {
-      const auto first = change(token), second = change(token + 1);
-      Pack<Real, V> p = *first, q = *second;
-#pragma unroll
-      for (int v = 0; v < V; ++v)
-        p.at[v] += share * widen(next[i].at[v]), q.at[v] += rest * widen(next[i].at[v]);
-      *first = p, *second = q;
-    };
-    if (inside || from + n + i < T) {  // one edge after the other: they may share rows
-      const Window<Real> at = mine[n + i];
-      add(at.first, at.left, 1 - at.left), add(at.last, at.right - 1, -at.right);
-    }
-    next[i] = row(ahead, inside || from + n + i + STEPS < T);
-    ahead += g_time;
-    const auto done = change(n) + 32 * i;  // n is a multiple of STEPS
-    Real value[V];
-#pragma unroll
-    for (int v = 0; v < V; ++v) sum[v] += (*done).at[v], value[v] = sum[v] * scale;
-    *done = {};
-    if (n + i >= written) store<Number, V>(to, value);
-    to += C;
-  };
-  for (int n0 = 0; n0 < steps; n0 += SPAN, mine = mine + -SPAN) {
+  for (int n0 = 0; n0 < steps; n0 += SPAN) {
     __syncwarp();  // the windows before have been read
     for (int head = 0; head < own.heads; ++head) {
       const Offsets<Real> offsets(left, right, b, own.h0 + head, T, H, max_left, max_right);
@@ -423,21 +403,45 @@ talk_grad(const Number* __restrict__ g, const Number* __restrict__ x,
                                            l.last(), r.last()};
     }
     __syncwarp();
+    const int stop = min(n0 + SPAN, steps);
+    auto mine = windows + (own.h - own.h0) * (SPAN + 1);
     int n = n0;
-    const int stop = min(n0 + SPAN, steps), inside = min(stop, T - from - STEPS) - STEPS;
-#pragma unroll 1
-    for (; n <= inside; n += STEPS) {
-#pragma unroll
-      for (int i = 0; i < STEPS; ++i) step(n, i, true);
-    }
-#pragma unroll 1
-    for (; n < stop; n += STEPS) {
+    // Positions from + n + i, and tokens n + i of dx. If `inside`, there are STEPS, and the rows
+    // that they load exist.
+    const auto turn = [&](bool inside) {
+      const auto finished = change(n);  // a multiple of STEPS rows
 #pragma unroll
       for (int i = 0; i < STEPS; ++i) {
-        if (n + i >= stop) break;
-        step(n, i, false);
+        if (!inside && n + i >= stop) break;
+        const auto add = [&](int token, Real share, Real rest) {
+          const auto first = change(token), second = change(token + 1);
+          Pack<Real, V> p = *first, q = *second;
+#pragma unroll
+          for (int v = 0; v < V; ++v)
+            p.at[v] += share * widen(next[i].at[v]), q.at[v] += rest * widen(next[i].at[v]);
+          *first = p, *second = q;
+        };
+        if (inside || from + n + i < T) {  // one edge after the other: they may share rows
+          const Window<Real> at = mine[i];
+          add(at.first, at.left, 1 - at.left), add(at.last, at.right - 1, -at.right);
+        }
+        next[i] = row(ahead, inside || from + n + i + STEPS < T);
+        ahead += g_time;
+        const auto done = finished + 32 * i;
+        Real value[V];
+#pragma unroll
+        for (int v = 0; v < V; ++v) sum[v] += (*done).at[v], value[v] = sum[v] * scale;
+        *done = {};
+        if (n + i >= written) store<Number, V>(to, value);
+        to += C;
       }
-    }
+      n += STEPS, mine = mine + STEPS;
+    };
+    const int until = n + (min(stop, T - from - STEPS) - n) / STEPS * STEPS;
+#pragma unroll 1
+    while (n < until) turn(true);
+#pragma unroll 1
+    while (n < stop) turn(false);
 
     const int t0 = max(begin, from + n0), count = min(end, from + n0 + SPAN) - t0;
     for (int head = 0; head < own.heads; ++head) {

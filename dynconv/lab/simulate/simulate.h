@@ -538,6 +538,18 @@ inline void spread(uint64_t* rows) {
                 ((const RowAndWords*)rows[8 * m + lane / 4])->read.word[lane % 4];
 }
 
+// Lane g * 4 + q has of a matrix word q of row g, and gets word q of row g of its transpose.
+inline void transpose(uint64_t* words) {
+    unsigned short number[8][8];
+    for (int lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < 2; ++i)
+            number[lane / 4][lane % 4 * 2 + i] = *(const unsigned*)words[lane] >> i * 16;
+    for (int lane = 0; lane < 32; ++lane) {
+        const int g = lane / 4, q = lane % 4 * 2;
+        *(unsigned*)words[lane] = number[q][g] | (unsigned)number[q + 1][g] << 16;
+    }
+}
+
 template <class T>
 T change(T* target, auto how) {  // atomically; returns the old value
     T old, wanted;
@@ -651,7 +663,8 @@ inline int __any_sync(unsigned mask, int predicate, SIMULATED_FROM) {
 inline int __all_sync(unsigned mask, int predicate, SIMULATED_FROM) {
     return __ballot_sync(mask, !predicate, file, line) == 0;
 }
-// mma.sync.aligned.m16n8k16.row.col, of 16-bit numbers, and ldmatrix.sync.aligned.m8n8.x4
+// mma.sync.aligned.m16n8k16.row.col, of 16-bit numbers, ldmatrix.sync.aligned.m8n8.x4 and
+// movmatrix.sync.aligned.m8n8.trans
 template <class Number>
 void mma_m16n8k16(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2], SIMULATED_FROM) {
     simulated::Product part{c, a, b};
@@ -661,6 +674,10 @@ template <class T>
 void ldmatrix_x4(unsigned (&words)[4], simulated::Shared<T> row, SIMULATED_FROM) {
     simulated::RowAndWords part{*shared_cast<const simulated::Row>(row), words};
     simulated::together("ldmatrix_x4", part, {file, line}, simulated::spread);
+}
+inline unsigned movmatrix_trans(unsigned word, SIMULATED_FROM) {
+    simulated::together("movmatrix_trans", word, {file, line}, simulated::transpose);
+    return word;
 }
 #undef SIMULATED_FROM
 

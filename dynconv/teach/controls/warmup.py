@@ -77,7 +77,7 @@ def warmup() -> dict[str, Any]:
     return {what: [loss(*how, seed) for seed in (1, 2, 3)] for what, how in WARMED.items()}
 
 
-def descent() -> dict[str, Any]:
+def descents() -> dict[str, Any]:
     """Return the share of digits that lesson 23's models get right after gradient descent.
 
     For two peaks, with a warm-up and without one.
@@ -109,6 +109,6 @@ CONTROLS = {
     "controls-descent": Control(
         "Share of digits that lesson 23's models get right after gradient descent with momentum",
         [1, 2, 3, 4, 5, 6],
-        descent,
+        descents,
     ),
 }

@@ -17,6 +17,9 @@ __global__ void matrices(const unsigned short* rows, const int* start, unsigned*
     ldmatrix_x4(word, shared + start[threadIdx.x]);
     for (int i = 0; i < 4; ++i) words[threadIdx.x * 4 + i] = word[i];
 }
+__global__ void transposed(unsigned* words) {
+    words[threadIdx.x] = movmatrix_trans(words[threadIdx.x]);
+}
 // Wrong: some lanes at another place, and some not at all
 __global__ void two_places(float* y, int n) {
     const unsigned left[4] = {}, right[2] = {};

@@ -8,21 +8,23 @@ Each row costs a load, its address, the read of a tap, and the addition of one t
 products to its sum. Two reads and two writes of shared memory move four such sums each. These are
 36; the loop itself takes the other 12.
 
-TaLK takes 39 for a position in float32, where a lane has V = 4 channels. Six per channel are
+TaLK takes 35 for a position in float32, where a lane has V = 4 channels. Six per channel are
 arithmetic: the token, scaled, is added to the table, and a window is a difference of two sums with
-a share of the token at each edge, which is a difference too. These are 24. The token is loaded, the
-output stored, and the addresses of both take 3; a row of the table is written, and four are read at
-two addresses that have to be computed; and the window is read. These are 13, and the loop takes the
-other 2. Besides, a warp's windows take 4 per position, and the rows before its stretch 17 each.
-Without the loop, and with one instruction for each address, 36 would be left. Weights of the four
-rows, instead of differences, take 37. But rounding errors would grow, as emulated in float32 by
-half in windows of up to 3 tokens, and by 5% in windows of up to 31; and they would save no time,
-because the bytes take six times as long as these instructions.
+a share of the token at each edge, which is a difference too. These are 24. The token is loaded and
+the output stored; a row of the table is written, and four are read at two addresses that have to be
+computed; and the window is read. These are 10. A turn of the loop takes 7 more for its 8 positions:
+two are the addresses of tokens and outputs, from which the other seven are a constant away, because
+the compiler knows the width. Where it does not, a position takes 39, for each token and output has
+an address of its own: the compiler adds no register to another one in a load from global memory.
+Besides, the windows take 4 per position and head, and the rows before a stretch 14 each. Weights of
+the four rows, instead of differences, would take 33 in the loop. But rounding errors would grow, as
+emulated in float32 by half in windows of up to 3 tokens, and by 5% in windows of up to 31; and they
+would save no time, because the bytes take seven times as long as these instructions.
 
-TaLK's gradients take 63 for a position. Six per channel are arithmetic again, four products for the
+TaLK's gradients take 57 for a position. Six per channel are arithmetic again, four products for the
 differences, the running sum and its scaling, and 2 are the shares' complements: 26. The differences
-and the window take 11 reads and writes of shared memory. Of the other 26 about 20 compute the
-addresses of the four differences, and the rest load g, store dx and make the loop.
+and the window take 11 reads and writes of shared memory. Of the other 20, 14 compute the addresses
+of the four differences, and the rest load g, store dx where it is due, and make the loop.
 """
 
 from collections.abc import Mapping, Sequence
@@ -107,7 +109,8 @@ COLUMNS = {"talk_conv": 3, "talk_grad": 4}
 """multiply-adds of each number, in kernels whose loops take STEPS positions in a turn"""
 
 BANDS = (
-    "light_conv_band", "dynamic_conv_band", "light_weight_grad_band", "dynamic_weight_grad_band",
+    "light_conv_band", "dynamic_conv_band", "light_grad_band", "light_weight_grad_band",
+    "dynamic_weight_grad_band",
 )  # fmt: skip
 """names of kernels on tensor cores, whose warps walk along tiles of BAND positions"""
 
@@ -126,7 +129,8 @@ def band_walk(case: Case, launch: Launch) -> BandWalk:
     B, T, C, H = case.shape
     x = contiguous_array((B, T, C), case.dtype)
     of_weights = "weight_grad" in launch.name
-    grid = grids.tensor_core_grid(H, case.K, *[x] * (1 + of_weights))
+    arrays = [x] * (1 if launch.name.endswith("conv_band") else 2)
+    grid = grids.tensor_core_grid(H, case.K, *arrays, whole_heads=of_weights)
     columns = H if of_weights else C // (8 * grid.V)
     return BandWalk(grid.walks * columns, B * -(-T // BAND) * columns, grid)
 
@@ -136,7 +140,8 @@ def products(case: Case, launch: Launch) -> int:
     if launch.name not in BANDS:
         return 0
     B, T, C, _ = case.shape
-    return B * -(-T // BAND) * C * 2 * BAND * BAND * band_walk(case, launch).grid.D
+    gradients = 2 if launch.name == "light_grad_band" else 1
+    return gradients * B * -(-T // BAND) * C * 2 * BAND * BAND * band_walk(case, launch).grid.D
 
 
 def band_cycles(case: Case, launch: Launch) -> float:
@@ -153,11 +158,15 @@ def band_cycles(case: Case, launch: Launch) -> float:
         rows = BAND * D // 2  # two columns at a time
     band = rows * (2.5 if dynamic else 2) + 4 * D  # written, and each block read in four phases
     # A row of x, up to 128 bytes, is a line; of the output 64 bytes are written at a time.
-    return (tiles + walks * (D - 1)) * BAND + tiles * 2 * BAND + times * band
+    tile, around = 3 * BAND, (D - 1) * BAND
+    if launch.name == "light_grad_band":
+        tile += 2 * BAND + 2 * D * grid.V  # 64 bytes of a row of x at a time; words transposed
+        around += 8 * D + rows  # its sums
+    return tiles * tile + walks * around + times * band
 
 
 def moved_again(case: Case, launched: Sequence[Launch]) -> int:
-    """Return the bytes beyond the minimum: dx and dweight on tensor cores each read g."""
+    """Return the bytes beyond the minimum: DynamicConv's dx and dweight on tensor cores read g."""
     return case.x_bytes if sum(launch.name in BANDS for launch in launched) > 1 else 0
 
 
