@@ -7,6 +7,7 @@ from dynconv.teach.controls.control import Control, definitions
 
 WARMED = {
     "untrained model, new Adam, peak 0.015": (False, False, 0.015),
+    "untrained model, new Adam, peak 0.02": (False, False, 0.02),
     "warmed-up model, new Adam, peak 0.015": (True, False, 0.015),
     "warmed-up model, new Adam, peak 0.02": (True, False, 0.02),
     "warmed-up model, kept Adam, peak 0.02": (True, True, 0.02),
@@ -55,7 +56,8 @@ def warmup() -> dict[str, Any]:
     """Return the last losses of lesson 23's models that get a rate without a warm-up.
 
     For two peaks, of untrained models and of models that have had 40 updates of the warm-up, with
-    a new Adam or with the one that the model has been warmed up with.
+    a new Adam or with the one that the model has been warmed up with. Every model gets 160 updates
+    in all, and its rate falls along a cosine from the peak to 0.
     """
     names = definitions("23_recipe", "EINS", "ZEHN", "ONE", "TEN", "FIXED", "WORDS")
     update, rate = names["make_updates"], names["cosine_rate"]
@@ -69,15 +71,15 @@ def warmup() -> dict[str, Any]:
             optimizer = names["adam"](model)
 
         def falling(u: int) -> float:
-            return float(rate(u - start, peak=peak, warmup=0))
+            return float(rate(u - start, peak=peak, warmup=0, updates=160 - start))
 
-        losses = update(model, optimizer, falling, seed, start, start + 120)
+        losses = update(model, optimizer, falling, seed, start, 160)
         return round(sum(losses[-10:]) / 10, 2)
 
     return {what: [loss(*how, seed) for seed in (1, 2, 3)] for what, how in WARMED.items()}
 
 
-def descents() -> dict[str, Any]:
+def gradient_descent() -> dict[str, Any]:
     """Return the share of digits that lesson 23's models get right after gradient descent.
 
     For two peaks, with a warm-up and without one.
@@ -102,13 +104,14 @@ CONTROLS = {
         recipe,
     ),
     "controls-warmup": Control(
-        "Last losses of lesson 23's models at rates without a warm-up, by what had one",
+        "Last losses of lesson 23's models at rates without a warm-up, by what had one; all get "
+        "160 updates, 40 of which are the warm-up, if there is one",
         [1, 2, 3],
         warmup,
     ),
     "controls-descent": Control(
         "Share of digits that lesson 23's models get right after gradient descent with momentum",
         [1, 2, 3, 4, 5, 6],
-        descents,
+        gradient_descent,
     ),
 }
