@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from dynconv import schema_errors
 from dynconv.config import (
     ConvS2SConfig,
     Recipe,
@@ -14,7 +15,6 @@ from dynconv.config import (
     load_recipe,
     require_recipe,
 )
-from dynconv.config import explain as explain_module
 from dynconv.config.find import recipe_names
 from dynconv.errors import UserError
 from dynconv.schema_errors import entry_keys
@@ -106,7 +106,7 @@ def test_mistakes_in_overrides(tmp_path, override, words):
 
 
 EXAMPLES = re.findall(
-    r"^    (\w+: \{.*\}) {2,}(.*?)(?: \.\.\.)?$", explain_module.__doc__, re.MULTILINE
+    r"^    (\w+: \{.*\}) {2,}(.*?)(?: \.\.\.)?$", schema_errors.__doc__, re.MULTILINE
 )
 
 
