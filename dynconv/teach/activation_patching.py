@@ -3,12 +3,12 @@
 `python -m dynconv.teach.activation_patching RUN`, where RUN is a trained German-English
 encoder-decoder, writes data/results/bridge.json. It exchanges vectors of the memory between two
 sentences that differ in one word: the particle (*Geben Sie ... ein* and *Geben Sie ... an*) or the
-stem (*Geben Sie ... ein* and *Fügen Sie ... ein*).
+stem (*Geben Sie ... ein* and *Stellen Sie ... ein*).
 """
 
 import argparse
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,8 +29,8 @@ python -m dynconv.teach.activation_patching runs/tuned-dynamic-2"""
 WHAT = (
     "vectors of the memory, exchanged in a trained DynamicConv between two German sentences that "
     "differ in one word. particle: Geben Sie ... ein and ... an, and log p(Enter) - log p(Specify) "
-    "of the first English token; stem: Geben Sie ... ein and Fügen Sie ... ein, and log p(Enter) - "
-    "log p(Insert). difference: for both sentences; share: of the change between them, by the "
+    "of the first English token; stem: Geben Sie ... ein and Stellen Sie ... ein, and log p(Enter) "
+    "- log p(Set). difference: for both sentences; share: of the change between them, by the "
     "vectors that were exchanged; first: the most probable first token of both, and then of the "
     "first sentence with these vectors of the second. 54 sentences of the validation and test "
     "splits and, as the first, one of the training split, for which `each` vector is exchanged "
@@ -50,6 +50,15 @@ def first_scores(model: Seq2Seq, memory: Tensor) -> Tensor:
     return model.output(hidden)[0, 0].log_softmax(0)
 
 
+def only_difference(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the position of the one token that differs.
+
+    Raises ValueError if there are several, or none, or if one of the sentences is longer.
+    """
+    (place,) = (s for s, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+    return place
+
+
 @torch.no_grad()
 def exchange(
     model: Seq2Seq,
@@ -60,12 +69,15 @@ def exchange(
 ) -> dict[str, Any]:
     """Put vectors of the second sentence's memory into the first's, and return what changes.
 
-    sentences  two sentences with equally many tokens
+    sentences  two sentences that differ in one token
     words      we follow log p(first) - log p(second) for the first output token
     groups     positions that are exchanged together, by name
     """
     ids = [[*tokens, EOS] for tokens in vocabulary.encode([*sentences])]
+    place = only_difference(*ids)
     one, other = (model.encode(torch.tensor([tokens])).states for tokens in ids)
+    apart = (torch.arange(len(ids[0])) - place).abs()
+    assert torch.allclose(one[:, apart > REACH], other[:, apart > REACH], atol=1e-5)
     plus, minus = (tokens[0] for tokens in vocabulary.encode([*words]))
 
     def read(memory: Tensor) -> tuple[float, str]:
@@ -94,24 +106,25 @@ def verb_sentences() -> Iterator[tuple[str, str]]:
 
 def measure(model: Seq2Seq, vocabulary: Vocabulary) -> list[dict[str, Any]]:
     """Exchange the particle and the stem of each sentence."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for split, line in verb_sentences():
         match = PATTERN.match(line)
         assert match
         end = match.start(1)
         with_ein, with_an = (line[:end] + word + line[match.end(1) :] for word in ("ein", "an"))
-        ids, changed = vocabulary.encode([with_ein, with_an])
-        at = next(s for s, (a, b) in enumerate(zip(ids, changed, strict=True)) if a != b)
+        stem = with_ein.replace("Geben", "Stellen", 1)
+        ids, other_particle, other_stem = vocabulary.encode([with_ein, with_an, stem])
+        at = only_difference(ids, other_particle)
+        assert only_difference(ids, other_stem) == 0
         S = len(ids) + 1  # with <eos>
         rest = {*range(S)} - {0, at}
         groups = {"stem": {0}, "particle": {at}, "both": {0, at}, "all others": rest}
         groups["not stem"], groups["not particle"] = rest | {at}, rest | {0}
-        stem = with_ein.replace("Geben", "Fügen", 1)
         row: dict[str, Any] = {"split": split, "german": line, "verb": match[1]}
         row |= {"position": at, "tokens": S}
         pairs = {
             "particle": ((with_ein, with_an), ("Enter", "Specify")),
-            "stem": ((with_ein, stem), ("Enter", "Insert")),
+            "stem": ((with_ein, stem), ("Enter", "Set")),
         }
         for name, (pair, words) in pairs.items():
             row[name] = exchange(model, vocabulary, pair, words, groups)
@@ -119,6 +132,8 @@ def measure(model: Seq2Seq, vocabulary: Vocabulary) -> list[dict[str, Any]]:
                 alone = {str(s): {s} for s in range(S)}
                 shares = exchange(model, vocabulary, pair, words, alone)["share"]
                 row[name]["each"] = [*shares.values()]
+                (place,) = groups[name]
+                assert all(shares[str(s)] == 0 for s in range(S) if abs(s - place) > REACH)
         rows.append(row)
     return rows
 

@@ -1,11 +1,12 @@
 """Exchanging vectors of the memory, for lesson 22."""
 
+import pytest
 import torch
 
 from dynconv.config import Seq2SeqConfig, StackConfig
 from dynconv.lab import ledger
 from dynconv.models import build
-from dynconv.teach.activation_patching import exchange
+from dynconv.teach.activation_patching import REACH, exchange, only_difference
 
 
 class Letters:
@@ -30,6 +31,23 @@ def test_the_exchange_of_all_vectors_brings_about_the_whole_change():
     assert list(found["patched_first"].values()) == found["first"]
 
 
+def test_only_sentences_that_differ_in_one_token_are_exchanged():
+    assert only_difference([1, 2, 3], [1, 4, 3]) == 1
+    for other in ([1, 4, 3, 5], [1, 2, 3], [1, 5, 6]):
+        with pytest.raises(ValueError):
+            only_difference([1, 2, 3], other)
+
+
 def test_the_record_is_that_of_the_lesson():
     rows = ledger.read("bridge")["numbers"]["sentences"]
     assert len(rows) == 55 and rows[0]["tokens"] == 37 == len(rows[0]["stem"]["each"])
+
+
+def test_no_recorded_vector_beyond_the_encoders_reach_has_a_share():
+    rows = ledger.read("bridge")["numbers"]["sentences"]
+    for word, place in (("particle", rows[0]["position"]), ("stem", 0)):
+        each = rows[0][word]["each"]
+        assert all(share == 0 for s, share in enumerate(each) if abs(s - place) > REACH)
+    for row in rows:
+        if row["position"] > REACH:
+            assert row["particle"]["share"]["stem"] == row["stem"]["share"]["particle"] == 0
