@@ -136,10 +136,10 @@ def cuda_kernels() -> str:
     stale = ", ".join(name for name, current in tested.items() if not current)
     status = (
         "On a GPU it chooses the CUDA kernels (cuda) only on architectures where their tests have "
-        f"passed: {passed or 'none so far; `pytest -m gpu` runs them'}."
+        f"passed: {passed or 'none so far; `pytest -m gpu` in a clone runs them'}."
     )
     if stale:
-        status += f" On {stale} they passed for older sources: run `pytest -m gpu` again."
+        status += f" On {stale} they passed for older sources: run `pytest -m gpu` in a clone."
     if reason := cuda.why_unavailable():
         return f"{status} The CUDA kernels (impl='cuda') cannot run here: {reason}."
     start = time.perf_counter()

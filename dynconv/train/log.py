@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,6 +17,8 @@ from dynconv.train.update import UpdateStats
 
 LOG_EVERY = 20
 """updates between two lines of log.jsonl"""
+SAY_EVERY = 60.0
+"""seconds between two lines on stderr where it is no terminal, and so has no bar"""
 
 
 class Log:
@@ -62,6 +65,7 @@ class RankZeroLog(Log):
         shape = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
         total = self._config.updates
         self._bar = tqdm(initial=done, total=total, bar_format=shape, disable=None, desc="train")
+        self._said = time.monotonic()
         self._begin_interval()
 
     def _begin_interval(self) -> None:
@@ -89,6 +93,8 @@ class RankZeroLog(Log):
             shown["left"] = format_seconds(left)
         self._bar.set_postfix(shown, refresh=False)
         self._bar.update()
+        if self._bar.disable and time.monotonic() - self._said >= SAY_EVERY:
+            self._say_progress(done, f"training loss {shown['loss']}")
         if done % LOG_EVERY == 0:
             self.log_event(
                 "train",
@@ -105,11 +111,15 @@ class RankZeroLog(Log):
             self._begin_interval()
 
     def report_validation(self, done: int, validation: Validation, example: str) -> None:
-        left = self._left(done)
-        time_left = f", {format_seconds(left)} left" if left else ""  # unknown, or finished
-        self.say(f"update {done}: {validation}{time_left}")
+        self._say_progress(done, str(validation))
         if example:
             self.say(f"    {example}")
+
+    def _say_progress(self, done: int, result: str) -> None:
+        """Print a result of update number `done` and the time left."""
+        left = self._left(done)
+        time_left = f", {format_seconds(left)} left" if left else ""  # unknown, or finished
+        self.say(f"update {done}: {result}{time_left}")
 
     def _left(self, done: int) -> float | None:
         """Return the seconds until the last validation, or None if it is too early to tell."""
@@ -120,6 +130,7 @@ class RankZeroLog(Log):
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
+        self._said = time.monotonic()
         self._bar.write(text, file=sys.stderr)
 
     def close(self) -> None:

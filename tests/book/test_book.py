@@ -491,6 +491,23 @@ def test_tab_skips_formulas_and_marks_icons_and_cards(html, tab):
         assert page.evaluate(MARK) == "solid", what
 
 
+LOOKS = """() => [...document.querySelectorAll(".sd-card")].map(card => {
+    const title = card.querySelector(".sd-card-title"), text = card.querySelector(".sd-card-text");
+    const marked = getComputedStyle(title, "::after").content.includes("→")
+        && getComputedStyle(title).color !== getComputedStyle(text).color;
+    return [!!card.querySelector(".sd-stretched-link"), marked, !!text.querySelector("a")]; })"""
+UNDERLINE = "getComputedStyle(document.querySelector('.sd-card-title')).textDecorationLine"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_card_that_is_a_link_looks_like_one_and_the_others_contain_links(html, tab, scheme):
+    page, _ = opened(tab, html, PAGES[0], scheme=scheme)
+    assert page.evaluate(LOOKS) == [[True, True, False]] * 2 + [[False, False, True]] * 4
+    assert page.evaluate(UNDERLINE) == "none"
+    page.locator(".sd-card").first.hover()
+    assert page.evaluate(UNDERLINE) == "underline"
+
+
 @pytest.mark.parametrize("page", ["book/results"], indirect=True)
 def test_a_caption_is_as_dark_as_the_text(page):
     page, _ = page

@@ -309,7 +309,7 @@ def test_doctor_tries_a_cuda_kernel(monkeypatch):
     text = said()
     assert re.search(r"CuPy compiled the first one in \d\.\d s", text)
     assert "cuda:0 NVIDIA H100, sm_90" in text
-    assert "have passed: none so far; `pytest -m gpu` runs them." in text
+    assert "have passed: none so far; `pytest -m gpu` in a clone runs them." in text
     assert "This GPU is sm_90, so ask for them with impl='cuda'." in text
     record = {"sm_80": True, "sm_90": True}
     monkeypatch.setattr(cuda, "tested_architectures", lambda: record)
@@ -317,7 +317,8 @@ def test_doctor_tries_a_cuda_kernel(monkeypatch):
     assert "have passed: sm_80, sm_90. This GPU is sm_90, so it chooses them." in text
     record["sm_90"] = False
     text = said()
-    assert "have passed: sm_80. On sm_90 they passed for older sources: run `pytest -m gpu`" in text
+    stale = "On sm_90 they passed for older sources: run `pytest -m gpu` in a clone."
+    assert f"have passed: sm_80. {stale}" in text
     assert "This GPU is sm_90, so ask for them with impl='cuda'." in text
     outcome.append("no image for this architecture")
     text = said()

@@ -302,6 +302,9 @@ def test_further_mistakes_are_one_line(small, started_runs, capsys, tmp_path):
     assert "did you mean wu2019-table3?" in fails(capsys, "ablate", "wu2019-table33")
     line = fails(capsys, *small.arguments("train.seed=4"))
     assert "train.seed differs from run to run: give the number of seeds as --seeds" in line
+    line = fails(capsys, "ablate", "help-de-en-mixers", "model.channels=32")
+    assert "row convs2s: its recipe: unknown key model.channels" in line
+    assert "`dynconv train help-de-en-mixers:ROW model.channels=32` trains one of them" in line
     small.output = tmp_path / "nowhere" / "table.json"
     assert "there is no directory" in fails(capsys, *small.arguments())
     (tmp_path / "numbers.yaml").write_text("- a\n- b\n")

@@ -121,6 +121,26 @@ def test_the_window_slides_by_keyboard(page):
         slider.press("ArrowRight")
 
 
+@pytest.mark.parametrize(
+    "tag, values",
+    [
+        ("sliding-window", ["1"]),
+        ("kernel-softmax", ["1.12", "0.1"]),
+        ("pair-merges", ["3"]),
+        ("mixing-row", ['3, the "chart"']),
+        ("prefix-scan", ["1 of 3"]),
+        ("block-trace", ["2 of 7"]),
+        ("talk-window", ['the "chart"', "0.46", "0.76"]),
+        ("beam-growth", ["3"]),
+    ],
+)
+def test_a_slider_shows_its_value(page, tag, values):
+    figure = page.locator(tag).nth(1)
+    for slider in figure.locator("[type=range]").all():
+        slider.press("ArrowRight")
+    assert figure.locator("[type=range] + b").all_text_contents() == values
+
+
 def test_temperature_and_dropped_weights(page):
     figure = page.locator("kernel-softmax").first
     texts = figure.locator("svg text")
@@ -491,5 +511,5 @@ def test_figures_are_drawn_in_both_schemes_and_fit_on_a_phone(browser, tmp_path)
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: type(figure).__name__)
 def test_a_figure_is_small_and_the_same_every_time(figure):
     html = figure._repr_html_()
-    assert html == figure._repr_html_() and len(html) < 9_000
+    assert html == figure._repr_html_() and len(html) < 9_500
     assert type(figure).__name__ in repr(figure) and "0x" not in repr(figure)

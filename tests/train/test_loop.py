@@ -14,7 +14,7 @@ from helpers.training import StoppingWatch, weights
 from dynconv.config import TrainConfig, load_recipe
 from dynconv.errors import UserError
 from dynconv.text import Pairs, open_prepared
-from dynconv.train import TrainedModel, load_model, loop, train
+from dynconv.train import TrainedModel, load_model, log, loop, train
 from dynconv.train.checkpoint import Checkpoint
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.data import DataPosition, count_too_long, iter_updates
@@ -77,6 +77,17 @@ def test_a_finished_run_has_no_time_left(recipe, tmp_path, capsys):
     train(replace(recipe, train=replace(recipe.train, updates=13, validate_every=11)), tmp_path)
     early, last = re.findall("^update 1[13]: .*", capsys.readouterr().err, re.MULTILINE)
     assert early.endswith(" left") and not last.endswith(" left")
+
+
+def test_without_a_terminal_a_line_says_how_far_training_is(recipe, tmp_path, capsys, monkeypatch):
+    """Every SAY_EVERY seconds without another line."""
+    train(recipe, tmp_path / "a")
+    number = r"^update (\d+): training loss \d+\.\d\d\b"
+    assert not re.findall(number, capsys.readouterr().err, re.MULTILINE)
+    monkeypatch.setattr(log, "SAY_EVERY", 0.0)
+    train(recipe, tmp_path / "b")
+    said = re.findall(number, capsys.readouterr().err, re.MULTILINE)
+    assert said == [str(n + 1) for n in range(recipe.train.updates)]
 
 
 def test_events_of_lost_updates_are_dropped(recipe, tmp_path):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
 
-from dynconv.config import load_experiment, load_row, require_experiment
+from dynconv.config import ExperimentRow, load_experiment, load_row, require_experiment
 from dynconv.config.find import read_comment
 from dynconv.errors import UserError
 from dynconv.files import check_writable
@@ -49,16 +49,20 @@ def ablate(
             f"{drawing}: already exists, and the plot gets this name: name another --output"
         )
     folder = folder or Path("runs") / path.stem
-    runs = [
-        Run(
-            row.name,
-            seed,
-            load_row(experiment, row, (*overrides, f"train.seed={seed}")),
-            folder / f"{row.name}-{seed}",
-        )
-        for seed in range(1, seeds + 1)
-        for row in experiment.rows
-    ]
+
+    def plan(row: ExperimentRow, seed: int) -> Run:
+        try:
+            recipe = load_row(experiment, row, (*overrides, f"train.seed={seed}"))
+        except UserError as error:
+            if not overrides:
+                raise
+            alone = shlex.join(["dynconv", "train", f"{name}:ROW", *overrides])
+            raise UserError(
+                f"{error}; ablate changes every row, and `{alone}` trains one of them alone"
+            ) from None
+        return Run(row.name, seed, recipe, folder / f"{row.name}-{seed}")
+
+    runs = [plan(row, seed) for seed in range(1, seeds + 1) for row in experiment.rows]
 
     command = shlex.join(["dynconv", "ablate", path.stem, *overrides, "--seeds", str(seeds)])
     entry = ledger.entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))

@@ -4,6 +4,7 @@ const STYLE = `
   svg { width: 100%; height: auto; display: block; }
   text { fill: currentColor; font-size: 12px; text-anchor: middle; }
   label { display: inline-flex; gap: .4rem; align-items: center; margin: 0 1rem .4rem 0; }
+  label > b { min-width: 4ch; font-weight: 400; font-variant-numeric: tabular-nums; }
   button { font: inherit; color: inherit; background: none; border: 1px solid currentColor;
            border-radius: 4px; padding: .1rem .4rem; margin: 0 .15rem .3rem 0; cursor: pointer; }
   button[aria-pressed=true] { background: var(--role); color: black; }
@@ -67,7 +68,10 @@ class Moving extends HTMLElement {
     svg.setAttribute("aria-label", label);
     svg.innerHTML = shapes;
     this.root.querySelector("output").textContent = said;
+    for (const input of this.root.querySelectorAll("[type=range]")) {
+      input.nextElementSibling.textContent = input.dataset.value ?? input.getAttribute("aria-valuetext") ?? input.value;
+    }
   }
 }
 const slider = (name, label, min, max, step, value) =>
-  `<label>${label} <input name="${name}" type="range" min="${min}" max="${max}" step="${step}" value="${value}"></label>`;
+  `<label>${label} <input name="${name}" type="range" min="${min}" max="${max}" step="${step}" value="${value}"><b aria-hidden="true"></b></label>`;

@@ -30,6 +30,7 @@ class KernelSoftmax extends Moving {
     const M = band(kernels, padLeft);
     const { narrow } = this, [left, top] = narrow ? [10, 285] : [280, 10];  // on a phone below
     const sums = M.map(row => row.reduce((a, b) => a + b, 0));
+    this.root.querySelector("input").setAttribute("aria-valuetext", number(temperature));
     this.show(narrow ? 370 : 640, narrow ? 595 : 320, "a kernel, its mixing matrix and the sums of the rows",
       kernel.map((k, j) => bar(10 + j * 240 / K, 250, 240 / K - 3, k, 200, "role")
         + text(10 + (j + .5) * 240 / K, 268, number(k))).join("")

@@ -37,6 +37,7 @@ class PairMerges extends Moving {
         + (id === latest && id >= first ? "" : ' fill="none"')) + text(x + width / 2 - 1, y + 17, escaped(label));
       x += width;
     }
+    this.root.querySelector("[name=done]").setAttribute("aria-valuetext", done);
     this.show(this.wide, y + 36, "the tokens of the text", shapes,
       `after ${done} of ${merges.length} merges: ${tokens.length} tokens`
       + (latest < first ? "" : `; the newest type is that of merge ${latest - first}`));

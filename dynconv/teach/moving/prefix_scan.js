@@ -38,6 +38,7 @@ class PrefixScan extends Moving {
     const additions = done.reduce((sum, step) => sum + step.adds.length, 0);
     const said = `${name}, step ${now} of ${steps.length}: ${additions} additions, depth ${done.filter(step => step.adds.length).length}`;
     slide.setAttribute("aria-valuetext", said);
+    slide.dataset.value = `${now} of ${steps.length}`;
     this.show(10 + (T + 1) * w, 32 + (steps.length + 1) * h - 22, "rows of cells, one for each step, and which cells are added",
       this.data.x.map((_, i) => text(at(i), 13, i)).join("")
       + done.map((step, k) => step.adds.map(arrow(k, "add")).join("") + (step.moves ?? []).map(arrow(k, "move")).join("")).join("")
