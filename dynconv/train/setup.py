@@ -50,8 +50,8 @@ def open_session(
     also, on every rank, if the recipe or the text of any rank differs from rank 0's.
     """
     ranks.check_agreement(recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours)))
-    if recipe.decode.dictionary:  # report a mistake in it before training, not after
-        read_dictionary(Path(recipe.decode.dictionary))
+    if recipe.decode.replace_unknown and recipe.decode.dictionary:
+        read_dictionary(Path(recipe.decode.dictionary))  # reports a mistake before training
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
     corpus = open_corpus(run, recipe, ranks)
     task = task_of(recipe)
