@@ -238,13 +238,13 @@ class Recipe:
 
     def _check_task(self) -> None:
         """Raise ValueError if the model cannot do what other sections ask of it."""
-        language, architecture = self.is_language_model, self.model.architecture
-        if language != (self.data.source is None):
+        architecture = self.model.architecture
+        if self.is_language_model != (self.data.source is None):
             raise ValueError(
                 "a language model has data.source: null, and any other model has a source; "
                 f"model.architecture is {architecture}, data.source {as_override(self.data.source)}"
             )
-        if language != (self.metric == "perplexity"):
+        if self.is_language_model != (self.metric == "perplexity"):
             raise ValueError(
                 "metric perplexity is for language models, and they have no other; "
                 f"model.architecture is {architecture}, metric {self.metric}"
