@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from dynconv.config.find import load_experiments, read_comment, recipe_names, shipped_recipes
+from dynconv.config.find import load_experiments, read_comment, recipe_names, require_recipe
 from dynconv.config.load import load_recipe
 from dynconv.config.recipe import Recipe
 from dynconv.table import align
@@ -42,7 +42,7 @@ def list_experiments() -> str:
 def table_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
     """Yield the cells of a recipe's lines."""
     if not recipe.published:
-        yield name, "", "", "", read_comment(shipped_recipes()[name])
+        yield name, "", "", "", read_comment(require_recipe(name))
     for i, row in enumerate(recipe.published):
         first = "" if i else name
         yield first, row.value, row.metric, row.parameters or "", f"{row.source}: {row.row}"

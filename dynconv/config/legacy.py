@@ -1,6 +1,6 @@
 """Translates names and spellings of version 0.1, and settings that were renamed since."""
 
-from dynconv.config.sizes import find_stacks, size_of_mixers
+from dynconv.config.sizes import drop_untaken_size, find_stacks
 from dynconv.config.tree import Tree
 from dynconv.models.mixers import SIZE_KEYS
 
@@ -41,4 +41,4 @@ def split_kernels(tree: Tree) -> None:
             if tree["model"].get("architecture") == "convs2s":
                 stack["kernel_size"] = kernel
             else:
-                stack |= {size: size_of_mixers(stack, size, kernel) for size in SIZE_KEYS}
+                stack |= {size: drop_untaken_size(stack, size, kernel) for size in SIZE_KEYS}

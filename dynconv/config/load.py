@@ -9,13 +9,13 @@ from pydantic import TypeAdapter
 
 from dynconv.config.experiment import Experiment, ExperimentRow
 from dynconv.config.legacy import rename_settings
-from dynconv.config.model import MODELS, Seq2SeqConfig
+from dynconv.config.model import MODELS, LanguageModelConfig, Seq2SeqConfig
 from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
-from dynconv.config.recipe import Recipe
+from dynconv.config.recipe import LANGUAGE_DEFAULTS, Recipe
 from dynconv.config.sizes import drop_inherited_sizes
-from dynconv.config.tree import Tree, flatten, parse_overrides
+from dynconv.config.tree import Tree, flatten, merge, parse_overrides
 from dynconv.config.unused import find_unused
-from dynconv.errors import UserError, nearest, quoted
+from dynconv.errors import UserError, nearest, quoted, shorten
 from dynconv.schema import validated
 from dynconv.yaml12 import as_override, dump_yaml
 
@@ -72,7 +72,7 @@ def check_effects(recipe: Recipe, stated_keys: set[str], where: str) -> None:
     defaults = default_entries(recipe)
     for key, reason in find_unused(recipe).items():
         if key in stated_keys and entries[key] != defaults[key]:
-            value = as_override(entries[key])
+            value = shorten(as_override(entries[key]))
             raise UserError(f"{where}: {key} {value} has no effect: {reason}; leave it out")
 
 
@@ -86,6 +86,8 @@ def build_recipe(tree: Tree, where: str) -> Recipe:
     """Turn a tree into a recipe and check every entry; `where` begins an error message."""
     schema = {field.name: field.type for field in fields(Recipe)}
     schema["model"] = model_class(tree.get("model"), where)
+    if schema["model"] is LanguageModelConfig:
+        tree = merge(LANGUAGE_DEFAULTS, tree)
     sections = {
         name: validated(schema[name], value, where, name) if name in schema else value
         for name, value in tree.items()

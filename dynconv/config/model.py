@@ -232,8 +232,8 @@ class LanguageModelConfig(MixerModelConfig):
                 f"{self.vocab_size}"
             )
         bands = len(self.cutoffs) + 1
-        if self.band_widths is not None and len(self.band_widths) != bands:
-            raise ValueError(f"band_widths lists {len(self.band_widths)} widths for {bands} bands")
+        if len(self.widths) != bands:
+            raise ValueError(f"band_widths lists {len(self.widths)} widths for {bands} bands")
         if self.widths[0] != self.channels:
             raise ValueError(
                 f"band_widths begins with {self.widths[0]}: the most frequent types have width "
@@ -241,11 +241,6 @@ class LanguageModelConfig(MixerModelConfig):
             )
         if min(self.widths) < 1:
             raise ValueError(f"bands of width {as_override(self.widths)}: each must be at least 1")
-        if self.softmax_dropout and not self.cutoffs:
-            raise ValueError(
-                f"softmax_dropout {self.softmax_dropout} acts on the bands after cutoffs: "
-                "give cutoffs, or softmax_dropout: 0"
-            )
 
     @property
     def stacks(self) -> tuple[StackConfig, ...]:
@@ -254,7 +249,9 @@ class LanguageModelConfig(MixerModelConfig):
     def find_unused(self) -> dict[str, str]:
         unused = super().find_unused()
         if not self.cutoffs:
-            unused["band_widths"] = "it is for models with cutoffs"
+            unused |= dict.fromkeys(
+                ("band_widths", "softmax_dropout"), "it is for models with cutoffs"
+            )
         if self.band_widths is not None or not self.cutoffs:
             unused["div_value"] = "it is for models with cutoffs and without band_widths"
         return unused
@@ -267,7 +264,7 @@ class LanguageModelConfig(MixerModelConfig):
     @property
     def widths(self) -> tuple[int, ...]:
         """The width of each band's embeddings, the most frequent types first."""
-        if self.band_widths is not None:
+        if self.cutoffs and self.band_widths is not None:
             return self.band_widths
         return tuple(self.channels // self.div_value**i for i in range(len(self.cutoffs) + 1))
 

@@ -100,6 +100,8 @@ class TrainConfig:
     eps: NonNegative = 1e-8
     weight_decay: NonNegative = 0.0
     label_smoothing: Probability = 0.1
+    """the share of the target distribution that is spread evenly over the vocabulary; 0, also by
+    default, for a language model"""
     clip_norm: Positive | None = None
     """maximum gradient norm, for the mean loss per token; null: no clipping"""
     validate_every: PositiveInt = 1000
@@ -170,12 +172,12 @@ class DecodeConfig:
                 f"max_length {self.max_length}, which counts <eos>, must exceed min_length "
                 f"{self.min_length}"
             )
-        if self.dictionary is not None and not self.replace_unknown:
-            raise ValueError(f"dictionary {quoted(self.dictionary)} needs replace_unknown: true")
 
 
 BEAM_OPTIONS = ("beam", "lenpen", "stepwise", "min_length", "max_length", "no_repeat_ngram_size")
 """entries of `decode` for beam search, which a language model does not use"""
+LANGUAGE_DEFAULTS = {"train": {"label_smoothing": 0.0}, "metric": "perplexity"}
+"""what a language model's recipe says where it states nothing else"""
 
 
 def check_min_length(config: DecodeConfig, positions: int | None) -> None:
@@ -213,7 +215,8 @@ class Recipe:
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     metric: MetricName = "bleu"
-    """the score that validation and evaluation report (`dynconv.score.metric`)"""
+    """the score that validation and evaluation report (`dynconv.score.metric`); perplexity, also by
+    default, for a language model"""
     profile: Flag = False
     """whether to write a trace of one update to RUN/trace.json (chrome://tracing,
     ui.perfetto.dev)"""
@@ -235,13 +238,13 @@ class Recipe:
 
     def _check_task(self) -> None:
         """Raise ValueError if the model cannot do what other sections ask of it."""
-        language, architecture = self.is_language_model, self.model.architecture
-        if language != (self.data.source is None):
+        architecture = self.model.architecture
+        if self.is_language_model != (self.data.source is None):
             raise ValueError(
                 "a language model has data.source: null, and any other model has a source; "
                 f"model.architecture is {architecture}, data.source {as_override(self.data.source)}"
             )
-        if language != (self.metric == "perplexity"):
+        if self.is_language_model != (self.metric == "perplexity"):
             raise ValueError(
                 "metric perplexity is for language models, and they have no other; "
                 f"model.architecture is {architecture}, metric {self.metric}"

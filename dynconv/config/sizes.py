@@ -19,7 +19,7 @@ def drop_inherited_sizes(tree: Tree, stated_keys: set[str]) -> None:
         for size in SIZE_KEYS:
             stated = any(f"{k}.".startswith(f"{key}.{size}.") for k in stated_keys)
             if size in stack and not stated and "mixer" in stack:
-                stack[size] = size_of_mixers(stack, size, stack[size])
+                stack[size] = drop_untaken_size(stack, size, stack[size])
 
 
 def find_stacks(tree: Tree) -> list[tuple[Tree, str]]:
@@ -31,7 +31,7 @@ def find_stacks(tree: Tree) -> list[tuple[Tree, str]]:
     return [(model[side], f"model.{side}") for side in sides]
 
 
-def size_of_mixers(stack: Tree, size: str, value: Any) -> Any:
+def drop_untaken_size(stack: Tree, size: str, value: Any) -> Any:
     """Return `value`, one size or one per layer, with None for layers whose mixer has none.
 
     size  kernel_size, reach or window

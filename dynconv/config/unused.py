@@ -23,6 +23,8 @@ def find_unused(recipe: Recipe) -> dict[str, str]:
     }
     if train.warmup == 0:
         unused["train.lr_start"] = "warmup is 0"
+    if not recipe.decode.replace_unknown:
+        unused["decode.dictionary"] = "replace_unknown is false"
     if recipe.is_language_model:
         unused["data.max_source"] = "a language model has no source"
         unused |= {f"decode.{name}": "beam search is for translators" for name in BEAM_OPTIONS}

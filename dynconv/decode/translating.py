@@ -35,8 +35,10 @@ def translate(
     from tqdm import tqdm
 
     sources = vocabularies.source.encode(lines)
-    words = source_words(model, vocabularies, lines, sources) if config.replace_unknown else None
-    dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
+    words, dictionary = None, {}
+    if config.replace_unknown:
+        words = source_words(model, vocabularies, lines, sources)
+        dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
     limit, key = max_source_length(model, config, max_source)
     sources = truncate(sources, limit, key)
     search = make_search(model, config, make_stepper)

@@ -117,7 +117,7 @@ def narrow(recipe: Recipe) -> Recipe:
         batch_tokens=2000,
         batch_sentences=recipe.train.batch_sentences and 4,
         accumulate=1,
-        warmup=1,
+        warmup=min(recipe.train.warmup, 1),
         validate_every=UPDATES,
         average_checkpoints=min(recipe.train.average_checkpoints, 1),
         precision="float32",

@@ -25,7 +25,7 @@ from optuna.trial import TrialState
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.find import require_file, yaml_files
+from dynconv.config.find import require_file, run_name, yaml_files
 from dynconv.config.unused import find_unused
 from dynconv.errors import UserError
 from dynconv.files import path_inside, read_json, replace_text
@@ -132,7 +132,7 @@ def tune(
     Returns the signal that ended it early. Raises UserError for mistakes that a user can fix.
     """
     search = load_space(space)
-    label = f"tune-{Path(name).stem.replace(':', '-')}"
+    label = f"tune-{run_name(name)}"
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ["dynconv", "tune", name, *overrides, "--space", space, "--trials", str(trials)]
     entry = ledger.entry(f"A search over the settings of {name}", shlex.join(command), {})

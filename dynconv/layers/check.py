@@ -18,10 +18,11 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
     build(causal)  returns a new layer of x (B, T, channels)
 
     Padding at either end changes no real position. In a causal layer no position sees a later one,
-    and `step` returns what `forward` does, in chunks of any size and from selected rows of a state.
-    Layers are tried in float64. Noise is added to their parameters first, because most leaks are
-    multiples of a bias, which often starts as zero. `forward` and `step` are also tried under
-    autocast, because training may run in bfloat16.
+    and `step` returns what `forward` does, in chunks of any size and from selected rows of a state,
+    and leaves the state that it is given as it was. In train mode x and all parameters get finite
+    gradients. Layers are tried in float64. Noise is added to their parameters first, because most
+    leaks are multiples of a bias, which often starts as zero. `forward` and `step` are also tried
+    under autocast, and gradients only there, because training may run in bfloat16.
     """
     draw = torch.Generator().manual_seed(1)
     x = torch.randn(2, 9, channels, dtype=torch.float64, generator=draw)
@@ -73,6 +74,9 @@ def check_causal(layer: Any, x: Tensor, kind: str) -> None:
     for sizes in ([1] * 9, [4, 5], [2, 1, 6], [9]):
         check_steps(layer, x, whole, sizes, kind)
     _, state = layer.step(x[:, :4])
+    for end in (5, 5, 9, 9):  # the second step from the same state would show a change
+        y, _ = layer.step(x[:, 4:end], state)
+        check_close(y, whole[:, 4:end], f"{kind}: a step changes the state that it is given")
     rows = torch.tensor([1, 0, 0])
     y, _ = layer.step(x[rows, 4:], select_state(state, rows))
     check_close(
@@ -97,9 +101,25 @@ def check_steps(
     check_close(torch.cat(parts, 1), whole, fault, limit)
 
 
+def check_gradients(layer: nn.Module, x: Tensor, kind: str) -> None:
+    """Check that x and each parameter that can be trained get a finite gradient."""
+    x = x.clone().requires_grad_()
+    inputs = {"x": x} | {name: p for name, p in layer.named_parameters() if p.requires_grad}
+    y = layer(x)
+    if not y.requires_grad:
+        raise AssertionError(f"{kind}: x gets no gradient")
+    found = torch.autograd.grad(y.sum(), [*inputs.values()], allow_unused=True)
+    for name, gradient in zip(inputs, found, strict=True):
+        if gradient is None:
+            raise AssertionError(f"{kind}: {name} gets no gradient")
+        if not gradient.isfinite().all():
+            raise AssertionError(f"{kind}: the gradient of {name} is not finite")
+
+
 def check_autocast(layer: nn.Module, causal: bool, x: Tensor, kind: str) -> None:
-    """Check that a layer runs under autocast on x in bfloat16, and a causal one also in steps."""
-    layer(x.float())
+    """Check gradients, outputs for x in bfloat16 and, of a causal layer, steps under autocast."""
+    check_gradients(layer.train(), x.float(), kind)
+    layer.eval()
     with torch.no_grad():
         whole = layer(x)
         if causal:

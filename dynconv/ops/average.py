@@ -82,7 +82,7 @@ OPERATOR = Operator(
         "cuda": cumulative_mean_cuda,
     },
     (Rule("blocked"),),
-    plain="sum",
+    transformable="sum",
 )
 
 

@@ -68,9 +68,9 @@ class Operator(NamedTuple):
     """the functions that compute it, keyed by the names that `impl` takes"""
     rules: tuple[Rule, ...]
     """choices without kernels: "auto" takes the first that allows T and K"""
-    plain: str | None = None
-    """the choice inside transforms of torch.func and in forward mode, for which kernels and
-    gradients written by hand have no derivatives; None if all choices of the rules have them"""
+    transformable: str | None = None
+    """the implementation that "auto" takes inside torch.func and in forward mode, where kernels and
+    hand-written gradients cannot be differentiated; None if every rule's choice can be"""
 
     def choose(
         self, impl: str, x: Tensor, T: int, K: int = 1, *, kernels: bool = True
@@ -93,14 +93,14 @@ class Operator(NamedTuple):
         if impl in BACKENDS and is_transformed():
             raise NotImplementedError(
                 f"impl={impl!r} of {self.name} runs neither inside torch.func's vmap, grad and such"
-                f" nor in forward mode: use impl='auto' or {self.plain!r} there"
+                f" nor in forward mode: use impl='auto' or {self.transformable!r} there"
             )
         return self.implementations[impl]
 
     def choose_auto(self, x: Tensor, T: int, K: int, kernels: bool = True) -> str:
         """Return the name of the implementation that "auto" stands for."""
-        if self.plain and is_transformed():
-            return self.plain
+        if self.transformable and is_transformed():
+            return self.transformable
         for name, backend in BACKENDS.items() if kernels else ():
             if name in self.implementations and backend.supports(x) and backend.tests_passed_on(x):
                 return name

@@ -114,7 +114,7 @@ OPERATOR = Operator(
         "in_place": selective_scan_in_place,
     },
     (Rule("in_place"),),
-    plain="doubling",
+    transformable="doubling",
 )
 
 

@@ -78,7 +78,7 @@ OPERATOR = Operator(
         "cuda": dynamic_conv_softmax_cuda,
     },
     (Rule("separate"),),
-    plain="separate",
+    transformable="separate",
 )
 
 

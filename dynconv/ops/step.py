@@ -35,7 +35,7 @@ OPERATOR = Operator(
     "conv_step",
     {"loop": conv_step_loop, "gather": conv_step_gather, "native": torch_ops.conv_step},
     rules=(Rule("gather"),),
-    plain="gather",
+    transformable="gather",
 )
 
 

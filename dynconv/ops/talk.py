@@ -222,7 +222,7 @@ OPERATOR = Operator(
         "cuda": on_gpu.talk,
     },
     (Rule("window", max_T=10), Rule("blocked")),
-    plain="window",
+    transformable="window",
 )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from dynconv.errors import UserError, nearest, quoted
 from dynconv.score.base import Score, check_pairs
 from dynconv.score.bleu_score import bleu, chrf
 from dynconv.score.rouge_score import rouge as compute_rouge
@@ -36,10 +37,10 @@ def compute_metric(
 ) -> list[Score]:
     """Compute a metric's scores. Checkpoints are compared by the first of them.
 
-    `Comparison` describes the other arguments. Raises ValueError for another metric.
+    `Comparison` describes the other arguments. Raises UserError for another metric.
     """
     if metric not in METRICS:
-        raise ValueError(f"no metric {metric!r}")
+        raise UserError(f"no metric {quoted(metric)}; {nearest(metric, METRICS, 'there are')}")
     check_pairs(hypotheses, references)
     return METRICS[metric].compute(Comparison(hypotheses, references, language, bootstrap))
 

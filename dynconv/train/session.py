@@ -68,7 +68,7 @@ class Session:
     pending_save: Future[Any] | None = None
     """the newest save, which a thread of rank 0 makes or has made"""
     snapshot: dict[str, Any] = field(default_factory=dict)
-    """the copy of the state that it writes, whose memory the next checkpoint uses"""
+    """the copy of the state that `pending_save` writes; the next checkpoint reuses its memory"""
     skipped: int = 0
     """updates in a row that were skipped because loss or gradient was not finite"""
 

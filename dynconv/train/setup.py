@@ -50,8 +50,8 @@ def open_session(
     also, on every rank, if the recipe or the text of any rank differs from rank 0's.
     """
     ranks.check_agreement(recipe, lambda ours, theirs: "; ".join(list_differences(theirs, ours)))
-    if recipe.decode.dictionary:  # report a mistake in it before training, not after
-        read_dictionary(Path(recipe.decode.dictionary))
+    if recipe.decode.replace_unknown and recipe.decode.dictionary:
+        read_dictionary(Path(recipe.decode.dictionary))  # reports a mistake before training
     recipe = ranks.on_rank_zero(lambda: prepare_run(run, recipe, prepared))
     corpus = open_corpus(run, recipe, ranks)
     task = task_of(recipe)
@@ -62,7 +62,7 @@ def open_session(
     torch.manual_seed(recipe.train.seed)
     model = build(recipe.model).to(ranks.device)
     set_activation_checkpointing(model, recipe.train.checkpoint_activations)
-    check_lengths(validation_split, model.max_positions)
+    check_positions(validation_split, model.max_positions)
     if recipe.train.precision == "auto":
         choice = ranks.on_rank_zero(lambda: choose_precision(model, task, examples, ranks.device))
         recipe = with_precision(recipe, choice)
@@ -162,7 +162,7 @@ def check_text(corpus: PreparedCorpus, recipe: Recipe) -> None:
             )
 
 
-def check_lengths(validation_split: EncodedSplit, max_positions: int | None) -> None:
+def check_positions(validation_split: EncodedSplit, max_positions: int | None) -> None:
     """Raise UserError if a validation example exceeds `max_positions`; None means no limit."""
     examples = validation_split.examples
     longest = int(examples.lengths(range(len(examples))).max())

@@ -155,6 +155,14 @@ model: {encoder: {layers: 2, mixer: light, kernel_size: [3, 5]}, glu: false}
 """
 
 
+def test_the_defaults_of_a_language_model_are_valid(tmp_path):
+    text = "{data: {source: null}, model: {architecture: language-model}}"
+    recipe = loaded(tmp_path, text)
+    assert recipe.metric == "perplexity" and recipe.train.label_smoothing == 0
+    with pytest.raises(UserError, match="label_smoothing 0.1 must be 0 for a language model"):
+        loaded(tmp_path, text, "train.label_smoothing=0.1")
+
+
 def test_a_recipe_upon_another(tmp_path):
     (tmp_path / "ground.yaml").write_text(BASE)
     recipe = loaded(tmp_path, "base: ground\ntrain: {lr: 2e-3}\nmodel: {encoder: {mixer: dynamic}}")

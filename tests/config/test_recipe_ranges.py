@@ -9,6 +9,7 @@ from helpers.schema import KEYS, bounds
 from dynconv import cli
 from dynconv.config import dump_recipe, load_recipe
 from dynconv.config.tree import merge, parse_overrides
+from dynconv.config.unused import find_unused
 from dynconv.errors import UserError
 
 HUGE = 10**30
@@ -97,10 +98,12 @@ UNREAD = [
         "it is for models with cutoffs and without band_widths",
     ),
     ("austen-dynamic", "model.band_widths=[192]", "it is for models with cutoffs"),
+    ("austen-dynamic", "model.softmax_dropout=0.1", "it is for models with cutoffs"),
     ("austen-dynamic", "data.max_source=9", "a language model has no source"),
     ("austen-dynamic", "data.max_length=9", "the text is cut into blocks"),
     ("austen-dynamic", "decode.beam=9", "beam search is for translators"),
     ("help-de-en-dynamic", "decode.context_window=9", "only a language model reads it"),
+    ("help-de-en-dynamic", "decode.dictionary=words.tsv", "replace_unknown is false"),
 ]
 
 
@@ -113,6 +116,25 @@ def test_a_setting_that_nothing_reads_is_refused(recipe, override, reason, tmp_p
     path.write_text(f"base: {recipe}\n{section}: {{{name}: {value}}}")
     with pytest.raises(UserError, match="mine.yaml: .* has no effect"):
         load_recipe(path)
+
+
+@pytest.mark.parametrize(
+    ("base", "override", "inherited"),
+    [
+        ("base: wikitext-103-dynamic", "model.cutoffs=[]", "model.softmax_dropout"),
+        ("base: billion-word-dynamic", "model.cutoffs=[]", "model.band_widths"),
+        (
+            "base: wmt16-en-ro-convs2s-words\ndecode: {dictionary: words.tsv}",
+            "decode.replace_unknown=false",
+            "decode.dictionary",
+        ),
+    ],
+)
+def test_an_inherited_entry_may_have_no_effect(base, override, inherited, tmp_path):
+    (tmp_path / "base.yaml").write_text(base, encoding="utf-8")
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"base: {tmp_path}/base.yaml", encoding="utf-8")
+    assert inherited in find_unused(load_recipe(path, [override]))
 
 
 @pytest.mark.parametrize(("recipe", "override", "reason"), UNREAD)

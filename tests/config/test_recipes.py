@@ -12,6 +12,7 @@ from dynconv import cli
 from dynconv.cli.listing import WIDTH, list_recipes
 from dynconv.config import (
     Recipe,
+    find,
     load_experiment,
     load_recipe,
     require_recipe,
@@ -192,6 +193,16 @@ def test_the_list_has_every_recipe_and_every_row(capsys):
     assert sum(", Table " in line for line in lines) == rows
     small = next(i for i, line in enumerate(lines) if line.endswith("for a laptop"))
     assert not any(", Table " in line for line in lines[small:])
+
+
+def test_the_list_quotes_the_comment_of_a_table_without_published_scores(monkeypatch, tmp_path):
+    """As CONTRIBUTING describes a table: its rows state only what differs from the base."""
+    table = "source: mine\nmetric: BLEU\nbase: help-de-en-dynamic\nrows:\n"
+    row = "  - {name: small, changes: {model: {channels: 64}}}\n"
+    (tmp_path / "mine.yaml").write_text(f"# Two widths.\n{table}{row}", encoding="utf-8")
+    monkeypatch.setattr(find, "EXPERIMENTS", tmp_path)
+    line = next(line for line in list_recipes().splitlines() if "mine:small" in line)
+    assert line.split(maxsplit=1) == ["mine:small", "Two widths."]
 
 
 def test_a_list_into_a_closed_pipe_says_nothing(monkeypatch):

@@ -39,6 +39,12 @@ def test_a_rehearsal_that_a_signal_ends_is_not_scored(monkeypatch):
         list(dry_run(load_recipe("help-de-en-dynamic")))
 
 
+def test_the_copy_of_a_recipe_without_warm_up_has_none():
+    rate = ["train.schedule=inverse_sqrt", "train.lr=1e-8"]  # below lr_start
+    recipe = load_recipe("help-de-en-dynamic", ["train.warmup=0", *rate])
+    assert narrow(recipe).train.warmup == 0
+
+
 @pytest.mark.parametrize("command", [["train", "--dry-run"], ["plan"]])
 def test_a_misspelt_corpus_is_not_passed(command, capsys):
     name, *options = command

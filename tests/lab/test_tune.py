@@ -136,6 +136,22 @@ def test_too_few_updates_for_the_warm_ups_name_the_way_out(updates, search, reci
     assert "searches train.warmup" in message and not search.folder.exists()
 
 
+def test_each_row_of_a_file_has_its_own_folder_and_record(
+    search, recipe_file, tmp_path, monkeypatch
+):
+    """They are named as the run directories of `dynconv train` are."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tune.ledger, "results_folder", lambda: tmp_path)
+    rows = "[{name: row.1}, {name: row.2}]"
+    table = f"{{source: mine, metric: BLEU, base: {recipe_file}, rows: {rows}}}"
+    (tmp_path / "mine.yaml").write_text(table, encoding="utf-8")
+    for name in ("row.1", "row.2"):
+        trials = "--space", str(search.file), "--trials", "1"
+        assert cli.main(["tune", f"./mine.yaml:{name}", *SHORT, *trials]) == 0
+        assert (tmp_path / "runs" / f"tune-mine-{name}" / "0-000").is_dir()
+        assert (tmp_path / f"tune-mine-{name}.json").is_file()
+
+
 def test_another_space_is_refused(search, capsys):
     assert search("--trials", "1") == 0
     search.write({"train.lr": [1e-3]})

@@ -58,6 +58,18 @@ def test_causal_is_the_causal_mask():
     )
 
 
+def test_the_bias_of_the_keys_gets_no_gradient():
+    """It cancels in the softmax, so its gradient would be rounding error."""
+    own, cross = SelfAttention(8, 2), CrossAttention(8, 2)
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(1))
+    own(x).square().sum().backward()
+    cross(x, cross.project(x)).square().sum().backward()
+    query, key, value = own.in_proj.bias.grad.chunk(3)
+    memory_key, memory_value = cross.memory_proj.bias.grad.chunk(2)
+    assert not key.any() and not memory_key.any()
+    assert query.all() and value.all() and memory_value.all()
+
+
 def test_a_query_that_may_attend_to_nothing_gets_zeros():
     parts, allowed = heads(), ALLOWED["causal"].clone()
     allowed[2] = False

@@ -226,13 +226,15 @@ class PreviousToken(torch.nn.Module):
         self.causal, self.fault = causal, fault
         if fault == "no step":
             self.step = None
-        if fault == "autocast":
+        if fault in ("autocast", "unused"):
             self.weight = torch.nn.Parameter(torch.ones(C, 1))
             self.linear = torch.nn.Linear(C, C)
 
     def forward(self, x, pad_mask=None):
         clear = zero_padding(x, pad_mask)
         before = x if self.fault == "left" else clear
+        if self.fault == "detached":
+            before = before.detach()
         y = torch.cat([torch.zeros_like(x[:, :1]), before[:, :-1]], dim=1)
         if self.fault == "right" and not self.causal:
             y = y + x.sum(dim=1, keepdim=True)
@@ -240,13 +242,17 @@ class PreviousToken(torch.nn.Module):
             y = y + clear.sum(dim=1, keepdim=True)
         if self.fault == "autocast":  # the result of the linear layer is in bfloat16
             y = y + 0 * ops.depthwise_conv(self.linear(y), self.weight, pad_left=0)
+        if self.fault == "infinite":  # the derivative of sqrt at 0
+            y = y + 0 * (x - x).sqrt()
         return y[..., 1:] if self.fault == "shape" else y
 
     def step(self, x, state=None):
         if state is None or self.fault == "step":
             state = Last(torch.zeros_like(x[:, :1]))
         y = torch.cat([state.token, x[:, :-1]], dim=1)
-        last = x[:, -1:]
+        last = x[:, -1:].clone()
+        if self.fault == "in place":
+            state.token.copy_(last)
         if self.fault in ("tensor", "list"):
             return y, last if self.fault == "tensor" else [last]
         return y, (FirstRow if self.fault == "select" else Last)(last)
@@ -261,6 +267,10 @@ class PreviousToken(torch.nn.Module):
         ("later", "causal=True: positions see later ones"),
         ("step", r"causal=True: steps of \[1, 1, 1.* differ from forward"),
         ("select", r"causal=True: a step from selected rows of the state"),
+        ("in place", "causal=True: a step changes the state that it is given"),
+        ("detached", "causal=False: x gets no gradient$"),
+        ("unused", "causal=False: weight gets no gradient$"),
+        ("infinite", "causal=False: the gradient of x is not finite$"),
         ("no step", "causal=True: TypeError: 'NoneType' object is not callable$"),
         ("tensor", r"causal=True: the state, a Tensor, has no select\(rows\): return a NamedTuple"),
         ("list", r"causal=True: the state, a list, has no select\(rows\): return a NamedTuple"),

@@ -214,7 +214,6 @@ def test_dropout_acts_only_in_training(name):
         ({"cutoffs": (20,), "band_widths": (512, 64)}, "band_widths begins with 512: .* 1024"),
         ({"cutoffs": (20,), "div_value": 2048}, r"bands of width \[1024,0\]: each must be"),
         ({"div_value": 0}, "^div_value 0 must be a whole number at least 1 "),
-        ({"softmax_dropout": 0.2}, "softmax_dropout 0.2 acts on the bands after cutoffs"),
     ],
 )
 def test_bad_configurations_are_named(changes, words):

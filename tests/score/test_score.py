@@ -284,6 +284,11 @@ def test_different_lengths_and_no_lines(metric):
         metric([], [])
 
 
+def test_an_unknown_metric_gets_the_nearest():
+    with pytest.raises(UserError, match=r"^no metric 'blue'; did you mean bleu\?$"):
+        compute_metric("blue", ["a"], ["a"])
+
+
 DETOKENIZED = partial(compute_metric, "bleu-detokenized")
 
 

@@ -70,6 +70,11 @@ def test_a_plateau_lowers_the_rate_after_each_validation_until_it_is_spent():
     assert not ends_early(replace(config, schedule="inverse_sqrt"), found)
 
 
+def test_a_loss_that_only_equals_the_best_ends_the_plateau():
+    config = TrainConfig(schedule="plateau", lr=0.25, warmup=0)
+    assert learning_rate(config, 100, [3.0, 2.0, 2.0]) == pytest.approx(0.025)
+
+
 def test_an_entry_adds_a_schedule_that_ends_training(monkeypatch):
     entry = Schedule(lambda config, done, losses: 0.1, ends=lambda config, losses: len(losses) > 1)
     monkeypatch.setitem(SCHEDULES, "cosine", entry)
