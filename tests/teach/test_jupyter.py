@@ -113,7 +113,8 @@ def test_a_page_of_the_book_becomes_plain_markdown(tmp_path):
     errata = (pages[0].parent / "errata.md").read_text("utf-8")
     assert "[Wu et al., 2019](https://" in errata
     index = (pages[0].parent / "index.md").read_text("utf-8")
-    assert "**[The kernel track](../../../../lessons/18_roofline.ipynb)**" in index
+    assert "**[Start here: lesson 00](../../../../lessons/00_how.ipynb)**" in index
+    assert "[18](../../../../lessons/18_roofline.ipynb)" in index
     package = (pages[0].parent / "api.md").read_text("utf-8")
     assert "`implementations` lists the others" in package  # the role func, with a tilde
     exported = [n for p in (ops, layers, models, train, decode, score) for n in p.__all__]
