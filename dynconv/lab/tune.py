@@ -178,7 +178,7 @@ def tune(
 
 
 def copy_of(space: str) -> str:
-    """Say of which file a user's own space may be a copy."""
+    """Name the file that a user's own space may start from."""
     return f"a copy of {require_file(space, yaml_files(SPACES), 'search space')}"
 
 

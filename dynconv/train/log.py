@@ -25,7 +25,7 @@ class Log:
     """The log of a rank. This one discards everything; rank 0 has a `RankZeroLog`."""
 
     def log_event(self, event: str, update: int, **values: float | str | None) -> None:
-        """Log an event of an update; a value of None is not known."""
+        """Log an event of an update; None stands for an unknown value."""
 
     def report_update(self, done: int, stats: UpdateStats) -> None:
         """Log update number `done`."""
