@@ -1,4 +1,4 @@
-"""The controls of lessons 03, 05, 08, 12, 13, 23, 32 and 33: code, records, and an exact fit."""
+"""The controls of lessons 03, 05, 08, 12, 13, 17, 23, 32, 33: code, records, an exact fit."""
 
 from fractions import Fraction
 from inspect import signature
@@ -11,6 +11,7 @@ from dynconv.paths import data_dir
 from dynconv.teach.controls.__main__ import MODULES
 from dynconv.teach.controls.averaging import SIDES
 from dynconv.teach.controls.control import definitions
+from dynconv.teach.controls.loudness import RATES, UNDONE
 from dynconv.teach.controls.normalizers import LOUD
 from dynconv.teach.controls.warmup import DESCENTS, WARMED
 
@@ -67,6 +68,20 @@ def test_lesson_13_still_defines_what_its_controls_use():
     assert longer.keys() < record.keys()
     widths = ledger.read("controls-averaging-widths")["numbers"]
     assert len(widths) == 12 and all(len(runs) == 3 for runs in widths.values())
+
+
+def test_lesson_17_still_defines_what_its_control_uses():
+    names = definitions("17_talk")
+    assert "depth" in signature(names["copy_model"]).parameters
+    assert {"start", "step", "rate"} <= signature(names["copy_losses"]).parameters.keys()
+    record = ledger.read("controls-loudness")["numbers"]
+    assert len(record) == 4 * len(RATES) + 4 + len(UNDONE)
+    assert all(len(needed) == 6 for needed in record.values())
+    edge = "reach 1, rate 0.03"
+    assert 72 == max(record[f"divided, {edge}"])
+    learned = [updates for updates in record[f"not divided, {edge}"] if updates]
+    assert len(learned) == 4 and (min(learned), max(learned)) == (153, 213)
+    assert [record[f"not divided, {edge}, {way}"].count(None) for way in UNDONE] == [1, 1, 0]
 
 
 def test_lesson_23_still_defines_what_its_controls_use():

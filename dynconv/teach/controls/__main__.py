@@ -11,12 +11,13 @@ from dynconv.teach.controls import (
     dropconnect,
     forgetting,
     gates,
+    loudness,
     normalizers,
     warmup,
 )
 
 COMMAND = "python -m dynconv.teach.controls"
-MODULES = (attention, gates, dropconnect, normalizers, averaging, warmup, forgetting)
+MODULES = (attention, gates, dropconnect, normalizers, averaging, loudness, warmup, forgetting)
 
 
 def main() -> None:
