@@ -58,7 +58,7 @@ def test_lesson_12_still_defines_what_its_controls_use():
 
 def test_lesson_13_still_defines_what_its_controls_use():
     names = definitions("13_averaging", "training")
-    assert {"Restorer", "restored", "is_vowel", "training", "validation"} <= names.keys()
+    assert {"Restorer", "fitted", "restored", "is_vowel", "training", "validation"} <= names.keys()
     record = ledger.read("controls-averaging")["numbers"]
     assert [*record] == [f"{encoder} -> {decoder}" for encoder, decoder in SIDES]
     alone = ledger.read("controls-averaging-alone")["numbers"]
