@@ -1,4 +1,4 @@
-"""The control of lesson 07: loud mixers under other norms, at other places, and for longer."""
+"""The control of lesson 07: loud mixers with other norms, at other places, and for longer."""
 
 from typing import Any
 
@@ -8,7 +8,13 @@ from dynconv.layers import DynamicConv, LightConv
 from dynconv.teach.controls.control import Control, definitions
 
 MIXERS = (LightConv, DynamicConv)
-PLACES = ((30, 1, 1, 1), (1, 1, 1, 30), (30, 30, 0.1, 0.1), (30, 0.1, 30, 0.1), (0.1, 0.1, 30, 30))
+PLACES = (
+    (30, 0.1, 0.1, 0.1),
+    (0.1, 0.1, 0.1, 30),
+    (30, 30, 0.1, 0.1),
+    (30, 0.1, 30, 0.1),
+    (0.1, 0.1, 30, 30),
+)
 """how loud the four mixers of a model start, from the bottom"""
 
 
