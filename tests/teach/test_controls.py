@@ -1,4 +1,4 @@
-"""The controls of lessons 03, 05, 06, 07, 08, 12, 13, 23, 32 and 33: code, records, and an exact fit."""
+"""The controls of the lessons: their code and their records, and an exact fit for lesson 32."""
 
 from fractions import Fraction
 from inspect import signature
@@ -53,6 +53,10 @@ def test_lesson_06_still_defines_what_its_control_uses_and_shows():
     narrow = [f"{kernels} kernels, 24 channels" for kernels in KERNELS]
     assert [*record] == long + narrow
     assert [len(runs) for runs in record.values()] == [3, 3, 3, 6, 6, 6]
+    spread = sorted(max(runs) - min(runs) for runs in record.values())
+    for group in (long, narrow):
+        costs = [sum(record[what]) / len(record[what]) for what in group]
+        assert max(costs) - min(costs) < 0.012 < spread[3]
 
 
 def test_lesson_07_still_defines_what_its_control_uses_and_says():
