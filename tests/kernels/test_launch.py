@@ -106,7 +106,7 @@ def test_every_kernel_compiles_without_a_warning(dtype, R, architecture):
             # A few values that are needed once per tile may be spilled.
             limit = 128 if R >= 64 and dtype != F64 else 320
             assert used.spilled <= limit and used.stack <= limit, (name, used)
-            assert used.shared <= grids.SHARED
+            assert used.shared <= grids.SHARED_BYTES
 
 
 def test_a_source_includes_each_header_once():
@@ -159,9 +159,9 @@ def test_few_products_of_a_gradient_take_a_launch_less(T):
     case = Case("dynamic_conv", 31, HALF, Shape(2, T, 512, 8))
     instructions = predict.instruction_counts(ledger.read("kernels-plan")["numbers"]["kernels"])
     known = {}
-    for way, least in (("few", 10**12), ("many", 0), ("rule", launches.FEW)):
+    for way, least in (("few", 10**12), ("many", 0), ("rule", launches.MIN_TENSOR_CORE_PRODUCTS)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(launches, "FEW", least)
+            patch.setattr(launches, "MIN_TENSOR_CORE_PRODUCTS", least)
             known[way] = roofline.predict_case(case, instructions)["backward"]
     assert known["few"]["launches"] == known["many"]["launches"] - 1
     if T == 512:
