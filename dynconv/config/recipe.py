@@ -152,7 +152,7 @@ class DecodeConfig:
     """minimum tokens of an output, without <eos>"""
     max_length: PositiveLength | None = None
     """maximum tokens of an output, with <eos>; null: twice the source's length plus ten, at least
-    min_length plus <eos>. The model's number of positions limits either"""
+    min_length plus <eos>; never more than the model's positions"""
     no_repeat_ngram_size: NonNegativeInt = 0
     """the n of n-grams that may not occur twice in an output; 3: trigram blocking; 0: no limit"""
     replace_unknown: Flag = False
