@@ -12,16 +12,13 @@ from dynconv.choices import DEFAULT_ARCHITECTURE, Normalization
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
 from dynconv.errors import nearest, quoted
 from dynconv.models.mixers import require_mixer
+from dynconv.number_checks import check_heads
 from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
+from dynconv.text.vocabulary import per_side
 from dynconv.yaml12 import as_override
 
 VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
 """types of the joint vocabulary, the special ones included; or of source and target"""
-
-
-def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the numbers of types of source and target; one number stands for both."""
-    return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
 
 
 class Architecture(ABC):
@@ -82,8 +79,8 @@ class MixerModelConfig(Architecture):
             for option in require_mixer(mixer).options.keys() - OPTIONS:
                 known = nearest(option, OPTIONS, "there are")
                 raise ValueError(f"mixer {mixer}: option {quoted(option)} is not known; {known}")
-        if "heads" in self.used_options and self.channels % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
+        if "heads" in self.used_options:
+            check_heads(self.heads, self.channels)
 
     @property
     @abstractmethod

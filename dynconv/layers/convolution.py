@@ -12,7 +12,7 @@ from dynconv.choices import Normalization
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
 from dynconv.layers.state import check_steppable
-from dynconv.ops.checks import check_heads, check_odd, check_positive
+from dynconv.number_checks import check_heads, check_odd, check_positive
 from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.normalize import check_normalization
 from dynconv.ops.shapes import pad_time
