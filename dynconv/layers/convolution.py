@@ -45,7 +45,7 @@ class WindowConv(nn.Module):
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         check_steppable(self, self.causal, x)
         past_size = self.kernel_size - 1
-        state = History.extend(state, x, past_size)
+        state = History.append(state, x, past_size)
         return self._convolve(state.window(past_size + x.shape[1])), state
 
     def _convolve(self, window: Tensor) -> Tensor:

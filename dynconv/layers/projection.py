@@ -87,5 +87,5 @@ class ProjectedMixer(nn.Module, ABC):
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         check_steppable(self, self.causal, x)
         x = self.in_proj(x)
-        state = History.extend(state, x, self.past_size)
+        state = History.append(state, x, self.past_size)
         return self.out_proj(self._mix_step(x, state)), state
