@@ -199,8 +199,8 @@ class PublishedScore:
     """the name of the system's row there"""
     value: str
     """the score as printed: 29.7, or 39.84 / 16.25 / 36.73, or diverges"""
-    metric: str
-    """the metric of the value, in words"""
+    metric_in_words: str
+    """the metric of the value; not a name of `dynconv.score.metric`"""
     parameters: str | None = None
     """the number of parameters as printed: 213M"""
 
