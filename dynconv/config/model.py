@@ -268,5 +268,7 @@ class LanguageModelConfig(MixerModelConfig):
 
 AnyModelConfig = Seq2SeqConfig | ConvS2SConfig | LanguageModelConfig
 
-MODELS = {cls.architecture: cls for cls in (Seq2SeqConfig, ConvS2SConfig, LanguageModelConfig)}
+MODEL_CONFIGS = {
+    cls.architecture: cls for cls in (Seq2SeqConfig, ConvS2SConfig, LanguageModelConfig)
+}
 """the classes of the section `model` by its entry `architecture`"""
