@@ -48,7 +48,7 @@ NORMALIZATIONS: dict[Normalization, Callable[[Tensor], Tensor]] = {
 def check_normalization(kind: str) -> None:
     """Raise ValueError unless `kind` is a row of the table above."""
     if kind not in NORMALIZATIONS:
-        hint = nearest(kind, NORMALIZATIONS, "choose one of")
+        hint = nearest(str(kind), NORMALIZATIONS, "choose one of")
         raise ValueError(f"no normalisation {kind!r}: {hint}")
 
 

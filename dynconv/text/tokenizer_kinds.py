@@ -175,7 +175,7 @@ KINDS: dict[str, TokenizerKind] = {kind.name: kind for kind in (ByteLevelBPE(), 
 def require_kind(name: str) -> TokenizerKind:
     """Return the kind of this name. Raises UserError when there is none."""
     if name not in KINDS:
-        hint = nearest(name, KINDS, "there are")
+        hint = nearest(str(name), KINDS, "there are")
         raise UserError(f"vocabulary {quoted(name)} is not known; {hint}")
     return KINDS[name]
 

@@ -132,7 +132,10 @@ class Vocabularies(NamedTuple):
 
 
 def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the numbers of types of source and target; one number stands for both."""
+    """Return the numbers of types of source and target; one number stands for both.
+
+    `Vocabularies.sizes` does the reverse.
+    """
     return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
 
 

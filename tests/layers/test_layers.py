@@ -172,7 +172,7 @@ def test_windows_and_kernels_are_odd(layer, words, size, causal):
 
 @pytest.mark.parametrize("layer", [LightConv, DynamicConv])
 def test_an_unknown_normalisation_is_refused_when_the_layer_is_built(layer):
-    with pytest.raises(ValueError, match="^no normalisation 'softmux': choose one of softmax, "):
+    with pytest.raises(ValueError, match="^no normalisation 'softmux': did you mean softmax[?]"):
         layer(C, H, 3, normalize="softmux")
 
 
