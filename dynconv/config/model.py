@@ -99,16 +99,18 @@ class MixerModelConfig(Architecture):
         return blocks.union(*(require_mixer(mixer).options for mixer in self.mixers))
 
     def find_unused(self) -> dict[str, str]:
-        """Return the options that no mixer reads, or whose value none of them knows, and why."""
-        unused = dict.fromkeys({*OPTIONS} - self.used_options, "no mixer of this model reads it")
+        """Return the options that no mixer reads, or whose value none of them accepts, and why."""
+        unused = {}
         options = {mixer: require_mixer(mixer).options for mixer in self.mixers}
-        for name in self.used_options:
-            known = {mixer: taken[name] for mixer, taken in options.items() if name in taken}
+        for name in OPTIONS:
+            if name not in self.used_options:
+                unused[name] = "no mixer of this model reads it"
+            accepted = {mixer: each[name] for mixer, each in options.items() if name in each}
             value = getattr(self, name)
-            if known and all(values and value not in values for values in known.values()):
+            if accepted and all(values and value not in values for values in accepted.values()):
                 unused[name] = "; ".join(
-                    f"{mixer} knows only {' and '.join(map(str, values))}"
-                    for mixer, values in known.items()
+                    f"{mixer} accepts only {' and '.join(map(str, values))}"
+                    for mixer, values in accepted.items()
                     if values
                 )
         return unused

@@ -64,7 +64,7 @@ class Block(Recomputable):
     """
 
     mixer: Any
-    """an nn.Module; that of a decoder has a `step`"""
+    """an nn.Module, which in a decoder has a `step`"""
 
     def __init__(
         self,

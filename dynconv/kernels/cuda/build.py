@@ -75,7 +75,7 @@ def architecture_name(index: int) -> str:
 
 @constant
 def tested_architectures() -> dict[str, bool]:
-    """Return the architectures where `pytest -m gpu` has passed, and whether with these sources.
+    """Return whether `pytest -m gpu` has passed with these sources, for each recorded architecture.
 
     It reads data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel, and raises
     UserError for a damaged file.

@@ -118,8 +118,8 @@ class Kernels:
     """Runs the operators of torch.ops.dynconv with their CUDA kernels.
 
     start  start(launch, values, tensors) launches one kernel; `values` are the launch's arguments,
-           addresses as int and numbers as NumPy scalars, and `tensors` all those of the plan,
-           which some of the addresses belong to
+           addresses as int and numbers as NumPy scalars, and `tensors` all tensors of the plan,
+           to which the addresses belong
     """
 
     def __init__(self, start: Callable[[Launch, Values, list[Tensor]], object]):

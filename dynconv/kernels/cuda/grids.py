@@ -149,11 +149,11 @@ class Bands(Grid):
 def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) -> Bands | None:
     """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
 
-    A warp takes 8 V channels, or all those of a head.
+    A warp takes 8 V channels, or with `whole_heads` all channels of a head.
 
-    The rule is: half precision, sm_80 or later, 8 to 64 taps, and heads whose number of channels is
-    a multiple of 32, if a lane can load 4 or 8 of them at once. With fewer taps tensor cores would
-    take more instructions; with more, more registers than there are.
+    Tensor cores are used in half precision on sm_80 or later, for 8 to 64 taps and heads with a
+    multiple of 32 channels, if a lane can load 4 or 8 of them at once. With fewer taps tensor cores
+    would take more instructions; with more, they would need more registers than there are.
     """
     x = arrays[0]
     R = x.shape[2] // H
@@ -173,7 +173,7 @@ class Columns(Grid):
     """Launches TaLK's kernels, whose warps each walk 32 V channels of a stretch of positions.
 
     V        channels of a lane, whose sums take 16 bytes; fewer if that makes the windows fit
-    width    C, if all tokens are C numbers apart, for the compiler to know, or 0
+    width    C as a constant for the compiler, if all tokens are C numbers apart; otherwise 0
     ring     rows of sums in shared memory, a power of two: enough for the widest window, if it fits
     stretch  positions per warp
     """
@@ -185,7 +185,7 @@ class Columns(Grid):
         widest = max(STEPS, power_of_two(max_left + max_right + 2))
 
         def rows(V: int) -> tuple[int, int]:
-            """Return how many rows fit, a power of two and one more, and the windows' bytes."""
+            """Return the rows that fit, a power of two with room for one more; and the windows' bytes."""
             windows = min(H, -(-32 * V // R) + 1) * (SPAN + 1) * 4 * number
             return power_of_two((SHARED_BYTES - windows) // (32 * V * number)) // 2, windows
 
