@@ -185,7 +185,10 @@ class Columns(Grid):
         widest = max(STEPS, power_of_two(max_left + max_right + 2))
 
         def rows(V: int) -> tuple[int, int]:
-            """Return the rows that fit, a power of two with room for one more; and the windows' bytes."""
+            """Return how many rows fit, and the bytes of the windows.
+
+            The number is a power of two, and there is room for one more row.
+            """
             windows = min(H, -(-32 * V // R) + 1) * (SPAN + 1) * 4 * number
             return power_of_two((SHARED_BYTES - windows) // (32 * V * number)) // 2, windows
 
