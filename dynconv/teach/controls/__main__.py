@@ -13,11 +13,24 @@ from dynconv.teach.controls import (
     gates,
     loudness,
     normalizers,
+    sharing,
+    softmax,
     warmup,
 )
 
 COMMAND = "python -m dynconv.teach.controls"
-MODULES = (attention, gates, dropconnect, normalizers, averaging, loudness, warmup, forgetting)
+MODULES = (
+    attention,
+    gates,
+    sharing,
+    softmax,
+    dropconnect,
+    normalizers,
+    averaging,
+    loudness,
+    warmup,
+    forgetting,
+)
 
 
 def main() -> None:
