@@ -9,7 +9,6 @@ trials' at random, the others' by its tree-structured Parzen estimator.
 import json
 import math
 import re
-import shlex
 from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import combinations, product
 from pathlib import Path
@@ -134,8 +133,8 @@ def tune(
     search = load_space(space)
     label = f"tune-{run_name(name)}"
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
-    command = ["dynconv", "tune", name, *overrides, "--space", space, "--trials", str(trials)]
-    entry = ledger.entry(f"A search over the settings of {name}", shlex.join(command), {})
+    command = ledger.command_line("tune", name, *overrides, "--space", space, "--trials", trials)
+    entry = ledger.entry(f"A search over the settings of {name}", command, {})
     if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
         raise UserError(
             f"{twice[0]} is given and searched by space {space}: leave it out, or pass --space "

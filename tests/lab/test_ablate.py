@@ -89,7 +89,8 @@ def test_two_rows_and_two_seeds(small, started_runs, capsys):
     found = small.found
     assert (found["numbers"]["ablation"], found["what"]) == ("numbers", "What it is.")
     assert found["numbers"]["source"] == "Nobody 2021, Table 1"
-    assert found["command"] == shlex.join(["dynconv", "ablate", "numbers", *LEARN, "--seeds", "2"])
+    name = small.arguments()[1]
+    assert found["command"] == shlex.join(["dynconv", "ablate", name, *LEARN, "--seeds", "2"])
     assert found["seeds"] == [1, 2]
     assert {"device", "versions", "date", "load"} <= found.keys()
 

@@ -1,6 +1,5 @@
 """`dynconv ablate`: trains every row with every seed; rewrites the whole table after each run."""
 
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from signal import Signals
@@ -56,7 +55,7 @@ def ablate(
         except UserError as error:
             if not overrides:
                 raise
-            alone = shlex.join(["dynconv", "train", f"{name}:ROW", *overrides])
+            alone = ledger.command_line("train", f"{name}:ROW", *overrides)
             raise UserError(
                 f"{error}; ablate changes every row, and `{alone}` trains one of them alone"
             ) from None
@@ -64,7 +63,7 @@ def ablate(
 
     runs = [plan(row, seed) for seed in range(1, seeds + 1) for row in experiment.rows]
 
-    command = shlex.join(["dynconv", "ablate", path.stem, *overrides, "--seeds", str(seeds)])
+    command = ledger.command_line("ablate", name, *overrides, "--seeds", seeds)
     entry = ledger.entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
 
     def write() -> dict:

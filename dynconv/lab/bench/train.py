@@ -1,6 +1,5 @@
 """`dynconv bench train`: where the time of training goes, and its share of the peak."""
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -11,8 +10,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dynconv.config import DataConfig, Recipe, load_recipe, require_recipe
-from dynconv.config.find import split_row
+from dynconv.config import DataConfig, Recipe, load_recipe, run_name
 from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
@@ -53,9 +51,8 @@ def bench_train(
     """
     output = ledger.output_path("bench-train", output)
     recipe = load_recipe(name, overrides)
-    shown = require_recipe(name).stem if split_row(name)[1] is None else name
-    command = shlex.join(["dynconv", "bench", "train", shown, *overrides])
-    command += f" --updates {updates}" + (f" --synthetic {synthetic}" if synthetic else "")
+    options = ["--updates", updates, *(["--synthetic", synthetic] if synthetic else [])]
+    command = ledger.command_line("bench", "train", name, *overrides, *options)
     what = "training by one process: seconds of each part of an update, and its arithmetic"
     entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
     ranks = Ranks()
@@ -77,7 +74,7 @@ def bench_train(
     overhead = seconds["data"] + seconds["log"] + save / recipe.train.validate_every
     speed = tokens / whole
     entry["numbers"] = {
-        "recipe": shown,
+        "recipe": run_name(name),
         "synthetic_pairs": synthetic,
         "threads": torch.get_num_threads(),
         "precision": precision,

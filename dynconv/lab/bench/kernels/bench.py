@@ -70,11 +70,11 @@ def bench_kernels(
     """Measure, or with `plan` predict without a GPU; return how many kernels are wrong."""
     operators = operators or OPERATORS
     cases = make_cases(shapes, dtypes, operators, kernel_sizes)
-    options = {"shapes": shapes, "dtypes": dtypes, "operators": operators}
-    options |= {"kernel-sizes": kernel_sizes, "rounds": [str(rounds)]}
-    command = " ".join(f"--{name} {' '.join(values)}" for name, values in options.items())
+    options = ["--shapes", *shapes, "--dtypes", *dtypes, "--operators", *operators]
+    options += ["--kernel-sizes", *kernel_sizes, "--rounds", rounds]
+    command = ledger.command_line("bench", "kernels", *(["--plan"] if plan else []), *options)
     if plan:
-        for text in predict_cases(cases, f"dynconv bench kernels --plan {command}", output):
+        for text in predict_cases(cases, command, output):
             say(text)
         return 0
     if reason := build.why_unavailable():
@@ -82,7 +82,7 @@ def bench_kernels(
             f"no CUDA kernels here: {reason}; without a GPU, --plan predicts their times"
         )
     gpu_bench = GpuBench(GpuClock(), torch.ops.dynconv, rounds)
-    return measure_cases(gpu_bench, cases, f"dynconv bench kernels {command}", output, say)
+    return measure_cases(gpu_bench, cases, command, output, say)
 
 
 def measure_cases(
