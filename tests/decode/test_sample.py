@@ -231,7 +231,10 @@ def test_options_of_a_search_are_refused_for_a_language_model(language, option, 
     assert cli.main(["evaluate", str(tmp_path / "run"), option, "3"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert f"{option} 3" in error and "has no effect: beam search is for translators" in error
+    assert (
+        f"decode.{option[2:]} 3" in error
+        and "has no effect: beam search is for translators" in error
+    )
 
 
 def test_a_translator_continues_no_prompt(recipe, tmp_path, capsys):
