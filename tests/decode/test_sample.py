@@ -156,13 +156,13 @@ def test_each_sample_continues_its_own_text_when_others_have_ended(mixer, monkey
     ("options", "words"),
     [
         ({"samples": 0}, "samples 0"),
-        ({"max_tokens": 0}, "max-tokens 0 must be at least 1"),
-        ({"top_k": 0}, "top-k 0 must be at least 1"),
+        ({"max_tokens": 0}, "max_tokens 0 must be at least 1"),
+        ({"top_k": 0}, "top_k 0 must be at least 1"),
         ({"temperature": -1.0}, "temperature -1.0 must be at least 0"),
         ({"temperature": float("nan")}, "temperature nan"),
-        ({"top_p": 0.0}, "top-p 0.0 must be above 0"),
-        ({"top_p": 1.5}, "top-p 1.5"),
-        ({"temperature": 0, "top_k": 5}, "top-k 5 has no effect"),
+        ({"top_p": 0.0}, "top_p 0.0 must be above 0"),
+        ({"top_p": 1.5}, "top_p 1.5"),
+        ({"temperature": 0, "top_k": 5}, "top_k 5 has no effect"),
     ],
 )
 def test_options_without_a_meaning(options, words):
