@@ -8,8 +8,8 @@ trials' at random, the others' by its tree-structured Parzen estimator.
 
 import json
 import math
-import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from contextlib import suppress
 from itertools import combinations, product
 from pathlib import Path
 from signal import Signals
@@ -50,6 +50,8 @@ from dynconv.yaml12 import read_yaml
 TRIAL = "trial.json"
 """the file of a trial's result, in its run directory"""
 SPACES = PACKAGE / "spaces"
+MANY = 1_000_000_000
+"""more updates than any warm-up has"""
 
 
 class TrialResult(TypedDict):
@@ -135,20 +137,11 @@ def tune(
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
     command = ledger.command_line("tune", name, *overrides, "--space", space, "--trials", trials)
     entry = ledger.entry(f"A search over the settings of {name}", command, {})
-    if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
-        raise UserError(
-            f"{twice[0]} is given and searched by space {space}: leave it out, or pass --space "
-            f"FILE, {copy_of(space)} without {twice[0]}"
-        )
-    try:
-        base = load_recipe(name, overrides)
-        distributions = distributions_of(search, find_unused(base))
-        updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
-        lengths = [[f"train.updates={n}", f"train.validate_every={n}"] for n in updates]
-        for settings in corners(search, list(distributions)):  # refused before a trial is drawn
-            load_recipe(name, [*overrides, *settings, *lengths[0]])
-    except UserError as error:
-        raise with_remedy(error, search, space) from None
+    check_not_searched(overrides, search, space)
+    base = load_recipe(name, overrides)
+    distributions = distributions_of(search, find_unused(base))
+    updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
+    check_corners(name, overrides, search, space, distributions, updates[0])
     rounds: list[list[TrialRecord]] = []
     entry["numbers"] = {
         "space": {key: str(d) for key, d in distributions.items()},
@@ -158,7 +151,7 @@ def tune(
     with folder_lock(folder):
         study = open_study(folder, entry["numbers"]["space"])
         candidates = draw_trials(study, distributions, trials, search)
-        for number, length in enumerate(lengths):
+        for number, length in enumerate(map(train_for, updates)):
             rounds.append([])
             for trial, settings in candidates:
                 recipe = load_recipe(name, [*overrides, *settings, *length])
@@ -176,24 +169,51 @@ def tune(
     return None
 
 
+def check_not_searched(overrides: Sequence[str], search: SearchSpace, space: str) -> None:
+    """Raise UserError if an override replaces an entry that the space searches."""
+    if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
+        raise UserError(
+            f"{twice[0]} is given and searched by space {space}: leave it out, or pass --space "
+            f"FILE, {copy_of(space)} without {twice[0]}"
+        )
+
+
 def copy_of(space: str) -> str:
     """Name the file that a user's own space may start from."""
     return f"a copy of {require_file(space, yaml_files(SPACES), 'search space')}"
 
 
-def with_remedy(error: UserError, search: SearchSpace, space: str) -> UserError:
-    """Return the error that refused a recipe; if it is about a searched setting, with a remedy."""
-    words = set(re.findall(r"\w+", str(error)))
-    searched = [key for key in search.settings if key.rpartition(".")[2] in words]
-    if not searched:
-        return error
-    longer = ""
-    if "updates" in words and search.fractions[0] < 1:
-        longer = f"raise train.updates, of which a trial has {search.fractions[0]:g}, or "
-    return UserError(
-        f"{error}; space {space} searches {searched[0]}: {longer}pass --space FILE, "
-        f"{copy_of(space)} with values that fit"
-    )
+def check_corners(
+    name: str,
+    overrides: Sequence[str],
+    search: SearchSpace,
+    space: str,
+    keys: Collection[str],
+    updates: int,
+) -> None:
+    """Raise UserError if the recipe refuses a corner of the space, before any trial is drawn.
+
+    keys     the entries that are searched
+    updates  for which the first round trains
+    """
+    for settings in corners(search, keys):
+        try:
+            load_recipe(name, [*overrides, *settings, *train_for(updates)])
+        except UserError as error:
+            remedy = f"pass --space FILE, {copy_of(space)} with values that fit"
+            with suppress(UserError):
+                load_recipe(name, [*overrides, *settings, *train_for(MANY)])
+                remedy = (
+                    f"raise train.updates, because the first round trains for only {updates}, "
+                    f"or {remedy}"
+                )
+            drawn = " ".join(settings)
+            raise UserError(f"{error}; space {space} searches {drawn}: {remedy}") from None
+
+
+def train_for(updates: int) -> list[str]:
+    """Return the overrides with which a trial trains for so many updates, then validates."""
+    return [f"train.updates={updates}", f"train.validate_every={updates}"]
 
 
 def distributions_of(search: SearchSpace, unused: Container[str]) -> dict[str, Any]:
@@ -253,15 +273,20 @@ def overrides_of(settings: dict[str, Any], search: SearchSpace) -> list[str]:
     ]
 
 
-def corners(search: SearchSpace, keys: Sequence[str]) -> Iterator[list[str]]:
-    """Yield settings to try on the recipe: all choices, bounds and middles, in pairs of entries."""
+def corners(search: SearchSpace, keys: Collection[str]) -> Iterator[list[str]]:
+    """Yield settings to try on the recipe.
+
+    Each pair of entries takes all its choices, bounds and middles, the other entries their first.
+    """
     values = {
         key: [each.low, (each.low + each.high) / 2, each.high] if isinstance(each, Range) else each
         for key, each in search.settings.items()
+        if key in keys
     }
-    for pair in combinations(keys, min(2, len(keys))):
+    first = {key: each[0] for key, each in values.items()}
+    for pair in combinations(values, min(2, len(values))):
         for chosen in product(*(values[key] for key in pair)):
-            yield overrides_of(dict(zip(pair, chosen, strict=True)), search)
+            yield overrides_of(first | dict(zip(pair, chosen, strict=True)), search)
 
 
 def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:
