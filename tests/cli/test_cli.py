@@ -28,6 +28,7 @@ from dynconv import cli
 from dynconv.cli import plan
 from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
+from dynconv.score.metric import METRICS
 from dynconv.train import train
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.events import read_log
@@ -71,6 +72,14 @@ def test_train_translate_evaluate_score_plot_bench(recipe_file, corpus, tmp_path
 
     assert cli.main(["score", str(corpus / "test.en"), str(corpus / "test.en")]) == 0
     assert "BLEU = 100.00" in capsys.readouterr().out
+    metrics = [text for name in METRICS for text in ("--metric", name)]
+    assert cli.main(["score", *metrics, str(corpus / "test.en"), str(corpus / "test.en")]) == 0
+    names = [line.split(" = ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names.count("BLEU") == 1 and {"BLEU, compounds split", "ROUGE mean"} < {*names}
+    with pytest.raises(SystemExit):
+        cli.main(["score", "--help"])
+    shown = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
+    assert not [name for name in METRICS if not re.search(rf"[ ,]{name}[ ,;]", shown)]
 
     assert cli.main(["plot", str(run)]) == 0
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")

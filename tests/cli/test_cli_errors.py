@@ -201,8 +201,9 @@ score bomb.gz one | bomb.gz, line 1
 score one bomb.xz | bomb.xz, line 1
 score cut.gz one | cut.gz
 score plain.xz one | plain.xz
-score --rouge words one | line 1 has 6,000 words
-score one words --rouge | line 1 has 6,000 words
+score --metric rouge words one | line 1 has 6,000 words
+score one words --metric rouge | line 1 has 6,000 words
+score one one --metric blue | no metric 'blue'; did you mean bleu?
 plot nowhere --output out.png | nowhere
 plot directory --output out.png | directory
 plot one --output out.png | one
