@@ -67,7 +67,7 @@ def make_search(model: Translator, config: DecodeConfig, make_stepper: MakeStepp
     """Return beam search with the settings of a recipe, as a function of source and padding."""
     options = {name: getattr(config, name) for name in BEAM_OPTIONS}
     size = options.pop("no_repeat_ngram_size")
-    constraints = [no_repeat(size)] if size else ()
+    constraints = [no_repeat(size)] if size else []
     return partial(
         beam_search, model, **options, constraints=constraints, make_stepper=make_stepper
     )
