@@ -8,15 +8,12 @@ trials' at random, the others' by its tree-structured Parzen estimator.
 
 import json
 import math
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
-from contextlib import suppress
-from itertools import combinations, product
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from signal import Signals
 from typing import Any
 
 from optuna import Study, create_study, logging
-from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.samplers import TPESampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
@@ -24,34 +21,26 @@ from optuna.trial import TrialState
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.find import require_file, run_name, yaml_files
+from dynconv.config.find import run_name
 from dynconv.config.unused import find_unused
 from dynconv.errors import UserError
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab import ledger
-from dynconv.lab.sweep import try_training
-from dynconv.paths import PACKAGE
-from dynconv.schema import (
-    Flag,
-    Fraction,
-    Number,
-    PositiveInt,
-    checked_dataclass,
-    finite,
-    validated,
-    validated_content,
-    whole,
+from dynconv.lab.search_space import (
+    SearchSpace,
+    check_corners,
+    check_not_searched,
+    load_space,
+    train_for,
 )
+from dynconv.lab.sweep import try_training
+from dynconv.schema import Number, PositiveInt, validated_content
 from dynconv.tasks import Validation
 from dynconv.train import load_model
 from dynconv.train.run_directory import folder_lock, match_recorded_recipe
-from dynconv.yaml12 import read_yaml
 
 TRIAL = "trial.json"
 """the file of a trial's result, in its run directory"""
-SPACES = PACKAGE / "spaces"
-MANY = 1_000_000_000
-"""more updates than any warm-up has"""
 
 
 class TrialResult(TypedDict):
@@ -69,47 +58,6 @@ class TrialRecord(TrialResult):
 
     trial: int
     settings: list[str]
-
-
-@checked_dataclass
-class Range:
-    """An interval of numbers to draw from."""
-
-    low: finite()
-    high: finite()
-    log: Flag = False
-    """whether to draw uniformly in the logarithm"""
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high or (self.log and self.low <= 0):
-            raise ValueError(
-                f"low {self.low:g} must be below high {self.high:g}, and positive if log"
-            )
-
-
-@checked_dataclass
-class SearchSpace:
-    """The settings that trials are drawn from, and the rounds of successive halving."""
-
-    settings: dict[str, Range | list[Any]]
-    """settings to draw, keyed by entry of the recipe: an interval, or a list of choices"""
-    fractions: tuple[Fraction, ...] = (1.0,)
-    """shares of the recipe's updates for which each round trains"""
-    reduction_factor: whole(2) = 4
-    """the reduction per round: 1 / reduction_factor of the trials in a round continue in the
-    next"""
-
-    def __post_init__(self) -> None:
-        if not self.settings:
-            raise ValueError("settings is empty: name at least one entry of the recipe")
-        if empty := [key for key, values in self.settings.items() if values == []]:
-            raise ValueError(f"settings.{empty[0]} is empty: list at least one choice")
-
-
-def load_space(name: str) -> SearchSpace:
-    """Read a search space: a shipped name, or else a path, as for recipes."""
-    path = require_file(name, yaml_files(SPACES), "search space")
-    return validated(SearchSpace, read_yaml(path), str(path))
 
 
 def tune(
@@ -139,7 +87,7 @@ def tune(
     entry = ledger.entry(f"A search over the settings of {name}", command, {})
     check_not_searched(overrides, search, space)
     base = load_recipe(name, overrides)
-    distributions = distributions_of(search, find_unused(base))
+    distributions = search.distributions(find_unused(base))
     updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
     check_corners(name, overrides, search, space, distributions, updates[0])
     rounds: list[list[TrialRecord]] = []
@@ -167,64 +115,6 @@ def tune(
     chosen = max(rounds[-1], key=quality)
     say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
-
-
-def check_not_searched(overrides: Sequence[str], search: SearchSpace, space: str) -> None:
-    """Raise UserError if an override replaces an entry that the space searches."""
-    if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
-        raise UserError(
-            f"{twice[0]} is given and searched by space {space}: leave it out, or pass --space "
-            f"FILE, {copy_of(space)} without {twice[0]}"
-        )
-
-
-def copy_of(space: str) -> str:
-    """Name the file that a user's own space may start from."""
-    return f"a copy of {require_file(space, yaml_files(SPACES), 'search space')}"
-
-
-def check_corners(
-    name: str,
-    overrides: Sequence[str],
-    search: SearchSpace,
-    space: str,
-    keys: Collection[str],
-    updates: int,
-) -> None:
-    """Raise UserError if the recipe refuses a corner of the space, before any trial is drawn.
-
-    keys     the entries that are searched
-    updates  for which the first round trains
-    """
-    for settings in corners(search, keys):
-        try:
-            load_recipe(name, [*overrides, *settings, *train_for(updates)])
-        except UserError as error:
-            remedy = f"pass --space FILE, {copy_of(space)} with values that fit"
-            with suppress(UserError):
-                load_recipe(name, [*overrides, *settings, *train_for(MANY)])
-                remedy = (
-                    f"raise train.updates, because the first round trains for only {updates}, "
-                    f"or {remedy}"
-                )
-            drawn = " ".join(settings)
-            raise UserError(f"{error}; space {space} searches {drawn}: {remedy}") from None
-
-
-def train_for(updates: int) -> list[str]:
-    """Return the overrides with which a trial trains for so many updates, then validates."""
-    return [f"train.updates={updates}", f"train.validate_every={updates}"]
-
-
-def distributions_of(search: SearchSpace, unused: Container[str]) -> dict[str, Any]:
-    """Return Optuna's distribution of each setting, without those that have no effect."""
-    return {
-        key: FloatDistribution(values.low, values.high, log=values.log)
-        if isinstance(values, Range)
-        else CategoricalDistribution(values)
-        for key, values in search.settings.items()
-        if key not in unused
-    }
 
 
 def open_study(folder: Path, space: dict[str, str]) -> Study:
@@ -257,36 +147,10 @@ def draw_trials(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield number and settings of each trial: first those drawn before, then new ones."""
     for trial in study.trials[:trials]:
-        yield trial.number, overrides_of(trial.params, search)
+        yield trial.number, search.overrides(trial.params)
     while len(study.trials) < trials:
         trial = study.ask(distributions)
-        yield trial.number, overrides_of(trial.params, search)
-
-
-def overrides_of(settings: dict[str, Any], search: SearchSpace) -> list[str]:
-    """Write settings as key=value, those from an interval with three digits."""
-    return [
-        f"{key}={value:.3g}"
-        if isinstance(search.settings[key], Range)
-        else f"{key}={value if isinstance(value, str) else json.dumps(value)}"
-        for key, value in settings.items()
-    ]
-
-
-def corners(search: SearchSpace, keys: Collection[str]) -> Iterator[list[str]]:
-    """Yield settings to try on the recipe.
-
-    Each pair of entries takes all its choices, bounds and middles, the other entries their first.
-    """
-    values = {
-        key: [each.low, (each.low + each.high) / 2, each.high] if isinstance(each, Range) else each
-        for key, each in search.settings.items()
-        if key in keys
-    }
-    first = {key: each[0] for key, each in values.items()}
-    for pair in combinations(values, min(2, len(values))):
-        for chosen in product(*(values[key] for key in pair)):
-            yield overrides_of(first | dict(zip(pair, chosen, strict=True)), search)
+        yield trial.number, search.overrides(trial.params)
 
 
 def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:

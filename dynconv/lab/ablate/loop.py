@@ -12,7 +12,7 @@ from dynconv.files import check_writable
 from dynconv.lab import ledger
 from dynconv.lab.ablate.plot import plot_results
 from dynconv.lab.ablate.run import Run
-from dynconv.lab.ablate.table import format_score, results, results_table
+from dynconv.lab.ablate.table import collect_results, format_score, results_table
 from dynconv.schema_errors import entry_keys
 from dynconv.train.run_directory import folder_lock
 
@@ -49,7 +49,7 @@ def ablate(
     entry = ledger.entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
 
     def write() -> dict:
-        entry["numbers"] = {"ablation": path.stem, **results(experiment, runs)}
+        entry["numbers"] = {"ablation": path.stem, **collect_results(experiment, runs)}
         ledger.write(output, entry)
         plot_results(entry["numbers"], drawing)
         return entry
