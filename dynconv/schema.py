@@ -1,7 +1,7 @@
 """Types that check their entries, from YAML or JSON, with errors of one line.
 
-A file that dynconv reads back has a dataclass or TypedDict of its own, by which `validated_content`
-checks what was read.
+Each file that dynconv reads back is described by a dataclass or TypedDict, against which
+`validated_content` checks its content.
 """
 
 from collections.abc import Iterator

@@ -44,8 +44,8 @@ def recipe_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
     if not recipe.published:
         yield name, "", "", "", read_comment(require_recipe(name))
     for i, row in enumerate(recipe.published):
-        first = "" if i else name
-        yield first, row.value, row.metric, row.parameters or "", f"{row.source}: {row.row}"
+        first, source = "" if i else name, f"{row.source}: {row.row}"
+        yield first, row.value, row.metric_in_words, row.parameters or "", source
 
 
 def format_rows(rows: Sequence[tuple[str, ...]]) -> str:

@@ -11,7 +11,7 @@ from dynconv.config.find import (
 )
 from dynconv.config.load import dump_recipe, list_differences, load_recipe, load_row
 from dynconv.config.model import (
-    MODELS,
+    MODEL_CONFIGS,
     AnyModelConfig,
     ConvS2SConfig,
     LanguageModelConfig,
@@ -21,9 +21,9 @@ from dynconv.config.recipe import DataConfig, DecodeConfig, PublishedScore, Reci
 from dynconv.config.stack import ConvStackConfig, StackConfig
 
 __all__ = [
-    "MODELS", "AnyModelConfig", "ConvS2SConfig", "ConvStackConfig", "DataConfig", "DecodeConfig",
-    "Experiment", "ExperimentRow", "LanguageModelConfig", "PublishedScore", "Recipe",
-    "Seq2SeqConfig", "StackConfig", "TrainConfig", "dump_recipe", "list_differences",
+    "MODEL_CONFIGS", "AnyModelConfig", "ConvS2SConfig", "ConvStackConfig", "DataConfig",
+    "DecodeConfig", "Experiment", "ExperimentRow", "LanguageModelConfig", "PublishedScore",
+    "Recipe", "Seq2SeqConfig", "StackConfig", "TrainConfig", "dump_recipe", "list_differences",
     "load_experiment", "load_recipe", "load_row", "require_experiment", "require_recipe",
     "run_name", "shipped_experiments", "shipped_recipes",
 ]  # fmt: skip

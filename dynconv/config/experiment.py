@@ -44,8 +44,8 @@ class LaptopVersion:
     """A smaller version of the table that trains on a laptop."""
 
     base: str
-    metric: str
-    """the measure on the laptop and the one in the paper, in words"""
+    metric_in_words: str
+    """the metric of the laptop's scores, and how it differs from the paper's"""
     changes: dict[str, Any] = field(default_factory=dict)
     """entries that differ from the base in every row"""
 
@@ -56,8 +56,8 @@ class Experiment:
 
     source: str
     """paper and table, or what is compared instead"""
-    metric: str
-    """the metric of the published scores, in words"""
+    metric_in_words: str
+    """the metric of the published scores; not a name of `dynconv.score.metric`"""
     rows: tuple[ExperimentRow, ...]
     base: str | None = None
     """the recipe that all rows without `recipe` build on"""

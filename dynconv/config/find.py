@@ -5,6 +5,7 @@ from os.path import isfile  # false, where Path.is_file raises an error, for a n
 from pathlib import Path
 
 from dynconv.config.experiment import Experiment
+from dynconv.config.legacy import rename_settings
 from dynconv.config.tree import Tree
 from dynconv.errors import UserError, did_you_mean, nearest, quoted
 from dynconv.paths import PACKAGE
@@ -86,7 +87,8 @@ def require_file(name: str, shipped: dict[str, Path], kind: str) -> Path:
 
 def load_experiment(path: Path) -> Experiment:
     """Read and check an experiment. Raises UserError with one line that names key and value."""
-    return validated(Experiment, read_mapping(path, "an experiment", Experiment), str(path))
+    tree = rename_settings(read_mapping(path, "an experiment", Experiment), "experiment")
+    return validated(Experiment, tree, str(path))
 
 
 def load_experiments() -> dict[str, Experiment]:

@@ -1,5 +1,7 @@
 """Translates names and spellings of version 0.1, and settings that were renamed since."""
 
+from typing import Any
+
 from dynconv.config.sizes import drop_untaken_size, find_stacks
 from dynconv.config.tree import Tree
 from dynconv.models.mixers import SIZE_KEYS
@@ -16,19 +18,24 @@ RENAMED = {
         "skip": "max_skipped",
     },
     "decode": {"context": "context_window", "no_repeat": "no_repeat_ngram_size"},
+    "published": {"metric": "metric_in_words"},
+    "experiment": {"metric": "metric_in_words"},
+    "experiment.laptop": {"metric": "metric_in_words"},
 }
 """today's names of settings, keyed by section and old name"""
 
 
-def rename_settings(tree: Tree, section: str = "") -> Tree:
-    """Return a section with its settings renamed, except where it already has the new name."""
+def rename_settings(tree: Any, section: str = "") -> Any:
+    """Return a section, or a list of them, with the settings renamed that lack their new name."""
+    if isinstance(tree, list):
+        return [rename_settings(each, section) for each in tree]
+    if not isinstance(tree, dict):
+        return tree
     names = RENAMED.get(section, {})
     renamed = {old: new for old, new in names.items() if new not in tree}
     prefix = f"{section}." if section else ""
     return {
         renamed.get(key, key): rename_settings(value, f"{prefix}{key}")
-        if isinstance(value, dict)
-        else value
         for key, value in tree.items()
     }
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 
 from dynconv.config.experiment import Experiment, ExperimentRow
 from dynconv.config.legacy import rename_settings
-from dynconv.config.model import MODELS, LanguageModelConfig, Seq2SeqConfig
+from dynconv.config.model import MODEL_CONFIGS, LanguageModelConfig, Seq2SeqConfig
 from dynconv.config.overlays import Overlays, merge_overlays, recipe_overlays, row_overlays
 from dynconv.config.recipe import LANGUAGE_DEFAULTS, Recipe
 from dynconv.config.sizes import drop_inherited_sizes
@@ -100,10 +100,10 @@ def model_class(tree: Any, where: str) -> type:
     name = tree.get("architecture") if isinstance(tree, dict) else None
     if name is None:
         return Seq2SeqConfig
-    if not isinstance(name, str) or name not in MODELS:
-        hint = nearest(str(name), MODELS, "there are")
+    if not isinstance(name, str) or name not in MODEL_CONFIGS:
+        hint = nearest(str(name), MODEL_CONFIGS, "there are")
         raise UserError(f"{where}: model.architecture {quoted(name)} is not known; {hint}")
-    return MODELS[name]
+    return MODEL_CONFIGS[name]
 
 
 def dump_recipe(recipe: Recipe) -> str:

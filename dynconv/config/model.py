@@ -12,16 +12,13 @@ from dynconv.choices import DEFAULT_ARCHITECTURE, Normalization
 from dynconv.config.stack import ConvStackConfig, StackConfig, per_layer
 from dynconv.errors import nearest, quoted
 from dynconv.models.mixers import require_mixer
+from dynconv.number_checks import check_heads
 from dynconv.schema import Dimension, Flag, Probability, VocabSize, checked_dataclass
+from dynconv.text.vocabulary import per_side
 from dynconv.yaml12 import as_override
 
 VocabSizes: Any = VocabSize | tuple[VocabSize, VocabSize]
 """types of the joint vocabulary, the special ones included; or of source and target"""
-
-
-def per_side(vocab_size: int | tuple[int, int]) -> tuple[int, int]:
-    """Return the numbers of types of source and target; one number stands for both."""
-    return vocab_size if isinstance(vocab_size, tuple) else (vocab_size, vocab_size)
 
 
 class Architecture(ABC):
@@ -82,8 +79,8 @@ class MixerModelConfig(Architecture):
             for option in require_mixer(mixer).options.keys() - OPTIONS:
                 known = nearest(option, OPTIONS, "there are")
                 raise ValueError(f"mixer {mixer}: option {quoted(option)} is not known; {known}")
-        if "heads" in self.used_options and self.channels % self.heads:
-            raise ValueError(f"{self.heads} heads do not divide {self.channels} channels")
+        if "heads" in self.used_options:
+            check_heads(self.heads, self.channels)
 
     @property
     @abstractmethod
@@ -102,16 +99,18 @@ class MixerModelConfig(Architecture):
         return blocks.union(*(require_mixer(mixer).options for mixer in self.mixers))
 
     def find_unused(self) -> dict[str, str]:
-        """Return the options that no mixer reads, or whose value none of them knows, and why."""
-        unused = dict.fromkeys({*OPTIONS} - self.used_options, "no mixer of this model reads it")
+        """Return the options that no mixer reads, or whose value none of them accepts, and why."""
+        unused = {}
         options = {mixer: require_mixer(mixer).options for mixer in self.mixers}
-        for name in self.used_options:
-            known = {mixer: taken[name] for mixer, taken in options.items() if name in taken}
+        for name in OPTIONS:
+            if name not in self.used_options:
+                unused[name] = "no mixer of this model reads it"
+            accepted = {mixer: each[name] for mixer, each in options.items() if name in each}
             value = getattr(self, name)
-            if known and all(values and value not in values for values in known.values()):
+            if accepted and all(values and value not in values for values in accepted.values()):
                 unused[name] = "; ".join(
-                    f"{mixer} knows only {' and '.join(map(str, values))}"
-                    for mixer, values in known.items()
+                    f"{mixer} accepts only {' and '.join(map(str, values))}"
+                    for mixer, values in accepted.items()
                     if values
                 )
         return unused
@@ -271,5 +270,7 @@ class LanguageModelConfig(MixerModelConfig):
 
 AnyModelConfig = Seq2SeqConfig | ConvS2SConfig | LanguageModelConfig
 
-MODELS = {cls.architecture: cls for cls in (Seq2SeqConfig, ConvS2SConfig, LanguageModelConfig)}
+MODEL_CONFIGS = {
+    cls.architecture: cls for cls in (Seq2SeqConfig, ConvS2SConfig, LanguageModelConfig)
+}
 """the classes of the section `model` by its entry `architecture`"""

@@ -91,7 +91,7 @@ def row_overlays(
             source=experiment.source,
             row=row.row or row.name,
             value=row.published,
-            metric=experiment.metric,
+            metric_in_words=experiment.metric_in_words,
             parameters=row.parameters,
         )
         base.append({"published": [asdict(printed)]})

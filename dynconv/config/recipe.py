@@ -152,7 +152,7 @@ class DecodeConfig:
     """minimum tokens of an output, without <eos>"""
     max_length: PositiveLength | None = None
     """maximum tokens of an output, with <eos>; null: twice the source's length plus ten, at least
-    min_length plus <eos>. The model's number of positions limits either"""
+    min_length plus <eos>; never more than the model's positions"""
     no_repeat_ngram_size: NonNegativeInt = 0
     """the n of n-grams that may not occur twice in an output; 3: trigram blocking; 0: no limit"""
     replace_unknown: Flag = False
@@ -199,8 +199,8 @@ class PublishedScore:
     """the name of the system's row there"""
     value: str
     """the score as printed: 29.7, or 39.84 / 16.25 / 36.73, or diverges"""
-    metric: str
-    """the metric of the value, in words"""
+    metric_in_words: str
+    """the metric of the value; not a name of `dynconv.score.metric`"""
     parameters: str | None = None
     """the number of parameters as printed: 213M"""
 

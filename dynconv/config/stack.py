@@ -64,12 +64,13 @@ class StackConfig:
         taken = {size_key for _, size_key in mixers}
         for key in SIZE_KEYS:
             value = getattr(self, key)
-            must_fit = isinstance(value, tuple) or key not in taken  # else some layer takes it
+            # A single number skips the layers that take no such size, if there are others.
+            skips = not isinstance(value, tuple) and key in taken
             sizes = per_layer(key, value, self.layers)
             for (mixer, size_key), size in zip(mixers, sizes, strict=True):
                 if size_key == key:
                     check_size(key, mixer, size)
-                elif size is not None and must_fit:
+                elif size is not None and not skips:
                     raise ValueError(f"{key} {size} has no effect: mixer {mixer} takes no {key}")
 
     def _mixers(self) -> list[tuple[str, SizeKey | None]]:

@@ -1,7 +1,5 @@
 """Finds the entries of a recipe that have no effect, because of what other entries say."""
 
-from itertools import chain
-
 from dynconv.config.optimizers import OPTIMIZERS
 from dynconv.config.recipe import BEAM_OPTIONS, Recipe
 from dynconv.config.schedules import SCHEDULES
@@ -10,17 +8,15 @@ from dynconv.config.schedules import SCHEDULES
 def find_unused(recipe: Recipe) -> dict[str, str]:
     """Return the entries that have no effect in this recipe, each with the reason."""
     data, model, train = recipe.data, recipe.model, recipe.train
-    options = {name: optimizer.options for name, optimizer in OPTIMIZERS.items()}
-    settings = {name: schedule.settings for name, schedule in SCHEDULES.items()}
-    unused = {
-        f"train.{option}": f"{kind} {chosen} does not use it"
-        for kind, chosen, known in (
-            ("optimizer", train.optimizer, options),
-            ("schedule", train.schedule, settings),
-        )
-        for option in chain(*known.values())
-        if option not in known[chosen]
-    }
+    unused = {}
+    for optimizer in OPTIMIZERS.values():
+        for option in optimizer.options:
+            if option not in OPTIMIZERS[train.optimizer].options:
+                unused[f"train.{option}"] = f"optimizer {train.optimizer} does not use it"
+    for schedule in SCHEDULES.values():
+        for setting in schedule.settings:
+            if setting not in SCHEDULES[train.schedule].settings:
+                unused[f"train.{setting}"] = f"schedule {train.schedule} does not use it"
     if train.warmup == 0:
         unused["train.lr_start"] = "warmup is 0"
     if not recipe.decode.replace_unknown:

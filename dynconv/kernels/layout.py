@@ -4,8 +4,8 @@ from torch import Tensor
 
 from dynconv.dtypes import upcast
 
-NARROW = 8
-"""smallest number of channels per head that fills the vectors of the C kernels"""
+MIN_VECTOR_CHANNELS = 8
+"""the fewest channels per head that fill the vectors of the C kernels"""
 
 
 def contiguous_channels(x: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ def dry_run(recipe: Recipe) -> Iterator[str]:
     """
     for row in recipe.published:
         size = f", {row.parameters} parameters" if row.parameters else ""
-        yield f"published      {row.source}, {row.row}: {row.value} ({row.metric}){size}"
+        yield f"published      {row.source}, {row.row}: {row.value} ({row.metric_in_words}){size}"
     parameters = count_parameters(recipe.model)
     yield f"parameters     {parameters:,}: {4 * parameters / 1e9:.2f} GB of float32"
     yield f"text           {corpus_status(recipe.data)}"

@@ -14,7 +14,7 @@ of all earlier steps.
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
 from dynconv.layers.attention import CrossAttention, SelfAttention
 from dynconv.layers.average import AverageAttention
-from dynconv.layers.check import check_mixer
+from dynconv.layers.contract import check_mixer
 from dynconv.layers.convolution import DenseConv, DepthwiseConv, DynamicConv, LightConv
 from dynconv.layers.retention import Retention
 from dynconv.layers.selective import SelectiveSSM

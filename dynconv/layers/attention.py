@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dynconv.dtypes import upcast, without_autocast
 from dynconv.layers.projection import linear
 from dynconv.layers.state import check_steppable
-from dynconv.ops.checks import check_heads, check_odd, check_probability
+from dynconv.number_checks import check_heads, check_odd, check_probability
 from dynconv.ops.shapes import split_heads
 
 

@@ -12,7 +12,7 @@ from dynconv.choices import Normalization
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear, zero_padding
 from dynconv.layers.state import check_steppable
-from dynconv.ops.checks import check_heads, check_odd, check_positive
+from dynconv.number_checks import check_heads, check_odd, check_positive
 from dynconv.ops.lightconv import same_kernel
 from dynconv.ops.normalize import check_normalization
 from dynconv.ops.shapes import pad_time
@@ -45,7 +45,7 @@ class WindowConv(nn.Module):
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         check_steppable(self, self.causal, x)
         past_size = self.kernel_size - 1
-        state = History.extend(state, x, past_size)
+        state = History.append(state, x, past_size)
         return self._convolve(state.window(past_size + x.shape[1])), state
 
     def _convolve(self, window: Tensor) -> Tensor:

@@ -32,29 +32,27 @@ class History:
     def __init__(self, slots: Slots, row_of: Tensor):
         self.slots, self.row_of = slots, row_of
 
-    @classmethod
-    def extend(cls, state: "History | None", x: Tensor, size: int) -> "History":
-        """Return `state` with x (N, n, C) appended; a state of None means `size` zeros."""
-        if state is None:
-            N, _, C = x.shape
-            row_of = torch.arange(N, device=x.device)[:, None].expand(N, size)
-            state = cls(Slots(x.new_zeros(size, N, C), 2 * size + 1), row_of)
-        return state.append(x, size)
+    @staticmethod
+    def append(history: "History | None", x: Tensor, size: int) -> "History":
+        """Return `history` with x (N, n, C) appended, and at least `size` older positions.
 
-    def append(self, x: Tensor, size: int) -> "History":
-        """Return the history with x (N, n, C) appended, and at least `size` older positions."""
+        None stands for the history before the first position, which is `size` zeros.
+        """
         x = x.detach().transpose(0, 1)  # (n, N, C)
-        n, N, _ = x.shape
-        slots, row_of, end = self.slots, self.row_of, self.row_of.shape[1]
-        rows = torch.arange(N, device=row_of.device)[:, None].expand(N, n)
+        n, N, C = x.shape
+        rows = torch.arange(N, device=x.device)[:, None]
+        if history is None:
+            zeros = Slots(x.new_zeros(size, N, C), 2 * size + 1)
+            history = History(zeros, rows.expand(N, size))
+        slots, row_of, end = history.slots, history.row_of, history.row_of.shape[1]
         fits = end + n <= len(slots.data) and N <= slots.data.shape[1]
         if not fits or slots.filled != end:
-            slots = Slots(self.window(size).transpose(0, 1), max(2 * size + 1, size + n))
-            row_of = rows[:, :1].expand(N, size)
+            slots = Slots(history.window(size).transpose(0, 1), max(2 * size + 1, size + n))
+            row_of = rows.expand(N, size)
             end = size
         slots.data[end : end + n, :N] = x
         slots.filled = end + n
-        return History(slots, torch.cat([row_of, rows], dim=1))
+        return History(slots, torch.cat([row_of, rows.expand(N, n)], dim=1))
 
     def select(self, rows: Tensor) -> "History":
         """Return the history of these rows; a row may appear several times."""
@@ -72,7 +70,7 @@ class History:
         n, K = weight.shape[1], weight.shape[3]
         if self.row_of.shape[1] < K - 1 + n:
             raise ValueError(
-                f"{K} taps need {K - 1} earlier positions: History.extend(state, x, {K - 1})"
+                f"{K} taps need {K - 1} earlier positions: History.append(state, x, {K - 1})"
             )
         if n > 1:
             return conv_windows(self.window(K - 1 + n), weight)

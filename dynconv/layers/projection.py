@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from dynconv.layers.history import History
 from dynconv.layers.state import check_steppable
-from dynconv.ops.checks import check_probability
+from dynconv.number_checks import check_probability
 
 
 def linear(inputs: int, outputs: int, bias: bool = True) -> nn.Linear:
@@ -87,5 +87,5 @@ class ProjectedMixer(nn.Module, ABC):
         """Return the outputs (N, n, C) at n new positions, and the next state; see `layers`."""
         check_steppable(self, self.causal, x)
         x = self.in_proj(x)
-        state = History.extend(state, x, self.past_size)
+        state = History.append(state, x, self.past_size)
         return self.out_proj(self._mix_step(x, state)), state

@@ -12,7 +12,7 @@ from dynconv.dtypes import accumulator, upcast
 from dynconv.layers.direction import count_forward, flip_rest
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.layers.state import check_steppable, run_steps
-from dynconv.ops.checks import check_heads
+from dynconv.number_checks import check_heads
 from dynconv.ops.retnet import retention_step
 
 

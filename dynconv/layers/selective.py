@@ -13,7 +13,7 @@ from dynconv.dtypes import upcast
 from dynconv.layers.direction import count_forward
 from dynconv.layers.projection import linear, zero_padding
 from dynconv.layers.state import check_steppable, run_steps
-from dynconv.ops.checks import check_positive
+from dynconv.number_checks import check_positive
 from dynconv.ops.selective import selective_step
 
 KERNEL_SIZE = 4

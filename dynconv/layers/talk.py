@@ -8,7 +8,7 @@ from dynconv import ops
 from dynconv.dtypes import upcast
 from dynconv.layers.history import History
 from dynconv.layers.projection import ProjectedMixer, linear
-from dynconv.ops.checks import check_heads
+from dynconv.number_checks import check_heads, check_reach
 
 
 class TaLKConv(ProjectedMixer):
@@ -33,8 +33,7 @@ class TaLKConv(ProjectedMixer):
         input_dropout: float = 0.0,
     ):
         check_heads(heads, channels)
-        if min(max_left, max_right) < 0:
-            raise ValueError(f"max_left {max_left} and max_right {max_right} must not be negative")
+        check_reach(max_left, max_right)
         if not isinstance(normalize, bool):
             raise ValueError(
                 f"normalize {normalize!r} must be True (divide sums by max_left + max_right + 1) "

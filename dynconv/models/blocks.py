@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from dynconv.layers import CrossAttention
 from dynconv.layers.projection import linear
 from dynconv.models.activation_checkpointing import Recomputable
+from dynconv.models.mixers import build_mixer
 
 if TYPE_CHECKING:
-    from dynconv.config import LanguageModelConfig, Seq2SeqConfig
+    from dynconv.config import LanguageModelConfig, Seq2SeqConfig, StackConfig
 
 
 class FeedForward(nn.Module):
@@ -63,7 +64,7 @@ class Block(Recomputable):
     """
 
     mixer: Any
-    """an nn.Module; that of a decoder has a `step`"""
+    """an nn.Module, which in a decoder has a `step`"""
 
     def __init__(
         self,
@@ -94,3 +95,24 @@ class Block(Recomputable):
         if self.cross is not None:
             x = self.around_cross(x, lambda z: self.cross(z, *source))  # type: ignore[misc]
         return self.around_ffn(x, self.ffn)
+
+
+def build_blocks(
+    config: Seq2SeqConfig | LanguageModelConfig,
+    stack: StackConfig,
+    *,
+    causal: bool,
+    cross: bool = False,
+    activation_dropout: float = 0.0,
+) -> nn.ModuleList:
+    """Build the blocks of a stack, bottom to top; with `cross`, they attend to the source."""
+    C, H, dropout = config.channels, config.heads, config.attention_dropout
+    return nn.ModuleList(
+        Block(
+            config,
+            build_mixer(config, mixer, size, causal=causal),
+            CrossAttention(C, H, dropout=dropout) if cross else None,
+            activation_dropout,
+        )
+        for mixer, size in stack.each_layer()
+    )

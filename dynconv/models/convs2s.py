@@ -220,6 +220,6 @@ class ConvS2S(Translator):
     def step(
         self, tokens: Tensor, memory: KeyedMemory, state: DecoderState
     ) -> tuple[Tensor, DecoderState]:
-        decoded = self._decode(tokens, memory, state.position, state.mixers)
+        decoded = self._decode(tokens, memory, state.position, state.mixer_states)
         state = DecoderState(state.position + tokens.shape[1], decoded.states, source=[])
         return self.output(decoded.hidden), state

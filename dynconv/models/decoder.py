@@ -12,31 +12,31 @@ from dynconv.layers.state import select_state
 
 
 class DecoderState(NamedTuple):
-    """The position, the state of each layer's mixer, and the source's keys and values.
+    """The position, the state of each layer's mixer, and the source's keys and values per layer.
 
     Mixer states have N = B x beam rows, where the hypotheses of a sentence are consecutive. The
     source's keys and values have one row per sentence; in a language model they are None.
     """
 
     position: int
-    mixers: list[Any]
+    mixer_states: list[Any]
     source: list[KVCache | None]
 
     def select(self, rows: Tensor, sentences: Tensor | None = None) -> DecoderState:
         """Return the state of these rows, and of these sentences or, if None, of all."""
-        mixers = [select_state(mixer, rows) for mixer in self.mixers]
+        mixer_states = [select_state(state, rows) for state in self.mixer_states]
         source = self.source
         if sentences is not None:
             source = [select_state(projected, sentences) for projected in source]
-        return DecoderState(self.position, mixers, source)
+        return DecoderState(self.position, mixer_states, source)
 
 
 def step_blocks(
     blocks: Iterable[Any], x: Tensor, state: DecoderState, pad_mask: Tensor | None = None
 ) -> tuple[Tensor, DecoderState]:
     """Return the last block's outputs at n new positions x (N, n, C), and the next state."""
-    mixers = []
-    for block, mixer, source in zip(blocks, state.mixers, state.source, strict=True):
-        x, mixer = block.step(x, mixer, (source, pad_mask))
-        mixers.append(mixer)
-    return x, DecoderState(state.position + x.shape[1], mixers, state.source)
+    mixer_states = []
+    for block, mixer_state, source in zip(blocks, state.mixer_states, state.source, strict=True):
+        x, mixer_state = block.step(x, mixer_state, (source, pad_mask))
+        mixer_states.append(mixer_state)
+    return x, DecoderState(state.position + x.shape[1], mixer_states, state.source)

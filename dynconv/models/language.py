@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from dynconv.layers.adaptive import AdaptiveEmbedding, AdaptiveSoftmax
+from dynconv.models.blocks import build_blocks
 from dynconv.models.decoder import DecoderState, step_blocks
 from dynconv.models.embedding import LinearSoftmax, embed_tokens, token_embedding
 
@@ -25,9 +26,12 @@ class LanguageModel(nn.Module):
     embedding: AdaptiveEmbedding | nn.Embedding
     output: AdaptiveSoftmax | LinearSoftmax
 
-    def __init__(self, config: LanguageModelConfig, decoder: list):
+    def __init__(self, config: LanguageModelConfig):
         super().__init__()
         self.config = config
+        # A seed gives the same weights only if they are drawn in the same order, the blocks' first.
+        dropout = config.activation_dropout
+        decoder = build_blocks(config, config.decoder, causal=True, activation_dropout=dropout)
         V = config.vocab_size
         C = config.channels
         tied = config.embeddings == "tied"
@@ -42,7 +46,7 @@ class LanguageModel(nn.Module):
             self.output = LinearSoftmax(C, V)
             if tied:
                 self.output.weight = self.embedding.weight
-        self.decoder = nn.ModuleList(decoder)
+        self.decoder = decoder
         self.decoder_norm = nn.LayerNorm(C) if config.final_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
 

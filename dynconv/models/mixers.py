@@ -58,8 +58,9 @@ def register_mixer(
     options   entries of the model that `build` takes as keyword arguments: fields of
               `MixerModelConfig`. A recipe that sets an entry which none of its mixers takes is
               refused.
-    values    more options, limited to the values that `build` accepts: {"normalize": ("none",)}. A
-              recipe that sets a value which none of its mixers knows is refused.
+    values    further options, each with the only values that `build` accepts:
+              {"normalize": ("softmax", "none")}. A recipe that sets a value which none of its
+              mixers accepts is refused.
 
     Raises ValueError if the name is taken, or there is no such size_key.
     """

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from torch import Tensor, nn
 
 from dynconv.layers.attention import KVCache
+from dynconv.models.blocks import build_blocks
 from dynconv.models.decoder import DecoderState, step_blocks
 from dynconv.models.embedding import embed_tokens, token_embedding
 from dynconv.models.translator import Translator
@@ -26,14 +27,17 @@ class Memory(NamedTuple):
 class Seq2Seq(Translator):
     """Encodes and decodes with stacks of blocks; positions are sinusoids and have no maximum."""
 
-    def __init__(self, config: Seq2SeqConfig, encoder: list, decoder: list):
+    def __init__(self, config: Seq2SeqConfig):
         super().__init__()
         self.config = config
+        # A seed gives the same weights only if they are drawn in the same order, the blocks' first.
+        encoder = build_blocks(config, config.encoder, causal=False)
+        decoder = build_blocks(config, config.decoder, causal=True, cross=True)
         (S, V), C = config.vocab_sizes, config.channels
         self.target_embedding = token_embedding(V, C)
         shared = config.embeddings == "shared"
         self.source_embedding = self.target_embedding if shared else token_embedding(S, C)
-        self.encoder, self.decoder = nn.ModuleList(encoder), nn.ModuleList(decoder)
+        self.encoder, self.decoder = encoder, decoder
         self.dropout = nn.Dropout(config.dropout)
         pre = config.norm == "pre"  # then the last sum is not normalised yet
         self.encoder_norm = nn.LayerNorm(C) if pre else nn.Identity()

@@ -4,30 +4,7 @@ import torch
 from torch import Tensor
 
 from dynconv.dtypes import accumulator
-
-
-def check_heads(heads: int, channels: int) -> None:
-    """Raise ValueError unless `heads` divides `channels`, and both are positive."""
-    if heads < 1 or channels < 1 or channels % heads:
-        raise ValueError(f"{heads} heads do not divide {channels} channels")
-
-
-def check_odd(name: str, size: int) -> None:
-    """Raise ValueError unless a size is odd and positive."""
-    if size < 1 or size % 2 == 0:
-        raise ValueError(f"{name} {size} must be odd and positive")
-
-
-def check_probability(name: str, value: float) -> None:
-    """Raise ValueError unless a probability of dropout is at least 0 and below 1."""
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} {value} lies outside [0, 1)")
-
-
-def check_positive(name: str, size: int) -> None:
-    """Raise ValueError unless a size is at least 1."""
-    if size < 1:
-        raise ValueError(f"{name} {size} must be at least 1")
+from dynconv.number_checks import check_heads, check_reach
 
 
 def check_tensor(name: str, value: object) -> None:
@@ -98,8 +75,7 @@ def check_talk(
     Offsets have the dtype of x. They may be float32 if x is in half precision.
     """
     check_sequence(x)
-    if max_left < 0 or max_right < 0:
-        raise ValueError(f"max_left {max_left} and max_right {max_right} must not be negative")
+    check_reach(max_left, max_right)
     if (right is None) != (max_right == 0):
         raise ValueError(f"right must be None exactly when max_right, here {max_right}, is 0")
     sums_dtype = accumulator(x.dtype)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from dynconv.choices import Normalization
+from dynconv.errors import nearest
 from dynconv.ops.checks import check_floating
 
 
@@ -47,7 +48,8 @@ NORMALIZATIONS: dict[Normalization, Callable[[Tensor], Tensor]] = {
 def check_normalization(kind: str) -> None:
     """Raise ValueError unless `kind` is a row of the table above."""
     if kind not in NORMALIZATIONS:
-        raise ValueError(f"no normalisation {kind!r}: choose one of {', '.join(NORMALIZATIONS)}")
+        hint = nearest(str(kind), NORMALIZATIONS, "choose one of")
+        raise ValueError(f"no normalisation {kind!r}: {hint}")
 
 
 def normalize_kernel(weight: Tensor, kind: Normalization = "softmax") -> Tensor:

@@ -1,5 +1,6 @@
 """Lists the operators, and the implementations of each that can run on this machine."""
 
+from dynconv.errors import nearest
 from dynconv.ops import (
     average,
     depthwise,
@@ -24,7 +25,8 @@ of them, because it is a decoding step of others and is not differentiable"""
 def implementations(operator: str) -> list[str]:
     """Return the names, besides "auto", that `impl` of an operator accepts on this machine."""
     if operator not in OPERATORS:
-        raise ValueError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
+        hint = nearest(str(operator), OPERATORS, "there are")
+        raise ValueError(f"no operator {operator!r}: {hint}")
     return [
         name
         for name in OPERATORS[operator].implementations

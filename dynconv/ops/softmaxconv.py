@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dynconv.kernels import on_gpu
-from dynconv.ops.checks import check_conv, check_probability
+from dynconv.number_checks import check_probability
+from dynconv.ops.checks import check_conv
 from dynconv.ops.dynamicconv import dynamic_conv
 from dynconv.ops.normalize import normalize_kernel
 from dynconv.ops.operator import Operator, Rule

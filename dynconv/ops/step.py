@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels import torch_ops
-from dynconv.kernels.layout import NARROW
+from dynconv.kernels.layout import MIN_VECTOR_CHANNELS
 from dynconv.ops.checks import check_conv_step
 from dynconv.ops.operator import Operator, Rule
 
@@ -48,5 +48,7 @@ def conv_step(past: Tensor, row_of: Tensor, weight: Tensor, *, impl: str = "auto
     returns   (N, C)
     """
     check_conv_step(past, row_of, weight)
-    wide = past.shape[2] >= NARROW * weight.shape[1]  # heads fill the vectors of the C kernel
+    wide = (
+        past.shape[2] >= MIN_VECTOR_CHANNELS * weight.shape[1]
+    )  # heads fill the vectors of the C kernel
     return OPERATOR.choose(impl, past, 1, kernels=wide)(past, row_of, weight)

@@ -15,13 +15,16 @@ class Trilinear(torch.autograd.Function):
 
     The sum is linear in g, in weight and in x. Its derivative with respect to g is the convolution,
     and its derivatives with respect to weight and x are the gradients. Each of these three is
-    therefore differentiated by the other two, to any order. `dynconv.kernels.schema` says
-    the same for the compiled kernels.
+    therefore differentiated by the other two, to any order. `dynconv.kernels.operators` does
+    the same with compiled kernels.
     """
 
     @staticmethod
     def forward(ctx, derivatives, pad_left, wanted, *tensors):
-        """Return the derivative by tensors[wanted], which is None; the tensors are g, weight, x."""
+        """Return the sum's derivative with respect to tensors[wanted].
+
+        `tensors` are g, weight and x, with None in place of the wanted one.
+        """
         ctx.derivatives, ctx.pad_left, ctx.wanted = derivatives, pad_left, wanted
         ctx.save_for_backward(*tensors)
         a, b = (tensor for tensor in tensors if tensor is not None)

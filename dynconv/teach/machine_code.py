@@ -30,7 +30,7 @@ KERNELS = {
     ],
     "20_dynamicconv_kernels": [
         *("softmax_warp", "softmax_four", "dynamic_first", "dynamic_tile"),
-        *("dynamic_fused", "dynamic_dry", "dynamic_pairs", "weight_grad"),
+        *("dynamic_fused", "dynamic_dry", "weight_grad"),
     ],
     "21_talk_kernels": [
         *("column_scan", "column_scan_restrict", "gather", "gather_once"),
@@ -45,7 +45,6 @@ CALLS = {
     "dynamic_tile": ["convolve"],
     "dynamic_fused": ["softmax_of_four", "convolve"],
     "dynamic_dry": ["softmax_of_four", "convolve"],
-    "dynamic_pairs": ["softmax_of_four", "convolve"],
     "weight_grad": ["convolve"],
 }
 """functions that kernels call, each in a string of its own"""

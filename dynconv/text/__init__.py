@@ -6,7 +6,7 @@ from dynconv import import_lazily
 
 if TYPE_CHECKING:
     from dynconv.text.batching import Batch, batch_by_length, collate, pad
-    from dynconv.text.corpus import ParallelText, load_parallel
+    from dynconv.text.corpus import ParallelText, load_lines, load_parallel
     from dynconv.text.encode import encode_corpus
     from dynconv.text.examples import Examples, Excerpts, Pairs
     from dynconv.text.lines import read_lines
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = [
     "EOS", "PAD", "UNK", "Batch", "Examples", "Excerpts", "Pairs", "ParallelText", "PreparedCorpus",
     "Vocabularies", "Vocabulary", "batch_by_length", "collate", "encode_corpus", "is_prepared",
-    "load_parallel", "open_prepared", "pad", "read_lines",
+    "load_lines", "load_parallel", "open_prepared", "pad", "read_lines",
 ]  # fmt: skip
 # Listing the corpora imports this package, and does not load PyTorch.
 __getattr__, __dir__ = import_lazily(
     __name__,
     {
         "batching": ["Batch", "batch_by_length", "collate", "pad"],
-        "corpus": ["ParallelText", "load_parallel"],
+        "corpus": ["ParallelText", "load_lines", "load_parallel"],
         "encode": ["encode_corpus"],
         "examples": ["Examples", "Excerpts", "Pairs"],
         "lines": ["read_lines"],

@@ -1,4 +1,4 @@
-"""Groups sentences of similar length into padded batches within a token budget."""
+"""Groups examples of similar length into padded batches within a token budget."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dynconv.errors import UserError
+from dynconv.number_checks import check_positive
 from dynconv.text.vocabulary import EOS, PAD
 
 Ids = Sequence[int] | np.ndarray
@@ -77,19 +78,22 @@ def batch_by_length(
     lengths: Sequence[tuple[int, int]] | np.ndarray,
     budget: int,
     seed: int | Sequence[int] | None = None,
-    max_pairs: int | None = None,
+    max_examples: int | None = None,
 ) -> list[np.ndarray]:
-    """Group pairs of similar length into batches; return the indices of the pairs in each batch.
+    """Group examples of similar length into batches; return the indices of those in each batch.
 
-    lengths    (N, 2) tokens of source and target of each pair, <eos> included
-    budget     maximum tokens of either side of a batch, padding included
-    seed       shuffles the batches, and pairs of equal length; None: batches in order of length
-    max_pairs  maximum pairs per batch; None: as many as fit
+    lengths       (N, 2) tokens of source and target of each example, <eos> included; texts without
+                  a source have 0 there
+    budget        maximum tokens of either side of a batch, padding included
+    seed          shuffles the batches, and examples of equal length; None: batches in order of
+                  length
+    max_examples  maximum examples per batch; None: as many as fit
 
-    Raises UserError when a single pair exceeds the budget, ValueError for max_pairs below 1.
+    Raises UserError when a single example exceeds the budget, and ValueError for max_examples
+    below 1.
     """
-    if max_pairs is not None and max_pairs < 1:
-        raise ValueError(f"max_pairs {max_pairs} must be at least 1")
+    if max_examples is not None:
+        check_positive("max_examples", max_examples)
     if not len(lengths):
         return []
     lengths = np.asarray(lengths)
@@ -104,9 +108,9 @@ def batch_by_length(
     longer = lengths[order].max(1)
     batches, start = [], 0
     while start < len(order):
-        # An upper bound: the first pair alone is as wide.
+        # An upper bound: the first example alone is as wide.
         fit = max(1, budget) // max(1, longer[start])
-        ahead = longer[start : start + min(fit, max_pairs or fit)]
+        ahead = longer[start : start + min(fit, max_examples or fit)]
         area = np.maximum.accumulate(ahead) * np.arange(1, len(ahead) + 1)
         end = start + int(np.searchsorted(area, budget, side="right"))
         batches.append(order[start:end])

@@ -20,12 +20,11 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from dynconv.choices import VocabularyKind
-from dynconv.config.model import per_side
 from dynconv.errors import UserError
 from dynconv.files import read_json, sha256
 from dynconv.schema import Count, PositiveInt, validated_content
 from dynconv.text.corpus import corpus_dir
-from dynconv.text.vocabulary import Vocabularies
+from dynconv.text.vocabulary import Vocabularies, per_side
 from dynconv.yaml12 import as_override
 
 CORPUS_FORMAT = "dynconv prepared corpus 2"

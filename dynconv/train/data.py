@@ -15,8 +15,8 @@ from dynconv.train.distributed import Ranks
 
 Item = TypeVar("Item")
 
-POOL = 1 << 20
-"""examples that are sorted by length at a time, which bounds memory for any corpus"""
+EXAMPLES_PER_POOL = 1 << 20
+"""the number of examples that are sorted by length at a time, which bounds memory"""
 EXAMPLES_PER_READ = 1 << 10
 """the number of examples in a row that are read at once from a larger corpus, which is faster on
 disks"""
@@ -108,7 +108,10 @@ def iter_batches(
 def count_too_long(examples: Examples, longest: int) -> int:
     """Count the examples with a side of more than `longest` tokens."""
     count = len(examples)
-    pools = (np.arange(start, min(start + POOL, count)) for start in range(0, count, POOL))
+    pools = (
+        np.arange(start, min(start + EXAMPLES_PER_POOL, count))
+        for start in range(0, count, EXAMPLES_PER_POOL)
+    )
     return sum(int((examples.lengths(pool).max(1) > longest).sum()) for pool in pools)
 
 
@@ -118,11 +121,11 @@ def epoch_pools(examples: int, seed: int, epoch: int) -> list[np.ndarray]:
     Pools are sorted by length and cut into batches one after another. A corpus that fits in one
     pool is a single block; the blocks of a larger one are assigned to its pools at random.
     """
-    if examples <= POOL:
+    if examples <= EXAMPLES_PER_POOL:
         return [np.array([[0, examples]])]
     starts = np.arange(0, examples, EXAMPLES_PER_READ)
     blocks = np.stack([starts, np.minimum(starts + EXAMPLES_PER_READ, examples)], axis=1)
-    count = -(-examples // POOL)
+    count = -(-examples // EXAMPLES_PER_POOL)
     order = np.random.default_rng((seed, epoch, count)).permutation(len(blocks))
     return [blocks[part] for part in np.array_split(order, count)]
 

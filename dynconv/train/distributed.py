@@ -74,9 +74,10 @@ class Ranks:
     def sum(
         self, *values: torch.Tensor | float, replicated: Sequence[torch.Tensor] = ()
     ) -> list[float]:
-        """Return the sum of each value over all ranks, then the values that all ranks have alike.
+        """Return the sum of each value over all ranks, followed by the `replicated` values.
 
-        They are read together, so the CPU waits for a GPU only once.
+        The latter are equal on all ranks and are not summed. All are read at once, so the CPU
+        waits for a GPU only once.
         """
         options: dict[str, Any] = {"dtype": torch.float64, "device": self.device}
         sums = torch.stack([torch.as_tensor(value, **options) for value in values])

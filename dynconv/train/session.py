@@ -52,7 +52,8 @@ class Session:
     examples: Examples
     """the examples that the task trains on"""
     too_long: int
-    """examples that training leaves out, beyond data.max_length or train.batch_tokens"""
+    """number of examples that training leaves out, as they exceed data.max_length or
+    train.batch_tokens"""
     validation_split: EncodedSplit
     model: nn.Module
     loss_module: nn.Module

@@ -134,13 +134,12 @@ def open_corpus(run: Path, recipe: Recipe, ranks: Ranks) -> PreparedCorpus:
             "give a --run on a file system that all machines share"
         )
     corpus = open_prepared(prepared_dir(run, recipe), verify=ranks.local_rank == 0)
-    ranks.check_agreement(
-        corpus.files,
-        lambda ours, theirs: (
-            f"the text in {corpus.directory} has another "
-            f"{'vocabulary' if ours[VOCABULARY] != theirs[VOCABULARY] else 'content'}"
-        ),
-    )
+
+    def difference(ours: dict, theirs: dict) -> str:
+        what = "vocabulary" if ours[VOCABULARY] != theirs[VOCABULARY] else "content"
+        return f"the text in {corpus.directory} has another {what}"
+
+    ranks.check_agreement(corpus.files, difference)
     check_vocabulary(corpus.directory, corpus.files[VOCABULARY]["sha256"], run)
     return corpus
 

@@ -91,7 +91,7 @@ def workplace(tmp_path_factory, corpus):
     for file in (folder / "corpora" / "untested").glob("test.*"):
         file.unlink()
     (folder / "loop").symlink_to("loop")
-    rows = "source: a\nmetric: b\nbase: {}\nrows:\n- {{name: a}}\n"
+    rows = "source: a\nmetric_in_words: b\nbase: {}\nrows:\n- {{name: a}}\n"
     (folder / "table.yaml").write_text(rows.format(folder / "tiny.yaml"))
     return folder
 

@@ -12,6 +12,7 @@ from dynconv.config import (
     StackConfig,
     dump_recipe,
     list_differences,
+    load_experiment,
     load_recipe,
     require_recipe,
 )
@@ -149,7 +150,7 @@ metric: perplexity
 train: {batch_tokens: 400, label_smoothing: 0.0}
 """
 BASE = """
-published: [{source: A, row: B, value: "1", metric: C}]
+published: [{source: A, row: B, value: "1", metric_in_words: C}]
 train: {lr: 1e-3, updates: 9, warmup: 3}
 model: {encoder: {layers: 2, mixer: light, kernel_size: [3, 5]}, glu: false}
 """
@@ -263,6 +264,12 @@ def test_the_old_names_of_settings_are_still_read(tmp_path):
     path.write_text("base: austen-dynamic\ndata: {max_tokens: 9}")
     with pytest.raises(UserError, match="data.max_length 9 has no effect: the text is cut"):
         load_recipe(path)
+    old = BASE.replace("metric_in_words", "metric")
+    assert loaded(tmp_path, old).published == loaded(tmp_path, BASE).published
+    rows = "{source: A, metric: B, laptop: {base: C, metric: D}, rows: [{name: E, recipe: F}]}"
+    path.write_text(rows)
+    table = load_experiment(path)
+    assert (table.metric_in_words, table.laptop.metric_in_words) == ("B", "D")
 
 
 def test_another_mixer_does_not_take_the_kernel_size_of_the_one_before():

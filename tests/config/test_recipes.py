@@ -197,7 +197,7 @@ def test_the_list_has_every_recipe_and_every_row(capsys):
 
 def test_the_list_quotes_the_comment_of_a_table_without_published_scores(monkeypatch, tmp_path):
     """As CONTRIBUTING describes a table: its rows state only what differs from the base."""
-    table = "source: mine\nmetric: BLEU\nbase: help-de-en-dynamic\nrows:\n"
+    table = "source: mine\nmetric_in_words: BLEU\nbase: help-de-en-dynamic\nrows:\n"
     row = "  - {name: small, changes: {model: {channels: 64}}}\n"
     (tmp_path / "mine.yaml").write_text(f"# Two widths.\n{table}{row}", encoding="utf-8")
     monkeypatch.setattr(find, "EXPERIMENTS", tmp_path)

@@ -148,7 +148,8 @@ def test_a_chain_of_bases_and_a_cycle_through_a_table(tmp_path, monkeypatch):
     assert load_recipe(tmp_path / "r1960.yaml").train.updates == 7000
     monkeypatch.chdir(tmp_path)
     (tmp_path / "table.yaml").write_text(
-        "{source: s, metric: m, rows: [{name: a, recipe: mine.yaml}, {name: b}], base: mine.yaml}"
+        "{source: s, metric_in_words: m, base: mine.yaml, "
+        "rows: [{name: a, recipe: mine.yaml}, {name: b}]}"
     )
     for row in "ab":
         (tmp_path / "mine.yaml").write_text(f"base: table.yaml:{row}")

@@ -3,7 +3,7 @@
 from dataclasses import fields, is_dataclass
 from typing import Annotated, get_args, get_origin
 
-from dynconv.config import MODELS, DataConfig, DecodeConfig, TrainConfig
+from dynconv.config import MODEL_CONFIGS, DataConfig, DecodeConfig, TrainConfig
 
 RECIPES = {
     "encoder-decoder": "help-de-en-dynamic",
@@ -45,6 +45,6 @@ KEYS = [
     for key, schema in entries(section, name)
 ] + [
     (RECIPES[architecture], key, schema)
-    for architecture, section in MODELS.items()
+    for architecture, section in MODEL_CONFIGS.items()
     for key, schema in entries(section, "model")
 ]

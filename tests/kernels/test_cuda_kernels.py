@@ -116,7 +116,7 @@ BANDS = ("light_conv", "dynamic_conv")
 def started(monkeypatch) -> list:
     """The launches of a test, whose gradients take tensor cores however small they are."""
     known = []
-    monkeypatch.setattr(launches, "FEW", 0)
+    monkeypatch.setattr(launches, "MIN_TENSOR_CORE_PRODUCTS", 0)
 
     def start(launch, values, tensors):
         known.append(launch)
@@ -173,8 +173,8 @@ def test_bands_of_any_padding_and_strides(name, pad, started):
 @pytest.mark.parametrize("name", BANDS)
 def test_long_walks_along_bands(name, monkeypatch, started):
     """Of eight tiles, and of those that are left at the end; blocks of several warps."""
-    monkeypatch.setattr(grids, "WALKS", 1)
-    monkeypatch.setattr(grids, "BLOCKS", 1)
+    monkeypatch.setattr(grids, "WALKS_PER_GPU", 1)
+    monkeypatch.setattr(grids, "BLOCKS_PER_GPU", 1)
     for order in ("forward", 1):
         in_order(order, monkeypatch)
         compare(name, HALF, 1, 16 * 8 * 3 + 23, 1, 64, 31)
@@ -216,7 +216,7 @@ def in_order(order: str | int, monkeypatch) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_blocks_of_several_warps(name, monkeypatch):
     """As in long sentences: each warp has its own shared memory, and the last one is idle."""
-    monkeypatch.setattr(grids, "BLOCKS", 1)
+    monkeypatch.setattr(grids, "BLOCKS_PER_GPU", 1)
     started = []
 
     def start(launch, values, tensors):
@@ -375,7 +375,7 @@ def test_talk_has_a_ring_for_the_widest_window():
         _, block, shared = columns.size
         assert (columns.V, columns.ring, block) == (V, ring, (32, 1))
         number = max(4, dtype.itemsize)  # a row more, and the windows of 32 positions, padded
-        assert shared == (ring + 1) * 32 * V * number + 33 * 4 * number <= grids.SHARED
+        assert shared == (ring + 1) * 32 * V * number + 33 * 4 * number <= grids.SHARED_BYTES
     for R, H in ((1, 64), (24, 8), (64, 16), (256, 2)):  # as many windows as heads meet a warp
         columns = grids.Columns(R, H, 15, 15, plan.contiguous_array((1, 9, R * H), F32))
         lanes = 32 * columns.V
@@ -566,7 +566,7 @@ def allocate_guarded(shape, strides, dtype, device):
     return z
 
 torch.empty_strided = allocate_guarded
-for guarded.at_start, tests.grids.BLOCKS in ((False, 264), (True, 264), (False, 1)):
+for guarded.at_start, tests.grids.BLOCKS_PER_GPU in ((False, 264), (True, 264), (False, 1)):
     for dtype in (F32, F64, F16, HALF):
         for B, T, H, R, K in [(1, 1, 1, 1, 1), (1, 5, 2, 3, 7), (2, 21, 3, 6, 5),
                               (1, 66, 2, 64, 31), (1, 9, 33, 1, 63)]:

@@ -21,7 +21,7 @@ from dynconv.errors import UserError
 from dynconv.kernels.compiler import cached_library
 from dynconv.kernels.cuda import build, call, grids, launches, plan
 from dynconv.kernels.cuda.plan import Launch, contiguous_array
-from dynconv.kernels.schema import eager
+from dynconv.kernels.operators import eager
 from dynconv.lab import ledger, simulate
 from dynconv.lab.bench.cases import Case, Shape
 from dynconv.lab.bench.kernels import predict, roofline
@@ -106,7 +106,7 @@ def test_every_kernel_compiles_without_a_warning(dtype, R, architecture):
             # A few values that are needed once per tile may be spilled.
             limit = 128 if R >= 64 and dtype != F64 else 320
             assert used.spilled <= limit and used.stack <= limit, (name, used)
-            assert used.shared <= grids.SHARED
+            assert used.shared <= grids.SHARED_BYTES
 
 
 def test_a_source_includes_each_header_once():
@@ -159,9 +159,9 @@ def test_few_products_of_a_gradient_take_a_launch_less(T):
     case = Case("dynamic_conv", 31, HALF, Shape(2, T, 512, 8))
     instructions = predict.instruction_counts(ledger.read("kernels-plan")["numbers"]["kernels"])
     known = {}
-    for way, least in (("few", 10**12), ("many", 0), ("rule", launches.FEW)):
+    for way, least in (("few", 10**12), ("many", 0), ("rule", launches.MIN_TENSOR_CORE_PRODUCTS)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(launches, "FEW", least)
+            patch.setattr(launches, "MIN_TENSOR_CORE_PRODUCTS", least)
             known[way] = roofline.predict_case(case, instructions)["backward"]
     assert known["few"]["launches"] == known["many"]["launches"] - 1
     if T == 512:
@@ -532,7 +532,7 @@ def test_a_record_verifies_an_architecture(tmp_path, monkeypatch):
         ("cuda/call.py", True),
         ("layout.py", True),
         ("../dtypes.py", True),
-        ("schema.py", True),
+        ("operators.py", True),
         ("constant.py", False),
         ("compiler.py", False),
     ],

@@ -293,7 +293,7 @@ def test_a_finished_run_of_another_recipe(small, started_runs, capsys):
 @pytest.mark.parametrize(
     "tree, said",
     [
-        ({"metrik": "BLEU"}, "unknown key metrik; did you mean metric?"),
+        ({"source_": "A"}, "unknown key source_; did you mean source?"),
         ({"rows": []}, "rows is empty: list at least one"),
         ({"rows": [TWO[0], TWO[0]]}, "dynamic is the name of two rows"),
         ({"rows": [{"name": "a/b"}]}, "rows.0: name 'a/b' cannot name a directory"),
@@ -367,7 +367,8 @@ def test_every_row_of_the_papers_tables_is_there_with_its_printed_number(name):
     assert ours == ROWS[experiment.source]
     for row in experiment.rows:
         published = load_row(experiment, row, laptop=False).published
-        wanted = experiment.source, row.row, row.published, experiment.metric, row.parameters
+        metric = experiment.metric_in_words
+        wanted = experiment.source, row.row, row.published, metric, row.parameters
         assert wanted in [astuple(each) for each in published]
 
 

@@ -213,7 +213,7 @@ def test_too_long_pairs_are_left_out(recipe, tmp_path):
 def test_of_several_pools_one_is_counted(recipe, tmp_path, monkeypatch):
     corpus = encode_corpus(recipe.data.corpus, "de", "en", 300, tmp_path / "prepared")
     exact = count_epoch(corpus, recipe)
-    monkeypatch.setattr(data, "POOL", 110)
+    monkeypatch.setattr(data, "EXAMPLES_PER_POOL", 110)
     monkeypatch.setattr(data, "EXAMPLES_PER_READ", 10)
     about = count_epoch(corpus, recipe)
     assert exact.exact and not about.exact

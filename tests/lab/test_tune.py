@@ -158,7 +158,7 @@ def test_each_row_of_a_file_has_its_own_folder_and_record(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tune.ledger, "results_folder", lambda: tmp_path)
     rows = "[{name: row.1}, {name: row.2}]"
-    table = f"{{source: mine, metric: BLEU, base: {recipe_file}, rows: {rows}}}"
+    table = f"{{source: mine, metric_in_words: BLEU, base: {recipe_file}, rows: {rows}}}"
     (tmp_path / "mine.yaml").write_text(table, encoding="utf-8")
     for name in ("row.1", "row.2"):
         trials = "--space", str(search.file), "--trials", "1"

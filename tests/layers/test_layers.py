@@ -172,7 +172,7 @@ def test_windows_and_kernels_are_odd(layer, words, size, causal):
 
 @pytest.mark.parametrize("layer", [LightConv, DynamicConv])
 def test_an_unknown_normalisation_is_refused_when_the_layer_is_built(layer):
-    with pytest.raises(ValueError, match="^no normalisation 'softmux': choose one of softmax, "):
+    with pytest.raises(ValueError, match="^no normalisation 'softmux': did you mean softmax[?]"):
         layer(C, H, 3, normalize="softmux")
 
 
@@ -200,7 +200,7 @@ class Conv(torch.nn.Module):
 
     def step(self, x, state=None):
         x = self.linear(x)
-        state = History.extend(state, x, 1 if self.fault == "history" else 2)
+        state = History.append(state, x, 1 if self.fault == "history" else 2)
         weight = self.weight if self.fault == "dtype" else self.weight.to(x.dtype)
         return state.convolve(same_kernel(x, weight)), state
 
@@ -208,7 +208,7 @@ class Conv(torch.nn.Module):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("history", r"ValueError: 3 taps need 2 earlier positions: History\.extend"),
+        ("history", r"ValueError: 3 taps need 2 earlier positions: History\.append"),
         ("dtype", "under autocast: TypeError: past is torch.bfloat16, weight torch.float32"),
     ],
 )

@@ -296,7 +296,7 @@ def test_what_decoding_keeps_does_not_grow():
     for part in tokens(2, 20).split(1, dim=1):
         _, state = model.step(part, memory, state)
         kernels = [kernel for _, kernel, _ in model.config.decoder.each_layer()]
-        for history, kernel in zip(state.mixers, kernels, strict=True):
+        for history, kernel in zip(state.mixer_states, kernels, strict=True):
             assert len(history.slots.data) <= 2 * kernel - 1
 
 

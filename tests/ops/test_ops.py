@@ -422,14 +422,17 @@ X = torch.zeros(2, 4, 6)
     [
         (lambda: ops.light_conv(X, torch.zeros(4, 3), pad_left=1), "4 heads do not divide 6"),
         (lambda: ops.light_conv(X, torch.zeros(3, 3), pad_left=3), "pad_left 3 .* 2"),
-        (lambda: ops.light_conv(X, torch.zeros(3, 3), pad_left=1, impl="fast"), "'fast'"),
+        (lambda: ops.light_conv(X, torch.zeros(3, 3), pad_left=1, impl="fast"), "'fast': choose"),
+        (lambda: ops.light_conv(X, torch.zeros(3, 3), pad_left=1, impl=None), "None: choose one"),
+        (lambda: ops.cumulative_mean(X, impl="blocks"), "'blocks': did you mean blocked?"),
         (lambda: ops.depthwise_conv(X, torch.zeros(3, 3), pad_left=1), "3 kernels for 6"),
         (lambda: ops.dynamic_conv(X, torch.zeros(3, 3), pad_left=1), "does not fit"),
         (lambda: ops.dynamic_conv(X, torch.zeros(2, 4, 4, 3), pad_left=1), "4 heads"),
         (lambda: ops.talk_conv(X, X[..., :3], None, max_left=3, max_right=1), "max_right, here 1"),
         (lambda: ops.talk_conv(X, X[..., :3], None, max_left=-1, max_right=0), "max_left -1"),
         (lambda: ops.talk_conv(X, X[:1, :, :3], None, max_left=1, max_right=0), "left .* fit"),
-        (lambda: ops.implementations("conv"), "'conv'"),
+        (lambda: ops.implementations("mean"), "'mean': there are depthwise_conv, light_conv"),
+        (lambda: ops.implementations("talk"), "'talk': did you mean talk_conv?"),
     ],
 )
 def test_bad_input_is_named(call, words):

@@ -1,4 +1,4 @@
-"""The controls of lessons 03, 05, 08, 12, 13, 23, 32 and 33: code, records, and an exact fit."""
+"""The controls of the lessons: their code and their records, and an exact fit for lesson 32."""
 
 from fractions import Fraction
 from inspect import signature
@@ -12,6 +12,8 @@ from dynconv.teach.controls.__main__ import MODULES
 from dynconv.teach.controls.averaging import SIDES
 from dynconv.teach.controls.control import definitions
 from dynconv.teach.controls.normalizers import LOUD
+from dynconv.teach.controls.sharing import KERNELS, LONG
+from dynconv.teach.controls.softmax import PLACES
 from dynconv.teach.controls.warmup import DESCENTS, WARMED
 
 
@@ -39,6 +41,40 @@ def test_lessons_03_and_05_still_define_what_their_controls_use():
     assert len(record) == 12 and all(len(losses) == 3 for losses in record.values())
 
 
+def means(record: dict[str, list[float]], digits: int) -> dict[str, float]:
+    return {what: round(sum(runs) / len(runs), digits) for what, runs in record.items()}
+
+
+def test_lesson_06_still_defines_what_its_control_uses_and_shows():
+    names = definitions("06_sharing", "ALPHABET", "training")
+    assert {"fit", "reader", "bits", "training", "validation"} <= names.keys()
+    record = ledger.read("controls-sharing")["numbers"]
+    long = [f"{kernels} kernels, {places} letters, 800 steps" for kernels, places in LONG]
+    narrow = [f"{kernels} kernels, 24 channels" for kernels in KERNELS]
+    assert [*record] == long + narrow
+    assert [len(runs) for runs in record.values()] == [3, 3, 3, 6, 6, 6]
+    spread = sorted(max(runs) - min(runs) for runs in record.values())
+    for group in (long, narrow):
+        costs = [sum(record[what]) / len(record[what]) for what in group]
+        assert max(costs) - min(costs) < 0.012 < spread[3]
+
+
+def test_lesson_07_still_defines_what_its_control_uses_and_says():
+    names = definitions("07_softmax", "novels")
+    assert {"LetterStack", "fit", "novels"} <= names.keys()
+    record = means(ledger.read("controls-softmax")["numbers"], 1)
+    said = {
+        "LightConv": {"pre": 3.4, "post": (3.3, 3.4, 3.5, 3.5, 3.7)},
+        "DynamicConv": {"pre": 3.2, "post": (3.2, 3.2, 3.7, 3.9, 3.8)},
+    }
+    for mixer, bits in said.items():
+        assert record.pop(f"{mixer}, pre-norm, all times 30") == bits["pre"]
+        for loud, each in zip(PLACES, bits["post"], strict=True):
+            volumes = ", ".join(map(str, loud))
+            assert record.pop(f"{mixer}, post-norm, times {volumes}") == each
+    assert [*record.values()] == [4.1, 3.1, 3.6, 3.4, 4.1]
+
+
 def test_lesson_08_still_defines_what_its_controls_use():
     names = definitions("08_dropconnect", "ALPHABET", "LAWS", "SHAPES", "training", "held_out")
     assert {"shared", "fresh"} <= names["LAWS"].keys()
@@ -58,7 +94,7 @@ def test_lesson_12_still_defines_what_its_controls_use():
 
 def test_lesson_13_still_defines_what_its_controls_use():
     names = definitions("13_averaging", "training")
-    assert {"Restorer", "restored", "is_vowel", "training", "validation"} <= names.keys()
+    assert {"Restorer", "fitted", "restored", "is_vowel", "training", "validation"} <= names.keys()
     record = ledger.read("controls-averaging")["numbers"]
     assert [*record] == [f"{encoder} -> {decoder}" for encoder, decoder in SIDES]
     alone = ledger.read("controls-averaging-alone")["numbers"]

@@ -70,8 +70,8 @@ def test_pairs_in_memory_are_those_of_the_lists(max_source):
 
 
 def test_a_batch_of_no_pair_is_refused():
-    with pytest.raises(ValueError, match="^max_pairs 0 must be at least 1"):
-        batch_by_length([(2, 2)], 9, max_pairs=0)
+    with pytest.raises(ValueError, match="^max_examples 0 must be at least 1"):
+        batch_by_length([(2, 2)], 9, max_examples=0)
 
 
 def test_an_unpadded_batch_predicts_every_position():

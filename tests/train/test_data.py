@@ -33,7 +33,7 @@ def epoch(corpus, number: int, max_length: int = 256) -> list[int]:
 def pooled(request, monkeypatch):
     """400 pairs in one pool, or in five of 80 made of blocks of 16."""
     if request.param == "five pools":
-        monkeypatch.setattr(data, "POOL", 80)
+        monkeypatch.setattr(data, "EXAMPLES_PER_POOL", 80)
         monkeypatch.setattr(data, "EXAMPLES_PER_READ", 16)
 
 
@@ -44,7 +44,7 @@ def test_every_pair_once_an_epoch_in_another_order_each_time(pairs, pooled):
 
 
 def test_a_pool_mixes_blocks_from_all_over(monkeypatch):
-    monkeypatch.setattr(data, "POOL", 1000)
+    monkeypatch.setattr(data, "EXAMPLES_PER_POOL", 1000)
     monkeypatch.setattr(data, "EXAMPLES_PER_READ", 10)
     pools = epoch_pools(10_004, 1, 0)
     assert len(pools) == 11

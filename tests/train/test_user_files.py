@@ -94,7 +94,9 @@ def test_a_directory_of_the_users(
     home, recipe_file, corpus, tmp_path, monkeypatch, capsys, command
 ):
     table = tmp_path / "table.yaml"
-    table.write_text(f"source: '-'\nmetric: BLEU\nbase: {recipe_file}\nrows: [{{name: a}}]\n")
+    table.write_text(
+        f"source: '-'\nmetric_in_words: BLEU\nbase: {recipe_file}\nrows: [{{name: a}}]\n"
+    )
     paths = {"HOME": home, "YAML": recipe_file, "CORPUS": corpus, "TABLE": table}
     for word, path in paths.items():
         command = command.replace(word, str(path))
@@ -335,7 +337,7 @@ def test_an_experiment_without_a_test_split_is_noticed_before_training(
         (text / f"test.{side}").unlink()
     base, table = tmp_path / "base.yaml", tmp_path / "table.yaml"
     base.write_text(dump_recipe(replace(recipe, data=replace(recipe.data, corpus=str(text)))))
-    table.write_text(f"source: '-'\nmetric: BLEU\nbase: {base}\nrows: [{{name: a}}]\n")
+    table.write_text(f"source: '-'\nmetric_in_words: BLEU\nbase: {base}\nrows: [{{name: a}}]\n")
     command = ["ablate", table, "--run", tmp_path / "runs", "--output", tmp_path / "o.json"]
     assert "no test.de" in refused(capsys, *command)
     assert not list(tmp_path.glob("runs/*")) and not (tmp_path / "o.json").exists()

@@ -29,18 +29,18 @@ DEFINES = {torch.float32: "-DREAL=float", torch.float64: "-DREAL=double", torch.
 """macros that select the type REAL of a library, keyed by dtype"""
 FLAGS: tuple[list[str], ...] = (["-march=native", "-fopenmp"], ["-march=native"], ["-fopenmp"], [])
 """compiler flags from the fastest to the safest; the first that build a working library are used"""
-P, N, I = ctypes.c_void_p, ctypes.c_long, ctypes.c_int  # noqa: E741
+POINTER, SIZE, INT = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
 SIGNATURES = {
-    "conv": [I, P, P, P, *[N] * 10, I],
-    "conv_grad_weight": [P, P, P, *[N] * 10, I],
-    "conv_grad_weight_shared": [P, P, P, *[N] * 10, I],
-    "talk": [P, P, P, P, *[N] * 8, I],
-    "talk_backward": [P, P, P, P, P, P, P, *[N] * 10, I],
-    "cumulative_mean": [I, P, P, *[N] * 5, I],
-    "conv_step": [P, P, P, P, *[N] * 8, I],
+    "conv": [INT, *[POINTER] * 3, *[SIZE] * 10, INT],
+    "conv_grad_weight": [*[POINTER] * 3, *[SIZE] * 10, INT],
+    "conv_grad_weight_shared": [*[POINTER] * 3, *[SIZE] * 10, INT],
+    "talk": [*[POINTER] * 4, *[SIZE] * 8, INT],
+    "talk_backward": [*[POINTER] * 7, *[SIZE] * 10, INT],
+    "cumulative_mean": [INT, *[POINTER] * 2, *[SIZE] * 5, INT],
+    "conv_step": [*[POINTER] * 4, *[SIZE] * 8, INT],
     "threaded": [],
 }
-"""the types of each function's arguments: pointers, sizes, and C ints"""
+"""the types of each function's arguments; the last int is the number of threads"""
 
 
 class NoKernelsError(RuntimeError):
@@ -105,7 +105,7 @@ def load(path: Path) -> ctypes.CDLL:
     for function, arguments in SIGNATURES.items():
         getattr(loaded, function).argtypes = arguments
         getattr(loaded, function).restype = None
-    loaded.threaded.restype = I
+    loaded.threaded.restype = INT
     return loaded
 
 

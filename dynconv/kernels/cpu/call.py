@@ -6,8 +6,13 @@ import torch
 from torch import Tensor
 
 from dynconv.kernels.cpu.build import load_library
-from dynconv.kernels.layout import NARROW, contiguous_channels, contiguous_offsets, contiguous_taps
-from dynconv.kernels.schema import implement
+from dynconv.kernels.layout import (
+    MIN_VECTOR_CHANNELS,
+    contiguous_channels,
+    contiguous_offsets,
+    contiguous_taps,
+)
+from dynconv.kernels.operators import implement
 
 FORWARD, GRAD_INPUT, PER_CHANNEL = range(3)
 """values of `kind` in conv.c"""
@@ -35,7 +40,7 @@ def run_conv(kind: int, x: Tensor, weight: Tensor, pad_left: int) -> Tensor:
     x = contiguous_channels(x)
     (B, T, C), (H, K) = x.shape, weight.shape[-2:]
     y = torch.empty((B, T, C), dtype=x.dtype)
-    if weight.dim() == 2 and C // H < NARROW:
+    if weight.dim() == 2 and C // H < MIN_VECTOR_CHANNELS:
         if kind == GRAD_INPUT:
             weight = weight.flip(1)
         weight = weight.repeat_interleave(C // H, dim=0).t().contiguous()  # (K, C)
@@ -52,7 +57,7 @@ def conv_grad_weight(g: Tensor, x: Tensor, shape: Sequence[int], pad_left: int) 
     (B, T, C), (H, K) = x.shape, shape[-2:]
     shared = len(shape) == 2
     R = C // H
-    split = shared and R < NARROW  # one row per channel, summed over each head below
+    split = shared and R < MIN_VECTOR_CHANNELS  # one row per channel, summed over each head below
     dw = torch.empty((C, K) if split else shape, dtype=torch.float64 if shared else x.dtype)
     name = "conv_grad_weight_shared" if shared else "conv_grad_weight"
     sizes = B, T, C, C if split else H, K, pad_left

@@ -75,7 +75,7 @@ def architecture_name(index: int) -> str:
 
 @constant
 def tested_architectures() -> dict[str, bool]:
-    """Return the architectures where `pytest -m gpu` has passed, and whether with these sources.
+    """Return whether `pytest -m gpu` has passed with these sources, for each recorded architecture.
 
     It reads data/results/gpu-tests-sm_NN.json of the checkout, or its copy in the wheel, and raises
     UserError for a damaged file.
@@ -99,12 +99,12 @@ def recorded_hash(path: Path) -> str:
 def sources_hash() -> str:
     """Return a hash of the files that decide what a GPU computes: this folder and its inputs.
 
-    What finds compilers, or caches facts about the machine, is not among them.
+    Modules that find compilers or cache facts about the machine are left out.
     """
     key = hashlib.sha256()
     kernels, package = SOURCES.parents[:2]
-    given = package / "dtypes.py", kernels / "layout.py", kernels / "schema.py"
-    for path in sorted([*SOURCES.glob("*.*"), *given]):
+    inputs = package / "dtypes.py", kernels / "layout.py", kernels / "operators.py"
+    for path in sorted([*SOURCES.glob("*.*"), *inputs]):
         key.update(path.read_text("utf-8").encode())
     return key.hexdigest()[:16]
 

@@ -14,7 +14,7 @@ from dynconv.kernels.cuda import launches
 from dynconv.kernels.cuda.build import NoGpuKernelsError, code, compile_for_gpu, cupy
 from dynconv.kernels.cuda.plan import Array, Launch, LaunchPlan, array_of, plan_key
 from dynconv.kernels.layout import contiguous_channels, contiguous_offsets, contiguous_taps
-from dynconv.kernels.schema import eager, implement
+from dynconv.kernels.operators import eager, implement
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "x": contiguous_channels,
@@ -28,11 +28,11 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 """functions that bring each argument into the memory layout that plans expect"""
 Values = Sequence[int | np.generic]
 """the arguments of a launch: addresses as int, numbers as NumPy scalars"""
-PLANS = 4096
-"""plans that each operator keeps; a batch of another length needs another plan"""
+MAX_CACHED_PLANS = 4096
+"""maximum plans that each operator keeps; a batch of another length needs another plan"""
 
 
-class Prepared(NamedTuple):
+class PreparedPlan(NamedTuple):
     """A plan with all that is the same in each of its runs.
 
     launches   each launch, and a function that picks its arguments from the addresses of the
@@ -50,19 +50,19 @@ class Prepared(NamedTuple):
     empty: bool
 
 
-def relayout(name: str, z: Array) -> bool:
-    """Return whether the layout of an argument must be changed."""
+def needs_copy(name: str, z: Array) -> bool:
+    """Return whether an argument must be copied, because plans expect another memory layout."""
     tensor = torch.empty_strided(z.shape, z.strides, dtype=z.dtype, device="meta")
     return LAYOUTS[name](tensor) is not tensor
 
 
-def prepare(made: LaunchPlan, inputs: dict[str, Array]) -> Prepared:
+def prepare(plan: LaunchPlan, inputs: dict[str, Array]) -> PreparedPlan:
     """Prepare a plan for input tensors of these names."""
-    arrays = made.outputs | made.scratch
+    arrays = plan.outputs | plan.scratch
     places = {name: i for i, name in enumerate((*inputs, *arrays))}
     constants: list[np.generic] = []
     launches: list[tuple[Launch, Callable[[tuple[Any, ...]], Any]]] = []
-    for launch in made.launches:
+    for launch in plan.launches:
         picked = []
         for z in launch.arguments:
             if isinstance(z, str):
@@ -71,27 +71,28 @@ def prepare(made: LaunchPlan, inputs: dict[str, Array]) -> Prepared:
                 picked.append(len(places) + len(constants))
                 constants.append(convert(z))
         launches.append((launch, itemgetter(*picked)))
-    outputs = slice(len(inputs), len(inputs) + len(made.outputs))
+    outputs = slice(len(inputs), len(inputs) + len(plan.outputs))
     empty = next(iter(inputs.values())).shape[0] == 0
-    return Prepared(launches, tuple(constants), [z[:3] for z in arrays.values()], outputs, empty)
+    to_allocate = [z[:3] for z in arrays.values()]
+    return PreparedPlan(launches, tuple(constants), to_allocate, outputs, empty)
 
 
-def operator(planned: Callable[..., LaunchPlan]) -> Callable:
-    """Return a method of Kernels that runs the plan that `planned` makes, and returns its outputs.
+def operator(make_plan: Callable[..., LaunchPlan]) -> Callable:
+    """Return a method of Kernels that runs the plan of `make_plan`, and returns its outputs.
 
-    The method takes a Tensor for each Array that `planned` takes. Plans are cached, because making
-    one costs the CPU more than running it.
+    The method takes a Tensor for each Array that `make_plan` takes. Plans are cached, because
+    making one costs the CPU more than running it.
     """
-    names = tuple(signature(planned).parameters)
+    names = tuple(signature(make_plan).parameters)
 
-    @lru_cache(PLANS)
-    def plan(*keys) -> Prepared | None:
+    @lru_cache(MAX_CACHED_PLANS)
+    def cached_plan(*keys) -> PreparedPlan | None:
         """Return the plan, or None if a tensor has another memory layout than plans expect."""
         named = dict(zip(names, keys, strict=True))
         inputs = {name: array_of(key) for name, key in named.items() if key and name in LAYOUTS}
-        if any(relayout(name, z) for name, z in inputs.items()):
+        if any(needs_copy(name, z) for name, z in inputs.items()):
             return None
-        return prepare(planned(**named | inputs), inputs)
+        return prepare(make_plan(**named | inputs), inputs)
 
     def method(self, *arguments):
         tensors: list[Tensor] = []
@@ -102,14 +103,14 @@ def operator(planned: Callable[..., LaunchPlan]) -> Callable:
                 keys.append(plan_key(z))
             else:
                 keys.append(tuple(z) if isinstance(z, list) else z)  # a list has no hash
-        made = plan(*keys)
-        if made is None:
+        plan = cached_plan(*keys)
+        if plan is None:
             named = zip(names, arguments, strict=True)
             laid_out = (LAYOUTS[name](z) if isinstance(z, Tensor) else z for name, z in named)
             return method(self, *laid_out)
-        return self.run(made, tensors)
+        return self.run(plan, tensors)
 
-    method.__name__ = planned.__name__
+    method.__name__ = make_plan.__name__
     return method
 
 
@@ -117,8 +118,8 @@ class Kernels:
     """Runs the operators of torch.ops.dynconv with their CUDA kernels.
 
     start  start(launch, values, tensors) launches one kernel; `values` are the launch's arguments,
-           addresses as int and numbers as NumPy scalars, and `tensors` all those of the plan,
-           which some of the addresses belong to
+           addresses as int and numbers as NumPy scalars, and `tensors` all tensors of the plan,
+           to which the addresses belong
     """
 
     def __init__(self, start: Callable[[Launch, Values, list[Tensor]], object]):
@@ -134,17 +135,17 @@ class Kernels:
     talk_backward = operator(launches.talk_backward)
     cumulative_mean = operator(launches.cumulative_mean)
 
-    def run(self, made: Prepared, tensors: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
+    def run(self, plan: PreparedPlan, tensors: list[Tensor]) -> Tensor | tuple[Tensor, ...]:
         """Run a plan on its input tensors, and return its outputs: zeros if B is 0."""
         device = tensors[0].device
-        for shape, strides, dtype in made.arrays:  # torch.empty takes half as long again
+        for shape, strides, dtype in plan.arrays:  # torch.empty takes half as long again
             tensors.append(torch.empty_strided(shape, strides, dtype=dtype, device=device))
-        outputs = tuple(tensors[made.outputs])
-        if made.empty:
+        outputs = tuple(tensors[plan.outputs])
+        if plan.empty:
             torch._foreach_zero_(outputs)
         else:
-            values = (*[z.data_ptr() for z in tensors], *made.constants)
-            for launch, pick in made.launches:
+            values = (*[z.data_ptr() for z in tensors], *plan.constants)
+            for launch, pick in plan.launches:
                 self.start(launch, pick(values), tensors)
         return outputs if len(outputs) > 1 else outputs[0]
 

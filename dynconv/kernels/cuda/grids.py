@@ -10,13 +10,13 @@ import torch
 from dynconv.dtypes import accumulator
 from dynconv.kernels.cuda.plan import CUDA_TYPES, VECTOR_BYTES, Array, Launch, constant_of
 
-SHARED = 48 * 1024
+SHARED_BYTES = 48 * 1024
 """bytes of shared memory that a block may use on every GPU"""
-BLOCKS = 264
+BLOCKS_PER_GPU = 264
 """blocks that fill a GPU: two for each multiprocessor of an H100"""
-WALKS = 2048
+WALKS_PER_GPU = 2048
 """walks along the time axis that keep every warp of a GPU busy"""
-TENSOR_CORES = 80
+MIN_TENSOR_CORE_ARCHITECTURE = 80
 """the first architecture that multiplies matrices of bfloat16, sm_80"""
 TILE = constant_of("window.cuh", "TILE")
 """positions of a warp's tile"""
@@ -67,7 +67,7 @@ def beyond_taps(x: Array) -> int:
 
 def walk_length(tiles: int, longest: int) -> int:
     """Return how many tiles each warp takes, few enough to keep every warp of a GPU busy."""
-    return min(longest, max(1, tiles // WALKS))
+    return min(longest, max(1, tiles // WALKS_PER_GPU))
 
 
 class Grid:
@@ -109,13 +109,13 @@ class Warps(Grid):
         self.G = lanes_per_head(C // H, V)
         heads = 32 // self.G
         size = heads * accumulator(x.dtype).itemsize
-        self.chunk = min(-(-K // TILE), (SHARED // size - fixed) // (per_tap * TILE)) * TILE
+        self.chunk = min(-(-K // TILE), (SHARED_BYTES // size - fixed) // (per_tap * TILE)) * TILE
         shared = size * (self.chunk * per_tap + fixed)
         rows, count = (B, -(-(T + more) // TILE)) if walks is None else (1, walks)
         groups = -(-H // heads)
         # Warps of a block share rows in the cache, but every multiprocessor should get a block.
-        n = max(1, min(maximum, count, SHARED // shared))
-        while n > 1 and rows * -(-count // n) * groups < BLOCKS:
+        n = max(1, min(maximum, count, SHARED_BYTES // shared))
+        while n > 1 and rows * -(-count // n) * groups < BLOCKS_PER_GPU:
             n //= 2
         super().__init__(x, V, rows * -(-count // n) * groups, (32, n), n * shared)
 
@@ -140,7 +140,7 @@ class Bands(Grid):
         self.walk = walk_length(B * tiles * columns, 8)  # long walks load fewer rows twice
         walks, n = -(-tiles // self.walk), 4
         self.walks = B * walks
-        while n > 1 and (n > walks or B * -(-walks // n) * columns < BLOCKS):
+        while n > 1 and (n > walks or B * -(-walks // n) * columns < BLOCKS_PER_GPU):
             n //= 2
         shared = n * BAND * (BAND * self.D + 8) * number.itemsize  # PITCH in band.cuh
         super().__init__(x, V, B * -(-walks // n) * columns, (32, n), shared)
@@ -149,16 +149,19 @@ class Bands(Grid):
 def tensor_core_grid(H: int, K: int, *arrays: Array, whole_heads: bool = False) -> Bands | None:
     """Return how to launch tensor cores on x, or on g and x, or None for the other kernels.
 
-    A warp takes 8 V channels, or all those of a head.
+    A warp takes 8 V channels, or with `whole_heads` all channels of a head.
 
-    The rule is: half precision, sm_80 or later, 8 to 64 taps, and heads whose number of channels is
-    a multiple of 32, if a lane can load 4 or 8 of them at once. With fewer taps tensor cores would
-    take more instructions; with more, more registers than there are.
+    Tensor cores are used in half precision on sm_80 or later, for 8 to 64 taps and heads with a
+    multiple of 32 channels, if a lane can load 4 or 8 of them at once. With fewer taps tensor cores
+    would take more instructions; with more, they would need more registers than there are.
     """
     x = arrays[0]
     R = x.shape[2] // H
     V = vector_width(R // 8, 8, *arrays) if R % 8 == 0 else 1
-    half = x.dtype in (torch.float16, torch.bfloat16) and x.architecture >= TENSOR_CORES
+    half = (
+        x.dtype in (torch.float16, torch.bfloat16)
+        and x.architecture >= MIN_TENSOR_CORE_ARCHITECTURE
+    )
     if not (half and V >= 4 and TILE <= K <= 4 * BAND):
         return None
     # In shared memory is a band of x's dtype, or of sums for the weights' gradient.
@@ -170,7 +173,7 @@ class Columns(Grid):
     """Launches TaLK's kernels, whose warps each walk 32 V channels of a stretch of positions.
 
     V        channels of a lane, whose sums take 16 bytes; fewer if that makes the windows fit
-    width    C, if all tokens are C numbers apart, for the compiler to know, or 0
+    width    C as a constant for the compiler, if all tokens are C numbers apart; otherwise 0
     ring     rows of sums in shared memory, a power of two: enough for the widest window, if it fits
     stretch  positions per warp
     """
@@ -182,9 +185,12 @@ class Columns(Grid):
         widest = max(STEPS, power_of_two(max_left + max_right + 2))
 
         def rows(V: int) -> tuple[int, int]:
-            """Return how many rows fit, a power of two and one more, and the windows' bytes."""
+            """Return how many rows fit, and the bytes of the windows.
+
+            The number is a power of two, and there is room for one more row.
+            """
             windows = min(H, -(-32 * V // R) + 1) * (SPAN + 1) * 4 * number
-            return power_of_two((SHARED - windows) // (32 * V * number)) // 2, windows
+            return power_of_two((SHARED_BYTES - windows) // (32 * V * number)) // 2, windows
 
         V = vector_width(R, elements_per_load(x), *arrays)
         while V > 1 and rows(V)[0] < widest:
@@ -194,9 +200,7 @@ class Columns(Grid):
         shared = (self.ring + 1) * 32 * V * number + windows
         # A kernel for each width that models have; all others share one.
         self.width = C if C % 128 == 0 and all(z.strides[1] == C for z in arrays) else 0
-        # A kernel for each width that models have; all others share one.
-        self.width = C if C % 128 == 0 and all(z.strides[1] == C for z in arrays) else 0
         across = B * -(-C // (32 * V))
         # Short stretches load more of their neighbours' tokens, but long ones leave the GPU idle.
-        self.stretch = 128 if across * -(-T // 128) >= BLOCKS else 32
+        self.stretch = 128 if across * -(-T // 128) >= BLOCKS_PER_GPU else 32
         super().__init__(x, V, across * -(-T // self.stretch), (32, 1), shared)

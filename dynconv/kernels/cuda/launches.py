@@ -33,9 +33,9 @@ from dynconv.kernels.cuda.plan import (
     strides,
 )
 
-FEW = 2**25
-"""products of a gradient below which the launch that tensor cores take in addition for DynamicConv
-costs more than they save, by the counts of `dynconv bench kernels --plan`; not measured"""
+MIN_TENSOR_CORE_PRODUCTS = 2**25
+"""the fewest products for which DynamicConv's gradients use tensor cores: with fewer, their extra
+launch would cost more than they save, as `dynconv bench kernels --plan` counts it; not measured"""
 
 
 def conv(x: Array, weight: Array, pad_left: int) -> LaunchPlan:
@@ -111,8 +111,8 @@ def sum_rows(x: Array, partial: Array) -> Launch:
 def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPlan:
     """Plan dx and dweight.
 
-    For DynamicConv tensor cores take a launch more than the other kernels, if the taps fit into
-    shared memory. So they get nothing with fewer than FEW products.
+    If DynamicConv's taps fit into shared memory, one launch of the other kernels computes both,
+    while tensor cores need two. So they are used only from MIN_TENSOR_CORE_PRODUCTS products on.
     """
     H, K = weight.shape[-2:]
     grid = tensor_core_grid(H, K, g, x)
@@ -121,7 +121,7 @@ def conv_backward(g: Array, x: Array, weight: Array, pad_left: int) -> LaunchPla
         together = light_band_gradients(grid, g, x, weight.shape, pad_left)
     elif len(weight.shape) == 2:
         together = light_gradients(g, x, weight.shape, pad_left, with_input=True)
-    elif grid is None or math.prod(x.shape) * K < FEW:
+    elif grid is None or math.prod(x.shape) * K < MIN_TENSOR_CORE_PRODUCTS:
         together = dynamic_gradients(g, x, weight, pad_left)
     if together:
         return together

@@ -92,6 +92,9 @@ def like(x: Array) -> Array:
 class Launch:
     """One launch of a kernel: a one-dimensional grid of two-dimensional blocks.
 
+    source     the file of the kernel, in this folder
+    name       the kernel, a template, and `template` its arguments
+    blocks     the number of blocks, and `block` the threads of each along x and y
     arguments  of the kernel in order: the names of arrays, None for null pointers, and numbers; an
                int is passed as a C int, a NumPy scalar in its own type
     shared     bytes of dynamic shared memory per block

@@ -40,7 +40,7 @@ def collect_results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         )
     return {
         "source": experiment.source,
-        "metric": (experiment.laptop or experiment).metric,
+        "metric": (experiment.laptop or experiment).metric_in_words,
         "seconds_are": SECONDS,
         "rows": rows,
     }

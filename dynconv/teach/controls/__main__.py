@@ -12,11 +12,23 @@ from dynconv.teach.controls import (
     forgetting,
     gates,
     normalizers,
+    sharing,
+    softmax,
     warmup,
 )
 
 COMMAND = "python -m dynconv.teach.controls"
-MODULES = (attention, gates, dropconnect, normalizers, averaging, warmup, forgetting)
+MODULES = (
+    attention,
+    gates,
+    sharing,
+    softmax,
+    dropconnect,
+    normalizers,
+    averaging,
+    warmup,
+    forgetting,
+)
 
 
 def main() -> None:

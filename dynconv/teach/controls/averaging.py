@@ -45,7 +45,7 @@ def averaging(steps: int = 800, seeds: int = 2, sides: Any = SIDES) -> dict[str,
     names["Restorer"] = Attending
     return {
         f"{encoder} -> {decoder}": [
-            round(names["restored"](encoder, decoder, seed, steps=steps), 3)
+            round(names["restored"](names["fitted"](encoder, decoder, seed, steps)), 3)
             for seed in range(seeds)
         ]
         for encoder, decoder in sides
@@ -62,7 +62,7 @@ def averaging_alone() -> dict[str, Any]:
     names = definitions("13_averaging", "training")
 
     def share(encoder: str, steps: int, seed: int) -> float:
-        return round(names["restored"](encoder, "DynamicConv", seed, steps=steps), 3)
+        return round(names["restored"](names["fitted"](encoder, "DynamicConv", seed, steps)), 3)
 
     numbers = {
         "800 steps": [share("nothing", 800, 0), share("nothing", 800, 1)],
@@ -92,7 +92,8 @@ def averaging_widths() -> dict[str, Any]:
             return layer
 
         names["DynamicConv"] = mixer
-        return round(names["restored"]("DynamicConv", "DynamicConv", seed, steps), 3)
+        model = names["fitted"]("DynamicConv", "DynamicConv", seed, steps)
+        return round(names["restored"](model), 3)
 
     return {
         f"{kind}, {width} letters" + (", 800 updates" if steps == 800 else ""): [

@@ -36,7 +36,7 @@ def check_mixer(build: Callable[[bool], nn.Module], channels: int) -> None:
             if causal:
                 check_causal(layer, x, kind)
         with named_errors(f"{kind}: under autocast"), torch.autocast("cpu", torch.bfloat16):
-            check_autocast(layer.float(), causal, x.bfloat16(), kind)
+            check_autocast(layer.float(), causal, x.float(), kind)
 
 
 @contextmanager
@@ -117,9 +117,13 @@ def check_gradients(layer: nn.Module, x: Tensor, kind: str) -> None:
 
 
 def check_autocast(layer: nn.Module, causal: bool, x: Tensor, kind: str) -> None:
-    """Check gradients, outputs for x in bfloat16 and, of a causal layer, steps under autocast."""
-    check_gradients(layer.train(), x.float(), kind)
+    """Check gradients for x in float32; and for x in bfloat16 outputs and a causal layer's steps.
+
+    Under autocast, a layer may be given either.
+    """
+    check_gradients(layer.train(), x, kind)
     layer.eval()
+    x = x.bfloat16()
     with torch.no_grad():
         whole = layer(x)
         if causal:

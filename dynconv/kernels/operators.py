@@ -1,6 +1,6 @@
-"""The operators torch.ops.dynconv.*: their signatures, output shapes and gradients.
+"""Defines the operators torch.ops.dynconv.*: their signatures, output shapes and gradients.
 
-This file is the same for all devices; cpu/call.py and cuda/call.py implement the operators.
+The definitions hold for all devices; cpu/call.py and cuda/call.py implement the operators.
 
 A convolution y = w * x is bilinear, and so are its two gradients. Each of the three maps is
 differentiated by the other two, to any order:
@@ -12,8 +12,8 @@ differentiated by the other two, to any order:
 x and g are (B, T, C). The weight is (H, K), or (B, T, H, K) with a kernel for each position; a
 depthwise convolution has H = C. Only the inputs are saved for the backward pass.
 
-The function that differentiates an operator takes the operators to do it with: torch_ops, or the
-kernels themselves where `eager` spares the CPU PyTorch's registry.
+A function differentiate_NAME takes as `run` the operators that it calls: torch_ops or, in eager
+calls on a GPU, the kernels themselves, which saves the CPU the time of PyTorch's registry.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +29,7 @@ from torch.autograd import forward_ad
 from dynconv.kernels.layout import contiguous_offsets
 
 RULES: dict[str, tuple[Callable, Callable]] = {}
-"""what saves the inputs of an operator, and what differentiates it, keyed by its name"""
+"""the functions that save an operator's inputs and that differentiate it, keyed by its name"""
 library = torch.library.Library("dynconv", "DEF")
 torch_ops = torch.ops.dynconv
 
