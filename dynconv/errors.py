@@ -54,9 +54,12 @@ def check_lines(lines: object) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Return `did you mean X?` for the nearest known name, or None if none is near."""
-    names = {each.lower(): each for each in known}
-    near = difflib.get_close_matches(name.lower(), names, n=1)
+    """Return `did you mean X?` for the nearest known name, or None if none is near.
+
+    The dashes of options and the case of letters do not count.
+    """
+    names = {each.lower().lstrip("-"): each for each in known}
+    near = difflib.get_close_matches(name.lower().lstrip("-"), names, n=1, cutoff=0.65)
     return f"did you mean {names[near[0]]}?" if near else None
 
 

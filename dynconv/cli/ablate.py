@@ -9,7 +9,7 @@ def add_parser(subparsers) -> None:
     """Add `dynconv ablate`."""
     parser = add_command(subparsers, "ablate", run)
     parser.add_argument("name", metavar="NAME", help="a shipped experiment's name, or a YAML file")
-    add_overrides(parser, "replace an entry in the recipe of every row: train.updates=300")
+    add_overrides(parser, "replace an entry in the recipe of every row", "train.updates=300")
     parser.add_argument(
         "--seeds",
         type=number("Repeats"),

@@ -45,11 +45,12 @@ def unknown_arguments(rest: Sequence[str], command: argparse.ArgumentParser) -> 
     known = [name for action in command._actions for name in action.option_strings]
     flag = rest[0].partition("=")[0]
     near = did_you_mean(flag, known)
-    if any(action.dest == "overrides" for action in command._actions):
-        if keys := entries_named(flag.lstrip("-").replace("-", "_")):
+    if example := command.get_default("example"):
+        named = entries_named(flag.lstrip("-").replace("-", "_"))
+        if keys := [key for key in named if key.startswith(command.get_default("section"))]:
             near = "entries of the recipe have no dashes: " + " or ".join(f"{k}=..." for k in keys)
         elif near is None:
-            near = "entries of the recipe have no dashes: train.lr=5e-4"
+            near = f"entries of the recipe have no dashes: {example}"
     said = f"unrecognized arguments: {shorten(' '.join(rest))}"
     return f"{said}; {near}" if near else said
 

@@ -25,9 +25,9 @@ def list_recipes() -> str:
         recipe = load_recipe(name)
         corpus = recipe.data.corpus.removeprefix("prepared/")
         group = corpus + (LAPTOP if corpus == recipe.data.corpus else "")
-        groups.setdefault(group, []).extend(table_rows(name, recipe))
+        groups.setdefault(group, []).extend(recipe_rows(name, recipe))
     blocks = sorted(groups.items(), key=lambda block: (block[0].endswith(LAPTOP), block[0]))
-    return "\n\n".join(f"{name}\n{recipe_table(rows)}" for name, rows in blocks)
+    return "\n\n".join(f"{name}\n{format_rows(rows)}" for name, rows in blocks)
 
 
 def list_experiments() -> str:
@@ -36,10 +36,10 @@ def list_experiments() -> str:
     for name, experiment in load_experiments().items():
         where = ", at full size" if experiment.base and experiment.laptop is None else ""
         rows.append((name, f"{len(experiment.rows):2} rows", experiment.source + where))
-    return recipe_table(rows)
+    return format_rows(rows)
 
 
-def table_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
+def recipe_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
     """Yield the cells of a recipe's lines."""
     if not recipe.published:
         yield name, "", "", "", read_comment(require_recipe(name))
@@ -48,8 +48,8 @@ def table_rows(name: str, recipe: Recipe) -> Iterator[tuple[str, ...]]:
         yield first, row.value, row.metric_in_words, row.parameters or "", source
 
 
-def recipe_table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Align columns; drop empty ones, and shorten the last to fit WIDTH."""
+def format_rows(rows: Sequence[tuple[str, ...]]) -> str:
+    """Return the lines of a table: columns aligned, empty ones left out, the last cut at WIDTH."""
     *columns, last = zip(*rows, strict=True)
     starts = align(zip(*filter(any, columns), [""] * len(rows), strict=True))
     return "\n".join(

@@ -2,9 +2,10 @@
 
 import argparse
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dynconv.cli.arguments import refuse_repeated
 
 if TYPE_CHECKING:
     from dynconv.train import TrainedModel
@@ -59,24 +60,30 @@ class ShowList(argparse.Action):
 def add_recipe(parser: argparse.ArgumentParser) -> None:
     """Add the arguments RECIPE and key=value."""
     parser.add_argument("recipe", help="a shipped recipe's name, EXPERIMENT:ROW, or a YAML file")
-    add_overrides(parser, "replace an entry: train.lr=5e-4")
+    add_overrides(parser, "replace an entry", "train.lr=5e-4")
 
 
-def add_overrides(parser: argparse.ArgumentParser, help_text: str) -> None:
-    """Add the positional arguments key=value."""
-    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help=help_text)
+def add_overrides(
+    parser: argparse.ArgumentParser, help_text: str, example: str, section: str = ""
+) -> None:
+    """Add the positional arguments key=value.
+
+    example  for the help, and for the error of an unknown option
+    section  the only one whose entries can be replaced; "" for all
+    """
+    text = f"{help_text}: {example}"
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help=text)
+    parser.set_defaults(example=example, section=section)
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """Add a run directory and the options of decoding with its model."""
+    """Add a run directory, and the arguments that change how its model decodes."""
     add_run(parser)
+    text = "replace an entry of the recipe's section decode"
+    add_overrides(parser, text, "decode.min_length=3", "decode")
+    parser.add_argument("--beam", type=number("Beam"), help="short for decode.beam=BEAM")
     parser.add_argument(
-        "--beam", type=number("Beam"), help="hypotheses kept (default: the recipe's decode.beam)"
-    )
-    parser.add_argument(
-        "--lenpen",
-        type=number("LengthPenalty"),
-        help="length penalty (default: the recipe's decode.lenpen)",
+        "--lenpen", type=number("LengthPenalty"), help="short for decode.lenpen=LENPEN"
     )
 
 
@@ -92,26 +99,21 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def load_trained(options, task: type | None = None) -> "TrainedModel":
-    """Load the model that the options of `add_run` name; the options of `add_decoding` change it.
+    """Load the model that the options of `add_run` name, to decode as `add_decoding`'s say.
 
     Raises UserError if the model is trained for another task, or if an option has no effect on it.
     """
-    from dynconv.config.unused import find_unused
-    from dynconv.errors import UserError
     from dynconv.tasks.task import require_task
     from dynconv.train import load_model
 
-    trained = load_model(options.run, options.checkpoint)
+    given = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
+    short = [f"decode.{name}={value}" for name, value in given.items() if value is not None]
+    overrides = [*getattr(options, "overrides", []), *short]
+    refuse_repeated(overrides)
+    trained = load_model(options.run, options.checkpoint, overrides)
     if task is not None:
         require_task(trained.task, task, options.run)
-    given = {name: getattr(options, name, None) for name in ("beam", "lenpen")}
-    changes: dict[str, Any] = {k: value for k, value in given.items() if value is not None}
-    unused = find_unused(trained.recipe)
-    for name, value in changes.items():
-        if reason := unused.get(f"decode.{name}"):
-            raise UserError(f"--{name} {value} has no effect: {reason}; leave it out")
-    decode = replace(trained.recipe.decode, **changes)
-    return trained._replace(recipe=replace(trained.recipe, decode=decode))
+    return trained
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> None:
@@ -129,7 +131,7 @@ def path(text: str) -> Path:
 
 def keywords_of(options) -> dict[str, Any]:
     """Return the arguments of a command, by the names of the parameters that take them."""
-    ours = ("command", "call", "parser")  # set by `add_command` and by the parser of all commands
+    ours = ("command", "call", "parser", "example", "section")  # set by the functions above
     return {name: value for name, value in vars(options).items() if name not in ours}
 
 

@@ -18,34 +18,27 @@ def add_parser(subparsers) -> None:
         metavar="REFERENCES",
         help="a file of the expected texts, one per line; both files may be .gz or .xz",
     )
+    parser.add_argument(
+        "--metric",
+        dest="metrics",
+        action="append",
+        metavar="NAME",
+        help="a metric that recipes can name: bleu (with chrF), bleu-tokenized, bleu-split (as the "
+        "papers on WMT En-De report it), bleu-detokenized, rouge, rouge-75; give it several times "
+        "for several (default: bleu)",
+    )
+    parser.add_argument(
+        "--language", default="en", help="of the text; only bleu-detokenized depends on it"
+    )
     parser.add_argument("--lowercase", action="store_true", help="ignore case in BLEU")
-    parser.add_argument(
-        "--tokenized",
-        action="store_true",
-        help="add BLEU of words between spaces, for text that is tokenised already",
-    )
-    parser.add_argument(
-        "--compound-split",
-        action="store_true",
-        help="the same with compounds split at hyphens, as the papers on WMT En-De report it",
-    )
-    parser.add_argument("--rouge", action="store_true", help="add ROUGE-1, 2 and L of stems")
 
 
 def run(options) -> None:
-    """Score a file of outputs against references: sacreBLEU and chrF, with 95% intervals."""
+    """Score a file of outputs against references, with 95% intervals of BLEU and chrF."""
     from dynconv.score import score_report
     from dynconv.text.lines import stream_parallel
 
     pairs = stream_parallel(options.hypotheses, options.references)
     hypotheses, references = zip(*pairs, strict=True)
-    print(
-        score_report(
-            hypotheses,
-            references,
-            lowercase=options.lowercase,
-            tokenized=options.tokenized,
-            compound_split=options.compound_split,
-            rouge=options.rouge,
-        )
-    )
+    metrics, language = options.metrics or ["bleu"], options.language
+    print(score_report(hypotheses, references, metrics, language, lowercase=options.lowercase))

@@ -36,7 +36,7 @@ def sample(
     states. Leaves the model in eval mode. Raises UserError for an invalid option.
     """
     if samples < 1 or max_tokens < 1:
-        raise UserError(f"samples {samples} and max-tokens {max_tokens} must be at least 1")
+        raise UserError(f"samples {samples} and max_tokens {max_tokens} must be at least 1")
     model.eval()
     device = next(model.parameters()).device
     generator = torch.Generator(device).manual_seed(seed)
@@ -94,13 +94,13 @@ def next_probabilities(
 def check_filters(temperature: float, top_k: int | None, top_p: float) -> None:
     """Raise UserError if an option of `next_probabilities` is out of range, or has no effect."""
     if top_k is not None and top_k < 1:
-        raise UserError(f"top-k {top_k} must be at least 1")
+        raise UserError(f"top_k {top_k} must be at least 1")
     if not 0 <= temperature < float("inf"):
         raise UserError(f"temperature {temperature} must be at least 0, and finite")
     if not 0 < top_p <= 1:
-        raise UserError(f"top-p {top_p} must be above 0, and at most 1")
+        raise UserError(f"top_p {top_p} must be above 0, and at most 1")
     if temperature == 0 and (top_k is not None or top_p < 1):
-        option = f"top-p {top_p}" if top_k is None else f"top-k {top_k}"
+        option = f"top_p {top_p}" if top_k is None else f"top_k {top_k}"
         raise UserError(
             f"{option} has no effect: temperature 0 always takes the likeliest token; leave it out"
         )

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import cast
 
 import numpy as np
 
@@ -12,9 +10,9 @@ from dynconv.config.recipe import BEAM_OPTIONS, check_min_length
 from dynconv.decode.constraints import no_repeat
 from dynconv.decode.search import beam_search
 from dynconv.decode.stepper import IncrementalStepper, MakeStepper
-from dynconv.decode.unknown import read_dictionary, replace_unknown, source_attention, source_words
+from dynconv.decode.unknown import unknown_words
 from dynconv.errors import DivergedError, warn
-from dynconv.models import ConvS2S, Translator
+from dynconv.models import Translator
 from dynconv.text import Vocabularies, batch_by_length, pad
 
 
@@ -34,13 +32,12 @@ def translate(
     """
     from tqdm import tqdm
 
+    check_min_length(config, model.max_positions)
     sources = vocabularies.source.encode(lines)
-    words, dictionary = None, {}
+    unknown = None
     if config.replace_unknown:
-        words = source_words(model, vocabularies, lines, sources)
-        dictionary = read_dictionary(Path(config.dictionary)) if config.dictionary else {}
-    limit, key = max_source_length(model, config, max_source)
-    sources = truncate(sources, limit, key)
+        unknown = unknown_words(model, vocabularies, lines, sources, config.dictionary)
+    sources = truncate(sources, *max_source_length(model, max_source))
     search = make_search(model, config, make_stepper)
     nonblank = [i for i, ids in enumerate(sources) if ids]
     lengths = np.array([(len(sources[i]) + 1, 0) for i in nonblank])
@@ -56,16 +53,10 @@ def translate(
             if not all(hypotheses):
                 raise DivergedError
             outputs = [best.tokens for best, *_ in hypotheses]
-            if words is None:
+            if unknown is None:
                 texts = [vocabularies.target.decode(ids) for ids in outputs]
             else:
-                attention = source_attention(cast(ConvS2S, model), source, pad_mask, outputs)
-                targets = map(vocabularies.target.words, outputs)
-                known = [words[i][: len(sources[i])] for i in chosen]
-                texts = [
-                    " ".join(replace_unknown(*row, dictionary))
-                    for row in zip(targets, known, attention, strict=True)
-                ]
+                texts = unknown.replace(chosen, source, pad_mask, outputs)
             for i, text in zip(chosen, texts, strict=True):
                 results[i] = text
             bar.update(len(chosen))
@@ -76,7 +67,7 @@ def make_search(model: Translator, config: DecodeConfig, make_stepper: MakeStepp
     """Return beam search with the settings of a recipe, as a function of source and padding."""
     options = {name: getattr(config, name) for name in BEAM_OPTIONS}
     size = options.pop("no_repeat_ngram_size")
-    constraints = [no_repeat(size)] if size else ()
+    constraints = [no_repeat(size)] if size else []
     return partial(
         beam_search, model, **options, constraints=constraints, make_stepper=make_stepper
     )
@@ -92,10 +83,9 @@ def truncate(sources: list[list[int]], limit: int, key: str) -> list[list[int]]:
     return [ids[:limit] for ids in sources]
 
 
-def max_source_length(model: Translator, config: DecodeConfig, max_source: int) -> tuple[int, str]:
+def max_source_length(model: Translator, max_source: int) -> tuple[int, str]:
     """Return the maximum length of a source, without <eos>, and the recipe's key that sets it."""
     positions = model.max_positions
-    check_min_length(config, positions)
     if positions is None or positions > max_source:
         return max_source, "data.max_source"
     return positions - 1, "model.max_positions"

@@ -6,6 +6,7 @@ itself if it has no entry.
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from dynconv.errors import UserError
 from dynconv.models import ConvS2S, Translator
-from dynconv.text import Vocabularies, pad, read_lines
+from dynconv.text import Vocabularies, Vocabulary, pad, read_lines
 
 
 def replace_unknown(
@@ -49,10 +50,44 @@ def read_dictionary(path: Path) -> dict[str, str]:
     return dictionary
 
 
-def source_words(
-    model: Translator, vocabularies: Vocabularies, lines: Sequence[str], sources: list[list[int]]
-) -> list[list[str]]:
-    """Return the words of each line, one per id.
+class UnknownWords(NamedTuple):
+    """What the <unk> in translations of some lines are replaced by, and the model that wrote them.
+
+    `unknown_words` makes one.
+    """
+
+    model: ConvS2S
+    target: Vocabulary
+    words: list[list[str]]
+    """the words of each line, one per id"""
+    dictionary: dict[str, str]
+
+    def replace(
+        self, chosen: Sequence[int], source: Tensor, pad_mask: Tensor, outputs: list[list[int]]
+    ) -> list[str]:
+        """Return the outputs for a batch as text, each <unk> in them replaced.
+
+        chosen    numbers of the lines in the batch
+        source    their ids (B, S), which may be truncated; pad_mask (B, S)
+        outputs   ids, a list per line
+        """
+        lengths = (~pad_mask).sum(1) - 1  # without <eos>
+        words = [self.words[i][:n] for i, n in zip(chosen, lengths.tolist(), strict=True)]
+        attention = source_attention(self.model, source, pad_mask, outputs)
+        rows = zip(map(self.target.words, outputs), words, attention, strict=True)
+        return [" ".join(replace_unknown(*row, self.dictionary)) for row in rows]
+
+
+def unknown_words(
+    model: Translator,
+    vocabularies: Vocabularies,
+    lines: Sequence[str],
+    sources: list[list[int]],
+    dictionary: str | None,
+) -> UnknownWords:
+    """Return what replaces <unk> in the translations of these lines, whose ids are `sources`.
+
+    dictionary  the file of one, or None
 
     Raises UserError where <unk> cannot be replaced.
     """
@@ -65,7 +100,8 @@ def source_words(
     words = [[w for w in line.split(" ") if w] if line.strip() else [] for line in lines]
     if vocabularies.target.unknown is None or [*map(len, words)] != [*map(len, sources)]:
         raise UserError("decode.replace_unknown: only for data.vocabulary words; set it to false")
-    return words
+    entries = read_dictionary(Path(dictionary)) if dictionary else {}
+    return UnknownWords(model, vocabularies.target, words, entries)
 
 
 @torch.inference_mode()

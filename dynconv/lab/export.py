@@ -75,9 +75,8 @@ def export_web(trained: TrainedModel, output: Path) -> str:
         "parameters": sum(weight.numel() for weight in trained.model.parameters()),
         "bleu": greedy_bleu(trained),
     }
-    trained.model.load_state_dict(
-        dequantize(tensors), strict=False
-    )  # names one of three shared tables
+    # Not strict, because the tensors name only one of three tables that share their weights.
+    trained.model.load_state_dict(dequantize(tensors), strict=False)
     about |= {"bleu_int8": greedy_bleu(trained), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
     listed = [[name, str(x.dtype), *x.shape] for name, x in tensors.items()]
     lines = [data[i : i + LINE].decode() for i in range(0, len(data), LINE)]

@@ -14,6 +14,7 @@ numbers   the results
 import json
 import platform
 import re
+import shlex
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -25,6 +26,15 @@ from dynconv.errors import UserError
 from dynconv.files import check_writable, replace_text
 from dynconv.machine import commit, device_name, load_average
 from dynconv.paths import data_dir
+
+
+def command_line(*words: object) -> str:
+    """Return the `dynconv` command of these words, quoted for a shell, for the entry's `command`.
+
+    It repeats the measurement: names of recipes, experiments and files are among its words as the
+    user gave them, and so are the overrides.
+    """
+    return shlex.join(["dynconv", *map(str, words)])
 
 
 def entry(

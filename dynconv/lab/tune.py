@@ -8,16 +8,12 @@ trials' at random, the others' by its tree-structured Parzen estimator.
 
 import json
 import math
-import re
-import shlex
-from collections.abc import Callable, Container, Iterator, Sequence
-from itertools import combinations, product
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from signal import Signals
 from typing import Any
 
 from optuna import Study, create_study, logging
-from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.samplers import TPESampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
@@ -25,32 +21,26 @@ from optuna.trial import TrialState
 from typing_extensions import TypedDict
 
 from dynconv.config import Recipe, load_recipe
-from dynconv.config.find import require_file, run_name, yaml_files
+from dynconv.config.find import run_name
 from dynconv.config.unused import find_unused
 from dynconv.errors import UserError
 from dynconv.files import path_inside, read_json, replace_text
 from dynconv.lab import ledger
-from dynconv.lab.sweep import try_training
-from dynconv.paths import PACKAGE
-from dynconv.schema import (
-    Flag,
-    Fraction,
-    Number,
-    PositiveInt,
-    checked_dataclass,
-    finite,
-    validated,
-    validated_content,
-    whole,
+from dynconv.lab.search_space import (
+    SearchSpace,
+    check_corners,
+    check_not_searched,
+    load_space,
+    train_for,
 )
+from dynconv.lab.sweep import try_training
+from dynconv.schema import Number, PositiveInt, validated_content
 from dynconv.tasks import Validation
 from dynconv.train import load_model
 from dynconv.train.run_directory import folder_lock, match_recorded_recipe
-from dynconv.yaml12 import read_yaml
 
 TRIAL = "trial.json"
 """the file of a trial's result, in its run directory"""
-SPACES = PACKAGE / "spaces"
 
 
 class TrialResult(TypedDict):
@@ -68,47 +58,6 @@ class TrialRecord(TrialResult):
 
     trial: int
     settings: list[str]
-
-
-@checked_dataclass
-class Range:
-    """An interval of numbers to draw from."""
-
-    low: finite()
-    high: finite()
-    log: Flag = False
-    """whether to draw uniformly in the logarithm"""
-
-    def __post_init__(self) -> None:
-        if not self.low < self.high or (self.log and self.low <= 0):
-            raise ValueError(
-                f"low {self.low:g} must be below high {self.high:g}, and positive if log"
-            )
-
-
-@checked_dataclass
-class SearchSpace:
-    """The settings that trials are drawn from, and the rounds of successive halving."""
-
-    settings: dict[str, Range | list[Any]]
-    """settings to draw, keyed by entry of the recipe: an interval, or a list of choices"""
-    fractions: tuple[Fraction, ...] = (1.0,)
-    """shares of the recipe's updates for which each round trains"""
-    reduction_factor: whole(2) = 4
-    """the reduction per round: 1 / reduction_factor of the trials in a round continue in the
-    next"""
-
-    def __post_init__(self) -> None:
-        if not self.settings:
-            raise ValueError("settings is empty: name at least one entry of the recipe")
-        if empty := [key for key, values in self.settings.items() if values == []]:
-            raise ValueError(f"settings.{empty[0]} is empty: list at least one choice")
-
-
-def load_space(name: str) -> SearchSpace:
-    """Read a search space: a shipped name, or else a path, as for recipes."""
-    path = require_file(name, yaml_files(SPACES), "search space")
-    return validated(SearchSpace, read_yaml(path), str(path))
 
 
 def tune(
@@ -134,22 +83,13 @@ def tune(
     search = load_space(space)
     label = f"tune-{run_name(name)}"
     output, folder = ledger.output_path(label, output), folder or Path("runs") / label
-    command = ["dynconv", "tune", name, *overrides, "--space", space, "--trials", str(trials)]
-    entry = ledger.entry(f"A search over the settings of {name}", shlex.join(command), {})
-    if twice := sorted(search.settings.keys() & {each.partition("=")[0] for each in overrides}):
-        raise UserError(
-            f"{twice[0]} is given and searched by space {space}: leave it out, or pass --space "
-            f"FILE, {copy_of(space)} without {twice[0]}"
-        )
-    try:
-        base = load_recipe(name, overrides)
-        distributions = distributions_of(search, find_unused(base))
-        updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
-        lengths = [[f"train.updates={n}", f"train.validate_every={n}"] for n in updates]
-        for settings in corners(search, list(distributions)):  # refused before a trial is drawn
-            load_recipe(name, [*overrides, *settings, *lengths[0]])
-    except UserError as error:
-        raise with_remedy(error, search, space) from None
+    command = ledger.command_line("tune", name, *overrides, "--space", space, "--trials", trials)
+    entry = ledger.entry(f"A search over the settings of {name}", command, {})
+    check_not_searched(overrides, search, space)
+    base = load_recipe(name, overrides)
+    distributions = search.distributions(find_unused(base))
+    updates = [max(1, round(base.train.updates * part)) for part in search.fractions]
+    check_corners(name, overrides, search, space, distributions, updates[0])
     rounds: list[list[TrialRecord]] = []
     entry["numbers"] = {
         "space": {key: str(d) for key, d in distributions.items()},
@@ -159,7 +99,7 @@ def tune(
     with folder_lock(folder):
         study = open_study(folder, entry["numbers"]["space"])
         candidates = draw_trials(study, distributions, trials, search)
-        for number, length in enumerate(lengths):
+        for number, length in enumerate(map(train_for, updates)):
             rounds.append([])
             for trial, settings in candidates:
                 recipe = load_recipe(name, [*overrides, *settings, *length])
@@ -175,37 +115,6 @@ def tune(
     chosen = max(rounds[-1], key=quality)
     say(f"best: {format_trial(chosen)}\nwritten to {output}")
     return None
-
-
-def copy_of(space: str) -> str:
-    """Name the file that a user's own space may start from."""
-    return f"a copy of {require_file(space, yaml_files(SPACES), 'search space')}"
-
-
-def with_remedy(error: UserError, search: SearchSpace, space: str) -> UserError:
-    """Return the error that refused a recipe; if it is about a searched setting, with a remedy."""
-    words = set(re.findall(r"\w+", str(error)))
-    searched = [key for key in search.settings if key.rpartition(".")[2] in words]
-    if not searched:
-        return error
-    longer = ""
-    if "updates" in words and search.fractions[0] < 1:
-        longer = f"raise train.updates, of which a trial has {search.fractions[0]:g}, or "
-    return UserError(
-        f"{error}; space {space} searches {searched[0]}: {longer}pass --space FILE, "
-        f"{copy_of(space)} with values that fit"
-    )
-
-
-def distributions_of(search: SearchSpace, unused: Container[str]) -> dict[str, Any]:
-    """Return Optuna's distribution of each setting, without those that have no effect."""
-    return {
-        key: FloatDistribution(values.low, values.high, log=values.log)
-        if isinstance(values, Range)
-        else CategoricalDistribution(values)
-        for key, values in search.settings.items()
-        if key not in unused
-    }
 
 
 def open_study(folder: Path, space: dict[str, str]) -> Study:
@@ -238,31 +147,10 @@ def draw_trials(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield number and settings of each trial: first those drawn before, then new ones."""
     for trial in study.trials[:trials]:
-        yield trial.number, overrides_of(trial.params, search)
+        yield trial.number, search.overrides(trial.params)
     while len(study.trials) < trials:
         trial = study.ask(distributions)
-        yield trial.number, overrides_of(trial.params, search)
-
-
-def overrides_of(settings: dict[str, Any], search: SearchSpace) -> list[str]:
-    """Write settings as key=value, those from an interval with three digits."""
-    return [
-        f"{key}={value:.3g}"
-        if isinstance(search.settings[key], Range)
-        else f"{key}={value if isinstance(value, str) else json.dumps(value)}"
-        for key, value in settings.items()
-    ]
-
-
-def corners(search: SearchSpace, keys: Sequence[str]) -> Iterator[list[str]]:
-    """Yield settings to try on the recipe: all choices, bounds and middles, in pairs of entries."""
-    values = {
-        key: [each.low, (each.low + each.high) / 2, each.high] if isinstance(each, Range) else each
-        for key, each in search.settings.items()
-    }
-    for pair in combinations(keys, min(2, len(keys))):
-        for chosen in product(*(values[key] for key in pair)):
-            yield overrides_of(dict(zip(pair, chosen, strict=True)), search)
+        yield trial.number, search.overrides(trial.params)
 
 
 def train_trial(recipe: Recipe, run: Path) -> TrialResult | Signals:

@@ -1,4 +1,4 @@
-"""The metric that a recipe names, and the report of `dynconv score`."""
+"""The metrics that recipes and `dynconv score` name."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 from dynconv.errors import UserError, nearest, quoted
 from dynconv.score.base import Score, check_pairs
 from dynconv.score.bleu_score import bleu, chrf
-from dynconv.score.rouge_score import rouge as compute_rouge
+from dynconv.score.rouge_score import rouge
 
 RESAMPLES = 1000
 """resamples of a bootstrap, sacreBLEU's default"""
 SENTENCE_END = " ."
-"""the end of a sentence within a line for ROUGE-L, in `dynconv score` as in `dynconv evaluate`: the
-papers' summaries are tokenised, so a full stop has a space before it"""
+"""the end of a sentence within a line for ROUGE-L: the papers' summaries are tokenised, so a full
+stop has a space before it"""
 
 
 class Comparison(NamedTuple):
@@ -26,6 +26,13 @@ class Comparison(NamedTuple):
     """language of the text; only bleu-detokenized depends on it"""
     bootstrap: int
     """resamples for the 95% intervals of BLEU and chrF; 0 for no intervals"""
+    lowercase: bool = False
+    """whether BLEU ignores case"""
+
+    def bleu(self, **variant: bool) -> Score:
+        """Return BLEU in a variant that `dynconv.score.bleu` knows, with these settings."""
+        hypotheses, references, _, bootstrap, lowercase = self
+        return bleu(hypotheses, references, lowercase=lowercase, bootstrap=bootstrap, **variant)
 
 
 def compute_metric(
@@ -34,6 +41,7 @@ def compute_metric(
     references: Sequence,
     language: str = "en",
     bootstrap: int = 0,
+    lowercase: bool = False,
 ) -> list[Score]:
     """Compute a metric's scores. Checkpoints are compared by the first of them.
 
@@ -42,16 +50,13 @@ def compute_metric(
     if metric not in METRICS:
         raise UserError(f"no metric {quoted(metric)}; {nearest(metric, METRICS, 'there are')}")
     check_pairs(hypotheses, references)
-    return METRICS[metric].compute(Comparison(hypotheses, references, language, bootstrap))
+    texts = Comparison(hypotheses, references, language, bootstrap, lowercase)
+    return METRICS[metric].compute(texts)
 
 
 def plain_bleu(texts: Comparison) -> list[Score]:
     """Compute sacreBLEU of plain text, then chrF."""
-    hypotheses, references, _, bootstrap = texts
-    return [
-        bleu(hypotheses, references, bootstrap=bootstrap),
-        chrf(hypotheses, references, bootstrap=bootstrap),
-    ]
+    return [texts.bleu(), chrf(texts.hypotheses, texts.references, bootstrap=texts.bootstrap)]
 
 
 def detokenized_bleu(texts: Comparison) -> list[Score]:
@@ -66,28 +71,20 @@ def detokenized_bleu(texts: Comparison) -> list[Score]:
 
 def tokenized_bleu(texts: Comparison) -> list[Score]:
     """Compute BLEU of the tokens as they are, as in the papers, then sacreBLEU."""
-    hypotheses, references, _, bootstrap = texts
-    return [
-        bleu(hypotheses, references, tokenized=True, bootstrap=bootstrap),
-        bleu(hypotheses, references, bootstrap=bootstrap),
-    ]
+    return [texts.bleu(tokenized=True), texts.bleu()]
 
 
 def split_bleu(texts: Comparison) -> list[Score]:
     """Compute BLEU of the tokens with compounds split at hyphens, then `tokenized_bleu`."""
-    hypotheses, references, _, bootstrap = texts
-    split = bleu(hypotheses, references, compound_split=True, bootstrap=bootstrap)
-    return [split, *tokenized_bleu(texts)]
+    return [texts.bleu(compound_split=True), *tokenized_bleu(texts)]
 
 
 def mean_rouge(texts: Comparison, **options: Any) -> list[Score]:
     """Compute the mean F-score of ROUGE-1, 2 and L of stems, then each of them."""
-    three = stemmed_rouge(texts.hypotheses, texts.references, **options)
+    pair = texts.hypotheses, texts.references
+    three = rouge(*pair, stem=True, sentence_end=SENTENCE_END, **options)
     mean = sum(score.value for score in three) / len(three)
     return [Score("ROUGE mean", mean, three[0].signature), *three]
-
-
-stemmed_rouge = partial(compute_rouge, stem=True, sentence_end=SENTENCE_END)
 
 
 class Metric(NamedTuple):
@@ -117,26 +114,21 @@ METRICS = {
 def score_report(
     hypotheses: Sequence[str],
     references: Sequence[str],
+    metrics: Sequence[str] = ("bleu",),
+    language: str = "en",
     *,
     lowercase: bool = False,
-    tokenized: bool = False,
-    compound_split: bool = False,
-    rouge: bool = False,
 ) -> str:
-    """Return a line for each metric, with value, 95% interval and signature.
+    """Return a line for each score of these metrics, with its 95% interval and signature.
 
-    sacreBLEU (13a) and chrF are always included; each flag adds its metric, ROUGE with the stemming
-    and sentences of the metric "rouge". `lowercase` applies to every BLEU, not to chrF. Below each
-    BLEU are its n-gram precisions, brevity penalty and lengths.
+    Below each BLEU are its n-gram precisions, brevity penalty and lengths.
     """
-    pair = hypotheses, references
-    options: dict[str, Any] = {"lowercase": lowercase, "bootstrap": RESAMPLES}
-    scores = [bleu(*pair, **options)]
-    if tokenized:
-        scores.append(bleu(*pair, tokenized=True, **options))
-    if compound_split:
-        scores.append(bleu(*pair, compound_split=True, **options))
-    scores.append(chrf(*pair, bootstrap=RESAMPLES))
-    if rouge:
-        scores += stemmed_rouge(*pair)
-    return "\n".join(f"{s}\n    {s.detail}" if s.detail else str(s) for s in scores)
+    scores = [
+        score
+        for metric in metrics
+        for score in compute_metric(
+            metric, hypotheses, references, language, RESAMPLES, lowercase=lowercase
+        )
+    ]
+    unique = dict.fromkeys(scores)  # several metrics include sacreBLEU
+    return "\n".join(f"{s}\n    {s.detail}" if s.detail else str(s) for s in unique)

@@ -99,7 +99,9 @@ def batch_by_length(
     lengths = np.asarray(lengths)
     longest = int(lengths.max())
     if longest > budget:
-        raise UserError(f"a sentence of {longest} tokens exceeds the budget of {budget} per batch")
+        raise UserError(
+            f"budget {budget} must be at least {longest}, the tokens of the longest sentence"
+        )
     generator = None if seed is None else np.random.default_rng(seed)
     ties = np.arange(len(lengths)) if generator is None else generator.permutation(len(lengths))
     order = ties[np.lexsort((lengths[ties, 0], lengths[ties, 1]))]

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +83,7 @@ def encode_corpus(
     part = out.with_name(f".{out.name}.part")
     with disk_errors(out, "name another directory"), scratch_folder(part) as folder:
         (scratch := folder / out.name).mkdir()
-        # Counting also finds every error in the text, before the vocabulary is learned.
-        counts = {
-            split: sum(1 for _ in read_rows(paths, f"read {split}"))
-            for split, paths in splits.items()
-        }
-        train, lines = splits["train"], counts["train"]
+        train, lines = splits["train"], count_rows(splits)["train"]
         vocabularies = given or learn_vocabularies(train, lines, vocab_size, kind)
         vocabularies.save(scratch / VOCABULARY)
         dtype = "uint16" if max(map(len, vocabularies)) <= MAX_UINT16_TYPES else "uint32"
@@ -98,9 +93,8 @@ def encode_corpus(
         pairs, tokens = write_ids(rows, vocabularies[-len(sides) :], scratch, dtype)
         if not pairs:
             raise UserError(f"{corpus}: no usable pair in split train: all have a blank side")
-        for split in splits.keys() - {"train"}:
-            for side in sides:
-                copy_text(directory, f"{split}.{side}", scratch)
+        for split, side in product(splits.keys() - {"train"}, sides):
+            copy_text(directory, f"{split}.{side}", scratch)
         write_meta(
             scratch,
             corpus=corpus,
@@ -156,6 +150,16 @@ def require_splits(directory: Path, sides: Sequence[str]) -> dict[str, list[Path
         if split == "train" or any(find_split(directory, name) for name in names):
             splits[split] = [require_split(directory, name) for name in names]
     return splits
+
+
+def count_rows(splits: dict[str, list[Path]]) -> dict[str, int]:
+    """Return the number of rows of each split.
+
+    This also finds every error in the text, before a vocabulary is learned.
+    """
+    return {
+        split: sum(1 for _ in read_rows(paths, f"read {split}")) for split, paths in splits.items()
+    }
 
 
 def read_rows(paths: list[Path], what: str, total: int | None = None) -> Iterable[Row]:

@@ -94,7 +94,7 @@ class RankZeroLog(Log):
         self._bar.set_postfix(shown, refresh=False)
         self._bar.update()
         if self._bar.disable and time.monotonic() - self._said >= SAY_EVERY:
-            self._say_progress(done, f"training loss {shown['loss']}")
+            self._say_progress(done, f"training loss {shown['loss']}", left)
         if done % LOG_EVERY == 0:
             self.log_event(
                 "train",
@@ -111,13 +111,12 @@ class RankZeroLog(Log):
             self._begin_interval()
 
     def report_validation(self, done: int, validation: Validation, example: str) -> None:
-        self._say_progress(done, str(validation))
+        self._say_progress(done, str(validation), self._left(done))
         if example:
             self.say(f"    {example}")
 
-    def _say_progress(self, done: int, result: str) -> None:
-        """Print a result of update number `done` and the time left."""
-        left = self._left(done)
+    def _say_progress(self, done: int, result: str, left: float | None) -> None:
+        """Print a result of update number `done` and the seconds left, None if not known."""
         time_left = f", {format_seconds(left)} left" if left else ""  # unknown, or finished
         self.say(f"update {done}: {result}{time_left}")
 

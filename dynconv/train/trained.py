@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, cast
 
 from torch import nn
 
-from dynconv.config import Recipe
+from dynconv.config import Recipe, load_recipe
+from dynconv.config.tree import flatten, parse_overrides
 from dynconv.errors import UserError, quoted
 from dynconv.files import check_writable, path_inside, replace_text
 from dynconv.machine import default_device
@@ -122,10 +123,14 @@ class TrainedModel(NamedTuple):
         return directory
 
 
-def load_model(run: Path | str, which: str = "best") -> TrainedModel:
-    """Load a run's model in eval mode, with the weights of a checkpoint: best, last or a name.
+def load_model(run: Path | str, which: str = "best", overrides: Sequence[str] = ()) -> TrainedModel:
+    """Load a run's model in eval mode.
 
-    Raises UserError if a file is missing or damaged, or belongs to another recipe.
+    which      the checkpoint whose weights it gets: best, last or a name
+    overrides  key=value for entries of `decode`, which alone may differ from the run's recipe
+
+    Raises UserError if a file is missing or damaged, or belongs to another recipe, and for an
+    override of another entry or without effect.
     """
     if run == "":
         raise UserError("'' names no run directory: give the path of one")
@@ -133,9 +138,22 @@ def load_model(run: Path | str, which: str = "best") -> TrainedModel:
     if not (run / RECIPE).exists():
         raise UserError(f"{run}: no run directory (it has no recipe.yaml)")
     recipe = read_recipe(run)
+    if overrides:
+        check_decode_entries(overrides)
+        recipe = load_recipe(run / RECIPE, overrides)
     vocabularies = Vocabularies.load(run / VOCABULARY)
     checkpoint = CheckpointStore(run).choose(which)
     check_vocabulary(checkpoint.path, checkpoint.meta["vocabulary"], run)
     model = build(recipe.model).to(default_device())
     load_weights(model, checkpoint.read_weights(), checkpoint.path)
     return TrainedModel(recipe, vocabularies, model.eval(), checkpoint)
+
+
+def check_decode_entries(overrides: Sequence[str]) -> None:
+    """Raise UserError if an override replaces anything but an entry of `decode`."""
+    for key, _ in flatten(parse_overrides(overrides)):
+        if not key.startswith("decode."):
+            raise UserError(
+                f"{key} was fixed when the model was trained: leave it out, or train another model "
+                "with it; only entries of decode may change, such as decode.beam=4"
+            )

@@ -5,6 +5,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -27,6 +28,7 @@ from dynconv import cli
 from dynconv.cli import plan
 from dynconv.cli.packages import explain_missing, how_to_install
 from dynconv.config import load_recipe
+from dynconv.score.metric import METRICS
 from dynconv.train import train
 from dynconv.train.checkpoint_store import CheckpointStore
 from dynconv.train.events import read_log
@@ -62,9 +64,22 @@ def test_train_translate_evaluate_score_plot_bench(recipe_file, corpus, tmp_path
     assert "BLEU = " in text and "chrF2 = " in text and "version:" in text
     scores = json.loads((run / "test.scores.json").read_text())
     assert scores["lenpen"] == 0.6 and scores["sentences"] == 20
+    assert cli.main(["evaluate", str(run), "decode.max_length=2", "--beam", "1"]) == 0
+    scores = json.loads((run / "test.scores.json").read_text())
+    assert scores["max_length"] == 2 and scores["beam"] == 1 and scores["lenpen"] == 1
+    outputs = (run / "test.hypotheses.txt").read_text(encoding="utf-8").splitlines()
+    assert len(outputs) == 20 and all(len(line.split()) < 2 for line in outputs)
 
     assert cli.main(["score", str(corpus / "test.en"), str(corpus / "test.en")]) == 0
     assert "BLEU = 100.00" in capsys.readouterr().out
+    metrics = [text for name in METRICS for text in ("--metric", name)]
+    assert cli.main(["score", *metrics, str(corpus / "test.en"), str(corpus / "test.en")]) == 0
+    names = [line.split(" = ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names.count("BLEU") == 1 and {"BLEU, compounds split", "ROUGE mean"} < {*names}
+    with pytest.raises(SystemExit):
+        cli.main(["score", "--help"])
+    shown = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
+    assert not [name for name in METRICS if not re.search(rf"[ ,]{name}[ ,;]", shown)]
 
     assert cli.main(["plot", str(run)]) == 0
     assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -79,6 +94,9 @@ def test_train_translate_evaluate_score_plot_bench(recipe_file, corpus, tmp_path
     assert "4 of 4 translations are equal" in capsys.readouterr().out
     written = json.loads((tmp_path / "decode.json").read_text())
     assert written["command"].startswith(f"dynconv {' '.join(bench)} --checkpoint ")
+    again = [*shlex.split(written["command"])[1:], "--output", str(tmp_path / "decode.json")]
+    assert cli.main([*again[:-2], "decode.dictionary=x", *again[-2:]]) == 2  # has no effect
+    assert cli.main(again) == 0
     measured = written["numbers"]
     assert measured["sentences"] == measured["equal"] == 4
     assert all(len(measured[f"{name}_range"]) == 2 for name in ("incremental_s", "recompute_s"))
@@ -461,6 +479,8 @@ def test_unknown_options_are_refused(recipe_file, capsys):
         (["train", "x", "--learning", "3"], "have no dashes: train.lr=5e-4: dynconv"),
         (["train", "x", "--run_dir", "y"], "did you mean --run-dir?"),
         (["translate", "x", "--bean", "3"], "did you mean --beam?: dynconv translate --help"),
+        (["evaluate", "x", "--limit", "20"], "have no dashes: decode.min_length=3: dynconv eval"),
+        (["evaluate", "x", "--max-length", "20"], "no dashes: decode.max_length=...: dynconv eval"),
         (["data", "list", "x"], "arguments: x: dynconv data list --help"),
     ],
 )

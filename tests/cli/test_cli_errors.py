@@ -125,6 +125,14 @@ translate one | one
 translate directory | directory
 translate text | text
 translate language-run | language model
+translate tiny-run extra | 'extra': write it as key=value
+translate tiny-run train.lr=1 | train.lr was fixed when the model was trained: leave it out
+translate tiny-run decode=1 | decode was fixed
+translate tiny-run decode.min_length=-1 | decode.min_length -1 must be a whole number
+translate tiny-run decode.context_window=5 | decode.context_window 5 has no effect
+evaluate tiny-run --beam 3 decode.beam=4 | decode.beam=4 and decode.beam=3 replace the same entry
+evaluate tiny-run decode.bean=3 | unknown key decode.bean; did you mean beam?
+evaluate language-run decode.min_length=3 | beam search is for translators; leave it out
 translate tiny-run --checkpoint 7 | 7
 translate tiny-run --checkpoint nowhere | nowhere
 translate tiny-run --checkpoint ../nowhere | nowhere
@@ -158,8 +166,8 @@ generate language-run --temperature inf | inf
 generate language-run --top-p 0 | top-p: 0
 generate language-run --top-p 2 | top-p: 2
 generate language-run --top-p nan | 'nan' must be
-generate language-run --temperature 0 --top-k 5 | top-k 5 has no effect
-generate language-run --temperature 0 --top-p 0.9 | top-p 0.9 has no effect
+generate language-run --temperature 0 --top-k 5 | top_k 5 has no effect
+generate language-run --temperature 0 --top-p 0.9 | top_p 0.9 has no effect
 evaluate nowhere | nowhere
 evaluate tiny-run --corpus '' | the name of the corpus is empty
 evaluate directory | directory
@@ -193,8 +201,9 @@ score bomb.gz one | bomb.gz, line 1
 score one bomb.xz | bomb.xz, line 1
 score cut.gz one | cut.gz
 score plain.xz one | plain.xz
-score --rouge words one | line 1 has 6,000 words
-score one words --rouge | line 1 has 6,000 words
+score --metric rouge words one | line 1 has 6,000 words
+score one words --metric rouge | line 1 has 6,000 words
+score one one --metric blue | no metric 'blue'; did you mean bleu?
 plot nowhere --output out.png | nowhere
 plot directory --output out.png | directory
 plot one --output out.png | one
@@ -317,7 +326,6 @@ translate tiny-run --input '' | argument --input: '' is empty
 translate tiny-run --output '' | argument --output: '' is empty
 train tiny.yaml --run '' | argument --run/--run-dir: '' is empty
 translate tiny-run --nothing | --nothing
-translate tiny-run extra | extra
 generate language-run --samples 0 | 0
 generate language-run --max-tokens x | x
 generate language-run --top-k 0 | 0

@@ -156,13 +156,13 @@ def test_each_sample_continues_its_own_text_when_others_have_ended(mixer, monkey
     ("options", "words"),
     [
         ({"samples": 0}, "samples 0"),
-        ({"max_tokens": 0}, "max-tokens 0 must be at least 1"),
-        ({"top_k": 0}, "top-k 0 must be at least 1"),
+        ({"max_tokens": 0}, "max_tokens 0 must be at least 1"),
+        ({"top_k": 0}, "top_k 0 must be at least 1"),
         ({"temperature": -1.0}, "temperature -1.0 must be at least 0"),
         ({"temperature": float("nan")}, "temperature nan"),
-        ({"top_p": 0.0}, "top-p 0.0 must be above 0"),
-        ({"top_p": 1.5}, "top-p 1.5"),
-        ({"temperature": 0, "top_k": 5}, "top-k 5 has no effect"),
+        ({"top_p": 0.0}, "top_p 0.0 must be above 0"),
+        ({"top_p": 1.5}, "top_p 1.5"),
+        ({"temperature": 0, "top_k": 5}, "top_k 5 has no effect"),
     ],
 )
 def test_options_without_a_meaning(options, words):
@@ -231,7 +231,10 @@ def test_options_of_a_search_are_refused_for_a_language_model(language, option, 
     assert cli.main(["evaluate", str(tmp_path / "run"), option, "3"]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1
-    assert f"{option} 3" in error and "has no effect: beam search is for translators" in error
+    assert (
+        f"decode.{option[2:]} 3" in error
+        and "has no effect: beam search is for translators" in error
+    )
 
 
 def test_a_translator_continues_no_prompt(recipe, tmp_path, capsys):

@@ -89,7 +89,8 @@ def test_two_rows_and_two_seeds(small, started_runs, capsys):
     found = small.found
     assert (found["numbers"]["ablation"], found["what"]) == ("numbers", "What it is.")
     assert found["numbers"]["source"] == "Nobody 2021, Table 1"
-    assert found["command"] == shlex.join(["dynconv", "ablate", "numbers", *LEARN, "--seeds", "2"])
+    name = small.arguments()[1]
+    assert found["command"] == shlex.join(["dynconv", "ablate", name, *LEARN, "--seeds", "2"])
     assert found["seeds"] == [1, 2]
     assert {"device", "versions", "date", "load"} <= found.keys()
 
@@ -185,6 +186,19 @@ def test_killed_between_training_and_its_score(small, started_runs, monkeypatch)
         assert small("--seeds", "1") == 0
         row = small.found["numbers"]["rows"][0]
         assert row["scores"][0] is not None and (row["seconds"][0] is not None) == seconds
+
+
+def test_a_row_whose_model_lacks_an_entry_is_trained_without_the_override(small, capsys):
+    stack = {"layers": 1, "channels": 8, "kernel_size": 3}
+    convs2s = {"architecture": "convs2s", "vocab_size": 300, "embedding": 8}
+    convs2s |= {"encoder": stack, "decoder": stack}
+    small.write([{"name": "convs2s", "changes": {"model": convs2s}}, TWO[0]])
+    assert small("--seeds", "1", "model.channels=16", "train.lr=2e-3") == 0
+    said = capsys.readouterr().out
+    assert "convs2s: without model.channels=16, because its model has no such entry\n" in said
+    recipes = [load_recipe(small.folder / f"{row}-1/recipe.yaml") for row in ("convs2s", "dynamic")]
+    assert recipes[0].model.embedding == 8 and recipes[1].model.channels == 16
+    assert [recipe.train.lr for recipe in recipes] == [2e-3] * 2
 
 
 def test_a_row_that_diverges_is_recorded_and_others_go_on(small, started_runs, capsys):
@@ -302,9 +316,11 @@ def test_further_mistakes_are_one_line(small, started_runs, capsys, tmp_path):
     assert "did you mean wu2019-table3?" in fails(capsys, "ablate", "wu2019-table33")
     line = fails(capsys, *small.arguments("train.seed=4"))
     assert "train.seed differs from run to run: give the number of seeds as --seeds" in line
-    line = fails(capsys, "ablate", "help-de-en-mixers", "model.channels=32")
-    assert "row convs2s: its recipe: unknown key model.channels" in line
-    assert "`dynconv train help-de-en-mixers:ROW model.channels=32` trains one of them" in line
+    line = fails(capsys, "ablate", "help-de-en-mixers", "model.channels=30")
+    assert "row attention: its recipe: model: 4 heads do not divide 30 channels" in line
+    assert "`dynconv train help-de-en-mixers:ROW model.channels=30` trains one of them" in line
+    line = fails(capsys, "ablate", "help-de-en-mixers", "model.embeding=30")
+    assert "unknown key model.embeding; did you mean" in line
     small.output = tmp_path / "nowhere" / "table.json"
     assert "there is no directory" in fails(capsys, *small.arguments())
     (tmp_path / "numbers.yaml").write_text("- a\n- b\n")

@@ -114,8 +114,11 @@ def test_what_fails_is_named_and_without_attention_its_ratios_are_missing(monkey
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--operators", "light_conv,dynamic"], ["'dynamic'", *OPERATORS]),
-        (["--impl", "bend"], ["'bend'", "band", "auto"]),
+        (
+            ["--operators", "light_conv,dynamic"],
+            ["'dynamic'; did you mean dynamic_conv?"],
+        ),
+        (["--impl", "bend"], ["'bend' here; did you mean band?"]),
         (["--operators", "talk_conv", "--impl", "band"], ["'band'", "window"]),
         (["--shapes", "10,ten"], ["'ten'", "iwslt", "BxTxCxH"]),
         (["--shapes", "0"], ["'0'"]),

@@ -216,7 +216,11 @@ def test_what_is_missing_is_named_with_its_remedy(module, options, remedy, monke
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--operators", "light_conv,dynamic", ["'dynamic'", *bench.OPERATORS]),
+        (
+            "--operators",
+            "light_conv,dynamic",
+            ["'dynamic' here; did you mean dynamic_conv?"],
+        ),
         ("--operators", "cumulative_mean", ["'cumulative_mean'", *bench.OPERATORS]),
         ("--dtypes", "float32,half", ["'half'", "float16", "bfloat16", "float64"]),
         ("--shapes", "2x12x8x3", ["3 heads", "8 channels"]),

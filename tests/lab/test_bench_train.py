@@ -33,7 +33,7 @@ def test_bench_train(recipe_file, tmp_path, capsys, monkeypatch, text):
     assert cli.main(arguments) == 0
     shown = capsys.readouterr().out
     record = json.loads(output.read_text(encoding="utf-8"))
-    assert record["command"].startswith("dynconv bench train tiny --updates 6")
+    assert record["command"].startswith(f"dynconv bench train {recipe_file} --updates 6")
     found = record["numbers"]
     assert found["seconds"].keys() == {"data", "forward", "backward", "optimizer", "log"}
     assert all(seconds > 0 for seconds in found["seconds"].values())

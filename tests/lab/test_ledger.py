@@ -11,9 +11,11 @@ from statistics import mean
 import pytest
 from conftest import ROOT
 
+from dynconv import cli
 from dynconv.cli import parser
 from dynconv.config import load_experiment, load_recipe, load_row, require_experiment
 from dynconv.lab import ledger
+from dynconv.lab.bench import train as bench_train
 
 FILES = sorted((ROOT / "data/results").glob("*.json"))
 FIELDS = ["what", "command", "commit", "date", "device", "versions", "load", "seeds", "numbers"]
@@ -100,6 +102,32 @@ def test_its_command_is_there(line):
             experiment = load_experiment(require_experiment(options.name))
             for row in experiment.rows:
                 load_row(experiment, row, overrides)
+
+
+@pytest.mark.parametrize(
+    ("command", "record"),
+    [
+        ("ablate 'my tables/mine.yaml' train.lr=2e-3 --seeds 1", "ablate-mine"),
+        ("tune 'my tables/mine.yaml:small' --space space.yaml --trials 1", "tune-mine-small"),
+        ("bench train 'my tables/mine.yaml:small' train.lr=2e-3 --updates 2", "bench-train"),
+    ],
+)
+def test_a_recorded_command_repeats_the_measurement_of_a_file(
+    command, record, recipe_file, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ledger, "results_folder", lambda: tmp_path)
+    monkeypatch.setattr(bench_train, "SIDE", 64)
+    (tmp_path / "my tables").mkdir()
+    table = f"{{source: mine, metric: BLEU, base: {recipe_file}, rows: [{{name: small}}]}}"
+    (tmp_path / "my tables" / "mine.yaml").write_text(f"# Mine.\n{table}\n", encoding="utf-8")
+    (tmp_path / "space.yaml").write_text("settings: {train.lr: [1.0e-3]}", encoding="utf-8")
+    path = tmp_path / f"{record}.json"
+    assert cli.main(shlex.split(command)) == 0
+    recorded = ledger.load(path)["command"]
+    assert recorded == f"dynconv {command}"
+    assert cli.main(shlex.split(recorded)[1:]) == 0
+    assert ledger.load(path)["command"] == recorded
 
 
 def quoted(text: str) -> set[str]:

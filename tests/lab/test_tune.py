@@ -127,13 +127,28 @@ def test_a_setting_is_given_or_searched(search, capsys):
     assert f"pass --space FILE, a copy of {search.file} without train.lr" in message
 
 
-@pytest.mark.parametrize("updates", [1, 40])  # fewer than the recipe's warm-up, or a trial has
-def test_too_few_updates_for_the_warm_ups_name_the_way_out(updates, search, recipe_file, capsys):
-    search.write({"train.warmup": [15, 30]})
+@pytest.mark.parametrize(("updates", "warmup"), [(10, 15), (40, 30)])
+def test_too_few_updates_for_the_warm_ups_name_the_way_out(updates, warmup, search, capsys):
+    search.write({"train.warmup": [15, 30], "model.dropout": [0.1]})
     arguments = [a for a in search.arguments(f"train.updates={updates}") if a not in SHORT]
     message = fails(capsys, *arguments)
-    assert "raise train.updates, of which a trial has 0.5, or pass --space FILE, a copy" in message
-    assert "searches train.warmup" in message and not search.folder.exists()
+    assert f"warmup {warmup} must be within the {updates // 2} updates; space" in message
+    assert f"searches model.dropout=0.1 train.warmup={warmup}: raise train.updates, be" in message
+    longer = f"because the first round trains for only {updates // 2}, or pass --space FILE, a copy"
+    assert longer in message and not search.folder.exists()
+
+
+def test_more_updates_are_proposed_only_where_they_help(search, capsys):
+    search.write({"model.heads": [5]})
+    message = fails(capsys, *search.arguments())
+    assert f"searches model.heads=5: pass --space FILE, a copy of {search.file} with" in message
+
+
+def test_a_warm_up_that_is_searched_may_be_too_long_in_the_recipe(search, started_runs):
+    """Every trial has one of the space, so the first round's length must fit these alone."""
+    search.write({"train.warmup": [0], "model.dropout": [0.0], "model.weight_dropout": [0.1]})
+    arguments = [a for a in search.arguments("--trials", "1") if a not in SHORT]
+    assert cli.main([*arguments, "train.updates=2"]) == 0  # the first round has 1, the warm-up 2
 
 
 def test_each_row_of_a_file_has_its_own_folder_and_record(

@@ -1,6 +1,7 @@
 """ARCHITECTURE.md is true: its tree, its imports, its files, and its mixer, which is trained."""
 
 import ast
+import json
 import os
 import re
 import shutil
@@ -285,27 +286,113 @@ ENTRIES = {
     ),
 }
 """the one entry that CONTRIBUTING's "Add something smaller" asks for, by file"""
+LINES = {
+    "config/recipe.py": [
+        ("class DecodeConfig:", "    wider: Length = 0\n    forbidden: tuple[Length, ...] = ()"),
+        ("BEAM_OPTIONS = (", '    "wider",\n    "forbidden",'),
+    ],
+    "decode/search.py": [
+        ("    constraints: Sequence[Constraint] = (),", "    wider: int = 0,"),
+        ('    check_positive("beam", beam)', "    beam += wider"),
+    ],
+    "decode/constraints.py": [
+        (
+            "Constraint = Callable[[Tensor, Tensor], Tensor]",
+            "def never(ids):\n"
+            "    ids = torch.tensor(ids, dtype=torch.long)\n"
+            "    return lambda logp, prefixes: logp.index_fill(2, ids, -torch.inf)",
+        )
+    ],
+    "decode/translating.py": [
+        (
+            "    constraints = [no_repeat(size)] if size else []",
+            "    from dynconv.decode.constraints import never\n\n"
+            '    constraints.append(never(options.pop("forbidden")))',
+        )
+    ],
+}
+"""the lines that it asks for behind others, by file: an option and a constraint of the search"""
 
 
-def test_an_optimizer_a_schedule_and_a_metric_take_one_entry_each(recipe_file, tmp_path):
-    """In a copy of the package, which then trains and evaluates with all three."""
-    (tmp_path / "data").symlink_to(ROOT / "data")
-    shutil.copytree(ROOT / "dynconv", tmp_path / "dynconv")
+@pytest.fixture(scope="module")
+def changed_package(tmp_path_factory) -> Path:
+    """A folder with a copy of the package, in which the small how-tos are carried out."""
+    folder = tmp_path_factory.mktemp("changed")
+    (folder / "data").symlink_to(ROOT / "data")
+    package = folder / "dynconv"
+    shutil.copytree(ROOT / "dynconv", package)
+    after = {file: [*pairs] for file, pairs in LINES.items()}
     for file, (table, entry) in ENTRIES.items():
         assert f"entry in `{table[:-4]}`" in HOW_TO or f"entry of `{table[:-4]}`" in HOW_TO
-        source = tmp_path / "dynconv" / file
-        text = source.read_text(encoding="utf-8")
-        assert text.count(f"\n{table}\n") == 1
-        source.write_text(text.replace(f"{table}\n", f"{table}\n    {entry}\n"), encoding="utf-8")
+        after[file] = [(table, f"    {entry}")]
+    for file, pairs in after.items():
+        text = (package / file).read_text(encoding="utf-8")
+        for line, more in pairs:
+            assert text.count(f"\n{line}") == 1, (file, line)
+            text = text.replace(f"\n{line}", f"\n{line}\n{more}\n")
+        (package / file).write_text(text, encoding="utf-8")
+    return folder
+
+
+def call(folder: Path, *commands: list) -> str:
+    """Run commands with the package in `folder`, in one process; return what they print."""
+    words = [[str(word) for word in command] for command in commands]
+    program = f"from dynconv import cli\nfor c in {words}: assert cli.main(c) == 0, c"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_an_optimizer_a_schedule_and_a_metric_take_one_entry_each(changed_package, recipe_file):
+    """The package then trains, evaluates and scores with them."""
     names = ["train.optimizer=radam", "train.schedule=constant", "metric=lines", "train.updates=2"]
-    run = tmp_path / "run"
-    for arguments in (["train", recipe_file, *names, "--run", run], ["evaluate", run]):
-        done = subprocess.run(
-            [sys.executable, "-m", "dynconv", *arguments],
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-        )
-        assert done.returncode == 0, done.stderr
-    assert "lines" in done.stdout
+    run = recipe_file.with_name("run")
+    outputs = run / "test.hypotheses.txt"
+    said = call(
+        changed_package,
+        ["train", recipe_file, *names, "--run", run],
+        ["evaluate", run],
+        ["score", outputs, outputs, "--metric", "lines"],
+    )
+    assert said.count("lines = 20.00  -\n") == 2
+
+
+def test_an_option_and_a_constraint_of_the_search_take_the_lines_of_the_how_to(
+    changed_package, recipe_file
+):
+    """A model that is trained already then decodes with them."""
+    for name in ("`beam_search`", "`DecodeConfig`", "`BEAM_OPTIONS`", "`make_search`"):
+        assert name in HOW_TO
+    run = recipe_file.with_name("run")
+    changes = ["decode.wider=1", "decode.forbidden=[5, 6]"]
+    call(
+        changed_package,
+        ["train", recipe_file, "train.updates=2", "--run", run],
+        ["evaluate", run, *changes],
+    )
+    scores = json.loads((run / "test.scores.json").read_text(encoding="utf-8"))
+    assert (scores["wider"], scores["forbidden"]) == (1, [5, 6])
+
+
+def test_a_table_and_a_search_space_take_one_file_each(changed_package, recipe_file, monkeypatch):
+    """The package then lists, trains and searches with them by name."""
+    package = changed_package / "dynconv"
+    table = f"# Mine.\nsource: mine\nmetric: BLEU\nbase: {recipe_file}\nrows: [{{name: small}}]\n"
+    (package / "experiments/mine.yaml").write_text(table, encoding="utf-8")
+    (package / "spaces/mine.yaml").write_text("settings: {train.lr: [1.0e-3]}", encoding="utf-8")
+    short, run = ["train.updates=2"], recipe_file.with_name("run")
+    output = run.with_name("tune.json")
+    said = call(
+        changed_package,
+        ["train", "--list"],
+        ["train", "mine:small", *short, "--run", run],
+        ["tune", "mine:small", *short, "--space", "mine", "--trials", "1", "--output", output],
+    )
+    assert re.search("^  mine:small +Mine.$", said, re.MULTILINE)
+    assert "after 2 updates: train.lr=0.001" in said

@@ -52,7 +52,7 @@ def test_collate_pads_and_shifts():
 
 
 def test_a_sentence_over_the_budget_is_named():
-    with pytest.raises(UserError, match="31 tokens exceeds the budget of 30"):
+    with pytest.raises(UserError, match="budget 30 must be at least 31, the tokens of the longest"):
         batch_by_length([(31, 2)], 30)
     assert batch_by_length([], 30) == []
 

@@ -1,18 +1,19 @@
 """`dynconv ablate`: trains every row with every seed; rewrites the whole table after each run."""
 
-import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from signal import Signals
 
-from dynconv.config import ExperimentRow, load_experiment, load_row, require_experiment
+from dynconv.config import Experiment, load_experiment, load_row, require_experiment
 from dynconv.config.find import read_comment
 from dynconv.errors import UserError
 from dynconv.files import check_writable
 from dynconv.lab import ledger
 from dynconv.lab.ablate.plot import plot_results
 from dynconv.lab.ablate.run import Run
-from dynconv.lab.ablate.table import format_score, results, results_table
+from dynconv.lab.ablate.table import collect_results, format_score, results_table
+from dynconv.schema_errors import entry_keys
 from dynconv.train.run_directory import folder_lock
 
 
@@ -27,7 +28,7 @@ def ablate(
     """Train and score all unfinished runs; return the signal that interrupted it, if any.
 
     name       a shipped experiment's name, or a path
-    overrides  key=value, for every row
+    overrides  key=value, for every row whose model has the entry
     seeds      number of seeds, 1 to `seeds`; all rows run with seed 1, then all with seed 2, ...
     folder     contains the run directories ROW-SEED; None: runs/NAME
     output     JSON file, and a plot of the same name; None: data/results/ablate-NAME.json
@@ -37,38 +38,18 @@ def ablate(
     """
     path = require_experiment(name)
     experiment = load_experiment(path)
-    if any(text.startswith("train.seed=") for text in overrides):
-        raise UserError("train.seed differs from run to run: give the number of seeds as --seeds")
     output = ledger.output_path(f"ablate-{path.stem}", output)
-    drawing = output.with_suffix(".png")
-    if drawing == output:
-        raise UserError(f"{output}: this is the plot's name; name the file of numbers NAME.json")
-    check_writable(drawing)
-    if drawing.is_file() and not output.is_file():
-        raise UserError(
-            f"{drawing}: already exists, and the plot gets this name: name another --output"
-        )
+    drawing = plot_path(output)
     folder = folder or Path("runs") / path.stem
-
-    def plan(row: ExperimentRow, seed: int) -> Run:
-        try:
-            recipe = load_row(experiment, row, (*overrides, f"train.seed={seed}"))
-        except UserError as error:
-            if not overrides:
-                raise
-            alone = shlex.join(["dynconv", "train", f"{name}:ROW", *overrides])
-            raise UserError(
-                f"{error}; ablate changes every row, and `{alone}` trains one of them alone"
-            ) from None
-        return Run(row.name, seed, recipe, folder / f"{row.name}-{seed}")
-
-    runs = [plan(row, seed) for seed in range(1, seeds + 1) for row in experiment.rows]
-
-    command = shlex.join(["dynconv", "ablate", path.stem, *overrides, "--seeds", str(seeds)])
+    foreign = foreign_overrides(experiment, overrides)
+    runs = plan_runs(name, experiment, overrides, foreign, seeds, folder)
+    for row, texts in foreign.items():
+        say(f"{row}: without {' '.join(texts)}, because its model has no such entry")
+    command = ledger.command_line("ablate", name, *overrides, "--seeds", seeds)
     entry = ledger.entry(read_comment(path), command, {}, seeds=range(1, seeds + 1))
 
     def write() -> dict:
-        entry["numbers"] = {"ablation": path.stem, **results(experiment, runs)}
+        entry["numbers"] = {"ablation": path.stem, **collect_results(experiment, runs)}
         ledger.write(output, entry)
         plot_results(entry["numbers"], drawing)
         return entry
@@ -88,3 +69,60 @@ def ablate(
         say(results_table(write()))
     say(f"written to {output}, drawn in {drawing}")
     return None
+
+
+def plot_path(output: Path) -> Path:
+    """Return where the plot goes, beside the file of numbers. Raises UserError if it cannot."""
+    drawing = output.with_suffix(".png")
+    if drawing == output:
+        raise UserError(f"{output}: this is the plot's name; name the file of numbers NAME.json")
+    check_writable(drawing)
+    if drawing.is_file() and not output.is_file():
+        raise UserError(
+            f"{drawing}: already exists, and the plot gets this name: name another --output"
+        )
+    return drawing
+
+
+def foreign_overrides(experiment: Experiment, overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Return the overrides of entries that a row's model lacks and another row's has, by row."""
+    models = {row.name: type(load_row(experiment, row).model) for row in experiment.rows}
+    keys = {row: set(entry_keys(model, "model.")) for row, model in models.items()}
+    known = set().union(*keys.values())
+    foreign = {
+        row: [text for text in overrides if text.partition("=")[0] in known - own]
+        for row, own in keys.items()
+    }
+    return {row: texts for row, texts in foreign.items() if texts}
+
+
+def plan_runs(
+    name: str,
+    experiment: Experiment,
+    overrides: Sequence[str],
+    foreign: Mapping[str, Sequence[str]],
+    seeds: int,
+    folder: Path,
+) -> list[Run]:
+    """Return the runs in the order in which they are trained, without starting any.
+
+    foreign  the overrides that a row is trained without, by row
+
+    Raises UserError if an override does not fit a row.
+    """
+    if any(text.startswith("train.seed=") for text in overrides):
+        raise UserError("train.seed differs from run to run: give the number of seeds as --seeds")
+    runs = []
+    for seed, row in product(range(1, seeds + 1), experiment.rows):
+        own = [text for text in overrides if text not in foreign.get(row.name, ())]
+        try:
+            recipe = load_row(experiment, row, [*own, f"train.seed={seed}"])
+        except UserError as error:
+            if not overrides:
+                raise
+            alone = ledger.command_line("train", f"{name}:ROW", *overrides)
+            raise UserError(
+                f"{error}; ablate changes every row, and `{alone}` trains one of them alone"
+            ) from None
+        runs.append(Run(row.name, seed, recipe, folder / f"{row.name}-{seed}"))
+    return runs

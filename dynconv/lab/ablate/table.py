@@ -14,7 +14,7 @@ KEPT = ("metrics", "valid_loss", "seconds", "precision", "threads")
 """entries of a run's results that are listed per seed"""
 
 
-def results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
+def collect_results(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     """Return all results; lists have one entry per seed, null until its run is finished."""
     rows = []
     for row in experiment.rows:

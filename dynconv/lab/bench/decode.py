@@ -1,6 +1,5 @@
 """`dynconv bench decode`: the time that decoding saves by keeping state between steps."""
 
-import shlex
 import time
 from collections.abc import Callable
 from functools import partial
@@ -8,11 +7,13 @@ from pathlib import Path
 
 import torch
 
+from dynconv.config.recipe import BEAM_OPTIONS
 from dynconv.decode.stepper import IncrementalStepper, RecomputingStepper
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import Measurement, ratios, spread, take_turns
 from dynconv.text import load_parallel
 from dynconv.train import TrainedModel
+from dynconv.yaml12 import as_override
 
 
 def bench_decode(
@@ -41,9 +42,10 @@ def bench_decode(
         Measurement("translate", name, "forward", call=partial(search, make_stepper=stepper))
         for name, stepper in steppers.items()
     ]
-    command = shlex.join(["dynconv", "bench", "decode", str(directory)])
-    command += f" --sentences {len(lines)} --rounds {rounds} --checkpoint {checkpoint.path.name}"
-    command += f" --beam {config.beam} --lenpen {config.lenpen:g}"
+    settings = {name: getattr(config, name) for name in (*BEAM_OPTIONS, "batch_tokens")}
+    overrides = [f"decode.{name}={as_override(value)}" for name, value in settings.items()]
+    options = ["--sentences", len(lines), "--rounds", rounds, "--checkpoint", checkpoint.path.name]
+    command = ledger.command_line("bench", "decode", directory, *options, *overrides)
     what = f"{len(lines):,} test sentences translated with and without incremental state, in turns"
     entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
     translations = {}

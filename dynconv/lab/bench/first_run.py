@@ -48,7 +48,7 @@ class Step(NamedTuple):
     command: tuple[str, ...]
 
 
-def dynconv(arguments: str) -> tuple[str, ...]:
+def dynconv_command(arguments: str) -> tuple[str, ...]:
     """Return the command line of `dynconv` with these arguments, in this Python."""
     return (sys.executable, "-m", "dynconv", *shlex.split(arguments))
 
@@ -67,34 +67,34 @@ def all_steps() -> list[Step]:
         "--section Occupancy --section MemoryWorkloadAnalysis"
     )
     steps = [
-        Step("doctor", "what is installed, and what auto chooses", dynconv("doctor")),
+        Step("doctor", "what is installed, and what auto chooses", dynconv_command("doctor")),
         Step("tests", "the tests that need a GPU", pytest),
     ]
     for name, shape in (("1000", "1000"), ("wmt", "112x32x1024x16")):
         rows = f"kernels-{name}-rows.json --shapes {shape} --kernel-sizes 3 31"
         what = "the CUDA kernels, checked and timed"
-        steps.append(Step(f"kernels-{name}", what, dynconv(kernels + rows)))
+        steps.append(Step(f"kernels-{name}", what, dynconv_command(kernels + rows)))
     for name, shape in (("1000", "1000"), ("wmt", "112x32x1024x16")):
         what = "all implementations of the operators, beside a copy and PyTorch's attention"
         rows = f"--output {{folder}}/ops-{name}-rows.json --shapes {shape} --rounds 3"
-        command = dynconv(f"bench ops --device cuda --dtype bfloat16 {rows}")
+        command = dynconv_command(f"bench ops --device cuda --dtype bfloat16 {rows}")
         steps.append(Step(f"ops-{name}", what, command))
     for tokens, batches in ((3584, 16), (28672, 2), (57344, 1)):
         name = f"train-{tokens}x{batches}"
-        command = dynconv(
+        command = dynconv_command(
             f"bench train {RECIPE} train.batch_tokens={tokens} train.accumulate={batches} "
             f"--synthetic 40000 --updates 12 --output {{folder}}/{name}-numbers.json"
         )
         steps.append(Step(name, "where the time of an update goes", command))
-    demo = dynconv("train help-de-en-dynamic --run runs/first-run")
+    demo = dynconv_command("train help-de-en-dynamic --run runs/first-run")
     steps.append(Step("demo", "the demo's recipe to its end", demo))
-    steps.append(Step("demo-bleu", "its test BLEU", dynconv("evaluate runs/first-run")))
+    steps.append(Step("demo-bleu", "its test BLEU", dynconv_command("evaluate runs/first-run")))
     for check, shape in (("racecheck", "1x40x128x2"), ("memcheck", "2x33x102x6")):
-        checked = dynconv(f"{kernels}{check}-rows.json --shapes {shape} {small}")
+        checked = dynconv_command(f"{kernels}{check}-rows.json --shapes {shape} {small}")
         steps.append(Step(check, f"{check} of the kernels", (*tool, check, *checked)))
     rows = "profile-rows.json --shapes 1000 --kernel-sizes 31 --dtypes bfloat16 --rounds 1"
     what = "the kernels under Nsight Compute; its times of the kernels are void"
-    steps.append(Step("profile", what, (*profile, *dynconv(kernels + rows))))
+    steps.append(Step("profile", what, (*profile, *dynconv_command(kernels + rows))))
     return steps if find_checkout() else [step for step in steps if step.name != "tests"]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dynconv import ops
-from dynconv.errors import UserError
+from dynconv.errors import UserError, nearest, quoted
 from dynconv.lab.bench.cases import Case, Shape, attention, draw_inputs
 from dynconv.lab.bench.measure import Measurement
 from dynconv.ops.registry import OPERATORS
@@ -109,11 +109,13 @@ def choose_implementations(
     chosen = {}
     for operator in operators:
         if operator not in OPERATORS:
-            raise UserError(f"no operator {operator!r}: there are {', '.join(OPERATORS)}")
+            hint = nearest(operator, OPERATORS, "there are")
+            raise UserError(f"no operator {quoted(operator)}; {hint}")
         known = ["auto", *ops.implementations(operator)]
         chosen[operator] = [impl for impl in known if (impl in impls if impls else impl != "loop")]
     for impl in impls or ():
         if not any(impl in names for names in chosen.values()):
             known = sorted({impl for name in operators for impl in ops.implementations(name)})
-            raise UserError(f"no implementation {impl!r} here: there are auto, {', '.join(known)}")
+            hint = nearest(impl, ["auto", *known], "there are")
+            raise UserError(f"no implementation {quoted(impl)} here; {hint}")
     return chosen

@@ -44,15 +44,15 @@ def bench_ops(
     chosen = choose_implementations(operators or list(OPERATORS), impl)
     output = ledger.output_path("bench-ops", output)
     threads = torch.get_num_threads()
-    command = ["dynconv bench ops --shapes", *shapes, "--operators", *chosen]
-    command += ["--impl", *impl] if impl else []
-    command += [f"--kernel-size {kernel_size} --rounds {rounds} --threads {threads}"]
-    command += [f"--dtype {dtype_name(dtype)} --device {device}"]
+    options = ["--shapes", *shapes, "--operators", *chosen, *(["--impl", *impl] if impl else [])]
+    options += ["--kernel-size", kernel_size, "--rounds", rounds, "--threads", threads]
+    options += ["--dtype", dtype_name(dtype), "--device", device]
     numbers = {"threads": threads, "dtype": dtype_name(dtype), "kernel_size": kernel_size}
     numbers["shapes"] = []
     what = "operators, forward and with backward to all inputs, beside a copy and attention"
     clock = GpuClock() if device == "cuda" else CpuClock()
-    entry = ledger.entry(what, " ".join(command), numbers, **clock.about())
+    command = ledger.command_line("bench", "ops", *options)
+    entry = ledger.entry(what, command, numbers, **clock.about())
     say(header(entry, rounds, clock.slow_seconds))
     for shape in sizes:
         measured = measure_shape(shape, kernel_size, chosen, rounds, dtype, clock)

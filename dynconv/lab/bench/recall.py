@@ -6,7 +6,6 @@ question is at no fixed distance, so a kernel that depends on the position, or o
 cannot point to it.
 """
 
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -138,7 +137,7 @@ def bench_recall(
     options = ["--stacks", *stacks, "--pairs", *pairs, "--lr", *rates]
     options += ["--updates", updates, "--seeds", seeds]
     options += ["--keys", keys] if keys != KEYS else []
-    command = shlex.join(["dynconv", "bench", "recall", *map(str, options)])
+    command = ledger.command_line("bench", "recall", *options)
     results: list[dict] = []
     if output.exists():
         before = read_json(output, "remove it, and the measurement begins again")

@@ -57,6 +57,6 @@ def digits(number: float | None, width: int = 0) -> str:
     return f"{number:>{width},.{places}f}"
 
 
-def size(row: dict) -> str:
+def shape_title(row: dict) -> str:
     """Return a row's dtype and shape as the title of a table."""
     return f"{row['dtype']}, " + ", ".join(f"{name} = {row[name]:,}" for name in "BTCH")

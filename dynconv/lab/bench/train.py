@@ -1,18 +1,17 @@
 """`dynconv bench train`: where the time of training goes, and its share of the peak."""
 
-import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from dynconv.config import DataConfig, Recipe, load_recipe, require_recipe
-from dynconv.config.find import split_row
+from dynconv.config import DataConfig, Recipe, load_recipe, run_name
 from dynconv.errors import UserError
 from dynconv.lab import ledger
 from dynconv.lab.bench.measure import CpuClock
@@ -46,18 +45,31 @@ def bench_train(
     """Train by a recipe in a temporary directory, and measure `updates` updates.
 
     synthetic  how many lines of random words to train on, instead of the recipe's corpus
-
-    Training runs in one process. On a GPU it runs twice, because timing the parts of an update
-    waits for the GPU after each: only the first run shows the time of a whole update. All numbers
-    are written to `output`, by default data/results/bench-train.json.
+    output     JSON; None: data/results/bench-train.json
     """
     output = ledger.output_path("bench-train", output)
+    options = ["--updates", updates, *(["--synthetic", synthetic] if synthetic else [])]
+    command = ledger.command_line("bench", "train", name, *overrides, *options)
     recipe = load_recipe(name, overrides)
-    shown = require_recipe(name).stem if split_row(name)[1] is None else name
-    command = shlex.join(["dynconv", "bench", "train", shown, *overrides])
-    command += f" --updates {updates}" + (f" --synthetic {synthetic}" if synthetic else "")
     what = "training by one process: seconds of each part of an update, and its arithmetic"
     entry = ledger.entry(what, command, {}, seeds=[recipe.train.seed])
+    entry["numbers"] = {
+        "recipe": run_name(name),
+        "synthetic_pairs": synthetic,
+        "threads": torch.get_num_threads(),
+        **measure_training(recipe, updates, synthetic),
+    }
+    ledger.write(output, entry)
+    say(describe_training(entry, recipe.train.validate_every))
+    say(f"written to {output}")
+
+
+def measure_training(recipe: Recipe, updates: int, synthetic: int | None) -> dict[str, Any]:
+    """Train in one process and a temporary directory, and return what the record says of it.
+
+    On a GPU it trains twice, because timing the parts of an update waits for the GPU after each:
+    only the first run shows the time of a whole update.
+    """
     ranks = Ranks()
     with TemporaryDirectory() as directory:
         if synthetic:
@@ -76,10 +88,7 @@ def bench_train(
     computing = sum(seconds[lap] for lap in COMPUTE_LAPS)
     overhead = seconds["data"] + seconds["log"] + save / recipe.train.validate_every
     speed = tokens / whole
-    entry["numbers"] = {
-        "recipe": shown,
-        "synthetic_pairs": synthetic,
-        "threads": torch.get_num_threads(),
+    return {
         "precision": precision,
         "updates": updates,
         "seconds": seconds,
@@ -95,9 +104,6 @@ def bench_train(
         "peak_flop_per_s": measure_peak(precision, ranks.device),
         "peak_side": peak_side(ranks.device),
     }
-    ledger.write(output, entry)
-    say(describe_training(entry, recipe.train.validate_every))
-    say(f"written to {output}")
 
 
 def stopwatches(device: torch.device) -> list[Stopwatch]:

@@ -12,7 +12,7 @@ from textwrap import wrap
 import torch
 
 from dynconv.dtypes import dtype_name
-from dynconv.errors import UserError
+from dynconv.errors import UserError, nearest, quoted
 from dynconv.kernels.cuda import build
 from dynconv.kernels.cuda.plan import CUDA_TYPES
 from dynconv.lab import ledger
@@ -20,7 +20,7 @@ from dynconv.lab.bench.cases import SEEDED, Case, parse_shape
 from dynconv.lab.bench.kernels.gpu_bench import GpuBench
 from dynconv.lab.bench.kernels.gpu_clock import GpuClock
 from dynconv.lab.bench.kernels.predict import predict_cases
-from dynconv.lab.bench.table import WIDTH, Column, bench_table, size
+from dynconv.lab.bench.table import WIDTH, Column, bench_table, shape_title
 
 DTYPES = {dtype_name(dtype): dtype for dtype in CUDA_TYPES}
 OPERATORS = ["light_conv", "dynamic_conv", SEEDED, "talk_conv"]
@@ -42,10 +42,11 @@ def make_cases(
     for kind, names, known in (("operator", operators, OPERATORS), ("dtype", dtypes, DTYPES)):
         for name in names:
             if name not in known:
-                raise UserError(f"no {kind} {name!r} here: there are {', '.join(known)}")
+                hint = nearest(name, known, "there are")
+                raise UserError(f"no {kind} {quoted(name)} here; {hint}")
     for K in sizes:
         if not K.isdecimal() or int(K) < 3 or int(K) % 2 == 0:
-            raise UserError(f"kernel size {K!r} must be an odd number of at least 3")
+            raise UserError(f"kernel size {quoted(K)} must be odd and at least 3")
     parsed = [parse_shape(text) for text in shapes]
     return [
         Case(operator, int(K), DTYPES[name], shape)
@@ -70,11 +71,11 @@ def bench_kernels(
     """Measure, or with `plan` predict without a GPU; return how many kernels are wrong."""
     operators = operators or OPERATORS
     cases = make_cases(shapes, dtypes, operators, kernel_sizes)
-    options = {"shapes": shapes, "dtypes": dtypes, "operators": operators}
-    options |= {"kernel-sizes": kernel_sizes, "rounds": [str(rounds)]}
-    command = " ".join(f"--{name} {' '.join(values)}" for name, values in options.items())
+    options = ["--shapes", *shapes, "--dtypes", *dtypes, "--operators", *operators]
+    options += ["--kernel-sizes", *kernel_sizes, "--rounds", rounds]
+    command = ledger.command_line("bench", "kernels", *(["--plan"] if plan else []), *options)
     if plan:
-        for text in predict_cases(cases, f"dynconv bench kernels --plan {command}", output):
+        for text in predict_cases(cases, command, output):
             say(text)
         return 0
     if reason := build.why_unavailable():
@@ -82,7 +83,7 @@ def bench_kernels(
             f"no CUDA kernels here: {reason}; without a GPU, --plan predicts their times"
         )
     gpu_bench = GpuBench(GpuClock(), torch.ops.dynconv, rounds)
-    return measure_cases(gpu_bench, cases, f"dynconv bench kernels {command}", output, say)
+    return measure_cases(gpu_bench, cases, command, output, say)
 
 
 def measure_cases(
@@ -133,7 +134,7 @@ def operator_table(rows: Sequence[dict]) -> str:
         Column("rounds", 7, itemgetter("rounds")),
     ]
     return bench_table(
-        f"{title}, {size(first)}",
+        f"{title}, {shape_title(first)}",
         lambda row: f"{row['impl'] or row['operator']:15}{row['direction']}",
         24,
         columns,

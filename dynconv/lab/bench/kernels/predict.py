@@ -14,7 +14,7 @@ from dynconv.lab import ledger
 from dynconv.lab.bench.cases import Case
 from dynconv.lab.bench.kernels import roofline
 from dynconv.lab.bench.kernels.calls import list_launches
-from dynconv.lab.bench.table import WIDTH, Column, bench_table, size
+from dynconv.lab.bench.table import WIDTH, Column, bench_table, shape_title
 from dynconv.lab.simulate import nvdisasm, nvrtc
 
 ARCHITECTURES = "sm_75", "sm_80", "sm_90"
@@ -153,7 +153,8 @@ def floors_table(rows: Sequence[dict]) -> str:
         return f"{row['operator']:21}{row['K']:>3} {row['direction']}"
 
     blocks = [
-        bench_table(title, label, 33, columns, list(block)) for title, block in groupby(rows, size)
+        bench_table(title, label, 33, columns, list(block))
+        for title, block in groupby(rows, shape_title)
     ]
     return "\n".join([fill(about, WIDTH), *blocks])
 
