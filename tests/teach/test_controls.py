@@ -46,7 +46,7 @@ def means(record: dict[str, list[float]], digits: int) -> dict[str, float]:
     return {what: round(sum(runs) / len(runs), digits) for what, runs in record.items()}
 
 
-def test_lesson_06_still_defines_what_its_control_uses_and_shows():
+def test_lesson_06_still_defines_what_its_control_uses_and_says():
     names = definitions("06_sharing", "ALPHABET", "training")
     assert {"fit", "reader", "bits", "training", "validation"} <= names.keys()
     record = ledger.read("controls-sharing")["numbers"]
