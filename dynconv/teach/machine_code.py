@@ -1,7 +1,8 @@
 """Records the machine code of the kernels that lessons write.
 
 `python -m dynconv.teach.machine_code` writes data/results/machine-code.json, which has the main
-loop of each kernel on sm_90, how long it takes a warp, and how many instructions there are in all.
+loop of each kernel on sm_90, how long it takes a warp, and how many instructions there are in each
+innermost loop and in all.
 So lessons count instructions also where neither NVRTC nor nvdisasm is installed.
 """
 
@@ -108,6 +109,7 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
         end = code.index("EXIT") + 1
         loop = Loop(code[:end], control=control[:end])
+    sizes = [each.instructions for each in nvdisasm.innermost(section)]
     return {
         "source": digest(source),
         "registers": compiled.kernels[kernel].registers,
@@ -116,6 +118,7 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
         "products": loop.multiply_adds,
         "pauses": loop.pauses,
         "path": loop.path(LOAD),
+        "loops": [n for n in sizes if n > 1],  # a kernel's code ends with a jump to itself
         "all": sum(line != "NOP" for line in code),  # NOPs fill up the last lines
         "loop": loop.code,
     }
