@@ -1,7 +1,8 @@
 """Records the machine code of the kernels that lessons write.
 
 `python -m dynconv.teach.machine_code` writes data/results/machine-code.json, which has the main
-loop of each kernel on sm_90, how long it takes a warp, and how many instructions there are in all.
+loop of each kernel on sm_90, how long it takes a warp, and how many instructions there are in each
+innermost loop and in all.
 So lessons count instructions also where neither NVRTC nor nvdisasm is installed.
 """
 
@@ -18,8 +19,8 @@ from dynconv.lab.simulate.nvdisasm import Loop
 from dynconv.teach.checkout import require_checkout, run_tool
 from dynconv.teach.launch import HEADER
 
-SHARED = 30
-"""cycles of a load from shared memory, as in lesson 18"""
+LOAD = 30
+"""cycles of a load from shared memory, as in lesson 18, and, as we assume, of a constant"""
 KERNELS = {
     "18_roofline": ["depthwise_v1<float>", "depthwise_v2<float>"],
     "19_lightconv_kernels": [
@@ -108,6 +109,7 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
     if loop is None or not loop.count("FFMA", "FADD"):  # straight on, to the exit
         end = code.index("EXIT") + 1
         loop = Loop(code[:end], control=control[:end])
+    sizes = [each.instructions for each in nvdisasm.innermost(section)]
     return {
         "source": digest(source),
         "registers": compiled.kernels[kernel].registers,
@@ -115,7 +117,8 @@ def measure(lesson: str, kernel: str) -> dict[str, object]:
         "instructions": loop.instructions,
         "products": loop.multiply_adds,
         "pauses": loop.pauses,
-        "path": loop.path(SHARED),
+        "path": loop.path(LOAD),
+        "loops": [n for n in sizes if n > 1],  # a kernel's code ends with a jump to itself
         "all": sum(line != "NOP" for line in code),  # NOPs fill up the last lines
         "loop": loop.code,
     }
@@ -126,8 +129,8 @@ def main() -> None:
     numbers = {k: measure(lesson, k) for lesson, kernels in KERNELS.items() for k in kernels}
     what = (
         "instructions in the main loop of each kernel of the lessons, for sm_90; the sum of their "
-        "stall counts, and a warp's cycles if it waits for nothing but shared memory, "
-        f"{SHARED} per load"
+        "stall counts, and a warp's cycles if it waits for nothing but shared memory and "
+        f"constants, {LOAD} per load"
     )
     command = "python -m dynconv.teach.machine_code"
     entry = ledger.entry(what, command, numbers, versions={"nvrtc": nvrtc.version()})

@@ -58,6 +58,8 @@ def test_the_pauses_and_the_path_of_a_loop():
     assert loop.pauses == loop.path(0) == 4 + 2 + 4 + 5
     assert loop.path(1) == loop.path(2) == loop.pauses  # the pause hides the load
     assert loop.path(30) == 4 + 30 + 4 + 5  # the second load leaves in cycle 4
+    (constants,) = nvdisasm.innermost(ENCODED.replace("LDS", "LDC"))
+    assert constants.path(30) == loop.path(30)
 
 
 @pytest.mark.skipif(bool(nvrtc.why_unavailable()), reason=str(nvrtc.why_unavailable()))

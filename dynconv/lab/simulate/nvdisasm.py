@@ -63,17 +63,18 @@ class Loop(NamedTuple):
         """The sum of the stall counts, in cycles."""
         return sum(control.stall for control in self.control)
 
-    def path(self, shared: int) -> int:
-        """Return the cycles that the turn takes a warp if only loads from shared memory delay it.
+    def path(self, load: int) -> int:
+        """Return the cycles that the turn takes a warp if global memory never delays it.
 
-        Such a load takes `shared` cycles. All other results are there when the warp needs them.
+        A load from shared memory or of a constant takes `load` cycles. All other results are
+        there when the warp needs them.
         """
         now, ready = 0, [0] * 8  # cycles, per scoreboard
         for line, control in zip(self.code, self.control, strict=True):
             waits = [ready[i] for i in range(6) if control.waits >> i & 1]
             now = max([now, *waits])
-            if opcode(line) == "LDS":
-                ready[control.sets] = now + shared
+            if opcode(line) in ("LDS", "LDC"):
+                ready[control.sets] = now + load
             now += control.stall
         return now
 
