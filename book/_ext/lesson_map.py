@@ -1,7 +1,8 @@
 """Draws the map of the lessons, with an arrow to each from those that it needs.
 
 On a desk, arrows over several rows would pass behind boxes and seem to begin at the wrong one, so
-they show only while a box is pointed at. Each box names the lessons that it needs.
+they show only while a box is pointed at. Each box names the lessons that it needs; on a phone there
+is no room for arrows, and these names are all.
 """
 
 import re
@@ -17,7 +18,12 @@ from sphinx.util.docutils import SphinxDirective
 BOOK = Path(__file__).parents[1]
 WIDTH, HEIGHT = 158, 62  # of a box
 LEFT, ACROSS, DOWN = 104, 172, 96  # the first box, and from one to the next
-TALL, TALL_WIDTH, TALL_HEIGHT, TALL_DOWN = 358, 268, 28, 33  # the picture for a phone
+TALL, TALL_HEIGHT, TALL_DOWN = 358, 28, 33  # the picture for a phone
+LEGENDS = {
+    "wide": "An arrow leads from a lesson to those that need it. Point at a box to see all of its "
+    "arrows, and no others.",
+    "tall": "Each box says after which lessons it comes.",
+}
 
 
 def read_parts() -> list[tuple[str, list[str]]]:
@@ -75,6 +81,7 @@ def draw(parts: list[tuple[str, list[str]]], uri) -> str:
     addresses = {name: escape(uri(name)) for name in names}
     return (
         f'<style>{alone}</style><div class="lesson-map">'
+        + "".join(f'<p class="{layout}">{text}</p>' for layout, text in LEGENDS.items())
         + draw_wide(parts, titles, pairs, addresses)
         + draw_tall(parts, titles, pairs, addresses)
         + "</div>"
@@ -89,7 +96,7 @@ def draw_wide(parts, titles, pairs, addresses) -> str:
         for column, name in enumerate(lessons)
     }
     row = {name: y // DOWN for name, (_, y) in place.items()}
-    needs = {name: [one[:2] for one, other in pairs if other == name] for name in place}
+    needs = name_needs(place, pairs)
     shapes = [
         path(one, other, arrow(place[one], place[other]), distant=row[other] > row[one] + 1)
         for one, other in pairs
@@ -107,25 +114,22 @@ def draw_wide(parts, titles, pairs, addresses) -> str:
 
 
 def draw_tall(parts, titles, pairs, addresses) -> str:
-    """Return a picture with a row for each lesson and arrows at its right, for a phone."""
-    place, shapes, y = {}, [], 0
+    """Return a picture with a row for each lesson, which names what it needs, for a phone."""
+    needs = name_needs(titles, pairs)
+    shapes, y = [], 0
     for caption, lessons in parts:
         shapes.append(lines(caption, 0, y, TALL_DOWN, 45, "caption"))
         y += TALL_DOWN
         for name in lessons:
-            place[name] = y
+            place = (0, y, TALL, TALL_HEIGHT)
+            shapes.append(box(name, titles[name], addresses[name], place, 42, needs[name]))
             y += TALL_DOWN
-    boxes = [
-        box(name, titles[name], addresses[name], (0, top, TALL_WIDTH, TALL_HEIGHT), 42)
-        for name, top in place.items()
-    ]
-    arcs = []
-    for one, other in pairs:
-        start, end = place[one] + TALL_HEIGHT - 9, place[other] + 9
-        reach = round(TALL_WIDTH + (TALL - TALL_WIDTH) * 4 / 3 * ((end - start) / y) ** 0.5)
-        curve = f"C{reach} {start} {reach} {end} {TALL_WIDTH + 2} {end}"
-        arcs.append(path(one, other, f"M{TALL_WIDTH} {start}{curve}"))
-    return svg("tall", TALL, y, arcs + shapes + boxes)
+    return svg("tall", TALL, y, shapes)
+
+
+def name_needs(names, pairs) -> dict[str, list[str]]:
+    """Return the numbers of the lessons from which arrows lead to each lesson."""
+    return {name: [one[:2] for one, other in pairs if other == name] for name in names}
 
 
 def svg(layout: str, width: int, height: int, shapes: list[str]) -> str:
@@ -146,17 +150,21 @@ def box(
     address: str,
     place: tuple[int, int, int, int],
     width: int,
-    needs: Sequence[str] = (),
+    needs: Sequence[str],
 ) -> str:
     """Return the box of a lesson, a link; lines of its title have up to `width` characters.
 
-    needs  the numbers of the lessons that the last line names
+    needs  the numbers of the lessons that the last line names, or in a low box the line's end
     """
     x, y, across, down = place
+    after = f"after {' '.join(needs)}" if needs else ""
+    low = down == TALL_HEIGHT
+    beside = f'<text class="needs" x="{x + across - 8}" y="{y + down / 2 + 4:g}">{after}</text>'
     return (
         f'<a class="{kind(name)}" href="{address}"><title>{escape(title)}</title>'
         f'<rect x="{x}" y="{y}" width="{across}" height="{down}" rx="6"/>'
-        + lines(f"{name[:2]} {title}", x + 8, y, down, width, last=" ".join(needs))
+        + lines(f"{name[:2]} {title}", x + 8, y, down, width, last="" if low else after)
+        + (beside if low and after else "")
         + "</a>"
     )
 
@@ -175,9 +183,9 @@ def kind(name: str) -> str:
 def lines(
     text: str, x: int, y: int, height: int, width: int, kind: str = "name", last: str = ""
 ) -> str:
-    """Return one to three lines of text, centred in the height of a box, and what they follow."""
+    """Return one to three lines of text, centred in the height of a box, and a `last` line."""
     parts = [(part, kind) for part in wrap(text, width, max_lines=3, placeholder=" …")]
-    parts += [(f"after {last}", "needs")] if last else []
+    parts += [(last, "needs")] if last else []
     first = y + height / 2 + 4 - 6.5 * (len(parts) - 1)
     return "".join(
         f'<text class="{kind}" x="{x}" y="{first + 13 * i:g}">{escape(part)}</text>'

@@ -2,6 +2,8 @@
 (() => {
   const MOVING = ".jp-RenderedHTML > script + *";
   const MISSING = '[title="Cross Reference Not Found"], [title="Citation Not Found"]';
+  const DEAD = "span:has(> a.hover-link[href='#'])"; // a reference with words of its own
+  const WORDED = /\{(?:ref|numref)\}`([^`<]+?)\s*<([\w-]+)>`/g;
 
   // Lines of text are no wider than can be read, and a title has the number of its lesson.
   const STYLE = `
@@ -10,8 +12,7 @@
   `;
 
   // The label stays in the page, hidden, because React owns it; a link follows it.
-  const link = (app, missing) => {
-    const label = missing.textContent.trim();
+  const link = (app, missing, label = missing.textContent.trim(), words = undefined) => {
     const next = missing.nextElementSibling;
     if (next?.dataset.label === label) return;
     if (next?.dataset.label) next.remove();
@@ -24,7 +25,7 @@
       made.title = paper.title;
       if (paper.address) Object.assign(made, {href: paper.address, target: "_blank", rel: "noopener"});
     } else if (reference) {
-      made.textContent = reference.text;
+      made.textContent = words ?? reference.text;
       if (reference.notebook || reference.page) open(app, made, reference);
     } else return;
     missing.hidden = true;
@@ -46,10 +47,21 @@
     };
   };
 
+  // Where a reference has words of its own, only the source says to which label they lead.
+  const linkWords = (app, panel) => {
+    for (const cell of panel.content?.widgets ?? []) {
+      const dead = [...cell.node.querySelectorAll(`.jp-RenderedMarkdown ${DEAD}, .myst ${DEAD}`)];
+      if (!dead.length) continue;
+      for (const [, words, label] of cell.model.sharedModel.getSource().matchAll(WORDED))
+        for (const missing of dead)
+          if (missing.textContent === words) link(app, missing, label, words);
+    }
+  };
+
   const resolve = app => {
     for (const missing of document.querySelectorAll(MISSING)) link(app, missing);
     for (const made of document.querySelectorAll("a[data-label]"))
-      if (!made.previousElementSibling?.matches(MISSING)) made.remove();
+      if (!made.previousElementSibling?.matches(`${MISSING}, ${DEAD}`)) made.remove();
     // A box that goes on over cells says so; its title need not.
     for (const title of document.querySelectorAll(".myst-exercise-title")) {
       const texts = document.createTreeWalker(title, NodeFilter.SHOW_TEXT);
@@ -124,6 +136,18 @@
     }
   };
 
+  // An equation has the book's number; JupyterLab also numbers those without a label.
+  const EQUATION = "a[title='Link to this Equation'], a[href^='#eq-']";
+  const numberEquations = panel => {
+    for (const shown of panel.node.querySelectorAll(EQUATION)) {
+      const number = KNOWN.references[shown.hash.slice(1)]?.text ?? "";
+      if (shown.textContent === number) continue;
+      const [first, ...others] = shown.childNodes; // which React owns
+      first.data = number;
+      for (const other of others) other.data = "";
+    }
+  };
+
   // The words for a figure are in the cell's metadata: a caption, and what one sees. A moving figure
   // describes itself.
   const describe = panel => {
@@ -184,6 +208,8 @@
             describe(panel);
             numberTitle(panel);
             numberExercises(panel);
+            numberEquations(panel);
+            linkWords(app, panel);
           }
         });
       };

@@ -23,6 +23,7 @@ NAME = "dynconv-lessons"
 SCRIPT = "static/lessons.js"
 LABEL = re.compile(r"^\((?P<label>[\w-]+)\)=\n#+ (?P<title>.*)$", re.MULTILINE)
 EXERCISE = re.compile(r"^```\{exercise(?:-start)?\}.*\n:label: (?P<label>[\w-]+)$", re.MULTILINE)
+EQUATION = re.compile(r"^```\{math\}\n:label: (?P<label>[\w-]+)$", re.MULTILINE)
 SETTINGS = {
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     # pages of the book are opened to be read
@@ -110,6 +111,8 @@ def find_references() -> dict[str, dict[str, str]]:
         part = f"{int(page.name[:2])}." if lesson else ""
         for number, match in enumerate(EXERCISE.finditer(text), 1):
             found[match["label"]] = {"text": f"Exercise {part}{number}", **place}
+        for number, match in enumerate(EQUATION.finditer(text), 1):
+            found[match["label"]] = {"text": f"({part}{number})", **place}
     return found
 
 

@@ -135,7 +135,7 @@ def replace_role(role: str, text: str, references: Mapping, papers: Mapping) -> 
     target = " ".join((shown["target"] if shown else text).split())
     if role == "doc":
         return f"[{shown['shown'] if shown else target}]({target.removesuffix('.md')}.md)"
-    if role in ("ref", "numref") and target in references:
+    if role in ("ref", "numref", "eq") and target in references:
         place = references[target]
         words = shown["shown"] if shown else place["text"]
         if notebook := place.get("notebook"):

@@ -13,7 +13,7 @@ from signal import SIGINT, Signals
 from dynconv import __version__
 from dynconv.cli.arguments import Parser, join_negative, refuse_repeated, unknown_arguments
 from dynconv.cli.packages import explain_missing
-from dynconv.cli.process import tune_cpu
+from dynconv.cli.process import end_quietly_during_imports, tune_cpu
 from dynconv.cli.stdout import discard_stdout, prepare_stdout
 from dynconv.errors import UserError, memory_error, shorten, warn
 
@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     128 + n  signal n ended it
     """
     tune_cpu()
+    end_quietly_during_imports()
     try:
         prepare_stdout()
         try:

@@ -1,9 +1,7 @@
-"""The operators as functions. The file of each begins with its oracle, a loop.
+"""Operators, each in a file that begins with its oracle: the loop that defines it."""
 
-No file of this folder is named after its function (`retnet.py` has `retention`): the function would
-hide the module, from which tests and lessons import the implementations.
-"""
-
+# No file of this folder is named after its function (`retnet.py` has `retention`): the function
+# would hide the module, from which tests and lessons import the implementations.
 from dynconv.ops.average import cumulative_mean
 from dynconv.ops.depthwise import depthwise_conv
 from dynconv.ops.dynamicconv import dynamic_conv

@@ -1,8 +1,6 @@
-"""Scores of translations and summaries, each with a signature so that others can repeat it.
+"""Scores of translations and summaries, each with a signature so that others can repeat it."""
 
-As in `ops`, no module is named after its function.
-"""
-
+# As in `ops`, no module is named after its function.
 from dynconv.score.base import Score
 from dynconv.score.bleu_score import bleu, chrf, split_compounds
 from dynconv.score.metric import compute_metric, score_report

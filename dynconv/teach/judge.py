@@ -30,11 +30,17 @@ class Wrong(AssertionError):
         return [str(self)]
 
 
+class NotBegun(Wrong):
+    """The line for an exercise whose function is still the one that the lesson printed."""
+
+
 @contextmanager
 def labelled(label: str) -> Iterator[None]:
     """Begin the message of a `Wrong` that is raised inside with the label, if there is one."""
     try:
         yield
+    except NotBegun:
+        raise
     except Wrong as wrong:
         raise Wrong(f"{label}: {wrong}" if label else str(wrong)) from wrong.__cause__
 
@@ -108,17 +114,19 @@ def same(mine: Callable, theirs: Callable, *inputs: Tensor, rtol: float = EXACT[
 def attempt(call: Callable[[], Any], raises: Mapping[type[Exception], str] | None = None) -> Any:
     """Return call(); an exception of the learner's code becomes a `Wrong` that names its line.
 
-    NotImplementedError passes: an exercise that nobody has begun says so itself.
+    A NotImplementedError without a message is the one in an exercise that nobody has begun.
     """
     try:
         return call()
-    except (NotImplementedError, Wrong):
+    except Wrong:
         raise
     except Exception as error:
         frames = extract_tb(error.__traceback__)
         package = str(Path(__file__).parent)
         frames = [frame for frame in frames if not frame.filename.startswith(package)]
         learners = [frame for frame in frames if frame.filename == frames[0].filename]
+        if isinstance(error, NotImplementedError) and not error.args and learners:
+            raise NotBegun(f"{learners[-1].name} is not written yet") from error
         line = f" in line {learners[-1].lineno} of {learners[-1].name}" if learners else ""
         message = str(error).partition("\n")[0]
         why = [why for kind, why in (raises or {}).items() if isinstance(error, kind)]

@@ -351,6 +351,23 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(recipe_file, tmp_path):
     assert logged == sorted(set(logged))
 
 
+def test_ctrl_c_while_torch_is_imported_is_one_line(tmp_path):
+    """PyTorch's C++ code turns a KeyboardInterrupt into an abort or an ImportError."""
+    fake = """import os, signal
+try:
+    (lambda: os.kill(os.getpid(), signal.SIGINT))()  # a callback of that code
+except KeyboardInterrupt:
+    raise ImportError("KeyboardInterrupt: <EMPTY MESSAGE>")
+"""
+    (tmp_path / "torch.py").write_text(fake, encoding="utf-8")
+    command = [sys.executable, "-m", "dynconv", "doctor"]
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (130, "dynconv: interrupted\n")
+
+
 @pytest.mark.parametrize("arguments", [[], ["data"], ["bench"], ["train"]])
 def test_incomplete_commands_show_their_usage(arguments, capsys):
     with pytest.raises(SystemExit) as exit:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import tomllib
 from itertools import product
 from statistics import median
 
@@ -59,6 +60,21 @@ def test_its_numbers_on_training_are_the_recorded_ones():
     said, took = (left[name][0] for name in ("said_s", "took_s"))
     assert f"({abs(said / took - 1):.0%} off after 100 updates" in README
     assert f"{prepare['peak_mb'] / 1e3:.1f} GB" in README
+
+
+def test_it_says_from_where_to_install():
+    """As long as pyproject.toml names no address, nothing can be cloned or found on an index."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    published = "urls" in project
+    text = " ".join(README.split())
+    lines = "\n".join(block for _, block in BLOCKS)
+    assert ("not on a package index yet, and the repository has no public address" in text) != (
+        published
+    )
+    assert ("git clone" in lines) == ("pip install dynconv\n" in lines) == published
+    assert published or re.search(
+        r"^pip install \.\s.*pip wheel --no-deps -w dist \.$", lines, re.M
+    )
 
 
 def test_it_lists_every_lesson():

@@ -61,7 +61,7 @@ def test_the_index_shows_what_an_installed_package_has():
     shown = hook().installed(readme)
     assert "## Lessons" in readme and "(#lessons)" in readme
     assert "## Lessons" not in shown and "(#lessons)" not in shown
-    assert "pip install dynconv" in shown and "## As a library" in shown
+    assert "pip install " in shown and "## As a library" in shown
     assert hook().installed("## On a GPU\n[here](#on-a-gpu)") == "## On a GPU\n[here](#on-a-gpu)\n"
 
 

@@ -43,7 +43,8 @@ def folder(tmp_path):
     nbformat.write(notebook, lessons / f"{LESSON}.ipynb")
     figure = nbformat.v4.new_output("display_data", {"text/plain": "<Figure size 1x1>"})
     folded = {"jupyter": {"source_hidden": True, "outputs_hidden": True}}
-    text = nbformat.v4.new_markdown_cell("The other lesson, and {ref}`appendix-errata`")
+    references = "{ref}`appendix-errata`, {ref}`in words <appendix-errata>`, {eq}`eq-dense`"
+    text = nbformat.v4.new_markdown_cell(f"The other lesson, and {references}")
     cell = nbformat.v4.new_code_cell("plot()", metadata=folded, outputs=[figure])
     other = nbformat.v4.new_notebook(cells=[text, cell], metadata=notebook.metadata)
     nbformat.write(other, lessons / f"{OTHER}.ipynb")
@@ -66,7 +67,7 @@ def lab(folder):
     command = [sys.executable, ROOT / "book/_lab/lab.py", *options]
     server = subprocess.Popen(command, env=os.environ | home)
     try:
-        for _ in range(300):
+        for _ in range(900):
             try:
                 urllib.request.urlopen(f"{address}/api").close()
                 break
@@ -160,6 +161,9 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     texts = links.all_text_contents()
     assert "Four ways to mix a sentence" in texts  # {ref}
     assert {"Wu et al. [2019]", "Howard et al., 2017", "Gu and Dao [2023]"} <= {*texts}  # {cite}
+    equations = page.locator("a[title='Link to this Equation']:visible").all_text_contents()
+    assert equations == [f"(4.{n})" for n in range(1, 5)]  # not one for that without a label
+    assert {*page.locator("a.hover-link[href='#eq-dense']").all_text_contents()} == {"(4.1)"}
     assert page.locator("a[data-label=wu2019pay]").get_attribute("href").startswith("https://")
     solutions = page.locator("details.myst-exercise")
     folded = page.locator(f".jp-Notebook .jp-Cell:has-text('{FOLDED}')")
@@ -183,8 +187,14 @@ def test_a_lesson_reads_as_in_the_book(lab, browser):
     page.wait_for_selector(":text('The other lesson')")
     page.wait_for_selector(".jp-OutputPlaceholder:has-text('Output'):visible")  # folded
     assert page.locator(".jp-OutputPlaceholder:has-text('<Figure')").count() == 0
-    page.locator("a[data-label=appendix-errata]").click()
-    page.wait_for_selector(".jp-MarkdownViewer :text('Printed and true')")
+    assert page.locator("a[data-label=eq-dense]").text_content() == "(4.1)"
+    worded = page.locator("a[data-label=appendix-errata]:text-is('in words'):visible")
+    assert worded.count() == 1 and page.locator(".hover-link:visible").count() == 0
+    for reference in (worded, page.locator("a[data-label=appendix-errata]:text-is('Errata')")):
+        reference.click()
+        page.wait_for_selector(".jp-MarkdownViewer :text('Printed and true'):visible")
+        page.click(f".lm-TabBar-tabLabel:text-is('{OTHER}.ipynb')")
+    page.click(".lm-TabBar-tabLabel:text-is('errata.md')")
     page.click(".jp-MarkdownViewer a:text-is('Four ways to mix a sentence')")
     page.wait_for_selector(f".jp-mod-current:has-text('{OTHER}.ipynb')")
     page.close()

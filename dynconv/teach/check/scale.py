@@ -9,7 +9,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dynconv.teach.judge import Wrong, attempt, describe_difference, judge, labelled, of_kind, short
+from dynconv.teach.judge import (
+    NotBegun,
+    Wrong,
+    attempt,
+    describe_difference,
+    judge,
+    labelled,
+    of_kind,
+    short,
+)
 from dynconv.text.lines import Row
 from dynconv.text.sets.steps import fits
 
@@ -38,7 +47,7 @@ def check_ring(mine: Callable[..., Tensor], size: int, length: int) -> None:
     ring = Ring(mine, vectors.double())
     if ring.problems:
         rank, problem = min(ring.problems, key=lambda each: "no message" in str(each[1]))
-        if isinstance(problem, NotImplementedError):
+        if isinstance(problem, NotBegun):
             raise problem
         raise Wrong(f"rank {rank}: {problem}") from problem.__cause__
     right = vectors.double().sum(dim=0)
@@ -65,7 +74,7 @@ class Ring:
         self.queues = [Queue() for _ in vectors]
         self.sent = [0] * self.size
         self.results: list = [None] * self.size
-        self.problems: list[tuple[int, Wrong | NotImplementedError]] = []
+        self.problems: list[tuple[int, Wrong]] = []
         threads = [Thread(target=self.run, args=(r,), daemon=True) for r in range(self.size)]
         for thread in threads:
             thread.start()
@@ -96,7 +105,7 @@ class Ring:
         arguments = self.vectors[rank].clone(), rank, self.size, send, receive
         try:
             self.results[rank] = attempt(partial(self.mine, *arguments))
-        except (Wrong, NotImplementedError) as wrong:
+        except Wrong as wrong:
             self.problems.append((rank, wrong))
 
 
