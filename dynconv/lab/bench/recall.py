@@ -44,7 +44,9 @@ def draw_sequences(
     return tokens, values.gather(1, order)
 
 
-def build_stack(mixers: Sequence[str], pairs: int, keys: int = KEYS) -> LanguageModel:
+def build_stack(
+    mixers: Sequence[str], pairs: int, keys: int = KEYS, heads: int = 4
+) -> LanguageModel:
     """Build a language model of these mixers, whose windows cover the whole sequence."""
     cover = 3 * pairs | 1  # kernel sizes are odd
     sizes = [require_mixer(mixer).size_key for mixer in mixers]
@@ -59,7 +61,7 @@ def build_stack(mixers: Sequence[str], pairs: int, keys: int = KEYS) -> Language
             vocab_size=2 * keys + 1,
             channels=64,
             ffn=128,
-            heads=4,
+            heads=heads,
             decoder=stack,
             dropout=0.0,
             final_norm=True,
