@@ -13,16 +13,11 @@ def gates() -> dict[str, Any]:
     def losses(name: str, **settings: Any) -> list[float]:
         return [round(train(*designs[name], seed, **settings), 2) for seed in range(3)]
 
-    numbers = {
+    return {
         f"{name}, {updates} updates, rate {rate}": losses(name, updates=updates, rate=rate)
         for updates, rate in ((60, 0.003), (60, 0.001), (60, 0.009), (240, 0.003))
         for name in ("both changes", "as published")
     }
-    large = {"start": 2**0.5, "scale": 1 / 40}
-    for updates, rate in ((20, 0.003), (30, 0.003), (60, 0.003), (480, 0.0005)):
-        what = f"both changes, embeddings at √2, scores / 40, {updates} updates, rate {rate}"
-        numbers[what] = losses("both changes", updates=updates, rate=rate, **large)
-    return numbers
 
 
 CONTROLS = {

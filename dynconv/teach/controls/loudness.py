@@ -1,5 +1,6 @@
 """The control of lesson 17: loud layers at other learning rates, reaches and depths."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from dynconv.teach.controls.control import Control, definitions
@@ -17,8 +18,8 @@ def loud_layers() -> dict[str, Any]:
     """Return the updates that lesson 17's models need to learn, None if 300 are too few."""
     names = definitions("17_talk")
 
-    def needed(**how: Any) -> list[int | None]:
-        runs = [names["copy_losses"](seed, **how) for seed in range(6)]
+    def needed(seeds: Iterable[int] = range(6), /, **how: Any) -> list[int | None]:
+        runs = [names["copy_losses"](seed, **how) for seed in seeds]
         return [len(losses) if len(losses) < 300 else None for losses in runs]
 
     divided = {"divided": {"normalize": True}, "not divided": {"normalize": False}}
@@ -35,6 +36,10 @@ def loud_layers() -> dict[str, Any]:
     for name, how in UNDONE.items():
         what = f"not divided, reach 1, rate 0.03, {name}"
         numbers[what] = needed(reach=1, rate=0.03, normalize=False, **how)
+    for name in ("nothing", "small start", "short steps"):
+        what = f"not divided, reach 1, rate 0.03, {name}, seeds 6 to 13"
+        how = UNDONE.get(name, {})
+        numbers[what] = needed(range(6, 14), reach=1, rate=0.03, normalize=False, **how)
     return numbers
 
 
