@@ -114,7 +114,8 @@ def second(page, tag):
 
 
 def test_the_window_slides_by_keyboard(page):
-    _, line, slider = second(page, "sliding-window")
+    figure, line, slider = second(page, "sliding-window")
+    assert figure.locator("svg text").all_text_contents()[:3] == ["input", "kernel", "output"]
     y = ops.depthwise_conv(X[None, :, None], KERNEL[None], pad_left=2).flatten()
     for t, value in enumerate(y):
         assert re.fullmatch(rf"y\[{t}\] = .* = {value:.2f}", line.text_content())
@@ -237,11 +238,15 @@ def test_a_row_of_the_mixing_matrix(page):
     assert widths == [1 + 12 * 0.5, 1 + 12 * 0.125, 1 + 12 * 0.75]  # the largest entry is 1
     slider.press("ArrowRight")
     assert line.text_content() == 'output 3, “the "chart"” = 0; the weights sum to 0.00'
-    slider.press("Home")
-    assert slider.get_attribute("aria-valuetext") == "0, the"
-    figure.locator("[data-t='1']").click()
-    assert line.text_content() == "output 1, “<type>” = 1.00 <type>; the weights sum to 1.00"
-    assert slider.input_value() == "1" and slider.get_attribute("aria-valuetext") == "1, <type>"
+    places = figure.locator("[data-t='1'] rect")  # an input, an output and a row of the matrix
+    assert places.count() == 3
+    for place in places.all():
+        slider.press("Home")
+        assert slider.get_attribute("aria-valuetext") == "0, the"
+        place.click()
+        assert line.text_content() == "output 1, “<type>” = 1.00 <type>; the weights sum to 1.00"
+        assert slider.input_value() == "1"
+        assert slider.get_attribute("aria-valuetext") == "1, <type>"
 
 
 BELOW = ["kernel-softmax", "mixing-row", "word-kernels"]

@@ -28,7 +28,7 @@ class MixingRow extends Moving {
       + row.map(ribbon).join("") + words.map((_, s) => word(s, 100, "end") + word(s, 190, "start")).join("")
       + matrix(M.map(r => r.map(k => k && .15 + .85 * Math.abs(k) / most)), left, top, size, t)
       + words.map((_, s) => `<g data-t="${s}" fill="transparent" style="cursor: pointer">${
-        rect(186, 26 + s * size, 104, size, "") + rect(left, top + s * size, wide, size, "")}</g>`).join(""),
+        rect(0, 26 + s * size, 104, size, "") + rect(186, 26 + s * size, 104, size, "") + rect(left, top + s * size, wide, size, "")}</g>`).join(""),
       `output ${t}, “${words[t]}” = ${said}; the weights sum to ${number(row.reduce((a, b) => a + b, 0))}`);
   }
 }
