@@ -39,6 +39,17 @@ addEventListener("load", () => {
       formula.append(closing);
     }
   }
+  // An option in the text does not break after its hyphens; in a signature a comma or the closing
+  // parenthesis stays with its parameter.
+  for (const word of document.querySelectorAll("code.literal .pre"))
+    if (word.textContent.length <= 24 && !word.closest("table")) word.classList.add("short");
+  for (const parameter of document.querySelectorAll("dt.sig .sig-param")) {
+    const after = parameter.nextSibling;
+    if (after instanceof Text && after.data.startsWith(",")) {
+      after.data = after.data.slice(1);
+      parameter.append(",");
+    } else if (after?.matches?.(".sig-paren")) parameter.append(after);
+  }
   // A formula that is a little too wide becomes smaller; one that is wider scrolls sideways, and can
   // be reached by Tab.
   const SMALLEST = 0.68, article = document.querySelector("article");

@@ -7,6 +7,7 @@ pyproject.toml names the repository's address, pages have buttons for it, for Bi
 """
 
 import argparse
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -47,7 +48,22 @@ def main() -> None:
         config.unlink()
     if failed:
         raise UserError("the book has warnings: they are printed above, in red")
+    if arguments.links:
+        return
+    describe_root(out / "_build/html")
     print(f"open {out / '_build/html/index.html'}")
+
+
+def describe_root(html: Path) -> None:
+    """Give the page that leads to the first one its icon, and its description for link previews."""
+    first = html / "book/index.html"
+    head, _, _ = first.read_text(encoding="utf-8").partition("</head>")
+    kept = re.findall(r'<meta [^>]*(?:name="description"|property="og:)[^>]*>', head)
+    kept += [tag.replace("../", "") for tag in re.findall(r'<link rel="icon"[^>]*>', head)]
+    tags = ['<meta charset="utf-8">', *re.findall(r"<title>.*?</title>", head, re.DOTALL), *kept]
+    tags += ['<meta http-equiv="refresh" content="0; url=book/index.html">']
+    text = "\n".join(["<!DOCTYPE html>", '<html lang="en"><head>', *tags, "</head></html>", ""])
+    (html / "index.html").write_text(text, encoding="utf-8")
 
 
 def read_config(root: Path) -> dict[str, Any]:

@@ -45,10 +45,18 @@ def fetch(
     directory = out or entry.directory
     wanted = [file for file in entry.files if not verify_existing(file, directory, say)]
     if wanted:
-        say(f"{name}: licence: {entry.licence}. {entry.note}".rstrip())
+        without_mirror = not source and not all(file.urls for file in wanted)
+        note = "" if without_mirror else entry.note  # the error that follows has it
+        say(f"{name}: licence: {entry.licence}. {note}".rstrip())
         say(f"{name}: please cite {entry.citation}")
-        with locked_scratch(directory) as scratch:
-            fetch_files(entry, wanted, source, scratch, say)
+        new = not directory.exists()
+        try:
+            with locked_scratch(directory) as scratch:
+                fetch_files(entry, wanted, source, scratch, say)
+        except UserError:
+            if new and directory.is_dir() and not any(directory.iterdir()):
+                directory.rmdir()
+            raise
 
 
 def unpack_corpus(name: str, out: Path | None = None, *, say: Say = say_nothing) -> Path:

@@ -1,8 +1,10 @@
 """The rendered book: built strictly, then each page opened in a browser without a network."""
 
+import json
 import re
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,11 @@ FAULTS = """() => ({
         e => /^[).,;:?!]/.test(e.nextSibling?.data ?? "")
             || /[([]$/.test(e.previousSibling?.data ?? "")).map(
         e => e.parentElement.textContent.slice(0, 80)),
+    "options in two lines": [...document.querySelectorAll("code.literal .pre")].filter(
+        e => e.textContent.startsWith("-") && !e.closest("table") && e.getClientRects().length > 1
+        ).map(e => e.textContent),
+    "parameters apart from their comma": [...document.querySelectorAll("dt.sig .sig-param")].filter(
+        e => /^[,)]/.test(e.nextSibling?.textContent ?? "")).map(e => e.textContent),
     "tables not rendered": [...document.querySelectorAll("p")].filter(
         e => /\\|[-—]+\\|/.test(e.textContent)).map(e => e.textContent.slice(0, 80)),
     "images not loaded": [...document.images].filter(
@@ -140,6 +147,69 @@ def test_a_lesson_has_the_number_of_its_file(html, name):
     assert all(f"{number}.1" in numbers for numbers in found if numbers) and found[1]
 
 
+@pytest.mark.parametrize("name", LESSONS)
+def test_jupyterlab_counts_equations_as_the_book_does(html, name, references):
+    text = (html / f"{name}.html").read_text(encoding="utf-8")
+    numbers = dict(re.findall(r'id="equation-([\w-]+)">\s*<span class="eqno">(\([\d.]+\))', text))
+    assert numbers == {label: references[label]["text"] for label in numbers} != {}
+    assert len(numbers) == text.count('class="eqno"')
+
+
+@pytest.fixture(scope="module")
+def references():
+    """What JupyterLab is told about labels."""
+    script = "import json, lab; print(json.dumps(lab.find_references()))"
+    command = [sys.executable, "-c", script]
+    found = subprocess.run(command, cwd=ROOT / "book/_lab", capture_output=True, check=True)
+    return json.loads(found.stdout)
+
+
+def test_every_reference_with_words_of_its_own_leads_somewhere_in_jupyterlab(references):
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "lessons").glob("*.md")]
+    labels = [label for text in texts for label in re.findall(r"\{ref\}`[^`<]+<([^>]+)>`", text)]
+    assert "translator" in labels and not {*labels} - {*references}
+    assert all({"notebook", "page"} & {*references[label]} for label in labels)
+
+
+def lesson_map():
+    """The module book/_ext/lesson_map.py."""
+    spec = spec_from_file_location("lesson_map", ROOT / "book/_ext/lesson_map.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_way_through_the_book_has_what_its_lessons_need_or_takes_it_on_trust():
+    """In a card of the first page, what is taken on trust comes last."""
+    names = [page.removeprefix("lessons/") for page in LESSONS]
+    _, needs = lesson_map().read_needs(names)
+    numbers = {name[:2]: {other[:2] for other in needs[name]} for name in names}
+    text = (ROOT / "book/index.md").read_text(encoding="utf-8")
+    text = text.partition("\n## Four ways through the book\n")[2].partition("\n## ")[0]
+    ways = re.findall(r":::\{grid-item-card\} (.+)\n((?:.+\n)+?):::", text)
+    assert len(ways) == 4
+    for title, card in ways:
+        path, _, trust = re.sub(r"\{ref\}`([^`<]+?) <[^>]+>`", r"\1", card).partition("Take ")
+        on_path, on_trust = lessons_in(path), lessons_in(trust)
+        needed = {need for lesson in on_path for need in numbers[lesson]}
+        assert needed - on_path == on_trust, title
+        assert len(on_path) > 5 or "All lessons in order" in path
+
+
+def lessons_in(text: str) -> set[str]:
+    """The numbers of the lessons that a text names, also within ranges."""
+    ranges = re.findall(r"\b(\d\d)\b(?:\s+to\s+(\d\d)\b)?", text)
+    return {f"{n:02}" for a, b in ranges for n in range(int(a), int(b or a) + 1)}
+
+
+def test_the_first_address_has_a_description_and_an_icon(html):
+    text = (html / "index.html").read_text(encoding="utf-8")
+    for what in 'name="description"', 'property="og:title"', 'url=book/index.html"':
+        assert what in text
+    (icon,) = re.findall(r'rel="icon" href="([^"]+)"', text)
+    assert (html / icon).is_file()
+
+
 def test_the_map_links_every_lesson_to_those_that_need_it(html):
     text = (html / "book/index.html").read_text(encoding="utf-8")
     boxes = dict(re.findall(r'<a class="lesson-(\d\d)" href="([^"]+)"><title>', text))
@@ -149,8 +219,10 @@ def test_the_map_links_every_lesson_to_those_that_need_it(html):
     assert {("01", "02"), ("04", "11"), ("11", "12"), ("24", "25")} <= arrows
     assert ("04", "12") not in arrows  # lesson 11, which 12 needs, needs it
     assert all(earlier < later for earlier, later in arrows)
-    named = dict(re.findall(r'>(\d\d) (?:(?!</a>).)*class="needs"[^>]*>after ([\d ]+)<', text))
-    assert {(n, name) for name, needs in named.items() for n in needs.split()} == arrows
+    for layout in "wide", "tall":
+        drawn = text.partition(f'<svg class="{layout}"')[2].partition("</svg>")[0]
+        found = re.findall(r'>(\d\d) (?:(?!</a>).)*class="needs"[^>]*>after ([\d ]+)<', drawn)
+        assert {(n, name) for name, needs in found for n in needs.split()} == arrows
 
 
 @pytest.mark.parametrize("name", [PAGES[0], *LESSONS])
@@ -171,6 +243,7 @@ def test_the_package_speaks_for_itself(html):
     assert not [name for name in exported if f'id="{name}"' not in text]
     assert "forward" in text
     assert "performed at every call" not in text and "Alias for field" not in text
+    assert not re.search("of this folder|module is named", text)  # for who changes the package
 
 
 @pytest.mark.parametrize("name", PAGES)

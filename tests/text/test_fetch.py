@@ -75,7 +75,7 @@ def failure(capsys, *options) -> str:
 
 
 def names(directory) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
+    return sorted(path.name for path in directory.glob("*"))  # none if there is no directory
 
 
 def test_fetch_tells_the_licence_verifies_and_does_not_fetch_twice(server, manifest, capsys):
@@ -358,6 +358,9 @@ def test_from_takes_a_directory_of_what_is_in_the_archive(manifest, tmp_path, ca
 def test_files_without_a_mirror_are_reported_with_how_to_get_them(manifest, tmp_path, capsys):
     files = [described(name=name, sha256=None) for name in ("input.txt", "ref.txt")]
     raw = manifest(*files, note="Apply at https://publisher.example.")
+    assert fetch() == 2
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("Apply at") == 1 and not raw.exists()
     message = failure(capsys)
     assert "could not fetch input.txt: it has no mirror; " in message
     remedy = "Apply at https://publisher.example. Then add --from DIR, a directory with "
