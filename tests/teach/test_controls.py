@@ -16,6 +16,7 @@ from dynconv.teach.controls.loudness import RATES, UNDONE
 from dynconv.teach.controls.normalizers import LOUD
 from dynconv.teach.controls.sharing import KERNELS, LONG
 from dynconv.teach.controls.softmax import PLACES
+from dynconv.teach.controls.softmax import RATES as SOFTMAX_RATES
 from dynconv.teach.controls.warmup import DESCENTS, WARMED
 
 
@@ -75,6 +76,22 @@ def test_lesson_07_still_defines_what_its_control_uses_and_says():
             volumes = ", ".join(map(str, loud))
             assert record.pop(f"{mixer}, post-norm, times {volumes}") == each
     assert [*record.values()] == [4.1, 3.1, 3.6, 3.4, 4.1]
+
+
+def test_lesson_07_says_what_the_record_of_its_rates_says():
+    assert "lr" in signature(definitions("07_softmax")["fit"]).parameters
+    record = ledger.read("controls-softmax-rates")["numbers"]
+    assert len(record) == 2 * 4 * len(SOFTMAX_RATES) + 3 + 4
+    bits = {what: run["bits"] for what, run in record.items()}
+    quieter = [bits[f"DynamicConv, none, post-norm, times 0.3, rate {lr}"] for lr in SOFTMAX_RATES]
+    assert max(quieter[0] + quieter[1]) < 3.3 and sorted(quieter[2])[1] > 4
+    edge = record["DynamicConv, none, post-norm, times 0.3, rate 0.03"]
+    light = record["LightConv, none, post-norm, rate 0.03"]
+    first, last = "growth in the first update", "growth in the last update"
+    assert max(edge[first]) < min(light[first])
+    assert min(edge[last]) > 1e9 and max(light[last]) < 2000
+    no_norm = [bits[f"LightConv, none, no norm, rate {lr}"] for lr in (*SOFTMAX_RATES, 0.1)]
+    assert all(max(runs) < 3.7 for runs in no_norm[:3]) and min(no_norm[3]) > 90_000
 
 
 def test_lesson_08_still_defines_what_its_controls_use():

@@ -1,5 +1,6 @@
-"""The control of lesson 07: loud mixers with other norms, at other places, and for longer."""
+"""The controls of lesson 07: loud mixers in other settings, and several learning rates."""
 
+from math import prod
 from typing import Any
 
 from torch import nn
@@ -16,6 +17,8 @@ PLACES = (
     (0.1, 0.1, 30, 30),
 )
 """how loud the four mixers of a model start, from the bottom"""
+RATES = (0.003, 0.01, 0.03)
+"""the learning rates of the second control"""
 
 
 def softmax() -> dict[str, Any]:
@@ -55,10 +58,62 @@ def softmax() -> dict[str, Any]:
     return numbers
 
 
+def three_digits(factors: list[float]) -> float:
+    """Return the product of the factors, the growth of the stream, to three digits."""
+    return float(f"{prod(factors):.3g}")
+
+
+def rates() -> dict[str, Any]:
+    """Return bits per letter of three seeds, and the growth of the stream, per rate."""
+    names = definitions("07_softmax", "novels")
+    stack: Any = names["LetterStack"]
+    models: list[Any] = []
+
+    class KeptStack(stack):
+        """A LetterStack that stays in `models`."""
+
+        def __init__(self, *options: Any, **more: Any) -> None:
+            super().__init__(*options, **more)
+            models.append(self)
+
+    names["LetterStack"] = KeptStack
+
+    def trained(*options: Any, **more: Any) -> dict[str, list[float]]:
+        runs = [names["fit"](*options, seed=seed, **more) for seed in range(3)]
+        return {
+            "bits": [round(bits, 3) for _, bits in runs],
+            "growth in the first update": [three_digits(factors) for factors, _ in runs],
+            "growth in the last update": [three_digits(model.factors) for model in models[-3:]],
+        }
+
+    numbers = {
+        f"{mixer.__name__}, {kind}, {norm}-norm, rate {lr}": trained(mixer, kind, norm, lr=lr)
+        for norm in ("post", "pre")
+        for mixer in MIXERS
+        for kind in ("none", "softmax")
+        for lr in RATES
+    }
+    numbers |= {
+        f"DynamicConv, none, post-norm, times 0.3, rate {lr}": trained(
+            DynamicConv, "none", "post", loud=0.3, lr=lr
+        )
+        for lr in RATES
+    }
+    return numbers | {
+        f"LightConv, none, no norm, rate {lr}": trained(LightConv, "none", lr=lr)
+        for lr in (*RATES, 0.1)
+    }
+
+
 CONTROLS = {
     "controls-softmax": Control(
         "Bits per letter of lesson 07's models, other settings",
         [0, 1, 2],
         softmax,
+    ),
+    "controls-softmax-rates": Control(
+        "Bits per letter of lesson 07's models at several learning rates",
+        [0, 1, 2],
+        rates,
     ),
 }
